@@ -1,0 +1,202 @@
+"""Names of the parts of a transformer.
+
+One type, `Component`, stands for an attention head or an MLP; `Edge` for a path from one component into another's
+input. Every notation the field writes is parsed, and every notation is printed back without loss:
+
+| style       | head                          | MLP                      |
+|-------------|-------------------------------|--------------------------|
+| `canonical` | `L1H2`                        | `L0_MLP`                 |
+| `hook`      | `blocks.1.attn.hook_result[2]`| `blocks.0.mlp.hook_post` |
+| `paper`     | `L1.H2`                       | `L0.MLP`                 |
+| `short`     | `1.2`                         | `0.mlp`                  |
+| `bench`     | `L1H2_ATTN`                   | `L0_MLP`                 |
+| `eap`       | `a1.h2`                       | `m0`                     |
+
+`blocks.1.attn.hook_z[2]` names the same head: its result is its z times W_O, so replacing one replaces the other.
+"""
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Literal, Protocol
+
+from vesalius.errors import BadInput
+
+Style = Literal["canonical", "hook", "paper", "short", "bench", "eap"]
+STYLES: tuple[Style, ...] = ("canonical", "hook", "paper", "short", "bench", "eap")
+Port = Literal["q", "k", "v", "mlp", "logits"]
+
+_HEAD_PATTERNS = [
+    re.compile(pattern)
+    for pattern in (
+        r"L(\d+)\.?H(\d+)(?:_ATTN)?",
+        r"blocks\.(\d+)\.attn\.hook_(?:result|z)\[(\d+)\]",
+        r"(\d+)\.(\d+)",
+        r"a(\d+)\.h(\d+)",
+    )
+]
+_MLP_PATTERNS = [
+    re.compile(pattern)
+    for pattern in (
+        r"L(\d+)[_.]?MLP",
+        r"blocks\.(\d+)\.(?:mlp\.hook_post|hook_mlp_out)",
+        r"(\d+)\.mlp",
+        r"m(\d+)",
+    )
+]
+_FORMATS: dict[Style, tuple[str, str]] = {
+    "canonical": ("L{layer}H{head}", "L{layer}_MLP"),
+    "hook": ("blocks.{layer}.attn.hook_result[{head}]", "blocks.{layer}.mlp.hook_post"),
+    "paper": ("L{layer}.H{head}", "L{layer}.MLP"),
+    "short": ("{layer}.{head}", "{layer}.mlp"),
+    "bench": ("L{layer}H{head}_ATTN", "L{layer}_MLP"),
+    "eap": ("a{layer}.h{head}", "m{layer}"),
+}
+_EXPECTED = "a head such as L1H2, 1.2, a1.h2, blocks.1.attn.hook_result[2], or an MLP such as L0_MLP, m0"
+
+
+class Shape(Protocol):
+    """What a name is checked against: anything that knows its number of layers and heads."""
+
+    @property
+    def n_layers(self) -> int: ...
+    @property
+    def n_heads(self) -> int: ...
+
+
+@dataclass(frozen=True)
+class Component:
+    """An attention head (`head` is its number) or the MLP (`head` is None) of one layer."""
+
+    layer: int
+    head: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.layer < 0 or (self.head is not None and self.head < 0):
+            raise BadInput(f"component layer {self.layer}, head {self.head}: both count from 0")
+
+    @classmethod
+    def parse(cls, name: "str | Component") -> "Component":
+        """Read a component name in any notation of this module; a `Component` passes through."""
+        if isinstance(name, Component):
+            return name
+        text = str(name).strip()
+        for pattern in _HEAD_PATTERNS:
+            if found := pattern.fullmatch(text):
+                return cls(int(found[1]), int(found[2]))
+        for pattern in _MLP_PATTERNS:
+            if found := pattern.fullmatch(text):
+                return cls(int(found[1]))
+        raise BadInput(f"component {text!r} is not a name; expected {_EXPECTED}")
+
+    @property
+    def is_head(self) -> bool:
+        """True for an attention head, False for an MLP."""
+        return self.head is not None
+
+    def format(self, style: Style = "canonical") -> str:
+        """Print the name in one of the notations of this module."""
+        if style not in _FORMATS:
+            raise BadInput(f"name style {style!r} does not exist; choose one of {', '.join(STYLES)}")
+        head, mlp = _FORMATS[style]
+        return (head if self.is_head else mlp).format(layer=self.layer, head=self.head)
+
+    def within(self, shape: Shape) -> "Component":
+        """Return self if the model has this component, else say what the model has."""
+        inside = self.layer < shape.n_layers and (self.head is None or self.head < shape.n_heads)
+        if not inside:
+            raise BadInput(
+                f"component {self} is not in this model; it has layers 0 to {shape.n_layers - 1} "
+                f"with heads 0 to {shape.n_heads - 1} and an MLP each"
+            )
+        return self
+
+    def __str__(self) -> str:
+        return self.format()
+
+    def __lt__(self, other: "Component") -> bool:
+        """Order of computation: by layer, heads before the MLP."""
+        return self._order() < other._order()
+
+    def _order(self) -> tuple[int, bool, int]:
+        return (self.layer, self.head is None, self.head or 0)
+
+
+@dataclass(frozen=True)
+class Edge:
+    """The direct path from a component's output into one input of a later component, or into the logits.
+
+    `port` says which input: a head's `q`, `k` or `v`, an MLP's `mlp`, or `logits` (then `receiver` is None).
+    `sender` None is the embedding (`input` in EAP's notation).
+    """
+
+    sender: Component | None
+    receiver: Component | None
+    port: Port
+
+    def __post_init__(self) -> None:
+        fits = {"logits": self.receiver is None, "mlp": self.receiver is not None and not self.receiver.is_head}
+        if not fits.get(self.port, self.receiver is not None and self.receiver.is_head):
+            raise BadInput(f"edge into {self.receiver or 'logits'} cannot enter by {self.port!r}: heads take q, k or v")
+        if self.sender and self.receiver and not _feeds(self.sender, self.receiver):
+            raise BadInput(f"edge {self.sender} -> {self.receiver} runs backwards: the sender is computed later")
+
+    @classmethod
+    def parse(cls, name: "str | Edge") -> "Edge":
+        """Read `a0.h1->a5.h5<q>`, `m0->m3`, `input->a0.h0<v>`, `m11->logits`; component names in any notation."""
+        if isinstance(name, Edge):
+            return name
+        found = re.fullmatch(r"(.+?)->(.+?)(?:<([qkv])>)?", str(name).strip())
+        if not found:
+            raise BadInput(f"edge {name!r} is not a name; expected for example a0.h1->a5.h5<q> or a0.h1->m1")
+        sender = None if found[1] == "input" else Component.parse(found[1])
+        if found[2] == "logits":
+            if found[3]:
+                raise BadInput(f"edge {name!r} enters the logits: leave <{found[3]}> out")
+            return cls(sender, None, "logits")
+        receiver = Component.parse(found[2])
+        port = found[3] or ("mlp" if not receiver.is_head else None)
+        if port is None:
+            raise BadInput(f"edge {name!r} enters a head: add <q>, <k> or <v>")
+        return cls(sender, receiver, port)  # type: ignore[arg-type]
+
+    def format(self, style: Style = "eap") -> str:
+        """Print the edge with its components in the given notation; EAP's own by default."""
+        sender = self.sender.format(style) if self.sender else "input"
+        receiver = self.receiver.format(style) if self.receiver else "logits"
+        return f"{sender}->{receiver}" + (f"<{self.port}>" if self.port in ("q", "k", "v") else "")
+
+    def within(self, shape: Shape) -> "Edge":
+        """Return self if the model has both ends, else say what the model has."""
+        for end in (self.sender, self.receiver):
+            if end is not None:
+                end.within(shape)
+        return self
+
+    def __str__(self) -> str:
+        return self.format()
+
+
+def _feeds(sender: Component, receiver: Component) -> bool:
+    """A head feeds the MLP of its own layer and everything in later layers; an MLP feeds later layers."""
+    if sender.layer == receiver.layer:
+        return sender.is_head and not receiver.is_head
+    return sender.layer < receiver.layer
+
+
+def all_components(shape: Shape, *, heads: bool = True, mlps: bool = True) -> list[Component]:
+    """Every component of a model in order of computation: heads of a layer, then its MLP."""
+    return [
+        Component(layer, head)
+        for layer in range(shape.n_layers)
+        for head in [*(range(shape.n_heads) if heads else ()), *([None] if mlps else ())]
+    ]
+
+
+def parse_components(names: Iterable["str | Component"], shape: Shape) -> list[Component]:
+    """Parse a list of names and check each against the model; an empty list is refused."""
+    parsed = (name if isinstance(name, Component) else Component.parse(name) for name in names)
+    components = [component.within(shape) for component in parsed]
+    if not components:
+        raise BadInput("the list of components is empty; name at least one, such as L0H0 or L0_MLP")
+    return components

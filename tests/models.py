@@ -1,0 +1,63 @@
+"""Small random models for the tests: any configuration, weights that matter everywhere."""
+
+import torch
+from hypothesis import strategies as st
+
+from vesalius.model import Config, Rotary, Transformer
+
+
+def random_model(config: Config, seed: int = 0, scale: float = 0.6) -> Transformer:
+    """A transformer whose every weight, biases included, is drawn at random."""
+    model = Transformer(config)
+    generator = torch.Generator().manual_seed(seed)
+    with torch.no_grad():
+        for name, parameter in model.named_parameters():
+            fan_in = parameter.shape[0] if parameter.ndim == 2 and "W_E" not in name and "unembed" not in name else 1
+            parameter.copy_(torch.randn(parameter.shape, generator=generator) * scale / fan_in**0.5)
+            if name.endswith(".w"):
+                parameter.add_(1.0)
+    return model.eval().requires_grad_(False)
+
+
+def small_config(**changes: object) -> Config:
+    """Two layers, four heads in two groups, RMSNorm, rotary, gated: everything at once unless changed."""
+    data = {
+        "n_layers": 2,
+        "n_heads": 4,
+        "n_kv_heads": 2,
+        "d_model": 12,
+        "d_head": 4,
+        "d_mlp": 20,
+        "d_vocab": 17,
+        "d_vocab_out": 17,
+        "n_ctx": 16,
+        "norm": "rms",
+        "rotary": Rotary(),
+        "activation": "silu",
+        "gated": True,
+    }
+    return Config.model_validate({**data, **changes})
+
+
+@st.composite
+def configs(draw: st.DrawFn) -> Config:
+    """Any shape the decoder supports, small."""
+    kv = draw(st.integers(1, 2))
+    vocab = draw(st.integers(5, 13))
+    return Config(
+        n_layers=draw(st.integers(1, 3)),
+        n_heads=kv * draw(st.integers(1, 3)),
+        n_kv_heads=kv,
+        d_model=draw(st.integers(2, 12)),
+        d_head=2 * draw(st.integers(1, 3)),
+        d_mlp=draw(st.integers(1, 16)),
+        d_vocab=vocab,
+        d_vocab_out=draw(st.sampled_from([vocab, 3])),
+        n_ctx=12,
+        norm=draw(st.sampled_from(["none", "layer", "rms"])),
+        norm_eps=1e-3,
+        rotary=draw(st.sampled_from([None, Rotary(base=100.0)])),
+        activation=draw(st.sampled_from(["gelu", "gelu_tanh", "relu", "silu"])),
+        gated=draw(st.booleans()),
+        causal=draw(st.booleans()),
+    )
