@@ -1,0 +1,34 @@
+"""The scalpel: replace components and edges, many at once, and measure what changes."""
+
+from vesalius.intervene.attribution import attribute
+from vesalius.intervene.effects import KINDS, Effects, Replacement, effects, pairs
+from vesalius.intervene.engine import Cost, Recordings, run
+from vesalius.intervene.plan import Plan, Row
+from vesalius.intervene.readout import Readout, agreement, all_logits, logit_difference, next_token_loss
+from vesalius.intervene.values import Batch, Values, activations, constant, means, value_bias, zeros
+
+__all__ = [
+    "KINDS",
+    "Batch",
+    "Cost",
+    "Effects",
+    "Plan",
+    "Readout",
+    "Recordings",
+    "Replacement",
+    "Row",
+    "Values",
+    "activations",
+    "agreement",
+    "all_logits",
+    "attribute",
+    "constant",
+    "effects",
+    "logit_difference",
+    "means",
+    "next_token_loss",
+    "pairs",
+    "run",
+    "value_bias",
+    "zeros",
+]

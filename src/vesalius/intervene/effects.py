@@ -1,0 +1,158 @@
+"""How much each component matters: the per-prompt effect matrix.
+
+`effects` replaces sets of components on every prompt and returns `matrix[prompt, set]` = clean score minus edited
+score, so a positive entry means the component helped on that prompt. Everything later (rankings, bootstrap,
+bandits, reinforcement learning) is a look-up in this matrix.
+"""
+
+import itertools
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Literal, get_args
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+
+from vesalius.errors import BadInput
+from vesalius.intervene.engine import DEFAULT_MEMORY, Cost, Recordings, run
+from vesalius.intervene.plan import Plan
+from vesalius.intervene.readout import Readout
+from vesalius.intervene.statistics import mean_interval
+from vesalius.intervene.values import Batch, Values, activations, means, value_bias, zeros
+from vesalius.model.components import Component, parse_components
+from vesalius.model.transformer import Transformer
+
+Kind = Literal["zero", "mean", "resample", "value-bias"]
+KINDS: tuple[Kind, ...] = get_args(Kind)
+ComponentSet = tuple[Component, ...]
+
+
+@dataclass(frozen=True)
+class Effects:
+    """Clean minus edited score of every prompt for every set of components."""
+
+    sets: tuple[ComponentSet, ...]
+    baseline: Float[Tensor, " prompt"]
+    matrix: Float[Tensor, "prompt set"]
+    kind: str
+    unit: str
+    forwards: float
+    seconds: float
+
+    @property
+    def mean(self) -> Float[Tensor, " set"]:
+        """Mean effect of each set over the prompts."""
+        return self.matrix.mean(0)
+
+    def interval(self, *, level: float = 0.95, seed: int = 0) -> tuple[Float[Tensor, " set"], Float[Tensor, " set"]]:
+        """Bootstrap interval of each mean over the prompts."""
+        return mean_interval(self.matrix, level=level, seed=seed)
+
+    def ranked(self) -> list[tuple[ComponentSet, float]]:
+        """Sets with their mean effects, most helpful first."""
+        order = self.mean.argsort(descending=True, stable=True).tolist()
+        return [(self.sets[i], float(self.mean[i])) for i in order]
+
+
+@dataclass(frozen=True)
+class Replacement:
+    """A table of values and the row of it that each prompt uses."""
+
+    values: Values
+    choices: Int[Tensor, " prompt"]
+
+    @classmethod
+    def of_kind(
+        cls,
+        kind: str,
+        model: Transformer,
+        batch: Batch,
+        *,
+        counterfactual: Batch | None = None,
+        reference: Batch | None = None,
+    ) -> "Replacement":
+        """Zero, mean (over `reference`, by default the prompts themselves), resample (from `counterfactual`), or
+        value-bias.
+        """
+        first = torch.zeros(len(batch), dtype=torch.long)
+        if kind == "zero":
+            return cls(zeros(model), first)
+        if kind == "value-bias":
+            return cls(value_bias(model), first)
+        if kind == "mean":
+            return cls(means(model, (reference or batch).to(model.device)), first)
+        if kind == "resample":
+            if counterfactual is None or counterfactual.tokens.shape != batch.tokens.shape:
+                raise BadInput("resampling needs a counterfactual prompt of the same length for every prompt")
+            return cls(activations(model, counterfactual.to(model.device)), torch.arange(len(batch)))
+        raise BadInput(f"kind {kind!r} does not exist; choose one of {', '.join(KINDS)}")
+
+
+def effects(
+    model: Transformer,
+    batch: Batch,
+    readout: Readout,
+    *,
+    kind: str = "zero",
+    sets: Sequence[Iterable[str | Component]] | None = None,
+    counterfactual: Batch | None = None,
+    reference: Batch | None = None,
+    positions: Bool[Tensor, "prompt pos"] | None = None,
+    memory: int = DEFAULT_MEMORY,
+    progress: Callable[[int, int], None] | None = None,
+) -> Effects:
+    """Effects of replacing each set of components (default: every single head and MLP) on every prompt."""
+    chosen = component_sets(model, sets)
+    replacement = Replacement.of_kind(kind, model, batch, counterfactual=counterfactual, reference=reference)
+    start, cost = time.perf_counter(), Cost()
+    recordings = Recordings(model, batch, readout, memory=memory)
+    baseline = recordings.scores().cpu()
+    cost.rows += len(batch)
+    parts = effect_columns(
+        recordings, replacement, chosen, positions=positions, memory=memory, cost=cost, progress=progress
+    )
+    matrix = torch.cat([baseline[:, None] - scores for _, scores in parts], 1)
+    forwards = cost.rows / len(batch)
+    return Effects(tuple(chosen), baseline, matrix, kind, readout.unit, forwards, time.perf_counter() - start)
+
+
+def effect_columns(
+    recordings: Recordings,
+    replacement: Replacement,
+    sets: Sequence[ComponentSet],
+    *,
+    positions: Bool[Tensor, "prompt pos"] | None = None,
+    memory: int = DEFAULT_MEMORY,
+    cost: Cost | None = None,
+    progress: Callable[[int, int], None] | None = None,
+    block: int = 4096,
+) -> Iterator[tuple[range, Float[Tensor, "prompt set"]]]:
+    """Edited scores of every prompt, some sets at a time as they are ready, for callers that save as they go."""
+    n = len(recordings.batch)
+    at_once = max(1, block // n)
+    for start in range(0, len(sets), at_once):
+        part = sets[start : start + at_once]
+        plan = Plan.grid(recordings.model.config, part, choices=replacement.choices, positions=positions)
+
+        def tell(done: int, total: int, start: int = start, size: int = len(part)) -> None:
+            if progress:
+                progress(start + size * done // total, len(sets))
+
+        scores = run(recordings, plan, replacement.values, memory=memory, cost=cost, progress=tell)
+        yield range(start, start + len(part)), scores.cpu().view(len(part), n).T
+
+
+def component_sets(model: Transformer, sets: Sequence[Iterable[str | Component]] | None) -> list[ComponentSet]:
+    """Parse sets of component names; None means every component alone."""
+    if sets is None:
+        return [(component,) for component in model.components]
+    if not len(sets):
+        raise BadInput("the list of component sets is empty; name at least one, such as [['L0H0'], ['L0H0', 'L1_MLP']]")
+    return [tuple(parse_components(names, model.config)) for names in sets]
+
+
+def pairs(components: Iterable[Component]) -> list[ComponentSet]:
+    """Every unordered pair."""
+    return list(itertools.combinations(components, 2))

@@ -1,0 +1,37 @@
+"""Intervals by resampling, the same way everywhere."""
+
+import numpy as np
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+RESAMPLES = 2000
+
+
+def bootstrap_means(
+    values: Float[Tensor, "sample column"], *, resamples: int = RESAMPLES, seed: int = 0
+) -> Float[Tensor, "resample column"]:
+    """Means of `resamples` draws of the samples with replacement, the same draws for every column."""
+    n = len(values)
+    counts = np.random.default_rng(seed).multinomial(n, np.full(n, 1 / n), size=resamples)
+    return torch.from_numpy(counts / n).to(values.dtype) @ values.cpu()
+
+
+def mean_interval(
+    values: Float[Tensor, "sample column"], *, level: float = 0.95, resamples: int = RESAMPLES, seed: int = 0
+) -> tuple[Float[Tensor, " column"], Float[Tensor, " column"]]:
+    """Percentile bootstrap interval of each column's mean."""
+    means = bootstrap_means(values, resamples=resamples, seed=seed)
+    tail = (1 - level) / 2
+    low, high = torch.quantile(means, torch.tensor([tail, 1 - tail], dtype=means.dtype), dim=0)
+    return low, high
+
+
+def share_interval(successes: int, n: int, *, z: float = 1.959964) -> tuple[float, float]:
+    """Wilson interval of a share: right also near 0 and 1 and for small n."""
+    if n == 0:
+        return 0.0, 1.0
+    share, spread = successes / n, z * z / n
+    centre = (share + spread / 2) / (1 + spread)
+    half = z / (1 + spread) * ((share * (1 - share) + spread / 4) / n) ** 0.5
+    return max(0.0, centre - half), min(1.0, centre + half)

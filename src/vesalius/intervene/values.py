@@ -1,0 +1,167 @@
+"""What takes a component's place.
+
+Every kind of intervention is a table of replacement values: row k of the table is one possible replacement for
+every component at once. Zero and mean ablation are tables with one row; resampling, activation patching and
+interchange are tables with one row per source prompt. Tables can be stacked, so different kinds can meet in one
+batch.
+
+A head is replaced at z (its result is z W_O, so replacing one replaces the other), an MLP at its output without the
+bias (the linear image of `hook_post`). Means, zeros and patches are therefore exactly those of `hook_result` and
+`hook_post`.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+
+from vesalius.errors import BadInput
+from vesalius.model.components import Component
+from vesalius.model.hooks import Cache
+from vesalius.model.transformer import Transformer
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Prompts as token ids; `mask` is True at real tokens (None: everything, or all but the model's pad token)."""
+
+    tokens: Int[Tensor, "prompt pos"]
+    mask: Bool[Tensor, "prompt pos"] | None = None
+
+    def __len__(self) -> int:
+        return len(self.tokens)
+
+    def take(self, rows: slice | Int[Tensor, " n"]) -> "Batch":
+        """Some of the prompts."""
+        return Batch(self.tokens[rows], None if self.mask is None else self.mask[rows])
+
+    def to(self, device: torch.device | str) -> "Batch":
+        """The same prompts on another device."""
+        return Batch(self.tokens.to(device), None if self.mask is None else self.mask.to(device))
+
+
+@dataclass(frozen=True)
+class Values:
+    """A table of replacements, one tensor per layer; a position axis of length 1 serves every position."""
+
+    z: tuple[Float[Tensor, "choice pos head d_head"], ...]
+    mlp: tuple[Float[Tensor, "choice pos d_model"], ...]
+    embed: Float[Tensor, "choice pos d_model"]
+
+    def __len__(self) -> int:
+        return len(self.embed)
+
+    def stack(self, *others: "Values") -> "Values":
+        """One table with the rows of all; choices of the second count on from the first's."""
+        tables = (self, *others)
+        return Values(
+            tuple(_join(layer) for layer in zip(*(t.z for t in tables), strict=True)),
+            tuple(_join(layer) for layer in zip(*(t.mlp for t in tables), strict=True)),
+            _join([t.embed for t in tables]),
+        )
+
+
+def zeros(model: Transformer) -> Values:
+    """Zero ablation: heads write nothing, MLPs only their output bias."""
+    return constant(model, {})
+
+
+def value_bias(model: Transformer) -> Values:
+    """The constant z that TransformerLens' "zero after folding" leaves a head with: b_V + W_V^T b_ln1 (raw
+    weights); MLPs are zeroed.
+    """
+    heads = {}
+    for layer, block in enumerate(model.blocks):
+        bias = block.attn.b_V
+        if block.ln1.b is not None:
+            bias = bias + torch.einsum("d,hdk->hk", block.ln1.b, block.attn.W_V)
+        for head in range(model.config.n_heads):
+            heads[Component(layer, head)] = bias[head // model.config.queries_per_kv]
+    return constant(model, heads)
+
+
+def constant(model: Transformer, vectors: Mapping[Component, Float[Tensor, " d"]]) -> Values:
+    """Given vectors (a head's z of length d_head, an MLP's output of length d_model), zero for every component not
+    named.
+    """
+    config, like = model.config, model.W_E
+    z = [like.new_zeros(1, 1, config.n_heads, config.d_head) for _ in range(config.n_layers)]
+    mlp = [like.new_zeros(1, 1, config.d_model) for _ in range(config.n_layers)]
+    for component, vector in vectors.items():
+        part = Component.parse(component).within(config)
+        expected = config.d_head if part.is_head else config.d_model
+        if tuple(vector.shape) != (expected,):
+            raise BadInput(f"constant for {part} has shape {tuple(vector.shape)}; expected [{expected}]")
+        (mlp[part.layer][0, 0] if part.head is None else z[part.layer][0, 0, part.head]).copy_(vector)
+    return Values(tuple(z), tuple(mlp), like.new_zeros(1, 1, config.d_model))
+
+
+def activations(model: Transformer, batch: Batch) -> Values:
+    """The components' own outputs on other prompts: for resampling, activation patching and interchange. Row k is
+    prompt k.
+    """
+    return _from_cache(model, _run(model, batch))
+
+
+def means(model: Transformer, batch: Batch, *, per_position: bool = False, rows: int = 64) -> Values:
+    """Mean outputs over the real tokens of a batch, over all positions or at each position apart."""
+    if len(batch) == 0:
+        raise BadInput("the batch to take means over is empty; give at least one prompt")
+    total: Values | None = None
+    count = torch.zeros(())
+    for start in range(0, len(batch), rows):
+        part = batch.take(slice(start, start + rows))
+        real = part.mask if part.mask is not None else torch.ones_like(part.tokens, dtype=torch.bool)
+        if part.mask is None and model.config.pad_token is not None:
+            real = part.tokens != model.config.pad_token
+        axes = (0,) if per_position else (0, 1)
+        sums = _combine(lambda x, real=real, axes=axes: _masked_sum(x, real, axes), activations(model, part))
+        count = count.to(real.device) + (real.sum(0) if per_position else real.sum())
+        total = sums if total is None else _combine(torch.add, total, sums)
+    assert total is not None
+    return _combine(lambda x: x / count.clamp(min=1).view(1, -1, *[1] * (x.ndim - 2)), total)
+
+
+def _run(model: Transformer, batch: Batch) -> Cache:
+    wanted = (".attn.hook_z", ".hook_mlp_out")
+    with torch.no_grad():
+        _, cache = model.run_with_cache(
+            batch.tokens,
+            mask=batch.mask,
+            names=lambda name: name.endswith(wanted) or name == "blocks.0.hook_resid_pre",
+            choose=torch.zeros(len(batch), 1, dtype=torch.long, device=batch.tokens.device),
+        )
+    return cache
+
+
+def _from_cache(model: Transformer, cache: Cache) -> Values:
+    layers = range(model.config.n_layers)
+    return Values(
+        tuple(cache[f"blocks.{i}.attn.hook_z"] for i in layers),
+        tuple(cache[f"blocks.{i}.hook_mlp_out"] - model.blocks[i].mlp.b_out for i in layers),
+        cache["blocks.0.hook_resid_pre"],
+    )
+
+
+def _combine(function: Callable[..., Tensor], *tables: Values) -> Values:
+    """Apply a function to the tensors of one or more tables, place by place."""
+    return Values(
+        tuple(function(*layer) for layer in zip(*(t.z for t in tables), strict=True)),
+        tuple(function(*layer) for layer in zip(*(t.mlp for t in tables), strict=True)),
+        function(*(t.embed for t in tables)),
+    )
+
+
+def _masked_sum(x: Tensor, real: Bool[Tensor, "prompt pos"], axes: tuple[int, ...]) -> Tensor:
+    return (x * real.view(*real.shape, *[1] * (x.ndim - 2))).sum(axes, keepdim=True)
+
+
+def _join(tensors: "list[Tensor] | tuple[Tensor, ...]") -> Tensor:
+    """Concatenate along choices, stretching single positions to the longest."""
+    width = max(t.shape[1] for t in tensors)
+    for t in tensors:
+        if t.shape[1] not in (1, width):
+            raise BadInput(f"tables of {t.shape[1]} and {width} positions cannot be stacked; pad the prompts alike")
+    return torch.cat([t.expand(-1, width, *[-1] * (t.ndim - 2)) for t in tensors])
