@@ -1,0 +1,125 @@
+"""The few functions a notebook needs, gathered from the floors below.
+
+`load` finds a specimen by id, name or path; `specimens` lists what there is; `sweep` measures how much each
+component matters.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from vesalius.behaviours.natural import load_natural
+from vesalius.behaviours.trial import Trial, trial
+from vesalius.errors import BadInput
+from vesalius.intervene import Effects, effects
+from vesalius.intervene.effects import pairs as all_pairs
+from vesalius.model.components import Component, all_components
+from vesalius.model.config import Config
+from vesalius.model.smollm import NAME as SMOLLM
+from vesalius.model.specimen import Specimen
+
+#: Natural models that need no download; their shape is stated so that listing them loads nothing.
+NATURAL = {
+    SMOLLM: Config(
+        n_layers=30,
+        n_heads=9,
+        n_kv_heads=3,
+        d_model=576,
+        d_head=64,
+        d_mlp=1536,
+        d_vocab=49152,
+        d_vocab_out=49152,
+        n_ctx=8192,
+    )
+}
+
+
+def load(
+    name: str | int | Path,
+    *,
+    behaviour: str | None = None,
+    device: str | torch.device = "cpu",
+    progress: Callable[[str, int, int], None] | None = None,
+) -> Specimen:
+    """Load a specimen: a natural model (`smollm2-135m`, a Hugging Face directory, a GGUF file, a hub id) with a
+    behaviour.
+    """
+    text = str(name)
+    known = text in NATURAL or Path(text).expanduser().exists() or "/" in text or text.endswith(".gguf")
+    if not known:
+        raise BadInput(
+            f"specimen {text!r} is not known; use one of {', '.join(NATURAL)}, a path or a hub id such as org/model"
+        )
+    specimen = load_natural(text, behaviour=behaviour, progress=progress)
+    specimen.model.to(chosen_device(device))
+    return specimen
+
+
+def specimens() -> list[dict[str, Any]]:
+    """Every specimen that needs no download, one description each."""
+    return [
+        {
+            "id": name,
+            "name": name,
+            "kind": "natural",
+            "components": [str(component) for component in all_components(config)],
+            "layers": config.n_layers,
+            "heads": config.n_heads,
+            "d_model": config.d_model,
+        }
+        for name, config in NATURAL.items()
+    ]
+
+
+def sweep(
+    specimen: Specimen,
+    *,
+    kind: str = "zero",
+    components: Iterable[str | Component] | None = None,
+    pairs: bool = False,
+    n: int = 32,
+    seed: int = 0,
+    split: str = "test",
+    material: Trial | None = None,
+    progress: Callable[[int, int], None] | None = None,
+) -> Effects:
+    """Effect of replacing each component (or each pair) on `n` prompts: clean minus edited score, positive where it
+    helps.
+    """
+    material = material or trial(specimen, n, seed=seed, split=split)
+    return effects(
+        specimen.model,
+        material.batch,
+        material.readout,
+        kind=kind,
+        sets=sweep_sets(specimen, components, pairs=pairs),
+        counterfactual=material.counterfactual,
+        progress=progress,
+    )
+
+
+def sweep_sets(
+    specimen: Specimen, components: Iterable[str | Component] | None, *, pairs: bool
+) -> Sequence[tuple[Component, ...]]:
+    """The sets a sweep replaces: every component of the model, or those named, alone or in pairs."""
+    config = specimen.model.config
+    chosen = (
+        [Component.parse(c).within(config) for c in components] if components is not None else specimen.model.components
+    )
+    if not chosen or (pairs and len(chosen) < 2):
+        raise BadInput(
+            f"a sweep over {len(chosen)} components{' in pairs' if pairs else ''} is empty; name more components"
+        )
+    return all_pairs(chosen) if pairs else [(component,) for component in chosen]
+
+
+def chosen_device(name: str | torch.device) -> torch.device:
+    """A device by name, or one line saying why it cannot be used here."""
+    try:
+        device = torch.device(name)
+        torch.empty(0, device=device)
+    except (RuntimeError, AssertionError) as error:
+        raise BadInput(f"device {str(name)!r} cannot be used here ({str(error).splitlines()[0]}); try cpu") from None
+    return device

@@ -1,0 +1,178 @@
+"""The `vesalius` command.
+
+Commands are declared here with light imports only, so that `--help` never loads torch; each command's work lives in
+a module of its own that is imported when it runs. Results go to stdout, progress and logs to stderr. Exit codes: 0
+done, 1 failed, 2 bad usage or bad input, each with one clear line.
+"""
+
+import os
+import sys
+from typing import Annotated, Any, Optional
+
+import typer
+
+from vesalius.errors import BadInput, Failed
+from vesalius.version import __version__
+
+app = typer.Typer(
+    name="vesalius",
+    help="Find, explain and check the circuits inside transformer language models.",
+    no_args_is_help=True,
+    rich_markup_mode="rich",
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+
+#: What every complaint about the command line derives from, whichever copy of click typer brings along.
+_USAGE_ERROR: Any = typer.BadParameter.__base__
+#: The exit code typer gives to Ctrl-C.
+INTERRUPTED = 130
+
+SpecimenArgument = Annotated[
+    str,
+    typer.Argument(
+        help="A natural model (smollm2-135m), a model directory, a GGUF file or a hub id.", metavar="SPECIMEN"
+    ),
+]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON document on stdout and nothing else.")]
+BehaviourOption = Annotated[
+    Optional[str],  # noqa: UP045 - typer reads this form on every version
+    typer.Option("--behaviour", "-b", help="What a natural model is dissected for: induction, ioi, docstring, ..."),
+]
+DeviceOption = Annotated[str, typer.Option("--device", help="cpu, cuda or mps.")]
+
+
+@app.callback(invoke_without_command=True)
+def _root(
+    version: Annotated[bool, typer.Option("--version", help="Print the version and leave.")] = False,
+) -> None:
+    if version:
+        print(__version__)
+        raise typer.Exit()
+
+
+@app.command()
+def specimens(json: JsonOption = False) -> None:
+    """List the specimens that need no download: name, components, shape.
+
+    Example: vesalius specimens --json
+    """
+    from vesalius.cli import catalogue as command
+
+    command.list_specimens(as_json=json)
+
+
+@app.command()
+def show(specimen: SpecimenArgument, behaviour: BehaviourOption = None, json: JsonOption = False) -> None:
+    """Show one specimen: its shape, vocabulary and a few examples.
+
+    Example: vesalius show smollm2-135m --behaviour ioi
+    """
+    from vesalius.cli import catalogue as command
+
+    command.show(specimen, behaviour=behaviour, as_json=json)
+
+
+@app.command()
+def predict(
+    specimen: SpecimenArgument,
+    input: Annotated[
+        str, typer.Option("--input", "-i", help="A JSON list of inputs (token lists, or texts), @FILE, or - for stdin.")
+    ],
+    json: JsonOption = False,
+) -> None:
+    """Run the model on inputs and print its decoded outputs.
+
+    Example: vesalius predict smollm2-135m --input '["The capital of France is"]'
+    """
+    from vesalius.cli import catalogue as command
+
+    command.predict(specimen, input, as_json=json)
+
+
+@app.command()
+def behaviours(
+    specimen: Annotated[Optional[str], typer.Argument(help="Measure whether this model performs each of them.")] = None,  # noqa: UP045
+    n: Annotated[int, typer.Option("--n", min=1, help="Prompts per behaviour.")] = 32,
+    seed: Annotated[int, typer.Option(help="Seed of the prompts.")] = 0,
+    json: JsonOption = False,
+) -> None:
+    """List the behaviours; with a model, say whether it performs each one.
+
+    Example: vesalius behaviours smollm2-135m --n 32
+    """
+    from vesalius.cli import catalogue as command
+
+    command.behaviours(specimen, n=n, seed=seed, as_json=json)
+
+
+@app.command()
+def sweep(
+    specimen: SpecimenArgument,
+    behaviour: BehaviourOption = None,
+    kind: Annotated[
+        str, typer.Option("--kind", "-k", help="zero, mean, resample (from the counterfactual prompt) or value-bias.")
+    ] = "zero",
+    pairs: Annotated[
+        bool, typer.Option("--pairs", help="Replace every pair of components instead of each alone.")
+    ] = False,
+    components: Annotated[
+        Optional[str],  # noqa: UP045
+        typer.Option(
+            "--components", "-c", help="Only these, comma-separated, in any notation: L1H2,a0.h1,m3. Default: all."
+        ),
+    ] = None,
+    n: Annotated[int, typer.Option("--n", min=1, help="Prompts.")] = 16,
+    seed: Annotated[int, typer.Option(help="Seed of the prompts and of the bootstrap.")] = 0,
+    split: Annotated[
+        str, typer.Option(help="Pool of names, templates and fillers: train, validation or test.")
+    ] = "test",
+    top: Annotated[int, typer.Option(min=1, help="Rows of the printed table.")] = 12,
+    out: Annotated[
+        str | None, typer.Option(help="Directory for the picture and the numbers. Default: vesalius-runs/...")
+    ] = None,
+    device: DeviceOption = "cpu",
+    json: JsonOption = False,
+) -> None:
+    """Measure how much each head and MLP matters, with intervals and a picture.
+
+    Replaces each component on every prompt and reports clean minus edited score: positive means removing it hurts.
+    An interrupted sweep goes on where it stopped when the same command is given again.
+
+    Example: vesalius sweep smollm2-135m --behaviour induction --kind zero
+    """
+    from vesalius.cli import sweeping as command
+
+    named = None if components is None else [name for name in components.split(",") if name.strip()]
+    request = command.Request(specimen, behaviour, kind, pairs, named, n, seed, split)
+    command.run(request, out=out, top=top, device=device, as_json=json)
+
+
+def main() -> None:
+    """Entry point: turns refusals and failures into one line and an exit code."""
+    try:
+        code = app(prog_name="vesalius", standalone_mode=False)
+    except _USAGE_ERROR as error:
+        _stop(error.format_message() or "a command is missing", 2)
+    except BadInput as error:
+        _stop(error, 2)
+    except Failed as error:
+        _stop(error, 1)
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(1)
+    except OSError as error:
+        _stop(f"{error.filename or 'system'}: {error.strerror or error}", 1)
+    except MemoryError:
+        _stop("out of memory; use fewer prompts (--n) or a smaller model", 1)
+    else:
+        if code == INTERRUPTED:
+            _stop("interrupted; what was finished is kept, the same command goes on from there", INTERRUPTED)
+        sys.exit(code or 0)
+
+
+def _stop(reason: object, code: int) -> None:
+    if os.environ.get("VESALIUS_DEBUG") and isinstance(reason, BaseException):
+        raise reason
+    print(f"vesalius: {' '.join(str(reason).split())}", file=sys.stderr)
+    sys.exit(code)

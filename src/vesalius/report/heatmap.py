@@ -1,0 +1,72 @@
+"""The head map: one cell per head, a column for the MLPs, blue where removing a component hurts and red where it
+helps.
+"""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import matplotlib
+
+matplotlib.use("Agg")
+import matplotlib.pyplot as plt
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.colors import SymLogNorm
+
+from vesalius.errors import Failed
+from vesalius.model.components import Component
+
+LABELLED = 6
+
+
+def draw_heatmap(
+    effects: Mapping[Component, float], path: Path, *, title: str, unit: str, n_layers: int, n_heads: int
+) -> Path:
+    """Write a layer-by-head picture of mean effects as a PNG; components without an effect stay blank."""
+    cells = np.full((n_layers, n_heads + 1), np.nan)
+    for component, effect in effects.items():
+        cells[component.layer, n_heads if component.head is None else component.head] = effect
+    reach = float(np.nanmax(np.abs(cells))) or 1.0
+    figure, axes = plt.subplots(
+        figsize=(1.9 + 0.52 * (n_heads + 1), 1.8 + 0.27 * n_layers), dpi=150, layout="constrained"
+    )
+    # Linear near zero, logarithmic beyond: one huge early layer must not wash the others out.
+    norm = SymLogNorm(linthresh=reach / 30, vmin=-reach, vmax=reach)
+    gap = np.full((n_layers, 1), np.nan)
+    image = axes.imshow(
+        np.hstack([cells[:, :-1], gap, cells[:, -1:]]), cmap="RdBu", norm=norm, aspect="auto", origin="lower"
+    )
+    axes.set_xticks([*range(n_heads), n_heads + 1], [*map(str, range(n_heads)), "MLP"])
+    step = max(1, n_layers // 15)
+    axes.set_yticks(range(0, n_layers, step))
+    axes.set(xlabel="head", ylabel="layer", title=title)
+    axes.tick_params(length=0)
+    axes.spines[:].set_visible(False)
+    _label_strongest(axes, effects, n_heads, reach)
+    bar = figure.colorbar(image, ax=axes, shrink=0.8, label=f"effect ({unit}): clean minus edited")
+    ticks = [-reach, -reach / 10, 0, reach / 10, reach]
+    bar.set_ticks(ticks, labels=[f"{tick:.2g}" for tick in ticks])
+    bar.minorticks_off()
+    try:
+        figure.savefig(path)
+    except OSError as error:
+        raise Failed(f"{path}: the picture could not be written ({error.strerror})") from None
+    finally:
+        plt.close(figure)
+    return path
+
+
+def _label_strongest(axes: Axes, effects: Mapping[Component, float], n_heads: int, reach: float) -> None:
+    strongest = sorted(effects, key=lambda component: -abs(effects[component]))[:LABELLED]
+    for component in strongest:
+        x = n_heads + 1 if component.head is None else component.head
+        dark = abs(effects[component]) > 0.1 * reach
+        axes.text(
+            x,
+            component.layer,
+            f"{effects[component]:.2g}",
+            ha="center",
+            va="center",
+            fontsize=5.5,
+            color="white" if dark else "black",
+        )

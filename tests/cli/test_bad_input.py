@@ -1,0 +1,142 @@
+"""Every bad input: exit code 2, one clear line on stderr, nothing on stdout."""
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+
+from tests.cli.conftest import Vesalius
+from tests.model.tiny_gguf import write_tiny_gguf
+
+INDUCTION = ("--behaviour", "induction")
+
+
+def refused(vesalius: Vesalius, arguments: Sequence[object], reason: str) -> None:
+    got = vesalius(*arguments)
+    assert (got.code, got.out) == (2, ""), got
+    lines = got.err.splitlines()
+    assert len(lines) == 1, got.err
+    assert lines[0].startswith("vesalius: ")
+    assert reason in lines[0]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "reason"),
+    [
+        ([], "Missing argument 'SPECIMEN'"),
+        (["nosuch", *INDUCTION], "specimen 'nosuch' is not known; use one of smollm2-135m, a path or a hub id"),
+        (["/nowhere/at/all", *INDUCTION], "neither a directory nor a hub id"),
+        (["nowhere.gguf", *INDUCTION], "nowhere.gguf: no such file"),
+        (["TINY", "--behaviour", "juggling"], "behaviour 'juggling' does not exist; choose one of induction"),
+        (["TINY"], "name a behaviour, such as --behaviour induction"),
+        (["TINY", *INDUCTION, "--kind", "noise"], "kind 'noise' does not exist; choose one of zero, mean, resample"),
+        (["TINY", *INDUCTION, "-c", "L9H0"], "component L9H0 is not in this model; it has layers 0 to 1"),
+        (["TINY", *INDUCTION, "-c", "L0H4"], "with heads 0 to 3"),
+        (["TINY", *INDUCTION, "-c", "banana"], "component 'banana' is not a name; expected a head such as L1H2"),
+        (["TINY", *INDUCTION, "-c", ""], "a sweep over 0 components is empty"),
+        (["TINY", *INDUCTION, "-c", "L0H0", "--pairs"], "a sweep over 1 components in pairs is empty"),
+        (["TINY", *INDUCTION, "--n", "0"], "--n"),
+        (["TINY", *INDUCTION, "--n", "many"], "--n"),
+        (["TINY", *INDUCTION, "--split", "exam"], "exam"),
+        (["TINY", *INDUCTION, "--device", "abacus"], "device 'abacus' cannot be used here"),
+        (["TINY", *INDUCTION, "--out", "FILE"], "cannot be used as a directory"),
+        (["FILE", *INDUCTION], "not a model; give a model directory or a file whose name ends in .gguf"),
+        (["TINY", *INDUCTION, "--sideways"], "--sideways"),
+        (["TINY", "--behaviour", "docstring"], "the model's context holds 48"),
+    ],
+)
+def test_sweep(vesalius: Vesalius, tiny: Path, arguments: list[str], reason: str) -> None:
+    file = tiny.parent / "notes.txt"
+    file.write_text("no model")
+    places = {"TINY": str(tiny), "FILE": str(file)}
+    refused(vesalius, ["sweep", *(places.get(a, a) for a in arguments), "--json"], reason)
+
+
+@pytest.mark.parametrize(
+    ("given", "reason"),
+    [
+        ("[]", "must be a non-empty JSON list"),
+        ("{}", "must be a non-empty JSON list"),
+        ('"the"', "must be a non-empty JSON list"),
+        ("the cat", "--input is not JSON"),
+        ("[" * 100_000, "--input is not JSON"),
+        ("@nowhere.json", "nowhere.json: cannot be read"),
+        ("[1]", "input 1 is neither a text nor a list of tokens"),
+        ("[null]", "input None is neither a text nor a list of tokens"),
+        ('[{"a": 1}]', "neither a text nor a list of tokens"),
+        ('[["the the"]]', "'the the' is 2 tokens here"),
+        (json.dumps([" the" * 48]), "a prompt of 49 tokens does not fit: this model takes 1 to 48"),
+        (json.dumps([[" the"] * 60]), "a prompt of 61 tokens does not fit"),
+    ],
+)
+def test_predict(vesalius: Vesalius, tiny: Path, given: str, reason: str) -> None:
+    refused(vesalius, ["predict", tiny, "--input", given, "--json"], reason)
+
+
+def test_damaged_models(vesalius: Vesalius, tiny: Path, tmp_path: Path) -> None:
+    sweep = ["sweep", tiny, *INDUCTION, "--json"]
+    weights = tiny / "model.safetensors"
+    state = load_file(weights)
+    save_file(state | {"h.1.mlp.c_fc.weight": torch.full_like(state["h.1.mlp.c_fc.weight"], torch.nan)}, weights)
+    refused(vesalius, sweep, "weight blocks.1.mlp.W_in holds NaN or infinity")
+    weights.write_bytes(weights.read_bytes()[:1000])
+    refused(vesalius, sweep, "model.safetensors: not a whole safetensors file")
+    weights.unlink()
+    refused(vesalius, sweep, "model.safetensors: no such file")
+    save_file(state, weights)
+    (tiny / "tokenizer.json").write_text("{")
+    refused(vesalius, sweep, "the tokenizer files are damaged")
+    (tiny / "tokenizer.json").unlink()
+    refused(vesalius, sweep, "no tokenizer.json")
+    (tiny / "config.json").write_text("{")
+    refused(vesalius, sweep, "config.json: not readable as JSON")
+    (tiny / "config.json").unlink()
+    refused(vesalius, sweep, "config.json: no such file")
+    gguf = tmp_path / "m.gguf"
+    write_tiny_gguf(gguf)
+    assert vesalius("predict", gguf, "--input", '["hi"]', "--json").code == 0
+    gguf.write_bytes(gguf.read_bytes()[:-1000])
+    refused(vesalius, ["sweep", gguf, *INDUCTION], "m.gguf: not a whole GGUF file")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "reason"),
+    [
+        (["swep"], "No such command 'swep'"),
+        (["predict", "smollm2-135m"], "Missing option"),
+        (["show"], "Missing argument"),
+        (["behaviours", "nosuch"], "specimen 'nosuch' is not known"),
+        (["behaviours", "--n", "0"], "--n"),
+        (["--sideways"], "--sideways"),
+    ],
+)
+def test_other_commands(vesalius: Vesalius, arguments: list[str], reason: str) -> None:
+    refused(vesalius, arguments, reason)
+
+
+def run_installed(*arguments: object) -> subprocess.CompletedProcess[str]:
+    command = Path(sys.executable).with_name("vesalius")
+    start = [str(command)] if command.exists() else [sys.executable, "-m", "vesalius"]
+    environment = {**os.environ, "HF_HUB_OFFLINE": "1"}
+    return subprocess.run([*start, *map(str, arguments)], capture_output=True, text=True, check=False, env=environment)
+
+
+def test_the_installed_command(tiny: Path) -> None:
+    got = run_installed("sweep", tiny, *INDUCTION, "-c", "L9H0", "--json")
+    assert (got.returncode, got.stdout) == (2, "")
+    assert got.stderr.strip() == (
+        "vesalius: component L9H0 is not in this model; it has layers 0 to 1 with heads 0 to 3 and an MLP each"
+    )
+
+
+def test_a_hub_id_that_cannot_be_fetched_is_a_failure_not_a_bad_input() -> None:
+    got = run_installed("sweep", "org/nothing-of-this-name", *INDUCTION)
+    assert (got.returncode, got.stdout) == (1, "")
+    assert len(got.stderr.splitlines()) == 1
+    assert "could not be fetched from the hub" in got.stderr

@@ -1,0 +1,142 @@
+"""The JSON each command prints keeps its fields, and stdout holds nothing else."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.cli.conftest import Vesalius
+from vesalius.version import __version__
+
+COMMANDS = ["specimens", "show", "predict", "behaviours", "sweep"]
+
+#: Runs in a fresh interpreter: every help text, then the modules that are loaded.
+HELP = """
+import sys
+from vesalius.cli import main
+for command in sys.argv[1:]:
+    sys.argv = ["vesalius", *filter(None, [command.strip()]), "--help"]
+    try:
+        main()
+    except SystemExit as left:
+        assert not left.code, command
+heavy = {"torch", "numpy", "matplotlib", "safetensors", "tokenizers", "huggingface_hub"} & set(sys.modules)
+sys.exit(f"loaded: {heavy}" if heavy else 0)
+"""
+
+
+def test_no_help_text_loads_torch() -> None:
+    helped = subprocess.run([sys.executable, "-c", HELP, " ", *COMMANDS], capture_output=True, text=True, check=False)
+    assert helped.returncode == 0, helped.stderr
+    for command in COMMANDS:
+        assert f"vesalius {command}" in helped.stdout
+    assert helped.stdout.count("Example: vesalius") == len(COMMANDS)
+
+
+def test_every_command_has_a_help_text_here(vesalius: Vesalius) -> None:
+    listed = vesalius("--help").out
+    from vesalius.cli import app
+
+    names = [command.name or command.callback.__name__ for command in app.registered_commands if command.callback]
+    assert names == COMMANDS
+    assert all(name in listed for name in names)
+
+
+def test_version(vesalius: Vesalius) -> None:
+    assert vesalius("--version").out == f"{__version__}\n"
+
+
+def test_python_dash_m_is_the_command() -> None:
+    shown = subprocess.run([sys.executable, "-m", "vesalius", "--version"], capture_output=True, text=True, check=False)
+    assert (shown.returncode, shown.stdout.strip(), shown.stderr) == (0, __version__, "")
+
+
+def test_specimens(vesalius: Vesalius) -> None:
+    rows = json.loads(vesalius("specimens", "--json").out)
+    smollm = next(row for row in rows if row["id"] == "smollm2-135m")
+    assert smollm["components"][:2] == ["L0H0", "L0H1"]
+    assert len(smollm["components"]) == 30 * (9 + 1)
+    assert {k: smollm[k] for k in ("name", "kind", "layers", "heads", "d_model")} == {
+        "name": "smollm2-135m",
+        "kind": "natural",
+        "layers": 30,
+        "heads": 9,
+        "d_model": 576,
+    }
+    assert "smollm2-135m" in vesalius("specimens").out
+
+
+def test_show(vesalius: Vesalius, tiny: Path) -> None:
+    shown = json.loads(vesalius("show", tiny, "--behaviour", "ioi", "--json").out)
+    assert {k: shown[k] for k in ("id", "name", "kind", "layers", "heads", "d_model", "max_len")} == {
+        "id": "tiny",
+        "name": "tiny",
+        "kind": "natural",
+        "layers": 2,
+        "heads": 4,
+        "d_model": 12,
+        "max_len": 47,
+    }
+    assert shown["components"] == [f"L{i}{part}" for i in (0, 1) for part in ("H0", "H1", "H2", "H3", "_MLP")]
+    assert shown["vocab"]["size"] > 100
+    assert len(shown["examples"]) == 5
+    assert all(set(example) == {"input", "output"} for example in shown["examples"])
+    assert all(example["output"] in example["input"] for example in shown["examples"])
+    assert "2 layers x 4 heads, d_model 12" in vesalius("show", tiny).out
+
+
+def test_predict(vesalius: Vesalius, tiny: Path) -> None:
+    given = '["Then, Alice", [" went", " to", " the"], " the"]'
+    outputs = json.loads(vesalius("predict", tiny, "--input", given, "--json").out)["outputs"]
+    assert [len(row) for row in outputs] == [3, 3, 1]
+    assert all(isinstance(token, str) for row in outputs for token in row)
+    alone = json.loads(vesalius("predict", tiny, "--input", '[" the"]', "--json").out)["outputs"]
+    assert alone == [outputs[2]]
+    (tiny.parent / "inputs.json").write_text(given, encoding="utf-8")
+    assert json.loads(vesalius("predict", tiny, "-i", "@inputs.json", "--json").out)["outputs"] == outputs
+
+
+def test_behaviours(vesalius: Vesalius, tiny: Path) -> None:
+    listed = json.loads(vesalius("behaviours", "--json").out)
+    assert {"induction", "ioi", "docstring", "greater-than"} <= {row["name"] for row in listed}
+
+
+@pytest.mark.parametrize("kind", ["zero", "mean", "resample", "value-bias"])
+def test_sweep(vesalius: Vesalius, tiny: Path, kind: str) -> None:
+    got = vesalius("sweep", tiny, "-b", "induction", "--kind", kind, "--n", 4, "--out", "here", "--json")
+    assert got.code == 0, got.err
+    swept = json.loads(got.out)
+    assert {"baseline", "components", "forwards", "seconds"} <= set(swept)
+    rows = swept["components"]
+    assert sorted(row["id"] for row in rows) == sorted(
+        f"L{i}{part}" for i in (0, 1) for part in ("H0", "H1", "H2", "H3", "_MLP")
+    )
+    assert all(set(row) == {"id", "effect", "ci_low", "ci_high"} for row in rows)
+    assert all(row["ci_low"] - 1e-5 <= row["effect"] <= row["ci_high"] + 1e-5 for row in rows)
+    assert [row["effect"] for row in rows] == sorted((row["effect"] for row in rows), reverse=True)
+    assert swept["baseline_low"] <= swept["baseline"] <= swept["baseline_high"]
+    # 1 clean pass and, of 10 replacements in 2 layers, no more than a pass each.
+    assert 1 < swept["forwards"] < 11
+    assert json.loads(Path("here/sweep.json").read_text(encoding="utf-8")) == swept
+    assert Path(swept["heatmap"]).read_bytes().startswith(b"\x89PNG")
+
+
+def test_sweep_of_pairs_and_of_named_components(vesalius: Vesalius, tiny: Path) -> None:
+    options = ["sweep", tiny, "-b", "induction", "--n", 3, "-c", "1.2, m0,a0.h1", "--json"]
+    alone, together = (json.loads(vesalius(*options, *more).out) for more in ([], ["--pairs"]))
+    assert sorted(row["id"] for row in alone["components"]) == ["L0H1", "L0_MLP", "L1H2"]
+    assert sorted(row["id"] for row in together["components"]) == ["L0_MLP+L0H1", "L1H2+L0H1", "L1H2+L0_MLP"]
+    assert alone["baseline"] == together["baseline"]
+    assert "heatmap" in alone
+    assert "heatmap" not in together
+
+
+def test_the_table_for_people(vesalius: Vesalius, tiny: Path) -> None:
+    got = vesalius("sweep", tiny, "-b", "induction", "--n", 2, "--top", 3)
+    assert got.code == 0
+    assert "10 components, 2 prompts" in got.out
+    assert sum(line.strip().startswith(("L0", "L1")) for line in got.out.splitlines()) == 3
+    assert Path("vesalius-runs/sweep-tiny-induction-zero-n2-seed0/heatmap.png").exists()
+    assert "heatmap.png" in got.out

@@ -1,0 +1,37 @@
+"""What a command ends with when its work does not: one line and the right exit code."""
+
+import pytest
+
+from tests.cli.conftest import Vesalius
+from vesalius.cli import catalogue
+from vesalius.errors import BadInput, Failed
+
+
+@pytest.mark.parametrize(
+    ("error", "code", "line"),
+    [
+        (BadInput("colour 'x' does not exist;\n choose another"), 2, "colour 'x' does not exist; choose another"),
+        (Failed("out of paper; buy some"), 1, "out of paper; buy some"),
+        (KeyboardInterrupt(), 130, "interrupted; what was finished is kept, the same command goes on from there"),
+        (OSError(28, "No space left on device", "a.json"), 1, "a.json: No space left on device"),
+        (MemoryError(), 1, "out of memory; use fewer prompts (--n) or a smaller model"),
+    ],
+)
+def test_exit_codes(
+    vesalius: Vesalius, monkeypatch: pytest.MonkeyPatch, error: BaseException, code: int, line: str
+) -> None:
+    def fail(**options: object) -> None:
+        raise error
+
+    monkeypatch.setattr(catalogue, "list_specimens", fail)
+    got = vesalius("specimens", "--json")
+    assert (got.code, got.out, got.err) == (code, "", f"vesalius: {line}\n")
+
+
+def test_programming_errors_are_not_dressed_up(vesalius: Vesalius, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(**options: object) -> None:
+        raise ZeroDivisionError
+
+    monkeypatch.setattr(catalogue, "list_specimens", fail)
+    with pytest.raises(ZeroDivisionError):
+        vesalius("specimens")

@@ -1,0 +1,125 @@
+"""The floors of the house: a lower one never imports a higher one, not even for its type annotations."""
+
+import ast
+from pathlib import Path
+
+import pytest
+
+import vesalius
+
+ROOT = Path(vesalius.__file__).parent
+
+#: What each room may import, apart from itself and the ground. Order of the floors, bottom to top.
+GROUND = {"errors", "version"}
+FLOORS = [
+    {"model", "sandbox", "backbones"},
+    {"intervene"},
+    {"behaviours", "rasp"},
+    {"training"},
+    {"circuits"},
+    {"discovery"},
+    {"explain"},
+    {"grading"},
+    {"runs"},
+    {"report"},
+    {"api"},
+    {"cli"},
+    {"__main__"},
+]
+#: Rooms that stand apart from the stairs: these are all they may import.
+ALONE = {"sandbox": set(), "backbones": set(), "functions": {"sandbox", "backbones"}}
+#: Everything above may use `functions`; it stands on its two rooms, beside the rest.
+HEIGHT = {room: height for height, floor in enumerate(FLOORS) for room in floor} | {"functions": 1}
+
+Import = tuple[str, str, int]
+
+
+def imports(path: Path) -> list[Import]:
+    """Every module of the package that a file imports: (importing module, imported module, line)."""
+    module = ".".join(["vesalius", *path.relative_to(ROOT).with_suffix("").parts]).removesuffix(".__init__")
+    found = []
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            found += [(module, alias.name, node.lineno) for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{module}:{node.lineno}: relative import; write the whole name"
+            found += [(module, f"{node.module}.{alias.name}", node.lineno) for alias in node.names]
+    return found
+
+
+def every_import() -> list[Import]:
+    return [found for path in sorted(ROOT.rglob("*.py")) for found in imports(path)]
+
+
+def room(module: str) -> str:
+    """The floor, or the top-level module, that a module of the package belongs to ('' for the package itself)."""
+    parts = module.split(".")
+    return parts[1] if len(parts) > 1 else ""
+
+
+def offence(importer: str, imported: str) -> str | None:
+    """Why an import breaks the floors, or None."""
+    here, there = room(importer), room(imported)
+    if here == there or there in GROUND:
+        return None
+    if here in GROUND:
+        return "the ground imports nothing"
+    if here in ALONE and there not in ALONE[here]:
+        return f"{here} stands apart"
+    if there not in HEIGHT:
+        return f"{there!r} is on no floor"
+    if HEIGHT[here] <= HEIGHT[there]:
+        return f"{here} is not above {there}"
+    if here == "rasp" and not imported.startswith("vesalius.model.components"):
+        return "rasp knows a model's component names and nothing else of it"
+    return None
+
+
+def test_no_floor_imports_a_higher_one() -> None:
+    inside = [found for found in every_import() if found[1].split(".")[0] == "vesalius" and room(found[0])]
+    assert len(inside) > 100
+    broken = [f"{a}:{line} imports {b}: {why}" for a, b, line in inside if (why := offence(a, b))]
+    assert not broken, "\n".join(broken)
+
+
+def test_every_room_is_on_a_floor() -> None:
+    rooms = {path.stem for path in ROOT.iterdir() if path.suffix == ".py" or (path / "__init__.py").exists()}
+    assert rooms - {"__init__"} <= GROUND | set(HEIGHT)
+
+
+@pytest.mark.parametrize(
+    ("importer", "imported"),
+    [
+        ("vesalius.model.hooks", "vesalius.intervene.Batch"),
+        ("vesalius.intervene.plan", "vesalius.behaviours.trial"),
+        ("vesalius.rasp.graph", "vesalius.model.transformer.Transformer"),
+        ("vesalius.rasp.graph", "vesalius.behaviours.words"),
+        ("vesalius.errors", "vesalius.model.config"),
+        ("vesalius.discovery.sweep", "vesalius.runs.ledger"),
+        ("vesalius.sandbox.fork", "vesalius.model.config"),
+        ("vesalius.functions.strings", "vesalius.model.config"),
+        ("vesalius.report.heatmap", "vesalius.api.load"),
+        ("vesalius.api", "vesalius.cli.console"),
+        ("vesalius.model.files", "vesalius.utils.io"),
+    ],
+)
+def test_the_rule_catches(importer: str, imported: str) -> None:
+    assert offence(importer, imported)
+
+
+def test_the_package_front_imports_lazily() -> None:
+    """`import vesalius` reaches only the ground at run time; the rest is for type checkers or on demand."""
+    tree = ast.parse((ROOT / "__init__.py").read_text(encoding="utf-8"))
+    eager = {node.module for node in tree.body if isinstance(node, ast.ImportFrom)}
+    assert {name for name in eager if str(name).startswith("vesalius")} == {"vesalius.errors", "vesalius.version"}
+
+
+def test_other_peoples_model_code_is_never_needed() -> None:
+    foreign = {"transformers", "transformer_lens"}
+    assert not [found for found in every_import() if found[1].split(".")[0] in foreign]
+
+
+def test_only_grading_opens_the_answer_key() -> None:
+    key, allowed = "vesalius.circuits.key", ("vesalius.circuits.key", "vesalius.grading")
+    readers = {a for a, b, _ in every_import() if b == key or b.startswith(key + ".")}
+    assert {a for a in readers if not (a + ".").startswith(tuple(name + "." for name in allowed))} == set()
