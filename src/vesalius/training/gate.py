@@ -1,0 +1,192 @@
+"""The acceptance gate: does a finished transformer implement its program in the right places, and nothing elsewhere?
+
+Measured on fresh inputs with the intervention engine, so by other code than the one that trained it:
+
+    accuracy      share of positions answered as the program answers
+    iia           per component: the same after an interchange of that component alone
+    iia_changed   the same, counted only where the interchange changes the program's answer
+    strict        per component outside the circuit: accuracy when it alone takes a source's values
+    strict_all    accuracy when all of them do
+    mean_ablated  accuracy when all of them are replaced by their mean, zero_ablated by zero
+"""
+
+from collections.abc import Mapping, Sequence
+
+import torch
+from jaxtyping import Bool, Float
+from pydantic import BaseModel, ConfigDict
+from torch import Tensor
+
+from vesalius.intervene import Batch, Plan, Readout, Recordings, Values, activations, means, run, zeros
+from vesalius.model import Component, Transformer
+from vesalius.rasp.effects import NUMERICAL_TOLERANCE
+from vesalius.training.pairs import Pairs, Slot, differ, draw_pairs, targets
+from vesalius.training.setting import Setting, model_tokens
+from vesalius.training.threads import few_threads
+
+#: What every figure must reach.
+THRESHOLDS: Mapping[str, float] = {
+    "accuracy": 0.99,
+    "iia_worst": 0.99,
+    "iia_changed_worst": 0.98,
+    "strict_worst": 0.99,
+    "strict_all": 0.99,
+    "mean_ablated": 0.98,
+    "zero_ablated": 0.98,
+}
+
+
+def headroom(figures: Mapping[str, float]) -> float:
+    """How well the figures clear their thresholds: 1 when all are perfect, 0 when the worst just passes."""
+    return min(1 - (1 - figures[name]) / (1 - bar) for name, bar in THRESHOLDS.items())
+
+
+class Gate(BaseModel):
+    """The figures of one model on `n` pairs of fresh inputs.
+
+    `inert` names components that no same-place interchange can show; they are left out of the worst figures.
+    Interchange across positions is in `crossed` and counts. Where nothing changed the answer, `iia_changed` is None.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    n: int
+    seed: int
+    accuracy: float
+    iia: dict[str, float]
+    iia_changed: dict[str, float | None]
+    crossed: dict[str, float]
+    crossed_changed: dict[str, float | None]
+    strict: dict[str, float]
+    strict_all: float
+    mean_ablated: float
+    zero_ablated: float
+    inert: tuple[str, ...]
+
+    @property
+    def iia_worst(self) -> float:
+        """The lowest interchange accuracy of any component that counts."""
+        return min(
+            [v for name, v in self.iia.items() if name not in self.inert] + [*self.crossed.values()], default=1.0
+        )
+
+    @property
+    def iia_changed_worst(self) -> float:
+        """The same over positions whose answer changes."""
+        plain = [v for name, v in self.iia_changed.items() if name not in self.inert]
+        return min((v for v in [*plain, *self.crossed_changed.values()] if v is not None), default=1.0)
+
+    @property
+    def strict_worst(self) -> float:
+        """The lowest accuracy with one component outside the circuit patched."""
+        return min(self.strict.values(), default=1.0)
+
+    @property
+    def figures(self) -> dict[str, float]:
+        """The seven numbers that are held against `THRESHOLDS`."""
+        return {name: getattr(self, name) for name in THRESHOLDS}
+
+    @property
+    def passed(self) -> bool:
+        """True when every figure reaches its threshold."""
+        return not self.shortfalls
+
+    @property
+    def shortfalls(self) -> list[str]:
+        """What falls short, in words."""
+        return [
+            f"{name} {value:.4f} < {THRESHOLDS[name]}"
+            for name, value in self.figures.items()
+            if value < THRESHOLDS[name]
+        ]
+
+
+def measure(model: Transformer, setting: Setting, *, n: int = 1024, seed: int = 1_000_003) -> Gate:
+    """Measure the gate of a model on `n` fresh pairs; runs where the model is."""
+    with torch.no_grad(), few_threads(n * model.config.n_ctx * model.config.d_mlp):
+        return _measure(model, setting, n, seed)
+
+
+def _measure(model: Transformer, setting: Setting, n: int, seed: int) -> Gate:
+    pairs = draw_pairs(setting.draw, n, seed=seed, device=model.device)
+    answers = targets(setting.program, pairs, setting.slots)
+    bench = _Bench(model, setting, pairs)
+    base = answers[:, 0]
+    plain = [(i, slot) for i, slot in enumerate(setting.slots) if not slot.crossed]
+    across = [(i, slot) for i, slot in enumerate(setting.slots) if slot.crossed]
+    right = {i: bench.interchange(slot) for i, slot in plain + across}
+    share = {i: bench.share(outputs, answers[:, 1 + i]) for i, outputs in right.items()}
+    changed = {
+        i: bench.share(outputs, answers[:, 1 + i], where=differ(setting.program, answers[:, 1 + i], base))
+        for i, outputs in right.items()
+    }
+    others = setting.others
+    singles = {str(c): bench.share(bench.patched([c], bench.source), base) for c in others}
+    together = [bench.patched(others, values) for values in (bench.source, bench.means, bench.zeros)] if others else []
+    strict_all, mean_ablated, zero_ablated = [_share(bench.share(x, base)) for x in together] or [1.0, 1.0, 1.0]
+    return Gate(
+        n=n,
+        seed=seed,
+        accuracy=_share(bench.share(bench.clean(), base)),
+        iia={str(slot.component): _share(share[i]) for i, slot in plain},
+        iia_changed={str(slot.component): changed[i] for i, slot in plain},
+        crossed={str(slot.component): _share(share[i]) for i, slot in across},
+        crossed_changed={str(slot.component): changed[i] for i, slot in across},
+        strict={name: _share(value) for name, value in singles.items()},
+        strict_all=strict_all,
+        mean_ablated=mean_ablated,
+        zero_ablated=zero_ablated,
+        inert=tuple(str(slot.component) for slot in setting.slots if slot.inert),
+    )
+
+
+class _Bench:
+    """One model, one set of pairs, and the replacement values they give."""
+
+    def __init__(self, model: Transformer, setting: Setting, pairs: Pairs) -> None:
+        self.program, self.config, self.pairs = setting.program, model.config, pairs
+        base, source = (Batch(model_tokens(setting.program, codes)) for codes in (pairs.base, pairs.source))
+        self.recordings = Recordings(model, base, Readout(self._answers))
+        self.source, self.means, self.zeros = activations(model, source), means(model, base), zeros(model)
+        places = torch.arange(base.tokens.shape[1], device=base.tokens.device)
+        self.in_source: Bool[Tensor, "pair pos"] = places <= pairs.source_lengths[:, None]
+
+    def _answers(self, logits: Float[Tensor, "row pos out"], prompt: Tensor) -> Float[Tensor, "row token"]:
+        return logits[:, 1:, 0] if self.program.numerical else logits[:, 1:].argmax(-1).float()
+
+    def clean(self) -> Tensor:
+        """The model's answers with nothing replaced."""
+        return self.recordings.scores()
+
+    def patched(self, components: Sequence[Component], values: Values) -> Tensor:
+        """Its answers with some components replaced: by constants everywhere, or where the source has a real token."""
+        n = len(self.pairs)
+        constant = len(values) == 1
+        choices = torch.zeros(n, dtype=torch.long) if constant else torch.arange(n)
+        plan = Plan.grid(self.config, [components], choices=choices, positions=None if constant else self.in_source)
+        return run(self.recordings, plan, values)
+
+    def interchange(self, slot: Slot) -> Tensor:
+        """Its answers after one kind of interchange."""
+        return self.patched([slot.component], self._crossed() if slot.crossed else self.source)
+
+    def _crossed(self) -> Values:
+        places = torch.arange(self.in_source.shape[1], device=self.in_source.device)
+        crossed = torch.nn.functional.pad(self.pairs.crossed, (1, 0), value=-1)
+        reads = torch.where(crossed >= 0, crossed + 1, places)
+        row = torch.arange(len(reads), device=reads.device)[:, None]
+        source = self.source
+        return Values(
+            tuple(z[row, reads] for z in source.z), tuple(m[row, reads] for m in source.mlp), source.embed[row, reads]
+        )
+
+    def share(self, outputs: Tensor, answers: Tensor, *, where: Tensor | None = None) -> float | None:
+        """Share of real positions (of those in `where`) answered right; None if there are none."""
+        counted = self.pairs.real if where is None else self.pairs.real & where
+        right = (outputs - answers).abs() < NUMERICAL_TOLERANCE if self.program.numerical else outputs == answers
+        total = int(counted.sum())
+        return float((right & counted).sum() / total) if total else None
+
+
+def _share(value: float | None) -> float:
+    return 1.0 if value is None else value

@@ -1,0 +1,146 @@
+"""What one model to train is: a program, the size of its transformer, and where the program's parts shall sit in it."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+
+import torch
+from jaxtyping import Int
+from torch import Tensor
+
+from vesalius.errors import BadInput
+from vesalius.model import Component, Config
+from vesalius.model.components import all_components
+from vesalius.rasp import Program, random_inputs
+from vesalius.training.pairs import Draw, Slot, find_inert
+
+SMALLEST_D_MODEL = 8
+WIDEST_D_MODEL = 64
+
+
+@dataclass(frozen=True)
+class Size:
+    """The shape of a transformer to train."""
+
+    n_layers: int
+    n_heads: int
+    d_model: int
+    d_head: int
+    d_mlp: int
+
+    def enlarged(self) -> "Size":
+        """Half as wide again, for a second try."""
+        d_head = self.d_head + max(1, self.d_head // 2)
+        d_model = max(self.n_heads * d_head, self.d_model + self.d_model // 2)
+        return replace(self, d_head=d_head, d_model=d_model, d_mlp=4 * d_model)
+
+
+def default_size(program: Program) -> Size:
+    """The published rule for the size of a program's model, kept between `SMALLEST_D_MODEL` and `WIDEST_D_MODEL`.
+
+    At least 2 layers and 4 heads; heads half as wide as the literally compiled program's; d_model = n_heads * d_head;
+    MLPs four times as wide as that. The rule goes down to d_model 4, which trains less surely than 8, and far up for
+    programs over many values, where models of 64 were found to be wide enough.
+    """
+    n_layers, n_heads = max(2, program.n_layers), max(4, program.n_heads)
+    wanted = n_heads * max(1, program.d_head // 2)
+    d_head = max(1, min(max(wanted, SMALLEST_D_MODEL), WIDEST_D_MODEL) // n_heads)
+    d_model = max(n_heads * d_head, SMALLEST_D_MODEL)
+    return Size(n_layers, n_heads, d_model, d_head, 4 * d_model)
+
+
+@dataclass(frozen=True)
+class Setting:
+    """One model to train.
+
+    `placement` moves components of the compiled program to other places in the model (those not named stay where they
+    are). `inert` are components of the program that no same-place interchange shows; `crossed` are components that are
+    also trained and checked by interchange across places.
+    """
+
+    name: str
+    program: Program = field(repr=False)
+    size: Size
+    draw: Draw = field(repr=False)
+    placement: Mapping[Component, Component] = field(default_factory=dict, hash=False)
+    inert: frozenset[Component] = frozenset()
+    crossed: frozenset[Component] = frozenset()
+
+    def __post_init__(self) -> None:
+        known = {placed.component for placed in self.program.components}
+        for component in {*self.placement, *self.inert, *self.crossed}:
+            if component not in known:
+                raise BadInput(f"setting {self.name!r} names {component}, which its program does not have")
+        for component in self.circuit:
+            component.within(self.size)
+        if len(set(self.circuit)) < len(self.circuit):
+            raise BadInput(f"setting {self.name!r} puts two components of the program at one place of the model")
+
+    @cached_property
+    def circuit(self) -> tuple[Component, ...]:
+        """The components of the model that carry the program, in the order of the program's components."""
+        return tuple(self.locate(placed.component) for placed in self.program.components)
+
+    @cached_property
+    def others(self) -> tuple[Component, ...]:
+        """All other components of the model; they must not matter."""
+        return tuple(component for component in all_components(self.size) if component not in self.circuit)
+
+    @cached_property
+    def slots(self) -> tuple[Slot, ...]:
+        """Every kind of interchange this model is trained on: one per component, then the crossed ones."""
+        plain = [
+            Slot(i, self.locate(placed.component), inert=placed.component in self.inert)
+            for i, placed in enumerate(self.program.components)
+        ]
+        across = [
+            Slot(i, self.locate(placed.component), crossed=True)
+            for i, placed in enumerate(self.program.components)
+            if placed.component in self.crossed
+        ]
+        return (*plain, *across)
+
+    @cached_property
+    def config(self) -> Config:
+        """The configuration of the trained transformer."""
+        return model_config(self.program, self.size)
+
+    def locate(self, component: Component) -> Component:
+        """Where a component of the compiled program sits in the model."""
+        return self.placement.get(component, component)
+
+
+def setting_of(program: Program, *, size: Size | None = None) -> Setting:
+    """The setting for anybody's program: default size, independent uniform tokens, inert components found by trying."""
+
+    def draw(n: int, seed: int, device: torch.device) -> tuple[Tensor, Tensor]:
+        return random_inputs(program, n, seed=seed, device=device)
+
+    inert, crossed = find_inert(program, draw)
+    return Setting(program.name, program, size or default_size(program), draw, inert=inert, crossed=crossed)
+
+
+def model_config(program: Program, size: Size) -> Config:
+    """No norm, exact gelu, learned positions; BOS and PAD are the last two tokens of the vocabulary."""
+    return Config(
+        n_layers=size.n_layers,
+        n_heads=size.n_heads,
+        d_model=size.d_model,
+        d_head=size.d_head,
+        d_mlp=size.d_mlp,
+        d_vocab=len(program.vocab) + 2,
+        d_vocab_out=1 if program.numerical else len(program.outputs),
+        n_ctx=program.max_len + 1,
+        norm="none",
+        activation="gelu",
+        causal=program.causal,
+        bos_token=len(program.vocab),
+        pad_token=len(program.vocab) + 1,
+    )
+
+
+def model_tokens(program: Program, codes: Int[Tensor, "batch pos"]) -> Int[Tensor, "batch pos_and_bos"]:
+    """Token codes of a program (-1: none) as token ids of its model: BOS first, PAD after the end."""
+    bos, pad = len(program.vocab), len(program.vocab) + 1
+    start = torch.full_like(codes[:, :1], bos)
+    return torch.cat([start, codes.masked_fill(codes < 0, pad)], 1)

@@ -1,0 +1,218 @@
+"""Trains a stack of models and tells how it goes.
+
+`train` is a generator: it yields `Progress` while steps are made, `Checked` after every check and one `Finished` at the
+end with the copies of every setting, best first. Nothing here accepts a model; that is the gate's business.
+"""
+
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from vesalius.errors import BadInput
+from vesalius.model import Config, Transformer
+from vesalius.model.states import State, build
+from vesalius.training.checkpoint import Checkpoint, identify
+from vesalius.training.figures import Figures, evaluate
+from vesalius.training.gate import headroom
+from vesalius.training.recipes import default_copies, default_recipe
+from vesalius.training.setting import Setting
+from vesalius.training.siit import Curriculum
+from vesalius.training.stack import Copy, Stack
+from vesalius.training.stepper import Recipe, Stepper
+from vesalius.training.tables import Tables, tabulate
+from vesalius.training.threads import few_threads
+
+#: A copy is good enough to stop at when its figures keep this much headroom at two checks in a row.
+STOP_HEADROOM, STOP_CHECKS = 0.5, 2
+_REPORTS_PER_CHECK = 4
+
+
+@dataclass(frozen=True)
+class Progress:
+    """Some steps were made; `loss` is the mean over copies."""
+
+    step: int
+    steps: int
+    loss: float
+    seconds: float
+
+
+@dataclass(frozen=True)
+class Checked:
+    """A check was made: for every setting the figures of its best copy and how many copies reach all thresholds."""
+
+    step: int
+    steps: int
+    best: dict[str, dict[str, float]]
+    passing: dict[str, int]
+    seconds: float
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """One trained copy with its figures on the selection pairs."""
+
+    config: Config
+    state: State
+    seed: int
+    learning_rate: float
+    figures: dict[str, float]
+
+    @property
+    def headroom(self) -> float:
+        """How well it clears the gate's thresholds."""
+        return headroom(self.figures)
+
+    def transformer(self) -> Transformer:
+        """The copy as a transformer of its own."""
+        return build(self.config, self.state, where=f"copy with seed {self.seed}")
+
+
+@dataclass(frozen=True)
+class Finished:
+    """Training is over: for every setting its copies, best first."""
+
+    candidates: dict[str, tuple[Candidate, ...]]
+    steps: int
+    seconds: float
+
+
+Event = Progress | Checked | Finished
+
+
+def train(
+    settings: Sequence[Setting],
+    *,
+    device: torch.device | str,
+    seed: int = 0,
+    copies: Sequence[tuple[int, float]] | None = None,
+    recipe: Recipe | None = None,
+    checkpoint: Path | None = None,
+    stop_early: bool = True,
+) -> Iterator[Event]:
+    """Train every setting with every `(seed, learning rate)` of `copies`, all in one stack.
+
+    With a `checkpoint` directory a killed run goes on from its last check when it is called again with the same
+    arguments, and ends with the same weights. With `stop_early` training ends when some copy of every setting clears
+    the gate's thresholds well at two checks in a row.
+    """
+    names = [setting.name for setting in settings]
+    if not names or len(set(names)) < len(names):
+        raise BadInput(f"settings {names}: give at least one, each with a name of its own")
+    device = torch.device(device)
+    recipe = recipe or default_recipe(settings, device=device)
+    pairs = default_copies(settings, seed=seed, device=device) if copies is None else copies
+    every = [Copy(i, own, rate) for i in range(len(settings)) for own, rate in pairs]
+    return _Run(settings, every, recipe, device=device, seed=seed, checkpoint=checkpoint).events(stop_early)
+
+
+class _Run:
+    """One call of `train`."""
+
+    def __init__(
+        self,
+        settings: Sequence[Setting],
+        copies: Sequence[Copy],
+        recipe: Recipe,
+        *,
+        device: torch.device,
+        seed: int,
+        checkpoint: Path | None,
+    ) -> None:
+        self.recipe, self.began = recipe, time.perf_counter()
+        training, validation, selection = (
+            tabulate(settings, n, seed=3 * seed + part, device=device)
+            for part, n in enumerate((recipe.pairs, recipe.validation, recipe.selection))
+        )
+        self.validation, self.selection = validation, selection
+        self.stack = Stack(settings, copies, device=device)
+        self.curriculum = Curriculum(self.stack)
+        self.stepper = Stepper(self.stack, training, self.curriculum, recipe, seed=seed)
+        self.streak: Int[Tensor, " copy"] = torch.zeros(len(copies), dtype=torch.long)
+        self.iia: Float[Tensor, "copy slot"] = torch.ones(self.curriculum.present.shape, device=device)
+        identity = "" if checkpoint is None else identify(self.stack, training, recipe, seed)
+        self.checkpoint = None if checkpoint is None else Checkpoint(checkpoint, identity)
+        self._resume()
+
+    def events(self, stop_early: bool) -> Iterator[Event]:
+        for target in self.recipe.check_steps():
+            if target <= self.stepper.step:
+                continue
+            if stop_early and self._good_enough():
+                break
+            yield from self._advance(target)
+            checked = self._check()
+            self._save()
+            yield checked
+        yield Finished(self._candidates(), self.stepper.step, self._seconds())
+
+    def _advance(self, target: int) -> Iterator[Progress]:
+        start = self.stepper.step
+        for i in range(_REPORTS_PER_CHECK):
+            until = start + round((target - start) * (i + 1) / _REPORTS_PER_CHECK)
+            if until > self.stepper.step:
+                loss = float(self.stepper.advance(until - self.stepper.step).mean())
+                yield Progress(self.stepper.step, self.recipe.steps, loss, self._seconds())
+
+    def _check(self) -> Checked:
+        figures = self._evaluate(self.validation)
+        self.iia = figures.iia
+        self.curriculum.adapt(figures.iia)
+        rooms = [headroom(figures.of(copy)) for copy in range(len(self.stack))]
+        good = torch.tensor(rooms) >= STOP_HEADROOM
+        self.streak = torch.where(good, self.streak + 1, 0)
+        best, passing = {}, {}
+        for name, members in self._members().items():
+            best[name] = figures.of(max(members, key=lambda copy: rooms[copy]))
+            passing[name] = sum(rooms[copy] >= 0 for copy in members)
+        return Checked(self.stepper.step, self.recipe.steps, best, passing, self._seconds())
+
+    def _evaluate(self, tables: Tables) -> Figures:
+        with few_threads(self.stack.largest_activation(tables.n_pairs)):
+            return evaluate(self.stack, tables, self.curriculum)
+
+    def _good_enough(self) -> bool:
+        return all(bool((self.streak[members] >= STOP_CHECKS).any()) for members in self._members().values())
+
+    def _candidates(self) -> dict[str, tuple[Candidate, ...]]:
+        figures = self._evaluate(self.selection)
+        found = {}
+        for name, members in self._members().items():
+            several = [self._candidate(copy, figures) for copy in members]
+            found[name] = tuple(sorted(several, key=lambda candidate: -candidate.headroom))
+        return found
+
+    def _candidate(self, copy: int, figures: Figures) -> Candidate:
+        own = self.stack.copies[copy]
+        return Candidate(
+            self.stack.configs[copy], self.stack.export(copy), own.seed, own.learning_rate, figures.of(copy)
+        )
+
+    def _members(self) -> dict[str, list[int]]:
+        """The copies of every setting."""
+        return {
+            setting.name: [i for i, copy in enumerate(self.stack.copies) if copy.setting == number]
+            for number, setting in enumerate(self.stack.settings)
+        }
+
+    def _seconds(self) -> float:
+        return time.perf_counter() - self.began
+
+    def _save(self) -> None:
+        if self.checkpoint is not None:
+            tensors = self.stepper.tensors() | {"iia": self.iia, "streak": self.streak}
+            self.checkpoint.save(tensors, step=self.stepper.step, seconds=self._seconds())
+
+    def _resume(self) -> None:
+        saved = None if self.checkpoint is None else self.checkpoint.load()
+        if saved is not None:
+            tensors, seconds = saved
+            self.stepper.restore(tensors)
+            self.iia, self.streak = tensors["iia"].to(self.stack.device), tensors["streak"]
+            self.curriculum.adapt(self.iia)
+            self.began -= seconds

@@ -1,0 +1,163 @@
+from types import SimpleNamespace
+
+import pytest
+import torch
+from torch import Tensor
+
+from tests.training.programs import CPU, fraction, lookup, odd_places, small
+from tests.training.twin import node_outputs, patched_logits
+from vesalius.model import Transformer
+from vesalius.model.states import build
+from vesalius.training import Gate, Setting, headroom, measure, model_tokens, train
+from vesalius.training.figures import evaluate
+from vesalius.training.pairs import differ, draw_pairs, targets
+from vesalius.training.siit import Curriculum
+from vesalius.training.stack import Copy, Stack
+from vesalius.training.stepper import Recipe
+from vesalius.training.tables import tabulate
+
+PERFECT = {
+    "n": 10,
+    "seed": 0,
+    "accuracy": 1.0,
+    "iia": {"L0_MLP": 1.0, "L1H0": 1.0},
+    "iia_changed": {"L0_MLP": 1.0, "L1H0": None},
+    "crossed": {},
+    "crossed_changed": {},
+    "strict": {"L0H0": 1.0},
+    "strict_all": 1.0,
+    "mean_ablated": 1.0,
+    "zero_ablated": 1.0,
+    "inert": (),
+}
+
+
+def half_trained(setting: Setting) -> Transformer:
+    """Some steps into training, where answers are neither all right nor all wrong."""
+    finished = list(train([setting], device=CPU, recipe=Recipe(40, 16, pairs=256, checks=1), copies=[(0, 1e-2)]))[-1]
+    return finished.candidates[setting.name][0].transformer()
+
+
+def slow_gate(model: Transformer, setting: Setting, n: int, seed: int) -> SimpleNamespace:
+    """The gate by hooked runs of one pair at a time."""
+    program = setting.program
+    pairs = draw_pairs(setting.draw, n, seed=seed, device=CPU)
+    answers = targets(program, pairs, setting.slots)
+    base, source = (model_tokens(program, codes) for codes in (pairs.base, pairs.source))
+    written, own = node_outputs(model, source), node_outputs(model, base)
+    means = {c: torch.cat([own[c][i, : pairs.base_lengths[i] + 1] for i in range(n)]).mean(0) for c in own}
+    counts: dict[str, list[bool]] = {}
+
+    def score(name: str, logits: Tensor, row: int, answer: int, changed: bool = False) -> None:
+        for place in range(int(pairs.base_lengths[row])):
+            if changed and not bool(differ(program, answers[row, answer, place], answers[row, 0, place])):
+                continue
+            out, wanted = logits[0, place + 1], float(answers[row, answer, place])
+            right = abs(float(out[0]) - wanted) < 0.05 if program.numerical else int(out.argmax()) == int(wanted)
+            counts.setdefault(name, []).append(right)
+
+    for i in range(n):
+        pick = slice(i, i + 1)
+        there = (torch.arange(base.shape[1]) <= pairs.source_lengths[i])[None]
+        score("accuracy", model(base[pick]), i, 0)
+        for s, slot in enumerate(setting.slots):
+            value = written[slot.component][pick]
+            if slot.crossed:
+                reads = [0] + [int(p) + 1 if p >= 0 else k + 1 for k, p in enumerate(pairs.crossed[i])]
+                value = value[:, reads]
+            logits = patched_logits(model, base[pick], {slot.component: value}, there)
+            name = ("crossed " if slot.crossed else "iia ") + str(slot.component)
+            score(name, logits, i, 1 + s)
+            score(f"changed {name}", logits, i, 1 + s, changed=True)
+        for other in setting.others:
+            score(f"strict {other}", patched_logits(model, base[pick], {other: written[other][pick]}, there), i, 0)
+        everywhere = torch.ones_like(there)
+        for name, new, where in [
+            ("strict_all", {c: written[c][pick] for c in setting.others}, there),
+            ("mean_ablated", {c: means[c].expand_as(own[c][pick]) for c in setting.others}, everywhere),
+            ("zero_ablated", {c: torch.zeros_like(own[c][pick]) for c in setting.others}, everywhere),
+        ]:
+            score(name, patched_logits(model, base[pick], new, where), i, 0)
+    return SimpleNamespace(**{name: sum(rights) / len(rights) for name, rights in counts.items()})
+
+
+@pytest.mark.parametrize("program", [fraction, odd_places])
+def test_gate_equals_the_slow_twin(program) -> None:
+    setting = small(program())
+    model = half_trained(setting)
+    gate, twin = measure(model, setting, n=24, seed=5), slow_gate(model, setting, 24, 5).__dict__
+    for name in ("accuracy", "strict_all", "mean_ablated", "zero_ablated"):
+        assert getattr(gate, name) == pytest.approx(twin[name], abs=1e-6)
+    for name, value in gate.iia.items():
+        assert value == pytest.approx(twin[f"iia {name}"], abs=1e-6)
+        wanted = twin.get(f"changed iia {name}")
+        assert gate.iia_changed[name] == (wanted if wanted is None else pytest.approx(wanted, abs=1e-6))
+    for name, value in gate.crossed.items():
+        assert value == pytest.approx(twin[f"crossed {name}"], abs=1e-6)
+        assert gate.crossed_changed[name] == pytest.approx(twin[f"changed crossed {name}"], abs=1e-6)
+    for name, value in gate.strict.items():
+        assert value == pytest.approx(twin[f"strict {name}"], abs=1e-6)
+    assert 0 < gate.accuracy < 1 or 0 < gate.strict_worst < 1
+
+
+@pytest.mark.parametrize("program", [fraction, odd_places])
+def test_the_trainers_figures_agree_with_the_gate(program) -> None:
+    setting = small(program())
+    stack = Stack([small(lookup()), setting], [Copy(0, 1, 1e-2), Copy(1, 2, 1e-2)], device=CPU)
+    figures = evaluate(stack, tabulate(stack.settings, 200, seed=9, device=CPU), Curriculum(stack)).of(1)
+    gate = measure(build(setting.config, stack.export(1), where="test"), setting, n=200, seed=9)
+    expected = gate.figures
+    # Means are taken over the sources here and over the bases there.
+    figures.pop("mean_ablated"), expected.pop("mean_ablated")
+    assert figures == pytest.approx(expected, abs=1e-6)
+
+
+def test_a_hand_made_perfect_model_passes() -> None:
+    """Embedding holds the token, L0_MLP moves it on by one place, the unembedding reads only what the MLP wrote."""
+    setting = small(lookup(), d_head=3)
+    config = setting.config
+    state = {
+        name: torch.zeros_like(weight)
+        for name, weight in Stack([setting], [Copy(0, 0, 1.0)], device=CPU).export(0).items()
+    }
+    for token in range(5):
+        state["embed.W_E"][token, token] = 10.0
+        state["blocks.0.mlp.W_in"][token, token] = 1.0
+        state["blocks.0.mlp.W_out"][token, 5 + (token + 1) % 5] = 1.0
+        state["unembed.W_U"][5 + token, setting.program.outputs.index("abcde"[token])] = 1.0
+    gate = measure(build(config, state, where="test"), setting, n=100)
+    assert gate.passed
+    assert set(gate.figures.values()) == {1.0}
+    assert gate.iia_changed == {"L0_MLP": 1.0}
+    assert len(gate.strict) == 9
+
+
+def test_work_done_outside_the_circuit_fails_the_gate() -> None:
+    """The same look-up in the MLP of layer 1: right answers, wrong place."""
+    setting = small(lookup(), d_head=3)
+    state = {
+        name: torch.zeros_like(weight)
+        for name, weight in Stack([setting], [Copy(0, 0, 1.0)], device=CPU).export(0).items()
+    }
+    for token in range(5):
+        state["embed.W_E"][token, token] = 10.0
+        state["blocks.1.mlp.W_in"][token, token] = 1.0
+        state["blocks.1.mlp.W_out"][token, 5 + (token + 1) % 5] = 1.0
+        state["unembed.W_U"][5 + token, setting.program.outputs.index("abcde"[token])] = 1.0
+    gate = measure(build(setting.config, state, where="test"), setting, n=100)
+    assert gate.accuracy == 1.0
+    assert gate.iia_changed == {"L0_MLP": 0.0}
+    assert gate.strict["L1_MLP"] == gate.strict_worst < 0.5
+    assert not gate.passed
+
+
+def test_thresholds_and_what_counts() -> None:
+    assert Gate(**PERFECT).passed
+    assert headroom(Gate(**PERFECT).figures) == 1.0
+    short = Gate(**PERFECT | {"zero_ablated": 0.97})
+    assert short.shortfalls == ["zero_ablated 0.9700 < 0.98"]
+    assert headroom(short.figures) == pytest.approx(-0.5)
+    weak = {"iia": {"L0_MLP": 0.2, "L1H0": 1.0}}
+    assert not Gate(**PERFECT | weak).passed
+    assert Gate(**PERFECT | weak | {"inert": ("L0_MLP",)}).passed
+    assert Gate(**PERFECT | weak | {"inert": ("L0_MLP",), "crossed": {"L0_MLP": 0.5}}).iia_worst == 0.5
