@@ -2,8 +2,8 @@
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
+from vesalius.behaviours.prompts import Prompts
 from vesalius.behaviours.registry import behaviour as find_behaviour
 from vesalius.errors import BadInput
 from vesalius.model.files import CONFIG_FILE, load_model
@@ -20,45 +20,34 @@ Progress = Callable[[str, int, int], None]
 
 
 def load_natural(name: str, *, behaviour: str | None = None, progress: Progress | None = None) -> Specimen:
-    """Load a natural model by name (`smollm2-135m`), directory, GGUF file or hub id; `behaviour` says what it is
-    dissected for.
+    """Load a natural model by name (`smollm2-135m`), directory, GGUF file or hub id.
+
+    `behaviour` says what it is dissected for; its prompts are then the specimen's examples and samples.
     """
     known = find_behaviour(behaviour) if behaviour is not None else None
     model, tokenizer = _load(name, progress)
-    vocabulary = TextVocabulary(tokenizer, model.config.n_ctx)
+    config = model.config
 
-    def draw(n: int, seed: int) -> list[Any]:
+    def prompts(n: int, seed: int) -> Prompts:
         if known is None:
             raise BadInput(f"specimen {name!r} is a natural model: name a behaviour to sample from, such as induction")
-        config = model.config
-        return list(
-            known.sample(tokenizer, n, seed=seed, split="test", n_ctx=config.n_ctx, d_vocab=config.d_vocab).texts
-        )
+        return known.sample(tokenizer, n, seed=seed, split="test", n_ctx=config.n_ctx, d_vocab=config.d_vocab)
 
-    specimen = Specimen(
-        id=Path(name).name if Path(name).exists() else name,
-        name=Path(name).name if Path(name).exists() else name,
+    shown = None if known is None else prompts(N_EXAMPLES, 0)
+    answers = [] if shown is None else [tokenizer.decode([int(token)]) for token in shown.correct]
+    texts = [] if shown is None else shown.texts
+    label = Path(name).name if Path(name).exists() else name
+    return Specimen(
+        id=label,
+        name=label,
         kind="natural",
         model=model,
-        vocabulary=vocabulary,
+        vocabulary=TextVocabulary(tokenizer, config.n_ctx),
         components=tuple(model.components),
-        examples=(),
-        draw=draw,
+        examples=tuple({"input": text, "output": answer} for text, answer in zip(texts, answers, strict=True)),
+        draw=lambda n, seed: list(prompts(n, seed).texts),
         behaviour=behaviour,
     )
-    return specimen
-
-
-def examples(specimen: Specimen) -> list[dict[str, Any]]:
-    """Prompts of the specimen's behaviour with the answer that counts as right, for showing."""
-    if specimen.behaviour is None or not isinstance(specimen.vocabulary, TextVocabulary):
-        return list(specimen.examples)
-    config, tokenizer = specimen.model.config, specimen.vocabulary.tokenizer
-    prompts = find_behaviour(specimen.behaviour).sample(
-        tokenizer, N_EXAMPLES, seed=0, split="test", n_ctx=config.n_ctx, d_vocab=config.d_vocab
-    )
-    answers = [tokenizer.decode([int(token)]) for token in prompts.correct]
-    return [{"input": text, "output": answer} for text, answer in zip(prompts.texts, answers, strict=True)]
 
 
 def _load(name: str, progress: Progress | None) -> tuple[Transformer, Tokenizer]:

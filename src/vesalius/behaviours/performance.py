@@ -70,6 +70,6 @@ def _differences(model: Transformer, prompts: Prompts) -> tuple[Float[Tensor, " 
     """logit(correct) - logit(wrong), and 1 where the correct token is the likeliest of all."""
     batch, device = prompts.batch.to(model.device), model.device
     with torch.no_grad():
-        logits = model(batch.tokens, mask=batch.mask, at=prompts.position[:, None].to(device))[:, 0].double().cpu()
+        logits = model(batch.tokens, mask=batch.mask, at=prompts.position[:, None].to(device))[:, 0].cpu().double()
     correct, wrong = logits.gather(1, torch.stack([prompts.correct, prompts.wrong], 1)).unbind(1)
     return correct - wrong, (logits.argmax(1) == prompts.correct).double()

@@ -1,12 +1,14 @@
 """One experiment's material for any specimen: prompts, counterfactual prompts, and what is read off.
 
 Natural models: the behaviour's prompts and logit difference. Specimens with a finite vocabulary: random inputs,
-other random inputs of the same lengths as counterfactuals, and the share of outputs that stay as they were.
+other random inputs of independent lengths as counterfactuals (so that what depends on the length shows), and the share
+of outputs that stay as they were.
 """
 
 from dataclasses import dataclass
 
 import torch
+from jaxtyping import Bool
 from torch import Tensor
 
 from vesalius.behaviours.prompts import Prompts
@@ -20,12 +22,17 @@ NUMERIC_TOLERANCE = 0.05
 
 @dataclass(frozen=True)
 class Trial:
-    """What a sweep runs on. `prompts` is set for natural models."""
+    """What a sweep runs on.
+
+    `prompts` is set for natural models. `where` marks the positions at which a counterfactual can be patched in: those
+    that are real in it. Beyond its end the clean value stays. None means everywhere.
+    """
 
     batch: Batch
     counterfactual: Batch
     readout: Readout
     prompts: Prompts | None = None
+    where: Bool[Tensor, "prompt pos"] | None = None
 
 
 def trial(specimen: Specimen, n: int, *, seed: int = 0, split: str = "test") -> Trial:
@@ -44,10 +51,10 @@ def trial(specimen: Specimen, n: int, *, seed: int = 0, split: str = "test") -> 
         )
         return Trial(prompts.batch, prompts.counterfactual_batch, prompts.readout(), prompts)
     assert isinstance(vocabulary, FiniteVocabulary)
-    inputs = specimen.sample(n, seed)
-    others = _of_same_lengths(specimen, [len(tokens) for tokens in inputs], seed + 1)
-    batch, other = (_batch(specimen, sequences) for sequences in (inputs, others))
-    return Trial(batch, other, unchanged_outputs(specimen, batch))
+    tokens = specimen.tokenize([*specimen.sample(n, seed), *specimen.sample(n, seed + 1)])
+    mask = tokens != specimen.model.config.pad_token
+    batch, other = Batch(tokens[:n], mask[:n]), Batch(tokens[n:], mask[n:])
+    return Trial(batch, other, unchanged_outputs(specimen, batch), where=mask[n:])
 
 
 def unchanged_outputs(specimen: Specimen, batch: Batch) -> Readout:
@@ -65,16 +72,3 @@ def unchanged_outputs(specimen: Specimen, batch: Batch) -> Readout:
         return (same & real).sum(1) / real.sum(1)
 
     return Readout(score, unit="share of outputs")
-
-
-def _batch(specimen: Specimen, inputs: list) -> Batch:
-    tokens = specimen.tokenize(inputs)
-    return Batch(tokens, tokens != specimen.model.config.pad_token)
-
-
-def _of_same_lengths(specimen: Specimen, lengths: list[int], seed: int) -> list:
-    """Fresh inputs cut or joined to the given lengths, so that position-wise patching is defined everywhere."""
-    pool = [token for tokens in specimen.sample(4 * len(lengths), seed) for token in tokens]
-    pool = pool * (1 + sum(lengths) // max(1, len(pool)))
-    ends = torch.tensor(lengths).cumsum(0).tolist()
-    return [pool[end - length : end] for end, length in zip(ends, lengths, strict=True)]

@@ -8,7 +8,7 @@ again.
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from jaxtyping import Float
 from torch import Tensor
@@ -95,6 +95,10 @@ class Cache(Mapping[str, Tensor]):
 
     def __contains__(self, name: object) -> bool:
         return name in self._stored
+
+    def get(self, name: str, default: Any = None) -> Any:
+        """The activation, or `default` where it was not stored."""
+        return self._stored.get(name, default)
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._stored)

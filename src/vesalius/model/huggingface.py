@@ -6,7 +6,7 @@ directory is run and `transformers` is not needed.
 """
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -44,12 +44,16 @@ def load_huggingface(directory: Path) -> Transformer:
         raise BadInput(f"{directory / 'config.json'}: field {error} is missing") from None
     except (TypeError, ZeroDivisionError) as error:
         raise BadInput(f"{directory / 'config.json'}: a size is not a positive number ({error})") from None
-    return build(config, to_state(_read_weights(directory), config), where=str(directory))
+    weights = _read_weights(directory)
+    layers = {int(found[1]) for name in weights if (found := re.search(r"(?:^|\.)(?:h|layers)\.(\d+)\.", name))}
+    if layers != set(range(config.n_layers)):
+        raise BadInput(f"{directory}: config.json says {config.n_layers} layers, the weights hold {len(layers)}")
+    return build(config, to_state(weights, config), where=str(directory))
 
 
-def download(hub_id: str, *, revision: str | None = None) -> Path:
-    """Fetch a hub model's config, weights and tokenizer into the Hugging Face cache (honours HF_HUB_OFFLINE,
-    HF_TOKEN).
+def download(hub_id: str, *, revision: str | None = None, allow: Sequence[str] = HUB_FILES) -> Path:
+    """Fetch a hub model's files that match `allow` (config, weights and tokenizer) into the Hugging Face cache
+    (honours HF_HUB_OFFLINE, HF_TOKEN).
     """
     try:
         from huggingface_hub import snapshot_download
@@ -62,7 +66,7 @@ def download(hub_id: str, *, revision: str | None = None) -> Path:
     except ImportError:
         raise BadInput(f"model {hub_id!r}: hub downloads need an extra; run: pip install 'vesalius[hf]'") from None
     try:
-        return Path(snapshot_download(hub_id, revision=revision, allow_patterns=list(HUB_FILES)))
+        return Path(snapshot_download(hub_id, revision=revision, allow_patterns=list(allow)))
     except HFValidationError:
         raise BadInput(f"model {hub_id!r} is neither a directory nor a hub id such as openai-community/gpt2") from None
     except RepositoryNotFoundError:

@@ -48,7 +48,10 @@ class Inert:
     def __init__(self, *arguments: object, **fields: object) -> None: ...
 
     def __setstate__(self, state: Any) -> None:
-        self.fields.update(state if isinstance(state, dict) else {"state": state})
+        # An object with slots hands over a pair: its dictionary, if it has one, and its slots.
+        states = state if isinstance(state, tuple) and len(state) == 2 and isinstance(state[1], dict) else (state, {})
+        plain, slots = states[0] or {}, states[1]
+        self.fields.update({**plain, **slots} if isinstance(plain, dict) else {"state": state})
 
     def __setitem__(self, key: object, value: object) -> None:
         self.fields[str(key)] = value
@@ -84,6 +87,8 @@ def read_pickle_inert(path: Path) -> Any:
         ValueError,
         AttributeError,
         OverflowError,
+        MemoryError,
+        OSError,
     ) as error:
         raise BadInput(f"{path}: not a whole pickle file ({error})") from None
 

@@ -106,7 +106,7 @@ class FiniteVocabulary:
         return list(self.tokens)
 
     def _code(self, token: Token) -> int:
-        if isinstance(token, bool) or token not in self._codes:
+        if isinstance(token, bool) or not isinstance(token, Token) or token not in self._codes:
             raise BadInput(f"token {token!r} is not in this specimen's vocabulary: {choices(map(repr, self.tokens))}")
         return self._codes[token]
 
