@@ -12,6 +12,15 @@ import torch
 
 from vesalius.behaviours.natural import load_natural
 from vesalius.behaviours.trial import Trial, trial
+from vesalius.circuits.originals import WEIGHTS as ORIGINAL_WEIGHTS
+from vesalius.circuits.originals import load_original
+from vesalius.circuits.specimens import (
+    SPECIMEN_FILE,
+    benchmark_cards,
+    benchmark_directory,
+    known_names,
+    load_specimen,
+)
 from vesalius.errors import BadInput
 from vesalius.intervene import Effects, effects
 from vesalius.intervene.effects import pairs as all_pairs
@@ -43,23 +52,33 @@ def load(
     device: str | torch.device = "cpu",
     progress: Callable[[str, int, int], None] | None = None,
 ) -> Specimen:
-    """Load a specimen: a natural model (`smollm2-135m`, a Hugging Face directory, a GGUF file, a hub id) with a
-    behaviour.
+    """Load a specimen.
+
+    A benchmark circuit by id or name (`3`, `frac_prevs`), a directory made by `vesalius train`, a case folder of
+    the published InterpBench models, or a natural model with the behaviour it is dissected for (`smollm2-135m`, a
+    Hugging Face directory, a GGUF file, a hub id).
     """
     text = str(name)
-    known = text in NATURAL or Path(text).expanduser().exists() or "/" in text or text.endswith(".gguf")
-    if not known:
-        raise BadInput(
-            f"specimen {text!r} is not known; use one of {', '.join(NATURAL)}, a path or a hub id such as org/model"
-        )
-    specimen = load_natural(text, behaviour=behaviour, progress=progress)
+    path = Path(text).expanduser()
+    directory = benchmark_directory(text) or (path if (path / SPECIMEN_FILE).is_file() else None)
+    if directory is not None:
+        if behaviour is not None:
+            raise BadInput(f"specimen {text!r} has one task of its own; leave out the behaviour {behaviour!r}")
+        specimen = load_specimen(directory)
+    elif (path / ORIGINAL_WEIGHTS).is_file():
+        specimen = load_original(path)
+    elif text in NATURAL or path.exists() or "/" in text or text.endswith(".gguf"):
+        specimen = load_natural(text, behaviour=behaviour, progress=progress)
+    else:
+        known = f"{', '.join(NATURAL)}, {known_names(3)}"
+        raise BadInput(f"specimen {text!r} is not known; use {known}, a path or a hub id such as org/model")
     specimen.model.to(chosen_device(device))
     return specimen
 
 
 def specimens() -> list[dict[str, Any]]:
-    """Every specimen that needs no download, one description each."""
-    return [
+    """Every specimen that needs no download, one description each: the benchmark circuits, then the natural models."""
+    natural = [
         {
             "id": name,
             "name": name,
@@ -71,6 +90,7 @@ def specimens() -> list[dict[str, Any]]:
         }
         for name, config in NATURAL.items()
     ]
+    return [card.describe() for card in benchmark_cards()] + natural
 
 
 def sweep(
@@ -96,6 +116,7 @@ def sweep(
         kind=kind,
         sets=sweep_sets(specimen, components, pairs=pairs),
         counterfactual=material.counterfactual,
+        positions=material.where if kind == "resample" else None,
         progress=progress,
     )
 

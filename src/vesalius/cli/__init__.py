@@ -31,7 +31,9 @@ INTERRUPTED = 130
 SpecimenArgument = Annotated[
     str,
     typer.Argument(
-        help="A natural model (smollm2-135m), a model directory, a GGUF file or a hub id.", metavar="SPECIMEN"
+        help="A benchmark circuit by id or name (3, frac_prevs), a directory made by `vesalius train`, "
+        "or a natural model: smollm2-135m, a model directory, a GGUF file, a hub id.",
+        metavar="SPECIMEN",
     ),
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON document on stdout and nothing else.")]
@@ -146,6 +148,46 @@ def sweep(
     named = None if components is None else [name for name in components.split(",") if name.strip()]
     request = command.Request(specimen, behaviour, kind, pairs, named, n, seed, split)
     command.run(request, out=out, top=top, device=device, as_json=json)
+
+
+@app.command()
+def train(
+    spec: Annotated[
+        str, typer.Argument(help="A Python file defining program(), vocab, max_len and causal.", metavar="SPEC.py")
+    ],
+    out: Annotated[str, typer.Option(help="Directory for the specimen.")],
+    seed: Annotated[int, typer.Option(help="First seed; every further try takes the next.")] = 0,
+    attempts: Annotated[int, typer.Option(min=1, help="Tries before giving up; later ones are longer and wider.")] = 4,
+    device: DeviceOption = "cpu",
+    json: JsonOption = False,
+) -> None:
+    """Train a transformer that implements a RASP program in known components, and check that it does.
+
+    The specimen is accepted only if every figure of the gate holds on fresh inputs. An interrupted training goes on
+    where it stopped when the same command is given again.
+
+    Example: vesalius train examples/frac_prevs.py --out specimens/frac_prevs
+    """
+    from vesalius.cli import making as command
+
+    command.train(spec, out=out, seed=seed, attempts=attempts, device=device, as_json=json)
+
+
+@app.command()
+def generate(
+    seed: Annotated[int, typer.Option(help="The same seed gives the same tasks.")],
+    out: Annotated[str, typer.Option(help="Directory for the SPEC.py files.")],
+    count: Annotated[int, typer.Option(min=1, help="How many tasks.")] = 20,
+    depth: Annotated[int, typer.Option(min=1, max=5, help="Longest chain of operators.")] = 4,
+    json: JsonOption = False,
+) -> None:
+    """Make up fresh RASP tasks over renamed vocabularies, ready for `vesalius train`.
+
+    Example: vesalius generate --seed 7 --count 20 --depth 4 --out tasks
+    """
+    from vesalius.cli import making as command
+
+    command.make_tasks(seed=seed, count=count, depth=depth, out=out, as_json=json)
 
 
 def main() -> None:

@@ -11,7 +11,6 @@ from vesalius.api import load
 from vesalius.api import specimens as all_specimens
 from vesalius.behaviours import behaviours as all_behaviours
 from vesalius.behaviours import measure
-from vesalius.behaviours.natural import examples
 from vesalius.cli.console import print_json, progress, stdout, steps
 from vesalius.errors import BadInput
 from vesalius.model.specimen import Specimen, TextVocabulary
@@ -35,7 +34,7 @@ def show(name: str, *, behaviour: str | None, as_json: bool) -> None:
     specimen = open_specimen(name, behaviour)
     document = {
         **specimen.describe(),
-        "examples": examples(specimen),
+        "examples": list(specimen.examples),
         "vocab": specimen.vocabulary.summary(),
         "max_len": specimen.vocabulary.max_len,
     }

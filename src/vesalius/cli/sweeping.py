@@ -83,7 +83,13 @@ def _measure(
         )
         with progress(f"{request.kind} sweep of {len(missing)} {'pairs' if request.pairs else 'components'}") as tell:
             parts = effect_columns(
-                recordings, replacement, [sets[i] for i in missing], cost=cost, progress=tell, block=ROWS_BETWEEN_SAVES
+                recordings,
+                replacement,
+                [sets[i] for i in missing],
+                positions=material.where if request.kind == "resample" else None,
+                cost=cost,
+                progress=tell,
+                block=ROWS_BETWEEN_SAVES,
             )
             for span, scores in parts:
                 store.add([missing[i] for i in span], scores, cost.rows, time.perf_counter() - start)

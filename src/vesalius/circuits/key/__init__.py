@@ -1,0 +1,55 @@
+"""The answer key of the 84 benchmark circuits: programs, roles and notes, in a room of its own.
+
+Grading and training open this door and nobody else: nothing an explainer sees may come from here.
+
+- `task("frac_prevs")`: the task with its program, vocabulary and where its components sit in the trained model
+- `answer("3")`: what grading compares with, a program text and a tag and a note per component
+"""
+
+from vesalius.circuits.key.answers import AnswerKey, ComponentAnswer, answer_of
+from vesalius.circuits.key.examples import Example, examples
+from vesalius.circuits.key.inert import INERT, is_interchange_inert, shows_across_positions
+from vesalius.circuits.key.roles import task_roles
+from vesalius.circuits.key.sizes import Size, published_size, rule_size, trained_size
+from vesalius.circuits.key.task import Task
+from vesalius.circuits.key.tasks import TASKS
+from vesalius.errors import BadInput, choices
+
+__all__ = [
+    "INERT",
+    "AnswerKey",
+    "ComponentAnswer",
+    "Example",
+    "Size",
+    "Task",
+    "all_tasks",
+    "answer",
+    "examples",
+    "is_interchange_inert",
+    "published_size",
+    "rule_size",
+    "shows_across_positions",
+    "task",
+    "task_roles",
+    "trained_size",
+]
+
+
+def all_tasks() -> tuple[Task, ...]:
+    """The 84 tasks in the order of their published ids."""
+    return TASKS
+
+
+def task(id_or_name: str | int) -> Task:
+    """The task with this published id (`"3"` or `3`) or name (`"frac_prevs"`)."""
+    wanted = str(id_or_name).strip()
+    for candidate in TASKS:
+        if wanted in (candidate.id, candidate.name):
+            return candidate
+    known = choices([f"{candidate.id} {candidate.name}" for candidate in TASKS])
+    raise BadInput(f"benchmark circuit {wanted!r} does not exist; give an id or a name out of {known}")
+
+
+def answer(id_or_name: str | int) -> AnswerKey:
+    """The answer key of one circuit, by published id or name."""
+    return answer_of(task(id_or_name))

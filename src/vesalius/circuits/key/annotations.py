@@ -1,0 +1,128 @@
+"""AgenticInterpBench's annotation files, read as answer keys.
+
+The dataset holds one `annotations/case_ID.json` per circuit: a task summary, examples, the RASP program, the model
+and the components, each with `id`, `hook`, `role` (`tag` and `note`) and `labels`. Where a field may stand and what it
+may be called is taken loosely, since only its meaning is documented; tags and component names are taken strictly,
+since they are what an explanation is graded against.
+"""
+
+from pathlib import Path
+from typing import Any
+
+from vesalius.circuits.key.answers import AnswerKey, ComponentAnswer
+from vesalius.circuits.key.inert import is_interchange_inert
+from vesalius.circuits.originals import hook_component
+from vesalius.errors import BadInput, choices
+from vesalius.model.components import Component
+from vesalius.model.files import read_json
+from vesalius.rasp import Role
+
+_PATTERN, _PREFIX = "case_*.json", "case_"
+#: Objects of a file in which a field may stand instead of at the top.
+_ROOMS = ("task", "circuit")
+_ID = ("id", "case_id", "task_id", "case")
+_NAME = ("name", "task_name", "title")
+_DESCRIPTION = ("task_summary", "summary", "description", "task_description", "task")
+_PROGRAM = ("program", "rasp_program", "rasp", "rasp_code", "code")
+#: Where an object that stands for a text may keep it.
+_INSIDE = (*_PROGRAM, "source", "text")
+
+
+def read_annotations(path: str | Path) -> dict[str, AnswerKey]:
+    """The answer keys of a `case_ID.json` file, of a directory of them, or of the dataset's root, by id."""
+    place = Path(path).expanduser()
+    if place.is_file():
+        key = read_annotation(place)
+        return {key.id: key}
+    folder = place / "annotations" if (place / "annotations").is_dir() else place
+    found = sorted(folder.glob(_PATTERN), key=lambda file: (len(file.stem), file.stem))
+    if not found:
+        raise BadInput(f"{place}: no annotations; expected a file such as case_3.json or a directory of them")
+    keys = [read_annotation(file) for file in found]
+    answers = {key.id: key for key in keys}
+    if len(answers) != len(keys):
+        raise BadInput(f"{folder}: two files hold the same case; keep one file per id")
+    return answers
+
+
+def read_annotation(path: str | Path) -> AnswerKey:
+    """The answer key of one `case_ID.json` file."""
+    file = Path(path).expanduser()
+    data = read_json(file)
+    named = file.stem.removeprefix(_PREFIX) if file.stem.startswith(_PREFIX) else None
+    case = named or _text(_field(data, _ID))
+    description = _text(_field(data, _DESCRIPTION))
+    if not case:
+        raise BadInput(f"{file}: no id; name the file case_ID.json")
+    if not description:
+        raise BadInput(f"{file}: no task summary under {choices(_DESCRIPTION)}; it has {choices(sorted(data))}")
+    return AnswerKey(
+        id=case,
+        name=_text(_field(data, _NAME)) or f"{_PREFIX}{case}",
+        description=description,
+        program=_text(_field(data, _PROGRAM)),
+        components=_components(data, case, file),
+    )
+
+
+def _components(data: dict[str, Any], case: str, file: Path) -> tuple[ComponentAnswer, ...]:
+    listed = _field(data, ("components",))
+    if not isinstance(listed, list) or not listed:
+        raise BadInput(f"{file}: components is not a list with entries; expected [{{id, hook, role, labels}}, ...]")
+    answers = tuple(_component(entry, place, case, file) for place, entry in enumerate(listed))
+    ids = [answer.id for answer in answers]
+    if repeated := [name for name in ids if ids.count(name) > 1]:
+        raise BadInput(f"{file}: component {repeated[0]} is listed twice; keep one entry")
+    return answers
+
+
+def _component(entry: Any, place: int, case: str, file: Path) -> ComponentAnswer:
+    if not isinstance(entry, dict):
+        raise BadInput(f"{file}: component {place} is {type(entry).__name__}; expected {{id, hook, role, labels}}")
+    component = _named(entry, place, file)
+    role = entry.get("role")
+    role = role if isinstance(role, dict) else {"tag": role, **entry}
+    tag, note, labels = role.get("tag"), role.get("note"), entry.get("labels") or []
+    if tag not in list(Role):
+        raise BadInput(f"{file}: component {component} has tag {tag!r}; the tags are {choices(Role)}")
+    if not isinstance(note, str) or not note.strip():
+        raise BadInput(f"{file}: component {component} has no note; expected a text in role.note")
+    if not isinstance(labels, list) or not all(isinstance(label, str) for label in labels):
+        raise BadInput(f"{file}: labels of component {component} are not a list of variable names")
+    return ComponentAnswer(
+        id=str(component),
+        tag=Role(tag),
+        note=note.strip(),
+        variables=tuple(labels),
+        interchange_inert=is_interchange_inert(case, component),
+    )
+
+
+def _named(entry: dict[str, Any], place: int, file: Path) -> Component:
+    """The component an entry is about; its hook, where given, must be the same one's."""
+    name, hook = entry.get("id"), entry.get("hook")
+    if not isinstance(name, str) or not isinstance(hook, str | None):
+        raise BadInput(f"{file}: component {place} needs an id such as L1H2_ATTN, and a hook that is a name")
+    try:
+        component, hooked = Component.parse(name), hook_component(hook or name)
+    except BadInput as error:
+        raise BadInput(f"{file}: {error}") from None
+    if component != hooked:
+        raise BadInput(f"{file}: component {place}: id {name} and hook {hook} name different components")
+    return component
+
+
+def _field(data: dict[str, Any], names: tuple[str, ...]) -> Any:
+    """The first field of these names, at the top or in one of the objects it may stand in."""
+    rooms = [data[room] for room in _ROOMS if isinstance(data.get(room), dict)]
+    found = (room.get(name) for room in (data, *rooms) for name in names)
+    return next((value for value in found if value is not None and not any(value is room for room in rooms)), None)
+
+
+def _text(value: Any) -> str:
+    """A text as it may be written: a string, a number, a list of lines, or an object around one of them."""
+    if isinstance(value, dict):
+        return _text(next((value[name] for name in _INSIDE if name in value), None))
+    if isinstance(value, list):
+        return "\n".join(line for line in value if isinstance(line, str))
+    return str(value).strip() if isinstance(value, str | int) and not isinstance(value, bool) else ""

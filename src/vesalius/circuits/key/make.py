@@ -1,0 +1,204 @@
+"""How the 84 specimens are made: trained in groups of like shape, accepted by the gate, installed as package data.
+
+    python -m vesalius.circuits.key.make train --device DEVICE --out DIR [--groups small wide ...] [--copies N]
+    python -m vesalius.circuits.key.make install --out DIR
+    python -m vesalius.circuits.key.make table
+
+`train` stacks the models of a group on one device and writes every accepted model under DIR/ID. `install` measures
+the gate again, on the CPU, on inputs nothing was trained or chosen on, and writes the specimen directories that
+ship. This lives in the answer key's room because it reads the programs.
+"""
+
+import argparse
+import sys
+from dataclasses import dataclass
+from importlib.resources import files
+from pathlib import Path
+
+import torch
+
+from vesalius.circuits.inputs import draw_inputs
+from vesalius.circuits.key import INERT, Task, all_tasks, examples, task, trained_size
+from vesalius.circuits.specimens import Card, as_examples, benchmark_cards, load_specimen, write_specimen
+from vesalius.errors import BadInput
+from vesalius.model.files import CONFIG_FILE, load_model, read_json
+from vesalius.training.gate import THRESHOLDS, Gate, measure
+from vesalius.training.group import Written, train_group
+from vesalius.training.setting import Setting, Size
+from vesalius.training.stepper import Recipe
+from vesalius.training.trainer import Checked
+
+INSTALL_PAIRS, INSTALL_SEED = 2048, 7_000_003
+MODULE = "python -m vesalius.circuits.key.make"
+
+
+@dataclass(frozen=True)
+class Group:
+    """Tasks trained in one stack: their schedule and the learning rates of their copies."""
+
+    tasks: tuple[str, ...]
+    recipe: Recipe
+    rates: tuple[float, ...]
+
+
+def _groups() -> dict[str, Group]:
+    """Every task in exactly one group; the schedules are those of the measured recipe, hardened strict term
+    included.
+    """
+    named = {
+        "counts": ("25", "19"),
+        "long": ("39",),
+        "deep": ("2", "21", "82"),
+        "maximum": ("97",),
+        "sorted": ("113",),
+    }
+    placed = {one for group in named.values() for one in group}
+    rest = [one for one in all_tasks() if one.id not in placed]
+    small = tuple(t.id for t in rest if trained_size(t).n_layers == 2 and trained_size(t).d_model <= 8)
+    wide = tuple(t.id for t in rest if trained_size(t).n_layers == 2 and trained_size(t).d_model > 8)
+    middle = tuple(t.id for t in rest if trained_size(t).n_layers == 3)
+    many = 262_144
+    return {
+        "small": Group(small, Recipe(3000, 64, pairs=many, validation=512), (1e-2, 5e-3)),
+        "middle": Group(middle, Recipe(7000, 128, pairs=many, validation=512), (5e-3, 4e-3)),
+        "wide": Group(wide, Recipe(8000, 128, pairs=many, validation=512), (5e-3, 4e-3)),
+        "counts": Group(named["counts"], Recipe(8000, 128, pairs=many, validation=512), (4e-3, 3e-3)),
+        "long": Group(named["long"], Recipe(3000, 48, pairs=32_768, validation=256, selection=512), (3e-3, 2e-3)),
+        "deep": Group(named["deep"], Recipe(7000, 128, pairs=many, validation=512), (3e-3, 2e-3)),
+        "maximum": Group(named["maximum"], Recipe(15_000, 128, pairs=many, validation=512), (3e-3, 2e-3)),
+        "sorted": Group(named["sorted"], Recipe(20_000, 256, pairs=many, validation=512), (2e-3, 1.5e-3)),
+    }
+
+
+def setting_for(one: Task) -> Setting:
+    """What the trainer and the gate need to know of a task."""
+    size = trained_size(one)
+    reasons = {component: why for (id_, component), why in INERT.items() if id_ == one.id}
+
+    def draw(n: int, seed: int, device: torch.device) -> tuple[torch.Tensor, torch.Tensor]:
+        return draw_inputs(one.inputs, n, seed=seed, device=device)
+
+    return Setting(
+        name=one.id,
+        program=one.program(),
+        size=Size(size.n_layers, size.n_heads, size.d_model, size.d_head, size.d_mlp),
+        draw=draw,
+        placement=dict(one.head_override),
+        inert=frozenset(reasons),
+        crossed=frozenset(component for component, why in reasons.items() if why == "position_only"),
+    )
+
+
+def train_groups(names: list[str], *, device: str, out: Path, copies: int, seed: int) -> dict[str, Gate]:
+    """Train groups one after another, saying on stderr how it goes."""
+    gates: dict[str, Gate] = {}
+    for name in names:
+        group = _groups()[name]
+        settings = [setting_for(task(id_)) for id_ in group.tasks]
+        spread = [(seed + i, group.rates[i % len(group.rates)]) for i in range(copies)]
+        for event in train_group(settings, device=device, out=out, seed=seed, copies=spread, recipe=group.recipe):
+            if isinstance(event, Checked):
+                passing = sum(count > 0 for count in event.passing.values())
+                reached = f"{passing}/{len(settings)} tasks pass"
+                _say(f"{name}: step {event.step}/{event.steps}, {reached}, {event.seconds:.0f} s")
+            elif isinstance(event, Written):
+                gates[event.name] = event.gate
+                if not event.gate.passed:
+                    _say(f"{name}: task {event.name} falls short: {'; '.join(event.gate.shortfalls)}")
+        _say(f"{name}: {sum(gates[id_].passed for id_ in group.tasks)}/{len(group.tasks)} accepted")
+    return gates
+
+
+def install(out: Path) -> list[str]:
+    """Measure accepted models on fresh inputs on the CPU and write the specimens that pass; returns the ids that
+    did not.
+    """
+    missing = []
+    for one in all_tasks():
+        folder = out / one.id
+        if not (folder / CONFIG_FILE).exists():
+            missing.append(one.id)
+            continue
+        setting, model = setting_for(one), load_model(folder)
+        gate = measure(model, setting, n=INSTALL_PAIRS if one.max_len < 30 else INSTALL_PAIRS // 8, seed=INSTALL_SEED)
+        if not gate.passed:
+            _say(f"task {one.id} falls short on fresh inputs: {'; '.join(gate.shortfalls)}")
+            missing.append(one.id)
+            continue
+        write_specimen(_data() / one.id, model, _card(one, setting, gate, read_json(folder / "training.json")))
+    _say(f"{len(all_tasks()) - len(missing)} specimens installed; missing: {', '.join(missing) or 'none'}")
+    return missing
+
+
+def _card(one: Task, setting: Setting, gate: Gate, record: dict) -> Card:
+    program, size = one.program(), setting.size
+    how = f"seed {record['seed']}, learning rate {record['learning_rate']}, {record['steps']} steps"
+    return Card(
+        id=one.id,
+        name=one.name,
+        kind="benchmark",
+        vocab=one.vocab,
+        max_len=one.max_len,
+        outputs=None if one.numerical else program.outputs,
+        sampler=one.sampler,
+        components=tuple(str(component) for component in setting.circuit),
+        layers=size.n_layers,
+        heads=size.n_heads,
+        d_model=size.d_model,
+        examples=as_examples([(example.input, example.output) for example in examples(one)]),
+        gate={**gate.model_dump(mode="json"), "figures": gate.figures},
+        made_by=f"{MODULE} train ({how})",
+    )
+
+
+def table() -> str:
+    """The page's table: every shipped specimen with the gate figures stored beside its weights."""
+    head = (
+        "| id | name | circuit | L, d, d_head | weights | accuracy | IIA | changed | strict | all | mean | zero | n |"
+    )
+    lines = [head, "|" + "---|" * head.count(" |")]
+    for card in benchmark_cards():
+        size = trained_size(task(card.id))
+        f, shape = card.gate["figures"], f"{size.n_layers}, {size.d_model}, {size.d_head}"
+        weights = sum(w.numel() for w in load_specimen(_data() / card.id).model.parameters())
+        shown = " | ".join(_short(f[name]) for name in THRESHOLDS)
+        circuit = " ".join(name + ("*" if name in card.gate["inert"] else "") for name in card.components)
+        lines.append(f"| {card.id} | {card.name} | {circuit} | {shape} | {weights} | {shown} | {card.gate['n']} |")
+    return "\n".join(lines)
+
+
+def _short(value: float) -> str:
+    return "1" if value >= 0.99995 else f"{value:.4f}".removeprefix("0")
+
+
+def _data() -> Path:
+    return Path(str(files("vesalius.circuits").joinpath("data")))
+
+
+def _say(line: str) -> None:
+    print(line, file=sys.stderr, flush=True)
+
+
+def main() -> None:
+    """Train, install, print the table."""
+    parser = argparse.ArgumentParser(prog=MODULE, description="Train and install the benchmark circuits.")
+    parser.add_argument("command", choices=["train", "install", "table"])
+    parser.add_argument("--out", type=Path, default=Path("trained"), help="where trained models are written and read")
+    parser.add_argument("--device", default="cpu")
+    parser.add_argument("--groups", nargs="+", default=list(_groups()), choices=list(_groups()))
+    parser.add_argument("--copies", type=int, default=2, help="seeds and learning rates tried per task")
+    parser.add_argument("--seed", type=int, default=0)
+    given = parser.parse_args()
+    try:
+        if given.command == "train":
+            gates = train_groups(given.groups, device=given.device, out=given.out, copies=given.copies, seed=given.seed)
+            sys.exit(0 if all(gate.passed for gate in gates.values()) else 1)
+        if given.command == "table":
+            sys.exit(print(table()))
+        sys.exit(1 if install(given.out) else 0)
+    except BadInput as error:
+        sys.exit(f"make: {error}")
+
+
+if __name__ == "__main__":
+    main()

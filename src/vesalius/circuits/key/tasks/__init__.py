@@ -1,0 +1,11 @@
+"""The 84 programs, by family: look-ups, counting, routing, combining."""
+
+from vesalius.circuits.key.task import Task
+from vesalius.circuits.key.tasks import combining, counting, lookups, routing
+
+TASKS: tuple[Task, ...] = tuple(
+    sorted(
+        (*lookups.TASKS, *counting.TASKS, *routing.TASKS, *combining.TASKS),
+        key=lambda task: int(task.id),
+    )
+)

@@ -1,0 +1,44 @@
+"""Sentences that several notes share: the two halves of a count, and the pair that measures the sequence length."""
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+
+def length_notes(use: str, *, longest: int = 9) -> dict[str, str]:
+    """Notes of L0H0 and L0_MLP where they measure the sequence length; `use` says what for."""
+    return {
+        "L0H0": (
+            "Spreads its attention over all positions without regard to content, so what it gathers depends only on "
+            f"how many there are; L0_MLP reads the length off it, and the length is needed to {use}."
+        ),
+        "L0_MLP": (
+            f"Turns L0H0's length signal into the sequence length itself, a whole number up to {longest}, the same at "
+            f"every position; later components use it to {use}."
+        ),
+    }
+
+
+def count_notes(counted: str, *, use: str, head: str = "L0H0", mlp: str = "L0_MLP") -> dict[str, str]:
+    """Notes of a head that gathers a share and of the MLP that turns the share into a count."""
+    return {
+        head: f"Attends to exactly {counted}; how thinly its attention is spread tells {mlp} how many there are.",
+        mlp: f"Turns {head}'s share into a count of {counted}; {use}.",
+    }
+
+
+def worked(function: Callable[[Any], Any], examples: Iterable[Any]) -> str:
+    """`4 -> 24, 0 -> 1`: a function shown at a few of its inputs."""
+    return ", ".join(f"{plain(value)} -> {plain(function(value))}" for value in examples)
+
+
+def plain(value: Any) -> str:
+    """A value as a person writes it: text in quotes, floats to five places."""
+    if isinstance(value, float):
+        return f"{value:.5f}".rstrip("0").rstrip(".")
+    return repr(value)
+
+
+def listed(values: Sequence[Any]) -> str:
+    """`1, 2 and 3`."""
+    shown = [plain(value) for value in values]
+    return shown[0] if len(shown) == 1 else f"{', '.join(shown[:-1])} and {shown[-1]}"

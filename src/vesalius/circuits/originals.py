@@ -1,0 +1,290 @@
+"""The published InterpBench models, from a local copy or from the hub.
+
+One folder per case holds `ll_model.pth` (weights), `ll_model_cfg.pkl` (shape), `edges.pkl` (the circuit as pairs of
+hook names) and `meta.json` (training settings). Both pickles are parsed by a reader that can call nothing.
+
+The files do not say which token is which id. The models were trained on ids that Tracr's encoder handed out: the
+tokens and the two markers "BOS" and "PAD", sorted together. Numbers sort before the markers and lower-case words after
+them, so BOS is sometimes second to last and sometimes first. The embedding's rows are therefore put into this
+package's order, tokens first, then BOS, then PAD: the same function under other ids. The models know one length
+only, the longest, so that is the length of the inputs drawn for them.
+"""
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+from functools import cmp_to_key
+from pathlib import Path
+from typing import Any
+
+from vesalius.circuits.inputs import Inputs, draw_inputs
+from vesalius.circuits.specimens import as_examples, benchmark_cards
+from vesalius.errors import BadInput, choices
+from vesalius.model.components import Component
+from vesalius.model.files import read_json
+from vesalius.model.huggingface import download
+from vesalius.model.lens_files import Inert, load_lens, read_pickle_inert
+from vesalius.model.specimen import FiniteVocabulary, Specimen, Token, Value
+from vesalius.model.states import build, to_state
+from vesalius.model.transformer import Transformer
+
+WEIGHTS, SHAPE, EDGES, META = "ll_model.pth", "ll_model_cfg.pkl", "edges.pkl", "meta.json"
+BOS, PAD = "BOS", "PAD"
+N_EXAMPLES = 5
+
+_VOCAB_FIELDS = ("vocab", "vocabulary", "input_vocab", "tokens")
+_OUTPUT_FIELDS = ("outputs", "output_vocab", "output_labels", "labels")
+#: Deeper than any edge object of the field; stops at once in one that contains itself.
+_MAX_DEPTH = 6
+
+_INDEX = r"(?:\[(?P<index>[^\]]*)\])?"
+_HEAD_HOOK = re.compile(
+    r"blocks\.(?P<layer>\d+)\."
+    r"(?:attn\.hook_(?:result|z|q|k|v|rot_q|rot_k|attn_scores|pattern)|(?:attn\.)?hook_[qkv]_input|hook_attn_in)"
+    + _INDEX
+)
+_MLP_HOOK = re.compile(r"blocks\.(?P<layer>\d+)\.(?:mlp\.hook_(?:in|pre|post|out)|hook_mlp_(?:in|out))" + _INDEX)
+_NO_COMPONENT = re.compile(
+    r"(?:(?:blocks\.\d+\.)?hook_resid_(?:pre|mid|post)|(?:hook_)?(?:tok_|pos_)?embed(?:\.hook_\w+)?"
+    r"|(?:hook_)?unembed(?:\.hook_\w+)?|input|output|logits|tokens)" + _INDEX
+)
+
+
+def load_original(
+    source: str | Path,
+    case: str | int | None = None,
+    *,
+    vocab: Sequence[Token] | None = None,
+    outputs: Sequence[Value] | None = None,
+    revision: str | None = None,
+) -> Specimen:
+    """Load one published model as a specimen whose components are those named in `edges.pkl`.
+
+    `source` is a directory with one folder per case, such a folder itself, or a hub id
+    (`cybershiptrooper/InterpBench`), of which only this case's files are fetched. `vocab` lists the input tokens in any
+    order; with "BOS" and "PAD" among them it is instead the exact order of the ids. `outputs` lists the output values
+    in the order of the logits. Either may also stand in `meta.json`; for a case that ships with this package they are
+    taken from its own specimen. Without outputs a categorical output is the number of its logit. The examples show
+    what the model itself answers.
+    """
+    folder, name = _folder(source, None if case is None else str(case).strip(), revision)
+    meta = read_json(folder / META) if (folder / META).is_file() else {}
+    model = load_lens(_present(folder / WEIGHTS), _present(folder / SHAPE))
+    card = next((card for card in benchmark_cards() if card.id == name), None)
+    listed = _first(vocab, _listed(meta, _VOCAB_FIELDS, folder), None if card is None else card.vocab)
+    ids = _token_ids(listed, model, folder)
+    tokens = tuple(token for token in ids if token not in (BOS, PAD))
+    model = _with_ids_in_order(model, [ids.index(token) for token in (*tokens, BOS, PAD)], folder)
+    shipped = None if card is None or card.outputs is None else tracr_order(v for v in card.outputs if v is not None)
+    fits = shipped is not None and len(shipped) == model.config.d_vocab_out
+    listed = _first(outputs, _listed(meta, _OUTPUT_FIELDS, folder), shipped if fits else None)
+    values = _output_values(listed, model, folder)
+    inputs = Inputs(tokens, model.config.n_ctx - 1)
+
+    def draw(n: int, seed: int) -> list[list[Token]]:
+        codes, _ = draw_inputs(inputs, n, seed=seed, min_length=inputs.max_len)
+        return [[tokens[code] for code in row] for row in codes.tolist()]
+
+    specimen = Specimen(
+        id=f"interpbench/{name}",
+        name=f"interpbench/{name}",
+        kind="benchmark",
+        model=model,
+        vocabulary=FiniteVocabulary(tokens, values, inputs.max_len),
+        components=original_components(folder, model),
+        examples=(),
+        draw=draw,
+    )
+    shown = specimen.sample(N_EXAMPLES)
+    return replace(specimen, examples=as_examples(list(zip(shown, specimen.predict(shown), strict=True))))
+
+
+def original_edges(directory: str | Path) -> list[tuple[str, str]]:
+    """The circuit of one case as (writer, reader) hook names, as published; nothing in the pickle is run."""
+    path = _present(Path(directory).expanduser() / EDGES)
+    edges = _edge_list(read_pickle_inert(path))
+    if not edges:
+        raise BadInput(f"{path}: holds no list of edges; expected pairs of hook names, so download it again")
+    pairs = []
+    for place, edge in enumerate(edges):
+        names = list(_node_names(edge))
+        if len(names) != 2:
+            raise BadInput(f"{path}: edge {place} names {len(names)} nodes; expected a writer and a reader")
+        pairs.append((names[0], names[1]))
+    return pairs
+
+
+def original_components(directory: str | Path, model: Transformer) -> tuple[Component, ...]:
+    """Heads and MLPs named at either end of an edge, in order of computation."""
+    edges, path = original_edges(directory), Path(directory).expanduser() / EDGES
+    try:
+        found = {component for edge in edges for name in edge if (component := hook_component(name))}
+        components = sorted(component.within(model.config) for component in found)
+    except BadInput as error:
+        raise BadInput(f"{path}: {error}") from None
+    if not components:
+        raise BadInput(f"{path}: no edge touches a head or an MLP; download the file again")
+    return tuple(components)
+
+
+def hook_component(name: str) -> Component | None:
+    """The head or MLP that a hook belongs to (`blocks.1.hook_q_input[:, :, 2, :]` is in `L1H2`); None for the residual
+    stream, the embedding and the output.
+    """
+    text = name.strip()
+    if _NO_COMPONENT.fullmatch(text):
+        return None
+    if found := _HEAD_HOOK.fullmatch(text):
+        heads = re.findall(r"\d+", found["index"] or "")
+        if len(heads) != 1:
+            raise BadInput(f"hook {text!r} does not say which head; expected an index such as [2] or [:, :, 2, :]")
+        return Component(int(found["layer"]), int(heads[0]))
+    if found := _MLP_HOOK.fullmatch(text):
+        return Component(int(found["layer"]))
+    try:
+        return Component.parse(text)
+    except BadInput:
+        known = "blocks.1.attn.hook_result[2], blocks.1.hook_q_input[2], blocks.0.mlp.hook_post"
+        raise BadInput(f"hook {text!r} belongs to no head or MLP; expected names such as {known}") from None
+
+
+def tracr_order(values: Iterable[Value]) -> list[Value]:
+    """Values in the order of Tracr's encoders: by size or alphabet, or by their text where two cannot be compared."""
+
+    def precedes(a: Any, b: Any) -> bool:
+        try:
+            return a < b
+        except TypeError:
+            return str(a) < str(b)
+
+    return sorted(values, key=cmp_to_key(lambda a, b: precedes(b, a) - precedes(a, b)))
+
+
+def _first(*choices: Any) -> Any:
+    """The first that is there."""
+    return next((choice for choice in choices if choice is not None), None)
+
+
+def _folder(source: str | Path, case: str | None, revision: str | None) -> tuple[Path, str]:
+    """The folder of one case and the case's name."""
+    root = Path(source).expanduser()
+    if (root / WEIGHTS).is_file():
+        return root, case or root.resolve().name
+    if root.is_file():
+        raise BadInput(f"{root}: not a directory; give the directory that holds one folder per case, or a hub id")
+    if case is None or not re.fullmatch(r"\w[\w.-]*", case):
+        raise BadInput(f"{source}: case {case!r} names no folder of it; say which case to load, for example 3")
+    if not root.is_dir():
+        root = download(
+            str(source), revision=revision, allow=[f"{case}/{name}" for name in (WEIGHTS, SHAPE, EDGES, META)]
+        )
+    if not (root / case).is_dir():
+        cases = sorted(path.name for path in root.iterdir() if (path / WEIGHTS).is_file())
+        raise BadInput(
+            f"{source}: there is no case {case!r}; it holds {choices(cases) or f'no folder with a {WEIGHTS}'}"
+        )
+    return root / case, case
+
+
+def _present(path: Path) -> Path:
+    if not path.is_file():
+        raise BadInput(f"{path}: no such file; a case needs {WEIGHTS}, {SHAPE} and {EDGES}, so download it again")
+    return path
+
+
+def _listed(meta: dict[str, Any], fields: Sequence[str], folder: Path) -> Sequence[Any] | None:
+    for field in fields:
+        if (value := meta.get(field)) is not None:
+            if not isinstance(value, list):
+                raise BadInput(f"{folder / META}: {field} is {type(value).__name__}; expected a list")
+            return value
+    return None
+
+
+def _token_ids(vocab: Sequence[Token] | None, model: Transformer, folder: Path) -> list[Token]:
+    """Every token by its published id, the two markers included."""
+    size = model.config.d_vocab
+    if vocab is None:
+        raise BadInput(f"{folder / META}: no list of input tokens; pass vocab= with the {size - 2} tokens of the task")
+    for token in vocab:
+        if isinstance(token, bool) or not isinstance(token, str | int | float):
+            raise BadInput(f"{folder}: token {token!r} of the vocabulary is neither text nor number")
+    marked = BOS in vocab and PAD in vocab
+    if len(set(vocab)) != len(vocab) or len(vocab) + (0 if marked else 2) != size or (BOS in vocab) != (PAD in vocab):
+        raise BadInput(
+            f"{folder}: a vocabulary of {len(vocab)} tokens does not fit; this model takes {size - 2} different ones, "
+            f"or {size} with {BOS!r} and {PAD!r} among them in the order of their ids"
+        )
+    return list(vocab) if marked else tracr_order([*vocab, BOS, PAD])  # type: ignore[return-value]
+
+
+def _with_ids_in_order(model: Transformer, order: list[int], folder: Path) -> Transformer:
+    """The same model with row `order[i]` of the embedding at id i, its last two ids being BOS and PAD."""
+    size = model.config.d_vocab
+    config = model.config.model_copy(update={"bos_token": size - 2, "pad_token": size - 1})
+    # Made explicit, so that an unembedding tied to the embedding keeps its order.
+    state = {**to_state(model), "unembed.W_U": model.W_U.detach().clone()}
+    state["embed.W_E"] = state["embed.W_E"][order]
+    return build(config, state, where=str(folder / WEIGHTS))
+
+
+def _output_values(outputs: Sequence[Any] | None, model: Transformer, folder: Path) -> tuple[Value, ...] | None:
+    """The value of each logit; None where the one output is a number."""
+    width = model.config.d_vocab_out
+    if outputs is None:
+        return None if width == 1 else tuple(range(width))
+    if width == 1 or len(outputs) != width:
+        wanted = "none: its output is one number" if width == 1 else f"{width}, in the order of the logits"
+        raise BadInput(f"{folder}: {len(outputs)} output values do not fit; this model needs {wanted}")
+    return tuple(_value(value) for value in outputs)
+
+
+def _value(value: Any) -> Value:
+    """JSON turns tuples into lists; outputs are compared as values, so turn them back."""
+    return tuple(_value(part) for part in value) if isinstance(value, list) else value
+
+
+def _edge_list(parsed: Any) -> list[Any]:
+    """The edges in whatever collection they were pickled."""
+    if isinstance(parsed, Inert):
+        inside = [part for part in _parts(parsed) if isinstance(part, list | tuple | set | dict)]
+        return list(inside[0]) if len(inside) == 1 else []
+    return list(parsed) if isinstance(parsed, list | tuple | set | frozenset | dict) else []
+
+
+def _node_names(value: Any, depth: int = 0) -> Iterator[str]:
+    """Hook names in an edge: strings, or objects that hold one hook name and at most one head number."""
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, list | tuple | Inert) and depth < _MAX_DEPTH:
+        parts = _parts(value)
+        if isinstance(value, Inert):
+            hooks = [part for part in parts if isinstance(part, str) and re.search("hook|embed|logits", part)]
+            parts = [part for part in parts if not isinstance(part, str)]
+            if hooks:
+                yield from [_indexed(hooks[0], parts)] if len(hooks) == 1 else hooks
+                return
+        for part in parts:
+            yield from _node_names(part, depth + 1)
+
+
+def _indexed(hook: str, beside: list[Any]) -> str:
+    """A hook name with the one head number that stands beside it, if there is one."""
+    heads = set(_numbers(beside))
+    return f"{hook}[{heads.pop()}]" if len(heads) == 1 and "[" not in hook else hook
+
+
+def _numbers(value: Any, depth: int = 0) -> Iterator[int]:
+    if isinstance(value, int) and not isinstance(value, bool):
+        yield value
+    elif isinstance(value, list | tuple | Inert) and depth < _MAX_DEPTH:
+        for part in _parts(value):
+            yield from _numbers(part, depth + 1)
+
+
+def _parts(value: Sequence[Any] | Inert) -> list[Any]:
+    """What an object or a sequence holds; an object with slots holds its values in one sequence, its state."""
+    if not isinstance(value, Inert):
+        return list(value)
+    state = value.fields.get("state")
+    return [*value.arguments, *(state if isinstance(state, list | tuple) else value.fields.values())]
