@@ -1,13 +1,19 @@
 """Fixtures that many tests share."""
 
 import importlib.util
+import os
 
 import pytest
+from hypothesis import settings
 
 from vesalius.model import Transformer
 from vesalius.model.files import load_model
 from vesalius.model.smollm import NAME, PACKAGE, cache_directory, smollm_directory
 from vesalius.model.tokenizer import Tokenizer
+
+# The same examples every time: a build must not turn red by luck. HYPOTHESIS_PROFILE=default looks for new ones.
+settings.register_profile("repeatable", derandomize=True, deadline=None)
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "repeatable"))
 
 
 @pytest.fixture(scope="session")

@@ -40,7 +40,9 @@ def one_thread() -> Iterator[None]:
 
 
 def measured(id: str, n: int) -> Gate:
-    return measure(load(id).model, setting_for(task(id)), n=n, seed=SEED)
+    specimen = load(id)
+    setting = setting_for(task(id), min_length=specimen.vocabulary.min_len)
+    return measure(specimen.model, setting, n=n, seed=SEED)
 
 
 def assert_accepted(gate: Gate) -> None:
@@ -93,7 +95,7 @@ def test_predictions_are_the_programs_outputs(id: str) -> None:
     one, specimen = task(id), load(id)
     program = one.program()
     inputs = specimen.sample(1_000, seed=SEED)
-    assert {len(tokens) for tokens in inputs} == set(range(min(3, one.max_len), one.max_len + 1))
+    assert {len(tokens) for tokens in inputs} == set(range(specimen.vocabulary.min_len, one.max_len + 1))
     codes, lengths = program.encode(inputs)
     wanted = [value for row in program.decode(program.run(codes, lengths).output, lengths) for value in row]
     given = [value for row in specimen.predict(inputs) for value in row]

@@ -249,7 +249,7 @@ def test_sampling_is_settled_by_the_seed() -> None:
     specimen = load("19")
     first, again, other = (specimen.sample(300, seed) for seed in (5, 5, 6))
     assert first == again != other
-    assert {len(tokens) for tokens in first} == set(range(3, 15))
+    assert {len(tokens) for tokens in first} == set(range(specimen.vocabulary.min_len, 15))
     assert {token for tokens in first for token in tokens} == {"a", "b", "c"}
     with pytest.raises(BadInput, match="cannot sample 0 inputs"):
         specimen.sample(0)

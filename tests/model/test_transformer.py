@@ -283,7 +283,8 @@ def test_a_cache_holds_what_was_asked_for() -> None:
 @settings(max_examples=20, deadline=None)
 @given(configs(), seeds)
 def test_many_small_rows_take_another_road_to_the_same_place(config: Config, seed: int) -> None:
-    model, tokens = random_model(config, seed), random_tokens(config, seed, rows=module._MANY_ROWS + 3)
+    # In double precision: two orders of summation differ by float32 noise that a badly conditioned model enlarges.
+    model, tokens = random_model(config, seed).double(), random_tokens(config, seed, rows=module._MANY_ROWS + 3)
     mask = torch.rand(tokens.shape, generator=torch.Generator().manual_seed(seed)) < 0.7
     mask[:, 0] = True
     at = torch.randint(0, 6, (len(tokens), 2), generator=torch.Generator().manual_seed(seed))

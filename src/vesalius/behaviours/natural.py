@@ -64,5 +64,8 @@ def _load(name: str, progress: Progress | None) -> tuple[Transformer, Tokenizer]
 
 
 def _from_directory(directory: Path) -> tuple[Transformer, Tokenizer]:
-    model = load_model(directory) if (directory / CONFIG_FILE).exists() else load_huggingface(directory)
+    ours = (directory / CONFIG_FILE).exists()
+    if ours and not (directory / "tokenizer.json").exists():
+        raise BadInput(f"{directory}: holds a model but no specimen.json and no tokenizer.json; it is not whole")
+    model = load_model(directory) if ours else load_huggingface(directory)
     return model, Tokenizer.from_directory(directory, bos=model.config.bos_token)

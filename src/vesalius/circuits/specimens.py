@@ -35,6 +35,7 @@ class Card(BaseModel):
     kind: Literal["benchmark", "trained"]
     vocab: tuple[Token, ...]
     max_len: int
+    min_len: int = 1
     outputs: tuple[Any, ...] | None
     sampler: Sampler = "uniform"
     components: tuple[str, ...]
@@ -77,12 +78,12 @@ def load_specimen(directory: Path) -> Specimen:
     card = Card.read(directory / SPECIMEN_FILE)
     model = load_model(directory)
     outputs = None if card.outputs is None else tuple(_value(value) for value in card.outputs)
-    vocabulary = FiniteVocabulary(card.vocab, outputs, card.max_len)
+    vocabulary = FiniteVocabulary(card.vocab, outputs, card.max_len, card.min_len)
     _check(card, vocabulary, model, directory)
     inputs = Inputs(card.vocab, card.max_len, card.sampler)
 
     def draw(n: int, seed: int) -> list[list[Token]]:
-        codes, lengths = draw_inputs(inputs, n, seed=seed, min_length=min(3, card.max_len))
+        codes, lengths = draw_inputs(inputs, n, seed=seed, min_length=card.min_len)
         return [
             [card.vocab[code] for code in row[:length]]
             for row, length in zip(codes.tolist(), lengths.tolist(), strict=True)

@@ -37,6 +37,7 @@ def show(name: str, *, behaviour: str | None, as_json: bool) -> None:
         "examples": list(specimen.examples),
         "vocab": specimen.vocabulary.summary(),
         "max_len": specimen.vocabulary.max_len,
+        "min_len": specimen.vocabulary.min_len,
     }
     if as_json:
         return print_json(document)
@@ -46,7 +47,9 @@ def show(name: str, *, behaviour: str | None, as_json: bool) -> None:
     )
     parts = document["components"]
     stdout.print(f"components: {' '.join(parts[:12])}{f' ... ({len(parts)} in all)' if len(parts) > 12 else ''}")
-    stdout.print(f"longest input: {document['max_len']} tokens; vocabulary: {document['vocab']}", markup=False)
+    stdout.print(
+        f"inputs: {document['min_len']} to {document['max_len']} tokens; vocabulary: {document['vocab']}", markup=False
+    )
     for example in document["examples"]:
         stdout.print(f"  {example['input']!r} -> {example['output']!r}", markup=False)
     if not document["examples"]:

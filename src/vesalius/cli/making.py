@@ -5,10 +5,12 @@ A specimen directory gets the program under `answer_key/`, a room that only grad
 
 import json
 import shutil
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from vesalius.api import chosen_device
 from vesalius.circuits.specimens import SPECIMEN_FILE, Card, as_examples, write_specimen
@@ -17,11 +19,14 @@ from vesalius.errors import BadInput, Failed
 from vesalius.model.specimen import plain
 from vesalius.rasp import Program, generate, load_spec, random_inputs
 from vesalius.training.fit import Retrying, Trained, fit
+from vesalius.training.gate import measure
 from vesalius.training.setting import setting_of
 from vesalius.training.trainer import Progress
 
 KEY_FOLDER, KEY_FILE = "answer_key", "spec.py"
 N_EXAMPLES = 5
+#: The shortest inputs `setting_of` trains on.
+TRAINED_FROM = 3
 
 
 def train(spec: str, *, out: str, seed: int, attempts: int, device: str, as_json: bool) -> None:
@@ -111,6 +116,7 @@ def _card(program: Program, trained: Trained, path: Path, seed: int) -> Card:
         kind="trained",
         vocab=program.vocab,
         max_len=program.max_len,
+        min_len=_shortest_held(program, trained),
         outputs=None if program.numerical else program.outputs,
         components=tuple(str(component) for component in trained.setting.circuit),
         layers=size.n_layers,
@@ -120,6 +126,16 @@ def _card(program: Program, trained: Trained, path: Path, seed: int) -> Card:
         gate=json.loads(trained.gate.model_dump_json()) | {"figures": trained.gate.figures},
         made_by=f"vesalius train {path.name} --seed {seed} ({how})",
     )
+
+
+def _shortest_held(program: Program, trained: Trained) -> int:
+    """1 if the model also passes the gate on the shortest inputs, else the shortest length it was trained on."""
+
+    def draw(n: int, seed: int, device: torch.device) -> tuple[Tensor, Tensor]:
+        return random_inputs(program, n, seed=seed, min_length=1, device=device)
+
+    gate = measure(trained.model, replace(trained.setting, draw=draw), n=trained.gate.n)
+    return 1 if gate.passed else min(TRAINED_FROM, program.max_len)
 
 
 def _document(trained: Trained, directory: Path) -> dict[str, Any]:

@@ -34,6 +34,11 @@ class Vocabulary(Protocol):
         """Longest input, without BOS."""
         ...
 
+    @property
+    def min_len(self) -> int:
+        """Shortest input."""
+        ...
+
     def tokenize(self, inputs: Sequence[Any]) -> Int[Tensor, "batch pos"]:
         """Token ids with BOS first, padded on the right."""
         ...
@@ -53,11 +58,15 @@ class Vocabulary(Protocol):
 
 @dataclass(frozen=True)
 class FiniteVocabulary:
-    """Listed tokens and listed outputs; `outputs` None means one number per position."""
+    """Listed tokens and listed outputs; `outputs` None means one number per position.
+
+    `min_len` to `max_len` are the lengths the model was accepted on; others are refused rather than answered at random.
+    """
 
     tokens: tuple[Token, ...]
     outputs: tuple[Value, ...] | None
     max_len: int
+    min_len: int = 1
 
     @property
     def bos(self) -> int:
@@ -89,10 +98,9 @@ class FiniteVocabulary:
         for tokens in inputs:
             if isinstance(tokens, str) or not isinstance(tokens, Sequence):
                 raise BadInput(f"input {tokens!r} is not a list of tokens; write for example {list(self.tokens[:3])}")
-            if not 1 <= len(tokens) <= self.max_len:
-                raise BadInput(
-                    f"an input of {len(tokens)} tokens does not fit: this specimen takes 1 to {self.max_len}"
-                )
+            if not self.min_len <= len(tokens) <= self.max_len:
+                taken = f"this specimen takes {self.min_len} to {self.max_len}"
+                raise BadInput(f"an input of {len(tokens)} tokens does not fit: {taken}")
         return [len(tokens) for tokens in inputs]
 
     def decode(self, logits: Float[Tensor, "batch pos out"]) -> list[list[Value]]:
@@ -120,6 +128,7 @@ class TextVocabulary:
     tokenizer: Tokenizer
     context: int
     pad: int = 0
+    min_len: int = 1
 
     @property
     def max_len(self) -> int:

@@ -394,7 +394,7 @@ def _mix_rows_last(
     q, k, v = (x.permute(1, 3, 2, 0) for x in (q, k, v))  # [pos, d_head, head, batch]
     q = (q * (1 / math.sqrt(q.shape[1]))).contiguous()
     k, v = (x.repeat_interleave(share, 2) if share > 1 else x.contiguous() for x in (k, v))
-    shut = torch.where(attend, 0.0, torch.finfo(q.dtype).min).to(q.dtype).permute(2, 3, 1, 0)
+    shut = q.new_zeros(attend.shape).masked_fill_(~attend, torch.finfo(q.dtype).min).permute(2, 3, 1, 0)
     scores = torch.addcmul(shut, q[:, None, 0], k[None, :, 0])
     for d in range(1, q.shape[1]):
         scores.addcmul_(q[:, None, d], k[None, :, d])

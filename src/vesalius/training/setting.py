@@ -11,6 +11,7 @@ from torch import Tensor
 from vesalius.errors import BadInput
 from vesalius.model import Component, Config
 from vesalius.model.components import all_components
+from vesalius.model.states import State
 from vesalius.rasp import Program, random_inputs
 from vesalius.training.pairs import Draw, Slot, find_inert
 
@@ -55,7 +56,7 @@ class Setting:
 
     `placement` moves components of the compiled program to other places in the model (those not named stay where they
     are). `inert` are components of the program that no same-place interchange shows; `crossed` are components that are
-    also trained and checked by interchange across places.
+    also trained and checked by interchange across places. `start` are weights to begin from instead of random ones.
     """
 
     name: str
@@ -65,6 +66,7 @@ class Setting:
     placement: Mapping[Component, Component] = field(default_factory=dict, hash=False)
     inert: frozenset[Component] = frozenset()
     crossed: frozenset[Component] = frozenset()
+    start: State | None = field(default=None, repr=False, hash=False, compare=False)
 
     def __post_init__(self) -> None:
         known = {placed.component for placed in self.program.components}
@@ -110,11 +112,14 @@ class Setting:
         return self.placement.get(component, component)
 
 
-def setting_of(program: Program, *, size: Size | None = None) -> Setting:
-    """The setting for anybody's program: default size, independent uniform tokens, inert components found by trying."""
+def setting_of(program: Program, *, size: Size | None = None, min_length: int = 3) -> Setting:
+    """The setting for anybody's program: default size, independent uniform tokens, inert components found by trying.
+
+    Inputs have `min_length` tokens or more (or the program's longest, if that is less).
+    """
 
     def draw(n: int, seed: int, device: torch.device) -> tuple[Tensor, Tensor]:
-        return random_inputs(program, n, seed=seed, device=device)
+        return random_inputs(program, n, seed=seed, min_length=min_length, device=device)
 
     inert, crossed = find_inert(program, draw)
     return Setting(program.name, program, size or default_size(program), draw, inert=inert, crossed=crossed)

@@ -78,7 +78,7 @@ class Stack:
         self.lengths = [math.prod(size) for size in self.sizes]
         self.task = torch.tensor([copy.setting for copy in copies], device=device)
         self.mask = torch.stack([self._pack(_ones(config)) for config in self.configs]).to(device)
-        self.weights = torch.stack([self._pack(first_weights(c, k.seed)) for c, k in self._models()]).to(device)
+        self.weights = torch.stack([self._pack(self._first(copy)) for copy in copies]).to(device)
         self.weights.requires_grad_()
         self.scale = torch.tensor([config.d_head**-0.5 for config in self.configs], device=device)
         self.numerical = torch.tensor([settings[copy.setting].program.numerical for copy in copies], device=device)
@@ -147,8 +147,12 @@ class Stack:
         state |= {"unembed.W_U": w["unembed"].T, "unembed.b_U": w["b_unembed"]}
         return {name: value.clone(memory_format=torch.contiguous_format) for name, value in state.items()}
 
-    def _models(self) -> list[tuple[Config, Copy]]:
-        return list(zip(self.configs, self.copies, strict=True))
+    def _first(self, copy: Copy) -> dict[str, Tensor]:
+        """What a copy begins with: its setting's weights, or random ones."""
+        setting = self.settings[copy.setting]
+        if setting.start is None:
+            return first_weights(setting.config, copy.seed)
+        return _from_state(setting.start, setting.config.n_layers)
 
     def _views(self, weights: Float[Tensor, "copy parameter"]) -> dict[str, Tensor]:
         parts = weights.split(self.lengths, 1)
@@ -191,6 +195,19 @@ class Stack:
         untouched = value.shape[-1] - chosen.shape[-1]
         tail = torch.where(chosen, new, value[..., untouched:])
         return torch.cat([value[..., :untouched], tail], -1) if untouched else tail
+
+
+def _from_state(state: State, n_layers: int) -> dict[str, Tensor]:
+    """Weights in TransformerLens' names as `export` gives them, under the stack's own names and shapes."""
+    own = {"embed": state["embed.W_E"].T, "pos": state["pos_embed.W_pos"].T}
+    for layer in range(n_layers):
+        attn, mlp = f"blocks.{layer}.attn.", f"blocks.{layer}.mlp."
+        own[f"{layer}.qkv"] = torch.stack([state[f"{attn}W_{letter}"].transpose(1, 2) for letter in "QKV"])
+        own[f"{layer}.b_qkv"] = torch.stack([state[f"{attn}b_{letter}"] for letter in "QKV"])
+        own[f"{layer}.out"], own[f"{layer}.b_out"] = state[f"{attn}W_O"].permute(2, 0, 1), state[f"{attn}b_O"]
+        own[f"{layer}.mlp_in"], own[f"{layer}.b_mlp_in"] = state[f"{mlp}W_in"].T, state[f"{mlp}b_in"]
+        own[f"{layer}.mlp_out"], own[f"{layer}.b_mlp_out"] = state[f"{mlp}W_out"].T, state[f"{mlp}b_out"]
+    return own | {"unembed": state["unembed.W_U"].T, "b_unembed": state["unembed.b_U"]}
 
 
 def first_weights(config: Config, seed: int) -> dict[str, Tensor]:
