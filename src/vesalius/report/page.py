@@ -1,0 +1,171 @@
+"""The evidence page: one explanation as one HTML file that opens anywhere.
+
+The page says what was found, shows the circuit, and puts under every sentence the experiment it rests on. It is
+made from the explanation alone; with the specimen at hand it also shows the components at work. A page that would
+grow past its limit first loses the single-input pictures, then all pictures, and says so.
+"""
+
+import math
+import shlex
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import get_args
+
+from vesalius.errors import Failed
+from vesalius.explain.explanation import ClaimRecord, ComponentExplanation, Evidence, Explanation, Tag, Verdict
+from vesalius.model.components import Component
+from vesalius.model.specimen import Specimen
+from vesalius.report.diagram import draw_circuit
+from vesalius.report.html import LIMIT_BYTES, render, write
+from vesalius.report.pictures import Picture, draw_components
+from vesalius.report.tables import Reading, Sheet, read_records, read_table
+
+TAG_MEANINGS: dict[Tag, str] = {
+    "INDICATOR": "marks whether a condition holds",
+    "AGGREGATOR": "collapses many positions into one value",
+    "ROUTER": "moves a value from one position to another",
+    "MAPPER": "maps one value to another",
+    "COMBINER": "combines several values",
+}
+NO_SPECIMEN = "This page was made without the model at hand, so there is no picture of the component at work."
+TOO_LARGE = "Left out to keep this page under its size limit; make a page for fewer components to see it."
+
+
+@dataclass(frozen=True)
+class Plot:
+    """An interval on a scale of 100: where the value, its interval, its controls and the ends 0 and 1 stand."""
+
+    value: float | None
+    low: float
+    high: float
+    controls: tuple[float, ...]
+    zero: float
+    one: float
+
+
+@dataclass(frozen=True)
+class Part:
+    """A component as the page shows it."""
+
+    record: ComponentExplanation
+    kind: str
+    picture: Picture
+    table: Reading | None
+    refuted: Sheet | None
+    claims: tuple[tuple[ClaimRecord, tuple[tuple[Evidence, Plot | None], ...]], ...]
+
+
+def render_page(
+    explanation: Explanation, path: Path | str, *, specimen: Specimen | None = None, title: str | None = None
+) -> Path:
+    """Write the evidence page of an explanation as one self-contained HTML file and return its path.
+
+    With `specimen`, heads are shown by their attention and MLPs by what they write, on inputs drawn with the
+    explanation's seed.
+    """
+    path = Path(path)
+    html = ""
+    for pictures in _ever_fewer_pictures(explanation, specimen):
+        html = _page(explanation, pictures, specimen=specimen, title=title)
+        if len(html.encode()) < LIMIT_BYTES:
+            return write(path, html)
+    size = len(html.encode()) / 1e6
+    raise Failed(
+        f"{path}: the page would have {size:.1f} MB, {LIMIT_BYTES / 1e6:.0f} MB is the limit; explain fewer components"
+    )
+
+
+def _ever_fewer_pictures(explanation: Explanation, specimen: Specimen | None) -> Iterator[dict[str, Picture]]:
+    names = [part.id for part in explanation.components]
+    if specimen is None:
+        yield dict.fromkeys(names, Picture(NO_SPECIMEN))
+        return
+    pictures = draw_components(specimen, names, seed=explanation.seed)
+    yield pictures
+    yield {name: Picture(picture.caption, picture.grids[:1]) for name, picture in pictures.items()}
+    yield dict.fromkeys(names, Picture(TOO_LARGE))
+
+
+def _page(
+    explanation: Explanation, pictures: dict[str, Picture], *, specimen: Specimen | None, title: str | None
+) -> str:
+    parts = [_part(record, pictures[record.id]) for record in explanation.components]
+    agreement = explanation.program_agreement
+    return render(
+        "page.html",
+        ["theme.js"],
+        explanation=explanation,
+        name=_display_name(explanation, specimen),
+        title=title,
+        parts=parts,
+        parts_by_id={part.record.id: part for part in parts},
+        diagram=draw_circuit([part.id for part in explanation.components], explanation.edges),
+        edges=sorted(explanation.edges, key=lambda edge: -abs(edge[2]) if math.isfinite(edge[2]) else 0.0),
+        tags=TAG_MEANINGS,
+        component_verdicts=_tally(part.verdict for part in explanation.components),
+        claim_verdicts=_tally(claim.verdict for part in explanation.components for claim in part.claims),
+        agreement=None if agreement is None else (agreement, plot(agreement)),
+        commands=commands(explanation, specimen),
+        examples=() if specimen is None else specimen.examples[:5],
+    )
+
+
+def _part(record: ComponentExplanation, picture: Picture) -> Part:
+    return Part(
+        record=record,
+        kind="attention head" if Component.parse(record.id).is_head else "MLP",
+        picture=picture,
+        table=None if record.table is None else read_table(record.table),
+        refuted=read_records(record.refuted) if record.refuted else None,
+        claims=tuple(
+            (claim, tuple((evidence, plot(evidence)) for evidence in claim.evidence)) for claim in record.claims
+        ),
+    )
+
+
+def _display_name(explanation: Explanation, specimen: Specimen | None) -> str:
+    return explanation.specimen if specimen is None else specimen.name
+
+
+def _tally(verdicts: Iterable[Verdict]) -> dict[str, int]:
+    counts = Counter(verdicts)
+    return {verdict: counts[verdict] for verdict in get_args(Verdict)}
+
+
+def plot(evidence: Evidence) -> Plot | None:
+    """The evidence on a common scale that holds 0, 1, the interval and every control; None without an interval."""
+    if evidence.low is None or evidence.high is None:
+        return None
+    controls = [value for value in evidence.controls.values() if value is not None]
+    points = [evidence.low, evidence.high, *controls, *([] if evidence.value is None else [evidence.value])]
+    if not all(map(math.isfinite, points)):
+        return None
+    bottom, top = min(0.0, *points), max(1.0, *points)
+
+    def place(value: float) -> float:
+        return round(100 * (value - bottom) / (top - bottom), 1)
+
+    return Plot(
+        value=None if evidence.value is None else place(evidence.value),
+        low=place(evidence.low),
+        high=place(evidence.high),
+        controls=tuple(map(place, controls)),
+        zero=place(0.0),
+        one=place(1.0),
+    )
+
+
+def commands(explanation: Explanation, specimen: Specimen | None = None) -> list[str]:
+    """The command lines that make this explanation again, quoted for a shell."""
+    name = shlex.quote(explanation.specimen)
+    behaviour = (
+        "" if specimen is None or specimen.behaviour is None else f" --behaviour {shlex.quote(specimen.behaviour)}"
+    )
+    scientist = "" if explanation.scientist == "builtin" else f" --scientist {shlex.quote(explanation.scientist)}"
+    return [
+        f"vesalius explain {name}{behaviour}{scientist} --seed {explanation.seed}",
+        f"vesalius explain {name}{behaviour}{scientist} --seed {explanation.seed} --json",
+        f"vesalius show {name}{behaviour}",
+    ]
