@@ -16,17 +16,31 @@ from vesalius.errors import BadInput, Failed
 from vesalius.version import __version__
 
 if TYPE_CHECKING:
-    from vesalius.api import load, specimens, sweep
+    from vesalius.api import explain, load, specimens, sweep
+    from vesalius.grading import grade
     from vesalius.model.components import Component, Edge
 
 _HOMES = {
+    "explain": "vesalius.api",
+    "grade": "vesalius.grading",
     "load": "vesalius.api",
     "specimens": "vesalius.api",
     "sweep": "vesalius.api",
     "Component": "vesalius.model.components",
     "Edge": "vesalius.model.components",
 }
-__all__ = ["BadInput", "Component", "Edge", "Failed", "__version__", "load", "specimens", "sweep"]
+__all__ = [
+    "BadInput",
+    "Component",
+    "Edge",
+    "Failed",
+    "__version__",
+    "explain",
+    "grade",
+    "load",
+    "specimens",
+    "sweep",
+]
 
 
 def __getattr__(name: str) -> Any:

@@ -10,7 +10,7 @@ import pytest
 from tests.cli.conftest import Vesalius
 from vesalius.version import __version__
 
-COMMANDS = ["specimens", "show", "predict", "behaviours", "sweep", "train", "generate"]
+COMMANDS = ["specimens", "show", "predict", "behaviours", "sweep", "explain", "report", "train", "generate"]
 
 #: Runs in a fresh interpreter: every help text, then the modules that are loaded.
 HELP = """

@@ -151,6 +151,45 @@ def sweep(
 
 
 @app.command()
+def explain(
+    specimen: SpecimenArgument,
+    components: Annotated[
+        Optional[str],  # noqa: UP045
+        typer.Option("--components", "-c", help="The circuit, comma-separated. Default: the specimen's own."),
+    ] = None,
+    seed: Annotated[int, typer.Option(help="Seed of all inputs; the same seed, the same explanation.")] = 0,
+    out: Annotated[str | None, typer.Option(help="Directory for the explanation and its page.")] = None,
+    device: DeviceOption = "cpu",
+    json: JsonOption = False,
+) -> None:
+    """Say what each component of a circuit does, with the experiments behind every sentence.
+
+    The built-in scientist works from the model alone, on specimens with a listed vocabulary. It writes
+    explanation.json and report.html, the evidence page.
+
+    Example: vesalius explain frac_prevs
+    """
+    from vesalius.cli import explaining as command
+
+    named = None if components is None else [name for name in components.split(",") if name.strip()]
+    command.explain(specimen, components=named, seed=seed, out=out, device=device, as_json=json)
+
+
+@app.command()
+def report(
+    run: Annotated[str, typer.Argument(help="A directory made by `vesalius explain`.", metavar="RUN")],
+    json: JsonOption = False,
+) -> None:
+    """Render the evidence page of a run again and print its path.
+
+    Example: vesalius report vesalius-runs/explain-frac_prevs-seed0
+    """
+    from vesalius.cli import explaining as command
+
+    command.report(run, as_json=json)
+
+
+@app.command()
 def train(
     spec: Annotated[
         str, typer.Argument(help="A Python file defining program(), vocab, max_len and causal.", metavar="SPEC.py")

@@ -7,7 +7,7 @@
 `interchange` is the high-level side of an interchange intervention: some components take their values from another run.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -151,19 +151,23 @@ class Program:
         patched: Bool[Tensor, "batch components"],
         *,
         positions: Int[Tensor, "batch pos"] | None = None,
+        carriers: Sequence[Collection[str]] | None = None,
     ) -> Tensor:
         """The output on `base` when, row by row, the components marked in `patched` take their values from `source`.
 
         A patched variable takes the source's value at every position that is real in the source; elsewhere it is
         computed from the base as usual. Everything downstream follows. `positions` says for each base position which
-        source position to read (-1: none), for patches across positions.
+        source position to read (-1: none), for patches across positions. `carriers` names, for each column of
+        `patched`, the variables it stands for (None: those of each placed component, in order).
         """
         tokens, lengths = _batch(base)
         origin = source if isinstance(source, Trace) else self.run(*source)
-        if patched.shape != (len(tokens), len(self.components)) or len(origin.tokens) != len(tokens):
+        groups = [placed.variables for placed in self.components] if carriers is None else list(carriers)
+        columns_of = self._columns(groups)
+        if patched.shape != (len(tokens), len(groups)) or len(origin.tokens) != len(tokens):
             raise BadInput(
                 f"patched is {tuple(patched.shape)} and source has {len(origin.tokens)} rows; "
-                f"expected {(len(tokens), len(self.components))} and {len(tokens)}"
+                f"expected {(len(tokens), len(groups))} and {len(tokens)}"
             )
         if positions is None:
             positions = torch.arange(tokens.shape[1], device=tokens.device).expand_as(tokens)
@@ -171,10 +175,26 @@ class Program:
         read = torch.where(given, positions, 0)
 
         def amend(name: str, value: Tensor) -> Tensor:
-            replaced = patched[:, self._owner[name], None] & given
+            columns = columns_of.get(name)
+            if columns is None:
+                return value
+            replaced = patched[:, columns].any(1)[:, None] & given
             return torch.where(replaced, origin.values[name].gather(1, read), value)
 
         return self._trace(tokens, lengths, amend).output
+
+    def _columns(self, groups: Sequence[Collection[str]]) -> dict[str, list[int]]:
+        """For every variable the columns of `patched` that stand for it."""
+        found: dict[str, list[int]] = {}
+        for column, group in enumerate(groups):
+            for name in [group] if isinstance(group, str) else group:
+                if name not in self._owner:
+                    raise BadInput(
+                        f"carriers names {name!r}, which no component of program {self.name!r} writes; "
+                        f"it has {choices(self._owner)}"
+                    )
+                found.setdefault(name, []).append(column)
+        return found
 
     def decode(self, output: Tensor, lengths: Int[Tensor, " batch"]) -> list[list[Value]]:
         """Output codes (or floats) as Python values, one list per sequence, cut to its length."""

@@ -1,0 +1,142 @@
+"""How often the rule of `computes` is wrong: planted claims about the 84 benchmark circuits, with the answer key open.
+
+    python benchmarks/validator.py --resume validator.jsonl > validator.json
+
+True claims are the key's program and carriers. Near misses change one thing: a position, a table entry or token, a
+comparison, an upstream variable, or the component. A near miss whose predictions coincide with the truth on all of
+8,192 fresh pairs of inputs is no miss; it is left out and counted as equivalent. Prints one JSON document with the
+share of near misses that were supported (false support) and of true claims that were (power), by kind, with Wilson
+intervals. `--limit N` takes the first N circuits; with `--resume FILE` finished circuits are kept and not run again.
+"""
+
+import argparse
+import json
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import torch
+
+from vesalius.api import load
+from vesalius.circuits.key import all_tasks
+from vesalius.circuits.key.task import Task
+from vesalius.explain.claims import Computes, Hypothesis, check
+from vesalius.explain.claims.laboratory import Lab
+from vesalius.explain.claims.rivals import RIVAL_KINDS, rivals
+from vesalius.intervene.statistics import share_interval
+from vesalius.model.components import Component
+from vesalius.rasp import Program
+
+NEAR_MISS_SEED = 20_001  # not the seed of the rivals that the rule itself looks at
+PER_COMPONENT = 4
+FRESH_SEED = 30_001
+FRESH_PAIRS = (1024, 8192)
+
+Carriers = dict[str, tuple[str, ...]]
+
+
+def near_misses(task: Task, lab: Lab, component: Component) -> Iterator[tuple[str, str, Component, Program, Carriers]]:
+    """(kind, what was changed, component, program, carriers) of each planted falsehood about one component."""
+    program = task.program()
+    carriers: Carriers = {str(c): variables for c, variables in task.components}
+    own = carriers[str(component)]
+    for rival in rivals(program, own, seed=NEAR_MISS_SEED, limit=PER_COMPONENT, kinds=RIVAL_KINDS):
+        yield rival.kind, rival.label, component, rival.program, carriers
+    others = [c for c, _ in task.components if c != component]
+    for other in others[:1]:
+        swapped = {**carriers, str(component): carriers[str(other)], str(other): own}
+        yield "component", f"what {other} carries", component, program, swapped
+    for other in lab.matched(component, k=1):
+        moved = {**{c: v for c, v in carriers.items() if c != str(component)}, str(other): own}
+        yield "component", f"moved from {component}", other, program, moved
+
+
+def predictions(lab: Lab, program: Program, carried: tuple[str, ...], inputs: tuple[list, list]) -> torch.Tensor:
+    """A program's answers, plain and after the interchange of the carried variables, on pairs of inputs."""
+    tokens, lengths = program.encode([*inputs[0], *inputs[1]])
+    n = len(inputs[0])
+    base, source = program.run(tokens[:n], lengths[:n]), program.run(tokens[n:], lengths[n:])
+    changed = program.interchange(base, source, torch.ones(n, 1, dtype=torch.bool), carriers=[carried])
+    answers = torch.stack([lab.answers(program, base.output), lab.answers(program, changed)])
+    return answers.masked_fill(base.tokens < 0, 0)
+
+
+def is_equivalent(lab: Lab, truth: Program, true: tuple[str, ...], other: Program, claimed: tuple[str, ...]) -> bool:
+    """Whether two claims about one component predict the same on every one of many fresh pairs of inputs."""
+    for n in FRESH_PAIRS:
+        n = max(n * lab.n // 1536, 256)
+        inputs = lab.specimen.sample(n, FRESH_SEED), lab.specimen.sample(n, FRESH_SEED + 1)
+        pair = [predictions(lab, p, c, inputs) for p, c in ((truth, true), (other, claimed))]
+        if not bool(lab.same(*pair).all()):
+            return False
+    return True
+
+
+def examine(task: Task) -> dict:
+    """Every true claim and every near miss of one circuit with its verdict."""
+    began = time.perf_counter()
+    lab, program = Lab(load(task.id)), task.program()
+    carriers: Carriers = {str(c): variables for c, variables in task.components}
+    rows = []
+    for component, own in task.components:
+        claim = Computes(component=str(component), hypothesis=Hypothesis(program=program, carriers=carriers))
+        row = {"component": str(component), "kind": "true", "change": "", "verdict": check(claim, lab).verdict}
+        rows.append(row)
+        for kind, change, about, other, theirs in near_misses(task, lab, component):
+            claimed = theirs[str(about)]
+            if about == component and is_equivalent(lab, program, own, other, claimed):
+                rows.append({"component": str(about), "kind": kind, "change": change, "verdict": "equivalent"})
+                continue
+            claim = Computes(component=str(about), hypothesis=Hypothesis(program=other, carriers=theirs))
+            verdict = check(claim, lab).verdict
+            rows.append({"component": str(about), "kind": kind, "change": change, "verdict": verdict})
+    return {"id": task.id, "seconds": round(time.perf_counter() - began, 1), "claims": rows}
+
+
+def share(rows: list[dict], verdict: str) -> dict:
+    """Share of claims with a verdict, with its Wilson interval."""
+    hits = sum(row["verdict"] == verdict for row in rows)
+    low, high = share_interval(hits, len(rows))
+    value = hits / len(rows) if rows else None
+    untested = sum(row["verdict"] == "untested" for row in rows)
+    return {"value": value, "low": low, "high": high, "hits": hits, "n": len(rows), "untested": untested}
+
+
+def summary(circuits: list[dict]) -> dict:
+    """Power, false support in all and by kind, and what was left out."""
+    rows = [row | {"circuit": circuit["id"]} for circuit in circuits for row in circuit["claims"]]
+    true = [row for row in rows if row["kind"] == "true"]
+    misses = [row for row in rows if row["kind"] != "true" and row["verdict"] != "equivalent"]
+    kinds = (*RIVAL_KINDS, "component")
+    return {
+        "circuits": len(circuits),
+        "power": share(true, "supported"),
+        "false_support": share(misses, "supported"),
+        "false_support_by_kind": {k: share([r for r in misses if r["kind"] == k], "supported") for k in kinds},
+        "equivalent": {k: sum(r["kind"] == k and r["verdict"] == "equivalent" for r in rows) for k in kinds},
+        "wrong": [r for r in true if r["verdict"] != "supported"] + [r for r in misses if r["verdict"] == "supported"],
+        "seconds": round(sum(circuit["seconds"] for circuit in circuits), 1),
+    }
+
+
+def main() -> None:
+    """Parse the options, run what is missing, print the summary."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    parser.add_argument("--limit", type=int, default=None, help="the first N circuits only")
+    parser.add_argument("--resume", type=Path, default=None, help="JSONL file of finished circuits, read and added to")
+    options = parser.parse_args()
+    torch.set_num_threads(1)
+    kept = options.resume.read_text().splitlines() if options.resume and options.resume.exists() else []
+    done = {circuit["id"]: circuit for circuit in map(json.loads, kept)}
+    tasks = all_tasks()[: options.limit]
+    for task in tasks:
+        if task.id not in done:
+            done[task.id] = examine(task)
+            if options.resume:
+                with options.resume.open("a") as file:
+                    file.write(json.dumps(done[task.id]) + "\n")
+    print(json.dumps(summary([done[task.id] for task in tasks]), indent=1))
+
+
+if __name__ == "__main__":
+    main()

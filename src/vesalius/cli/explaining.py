@@ -1,0 +1,83 @@
+"""`explain` and `report`: say what each component does, with the experiments behind every sentence.
+
+A run directory holds `explanation.json`, which any later command can read, and `report.html`, the evidence page.
+"""
+
+from pathlib import Path
+
+from pydantic import ValidationError
+from rich.padding import Padding
+
+from vesalius.api import explain as explain_specimen
+from vesalius.cli.catalogue import open_specimen
+from vesalius.cli.console import print_json, stderr, stdout
+from vesalius.errors import BadInput
+from vesalius.explain.explanation import Explanation
+from vesalius.model.files import read_json, write_json
+from vesalius.model.specimen import Specimen
+from vesalius.report.page import render_page
+
+EXPLANATION, PAGE = "explanation.json", "report.html"
+
+
+def explain(name: str, *, components: list[str] | None, seed: int, out: str | None, device: str, as_json: bool) -> None:
+    """Explain a specimen, save the explanation and its page, and print it."""
+    specimen = open_specimen(name, None, device=device)
+    directory = Path(out) if out else Path("vesalius-runs") / f"explain-{specimen.name.replace('/', '_')}-seed{seed}"
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise BadInput(f"--out {directory}: cannot be used as a directory ({error.strerror})") from None
+    with stderr.status(f"explaining {specimen.name}") as status:
+        found = explain_specimen(specimen, components=components, seed=seed, progress=status.update)
+    write_json(directory / EXPLANATION, found.model_dump(mode="json"))
+    page = render_page(found, directory / PAGE, specimen=specimen)
+    if as_json:
+        return print_json(found.model_dump(mode="json"))
+    _print(found)
+    stdout.print(f"evidence page: {page}", soft_wrap=True)
+    return None
+
+
+def report(run: str, *, as_json: bool) -> None:
+    """Render the evidence page of a run directory again."""
+    directory = Path(run)
+    data = read_json(directory / EXPLANATION)
+    try:
+        found = Explanation.model_validate(data)
+    except ValidationError as error:
+        first = error.errors()[0]
+        raise BadInput(f"{directory / EXPLANATION}: {'.'.join(map(str, first['loc']))}: {first['msg']}") from None
+    page = render_page(found, directory / PAGE, specimen=_specimen_of(found))
+    print_json({"page": str(page)}) if as_json else stdout.print(str(page), soft_wrap=True)
+
+
+def _specimen_of(found: Explanation) -> Specimen | None:
+    """The specimen explained, or None where it is no longer there."""
+    try:
+        return open_specimen(found.specimen, None)
+    except BadInput:
+        return None
+
+
+def _print(found: Explanation) -> None:
+    stdout.print(f"[bold]{found.specimen}[/bold]", highlight=False)
+    stdout.print(found.task_description, markup=False)
+    for part in found.components:
+        stdout.print(f"\n[bold]{part.id}[/bold]  {part.tag}  ({part.verdict})", highlight=False)
+        stdout.print(Padding(part.note, (0, 0, 0, 2)))
+        for claim in part.claims:
+            evidence = claim.evidence[0] if claim.evidence else None
+            shown = (
+                f" {evidence.value:.3f} [{evidence.low:.3f}, {evidence.high:.3f}], n = {evidence.n}"
+                if (evidence and evidence.value is not None and evidence.low is not None and evidence.high is not None)
+                else ""
+            )
+            stdout.print(Padding(f"{claim.verdict}: {claim.text}{shown}", (0, 0, 0, 4)), highlight=False)
+    stdout.print(f"\n{found.information_flow}", markup=False)
+    if found.program:
+        stdout.print(f"\n{found.program}", markup=False, highlight=False)
+    if found.program_agreement and found.program_agreement.value is not None:
+        stdout.print(
+            f"\nthe program gives the model's outputs on {found.program_agreement.value:.3f} of fresh sequences"
+        )

@@ -1,0 +1,1 @@
+"""What a circuit does: claims with evidence, verdicts by rule, explanations."""

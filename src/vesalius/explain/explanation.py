@@ -1,0 +1,82 @@
+"""What an explanation is: claims with evidence, per component and per circuit, as one JSON document.
+
+A claim is one falsifiable statement; its verdict is computed by rule from its evidence, never given by whoever made
+the claim. An explanation says what was established and what was not: a component without a program still has its
+claims, and what was tried and refuted is kept.
+"""
+
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict
+
+Verdict = Literal["supported", "refuted", "untested"]
+Tag = Literal["INDICATOR", "AGGREGATOR", "ROUTER", "MAPPER", "COMBINER"]
+SCHEMA = 1
+
+
+class _Record(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class Evidence(_Record):
+    """One experiment's result: what was measured, on how many held-out cases, with its interval and its controls."""
+
+    experiment: str
+    measure: str
+    value: float | None
+    low: float | None
+    high: float | None
+    n: int
+    controls: dict[str, float | None] = {}
+    rule: str
+    seed: int
+
+
+class ClaimRecord(_Record):
+    """A claim after its experiment. `tried` counts the claims of this kind tried on the component, this one
+    included.
+    """
+
+    kind: str
+    text: str
+    verdict: Verdict
+    evidence: tuple[Evidence, ...]
+    tried: int = 1
+
+
+class ComponentExplanation(_Record):
+    """What one head or MLP does.
+
+    `tag` follows the conventions of the benchmark family, `tag_by_experiment` only what was measured; where they
+    differ the note says both. `program` is the component's variable in RASP, `table` a read-off table where no
+    formula was found, `refuted` the hypotheses that lost, with their scores.
+    """
+
+    id: str
+    tag: Tag
+    tag_by_experiment: Tag
+    note: str
+    verdict: Verdict
+    program: str | None = None
+    reads: tuple[str, ...] = ()
+    claims: tuple[ClaimRecord, ...] = ()
+    refuted: tuple[dict[str, Any], ...] = ()
+    table: dict[str, Any] | None = None
+
+
+class Explanation(_Record):
+    """A whole circuit explained."""
+
+    schema_version: Literal[1] = SCHEMA
+    specimen: str
+    scientist: str
+    components: tuple[ComponentExplanation, ...]
+    information_flow: str
+    edges: tuple[tuple[str, str, float], ...] = ()
+    task_description: str
+    program: str | None = None
+    program_agreement: Evidence | None = None
+    cost: float = 0.0
+    seconds: float
+    seed: int
+    rows: int = 0
