@@ -16,12 +16,12 @@ from vesalius.errors import BadInput, Failed
 from vesalius.version import __version__
 
 if TYPE_CHECKING:
-    from vesalius.api import explain, load, specimens, sweep
+    from vesalius import explain
+    from vesalius.api import load, specimens, sweep
     from vesalius.grading import grade
     from vesalius.model.components import Component, Edge
 
 _HOMES = {
-    "explain": "vesalius.api",
     "grade": "vesalius.grading",
     "load": "vesalius.api",
     "specimens": "vesalius.api",
@@ -44,6 +44,8 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
+    if name == "explain":  # a package that can be called
+        return import_module("vesalius.explain")
     if name not in _HOMES:
         raise AttributeError(f"module 'vesalius' has no attribute {name!r}; it has {', '.join(__all__)}")
     return getattr(import_module(_HOMES[name]), name)

@@ -22,8 +22,6 @@ from vesalius.circuits.specimens import (
     load_specimen,
 )
 from vesalius.errors import BadInput
-from vesalius.explain.explanation import Explanation
-from vesalius.explain.scientist import explain_specimen
 from vesalius.intervene import Effects, effects
 from vesalius.intervene.effects import pairs as all_pairs
 from vesalius.model.components import Component, all_components
@@ -136,17 +134,6 @@ def sweep_sets(
             f"a sweep over {len(chosen)} components{' in pairs' if pairs else ''} is empty; name more components"
         )
     return all_pairs(chosen) if pairs else [(component,) for component in chosen]
-
-
-def explain(
-    specimen: Specimen,
-    components: Iterable[str | Component] | None = None,
-    *,
-    seed: int = 0,
-    progress: Callable[[str], None] | None = None,
-) -> Explanation:
-    """Say what each component of a circuit does, with evidence: the built-in scientist, for listed vocabularies."""
-    return explain_specimen(specimen, components=components, seed=seed, progress=progress)
 
 
 def chosen_device(name: str | torch.device) -> torch.device:

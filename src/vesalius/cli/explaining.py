@@ -8,11 +8,11 @@ from pathlib import Path
 from pydantic import ValidationError
 from rich.padding import Padding
 
-from vesalius.api import explain as explain_specimen
 from vesalius.cli.catalogue import open_specimen
 from vesalius.cli.console import print_json, stderr, stdout
 from vesalius.errors import BadInput
 from vesalius.explain.explanation import Explanation
+from vesalius.explain.scientist import explain_specimen
 from vesalius.model.files import read_json, write_json
 from vesalius.model.specimen import Specimen
 from vesalius.report.page import render_page
