@@ -10,6 +10,7 @@ from rich.padding import Padding
 
 from vesalius.cli.catalogue import open_specimen
 from vesalius.cli.console import print_json, stderr, stdout
+from vesalius.cli.places import out_directory
 from vesalius.errors import BadInput
 from vesalius.explain.explanation import Explanation
 from vesalius.explain.scientist import explain_specimen
@@ -23,11 +24,7 @@ EXPLANATION, PAGE = "explanation.json", "report.html"
 def explain(name: str, *, components: list[str] | None, seed: int, out: str | None, device: str, as_json: bool) -> None:
     """Explain a specimen, save the explanation and its page, and print it."""
     specimen = open_specimen(name, None, device=device)
-    directory = Path(out) if out else Path("vesalius-runs") / f"explain-{specimen.name.replace('/', '_')}-seed{seed}"
-    try:
-        directory.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise BadInput(f"--out {directory}: cannot be used as a directory ({error.strerror})") from None
+    directory = out_directory(out, "explain", specimen.name, f"seed{seed}")
     with stderr.status(f"explaining {specimen.name}") as status:
         found = explain_specimen(specimen, components=components, seed=seed, progress=status.update)
     write_json(directory / EXPLANATION, found.model_dump(mode="json"))

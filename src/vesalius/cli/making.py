@@ -15,6 +15,7 @@ from torch import Tensor
 from vesalius.api import chosen_device
 from vesalius.circuits.specimens import SPECIMEN_FILE, Card, as_examples, write_specimen
 from vesalius.cli.console import print_json, progress, stderr, stdout
+from vesalius.cli.places import out_directory
 from vesalius.errors import BadInput, Failed
 from vesalius.model.specimen import plain
 from vesalius.rasp import Program, generate, load_spec, random_inputs
@@ -35,7 +36,7 @@ def train(spec: str, *, out: str, seed: int, attempts: int, device: str, as_json
     program = load_spec(path)
     _check_writable(program, path)
     where = chosen_device(device)
-    _make_directory(directory)
+    out_directory(out)
     if (directory / SPECIMEN_FILE).exists():
         raise BadInput(f"--out {directory}: holds a specimen already; choose another directory or remove it")
     trained = _fit(program, directory, seed=seed, attempts=attempts, device=where)
@@ -63,7 +64,7 @@ def train(spec: str, *, out: str, seed: int, attempts: int, device: str, as_json
 def make_tasks(*, seed: int, count: int, depth: int, out: str, as_json: bool) -> None:
     """Write fresh tasks as SPEC.py files."""
     directory = Path(out)
-    _make_directory(directory)
+    out_directory(out)
     rows: list[dict[str, Any]] = []
     for task in generate(seed, count, depth):
         path = task.write(directory)
@@ -161,10 +162,3 @@ def _check_writable(program: Program, path: Path) -> None:
     except (TypeError, ValueError):
         mend = "use strings, numbers of at most 4,300 digits and tuples of them"
         raise BadInput(f"{path}: a token or an output cannot be written to a file; {mend}") from None
-
-
-def _make_directory(directory: Path) -> None:
-    try:
-        directory.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise BadInput(f"--out {directory}: cannot be used as a directory ({error.strerror})") from None

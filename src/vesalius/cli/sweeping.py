@@ -6,7 +6,6 @@ for everything they depend on. The same command finds them again and computes on
 
 import hashlib
 import json
-import os
 import time
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -21,6 +20,7 @@ from vesalius.api import sweep_sets
 from vesalius.behaviours.trial import Trial, trial
 from vesalius.cli.catalogue import open_specimen
 from vesalius.cli.console import print_json, progress, stdout
+from vesalius.cli.places import out_directory
 from vesalius.errors import BadInput
 from vesalius.intervene.effects import KINDS, ComponentSet, Effects, Replacement, effect_columns
 from vesalius.intervene.engine import Cost, Recordings
@@ -152,14 +152,7 @@ def _directory(request: Request, specimen: Specimen, out: str | None) -> Path:
         f"n{request.n}",
         f"seed{request.seed}",
     ]
-    directory = Path(out) if out else Path("vesalius-runs") / "-".join(word.replace("/", "_") for word in words if word)
-    try:
-        directory.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise BadInput(f"--out {directory}: cannot be used as a directory ({error.strerror})") from None
-    if not os.access(directory, os.W_OK):
-        raise BadInput(f"--out {directory}: cannot be written to; choose another place")
-    return directory
+    return out_directory(out, *words)
 
 
 def _document(request: Request, found: Effects, directory: Path) -> dict[str, Any]:
