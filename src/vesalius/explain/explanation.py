@@ -44,12 +44,23 @@ class ClaimRecord(_Record):
     tried: int = 1
 
 
+class Executable(_Record):
+    """A program that can be run: the plain data of `rasp.document`, and which of its variables each component carries.
+
+    Grading runs it, so nobody's text is graded by how it sounds.
+    """
+
+    program: dict[str, Any]
+    carriers: dict[str, tuple[str, ...]]
+
+
 class ComponentExplanation(_Record):
     """What one head or MLP does.
 
     `tag` follows the conventions of the benchmark family, `tag_by_experiment` only what was measured; where they
     differ the note says both. `program` is the component's variable in RASP, `table` a read-off table where no
-    formula was found, `refuted` the hypotheses that lost, with their scores.
+    formula was found, `refuted` the hypotheses that lost, with their scores. In a natural model `role` is the name the
+    field gives to what was measured (an induction head, a previous-token head) and `profile` holds the measurements.
     """
 
     id: str
@@ -62,19 +73,25 @@ class ComponentExplanation(_Record):
     claims: tuple[ClaimRecord, ...] = ()
     refuted: tuple[dict[str, Any], ...] = ()
     table: dict[str, Any] | None = None
+    role: str | None = None
+    profile: dict[str, Any] | None = None
 
 
 class Explanation(_Record):
-    """A whole circuit explained."""
+    """A whole circuit explained. `program` is for reading, `executable` for running; `behaviour` is set for natural
+    models.
+    """
 
     schema_version: Literal[1] = SCHEMA
     specimen: str
+    behaviour: str | None = None
     scientist: str
     components: tuple[ComponentExplanation, ...]
     information_flow: str
     edges: tuple[tuple[str, str, float], ...] = ()
     task_description: str
     program: str | None = None
+    executable: Executable | None = None
     program_agreement: Evidence | None = None
     cost: float = 0.0
     seconds: float
