@@ -218,7 +218,7 @@ def test_a_bad_spec(vesalius: Vesalius, tmp_path: Path, text: str, reason: str) 
         (["missing.py", "--out", "new"], "missing.py: cannot be read (FileNotFoundError"),
         ([".", "--out", "new"], ".: cannot be read (IsADirectoryError"),
         (["spec.py"], "Missing option '--out'"),
-        ([], "Missing argument 'SPEC.py'"),
+        ([], "Missing argument 'SPEC.py...'"),
         (["spec.py", "--out", "spec.py"], "--out spec.py: cannot be used as a directory (File exists)"),
         (["spec.py", "--out", "new", "--device", "abacus"], "device 'abacus' cannot be used here"),
         (["spec.py", "--out", "new", "--attempts", "0"], "--attempts"),
@@ -302,3 +302,22 @@ def test_a_generated_task_is_trained_on_the_cpu(vesalius: Vesalius, number: int)
     wanted = [value for outputs in program.decode(program.run(codes, lengths).output, lengths) for value in outputs]
     given = [value for outputs in specimen.predict(inputs) for value in outputs]
     assert sum(a == b for a, b in zip(given, wanted, strict=True)) >= 0.99 * len(wanted)
+
+
+def test_several_programs_are_trained_together(vesalius: Vesalius, spec: Path, tmp_path: Path) -> None:
+    other = tmp_path / "other.py"
+    other.write_text(LOOKUP.replace('"two"', '"zwei"'))
+    arguments = ["train", spec, other, "--out", tmp_path / "both", "--json"]
+    document = json.loads(vesalius(*arguments).out)
+    assert (document["n"], document["accepted"]) == (2, 2)
+    assert sorted(path.name for path in (tmp_path / "both").iterdir()) == ["other", "spec"]
+    outputs = json.loads(vesalius("predict", tmp_path / "both" / "other", "--input", '[["b", "a"]]', "--json").out)
+    assert outputs["outputs"] == [["zwei", "one"]]
+    again = json.loads(vesalius(*arguments).out)
+    assert [row["was_there"] for row in again["specimens"]] == [True, True]
+
+
+def test_programs_of_one_name_are_refused(vesalius: Vesalius, spec: Path, tmp_path: Path) -> None:
+    (tmp_path / "elsewhere").mkdir()
+    twin = Path(shutil.copy(spec, tmp_path / "elsewhere" / spec.name))
+    refused(vesalius, ["train", spec, twin, "--out", tmp_path / "both"], "have the same name")

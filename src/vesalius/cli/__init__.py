@@ -191,10 +191,11 @@ def report(
 
 @app.command()
 def train(
-    spec: Annotated[
-        str, typer.Argument(help="A Python file defining program(), vocab, max_len and causal.", metavar="SPEC.py")
+    specs: Annotated[
+        list[str],
+        typer.Argument(help="Python files, each defining program(), vocab, max_len and causal.", metavar="SPEC.py..."),
     ],
-    out: Annotated[str, typer.Option(help="Directory for the specimen.")],
+    out: Annotated[str, typer.Option(help="Directory for the specimen; of many, each gets one under it.")],
     seed: Annotated[int, typer.Option(help="First seed; every further try takes the next.")] = 0,
     attempts: Annotated[int, typer.Option(min=1, help="Tries before giving up; later ones are longer and wider.")] = 4,
     device: DeviceOption = "cpu",
@@ -203,13 +204,14 @@ def train(
     """Train a transformer that implements a RASP program in known components, and check that it does.
 
     The specimen is accepted only if every figure of the gate holds on fresh inputs. An interrupted training goes on
-    where it stopped when the same command is given again.
+    where it stopped when the same command is given again. Several files are trained together, in stacks of like shape,
+    one try each; on a GPU that costs little more than one.
 
     Example: vesalius train examples/frac_prevs.py --out specimens/frac_prevs
     """
     from vesalius.cli import making as command
 
-    command.train(spec, out=out, seed=seed, attempts=attempts, device=device, as_json=json)
+    command.train(specs, out=out, seed=seed, attempts=attempts, device=device, as_json=json)
 
 
 @app.command()

@@ -5,51 +5,52 @@ A specimen directory gets the program under `answer_key/`, a room that only grad
 
 import json
 import shutil
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor
 
 from vesalius.api import chosen_device
-from vesalius.circuits.specimens import SPECIMEN_FILE, Card, as_examples, write_specimen
+from vesalius.circuits.making import Made, make_many, write_made
+from vesalius.circuits.specimens import SPECIMEN_FILE
 from vesalius.cli.console import print_json, progress, stderr, stdout
 from vesalius.cli.places import out_directory
 from vesalius.errors import BadInput, Failed
 from vesalius.model.specimen import plain
-from vesalius.rasp import Program, generate, load_spec, random_inputs
+from vesalius.rasp import Program, generate, load_spec
 from vesalius.training.fit import Retrying, Trained, fit
-from vesalius.training.gate import measure
+from vesalius.training.group import Written
 from vesalius.training.setting import setting_of
 from vesalius.training.trainer import Progress
 
-KEY_FOLDER, KEY_FILE = "answer_key", "spec.py"
-N_EXAMPLES = 5
-#: The shortest inputs `setting_of` trains on.
-TRAINED_FROM = 3
 
-
-def train(spec: str, *, out: str, seed: int, attempts: int, device: str, as_json: bool) -> None:
-    """Train a transformer that implements the program of a SPEC.py in known components."""
-    path, directory = Path(spec), Path(out)
-    program = load_spec(path)
-    _check_writable(program, path)
+def train(specs: list[str], *, out: str, seed: int, attempts: int, device: str, as_json: bool) -> None:
+    """Train transformers that implement the programs of SPEC.py files in known components."""
+    paths, directory = [Path(spec) for spec in specs], Path(out)
+    programs = [load_spec(path) for path in paths]
+    for program, path in zip(programs, paths, strict=True):
+        _check_writable(program, path)
     where = chosen_device(device)
     out_directory(out)
+    if len(paths) > 1:
+        return _train_many(paths, directory, seed=seed, device=where, as_json=as_json)
+    return _train_one(paths[0], programs[0], directory, seed=seed, attempts=attempts, device=where, as_json=as_json)
+
+
+def _train_one(
+    path: Path, program: Program, directory: Path, *, seed: int, attempts: int, device: torch.device, as_json: bool
+) -> None:
     if (directory / SPECIMEN_FILE).exists():
         raise BadInput(f"--out {directory}: holds a specimen already; choose another directory or remove it")
-    trained = _fit(program, directory, seed=seed, attempts=attempts, device=where)
+    trained = _fit(program, directory, seed=seed, attempts=attempts, device=device)
     document = _document(trained, directory)
     if not trained.gate.passed:
         raise Failed(
             f"{path}: not accepted after {trained.attempts} tries: {'; '.join(trained.gate.shortfalls)}; "
             f"try --attempts {2 * attempts}, another --seed, or a simpler program"
         )
-    (directory / KEY_FOLDER).mkdir(exist_ok=True)
-    shutil.copyfile(path, directory / KEY_FOLDER / KEY_FILE)
-    # Last, because a directory with a card counts as finished.
-    write_specimen(directory, trained.model.cpu(), _card(program, trained, path, seed))
+    how = f"--seed {seed}: {trained.steps} steps, learning rate {trained.learning_rate}"
+    write_made(Made(path, trained.setting, trained.model, trained.gate, how), directory)
     shutil.rmtree(directory / "checkpoint", ignore_errors=True)
     if as_json:
         return print_json(document)
@@ -58,6 +59,29 @@ def train(spec: str, *, out: str, seed: int, attempts: int, device: str, as_json
     for name, value in trained.gate.figures.items():
         stdout.print(f"  {name.replace('_', ' ')}: {value:.4f}")
     stdout.print(f"specimen: {directory}", soft_wrap=True)
+    return None
+
+
+def _train_many(paths: list[Path], directory: Path, *, seed: int, device: torch.device, as_json: bool) -> None:
+    """All at once, in stacks; a program that is not accepted is said, and the others stay."""
+    there = [path for path in paths if (directory / path.stem / SPECIMEN_FILE).exists()]
+    rows: list[dict[str, Any]] = [{"name": path.stem, "accepted": True, "was_there": True} for path in there]
+    with progress(f"training {len(paths) - len(there)} programs") as tell:
+        for event in make_many(paths, out=directory, device=device, seed=seed):
+            if isinstance(event, Progress):
+                tell(event.step, event.steps)
+            elif isinstance(event, Written):
+                row = {"name": event.name, "accepted": event.gate.passed, **event.gate.figures}
+                rows.append({**row, "shortfalls": event.gate.shortfalls, "directory": str(event.directory)})
+    accepted = sum(row["accepted"] for row in rows)
+    if not accepted:
+        raise Failed(f"none of {len(rows)} programs was accepted; try another --seed, or one alone with --attempts 8")
+    if as_json:
+        return print_json({"n": len(rows), "accepted": accepted, "specimens": rows})
+    for row in rows:
+        if not row["accepted"]:
+            stdout.print(f"{row['name']}: not accepted: {'; '.join(row['shortfalls'])}", markup=False)
+    stdout.print(f"{accepted} of {len(rows)} programs accepted; specimens under {directory}", soft_wrap=True)
     return None
 
 
@@ -100,43 +124,6 @@ def _fit(program: Program, directory: Path, *, seed: int, attempts: int, device:
                 trained = event
     assert trained is not None
     return trained
-
-
-def _card(program: Program, trained: Trained, path: Path, seed: int) -> Card:
-    tokens, lengths = random_inputs(program, N_EXAMPLES, seed=seed)
-    outputs = program.decode(program.run(tokens, lengths).output, lengths)
-    inputs = [
-        [program.vocab[code] for code in row[:length]]
-        for row, length in zip(tokens.tolist(), lengths.tolist(), strict=True)
-    ]
-    size = trained.setting.size
-    how = f"{trained.steps} steps, learning rate {trained.learning_rate}"
-    return Card(
-        id=path.stem,
-        name=program.name or path.stem,
-        kind="trained",
-        vocab=program.vocab,
-        max_len=program.max_len,
-        min_len=_shortest_held(program, trained),
-        outputs=None if program.numerical else program.outputs,
-        components=tuple(str(component) for component in trained.setting.circuit),
-        layers=size.n_layers,
-        heads=size.n_heads,
-        d_model=size.d_model,
-        examples=as_examples(list(zip(inputs, outputs, strict=True))),
-        gate=json.loads(trained.gate.model_dump_json()) | {"figures": trained.gate.figures},
-        made_by=f"vesalius train {path.name} --seed {seed} ({how})",
-    )
-
-
-def _shortest_held(program: Program, trained: Trained) -> int:
-    """1 if the model also passes the gate on the shortest inputs, else the shortest length it was trained on."""
-
-    def draw(n: int, seed: int, device: torch.device) -> tuple[Tensor, Tensor]:
-        return random_inputs(program, n, seed=seed, min_length=1, device=device)
-
-    gate = measure(trained.model, replace(trained.setting, draw=draw), n=trained.gate.n)
-    return 1 if gate.passed else min(TRAINED_FROM, program.max_len)
 
 
 def _document(trained: Trained, directory: Path) -> dict[str, Any]:

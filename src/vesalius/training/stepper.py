@@ -127,7 +127,8 @@ class Stepper:
     def _capture(self) -> None:
         """Compile the loss, run a few steps to settle it, capture one, and put everything back."""
         saved = {name: tensor.detach().clone() for name, tensor in self.tensors().items()}
-        self._losses = torch.compile(self._copy_losses)
+        # Shapes never change within a stack; left to itself a second stack would be compiled for shapes of any size.
+        self._losses = torch.compile(self._copy_losses, dynamic=False)
         with torch.cuda.device(self.stack.device):
             beside = torch.cuda.Stream()
             beside.wait_stream(torch.cuda.current_stream())
