@@ -43,7 +43,8 @@ def grow(rng, pool, numbers):
     elif operator == "width":
         pool.append(SelectorWidth(random_select(rng, pool)))
     elif operator == "copy":
-        pool.append(Aggregate(random_select(rng, pool), rng.choice(pool)))
+        default = rng.choice([None, None, 1, "u", "nothing", ("v", 2)])
+        pool.append(Aggregate(random_select(rng, pool), rng.choice(pool), default=default))
     elif operator == "mean":
         values = rng.choice([*numbers, Map(scramble(rng, [0, 1, 2]), rng.choice(pool))])
         numbers.append(Aggregate(random_select(rng, pool), values, numerical=True))

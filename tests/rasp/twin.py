@@ -28,7 +28,8 @@ def value_list(node, vocab, max_len):
     if isinstance(node, SelectorWidth):
         return list(range(max_len + 1))
     if isinstance(node, Aggregate):
-        return value_list(node.inputs[1], vocab, max_len)
+        gathered = value_list(node.inputs[1], vocab, max_len)
+        return gathered if node.default is None or node.default in gathered else [*gathered, node.default]
     if isinstance(node, Map):
         results = [defined(node.function, v) for v in value_list(node.inputs[0], vocab, max_len)]
     else:
@@ -99,7 +100,7 @@ class Reading:
         if node.numerical:
             return sum(values) / len(values) if values else 0.0
         if not values:
-            return None
+            return node.default
         most = max(Counter(values).values())
         return next(v for v in value_list(node.inputs[1], self.vocab, self.max_len) if values.count(v) == most)
 

@@ -8,13 +8,16 @@
                {"op": "aggregate", "inputs": [3, 1], "name": "share", "numerical": true}]}
 
 Nodes come in order, inputs before readers, and refer to each other by place. Every function is its look-up table over
-the values of its inputs: a missing entry means None. A Select has a `comparison` or lists its selected (key, query)
-`pairs`. Tuples are written as lists, infinities as {"number": "inf"}.
+the values of its inputs: a missing entry means the node's `otherwise`, or None without one. A Select has a `comparison`
+or lists its selected (key, query) `pairs`; a categorical Aggregate may have a `default`. Tuples are written as lists,
+infinities as {"number": "inf"}.
 """
 
 from collections.abc import Callable, Sequence
-from math import inf, isinf, isnan
+from math import inf, isinf, isnan, prod
 from typing import Any
+
+import numpy as np
 
 from vesalius.errors import BadInput, choices
 from vesalius.rasp.graph import is_input
@@ -37,6 +40,8 @@ from vesalius.rasp.program import Program, compile_program
 SCHEMA = 1
 MAX_NODES = 1_000
 MAX_DEPTH = 20  # of a tuple within tuples
+#: A longer table, most of whose entries have one result, is written without those and with `otherwise`.
+LONG_TABLE = 64
 _FIELDS = ("schema", "name", "description", "vocab", "max_len", "causal", "output", "nodes")
 _OPERANDS = {
     "tokens": 0,
@@ -51,12 +56,12 @@ _OPERANDS = {
 _NODE_FIELDS = {
     "tokens": (),
     "indices": (),
-    "map": ("name", "table"),
-    "sequence_map": ("name", "table"),
+    "map": ("name", "table", "otherwise"),
+    "sequence_map": ("name", "table", "otherwise"),
     "linear_sequence_map": ("name", "factors"),
     "select": ("comparison", "pairs"),
     "selector_width": ("name",),
-    "aggregate": ("name", "numerical"),
+    "aggregate": ("name", "numerical", "default"),
 }
 
 
@@ -114,11 +119,13 @@ def _written(node: Expression, program: Program, place_of: dict[Expression, int]
     if isinstance(node, Variable):
         entry["name"] = program.name_of(node)
     if isinstance(node, Map | SequenceMap):
-        entry["table"] = _table(node, program)
+        entry |= _shortened(_table(node, program), program.tables.codes[node])
     elif isinstance(node, LinearSequenceMap):
         entry["factors"] = [node.x_factor, node.y_factor]
     elif isinstance(node, Aggregate):
         entry["numerical"] = node.numerical
+        if node.default is not None:
+            entry["default"] = _plain(node.default)
     elif isinstance(node, Select) and isinstance(node.predicate, Comparison):
         entry["comparison"] = node.predicate.name
     elif isinstance(node, Select):
@@ -136,6 +143,20 @@ def _table(node: Map | SequenceMap, program: Program) -> list[list[Any]]:
         [*(_plain(values[code]) for values, code in zip(operands, place, strict=True)), _plain(results[codes[place]])]
         for place in zip(*(codes < len(results)).nonzero(), strict=True)
     ]
+
+
+def _shortened(table: list[list[Any]], codes: np.ndarray) -> dict[str, Any]:
+    """A table's fields; what most entries of a long one have in common is said once, where none is undefined."""
+    complete = len(table) == prod(n - 1 for n in codes.shape)  # the last row and column stand for None
+    if len(table) <= LONG_TABLE or not complete:
+        return {"table": table}
+    results = codes[tuple(slice(-1) for _ in codes.shape)].flatten()
+    common = int(np.bincount(results).argmax())
+    if 2 * int((results == common).sum()) <= len(table):
+        return {"table": table}
+    otherwise = next(row[-1] for row, code in zip(table, results.tolist(), strict=True) if code == common)
+    rest = [row for row, code in zip(table, results.tolist(), strict=True) if code != common]
+    return {"table": rest, "otherwise": otherwise}
 
 
 def _plain(value: Value) -> Any:
@@ -183,13 +204,14 @@ def _map(entry: dict[str, Any], x: Any) -> Map:
     # A Map of a Map would be fused into one and the inner variable lost, so that nothing could carry it.
     if isinstance(x, Map):
         raise BadInput(f"map: reads the map {x.name!r}; write one map with the composed table")
-    table = dict(_rows(entry, "table", 2))
-    return Map(table.get, x, name=entry.get("name"))
+    table, otherwise = dict(_rows(entry, "table", 2)), _value(entry.get("otherwise"))
+    return Map(lambda value: table.get(value, otherwise), x, name=entry.get("name"))
 
 
 def _sequence_map(entry: dict[str, Any], x: Any, y: Any) -> SequenceMap:
     table = {(left, right): result for left, right, result in _rows(entry, "table", 3)}
-    return SequenceMap(lambda left, right: table.get((left, right)), x, y, name=entry.get("name"))
+    otherwise = _value(entry.get("otherwise"))
+    return SequenceMap(lambda left, right: table.get((left, right), otherwise), x, y, name=entry.get("name"))
 
 
 def _linear(entry: dict[str, Any], x: Any, y: Any) -> LinearSequenceMap:
@@ -218,7 +240,11 @@ _READERS: dict[str, Callable[..., Expression]] = {
     "select": _select,
     "selector_width": lambda entry, selector: SelectorWidth(selector, name=entry.get("name")),
     "aggregate": lambda entry, selector, values: Aggregate(
-        selector, values, numerical=entry.get("numerical", False), name=entry.get("name")
+        selector,
+        values,
+        numerical=entry.get("numerical", False),
+        default=_value(entry.get("default")),
+        name=entry.get("name"),
     ),
 }
 

@@ -88,10 +88,11 @@ class Decode(Step):
 
 @dataclass(frozen=True)
 class Vote(Step):
-    """Categorical Aggregate: the most frequent selected value, the earlier code on a tie, None without a vote."""
+    """Categorical Aggregate: the most frequent of `size` values, the earlier code on a tie, `empty` without a vote."""
 
     selected: Bool[Tensor, "key query"]
     size: int
+    empty: int
 
     def __call__(self, values: Values, attendable: Attendable) -> Int[Tensor, "batch pos"]:
         selection = _selection(self, self.selected, values, attendable).float()
@@ -100,7 +101,7 @@ class Vote(Step):
         # Distinct scores make the winner of a tie independent of how a device breaks ties in argmax.
         seniority = torch.arange(self.size - 1, -1, -1, device=votes.device)
         winner = (votes * self.size + seniority).argmax(-1)
-        return torch.where(votes.amax(-1) > 0, winner, self.size)
+        return torch.where(votes.amax(-1) > 0, winner, self.empty)
 
 
 @dataclass(frozen=True)
@@ -134,8 +135,9 @@ def evaluate(
     *,
     causal: bool,
     amend: Callable[[str, Tensor], Tensor] = lambda name, value: value,
+    known: Values | None = None,
 ) -> Values:
-    """Run all steps; `amend` may change each variable before anything downstream reads it."""
+    """Run all steps but those of `known` variables; `amend` may change each one before anything downstream reads it."""
     positions = torch.arange(tokens.shape[1], device=tokens.device)
     real = positions < lengths[:, None]
     attendable = real[:, None, :].expand(-1, len(positions), -1)
@@ -143,5 +145,8 @@ def evaluate(
         attendable = attendable & (positions[None, :] <= positions[:, None])
     values: Values = {"tokens": tokens.clamp(min=0), "indices": positions.expand_as(tokens)}
     for step in steps:
-        values[step.name] = amend(step.name, step(values, attendable))
+        if known is not None and step.name in known:
+            values[step.name] = known[step.name]
+        else:
+            values[step.name] = amend(step.name, step(values, attendable))
     return {name: torch.where(real, value, 0 if value.is_floating_point() else -1) for name, value in values.items()}

@@ -16,7 +16,7 @@ LinearSequenceMap. A function that raises ArithmeticError or ValueError, or retu
 import inspect
 import math
 import operator
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from enum import Enum
 from typing import Any, ClassVar
 
@@ -235,13 +235,22 @@ class SelectorWidth(Variable):
 class Aggregate(Variable):
     """The value at the selected positions.
 
-    Categorical: the most frequent selected value, ties to the one that comes first in the variable's value list, None
-    if nothing is selected. Numerical (`numerical=True`): the mean of the selected numbers, 0 if nothing is selected.
+    Categorical: the most frequent selected value, ties to the one that comes first in the variable's value list, and
+    `default` if nothing is selected (None, the undefined value, unless given; a new value comes last in the list).
+    Numerical (`numerical=True`): the mean of the selected numbers, 0 if nothing is selected.
     """
 
     kind = "aggregate"
 
-    def __init__(self, selector: Select, values: Variable, *, numerical: bool = False, name: str | None = None) -> None:
+    def __init__(
+        self,
+        selector: Select,
+        values: Variable,
+        *,
+        numerical: bool = False,
+        default: Value = None,
+        name: str | None = None,
+    ) -> None:
         _check_selector(selector, "Aggregate")
         if numerical not in (True, False):
             raise BadInput(f"Aggregate: numerical={numerical!r} is neither True nor False")
@@ -249,8 +258,11 @@ class Aggregate(Variable):
             _check_variable(values, "Aggregate", "values")
         else:
             _check_categorical(values, "Aggregate", "values", mend="; average it with numerical=True")
+        if default is not None:
+            _check_default(default, numerical=bool(numerical))
         super().__init__((selector, values), name=name)
         self.numerical = bool(numerical)
+        self.default = default
 
     @property
     def selector(self) -> Select:
@@ -288,6 +300,15 @@ def _check_categorical(operand: object, owner: str, label: str, *, mend: str = "
     if isinstance(operand, Variable) and operand.numerical:
         mend = mend or "; only LinearSequenceMap and a numerical Aggregate read numerical variables"
         raise BadInput(f"{owner}: {label} is the numerical variable {operand.name!r}{mend}")
+
+
+def _check_default(default: Value, *, numerical: bool) -> None:
+    if numerical:
+        raise BadInput(f"Aggregate: default={default!r:.40} with numerical=True; an empty mean is always 0")
+    if isinstance(default, Expression):
+        raise BadInput(f"Aggregate: default is the {type(default).__name__} {default.name!r}; give a value")
+    if not isinstance(default, Hashable) or (isinstance(default, float) and math.isnan(default)):
+        raise BadInput(f"Aggregate: default={default!r:.40} is no value; give a string, number or tuple")
 
 
 def _check_selector(selector: object, owner: str) -> None:

@@ -181,7 +181,21 @@ class Program:
             replaced = patched[:, columns].any(1)[:, None] & given
             return torch.where(replaced, origin.values[name].gather(1, read), value)
 
-        return self._trace(tokens, lengths, amend).output
+        known = self._untouched(base, columns_of) if isinstance(base, Trace) else None
+        return self._trace(tokens, lengths, amend, known).output
+
+    def _untouched(self, base: Trace, patched: Collection[str]) -> Values:
+        """What a run keeps when some variables are patched: everything that is not downstream of them."""
+        touched = set(patched)
+        for step in self._steps_on(base.tokens.device):
+            if touched.intersection(step.reads):
+                touched.add(step.name)
+        # Past the end of a sequence a trace holds -1, which is no code.
+        return {
+            name: value if value.is_floating_point() else value.clamp(min=0)
+            for name, value in base.values.items()
+            if name not in touched
+        }
 
     def _columns(self, groups: Sequence[Collection[str]]) -> dict[str, list[int]]:
         """For every variable the columns of `patched` that stand for it."""
@@ -201,13 +215,16 @@ class Program:
         rows = [row[:length] for row, length in zip(output.tolist(), lengths.tolist(), strict=True)]
         return rows if self.numerical else [[self.outputs[code] for code in row] for row in rows]
 
-    def _trace(self, tokens: Tensor, lengths: Tensor, amend: Callable[[str, Tensor], Tensor]) -> Trace:
+    def _trace(
+        self, tokens: Tensor, lengths: Tensor, amend: Callable[[str, Tensor], Tensor], known: Values | None = None
+    ) -> Trace:
         if tokens.ndim != 2 or lengths.shape != tokens.shape[:1] or tokens.shape[1] > self.max_len:
             raise BadInput(
                 f"tokens {tuple(tokens.shape)} with lengths {tuple(lengths.shape)} do not fit: "
                 f"expected [batch, at most {self.max_len}] and [batch]"
             )
-        values = evaluate(self._steps_on(tokens.device), tokens, lengths, causal=self.causal, amend=amend)
+        steps = self._steps_on(tokens.device)
+        values = evaluate(steps, tokens, lengths, causal=self.causal, amend=amend, known=known)
         return Trace(tokens, lengths, values, values[self._names[self.output]])
 
     def _steps_on(self, device: torch.device) -> list[Step]:
@@ -288,7 +305,9 @@ def _attention_steps(node: SelectorWidth | Aggregate, names: dict[Variable, str]
     reads = (*reads, names[node.values])
     if node.numerical:
         return [Mean(name, reads, selected, _numbers(node.values, tables))]
-    return [Vote(name, reads, selected, tables.domains[node].size)]
+    domain = tables.domains[node]
+    empty = domain.size if node.default is None else domain.values.index(node.default)
+    return [Vote(name, reads, selected, tables.domains[node.values].size, empty)]
 
 
 def _numbers(operand: Expression, tables: Tables) -> Tensor | None:

@@ -165,6 +165,9 @@ class _Writer:
             return [*operands, self._predicate(node, table)]
         if isinstance(node, Aggregate) and node.numerical:
             return [*operands, "numerical=True"]
+        if isinstance(node, Aggregate) and node.default is not None:
+            self.has_infinity |= any(isinstance(atom, float) and isinf(atom) for atom in _atoms(node.default))
+            return [*operands, f"default={node.default!r}"]
         assert isinstance(node, Aggregate | SelectorWidth)
         return operands
 

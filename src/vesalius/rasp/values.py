@@ -146,9 +146,15 @@ def _tabulate_aggregate(node: Aggregate, names: dict[Variable, str], tables: Tab
         _tabulate_numbers(node.values, f"numerical Aggregate {names[node]!r}", names, tables)
         return
     domain = tables.domains[node.values]
-    possible = domain.possible.copy()
+    values, possible = domain.values, domain.possible.copy()
     possible[-1] |= not _never_empty(node.selector, tables)
-    tables.domains[node] = Domain(domain.values, possible)
+    if node.default is not None:
+        values = values if node.default in values else (*values, node.default)
+        _limit_values(len(values), f"Aggregate {names[node]!r}")
+        can_be_empty = possible[-1]
+        possible = np.append(possible[:-1], [False] * (len(values) - domain.size + 1))
+        possible[values.index(node.default)] |= can_be_empty
+    tables.domains[node] = Domain(values, possible)
 
 
 def _tabulate_numbers(operand: Expression, owner: str, names: dict[Variable, str], tables: Tables) -> None:

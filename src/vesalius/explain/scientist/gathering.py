@@ -1,7 +1,9 @@
 """What heads can be hypothesised to gather from other positions: counts, shares, copies, look-ups, extremes."""
 
-from collections.abc import Mapping
+import operator
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 import torch
 from jaxtyping import Bool, Int
@@ -18,13 +20,13 @@ from vesalius.explain.scientist.variables import (
     plain_name,
 )
 
-_COMPARE = {
-    "EQ": torch.eq,
-    "NEQ": torch.ne,
-    "LT": torch.lt,
-    "LEQ": torch.le,
-    "GT": torch.gt,
-    "GEQ": torch.ge,
+COMPARE: dict[str, Callable[[Any, Any], Any]] = {
+    "EQ": operator.eq,
+    "NEQ": operator.ne,
+    "LT": operator.lt,
+    "LEQ": operator.le,
+    "GT": operator.gt,
+    "GEQ": operator.ge,
 }
 _COMPARE_WORDS = {
     "EQ": "equal to",
@@ -55,7 +57,7 @@ class Selector:
             return env.visible & (there == self.constant)
         here = env[self.queries][:, :, None]
         defined = (there != UNDEFINED) & (here != UNDEFINED)
-        return env.visible & defined & _COMPARE[self.comparison](there, here)
+        return env.visible & defined & COMPARE[self.comparison](there, here)
 
     @property
     def reads(self) -> tuple[str, ...]:
