@@ -38,6 +38,10 @@ CELL_CASES = 12
 MIN_CHANGED_ROWS = 24
 MIN_LEAD_OVER_SHUFFLED = 0.1
 RIVALS = 8
+#: What the figures of the evidence measure; whoever reads a record finds them by these names.
+AGREEMENT = "agreement of the hypothesised program with the model"
+ACCURACY = "interchange accuracy on changed answers"
+WORST = "worst accuracy of any argument value or position"
 MAX_ARGUMENTS = 128  # combinations that are looked at one by one
 
 
@@ -63,6 +67,14 @@ def examine_program(
     lab: Lab, component: Component, program: Program, carried: tuple[str, ...], *, level: float
 ) -> Outcome:
     """The rule of `computes` for one component and the variables of a program it is said to carry."""
+    known = lab.examined.setdefault(program, {})
+    key = component, carried, level
+    if key not in known:
+        known[key] = _examine(lab, component, program, carried, level)
+    return known[key]
+
+
+def _examine(lab: Lab, component: Component, program: Program, carried: tuple[str, ...], level: float) -> Outcome:
     bench = Bench(lab, component, carried, program)
     found = bench.compare(program)
     agreement = _agreement(lab, program, level)
@@ -195,7 +207,7 @@ def _agreement(lab: Lab, program: Program, level: float) -> Evidence:
     low, high = share_within(share * lab.n, lab.n, level)
     return Evidence(
         experiment="nothing replaced",
-        measure="agreement of the hypothesised program with the model",
+        measure=AGREEMENT,
         value=rounded(share),
         low=rounded(low),
         high=rounded(high),
@@ -218,7 +230,7 @@ def _accuracy(bench: Bench, program: Program, found: Comparison, level: float) -
             controls[f"other_component {other}"] = rounded(right[found.changed].float().mean())
     return Evidence(
         experiment=f"interchange of {bench.component}" + (", read at other positions" if bench.crossed else ""),
-        measure="interchange accuracy on changed answers",
+        measure=ACCURACY,
         value=rounded(accuracy),
         low=rounded(low) if rows else None,
         high=rounded(high) if rows else None,
@@ -241,7 +253,7 @@ def _worst(bench: Bench, program: Program, found: Comparison) -> Evidence:
     counted = [share for share in shares if share is not None]
     return Evidence(
         experiment=f"interchange of {bench.component}, argument by argument and position by position",
-        measure="worst accuracy of any argument value or position",
+        measure=WORST,
         value=rounded(min(counted, default=None)),
         low=None,
         high=None,

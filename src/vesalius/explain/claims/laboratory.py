@@ -9,7 +9,7 @@ finite vocabulary it is the share of outputs that stayed as they were.
 import random
 from collections.abc import Sequence
 from functools import cached_property
-from typing import Literal
+from typing import Any, Literal
 from weakref import WeakKeyDictionary
 
 import torch
@@ -59,6 +59,8 @@ class Lab:
         self.batch, self.source = self._material.batch, self._material.counterfactual
         self._traces: WeakKeyDictionary[Program, tuple[Trace, Trace]] = WeakKeyDictionary()
         self._full: dict[Component, Tensor] = {}
+        #: Outcomes of experiments on whole programs, which several kinds of claim share; kept as long as the program.
+        self.examined: WeakKeyDictionary[Program, dict[Any, Any]] = WeakKeyDictionary()
         self._scores: dict[tuple[frozenset[Component], str], Tensor] = {}
 
     # Finite vocabularies: an answer at every position.

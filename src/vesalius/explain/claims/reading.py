@@ -54,11 +54,9 @@ class ReadsFrom(Claim):
         return f"{self.component} reads from {self._where()} and uses what it finds."
 
     def _where(self) -> str:
-        if self.offset is not None:
-            return "its own position" if self.offset == 0 else f"{self.offset} position(s) before"
-        if self.position is not None:
-            return f"position {self.position}"
-        return f"the token(s) {listed(self.tokens)}" if self.tokens else "BOS"
+        if self.tokens is not None:
+            return f"the token(s) {listed(self.tokens)}"
+        return "BOS" if self.bos else _place_words(self.offset, self.position)
 
     def examine(self, lab: Lab, *, level: float) -> Outcome:
         """Attention mass against rivals, then the effect of cutting the keys out."""
@@ -131,8 +129,7 @@ class Copies(Claim):
 
     @property
     def text(self) -> str:
-        where = f"position {self.position}" if self.offset is None else f"{self.offset} position(s) before"
-        return f"{self.component} copies {self.variable} from {where}."
+        return f"{self.component} copies {self.variable} from {_place_words(self.offset, self.position)}."
 
     def examine(self, lab: Lab, *, level: float) -> Outcome:
         """Swaps where the copied value is equal or differs, and the same for the neighbouring source positions."""
@@ -203,6 +200,14 @@ class _Keys:
     def bos(self) -> Target:
         """BOS as the key."""
         return self.allowed & (self.places < self.first)
+
+
+def _place_words(offset: int | None, position: int | None) -> str:
+    if offset is None:
+        return f"position {position}"
+    if offset == 0:
+        return "its own position"
+    return f"{abs(offset)} position(s) {'before' if offset > 0 else 'after'}"
 
 
 def _head(component: Component, lab: Lab) -> Component:

@@ -37,6 +37,7 @@ class Finding:
     hypothesis: Hypothesis
     score: float
     ranked: list[Ranked] = field(default_factory=list)
+    tried: int = 1
 
 
 @dataclass
@@ -90,16 +91,18 @@ def _explain(
         attention = _attention(body, pool, observations.pairings, component)
         heads = rank_heads(observations, env, names, attention=attention, numeric=body.numeric)
         ranked = [Ranked(_label(each.hypothesis), each.score, each.hypothesis) for each in heads[:KEPT]]
+        tried = len(heads)
     else:
         tables = rank_tables(observations, env, names)
+        tried = len(tables)
         ranked = [Ranked(f"table({', '.join(each.reads)})", each.score, each.reads) for each in tables[:KEPT]]
     _, score, found = ranked[min(choice, len(ranked) - 1)]
     if score < FOUND_ABOVE:
-        return Finding(observations, Constant(), score, ranked)
+        return Finding(observations, Constant(), score, ranked, tried)
     hypothesis = found if not isinstance(found, tuple) else table_over(observations, env, found)
     if isinstance(found, tuple) and body.numeric and all(_is_share(program, name) for name in found):
         hypothesis = _weighted_sum(program, pool, found) or hypothesis
-    return Finding(observations, hypothesis, score, ranked)
+    return Finding(observations, hypothesis, score, ranked, tried)
 
 
 def _is_share(program: Program, name: str) -> bool:

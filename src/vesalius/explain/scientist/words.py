@@ -2,10 +2,10 @@
 
 from collections.abc import Iterable
 
-from vesalius.explain.explanation import Tag
+from vesalius.explain.claims.interchange import ACCURACY, AGREEMENT, WORST
+from vesalius.explain.explanation import ClaimRecord, Tag
 from vesalius.explain.scientist.assemble import OutputMap, Program
 from vesalius.explain.scientist.classify import Facts
-from vesalius.explain.scientist.validate import Check
 from vesalius.explain.scientist.variables import INDICES, MEAN_SCALE, TOKENS, Hypothesis, Table
 from vesalius.model.components import Component
 from vesalius.model.specimen import FiniteVocabulary, plain
@@ -70,36 +70,67 @@ def output_text(output: OutputMap, names: Names) -> str:
     return f"{operator}({{{', '.join(entries)}{more}}}, {', '.join(output.reads)})"
 
 
-def note(component: Component, facts: Facts, check: Check, names: Names, tags: tuple[Tag, Tag]) -> str:
-    """What one component does, and how far that is established."""
+def note(
+    component: Component,
+    facts: Facts,
+    claims: tuple[ClaimRecord, ...],
+    names: Names,
+    tags: tuple[Tag, Tag],
+    *,
+    is_inert: bool,
+) -> str:
+    """What one component does, and how far that is established; figures are those of its claims."""
     variable = facts.variable(component)
+    by_kind = {claim.kind: claim for claim in claims}
+    effect = _effect(by_kind["necessary"])
     if variable.family == "nothing":
-        if check.changed < 1:
+        if is_inert:
             return (
-                f"{component} is inert: exchanging its output between inputs changed no output, so no experiment of "
-                f"this kind can say what it computes. The tag {tags[0]} is a default."
+                f"{component} is inert: {effect}, so no exchange can say what it computes. "
+                f"The tag {tags[0]} is a default."
             )
         return (
-            f"No hypothesis about {component} was supported: the best predicted {facts.scores[component]:.2f} of its "
-            f"effect. Exchanging its output does change outputs ({check.changed} changed in the test)."
+            f"No hypothesis about {component} was good enough to be judged: the best predicted "
+            f"{facts.scores[component]:.2f} of its effect in the search. It is not inert: {effect}."
         )
     text = f"{component} computes {variable.words(names)}."
     if facts.position_enters(component) and INDICES not in variable.reads:
         text += " What it means for the output also depends on the position."
     text += _reading(component, facts)
-    text += f" It predicts {facts.scores[component]:.2f} of the component's causal effect on held-out rows"
-    if check.iia_changed is None:
-        text += "; no exchange in the test changed an output."
-    else:
-        text += (
-            f"; exchanged inside the program it gives {check.iia_changed:.3f} of the {check.changed} changed outputs "
-            f"(with the variable ignored {check.ignored or 0:.2f}, with a shuffled source {check.shuffled or 0:.2f})."
-        )
+    text += _judgement(by_kind["computes"]) if "computes" in by_kind else " This could not be run, so it is untested."
+    text += f" {effect[0].upper()}{effect[1:]}."
+    text += "".join(
+        f" Refuted: {claim.text}" for claim in claims if claim.verdict == "refuted" and claim.kind != "computes"
+    )
     if tags[0] != tags[1]:
         text += (
             f" By experiment alone it is a {tags[1]}; the conventions of the compiled family make it a {tags[0]}, "
             "which interchange cannot decide."
         )
+    return text
+
+
+def _effect(necessary: ClaimRecord) -> str:
+    evidence = necessary.evidence[0]
+    return f"replacing it by its values on other inputs changed {evidence.value or 0:.1%} of the outputs"
+
+
+def _judgement(computes: ClaimRecord) -> str:
+    """What the interchange said, and where the claim fell short."""
+    found = {evidence.measure: evidence for evidence in computes.evidence}
+    accuracy = found[ACCURACY]
+    if accuracy.value is None:
+        return " No exchange changed an output, so this is untested."
+    text = (
+        f" Exchanged between {accuracy.n} pairs of inputs that show a difference, it acts as the program says in "
+        f"{accuracy.value:.1%} of the changed outputs"
+    )
+    shuffled, whole = accuracy.controls.get("shuffled_source"), found[AGREEMENT].value
+    text += f" (with a shuffled source {shuffled:.1%})." if shuffled is not None else "."
+    worst = found.get(WORST)
+    if computes.verdict != "supported":
+        text += f" That is {computes.verdict}: the whole program agrees with the model on {whole or 0:.1%} of the outputs"
+        text += f", the worst value or position is right in {worst.value:.1%}." if worst and worst.value is not None else "."
     return text
 
 
