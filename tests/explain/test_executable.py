@@ -3,11 +3,15 @@
 import json
 import random
 
+import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import vesalius as ves
+from vesalius.errors import BadInput
 from vesalius.explain.scientist.assemble import OutputMap, Program
+from vesalius.explain.scientist.body import Body
 from vesalius.explain.scientist.executable import translate
 from vesalius.explain.scientist.gathering import (
     COMPARE,
@@ -20,7 +24,8 @@ from vesalius.explain.scientist.gathering import (
     Selector,
     Width,
 )
-from vesalius.explain.scientist.inputs import Sequences, exchange_pairings
+from vesalius.explain.scientist.inputs import Sequences, draw_sequences, exchange_pairings
+from vesalius.explain.scientist.investigate import assemble, explain_components
 from vesalius.explain.scientist.variables import INDICES, MEAN_SCALE, TOKENS, Constant, Linear, Table
 from vesalius.model.components import Component
 from vesalius.model.specimen import FiniteVocabulary
@@ -114,8 +119,9 @@ class RandomProgram:
 
     def output(self) -> OutputMap:
         shares = [name for name in self.shares if name in self.names]
-        if self.program.numeric and shares and self.rng.random() < 0.7:
-            return OutputMap((shares[-1],), {}, 0.0, (0.7 / MEAN_SCALE, 0.125))
+        if self.program.numeric and self.rng.random() < 0.7:
+            read = shares[-1] if shares else self.names[-1]
+            return OutputMap((read,), {}, 0.0, (0.7 / MEAN_SCALE, 0.125))
         reads = tuple(self.rng.sample([*self.names, INDICES], min(len(self.names) + 1, self.rng.randint(1, 3))))
         n = 5 if self.program.numeric else len(self.vocabulary.outputs or ())
         table = {key: float(self.rng.randrange(n)) for key in self.some(reads)}
@@ -165,3 +171,35 @@ def same(program: Program, found: torch.Tensor, expected: torch.Tensor, real: to
 def test_any_program_and_its_translation_agree(seed: int) -> None:
     random_program = RandomProgram(seed)
     assert_same(random_program.program, random_program.vocabulary, random_program.inputs)
+
+
+@pytest.mark.parametrize("name", ["3", "4", "13", "58", "79", "129"])
+def test_what_is_found_in_a_shipped_circuit_and_its_translation_agree(name: str) -> None:
+    specimen = ves.load(name)
+    vocabulary = specimen.vocabulary
+    assert isinstance(vocabulary, FiniteVocabulary)
+    body = Body(specimen, vocabulary, sorted(specimen.components))
+    pool, fitting = (body.record(draw_sequences(specimen, 120, seed=seed)) for seed in (0, 1))
+    program = assemble(explain_components(body, pool, seed=0), fitting, exchanges=60, seed=2)
+    inputs = draw_sequences(specimen, 60, seed=3)
+    assert_same(program, vocabulary, inputs)
+    assert len(json.dumps(translate(program, vocabulary).executable().program)) < 100_000
+
+
+def test_a_causal_program_that_needs_the_length_is_refused() -> None:
+    copy = Copy(TOKENS, "reverse")
+    program = Program({COMPONENTS[0]: copy}, OutputMap((str(COMPONENTS[0]),), {(0,): 1.0}, 0.0), True, False)
+    with pytest.raises(BadInput, match="does not know the length"):
+        translate(program, FiniteVocabulary(("a", "b"), (0, 1), 4))
+
+
+def test_variables_are_named_after_their_components_and_undefined_avoids_the_vocabulary() -> None:
+    first, second = Component(0, 1), Component(0, None)
+    found = {first: Copy(TOKENS, "previous"), second: Table((str(first),), {(-1,): 1, (0,): 0}, 2)}
+    program = Program(found, OutputMap((str(second),), {(0,): 0.0, (1,): 1.0}, 0.0), False, False)
+    made = translate(program, FiniteVocabulary(("nothing", "b"), ("no", "yes"), 3))
+    assert made.carriers == {"L0H1": ("L0H1",), "L0_MLP": ("L0_MLP",)}
+    head = next(node for node in made.program.tables.domains if made.program.name_of(node) == "L0H1")
+    assert made.program.value_list(head) == ("nothing", "b", "nothing_")
+    codes, lengths = made.program.encode([["nothing", "b", "b"]])
+    assert made.program.decode(made.program.run(codes, lengths).output, lengths) == [["yes", "no", "no"]]

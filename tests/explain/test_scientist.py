@@ -2,6 +2,7 @@
 shipped circuits, wrong programs and specimens about which nothing can be said.
 """
 
+import json
 from dataclasses import replace
 
 import pytest
@@ -12,20 +13,24 @@ from hypothesis import strategies as st
 import vesalius as ves
 from tests.models import random_model, small_config
 from vesalius.errors import BadInput
+from vesalius.explain.claims import Computes, Hypothesis, Lab, check
+from vesalius.explain.claims.interchange import ACCURACY
 from vesalius.explain.explanation import Explanation
 from vesalius.explain.scientist import explain_specimen
 from vesalius.explain.scientist.assemble import OutputMap, Program
 from vesalius.explain.scientist.body import Body
 from vesalius.explain.scientist.classify import Facts, tag_by_experiment, tags_by_convention
 from vesalius.explain.scientist.codes import distinct
+from vesalius.explain.scientist.executable import translate
 from vesalius.explain.scientist.gathering import Copy, Extreme, Gated, Matched, Mean, Selector, Width
 from vesalius.explain.scientist.inputs import Pairings, Sequences, draw_sequences, exchange_pairings
-from vesalius.explain.scientist.validate import agreement, check_components
+from vesalius.explain.scientist.validate import agreement, exchange_accuracy
 from vesalius.explain.scientist.variables import MEAN_SCALE, Environment, Linear, Table
 from vesalius.intervene import Batch, Plan, Readout, Recordings, run
 from vesalius.intervene.values import activations
 from vesalius.model.components import Component
 from vesalius.model.specimen import FiniteVocabulary, Specimen, TextVocabulary
+from vesalius.rasp.document import from_document
 
 L0M, L1M, L0H0, L1H2 = (Component.parse(name) for name in ("L0_MLP", "L1_MLP", "L0H0", "L1H2"))
 
@@ -129,7 +134,7 @@ def test_patched_outputs_are_those_of_the_engine(name: str) -> None:
 @pytest.fixture
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """Fewer inputs, for tests that need no precision."""
-    sizes = {"POOL": 120, "FITTING": 300, "EXCHANGES": 60, "FRESH": 200, "PAIRS": 80, "REFINEMENTS": 1}
+    sizes = {"POOL": 120, "FITTING": 300, "EXCHANGES": 60, "FRESH": 200, "LAB_PAIRS": 300, "REFINEMENTS": 1}
     for name, value in sizes.items():
         monkeypatch.setattr(f"vesalius.explain.scientist.explain.{name}", value)
 
@@ -152,12 +157,50 @@ def test_frac_prevs_is_explained(frac_prevs: Explanation) -> None:
     assert frac_prevs.program.endswith("output = L1H2")
     assert frac_prevs.program_agreement is not None
     assert frac_prevs.program_agreement.value == 1.0
-    evidence = by_id["L1H2"].claims[0].evidence[0]
-    assert evidence.value is not None
-    assert evidence.value > 0.99
-    assert evidence.controls["variable_ignored"] == 0.0
-    assert evidence.controls["shuffled_source"] is not None
-    assert evidence.controls["shuffled_source"] < 0.6
+    claim = by_id["L1H2"].claims[0]
+    assert claim.text == "L1H2 computes the share of positions so far where the value of L0_MLP is 1."
+    accuracy = next(evidence for evidence in claim.evidence if evidence.measure == ACCURACY)
+    assert accuracy.value is not None
+    assert accuracy.value > 0.99
+    assert f"{accuracy.value:.1%} of the changed outputs" in by_id["L1H2"].note
+    assert accuracy.controls["shuffled_source"] is not None
+    assert accuracy.controls["shuffled_source"] < 0.6
+
+
+def test_every_component_has_the_claims_its_note_rests_on(frac_prevs: Explanation) -> None:
+    kinds = {part.id: {claim.kind: claim.verdict for claim in part.claims} for part in frac_prevs.components}
+    assert kinds == {
+        "L0_MLP": {"computes": "supported", "depends_only_on": "supported", "necessary": "supported"},
+        "L1H2": {"computes": "supported", "aggregates": "supported", "necessary": "supported"},
+    }
+
+
+def test_frac_prevs_can_be_run_from_its_explanation(frac_prevs: Explanation) -> None:
+    data = Explanation.model_validate_json(frac_prevs.model_dump_json()).executable
+    assert data is not None
+    assert data.carriers == {"L0_MLP": ("L0_MLP",), "L1H2": ("L1H2",)}
+    program = from_document(data.program)
+    codes, lengths = program.encode([["x", "a"], ["a", "x", "x"]])
+    outputs = program.decode(program.run(codes, lengths).output, lengths)
+    assert outputs[0] == pytest.approx([1, 1 / 2], abs=0.02)
+    assert outputs[1] == pytest.approx([0, 1 / 2, 2 / 3], abs=0.02)
+
+
+@pytest.mark.usefixtures("quick")
+def test_names_and_examples_do_not_reach_the_scientist() -> None:
+    specimen = ves.load("79")
+    misleading = replace(
+        specimen,
+        id="113",
+        name="count_the_vowels",
+        kind="natural",
+        examples=({"input": ["z"], "output": ["wrong"]},),
+        behaviour="induction",
+    )
+    plain, misled = explain_specimen(specimen), explain_specimen(misleading)
+    assert (plain.specimen, misled.specimen) == (specimen.id, "113")
+    unlike = {"seconds", "specimen"}
+    assert plain.model_dump_json(exclude=unlike) == misled.model_dump_json(exclude=unlike)
 
 
 @pytest.mark.usefixtures("quick")
@@ -172,6 +215,11 @@ def test_a_head_that_copies_the_next_token_is_a_router() -> None:
     parts = {part.id: part for part in explain_specimen(ves.load("13")).components}
     assert (parts["L0H0"].tag, parts["L0_MLP"].tag) == ("ROUTER", "COMBINER")
     assert "the next position" in parts["L0H0"].note
+    texts = {claim.kind: (claim.verdict, claim.text) for claim in parts["L0H0"].claims}
+    assert texts["reads_from"] == ("supported", "L0H0 reads from 1 position(s) after and uses what it finds.")
+    assert texts["copies"] == ("supported", "L0H0 copies tokens from 1 position(s) after.")
+    combines = next(claim for claim in parts["L0_MLP"].claims if claim.kind == "combines")
+    assert (combines.verdict, combines.text[:34]) == ("supported", "L0_MLP combines L0H0 and tokens: e")
     assert parts["L0_MLP"].reads == ("L0H0", "tokens")
 
 
@@ -188,10 +236,14 @@ def test_a_wrong_program_is_not_supported(wrong: str) -> None:
     program = Program({L0M: flag, L1H2: share}, OutputMap(("L1H2",), {}, 0.0, slope), causal=True, numeric=True)
     body = Body(specimen, vocabulary, [L0M, L1H2])
     recorded = body.record(draw_sequences(specimen, 200, seed=9, natural_share=1.0))
-    exact = float(agreement(program, recorded).float().mean())
-    checks = check_components(body, program, recorded, pairs=100, seed=4)
-    assert exact < 0.9
-    assert checks[L0M].verdict(exact) == "refuted"
+    accuracy = exchange_accuracy(body, program, recorded, pairs=100, seed=4)[L0M]
+    assert float(agreement(program, recorded).float().mean()) < 0.9
+    assert accuracy is not None
+    assert accuracy < 0.9
+    found = translate(program, vocabulary)
+    idea = Hypothesis(program=found.program, carriers=found.carriers)
+    lab = Lab(specimen, n=300)
+    assert [check(Computes(component=name, hypothesis=idea), lab).verdict for name in idea.carriers] == ["refuted"] * 2
 
 
 def test_a_weighted_sum_by_hand() -> None:
@@ -257,9 +309,31 @@ def test_an_untrained_specimen_gets_no_supported_claim() -> None:
     explanation = explain_specimen(specimen_of(components=("L0_MLP", "L1H2")))
     assert all(part.verdict != "supported" for part in explanation.components)
     assert "The program is not right" in explanation.task_description
+    assert "Nothing was established" in explanation.task_description
+
+
+@pytest.mark.usefixtures("quick")
+def test_an_inert_component_is_called_so_with_the_experiment_that_shows_it() -> None:
+    specimen = specimen_of(components=("L0_MLP", "L1H2"))
+    with torch.no_grad():
+        specimen.model.blocks[1].attn.W_O[2].zero_()
+    part = explain_specimen(specimen).components[1]
+    assert "L1H2 is inert: replacing it by its values on other inputs changed 0.0% of the outputs" in part.note
+    assert [(claim.kind, claim.verdict) for claim in part.claims] == [("necessary", "refuted")]
+    assert part.verdict == "untested"
 
 
 @pytest.mark.usefixtures("quick")
 def test_a_large_vocabulary_is_sampled_and_said_so() -> None:
-    explanation = explain_specimen(specimen_of(450))
-    assert "450 tokens was sampled, not enumerated" in explanation.task_description
+    explanation = explain_specimen(specimen_of(1000, numeric=True))
+    assert "1000 tokens was sampled, not enumerated" in explanation.task_description
+    assert explanation.executable is not None
+    assert len(json.dumps(explanation.executable.program)) < 1_000_000
+
+
+@pytest.mark.usefixtures("quick")
+def test_a_program_that_cannot_be_written_leaves_its_claims_untested() -> None:
+    explanation = explain_specimen(specimen_of(5001, numeric=True))
+    assert explanation.executable is None
+    assert "could not be written so that it runs" in explanation.task_description
+    assert [part.verdict for part in explanation.components] == ["untested"]

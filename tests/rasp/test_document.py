@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from tests.rasp.random_programs import random_program
 from vesalius.errors import BadInput
-from vesalius.rasp import Map, compile_program, generate, random_inputs, tokens
+from vesalius.rasp import Map, SequenceMap, compile_program, generate, indices, random_inputs, tokens
 from vesalius.rasp.document import from_document, to_document
 from vesalius.rasp.helpers import frac_prevs
 
@@ -61,6 +61,14 @@ def test_infinities_and_tuples_are_kept():
         Map({"a": float("inf"), "b": (1, ("u", -float("inf")))}.get, tokens), ["a", "b"], 3, causal=False
     )
     assert again(program).outputs == (float("inf"), (1, ("u", -float("inf"))))
+
+
+def test_what_most_entries_of_a_long_table_have_in_common_is_said_once():
+    near = SequenceMap(lambda x, y: int(x == y), tokens, indices)
+    program = compile_program(near, list(range(20)), 20, causal=False)
+    entry = to_document(program)["nodes"][-1]
+    assert (len(entry["table"]), entry["otherwise"]) == (20, 0)
+    assert_same(program, again(program))
 
 
 def document():

@@ -125,6 +125,9 @@ def test_none_keys_and_queries_select_nothing():
     assert outputs(SelectorWidth(Select(only_a, only_a, Comparison.EQ)), [["a", "b", "a"]]) == [[2, 0, 2]]
     assert outputs(SelectorWidth(Select(only_a, constant(1), Comparison.EQ)), [["a", "b"]]) == [[1, 1]]
     assert outputs(Aggregate(Select(indices, only_a, Comparison.EQ), tokens), [["b", "a"]]) == [[None, "a"]]
+    given = Aggregate(Select(indices, only_a, Comparison.EQ), tokens, default="nothing")
+    assert outputs(given, [["b", "a"]]) == [["nothing", "a"]]
+    assert outputs(Map(lambda value: f"{value}!", given), [["b", "a"]]) == [["nothing!", "a!"]]
 
 
 def test_none_values_do_not_vote_and_do_not_count():

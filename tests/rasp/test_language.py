@@ -86,6 +86,18 @@ def compiled(variable, vocab=("a", "b"), max_len=4, *, causal=False):
             "Aggregate: values is the numerical variable 'share'; average it with numerical=True",
         ),
         (
+            lambda: Aggregate(EVERYWHERE, tokens, default=["a"]),
+            "Aggregate: default=['a'] is no value; give a string, number or tuple",
+        ),
+        (
+            lambda: Aggregate(EVERYWHERE, tokens, default=tokens),
+            "Aggregate: default is the Tokens 'tokens'; give a value",
+        ),
+        (
+            lambda: Aggregate(EVERYWHERE, SHARE, numerical=True, default=1),
+            "Aggregate: default=1 with numerical=True; an empty mean is always 0",
+        ),
+        (
             lambda: Aggregate(EVERYWHERE, tokens, numerical="yes"),
             "Aggregate: numerical='yes' is neither True nor False",
         ),

@@ -12,7 +12,8 @@ from vesalius.cli.catalogue import open_specimen
 from vesalius.cli.console import print_json, stderr, stdout
 from vesalius.cli.places import out_directory
 from vesalius.errors import BadInput
-from vesalius.explain.explanation import Explanation
+from vesalius.explain.claims.interchange import ACCURACY
+from vesalius.explain.explanation import ClaimRecord, Evidence, Explanation
 from vesalius.explain.scientist import explain_specimen
 from vesalius.model.files import read_json, write_json
 from vesalius.model.specimen import Specimen
@@ -57,6 +58,12 @@ def _specimen_of(found: Explanation) -> Specimen | None:
         return None
 
 
+def _telling(claim: ClaimRecord) -> Evidence | None:
+    """The figure to print beside a claim: interchange accuracy where it was measured, else the first."""
+    accuracy = (evidence for evidence in claim.evidence if evidence.measure == ACCURACY)
+    return next(accuracy, claim.evidence[0] if claim.evidence else None)
+
+
 def _print(found: Explanation) -> None:
     stdout.print(f"[bold]{found.specimen}[/bold]", highlight=False)
     stdout.print(found.task_description, markup=False)
@@ -64,7 +71,7 @@ def _print(found: Explanation) -> None:
         stdout.print(f"\n[bold]{part.id}[/bold]  {part.tag}  ({part.verdict})", highlight=False)
         stdout.print(Padding(part.note, (0, 0, 0, 2)))
         for claim in part.claims:
-            evidence = claim.evidence[0] if claim.evidence else None
+            evidence = _telling(claim)
             shown = (
                 f" {evidence.value:.3f} [{evidence.low:.3f}, {evidence.high:.3f}], n = {evidence.n}"
                 if (evidence and evidence.value is not None and evidence.low is not None and evidence.high is not None)

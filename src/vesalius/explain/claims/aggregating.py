@@ -11,7 +11,17 @@ from vesalius.explain.claims.base import Claim, Hypothesis, Outcome
 from vesalius.explain.claims.dependence import equal_in, examine_dependence
 from vesalius.explain.claims.interchange import examine_program, expression_of
 from vesalius.explain.claims.laboratory import Lab
-from vesalius.rasp import Aggregate, Comparison, Program, Select, SelectorWidth
+from vesalius.rasp import Aggregate, Comparison, Program, Select, SelectorWidth, indices
+
+_RELATIONS = {
+    Comparison.EQ: "equals",
+    Comparison.NEQ: "differs from",
+    Comparison.LT: "is less than",
+    Comparison.LEQ: "is at most",
+    Comparison.GT: "is more than",
+    Comparison.GEQ: "is at least",
+    Comparison.FALSE: "never goes with",
+}
 
 
 class Aggregates(Claim):
@@ -50,5 +60,7 @@ def _selection(program: Program, selector: Select) -> str:
     keys, queries = program.name_of(selector.keys), program.name_of(selector.queries)
     if selector.predicate is Comparison.TRUE:
         return "everywhere"
-    relation = selector.predicate.name if isinstance(selector.predicate, Comparison) else "goes with"
+    if keys == queries == indices.kind and selector.predicate is Comparison.LEQ:
+        return "up to its own"
+    relation = _RELATIONS[selector.predicate] if isinstance(selector.predicate, Comparison) else "goes with"
     return f"whose {keys} {relation} {queries} here"

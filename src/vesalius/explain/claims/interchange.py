@@ -42,6 +42,7 @@ RIVALS = 8
 AGREEMENT = "agreement of the hypothesised program with the model"
 ACCURACY = "interchange accuracy on changed answers"
 WORST = "worst accuracy of any argument value or position"
+CONTEST = "share of inputs that follow the claim, against the closest rival"
 MAX_ARGUMENTS = 128  # combinations that are looked at one by one
 
 
@@ -81,21 +82,24 @@ def _examine(lab: Lab, component: Component, program: Program, carried: tuple[st
     accuracy = _accuracy(bench, program, found, level)
     if found.rows < MIN_CHANGED_ROWS:
         return "untested", (agreement, accuracy)
+    if _fails(agreement, MIN_AGREEMENT) or _fails(accuracy, MIN_CHANGED_ACCURACY):
+        return "refuted", (agreement, accuracy)
     worst = _worst(bench, program, found)
-    verdict = _verdict(agreement, accuracy, worst)
+    verdict = _verdict(accuracy, worst)
     if verdict != "supported":
         return verdict, (agreement, accuracy, worst)
     verdict, contest = _contest(bench, program, found, level)
     return verdict, (agreement, accuracy, worst, contest)
 
 
-def _verdict(agreement: Evidence, accuracy: Evidence, worst: Evidence) -> Verdict:
-    assert agreement.value is not None
+def _fails(evidence: Evidence, bar: float) -> bool:
+    return evidence.value is not None and evidence.value < bar
+
+
+def _verdict(accuracy: Evidence, worst: Evidence) -> Verdict:
     assert accuracy.value is not None
     assert accuracy.low is not None
-    if agreement.value < MIN_AGREEMENT or accuracy.value < MIN_CHANGED_ACCURACY:
-        return "refuted"
-    if worst.value is not None and worst.value < MIN_WORST_CELL:
+    if _fails(worst, MIN_WORST_CELL):
         return "refuted"
     shuffled = accuracy.controls.get("shuffled_source")
     if shuffled is not None and accuracy.value - shuffled < MIN_LEAD_OVER_SHUFFLED:
@@ -283,17 +287,18 @@ def _contest(bench: Bench, program: Program, found: Comparison, level: float) ->
         shares[rival.label] = ours / (ours + theirs)
         low, high = share_within(ours, ours + theirs, level)
         lost += high < 0.5
-        undecided += low <= 0.5 <= high
+        # All inputs on our side, though too few for so strict a level, leave nothing to decide.
+        undecided += theirs > 0 and low <= 0.5 <= high
     verdict: Verdict = "refuted" if lost else "untested" if undecided or (alike and not shares) else "supported"
     return verdict, Evidence(
         experiment="nearest rival programs, where they predict another answer",
-        measure="share of inputs that follow the claim, against the closest rival",
+        measure=CONTEST,
         value=rounded(min(shares.values(), default=None)),
         low=None,
         high=None,
         n=len(rivalry),
         controls={"rivals_alike": float(alike), **{label: rounded(share) for label, share in shares.items()}},
-        rule="every interval above 0.5, and not every rival alike",
+        rule="every interval above 0.5 or no input on the rival's side, and not every rival alike",
         seed=bench.lab.seed,
     )
 

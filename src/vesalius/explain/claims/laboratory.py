@@ -58,6 +58,7 @@ class Lab:
         self._material = trial(specimen, self.n, seed=seed)
         self.batch, self.source = self._material.batch, self._material.counterfactual
         self._traces: WeakKeyDictionary[Program, tuple[Trace, Trace]] = WeakKeyDictionary()
+        self._codes: dict[tuple[tuple, int], tuple[Tensor, Tensor]] = {}
         self._full: dict[Component, Tensor] = {}
         #: Outcomes of experiments on whole programs, which several kinds of claim share; kept as long as the program.
         self.examined: WeakKeyDictionary[Program, dict[Any, Any]] = WeakKeyDictionary()
@@ -144,12 +145,19 @@ class Lab:
     def traces(self, program: Program) -> tuple[Trace, Trace]:
         """A program's run on the base inputs and on the source inputs; kept as long as the program is."""
         if program not in self._traces:
-            base, source = self.inputs
-            tokens, lengths = program.encode([*base, *source])
+            tokens, lengths = self._encoded(program)
             n = self.n
             pair = program.run(tokens[:n], lengths[:n]), program.run(tokens[n:], lengths[n:])
             self._traces[program] = pair
         return self._traces[program]
+
+    def _encoded(self, program: Program) -> tuple[Tensor, Tensor]:
+        """Base and source inputs in a program's codes; programs with one vocabulary, such as rivals, share them."""
+        key = program.vocab, program.max_len
+        if key not in self._codes:
+            base, source = self.inputs
+            self._codes[key] = program.encode([*base, *source])
+        return self._codes[key]
 
     def answers(self, program: Program, output: Tensor) -> Tensor:
         """A program's output in the specimen's terms: its output codes, or numbers."""

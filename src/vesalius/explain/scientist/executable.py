@@ -365,24 +365,29 @@ class _Translator:
         if list(listed) == order:
             return coded.variable
         at_zero = dict(zip(listed, order, strict=True))
-        return SequenceMap(
-            lambda seen, value: value if seen else at_zero[value], self._seen, coded.variable, name=name
-        )
+        return SequenceMap(lambda seen, value: value if seen else at_zero[value], self._seen, coded.variable, name=name)
 
     # The output.
 
     def _output(self, output: OutputMap) -> Variable:
         operands = [self.made[read] for read in output.reads]
         if output.slope is not None:
-            slope, offset = output.slope
-            scale = slope * operands[0].scale
-            return LinearSequenceMap(operands[0].variable, self._one, x_factor=scale, y_factor=offset, name=OUTPUT)
+            return self._line(operands[0], *output.slope)
         table = {
             key: self._answer(value)
             for key, value in output.table.items()
             if all(code in operand.codes for code, operand in zip(key, operands, strict=True))
         }
         return self._look(OUTPUT, operands, table, self._answer(output.default))
+
+    def _line(self, operand: Coded, slope: float, offset: float) -> Variable:
+        """A straight line through codes; RASP can add numbers up only where each value is one."""
+        if operand.listed is None and not operand.can_be_undefined:
+            scale = slope * operand.scale
+            return LinearSequenceMap(operand.variable, self._one, x_factor=scale, y_factor=offset, name=OUTPUT)
+        codes = sorted(operand.codes)
+        heights = (torch.tensor(codes) * slope + offset).tolist()
+        return self._look(OUTPUT, [operand], {(code,): y for code, y in zip(codes, heights, strict=True)}, None)
 
     def _answer(self, value: float) -> Value:
         outputs = self.vocabulary.outputs

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 
-from vesalius.explain.claims.interchange import ACCURACY, AGREEMENT, WORST
+from vesalius.explain.claims.interchange import ACCURACY, AGREEMENT, CONTEST, WORST
 from vesalius.explain.explanation import ClaimRecord, Tag
 from vesalius.explain.scientist.assemble import OutputMap, Program
 from vesalius.explain.scientist.classify import Facts
@@ -12,6 +12,7 @@ from vesalius.model.specimen import FiniteVocabulary, plain
 
 #: Entries of a table that are written out in a program.
 SHOWN = 40
+CLOSEST = "inputs on our side against the closest rival"
 
 
 class Names:
@@ -125,12 +126,16 @@ def _judgement(computes: ClaimRecord) -> str:
         f" Exchanged between {accuracy.n} pairs of inputs that show a difference, it acts as the program says in "
         f"{accuracy.value:.1%} of the changed outputs"
     )
-    shuffled, whole = accuracy.controls.get("shuffled_source"), found[AGREEMENT].value
+    shuffled = accuracy.controls.get("shuffled_source")
     text += f" (with a shuffled source {shuffled:.1%})." if shuffled is not None else "."
-    worst = found.get(WORST)
     if computes.verdict != "supported":
-        text += f" That is {computes.verdict}: the whole program agrees with the model on {whole or 0:.1%} of the outputs"
-        text += f", the worst value or position is right in {worst.value:.1%}." if worst and worst.value is not None else "."
+        measured = (
+            (AGREEMENT, "outputs the whole program gives"),
+            (WORST, "right for the worst value or position"),
+            (CONTEST, CLOSEST),
+        )
+        shown = [f"{said} {found[m].value:.1%}" for m, said in measured if m in found and found[m].value is not None]
+        text += f" By the rule of the claim that is {computes.verdict} ({'; '.join(shown)})."
     return text
 
 

@@ -86,7 +86,10 @@ class Report:
 
     def _verdict(self, component: Component) -> Verdict:
         """That of what it computes; where no such claim could be made, nothing was tested."""
-        return next((claim.verdict for claim in self.claims[component] if claim.kind == "computes"), "untested")
+        for claim in self.claims[component]:
+            if claim.kind == "computes":
+                return claim.verdict
+        return "untested"
 
     def _component(self, component: Component) -> ComponentExplanation:
         variable, finding = self.facts.variable(component), self.investigation.findings[component]
@@ -137,7 +140,7 @@ class Report:
                 high=None,
                 n=position.n,
                 controls={"follow_new_position": round(position.by_new, 4)},
-                rule=f"position is inside above {FOLLOWS} and {MARGIN} above the control, n >= {FEWEST}; decides the tag",
+                rule=f"inside above {FOLLOWS} and {MARGIN} above the control, n >= {FEWEST}; decides the tag alone",
                 seed=self.seed,
             )
             evidence.append(moved)
