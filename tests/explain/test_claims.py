@@ -24,6 +24,7 @@ from vesalius.explain.claims import (
     claim_from,
 )
 from vesalius.explain.claims.base import level_for, share_within
+from vesalius.explain.claims.interchange import ACCURACY, AGREEMENT
 from vesalius.rasp import Aggregate, Comparison, Map, Select, SequenceMap, compile_program, indices, tokens
 
 
@@ -71,6 +72,18 @@ def test_what_a_component_computes_is_supported(lab, component):
 )
 def test_a_near_miss_is_refuted(lab, component, changes):
     assert check(Computes(component=component, hypothesis=hypothesis(**changes)), lab).verdict == "refuted"
+
+
+@pytest.mark.parametrize(("wins", "verdict"), [((14, 0), "supported"), ((13, 1), "untested"), ((0, 40), "refuted")])
+def test_a_rival_without_a_follower_has_lost_at_any_level(lab, monkeypatch, wins, verdict):
+    monkeypatch.setattr("vesalius.explain.claims.interchange._wins", lambda *given: wins)
+    record = check(Computes(component=FLAGS, hypothesis=hypothesis()), lab, tried=5_000)
+    assert record.verdict == verdict
+
+
+def test_a_program_that_fails_as_a_whole_is_refuted_without_looking_closer(lab):
+    record = check(Computes(component=SHARE, hypothesis=hypothesis(predicate=Comparison.GEQ)), lab)
+    assert [evidence.measure for evidence in record.evidence] == [AGREEMENT, ACCURACY]
 
 
 def test_the_right_variable_in_the_wrong_component_is_refuted(lab):
@@ -148,6 +161,20 @@ def test_two_operands_that_both_matter():
     assert check(Combines(component="L1_MLP", program=made, variables=both), lab).verdict == "supported"
     missing = ("same_token_count", "tokens")
     assert check(Combines(component="L1_MLP", program=made, variables=missing), lab).verdict == "refuted"
+
+
+@pytest.mark.parametrize(
+    ("place", "words"),
+    [
+        ({"offset": 0}, "its own position"),
+        ({"offset": 2}, "2 position(s) before"),
+        ({"offset": -1}, "1 position(s) after"),
+        ({"position": 0}, "position 0"),
+    ],
+)
+def test_where_a_head_reads_is_said_in_words(place, words):
+    assert ReadsFrom(component="L0H0", **place).text == f"L0H0 reads from {words} and uses what it finds."
+    assert Copies(component="L0H0", program=program(), **place).text == f"L0H0 copies tokens from {words}."
 
 
 def test_more_claims_tried_widen_every_interval():

@@ -83,9 +83,14 @@ def _environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters |= {"figure": figure, "duration": duration, "anchor": anchor, "spell": spell}
+    environment.filters |= {"figure": figure, "duration": duration, "anchor": anchor, "spell": spell, "spaced": spaced}
     environment.globals |= {"verdict_mark": VERDICTS}
     return environment
+
+
+def spaced(name: str) -> str:
+    """A control's name in words; names of components and the like keep their underscores."""
+    return re.sub(r"\b[a-z]+(?:_[a-z]+)+\b", lambda found: found[0].replace("_", " "), name)
 
 
 def _read(name: str) -> str:
