@@ -1,11 +1,17 @@
 """`vesalius explain` and `vesalius report` on a circuit with a known answer."""
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 
+import pytest
+import torch
+
 from tests.cli.conftest import Vesalius
+from vesalius.circuits.specimens import Card, benchmark_directory, load_specimen, write_specimen
 from vesalius.explain.explanation import Explanation
 from vesalius.grading import grade
+from vesalius.model.transformer import Transformer
 
 
 def test_explain_keeps_the_contract_and_leaves_a_page(vesalius: Vesalius, tmp_path: Path) -> None:
@@ -42,3 +48,46 @@ def test_what_cannot_be_explained_is_one_line(vesalius: Vesalius, tiny: Path, tm
         assert reason in left.err
         assert left.err.count("\n") == 1
         assert left.out == ""
+
+
+def spoilt(directory: Path, spoil: Callable[[Transformer], None]) -> Path:
+    """A specimen directory like frac_prevs with other weights."""
+    origin = benchmark_directory("frac_prevs")
+    assert origin is not None
+    specimen = load_specimen(origin)
+    with torch.no_grad():
+        spoil(specimen.model)
+    write_specimen(directory, specimen.model, Card.read(origin / "specimen.json"))
+    return directory
+
+
+def randomise(model: Transformer) -> None:
+    generator = torch.Generator().manual_seed(5)
+    for weight in model.parameters():
+        weight.copy_(torch.randn(weight.shape, generator=generator) * 0.4)
+
+
+@pytest.mark.parametrize(
+    ("spoil", "said"),
+    [
+        (randomise, "Nothing was established"),
+        (lambda model: model.unembed_weight.zero_(), "the outputs are the same on every input"),
+        (lambda model: model.blocks[0].mlp.W_in.mul_(1e30), "activations are not finite"),
+    ],
+)
+def test_a_model_about_which_nothing_can_be_said(
+    vesalius: Vesalius, tmp_path: Path, spoil: Callable[[Transformer], None], said: str
+) -> None:
+    left = vesalius("explain", spoilt(tmp_path / "made", spoil), "--json", "--out", tmp_path / "run")
+    assert left.code == 0, left.err
+    found = Explanation.model_validate_json(left.out)
+    assert said in found.task_description
+    assert all(part.verdict != "supported" for part in found.components)
+    assert (tmp_path / "run" / "report.html").exists()
+
+
+def test_weights_that_are_no_numbers_are_refused_in_one_line(vesalius: Vesalius, tmp_path: Path) -> None:
+    left = vesalius("explain", spoilt(tmp_path / "made", lambda model: model.W_E.fill_(float("nan"))))
+    assert left.code == 2
+    assert "holds NaN or infinity" in left.err
+    assert left.err.count("\n") == 1

@@ -105,8 +105,7 @@ def _explanation(
     facts = Facts(program, {c: f.score for c, f in investigation.findings.items()}, positions)
     translation, untold = _translated(program, vocabulary)
     names = Names(vocabulary, program)
-    # Base and source of a laboratory have seeds of their own, so two laboratories must be two apart.
-    lab = Lab(specimen, n=LAB_PAIRS, seed=HELD_OUT_SEED + 2 * seed, circuit=circuit)
+    lab = _laboratory(specimen, circuit, seed=seed)
     tried = {component: finding.tried for component, finding in investigation.findings.items()}
     judge = Judge(lab, translation, facts, tried, names)
     claims = {}
@@ -115,6 +114,13 @@ def _explanation(
         claims[component] = judge.records(component)
     report = Report(investigation, facts, names, claims, agreement(program, fresh), translation, untold, seed)
     return report.explanation()
+
+
+def _laboratory(specimen: Specimen, circuit: list[Component], *, seed: int) -> Lab:
+    """Held-out inputs for a circuit. Who belongs to the specimen's own circuit is no control, explained or not."""
+    listed = specimen.components if len(specimen.components) < len(specimen.model.components) else ()
+    # Base and source inputs have seeds of their own, so two laboratories must be two apart.
+    return Lab(specimen, n=LAB_PAIRS, seed=HELD_OUT_SEED + 2 * seed, circuit=sorted({*circuit, *listed}))
 
 
 def _translated(program: Program, vocabulary: FiniteVocabulary) -> tuple[Translation | None, str]:
