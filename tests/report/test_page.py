@@ -199,7 +199,7 @@ def test_large_page_loses_pictures_first(tmp_path: Path, monkeypatch: pytest.Mon
 
 
 def test_refusals(tmp_path: Path) -> None:
-    with pytest.raises(Failed, match="the page could not be written"):
+    with pytest.raises(Failed, match="could not be written"):
         render_page(frac_prevs(), tmp_path / "nowhere" / "page.html")
     stranger = frac_prevs().components[0].model_copy(update={"id": "the big one"})
     with pytest.raises(BadInput, match="'the big one' is not a name"):

@@ -23,6 +23,11 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 
+bench = typer.Typer(
+    name="bench", help="Run a benchmark and print its scorecard.", no_args_is_help=True, rich_markup_mode="rich"
+)
+app.add_typer(bench)
+
 #: What every complaint about the command line derives from, whichever copy of click typer brings along.
 _USAGE_ERROR: Any = typer.BadParameter.__base__
 #: The exit code typer gives to Ctrl-C.
@@ -177,10 +182,12 @@ def explain(
 
 @app.command()
 def report(
-    run: Annotated[str, typer.Argument(help="A directory made by `vesalius explain`.", metavar="RUN")],
+    run: Annotated[
+        str, typer.Argument(help="A directory made by `vesalius explain` or `vesalius bench`.", metavar="RUN")
+    ],
     json: JsonOption = False,
 ) -> None:
-    """Render the evidence page of a run again and print its path.
+    """Render the pages of a run again and print the path of the evidence page, or of a benchmark's index page.
 
     Example: vesalius report vesalius-runs/explain-frac_prevs-seed0
     """
@@ -229,6 +236,49 @@ def generate(
     from vesalius.cli import making as command
 
     command.make_tasks(seed=seed, count=count, depth=depth, out=out, as_json=json)
+
+
+@bench.command("circuits")
+def bench_circuits(
+    scientist: Annotated[str, typer.Option("--scientist", help="Who explains: builtin.")] = "builtin",
+    specimens: Annotated[
+        Optional[str],  # noqa: UP045
+        typer.Option("--specimens", help="A directory of specimens made by `vesalius train`, instead of the 84."),
+    ] = None,
+    ids: Annotated[
+        Optional[str],  # noqa: UP045
+        typer.Option("--ids", help="Only these benchmark circuits, by id or name, comma-separated: 3,4,8."),
+    ] = None,
+    limit: Annotated[Optional[int], typer.Option("--limit", min=1, help="Only the first N of them.")] = None,  # noqa: UP045
+    seed: Annotated[int, typer.Option(help="Seed of the scientist; grading has one of its own.")] = 0,
+    jobs: Annotated[int, typer.Option("--jobs", min=1, help="Processes; the results do not depend on it.")] = 2,
+    out: Annotated[str | None, typer.Option(help="Directory of the run. Default: vesalius-runs/...")] = None,
+    leave_out: Annotated[
+        Optional[str],  # noqa: UP045
+        typer.Option("--leave-out", help="A family of hypotheses that the scientist must do without."),
+    ] = None,
+    json: JsonOption = False,
+) -> None:
+    """Explain circuits with known answers, grade tags and programs, and print the scorecard.
+
+    Every metric comes with its interval, its n and its baseline, beside what null explanations earn. An interrupted run
+    goes on where it stopped when the same command is given again.
+
+    Example: vesalius bench circuits --limit 5 --json
+    """
+    from vesalius.cli import benching as command
+
+    command.circuits(
+        scientist=scientist,
+        specimens=specimens,
+        ids=None if ids is None else [name for name in ids.split(",") if name.strip()],
+        limit=limit,
+        seed=seed,
+        jobs=jobs,
+        out=out,
+        leave_out=leave_out,
+        as_json=json,
+    )
 
 
 def main() -> None:

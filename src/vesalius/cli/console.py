@@ -35,7 +35,7 @@ def progress(description: str) -> Iterator[Callable[[int, int], None]]:
 @contextmanager
 def steps() -> Iterator[Callable[[str, int, int], None]]:
     """A progress bar whose label changes: called with (step, done, total)."""
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     with _bar(*columns) as bar:
         task = bar.add_task("loading", total=None)
         yield lambda step, done, total: bar.update(task, description=step, completed=done, total=total)

@@ -5,19 +5,20 @@ A run directory holds `explanation.json`, which any later command can read, and 
 
 from pathlib import Path
 
-from pydantic import ValidationError
 from rich.padding import Padding
 
 from vesalius.cli.catalogue import open_specimen
-from vesalius.cli.console import print_json, stderr, stdout
+from vesalius.cli.console import print_json, stderr, stdout, steps
 from vesalius.cli.places import out_directory
 from vesalius.errors import BadInput
 from vesalius.explain.claims.interchange import ACCURACY
 from vesalius.explain.explanation import ClaimRecord, Evidence, Explanation
 from vesalius.explain.scientist import explain_specimen
-from vesalius.model.files import read_json, write_json
+from vesalius.model.files import write_json
 from vesalius.model.specimen import Specimen
 from vesalius.report.page import render_page
+from vesalius.report.run import render_run
+from vesalius.runs.directory import is_run, read_explanation
 
 EXPLANATION, PAGE = "explanation.json", "report.html"
 
@@ -38,15 +39,14 @@ def explain(name: str, *, components: list[str] | None, seed: int, out: str | No
 
 
 def report(run: str, *, as_json: bool) -> None:
-    """Render the evidence page of a run directory again."""
+    """Render the pages of a run directory again: the evidence page, or all pages of a benchmark."""
     directory = Path(run)
-    data = read_json(directory / EXPLANATION)
-    try:
-        found = Explanation.model_validate(data)
-    except ValidationError as error:
-        first = error.errors()[0]
-        raise BadInput(f"{directory / EXPLANATION}: {'.'.join(map(str, first['loc']))}: {first['msg']}") from None
-    page = render_page(found, directory / PAGE, specimen=_specimen_of(found))
+    if is_run(directory):
+        with steps() as tell:
+            page = render_run(directory, progress=tell)
+    else:
+        found = read_explanation(directory / EXPLANATION)
+        page = render_page(found, directory / PAGE, specimen=_specimen_of(found))
     print_json({"page": str(page)}) if as_json else stdout.print(str(page), soft_wrap=True)
 
 

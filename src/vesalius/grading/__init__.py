@@ -1,5 +1,10 @@
-"""Right or wrong: the one floor that opens the answer key."""
+"""Right or wrong: the one floor that opens the answer key.
 
-from vesalius.grading.tags import Grade, Metric, grade
+Tags are compared with the key (`tags`), programs are run against the model (`programs`), and explanations that must not
+earn credit go the same way (`nulls`).
+"""
 
-__all__ = ["Grade", "Metric", "grade"]
+from vesalius.grading.circuits import CircuitGrade, Grade, grade, grade_circuit
+from vesalius.grading.metrics import Metric
+
+__all__ = ["CircuitGrade", "Grade", "Metric", "grade", "grade_circuit"]

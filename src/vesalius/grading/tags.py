@@ -4,77 +4,66 @@ The baseline needs no experiment: every head AGGREGATOR, every MLP MAPPER. It is
 components, so a tag accuracy means something only above 0.64.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Mapping, Sequence
+from typing import get_args
 
-from pydantic import BaseModel, ConfigDict
-
-from vesalius.circuits.key import answer
-from vesalius.errors import BadInput
-from vesalius.explain.explanation import Explanation
-from vesalius.intervene.statistics import share_interval
+from vesalius.explain.explanation import Explanation, Tag
+from vesalius.grading.metrics import Metric
 from vesalius.model.components import Component
 
-
-class Metric(BaseModel):
-    """A share with its Wilson interval, its count and, where there is one, the baseline it has to beat."""
-
-    model_config = ConfigDict(frozen=True)
-
-    value: float
-    low: float
-    high: float
-    n: int
-    baseline: float | None = None
-
-    @classmethod
-    def of_share(cls, right: int, n: int, *, baseline: float | None = None) -> "Metric":
-        """`right` out of `n`."""
-        low, high = share_interval(right, n)
-        return cls(value=right / n if n else 0.0, low=low, high=high, n=n, baseline=baseline)
+#: Per component: the true tag, the given ones, the verdict and the guess by kind.
+TagRow = dict[str, str]
 
 
-class Grade(BaseModel):
-    """The graded tags of one explanation or of many."""
-
-    model_config = ConfigDict(frozen=True)
-
-    tag_accuracy: Metric
-    tag_accuracy_experiment_only: Metric
-    tag_accuracy_supported: Metric
-    components: dict[str, dict[str, str]]
+def guess_by_kind(component: str) -> Tag:
+    """The tag that is likeliest before any experiment."""
+    return "AGGREGATOR" if Component.parse(component).is_head else "MAPPER"
 
 
-def grade(explanations: Explanation | Iterable[Explanation]) -> Grade:
-    """Grade the tags of benchmark explanations against the answer key; a missing component counts as wrong."""
-    given = [explanations] if isinstance(explanations, Explanation) else list(explanations)
-    if not given:
-        raise BadInput("there is no explanation to grade; give at least one")
-    rows: dict[str, dict[str, str]] = {}
-    for explanation in given:
-        found = {part.id: part for part in explanation.components}
-        for part in answer(explanation.specimen).components:
-            own = found.get(part.id)
-            rows[f"{explanation.specimen}/{part.id}"] = {
-                "true": part.tag,
-                "tag": own.tag if own else "",
-                "by_experiment": own.tag_by_experiment if own else "",
-                "verdict": own.verdict if own else "untested",
-                "guess": "AGGREGATOR" if Component.parse(part.id).is_head else "MAPPER",
-            }
-    return _summary(rows)
+def tag_rows(explanation: Explanation, truth: Mapping[str, str]) -> dict[str, TagRow]:
+    """Given and true tag of each component of the key; a component that is not explained has no tag."""
+    found = {part.id: part for part in explanation.components}
+    rows: dict[str, TagRow] = {}
+    for component, tag in truth.items():
+        own = found.get(component)
+        rows[component] = {
+            "true": tag,
+            "tag": own.tag if own else "",
+            "by_experiment": own.tag_by_experiment if own else "",
+            "verdict": own.verdict if own else "untested",
+            "guess": guess_by_kind(component),
+        }
+    return rows
 
 
-def _summary(rows: dict[str, dict[str, str]]) -> Grade:
-    def right(column: str, chosen: Iterable[dict[str, str]]) -> int:
-        return sum(row[column] == row["true"] for row in chosen)
+def tag_metrics(circuits: Sequence[Sequence[TagRow]]) -> dict[str, Metric]:
+    """Tag accuracies over circuits: overall, by experiment alone, among supported components, and tag by tag."""
+    made = {
+        "tag_accuracy": _accuracy(circuits, "tag"),
+        "tag_accuracy_experiment_only": _accuracy(circuits, "by_experiment"),
+        "tag_accuracy_supported": _accuracy(circuits, "tag", where=lambda row: row["verdict"] == "supported"),
+    }
+    for tag in get_args(Tag):
+        metric = _accuracy(circuits, "tag", where=lambda row, tag=tag: row["true"] == tag)
+        if metric.n:
+            made[f"tag_accuracy_{tag}"] = metric
+    return made
 
-    everything = list(rows.values())
-    supported = [row for row in everything if row["verdict"] == "supported"]
-    n = len(everything)
-    baseline = right("guess", everything) / n
-    return Grade(
-        tag_accuracy=Metric.of_share(right("tag", everything), n, baseline=baseline),
-        tag_accuracy_experiment_only=Metric.of_share(right("by_experiment", everything), n, baseline=baseline),
-        tag_accuracy_supported=Metric.of_share(right("tag", supported), len(supported)),
-        components=rows,
-    )
+
+def always(tag: Tag, circuits: Sequence[Sequence[TagRow]]) -> float:
+    """The accuracy of giving every component the same tag."""
+    rows = [row for circuit in circuits for row in circuit]
+    return sum(row["true"] == tag for row in rows) / len(rows) if rows else 0.0
+
+
+def _accuracy(
+    circuits: Sequence[Sequence[TagRow]], column: str, *, where: Callable[[TagRow], bool] = lambda row: True
+) -> Metric:
+    chosen = [[row for row in circuit if where(row)] for circuit in circuits]
+
+    def right(column: str) -> list[int]:
+        return [sum(row[column] == row["true"] for row in rows) for rows in chosen]
+
+    counts = [len(rows) for rows in chosen]
+    baseline = sum(right("guess")) / sum(counts) if sum(counts) else None
+    return Metric.of_circuits(right(column), counts, baseline=baseline)

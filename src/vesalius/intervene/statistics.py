@@ -27,7 +27,7 @@ def mean_interval(
     return low, high
 
 
-def share_interval(successes: int, n: int, *, z: float = 1.959964) -> tuple[float, float]:
+def share_interval(successes: float, n: int, *, z: float = 1.959964) -> tuple[float, float]:
     """Wilson interval of a share: right also near 0 and 1 and for small n."""
     if n == 0:
         return 0.0, 1.0

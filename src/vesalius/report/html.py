@@ -16,7 +16,7 @@ from typing import Any
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
-from vesalius.errors import Failed
+from vesalius.model.files import write_text
 from vesalius.report.tables import spell
 from vesalius.version import __version__
 
@@ -43,10 +43,7 @@ def render(template: str, scripts: Sequence[str], **values: Any) -> str:
 
 def write(path: Path, text: str) -> Path:
     """Write a page, or say in one line why it could not be written."""
-    try:
-        path.write_text(text, encoding="utf-8", newline="\n")
-    except OSError as error:
-        raise Failed(f"{path}: the page could not be written ({error.strerror})") from None
+    write_text(path, text)
     return path
 
 

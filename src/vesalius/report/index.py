@@ -11,7 +11,9 @@ from vesalius.report.html import render, write
 
 @dataclass(frozen=True)
 class IndexRow:
-    """One specimen of a run. `page` is its page's place relative to the index; `tags_right` is None if ungraded."""
+    """One specimen of a run. `page` is its page's place relative to the index. What grading says is None if ungraded:
+    tags right, mean interchange accuracy (None also where nothing shows), and whether the program is exact.
+    """
 
     id: str
     name: str
@@ -21,6 +23,9 @@ class IndexRow:
     page: str | None = None
     tags_right: int | None = None
     agreement: float | None = None
+    iia: float | None = None
+    iia_changed: float | None = None
+    exact: bool | None = None
 
     @classmethod
     def of(
@@ -54,6 +59,7 @@ class IndexRow:
 def render_index(rows: Sequence[IndexRow], path: Path | str, *, title: str = "Explained circuits") -> Path:
     """Write the index page over many explanations as one self-contained HTML file and return its path."""
     graded = [row for row in rows if row.tags_right is not None]
+    run = [row for row in rows if row.exact is not None]
     with_program = [row for row in rows if row.agreement is not None]
     html = render(
         "index.html",
@@ -61,6 +67,9 @@ def render_index(rows: Sequence[IndexRow], path: Path | str, *, title: str = "Ex
         rows=rows,
         title=title,
         graded=bool(graded),
+        programs_graded=bool(run),
+        graded_exact=sum(bool(row.exact) for row in run),
+        graded_total=len(run),
         tags_right=sum(row.tags_right or 0 for row in graded),
         tags_total=sum(row.components for row in graded),
         supported=sum(row.supported for row in rows),

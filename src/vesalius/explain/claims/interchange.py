@@ -131,14 +131,16 @@ class Bench:
     """One component, the interchange that shows what it carries, and the model's answers to it.
 
     Positions are exchanged place by place; where that never changes the program's answer, source positions are read in
-    random order, which shows variables that depend on the position alone.
+    random order, which shows variables that depend on the position alone. `crossed` decides between the two instead.
     """
 
-    def __init__(self, lab: Lab, component: Component, carried: tuple[str, ...], program: Program) -> None:
+    def __init__(
+        self, lab: Lab, component: Component, carried: tuple[str, ...], program: Program, *, crossed: bool | None = None
+    ) -> None:
         self.lab, self.component, self.carried = lab, component, carried
-        self.crossed = not self._changes(program, lab.same_place) and self._changes(program, lab.other_place)
+        self.crossed = self._shows_only_crossed(program) if crossed is None else crossed
         self.reads = lab.other_place if self.crossed else lab.same_place
-        self.observed = lab.interchange(component, self.reads) if self.crossed else lab.whole_interchange(component)
+        self.observed = lab.crossed_interchange(component) if self.crossed else lab.whole_interchange(component)
 
     def predict(self, program: Program, *, reads: Tensor | None = None, shuffled: bool = False) -> Tensor:
         """What the program says the model must answer; `shuffled` gives each row another row's source values."""
@@ -162,6 +164,14 @@ class Bench:
         changed = ~lab.same(predicted, before) | ~lab.same(self.observed, lab.clean)
         return Comparison(predicted, lab.same(predicted, self.observed), changed & lab.real)
 
+    def right_if_shuffled(self, program: Program) -> Bool[Tensor, "pair pos"]:
+        """Where the program is right with another row's source values: a control."""
+        return self.lab.same(self.predict(program, shuffled=True), self.observed)
+
+    def right_if_ignored(self, program: Program) -> Bool[Tensor, "pair pos"]:
+        """Where the program is right as if nothing had been exchanged: a control."""
+        return self.lab.same(self.lab.answers(program, self.lab.traces(program)[0].output), self.observed)
+
     def arguments(self, program: Program) -> list[Bool[Tensor, "pair pos"]]:
         """For each combination of argument values of a carried variable, the positions whose source value has it."""
         _, source = self.lab.traces(program)
@@ -177,6 +187,9 @@ class Bench:
             frequent = label.bincount().argsort(descending=True)[:MAX_ARGUMENTS]
             masks += [labels == value for value in frequent.tolist()]
         return masks
+
+    def _shows_only_crossed(self, program: Program) -> bool:
+        return not self._changes(program, self.lab.same_place) and self._changes(program, self.lab.other_place)
 
     def _changes(self, program: Program, reads: Tensor) -> bool:
         before = self.lab.answers(program, self.lab.traces(program)[0].output)
@@ -227,8 +240,7 @@ def _accuracy(bench: Bench, program: Program, found: Comparison, level: float) -
     low, high = share_within((accuracy or 0.0) * rows, rows, level)
     controls = {"all_answers": rounded(found.right[lab.real].float().mean())}
     if accuracy is not None:
-        shuffled = lab.same(bench.predict(program, shuffled=True), bench.observed)
-        controls["shuffled_source"] = rounded(shuffled[found.changed].float().mean())
+        controls["shuffled_source"] = rounded(bench.right_if_shuffled(program)[found.changed].float().mean())
         for other in lab.matched(bench.component, k=1):
             right = lab.same(found.predicted, lab.whole_interchange(other))
             controls[f"other_component {other}"] = rounded(right[found.changed].float().mean())

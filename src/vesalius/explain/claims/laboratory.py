@@ -62,6 +62,7 @@ class Lab:
         self._full: dict[Component, Tensor] = {}
         #: Outcomes of experiments on whole programs, which several kinds of claim share; kept as long as the program.
         self.examined: WeakKeyDictionary[Program, dict[Any, Any]] = WeakKeyDictionary()
+        self._crossed: dict[Component, Tensor] = {}
         self._scores: dict[tuple[frozenset[Component], str], Tensor] = {}
 
     # Finite vocabularies: an answer at every position.
@@ -141,6 +142,12 @@ class Lab:
         if component not in self._full:
             self._full[component] = self.interchange(component, self.same_place)
         return self._full[component]
+
+    def crossed_interchange(self, component: Component) -> Tensor:
+        """The model's answers when `component` takes the source's values in random order of positions; kept."""
+        if component not in self._crossed:
+            self._crossed[component] = self.interchange(component, self.other_place)
+        return self._crossed[component]
 
     def traces(self, program: Program) -> tuple[Trace, Trace]:
         """A program's run on the base inputs and on the source inputs; kept as long as the program is."""

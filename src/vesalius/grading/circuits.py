@@ -1,0 +1,170 @@
+"""One circuit graded, and many circuits summed up.
+
+`grade_circuit` gives every figure of one explanation beside those of its nulls; `circuit_metrics` makes the metrics of
+a scorecard out of many. Both are plain data, so that a run can write them down and sum up later.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict
+
+from vesalius.errors import BadInput
+from vesalius.explain.explanation import Explanation
+from vesalius.grading.keys import graded_specimen, true_tags
+from vesalius.grading.metrics import Metric
+from vesalius.grading.nulls import empty, generic, shuffled
+from vesalius.grading.programs import GOOD_FROM, ComponentScore, Grader, ProgramGrade, fresh_seed
+from vesalius.grading.tags import TagRow, always, tag_metrics, tag_rows
+
+#: Tag accuracy of the best language-model agent in the paper that published the benchmark; not measured here.
+PUBLISHED_AGENT = 0.79
+
+
+class Graded(BaseModel):
+    """Tags and program of one explanation, component by component."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    tags: dict[str, TagRow]
+    program: ProgramGrade | None
+
+    @property
+    def tags_right(self) -> int:
+        """Components with the right tag."""
+        return sum(row["tag"] == row["true"] for row in self.tags.values())
+
+    @property
+    def scores(self) -> list[ComponentScore]:
+        """The components that some interchange shows."""
+        return [] if self.program is None else [score for score in self.program.components.values() if not score.inert]
+
+
+class CircuitGrade(BaseModel):
+    """An explanation and its nulls, graded alike."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    own: Graded
+    nulls: dict[str, Graded]
+
+
+class Grade(BaseModel):
+    """The metrics of one explanation or of many, and what they rest on. Program metrics are None if not asked for."""
+
+    model_config = ConfigDict(frozen=True)
+
+    tag_accuracy: Metric
+    tag_accuracy_experiment_only: Metric
+    tag_accuracy_supported: Metric
+    component_iia: Metric | None = None
+    component_iia_changed: Metric | None = None
+    component_iia_changed_mean: Metric | None = None
+    task_exact: Metric | None = None
+    components: dict[str, TagRow]
+    programs: dict[str, ProgramGrade] = {}
+
+
+def grade(
+    explanations: Explanation | Iterable[Explanation],
+    *,
+    directory: Path | str | None = None,
+    programs: bool = True,
+) -> Grade:
+    """Grade explanations against the answer key and, with `programs`, their executables against the model.
+
+    Benchmark circuits are found by their id. For a specimen made by `vesalius train`, `directory` is its place. A
+    missing component counts as wrong, a missing program as 0.
+    """
+    given = [explanations] if isinstance(explanations, Explanation) else list(explanations)
+    if not given:
+        raise BadInput("there is no explanation to grade; give at least one")
+    place = None if directory is None else Path(directory)
+    graded = [_graded(explanation, place, programs=programs) for explanation in given]
+    metrics = circuit_metrics(graded)
+    pairs = list(zip(given, graded, strict=True))
+    return Grade(
+        **{name: metric for name, metric in metrics.items() if name in Grade.model_fields},  # type: ignore[arg-type]
+        components={f"{e.specimen}/{component}": row for e, g in pairs for component, row in g.tags.items()},
+        programs={e.specimen: g.program for e, g in pairs if g.program is not None},
+    )
+
+
+def grade_circuit(
+    explanation: Explanation, *, donor: Explanation | None = None, directory: Path | None = None
+) -> CircuitGrade:
+    """One explanation and its nulls; `donor` is what `nulls.donor_of` found."""
+    truth = true_tags(explanation.specimen, directory)
+    grader = Grader(graded_specimen(explanation.specimen, directory), seed=fresh_seed(explanation.seed))
+
+    def graded(given: Explanation) -> Graded:
+        return Graded(tags=tag_rows(given, truth), program=grader.grade(given.executable))
+
+    nulls = {
+        "shuffled": shuffled(explanation, donor=donor, seed=explanation.seed),
+        "empty": empty(explanation),
+        "generic": generic(explanation),
+    }
+    return CircuitGrade(own=graded(explanation), nulls={name: graded(null) for name, null in nulls.items()})
+
+
+def circuit_metrics(graded: Sequence[Graded], *, null: Sequence[Graded] = ()) -> dict[str, Metric]:
+    """The metrics of a scorecard over many circuits; `null`, the shuffled explanations, gives the baselines."""
+    made = tag_metrics([list(one.tags.values()) for one in graded])
+    if any(one.program is None for one in graded):
+        return made
+    made |= interchange_metrics(graded, null=null)
+    exact = [one.program is not None and one.program.task_exact for one in graded]
+    return {**made, "task_exact": Metric.of_share(sum(exact), len(exact))}
+
+
+def interchange_metrics(graded: Sequence[Graded], *, null: Sequence[Graded] = ()) -> dict[str, Metric]:
+    """Interchange accuracy over the components that interchange shows, and how far it lies above chance."""
+
+    def mean(measure: Callable[[ComponentScore], float], *, smallest: float = 0.0) -> Metric:
+        def over(circuits: Sequence[Graded], baseline: float | None) -> Metric:
+            totals = [sum(map(measure, one.scores)) for one in circuits]
+            return Metric.of_circuits(
+                totals, [len(one.scores) for one in circuits], baseline=baseline, smallest=smallest
+            )
+
+        return over(graded, over(null, None).value if null else None)
+
+    return {
+        "component_iia": mean(lambda score: score.iia or 0.0),
+        "component_iia_changed": mean(lambda score: float((score.iia_changed or 0.0) >= GOOD_FROM)),
+        "component_iia_changed_mean": mean(lambda score: score.iia_changed or 0.0),
+        "component_iia_above_chance": mean(lambda score: (score.iia or 0.0) - (score.chance or 0.0), smallest=-1.0),
+        "component_iia_changed_above_chance": mean(
+            lambda score: (score.iia_changed or 0.0) - (score.chance_changed or 0.0), smallest=-1.0
+        ),
+    }
+
+
+def null_metrics(null: Sequence[Graded]) -> dict[str, Metric]:
+    """What a null explanation earns."""
+    return {"tag_accuracy": circuit_metrics(null)["tag_accuracy"], **interchange_metrics(null)}
+
+
+def tag_baselines(graded: Sequence[Graded]) -> list[dict[str, Any]]:
+    """Every figure a tag accuracy should be read beside."""
+    rows = [list(one.tags.values()) for one in graded]
+    by_kind = tag_metrics(rows)["tag_accuracy"].baseline
+    return [
+        {"name": "by_kind", "value": by_kind, "source": "every head AGGREGATOR, every MLP MAPPER; measured here"},
+        {"name": "always_MAPPER", "value": always("MAPPER", rows), "source": "measured here"},
+        {
+            "name": "best_published_agent",
+            "value": PUBLISHED_AGENT,
+            "source": "published for the best language-model agent on the 84 original circuits; not measured here",
+        },
+    ]
+
+
+def _graded(explanation: Explanation, directory: Path | None, *, programs: bool) -> Graded:
+    tags = tag_rows(explanation, true_tags(explanation.specimen, directory))
+    if not programs:
+        return Graded(tags=tags, program=None)
+    grader = Grader(graded_specimen(explanation.specimen, directory), seed=fresh_seed(explanation.seed))
+    return Graded(tags=tags, program=grader.grade(explanation.executable))

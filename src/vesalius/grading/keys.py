@@ -1,0 +1,42 @@
+"""Where the right answers are: the key of the 84 benchmark circuits, or the program beside a trained specimen.
+
+`vesalius train` leaves the program it trained on under `answer_key/`. Its tags follow from it by rule, so a specimen
+made today is graded like a benchmark circuit. Reading that key runs the SPEC.py it consists of.
+"""
+
+from pathlib import Path
+
+from vesalius.circuits.key import answer
+from vesalius.circuits.making import KEY_FILE, KEY_FOLDER
+from vesalius.circuits.specimens import benchmark_directory, load_specimen
+from vesalius.errors import BadInput
+from vesalius.model.specimen import Specimen
+from vesalius.rasp import load_spec, roles_of
+
+
+def true_tags(specimen: str, directory: Path | None = None) -> dict[str, str]:
+    """The tag of every component: of a benchmark circuit by id or name, or of the trained specimen in `directory`."""
+    if directory is None or directory == benchmark_directory(specimen):
+        return {part.id: str(part.tag) for part in answer(specimen).components}
+    program = load_spec(key_file(directory))
+    return {str(component): str(role) for component, role in roles_of(program).items()}
+
+
+def key_file(directory: Path) -> Path:
+    """The key of a trained specimen; refused where there is none."""
+    path = directory / KEY_FOLDER / KEY_FILE
+    if not path.is_file():
+        raise BadInput(f"{directory}: holds no {KEY_FOLDER}/{KEY_FILE}; only what `vesalius train` made can be graded")
+    return path
+
+
+def graded_specimen(specimen: str, directory: Path | None = None) -> Specimen:
+    """The model an explanation is graded on; `directory` is needed for everything but benchmark circuits."""
+    place = directory or benchmark_directory(specimen)
+    if place is None:
+        answer(specimen)  # says what there is
+    assert place is not None
+    found = load_specimen(place)
+    if specimen not in (found.id, found.name):
+        raise BadInput(f"{place}: is specimen {found.id!r}, the explanation is of {specimen!r}; name its own directory")
+    return found

@@ -1,0 +1,140 @@
+"""Explanations that must not earn credit, graded by the same path as everybody's.
+
+    shuffled   right text, wrong component: what components carry, and their tags, change places within the circuit.
+               A circuit of one component gets the program of another circuit with the same vocabulary and shape, or
+               where there is none its own with every table and selection turned wrong.
+    empty      nothing is said
+    generic    much is said, nothing that could be run; tags are the guess by kind
+
+A null that scores above chance shows what the figures are worth.
+"""
+
+import random
+from collections.abc import Sequence
+from typing import Any, get_args
+
+from vesalius.errors import BadInput
+from vesalius.explain.explanation import ComponentExplanation, Executable, Explanation, Tag
+from vesalius.grading.tags import guess_by_kind
+from vesalius.rasp.document import from_document
+
+NULLS = ("shuffled", "empty", "generic")
+GENERIC = "It attends to the relevant tokens, transforms the information and passes it on to later layers."
+_OPPOSITE = {
+    "EQ": "NEQ",
+    "NEQ": "EQ",
+    "LT": "GEQ",
+    "GEQ": "LT",
+    "LEQ": "GT",
+    "GT": "LEQ",
+    "TRUE": "FALSE",
+    "FALSE": "TRUE",
+}
+
+
+def shuffled(explanation: Explanation, *, donor: Explanation | None, seed: int = 0) -> Explanation:
+    """The explanation with its components mixed up; `donor` serves circuits of one component (see `donor_of`)."""
+    if len(explanation.components) > 1:
+        return _rotated(explanation, random.Random(f"{seed}/{explanation.specimen}"))
+    executable = explanation.executable
+    if donor is not None:
+        parts = donor.components
+        executable = donor.executable
+    else:
+        parts = tuple(_tagged(part, _next_tag(part.tag), _next_tag(part.tag)) for part in explanation.components)
+        executable = None if executable is None else _turned_wrong(executable)
+    return explanation.model_copy(update={"components": parts, "executable": executable})
+
+
+def empty(explanation: Explanation) -> Explanation:
+    """An explanation of the same specimen that says nothing."""
+    nothing = {"components": (), "information_flow": "", "edges": (), "task_description": "", "program": None}
+    return explanation.model_copy(update={**nothing, "executable": None, "program_agreement": None})
+
+
+def generic(explanation: Explanation) -> Explanation:
+    """An explanation that would fit any specimen."""
+    parts = tuple(
+        ComponentExplanation(
+            id=part.id,
+            tag=guess_by_kind(part.id),
+            tag_by_experiment=guess_by_kind(part.id),
+            note=f"{part.id}: {GENERIC}",
+            verdict="untested",
+        )
+        for part in explanation.components
+    )
+    said = {"components": parts, "information_flow": GENERIC, "task_description": GENERIC}
+    return empty(explanation).model_copy(update=said)
+
+
+def donor_of(explanation: Explanation, pool: Sequence[Explanation]) -> Explanation | None:
+    """The next explanation in the pool whose program has the same vocabulary and components and computes otherwise."""
+    own = explanation.executable
+    if own is None or len(explanation.components) != 1:
+        return None
+    place = next((i for i, other in enumerate(pool) if other is explanation), -1)
+    for other in [*pool[place + 1 :], *pool[: max(place, 0)]]:
+        theirs = other.executable
+        if theirs and _shape(theirs) == _shape(own) and _computation(theirs) != _computation(own):
+            return other
+    return None
+
+
+def _rotated(explanation: Explanation, rng: random.Random) -> Explanation:
+    """Every component takes what another one carries, and its tags."""
+    parts = list(explanation.components)
+    order = rng.sample(range(len(parts)), len(parts))
+    giver = {taker: parts[place] for taker, place in zip(order, [*order[1:], order[0]], strict=True)}
+    mixed = tuple(_tagged(part, giver[i].tag, giver[i].tag_by_experiment) for i, part in enumerate(parts))
+    executable = explanation.executable
+    if executable is not None:
+        carriers = {part.id: executable.carriers.get(giver[i].id, ()) for i, part in enumerate(parts)}
+        executable = Executable(program=executable.program, carriers=carriers)
+    return explanation.model_copy(update={"components": mixed, "executable": executable})
+
+
+def _tagged(part: ComponentExplanation, tag: Tag, by_experiment: Tag) -> ComponentExplanation:
+    return part.model_copy(update={"tag": tag, "tag_by_experiment": by_experiment})
+
+
+def _next_tag(tag: Tag) -> Tag:
+    tags: tuple[Tag, ...] = get_args(Tag)
+    return tags[(tags.index(tag) + 1) % len(tags)]
+
+
+def _shape(executable: Executable) -> tuple[Any, ...]:
+    program = executable.program
+    return *(program.get(field) for field in ("vocab", "max_len", "causal")), sorted(executable.carriers)
+
+
+def _computation(executable: Executable) -> list[Any]:
+    nodes = executable.program.get("nodes")
+    return [{k: v for k, v in node.items() if k != "name"} for node in nodes] if isinstance(nodes, list) else []
+
+
+def _turned_wrong(executable: Executable) -> Executable | None:
+    """The program with the results of every table moved on by one and every selection reversed; None if that is no
+    program.
+    """
+    document = executable.program
+    try:
+        from_document(document)
+        wrong = {**document, "nodes": [_wrong(node) for node in document["nodes"]]}
+        from_document(wrong)
+    except BadInput:
+        return None
+    return Executable(program=wrong, carriers=executable.carriers)
+
+
+def _wrong(node: dict[str, Any]) -> dict[str, Any]:
+    if "table" in node:
+        results: list[Any] = []
+        for row in node["table"]:
+            if row[-1] not in results:
+                results.append(row[-1])
+        moved = [[*row[:-1], results[(results.index(row[-1]) + 1) % len(results)]] for row in node["table"]]
+        return {**node, "table": moved}
+    if "comparison" in node:
+        return {**node, "comparison": _OPPOSITE[node["comparison"]]}
+    return {**node, "factors": [-factor for factor in node["factors"]]} if "factors" in node else node

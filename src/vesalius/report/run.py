@@ -1,0 +1,51 @@
+"""The pages of a benchmark run: one evidence page per specimen, and the index over them."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from vesalius.circuits.specimens import load_specimen
+from vesalius.errors import BadInput
+from vesalius.model.specimen import Specimen
+from vesalius.report.index import IndexRow, render_index
+from vesalius.report.page import render_page
+from vesalius.runs.directory import INDEX, PAGES, explanation_path, read_explanation, read_run, read_scorecard
+
+
+def render_run(directory: Path, *, progress: Callable[[str, int, int], None] | None = None) -> Path:
+    """Write the pages of a finished run and return the path of the index."""
+    places = read_run(directory).get("places", {})
+    scorecard = read_scorecard(directory)
+    (directory / PAGES).mkdir(exist_ok=True)
+    rows = []
+    graded: list[dict[str, Any]] = scorecard["specimens"]
+    for done, figures in enumerate(graded, 1):
+        rows.append(_render(directory, figures, places.get(figures["id"])))
+        if progress is not None:
+            progress(f"page of {figures['name']}", done, len(graded))
+    title = f"{scorecard['benchmark']} explained by {scorecard['subject']}"
+    return render_index(rows, directory / INDEX, title=title)
+
+
+def _render(directory: Path, figures: dict[str, Any], place: str | None) -> IndexRow:
+    explanation = read_explanation(explanation_path(directory, figures["id"]))
+    page = f"{PAGES}/{figures['id']}.html"
+    specimen = None if place is None else _specimen(Path(place))
+    render_page(explanation, directory / page, specimen=specimen)
+    agreement = explanation.program_agreement
+    return IndexRow(
+        **{name: figures[name] for name in ("id", "name", "components", "tags_right", "supported", "seconds")},
+        page=page,
+        agreement=None if agreement is None else agreement.value,
+        iia=figures["iia"],
+        iia_changed=figures["iia_changed"],
+        exact=figures["task_exact"],
+    )
+
+
+def _specimen(place: Path) -> Specimen | None:
+    """The specimen, or None where it is no longer there."""
+    try:
+        return load_specimen(place)
+    except BadInput:
+        return None

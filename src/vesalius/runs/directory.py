@@ -1,0 +1,158 @@
+"""A run directory that can be left at any moment and taken up again, by the command that made it and no other.
+
+`run.json` is written once, before anything else, and says what was asked. A command that finds it takes the run up if
+it asks for the same; otherwise it is told which setting differs. Explanations are whole files, written in one step.
+"""
+
+import platform
+from collections.abc import Mapping
+from importlib.metadata import PackageNotFoundError
+from importlib.metadata import version as installed
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from pydantic import ValidationError
+
+from vesalius.errors import BadInput, Failed, choices
+from vesalius.explain.explanation import Explanation
+from vesalius.model.files import read_json, write_json
+from vesalius.runs.ledger import Ledger
+from vesalius.version import __version__
+
+SCHEMA = 1
+RUN, EVENTS, SCORECARD = "run.json", "events.jsonl", "scorecard.json"
+EXPLANATIONS, PAGES, INDEX = "explanations", "pages", "report.html"
+_SHOWN = 60
+
+
+class Run:
+    """An open run directory, held by this process alone until it is closed.
+
+    `settings` decide the results: they must be the same when a run is taken up again. `notes` are only written down.
+    """
+
+    def __init__(self, directory: Path, *, settings: Mapping[str, Any], notes: Mapping[str, Any] | None = None) -> None:
+        self.directory = directory
+        _refuse_strangers(directory)
+        self.ledger = Ledger(directory / EVENTS)
+        try:
+            self._take_up(dict(settings), dict(notes or {}))
+        except (BadInput, Failed):
+            self.ledger.close()
+            raise
+
+    def explanation(self, case: str) -> Explanation | None:
+        """The explanation of a case, or None where there is no whole one."""
+        try:
+            return read_explanation(self.explanation_path(case))
+        except BadInput:
+            return None
+
+    def explanation_path(self, case: str) -> Path:
+        """Where the explanation of a case is kept."""
+        return explanation_path(self.directory, case)
+
+    def write_explanation(self, case: str, explanation: Explanation) -> None:
+        """Keep the explanation of a case."""
+        write_json(self.explanation_path(case), explanation.model_dump(mode="json"))
+
+    def write_scorecard(self, scorecard: Mapping[str, Any]) -> None:
+        """Keep the figures of the run."""
+        write_json(self.directory / SCORECARD, scorecard)
+
+    def __enter__(self) -> "Run":
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.ledger.close()
+
+    def _take_up(self, settings: dict[str, Any], notes: dict[str, Any]) -> None:
+        path = self.directory / RUN
+        if path.exists():
+            _compare(read_run(self.directory)["settings"], settings, self.directory)
+        elif self.ledger.records:
+            raise BadInput(f"{self.directory}: has {EVENTS} but no {RUN}; put it back or choose another --out")
+        else:
+            versions = {"vesalius": __version__, "python": platform.python_version(), "torch": _version("torch")}
+            write_json(path, {"schema": SCHEMA, "settings": settings, "versions": versions, **notes})
+        try:
+            (self.directory / EXPLANATIONS).mkdir(exist_ok=True)
+        except OSError as error:
+            raise Failed(f"{self.directory / EXPLANATIONS}: cannot be made ({error.strerror})") from None
+
+
+def is_run(directory: Path) -> bool:
+    """Whether a directory holds a run."""
+    return (directory / RUN).is_file()
+
+
+def read_run(directory: Path) -> dict[str, Any]:
+    """What a run was asked, checked."""
+    data = read_json(directory / RUN)
+    if data.get("schema") != SCHEMA:
+        made = f"schema {data.get('schema')!r}; this version reads schema {SCHEMA}"
+        raise BadInput(f"{directory / RUN}: {made}; choose another --out or use the version that made it")
+    if not isinstance(data.get("settings"), dict):
+        raise BadInput(f"{directory / RUN}: says nothing about the settings; choose another --out")
+    return data
+
+
+def read_scorecard(directory: Path) -> dict[str, Any]:
+    """The figures of a finished run."""
+    if not (directory / SCORECARD).exists():
+        raise BadInput(f"{directory}: the run is not finished; the `vesalius bench` command that began it goes on")
+    return read_json(directory / SCORECARD)
+
+
+def explanation_path(directory: Path, case: str) -> Path:
+    """Where the explanation of a case is kept."""
+    return directory / EXPLANATIONS / f"{case}.json"
+
+
+def read_explanation(path: Path) -> Explanation:
+    """An explanation from its file, or one line saying what is wrong with it."""
+    data = read_json(path)
+    try:
+        return Explanation.model_validate(data)
+    except ValidationError as error:
+        first = error.errors()[0]
+        raise BadInput(f"{path}: {'.'.join(map(str, first['loc']))}: {first['msg']}") from None
+
+
+def _refuse_strangers(directory: Path) -> None:
+    """A directory with other people's files is no place for a run."""
+    if is_run(directory):
+        return
+    ours = (EVENTS, f"{RUN}.partial-")  # what a run killed at its very beginning leaves
+    strangers = sorted(path.name for path in directory.iterdir() if not path.name.startswith(ours))
+    if strangers:
+        raise BadInput(f"--out {directory}: holds {choices(strangers, 2)} and no run; choose another directory")
+
+
+def _compare(before: dict[str, Any], now: dict[str, Any], directory: Path) -> None:
+    for name in dict.fromkeys([*before, *now]):
+        old, new = before.get(name), now.get(name)
+        if old != new:
+            difference = _difference(old, new)
+            raise BadInput(
+                f"{directory}: holds a run with {name} {difference}; repeat its command or choose another --out"
+            )
+
+
+def _difference(old: Any, new: Any) -> str:
+    """Two settings side by side; of two tables only the first entry that differs."""
+    if isinstance(old, dict) and isinstance(new, dict):
+        for key in dict.fromkeys([*old, *new]):
+            if old.get(key) != new.get(key):
+                return f"{key!r}: {old.get(key)!r:.{_SHOWN}}, not {new.get(key)!r:.{_SHOWN}}"
+    return f"{old!r:.{_SHOWN}}, not {new!r:.{_SHOWN}}"
+
+
+def _version(package: str) -> str | None:
+    try:
+        return installed(package)
+    except PackageNotFoundError:
+        return None

@@ -1,0 +1,70 @@
+"""Which circuits a benchmark runs on: the 84 that ship, some of them, or a folder of specimens somebody trained."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from vesalius.circuits.specimens import SPECIMEN_FILE, Card, benchmark_cards, benchmark_directory, known_names
+from vesalius.errors import BadInput
+from vesalius.grading.keys import key_file
+from vesalius.model.files import WEIGHTS_FILE, sha256
+
+
+@dataclass(frozen=True)
+class Circuit:
+    """One circuit of a run. `id` names its files; `trained` is true of what `vesalius train` made."""
+
+    id: str
+    name: str
+    directory: Path
+    trained: bool = False
+
+    @property
+    def fingerprint(self) -> str:
+        """Changes with the weights, so that a run is not taken up on another model."""
+        return sha256(self.directory / WEIGHTS_FILE)[:16]
+
+
+def benchmark_circuits(ids: Iterable[str] | None = None) -> list[Circuit]:
+    """Benchmark circuits by id or name, each once, in the order of the benchmark; None means all 84."""
+    wanted = None if ids is None else {_directory(name).name for name in ids}
+    if wanted is not None and not wanted:
+        raise BadInput(f"--ids names no circuit; give ids or names, comma-separated: {known_names(3)}")
+    return [
+        Circuit(card.id, card.name, _directory(card.id))
+        for card in benchmark_cards()
+        if wanted is None or card.id in wanted
+    ]
+
+
+def trained_circuits(folder: Path) -> list[Circuit]:
+    """The specimens in a folder, or the folder itself if it is one; each needs its answer key."""
+    if not folder.is_dir():
+        raise BadInput(f"--specimens {folder}: no such directory")
+    places = [folder] if (folder / SPECIMEN_FILE).is_file() else sorted(_specimens_in(folder))
+    if not places:
+        raise BadInput(
+            f"--specimens {folder}: holds no specimen; make one with: vesalius train SPEC.py --out {folder}/x"
+        )
+    found = []
+    for place in places:
+        card = Card.read(place / SPECIMEN_FILE)
+        key_file(place)
+        found.append(Circuit(place.resolve().name, card.name, place.resolve(), trained=True))
+    return found
+
+
+def first(circuits: Sequence[Circuit], limit: int | None) -> list[Circuit]:
+    """At most `limit` circuits."""
+    return list(circuits if limit is None else circuits[:limit])
+
+
+def _specimens_in(folder: Path) -> Iterable[Path]:
+    return (path for path in folder.iterdir() if (path / SPECIMEN_FILE).is_file())
+
+
+def _directory(name: str) -> Path:
+    directory = benchmark_directory(name.strip())
+    if directory is None:
+        raise BadInput(f"--ids: benchmark circuit {name.strip()!r} does not exist; use {known_names(3)}")
+    return directory
