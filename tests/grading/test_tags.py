@@ -1,11 +1,18 @@
 """Tags against the key, by hand."""
 
+import shutil
+from pathlib import Path
+from typing import get_args
+
 import pytest
 
 from vesalius.circuits.key import all_tasks, answer
+from vesalius.circuits.specimens import benchmark_directory
 from vesalius.errors import BadInput
-from vesalius.explain.explanation import ComponentExplanation, Explanation
-from vesalius.grading import Metric, grade
+from vesalius.explain.explanation import ComponentExplanation, Explanation, Tag
+from vesalius.grading import grade
+from vesalius.grading.keys import true_tags
+from vesalius.grading.tags import always, tag_metrics, tag_rows
 
 
 def explanation(specimen: str, tags: dict[str, str], verdict: str = "supported") -> Explanation:
@@ -26,6 +33,8 @@ def explanation(specimen: str, tags: dict[str, str], verdict: str = "supported")
 
 def test_frac_prevs_right_and_wrong() -> None:
     right = grade(explanation("frac_prevs", {"L0_MLP": "INDICATOR", "L1H2": "AGGREGATOR"}))
+    assert right.component_iia is not None
+    assert right.component_iia.value == 0.0  # there is no program
     assert (right.tag_accuracy.value, right.tag_accuracy.n, right.tag_accuracy.baseline) == (1.0, 2, 0.5)
     half = grade(explanation("3", {"L0_MLP": "MAPPER", "L1H2": "AGGREGATOR"}))
     assert half.tag_accuracy.value == 0.5
@@ -40,10 +49,36 @@ def test_a_missing_component_is_wrong_and_unsupported_ones_are_counted_apart() -
 
 def test_the_baseline_over_all_84_is_the_published_guess() -> None:
     truth = [explanation(task.id, {part.id: part.tag for part in answer(task.id).components}) for task in all_tasks()]
-    found = grade(truth)
+    found = grade(truth, programs=False)
     assert found.tag_accuracy.value == 1.0
     assert found.tag_accuracy.n == 163
     assert found.tag_accuracy.baseline == pytest.approx(104 / 163)
+
+
+def test_tag_by_tag_and_the_baselines_over_all_84() -> None:
+    rows = [list(tag_rows(explanation(t.id, {}), true_tags(t.id)).values()) for t in all_tasks()]
+    found = tag_metrics(rows)
+    counts = {tag: found[f"tag_accuracy_{tag}"].n for tag in get_args(Tag)}
+    assert sum(counts.values()) == 163
+    assert all(found[f"tag_accuracy_{tag}"].value == 0.0 for tag in counts)
+    assert always("MAPPER", rows) == counts["MAPPER"] / 163
+    assert found["tag_accuracy_MAPPER"].baseline == found["tag_accuracy_AGGREGATOR"].baseline == 1.0
+
+
+def test_a_trained_specimen_is_graded_by_the_program_beside_it(tmp_path: Path) -> None:
+    directory = shutil.copytree(benchmark_directory("3"), tmp_path / "mine")  # type: ignore[type-var]
+    given = explanation("3", {"L0_MLP": "INDICATOR", "L1H2": "AGGREGATOR"})
+    with pytest.raises(BadInput, match="holds no answer_key"):
+        grade(given, directory=directory)
+    (directory / "answer_key").mkdir()
+    spec = Path(__file__).parents[2] / "examples" / "frac_prevs.py"
+    shutil.copyfile(spec, directory / "answer_key" / "spec.py")
+    # The same program, compiled for a model with fewer heads: its head is L1H0, so L1H2 is not in the key.
+    assert grade(given, directory=directory).tag_accuracy.value == 0.5
+    moved = explanation("3", {"L0_MLP": "INDICATOR", "L1H0": "AGGREGATOR"})
+    assert grade(moved, directory=directory).tag_accuracy.value == 1.0
+    with pytest.raises(BadInput, match="is specimen '3', the explanation is of '4'"):
+        grade(explanation("4", {}), directory=directory)
 
 
 def test_nothing_to_grade_and_unknown_circuits_are_refused() -> None:
@@ -51,8 +86,3 @@ def test_nothing_to_grade_and_unknown_circuits_are_refused() -> None:
         grade([])
     with pytest.raises(BadInput, match="does not exist"):
         grade(explanation("nosuch", {"L0_MLP": "MAPPER"}))
-
-
-def test_a_share_has_its_wilson_interval() -> None:
-    found = Metric.of_share(9, 10)
-    assert (round(found.low, 3), round(found.high, 3)) == (0.596, 0.982)

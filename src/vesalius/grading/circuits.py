@@ -23,12 +23,17 @@ PUBLISHED_AGENT = 0.79
 
 
 class Graded(BaseModel):
-    """Tags and program of one explanation, component by component."""
+    """Tags and program of one explanation, component by component.
+
+    `alike` is for nulls: components of which the null predicts exactly what the explanation it was made from predicts.
+    There it is not wrong, so they are left out of its interchange figures and counted.
+    """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     tags: dict[str, TagRow]
     program: ProgramGrade | None
+    alike: tuple[str, ...] = ()
 
     @property
     def tags_right(self) -> int:
@@ -37,8 +42,9 @@ class Graded(BaseModel):
 
     @property
     def scores(self) -> list[ComponentScore]:
-        """The components that some interchange shows."""
-        return [] if self.program is None else [score for score in self.program.components.values() if not score.inert]
+        """The components that count: some interchange shows them, and a null says something else of them."""
+        parts = {} if self.program is None else self.program.components
+        return [score for name, score in parts.items() if not score.inert and name not in self.alike]
 
 
 class CircuitGrade(BaseModel):
@@ -99,7 +105,8 @@ def grade_circuit(
     grader = Grader(graded_specimen(explanation.specimen, directory), seed=fresh_seed(explanation.seed))
 
     def graded(given: Explanation) -> Graded:
-        return Graded(tags=tag_rows(given, truth), program=grader.grade(given.executable))
+        alike = () if given is explanation else grader.alike(given.executable, explanation.executable)
+        return Graded(tags=tag_rows(given, truth), program=grader.grade(given.executable), alike=alike)
 
     nulls = {
         "shuffled": shuffled(explanation, donor=donor, seed=explanation.seed),

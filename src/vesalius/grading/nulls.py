@@ -6,7 +6,8 @@
     empty      nothing is said
     generic    much is said, nothing that could be run; tags are the guess by kind
 
-A null that scores above chance shows what the figures are worth.
+A null that scores above chance shows what the figures are worth. Where variables pass straight into one another,
+mixing them up changes no prediction: `circuits.Graded` leaves such components out of a null's figures and counts them.
 """
 
 import random

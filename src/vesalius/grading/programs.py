@@ -95,6 +95,37 @@ class Grader:
             seed=self.lab.seed,
         )
 
+    def alike(self, first: Executable | None, second: Executable | None) -> tuple[str, ...]:
+        """Components about which two executables predict the same answer to every exchange.
+
+        Where one variable passes straight into the next, exchanging either is the same thing, and no interchange can
+        tell which of the two a component carries.
+        """
+        read = [self._read(executable)[:2] for executable in (first, second)]
+        found = []
+        for component, crossed in self.crossed.items():
+            ours, theirs = (self._predicted(component, *one, crossed=crossed) for one in read)
+            if ours is not None and theirs is not None and bool((self.lab.same(ours, theirs) | ~self.lab.real).all()):
+                found.append(str(component))
+        return tuple(found)
+
+    def _predicted(
+        self,
+        component: Component,
+        program: Program | None,
+        carriers: dict[Component, tuple[str, ...]],
+        *,
+        crossed: bool | None,
+    ) -> Tensor | None:
+        """What a program predicts of a component's exchange; None where it predicts nothing or nothing shows."""
+        carried = carriers.get(component, ())
+        if program is None or not carried or crossed is None:
+            return None
+        try:
+            return Bench(self.lab, component, carried, program, crossed=crossed).predict(program)
+        except BadInput:
+            return None
+
     def _read(self, executable: Executable | None) -> tuple[Program | None, dict[Component, tuple[str, ...]], str]:
         """The program, what each component carries, and why there is none."""
         if executable is None:

@@ -230,7 +230,10 @@ class CircuitsBenchmark:
             "errors": errors,
             "metrics": _plain(circuit_metrics(own, null=nulls["shuffled"])),
             "baselines": {"tag_accuracy": tag_baselines(own)},
-            "nulls": {name: _plain(null_metrics(circuits)) for name, circuits in nulls.items()},
+            "nulls": {
+                name: {**_plain(null_metrics(circuits)), "alike": sum(len(circuit.alike) for circuit in circuits)}
+                for name, circuits in nulls.items()
+            },
             "inert": {"n": len(inert), "components": inert},
         }
 

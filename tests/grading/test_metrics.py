@@ -1,0 +1,51 @@
+"""Figures and their intervals, by hand."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from vesalius.grading import Metric
+
+
+def test_a_share_of_independent_cases_has_the_wilson_interval() -> None:
+    found = Metric.of_share(9, 10)
+    assert (found.value, found.n, round(found.low, 3), round(found.high, 3)) == (0.9, 10, 0.596, 0.982)
+
+
+def test_two_circuits_by_hand() -> None:
+    """One circuit with 3 of 3 right, one with 0 of 1: resamples give 1, 3/4 and 0 with chances 1/4, 1/2, 1/4."""
+    found = Metric.of_circuits([3, 0], [3, 1], baseline=0.5)
+    assert found == Metric(value=0.75, low=0.0, high=1.0, n=4, baseline=0.5)
+
+
+def test_components_that_hang_together_count_less() -> None:
+    """Forty components in 10 circuits, each all right or all wrong, are worth 10 cases, not 40."""
+    clustered = Metric.of_circuits([4] * 8 + [0] * 2, [4] * 10)
+    apart = Metric.of_circuits([1] * 32 + [0] * 8, [1] * 40)
+    assert clustered.value == apart.value == 0.8
+    assert (clustered.high - clustered.low) / (apart.high - apart.low) == pytest.approx(2, abs=0.25)
+
+
+def test_where_nothing_can_be_resampled_the_interval_is_wilsons() -> None:
+    assert Metric.of_circuits([1], [2]) == Metric.of_share(1, 2)
+    everything = Metric.of_circuits([2, 3, 1], [2, 3, 1])
+    assert (everything.value, everything.n) == (1.0, 6)
+    assert (everything.low, everything.high) == (pytest.approx(0.4385, abs=1e-4), 1.0)  # 3 of 3 circuits
+    difference = Metric.of_circuits([0.0, 0.0], [2, 2], smallest=-1.0)
+    assert difference.value == 0
+    assert difference.low == -difference.high < -0.5
+
+
+def test_circuits_without_components_say_nothing() -> None:
+    assert Metric.of_circuits([1, 0], [2, 0]) == Metric.of_circuits([1], [2])
+    assert Metric.of_circuits([], []) == Metric(value=0.0, low=0.0, high=1.0, n=0)
+
+
+@given(st.lists(st.tuples(st.integers(0, 5), st.integers(0, 5)), min_size=1, max_size=12))
+def test_the_interval_holds_the_value_and_is_the_same_every_time(given_pairs: list[tuple[int, int]]) -> None:
+    rights, wrongs = zip(*given_pairs, strict=True)
+    counts = [right + wrong for right, wrong in given_pairs]
+    found = Metric.of_circuits(rights, counts)
+    assert 0 <= found.low <= found.value <= found.high <= 1
+    assert found == Metric.of_circuits(rights, counts)
+    assert sum(wrongs) + found.value * found.n == pytest.approx(sum(counts))

@@ -1,0 +1,49 @@
+"""Work for the engine's tests: workers import it by name, so it is a module, and a light one."""
+
+import os
+import signal
+import sys
+import time
+from pathlib import Path
+
+from vesalius.errors import BadInput, Failed
+
+
+def square(number: int) -> int:
+    return number * number
+
+
+def awkward(case: tuple[str, int]) -> int:
+    """Ends in every way a case can end."""
+    how, number = case
+    if how == "refused":
+        raise BadInput("colour 'x' does not exist")
+    if how == "failed":
+        raise Failed("out of paper")
+    if how == "broke":
+        return number // 0
+    if how == "exits":
+        sys.exit(3)
+    if how == "killed":
+        os.kill(os.getpid(), signal.SIGKILL)
+    return number
+
+
+def killed_the_first_time(marker: Path) -> str:
+    """Dies once; a second try goes well."""
+    if not marker.exists():
+        marker.touch()
+        os.kill(os.getpid(), signal.SIGKILL)
+    return marker.name
+
+
+def settings_of_worker(case: int) -> tuple[str, bool, bool]:
+    """How many threads a worker may use, whether torch came along, whether it hears Ctrl-C."""
+    blocked = signal.SIGINT in signal.pthread_sigmask(signal.SIG_BLOCK, ())
+    return os.environ["OMP_NUM_THREADS"], "torch" in sys.modules, blocked
+
+
+def linger(case: Path) -> None:
+    """Says who it is and stays."""
+    case.write_text(str(os.getpid()))
+    time.sleep(60)

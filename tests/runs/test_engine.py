@@ -1,0 +1,92 @@
+"""Cases in processes: every end a case can come to, and no process left behind."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.runs import stub_work
+from vesalius.errors import BadInput
+from vesalius.runs.engine import Failure, map_cases
+
+#: Runs in another process: two workers that stay.
+LINGERING = """
+import sys
+from pathlib import Path
+from tests.runs import stub_work
+from vesalius.runs.engine import map_cases
+list(map_cases(stub_work.linger, [Path(name) for name in sys.argv[1:]], jobs=2))
+"""
+
+
+def until(condition: Callable[[], bool]) -> None:
+    for _ in range(600):
+        if condition():
+            return
+        time.sleep(0.05)
+    raise AssertionError("waited 30 seconds in vain")
+
+
+def alive(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"
+
+
+def test_results_do_not_depend_on_the_number_of_processes() -> None:
+    expected = {number: number * number for number in range(5)}
+    for jobs in (1, 3):
+        pairs = list(map_cases(stub_work.square, range(5), jobs=jobs))
+        assert len(pairs) == 5
+        assert dict(pairs) == expected
+    assert list(map_cases(stub_work.square, [], jobs=2)) == []
+    with pytest.raises(BadInput, match="jobs=0"):
+        next(map_cases(stub_work.square, [1], jobs=0))
+
+
+def test_every_end_of_a_case() -> None:
+    cases = [("fine", 1), ("refused", 2), ("failed", 3), ("broke", 4), ("exits", 5), ("killed", 6), ("fine", 7)]
+    found = dict(map_cases(stub_work.awkward, cases, jobs=1))
+    assert len(found) == len(cases)
+    assert found["fine", 1] == 1
+    assert found["fine", 7] == 7
+    assert found["refused", 2] == Failure("refused", "colour 'x' does not exist")
+    assert found["failed", 3] == Failure("failed", "out of paper")
+    broke = found["broke", 4]
+    assert isinstance(broke, Failure)
+    assert broke.kind == "broke"
+    assert broke.reason.startswith("ZeroDivisionError at stub_work.py:")
+    assert found["exits", 5] == Failure("killed", "its process ended with exit code 3, 2 times")
+    assert found["killed", 6] == Failure("killed", "its process ended with SIGKILL, 2 times")
+
+
+def test_a_case_whose_worker_was_killed_is_tried_once_more(tmp_path: Path) -> None:
+    assert dict(map_cases(stub_work.killed_the_first_time, [tmp_path / "a"], jobs=1)) == {tmp_path / "a": "a"}
+
+
+def test_workers_have_one_thread_and_do_not_hear_interrupts() -> None:
+    ((_, found),) = map_cases(stub_work.settings_of_worker, [0], jobs=2)
+    assert found == ("1", False, True)
+
+
+@pytest.mark.parametrize("end", [signal.SIGINT, signal.SIGKILL])
+def test_no_worker_outlives_its_parent(tmp_path: Path, end: signal.Signals) -> None:
+    """Ctrl-C ends the workers; a killed parent leaves them to end with their case, which hangs up on nobody."""
+    marks = [tmp_path / "a", tmp_path / "b"]
+    parent = subprocess.Popen([sys.executable, "-c", LINGERING, *map(str, marks)], stderr=subprocess.DEVNULL)
+    until(lambda: all(mark.exists() and mark.read_text() for mark in marks))
+    workers = [int(mark.read_text()) for mark in marks]
+    assert all(map(alive, workers))
+    parent.send_signal(end)
+    parent.wait(timeout=30)
+    if end == signal.SIGKILL:
+        for pid in workers:
+            os.kill(pid, signal.SIGKILL)  # they sleep for a minute; nobody waits that long
+    until(lambda: not any(map(alive, workers)))
