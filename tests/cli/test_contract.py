@@ -11,13 +11,15 @@ from tests.cli.conftest import Vesalius
 from vesalius.version import __version__
 
 COMMANDS = ["specimens", "show", "predict", "behaviours", "sweep", "explain", "report", "train", "generate"]
+BENCHMARKS = ["circuits"]
+ALL = [*COMMANDS, *(f"bench {name}" for name in BENCHMARKS)]
 
 #: Runs in a fresh interpreter: every help text, then the modules that are loaded.
 HELP = """
 import sys
 from vesalius.cli import main
 for command in sys.argv[1:]:
-    sys.argv = ["vesalius", *filter(None, [command.strip()]), "--help"]
+    sys.argv = ["vesalius", *command.split(), "--help"]
     try:
         main()
     except SystemExit as left:
@@ -28,20 +30,23 @@ sys.exit(f"loaded: {heavy}" if heavy else 0)
 
 
 def test_no_help_text_loads_torch() -> None:
-    helped = subprocess.run([sys.executable, "-c", HELP, " ", *COMMANDS], capture_output=True, text=True, check=False)
+    helped = subprocess.run(
+        [sys.executable, "-c", HELP, " ", "bench", *ALL], capture_output=True, text=True, check=False
+    )
     assert helped.returncode == 0, helped.stderr
-    for command in COMMANDS:
+    for command in ALL:
         assert f"vesalius {command}" in helped.stdout
-    assert helped.stdout.count("Example: vesalius") == len(COMMANDS)
+    assert helped.stdout.count("Example: vesalius") == len(ALL)
 
 
 def test_every_command_has_a_help_text_here(vesalius: Vesalius) -> None:
     listed = vesalius("--help").out
-    from vesalius.cli import app
+    from vesalius.cli import app, bench
 
     names = [command.name or command.callback.__name__ for command in app.registered_commands if command.callback]
     assert names == COMMANDS
-    assert all(name in listed for name in names)
+    assert all(name in listed for name in [*names, "bench"])
+    assert [command.name for command in bench.registered_commands] == BENCHMARKS
 
 
 def test_version(vesalius: Vesalius) -> None:

@@ -272,6 +272,21 @@ def test_index(tmp_path: Path) -> None:
     ) == 1
 
 
+def test_a_benchmarks_index_has_its_figures_to_sort_by(tmp_path: Path) -> None:
+    rows = [
+        IndexRow("3", "frac_prevs", 2, 2, 1.4, None, 2, 0.998, iia=0.9876, iia_changed=0.75, exact=True),
+        IndexRow("130", "clip", 3, 1, 1.0, None, 1, None, exact=False),
+    ]
+    reader, text = read(render_index(rows, tmp_path / "index.html"))
+    for words in ("Programs exact when graded 1 of 2", "IIA, changed outputs", "0.988", "0.750", "yes", "no"):
+        assert words in text
+    cells = [attributes["data-value"] for tag, attributes in reader.tags if tag == "td"]
+    third = str(1 / 3)
+    assert cells[:9] == ["3", "2", "1.0", "1.0", "0.998", "0.9876", "0.75", "1", "1.4"]
+    assert cells[9:] == ["130", "3", third, third, "", "", "", "0", "1.0"]
+    assert "IIA" not in read(render_index(index_rows(), tmp_path / "plain.html"))[1]
+
+
 def test_ungraded_index_has_no_tag_column(tmp_path: Path) -> None:
     row = IndexRow.of(frac_prevs(), id="3", page="frac_prevs.html")
     assert row == IndexRow("3", "frac_prevs", 2, 2, 1.4, "frac_prevs.html", None, 0.998)

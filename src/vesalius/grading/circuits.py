@@ -26,7 +26,6 @@ class Graded(BaseModel):
     """Tags and program of one explanation, component by component.
 
     `alike` is for nulls: components of which the null predicts exactly what the explanation it was made from predicts.
-    There it is not wrong, so they are left out of its interchange figures and counted.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -42,9 +41,15 @@ class Graded(BaseModel):
 
     @property
     def scores(self) -> list[ComponentScore]:
-        """The components that count: some interchange shows them, and a null says something else of them."""
-        parts = {} if self.program is None else self.program.components
-        return [score for name, score in parts.items() if not score.inert and name not in self.alike]
+        """The components that some interchange shows."""
+        return [] if self.program is None else [score for score in self.program.components.values() if not score.inert]
+
+    @property
+    def told_apart(self) -> "Graded":
+        """The same without the components in `alike`."""
+        assert self.program is not None
+        parts = {name: score for name, score in self.program.components.items() if name not in self.alike}
+        return self.model_copy(update={"program": self.program.model_copy(update={"components": parts})})
 
 
 class CircuitGrade(BaseModel):
@@ -150,8 +155,16 @@ def interchange_metrics(graded: Sequence[Graded], *, null: Sequence[Graded] = ()
 
 
 def null_metrics(null: Sequence[Graded]) -> dict[str, Metric]:
-    """What a null explanation earns."""
+    """What a null explanation earns, over every component that interchange shows."""
     return {"tag_accuracy": circuit_metrics(null)["tag_accuracy"], **interchange_metrics(null)}
+
+
+def told_apart_metrics(null: Sequence[Graded]) -> dict[str, Metric]:
+    """The same over the components of which the null predicts something else than what it was made from.
+
+    A second reading, never the only one: it leaves out exactly where a null does as well as its original.
+    """
+    return interchange_metrics([one.told_apart for one in null])
 
 
 def tag_baselines(graded: Sequence[Graded]) -> list[dict[str, Any]]:

@@ -7,7 +7,8 @@
     generic    much is said, nothing that could be run; tags are the guess by kind
 
 A null that scores above chance shows what the figures are worth. Where variables pass straight into one another,
-mixing them up changes no prediction: `circuits.Graded` leaves such components out of a null's figures and counts them.
+mixing them up changes no prediction, so the shuffled null earns there what its original earns. Its figures count those
+components; `circuits.told_apart_metrics` gives them once more without, beside the number left out.
 """
 
 import random

@@ -24,6 +24,7 @@ from vesalius.grading.circuits import (
     grade_circuit,
     null_metrics,
     tag_baselines,
+    told_apart_metrics,
 )
 from vesalius.grading.metrics import Metric
 from vesalius.grading.nulls import NULLS, donor_of
@@ -231,7 +232,11 @@ class CircuitsBenchmark:
             "metrics": _plain(circuit_metrics(own, null=nulls["shuffled"])),
             "baselines": {"tag_accuracy": tag_baselines(own)},
             "nulls": {
-                name: {**_plain(null_metrics(circuits)), "alike": sum(len(circuit.alike) for circuit in circuits)}
+                name: {
+                    **_plain(null_metrics(circuits)),
+                    "alike": sum(len(circuit.alike) for circuit in circuits),
+                    "told_apart": _plain(told_apart_metrics(circuits)),
+                }
                 for name, circuits in nulls.items()
             },
             "inert": {"n": len(inert), "components": inert},
