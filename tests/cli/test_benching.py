@@ -158,7 +158,7 @@ def test_a_real_run_goes_on_after_it_was_ended(
     events = tmp_path / "run" / "events.jsonl"
     begun = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     for _ in range(1200):
-        if events.exists() and events.read_bytes().count(b"\n") or begun.poll() is not None:
+        if (events.exists() and events.read_bytes().count(b"\n")) or begun.poll() is not None:
             break
         time.sleep(0.05)
     begun.send_signal(end)
