@@ -13,6 +13,7 @@ from tests.grading.explanations import explained, truth
 from vesalius.errors import BadInput, Failed
 from vesalius.explain.explanation import Explanation
 from vesalius.grading.circuits import CircuitGrade, Graded
+from vesalius.grading.nulls import NULLS
 from vesalius.grading.programs import ComponentScore, ProgramGrade
 from vesalius.grading.tags import tag_rows
 from vesalius.runs import circuits as benchmark
@@ -43,7 +44,7 @@ def grade_stub(case: ToGrade) -> tuple[CircuitGrade, float]:
         components=dict.fromkeys(tags, score), task_agreement=share, task_exact=share == 1.0, n=10, seed=1
     )
     own = Graded(tags=tags, program=program)
-    return CircuitGrade(own=own, nulls=dict.fromkeys(("shuffled", "empty", "generic"), own)), 0.25
+    return CircuitGrade(own=own, nulls=dict.fromkeys(NULLS, own)), 0.25
 
 
 def serially(order: Callable[[Sequence[Any]], Sequence[Any]] = list) -> Callable[..., Iterator[tuple[Any, Any]]]:
@@ -156,7 +157,7 @@ def test_the_scorecard_by_hand(tmp_path: Path) -> None:
         assert (metrics[name]["value"], metrics[name]["n"]) == (value, n)
     assert metrics["tag_accuracy"]["baseline"] == 0.75  # the indicator is no MAPPER
     assert [row["value"] for row in card["baselines"]["tag_accuracy"]] == [0.75, 0.5, 0.79]
-    assert set(card["nulls"]) == {"shuffled", "empty", "generic"}
+    assert set(card["nulls"]) == set(NULLS)
     assert [row["id"] for row in card["specimens"]] == IDS
     assert json.loads((tmp_path / "run" / "scorecard.json").read_text()) == card
 

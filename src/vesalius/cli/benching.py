@@ -82,9 +82,6 @@ def _print(scorecard: dict[str, Any]) -> None:
     for null, metrics in scorecard["nulls"].items():
         for name, short in (("component_iia", "iia"), ("component_iia_changed", "iia changed")):
             table.add_row(*_cells(f"null {null}: {short} above chance", metrics[f"{name}_above_chance"]))
-            if metrics["alike"]:
-                label = f"  without the {metrics['alike']} it predicts alike"
-                table.add_row(*_cells(label, metrics["told_apart"][f"{name}_above_chance"]))
     stdout.print(
         f"[bold]{scorecard['benchmark']}[/bold], {scorecard['subject']}: {scorecard['n']} circuits, "
         f"{scorecard['n_error']} errors, {scorecard['inert']['n']} components that no interchange shows"

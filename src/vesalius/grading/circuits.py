@@ -14,7 +14,7 @@ from vesalius.errors import BadInput
 from vesalius.explain.explanation import Explanation
 from vesalius.grading.keys import graded_specimen, true_tags
 from vesalius.grading.metrics import Metric
-from vesalius.grading.nulls import empty, generic, shuffled
+from vesalius.grading.nulls import empty, generic, mixed, turned_wrong
 from vesalius.grading.programs import GOOD_FROM, ComponentScore, Grader, ProgramGrade, fresh_seed
 from vesalius.grading.tags import TagRow, always, tag_metrics, tag_rows
 
@@ -44,11 +44,10 @@ class Graded(BaseModel):
         """The components that some interchange shows."""
         return [] if self.program is None else [score for score in self.program.components.values() if not score.inert]
 
-    @property
-    def told_apart(self) -> "Graded":
-        """The same without the components in `alike`."""
+    def graded_instead(self, other: ProgramGrade) -> "Graded":
+        """The same with the components in `alike` graded by another program."""
         assert self.program is not None
-        parts = {name: score for name, score in self.program.components.items() if name not in self.alike}
+        parts = self.program.components | {name: other.components[name] for name in self.alike}
         return self.model_copy(update={"program": self.program.model_copy(update={"components": parts})})
 
 
@@ -113,12 +112,15 @@ def grade_circuit(
         alike = () if given is explanation else grader.alike(given.executable, explanation.executable)
         return Graded(tags=tag_rows(given, truth), program=grader.grade(given.executable), alike=alike)
 
+    mixed_up = graded(mixed(explanation, donor=donor, seed=explanation.seed))
+    wrong = grader.grade(turned_wrong(explanation.executable))
     nulls = {
-        "shuffled": shuffled(explanation, donor=donor, seed=explanation.seed),
-        "empty": empty(explanation),
-        "generic": generic(explanation),
+        "shuffled": mixed_up.graded_instead(wrong),
+        "mixed": mixed_up,
+        "empty": graded(empty(explanation)),
+        "generic": graded(generic(explanation)),
     }
-    return CircuitGrade(own=graded(explanation), nulls={name: graded(null) for name, null in nulls.items()})
+    return CircuitGrade(own=graded(explanation), nulls=nulls)
 
 
 def circuit_metrics(graded: Sequence[Graded], *, null: Sequence[Graded] = ()) -> dict[str, Metric]:
@@ -157,14 +159,6 @@ def interchange_metrics(graded: Sequence[Graded], *, null: Sequence[Graded] = ()
 def null_metrics(null: Sequence[Graded]) -> dict[str, Metric]:
     """What a null explanation earns, over every component that interchange shows."""
     return {"tag_accuracy": circuit_metrics(null)["tag_accuracy"], **interchange_metrics(null)}
-
-
-def told_apart_metrics(null: Sequence[Graded]) -> dict[str, Metric]:
-    """The same over the components of which the null predicts something else than what it was made from.
-
-    A second reading, never the only one: it leaves out exactly where a null does as well as its original.
-    """
-    return interchange_metrics([one.told_apart for one in null])
 
 
 def tag_baselines(graded: Sequence[Graded]) -> list[dict[str, Any]]:

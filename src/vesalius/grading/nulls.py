@@ -1,14 +1,15 @@
 """Explanations that must not earn credit, graded by the same path as everybody's.
 
-    shuffled   right text, wrong component: what components carry, and their tags, change places within the circuit.
+    mixed      right text, wrong component: what components carry, and their tags, change places within the circuit.
                A circuit of one component gets the program of another circuit with the same vocabulary and shape, or
                where there is none its own with every table and selection turned wrong.
+    shuffled   the same, made wrong where mixing up changes no prediction: where one variable passes straight into the
+               next, no interchange tells which of the two a component carries, so what is said of it is not wrong by
+               any experiment. Such a component is graded by the program turned wrong.
     empty      nothing is said
     generic    much is said, nothing that could be run; tags are the guess by kind
 
-A null that scores above chance shows what the figures are worth. Where variables pass straight into one another,
-mixing them up changes no prediction, so the shuffled null earns there what its original earns. Its figures count those
-components; `circuits.told_apart_metrics` gives them once more without, beside the number left out.
+A null that scores above chance shows what the figures are worth.
 """
 
 import random
@@ -20,7 +21,7 @@ from vesalius.explain.explanation import ComponentExplanation, Executable, Expla
 from vesalius.grading.tags import guess_by_kind
 from vesalius.rasp.document import from_document
 
-NULLS = ("shuffled", "empty", "generic")
+NULLS = ("shuffled", "mixed", "empty", "generic")
 GENERIC = "It attends to the relevant tokens, transforms the information and passes it on to later layers."
 _OPPOSITE = {
     "EQ": "NEQ",
@@ -34,7 +35,7 @@ _OPPOSITE = {
 }
 
 
-def shuffled(explanation: Explanation, *, donor: Explanation | None, seed: int = 0) -> Explanation:
+def mixed(explanation: Explanation, *, donor: Explanation | None, seed: int = 0) -> Explanation:
     """The explanation with its components mixed up; `donor` serves circuits of one component (see `donor_of`)."""
     if len(explanation.components) > 1:
         return _rotated(explanation, random.Random(f"{seed}/{explanation.specimen}"))
@@ -44,7 +45,7 @@ def shuffled(explanation: Explanation, *, donor: Explanation | None, seed: int =
         executable = donor.executable
     else:
         parts = tuple(_tagged(part, _next_tag(part.tag), _next_tag(part.tag)) for part in explanation.components)
-        executable = None if executable is None else _turned_wrong(executable)
+        executable = turned_wrong(executable)
     return explanation.model_copy(update={"components": parts, "executable": executable})
 
 
@@ -115,10 +116,12 @@ def _computation(executable: Executable) -> list[Any]:
     return [{k: v for k, v in node.items() if k != "name"} for node in nodes] if isinstance(nodes, list) else []
 
 
-def _turned_wrong(executable: Executable) -> Executable | None:
+def turned_wrong(executable: Executable | None) -> Executable | None:
     """The program with the results of every table moved on by one and every selection reversed; None if that is no
     program.
     """
+    if executable is None:
+        return None
     document = executable.program
     try:
         from_document(document)

@@ -24,7 +24,6 @@ from vesalius.grading.circuits import (
     grade_circuit,
     null_metrics,
     tag_baselines,
-    told_apart_metrics,
 )
 from vesalius.grading.metrics import Metric
 from vesalius.grading.nulls import NULLS, donor_of
@@ -235,7 +234,6 @@ class CircuitsBenchmark:
                 name: {
                     **_plain(null_metrics(circuits)),
                     "alike": sum(len(circuit.alike) for circuit in circuits),
-                    "told_apart": _plain(told_apart_metrics(circuits)),
                 }
                 for name, circuits in nulls.items()
             },
