@@ -67,13 +67,13 @@ class RandomProgram:
             made = {
                 "table": lambda: self.table(),
                 "width": lambda: Width(self.selector(of, other)),
-                "mean": lambda: Mean(of, self.code(of)),
+                "mean": lambda: self.mean(of),
                 "copy": lambda: Copy(of, rng.choice(self.routes())),
                 "steered": lambda: self.steered(of),
                 "matched": lambda: Matched(of, other, rng.choice([*self.names, INDICES])),
                 "gated": lambda: Gated(of, other, self.code(other)),
                 "extreme": lambda: Extreme(of, rng.random() < 0.5),
-                "linear": lambda: Mean(of, self.code(of)),
+                "linear": lambda: self.mean(of),
                 "constant": lambda: Constant(),
             }[family]()
         if made.family != "nothing":
@@ -93,6 +93,12 @@ class RandomProgram:
     def code(self, name: str) -> int:
         return self.rng.choice(self.codes(name))
 
+    def more(self, name: str) -> tuple[int, ...]:
+        return tuple(code for code in self.codes(name) if self.rng.random() < 0.2)
+
+    def mean(self, of: str) -> Mean:
+        return Mean(of, self.code(of), self.more(of), self.rng.choice(["LEQ", "LT", "TRUE"]))
+
     def table(self) -> Table:
         reads = tuple(self.rng.sample([*self.names, INDICES], min(len(self.names) + 1, self.rng.randint(1, 3))))
         return Table(reads, {key: self.rng.randrange(3) for key in self.some(reads)}, 3)
@@ -107,7 +113,7 @@ class RandomProgram:
         kind = self.rng.choice(["all", "constant", "compare", "compare"])
         if self.rng.random() < 0.5:
             queries = keys
-        return Selector(kind, keys, queries, self.rng.choice(list(COMPARE)), self.code(keys))
+        return Selector(kind, keys, queries, self.rng.choice(list(COMPARE)), self.code(keys), self.more(keys))
 
     def steered(self, of: str) -> Copy:
         by = self.rng.choice([*self.names, *([] if self.program.causal else ["length"])])

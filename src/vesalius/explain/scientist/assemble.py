@@ -13,7 +13,7 @@ from torch import Tensor
 
 from vesalius.explain.scientist.codes import distinct
 from vesalius.explain.scientist.inputs import Pairings, Sequences
-from vesalius.explain.scientist.variables import INDICES, MEAN_SCALE, TOKENS, Environment, Hypothesis
+from vesalius.explain.scientist.variables import INDICES, MEAN_SCALE, TOKENS, Environment, Hypothesis, Table
 from vesalius.model.components import Component
 
 #: Outputs that are numbers count as equal within this.
@@ -98,6 +98,37 @@ def with_output(program: Program, env: Environment, outputs: Tensor) -> Program:
             break
     assert best is not None
     return replace(program, output=_fit(program, env, outputs, best.reads, everything=True))
+
+
+def simplified(program: Program) -> Program:
+    """The program without those arguments of its last table that make no difference to the output read off it."""
+    output = program.output
+    last = list(program.variables)[-1]
+    variable = program.variables[last]
+    if program.numeric or output is None or output.reads != (str(last),) or not isinstance(variable, Table):
+        return program
+    reads = variable.reads
+    cells = {key: output.table.get((code,), output.default) for key, code in variable.codes.items()}
+    for name in variable.reads:
+        without = reads.index(name)
+        smaller: dict[tuple[int, ...], set[float]] = {}
+        for key, value in cells.items():
+            smaller.setdefault(key[:without] + key[without + 1 :], set()).add(value)
+        if len(reads) > 1 and all(len(values) == 1 for values in smaller.values()):
+            reads = reads[:without] + reads[without + 1 :]
+            cells = {key: values.pop() for key, values in smaller.items()}
+    if reads == variable.reads:
+        return program
+    classes = {value: code for code, value in enumerate(dict.fromkeys(cells.values()))}
+    table = Table(reads, {key: classes[value] for key, value in cells.items()}, len(classes))
+    by_class = {(code,): value for value, code in classes.items()}
+    return replace(program, variables={**program.variables, last: table}, output=replace(output, table=by_class))
+
+
+def refitted(program: Program, env: Environment, outputs: Tensor) -> Program:
+    """The program with the table of its output read off these rows."""
+    assert program.output is not None
+    return replace(program, output=_fit(program, env, outputs, program.output.reads, everything=True))
 
 
 def _candidates(live: list[str]) -> list[tuple[str, ...]]:

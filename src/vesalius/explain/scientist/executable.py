@@ -53,6 +53,7 @@ _ROUTES: dict[str, Callable[[int, int], bool]] = {
     "previous_but_one": lambda key, query: key == query - 2,
     "half": lambda key, query: key == query // 2,
     "first": lambda key, query: key == 0,
+    "second": lambda key, query: key == 1,
 }
 
 
@@ -242,28 +243,43 @@ class _Translator:
     # Numbers.
 
     def _mean(self, name: str, mean: Mean) -> Coded:
-        of = self.made[mean.of]
+        of, counted = self.made[mean.of], {mean.value, *mean.others}
+        whole = mean.scope == "TRUE" or (self.source.causal and mean.scope == "LEQ")
         if name in self.numerical:
             flag = of.variable
-            if of.codes != {0, 1} or of.listed is not None or of.scale != 1 or mean.value != 1:
-                flag = self._by_codes(f"{name}_flag", (mean.of,), lambda code: int(code == mean.value))
-            share = Aggregate(self._view, flag, numerical=True, name=name)
-            return Coded(share, frozenset(), self.nothing, scale=MEAN_SCALE)
-        hits = SelectorWidth(self._equal_to(name, of, mean.value), name=f"{name}_hits")
+            if of.codes != {0, 1} or of.listed is not None or of.scale != 1 or counted != {1}:
+                flag = self._by_codes(f"{name}_flag", (mean.of,), lambda code: int(code in counted))
+            view = self._view if whole else Select(indices, indices, Comparison[mean.scope])
+            return Coded(Aggregate(view, flag, numerical=True, name=name), frozenset(), self.nothing, scale=MEAN_SCALE)
+        select = self._one_of(name, of, counted) if whole else self._one_of_earlier(name, mean.of, counted, mean.scope)
+        hits = self._whole(SelectorWidth(select, name=f"{name}_hits"), self.max_len)
+        none = frozenset({UNDEFINED} if mean.scope == "LT" else ())
+        return self._share(name, hits, self._in_scope(name, mean.scope, whole=whole), none)
+
+    def _in_scope(self, name: str, scope: str, *, whole: bool) -> Coded:
+        """How many positions a share is taken over."""
+        if whole:
+            return self._whole(self._seen, self.max_len)
+        more = int(scope == "LEQ")
+        return self._whole(Map(lambda place: place + more, indices, name=f"{name}_of"), self.max_len)
+
+    def _share(self, name: str, hits: Coded, of: Coded, none: frozenset[int]) -> Coded:
+        """One count by another; undefined where the other is none, if `none` says that can be."""
         counts = torch.arange(self.max_len + 1)
         shares = (counts[:, None] / counts.clamp(min=1) * MEAN_SCALE).round().long().tolist()
         inside = {(h, n): shares[h][n] for n in range(1, self.max_len + 1) for h in range(n + 1)}
-        coded = Coded(tokens, frozenset(inside.values()), self.nothing, scale=MEAN_SCALE)
+        coded = Coded(tokens, frozenset(inside.values()) | none, self.nothing, scale=MEAN_SCALE)
         table = {key: coded.value(code) for key, code in inside.items()}
-        counted = [self._whole(hits, self.max_len), self._whole(self._seen, self.max_len)]
-        return replace(coded, variable=self._look(name, counted, table, 0.0))
+        # More hits than positions cannot occur; what the table says of them must still be one of the codes.
+        return replace(coded, variable=self._look(name, [hits, of], table, self.nothing if none else 0.0))
 
     def _linear(self, name: str, linear: Linear) -> Coded:
         operands = [self.made[read] for read in linear.reads]
         if name in self.numerical:
-            total, factor = operands[0].variable, linear.weights[0]
-            for operand, weight in zip(operands[1:], linear.weights[1:], strict=True):
-                total = LinearSequenceMap(total, operand.variable, x_factor=factor, y_factor=weight)
+            total, *others = (self._number(name, read) for read in linear.reads)
+            factor = linear.weights[0]
+            for other, weight in zip(others, linear.weights[1:], strict=True):
+                total = LinearSequenceMap(total, other, x_factor=factor, y_factor=weight)
                 factor = 1.0
             total = LinearSequenceMap(total, self._one, x_factor=factor, y_factor=linear.offset, name=name)
             return Coded(total, frozenset(), self.nothing, scale=MEAN_SCALE)
@@ -277,21 +293,35 @@ class _Translator:
         look = self._look(name, operands, {key: coded.value(code) for key, code in table.items()}, None)
         return replace(coded, variable=look)
 
+    def _number(self, name: str, read: str) -> Variable:
+        """A share that can be added up: undefined is the small number its code stands for."""
+        share = self.made[read]
+        if not share.can_be_undefined:
+            return share.variable
+        return self._by_codes(f"{name}_of_{read}", (read,), lambda code: code / share.scale)
+
     # Heads.
 
     def _selector(self, name: str, selector: Selector) -> Select:
         if selector.kind == "all":
             return self._view
         if selector.kind == "constant":
-            return self._equal_to(name, self.made[selector.keys], selector.constant)
+            return self._one_of(name, self.made[selector.keys], {selector.constant, *selector.others})
         return self._compared(self.made[selector.keys], self.made[selector.queries], selector.comparison)
 
-    def _equal_to(self, name: str, keys: Coded, code: int) -> Select:
-        """Positions where a variable has one value."""
-        if code not in keys.codes:
-            return Select(keys.variable, indices, Comparison.FALSE)
-        value = keys.value(code)
+    def _one_of(self, name: str, keys: Coded, codes: set[int]) -> Select:
+        """Positions where a variable has one of these values."""
+        values = {keys.value(code) for code in codes & keys.codes}
+        if len(values) != 1:
+            return Select(keys.variable, indices, lambda key, place: key in values)
+        (value,) = values
         return Select(keys.variable, Map(lambda place: value, indices, name=f"{name}_wanted"), Comparison.EQ)
+
+    def _one_of_earlier(self, name: str, of: str, codes: set[int], scope: str) -> Select:
+        """The same among positions up to here (LEQ) or before here (LT)."""
+        place = self._by_codes(f"{name}_at", (INDICES, of), lambda place, code: place if code in codes else _NOWHERE)
+        compare = COMPARE[scope]
+        return Select(place, indices, lambda key, query: key != _NOWHERE and compare(key, query))
 
     def _compared(self, keys: Coded, queries: Coded, comparison: str) -> Select:
         """Comparison of codes, where both are defined; as a named comparison of values where that says the same."""
@@ -362,6 +392,8 @@ class _Translator:
         nodes = evaluation_order(graph_order(coded.variable))
         found = tabulate(nodes, unique_names(nodes), vocab=self.vocabulary.tokens, max_len=self.max_len)
         listed = found.domains[coded.variable].values
+        order = [value for value in order if value in listed]
+        order += [value for value in listed if value not in order]
         if list(listed) == order:
             return coded.variable
         at_zero = dict(zip(listed, order, strict=True))

@@ -1,14 +1,19 @@
 """The built-in scientist: a specimen in, an explanation out.
 
-Observe (causal fingerprints), hypothesise (smallest first), assemble a program, try the runners-up where an exchange
-is not predicted (three times at most), then translate the program, let the laboratory judge typed claims about it on
-inputs nobody has looked at, classify, and say what was found. Nothing but the model, its vocabulary and its input
-distribution is used: the work is done on a copy of the specimen without name, kind and examples.
+Observe (causal fingerprints), hypothesise (smallest first), fill in what was hardly seen, assemble a program, try the
+runners-up where an exchange is not predicted (three times at most), then translate the program, let the laboratory
+judge typed claims about it on inputs nobody has looked at, classify, and say what was found. Nothing but the model,
+its vocabulary and its input distribution is used: the work is done on a copy of the specimen without name, kind and
+examples. Families of hypotheses can be left out (`without`), which shows what the explanation owes to each.
 
-Which figures are held out: thresholds were set on the benchmark tasks with odd ids. The even ones were first looked at
-in the aggregate; then two rules were added after seeing one of them (4) fail in detail: the weighted sum of shares,
-and among equally good hypotheses about a head the nearest variable. The conventions of `classify` come from a study of
-all the tasks. Figures on the benchmark are therefore in-sample; new tasks are needed for an honest one.
+What was tuned on what. First version: thresholds on the benchmark tasks with odd ids, the even ones looked at in the
+aggregate, but for two rules added after seeing task 4 fail (the weighted sum of shares; among equally good hypotheses
+about a head the nearest variable); the conventions of `classify` came from a study of all the tasks. Second version
+(rare arguments, backgrounds, several values in one count, scopes of shares, silent positions, values apart, and the
+conventions about MLPs that read only one MLP): built on generated tasks of seeds 11, 31 and 32 and on odd benchmark
+ids; generated tasks of seed 33 were run once untouched, after which one of them (33_018) led to shares before a
+position. Even ids were run once at the end, and task 4 before that; a convention that 130 showed to be lost was put
+back. Figures on all of these are in-sample; honest ones need freshly generated tasks of other seeds.
 """
 
 import time
@@ -25,6 +30,7 @@ from vesalius.explain.scientist.assemble import Program
 from vesalius.explain.scientist.body import Body, Recorded
 from vesalius.explain.scientist.classify import Facts
 from vesalius.explain.scientist.executable import Translation, translate
+from vesalius.explain.scientist.hypotheses import FAMILIES
 from vesalius.explain.scientist.inputs import draw_sequences, finite_vocabulary
 from vesalius.explain.scientist.investigate import Finding, Investigation, assemble, explain_components
 from vesalius.explain.scientist.judge import Judge
@@ -35,7 +41,7 @@ from vesalius.explain.scientist.writing import Report, abstention
 from vesalius.model.components import Component, parse_components
 from vesalius.model.specimen import FiniteVocabulary, Specimen
 
-POOL, FITTING, EXCHANGES, FRESH = 400, 2000, 300, 1000
+POOL, FITTING, EXCHANGES, FRESH = 1500, 2000, 300, 1000
 #: Exchanges of each component that refinement looks at.
 REFINING_PAIRS = 150
 #: Pairs of inputs the laboratory draws; None leaves it to the laboratory.
@@ -47,6 +53,8 @@ REFINEMENTS = 3
 MOST_REFINED = 6
 #: A component is looked at again when its exchanges are predicted worse than this.
 REFINE_BELOW = 0.95
+#: A program is better when exchanges are predicted better by this on average.
+BETTER = 0.01
 #: A runner-up is tried if its score is less than this below the one in use.
 RUNNER_UP = 0.3
 
@@ -56,12 +64,16 @@ def explain_specimen(
     *,
     components: Iterable[str | Component] | None = None,
     seed: int = 0,
+    without: frozenset[str] = frozenset(),
     progress: Callable[[str], None] | None = None,
 ) -> Explanation:
     """Explain a specimen with listed tokens, component by component, with evidence; the same seed, the same result.
 
-    `components` names the circuit (default: the specimen's own). `progress` is told what is being done.
+    `components` names the circuit (default: the specimen's own). `without` leaves families of hypotheses (of
+    `FAMILIES`) out of the grammar, to see what the rest can do. `progress` is told what is being done.
     """
+    if unknown := sorted(without - set(FAMILIES)):
+        raise BadInput(f"there is no family of hypotheses {unknown[0]!r}; the families are {', '.join(FAMILIES)}")
     started = time.monotonic()
     blind = _blinded(specimen)
     vocabulary = finite_vocabulary(blind)
@@ -73,7 +85,7 @@ def explain_specimen(
         if progress is not None:
             progress(f"{specimen.name}: {message}")
 
-    found = _explanation(blind, vocabulary, circuit, seed=seed, tell=tell)
+    found = _explanation(blind, vocabulary, circuit, seed=seed, without=without, tell=tell)
     return found.model_copy(update={"specimen": specimen.id, "seconds": time.monotonic() - started})
 
 
@@ -89,6 +101,7 @@ def _explanation(
     circuit: list[Component],
     *,
     seed: int,
+    without: frozenset[str],
     tell: Callable[[str], None],
 ) -> Explanation:
     body = Body(specimen, vocabulary, circuit)
@@ -97,9 +110,11 @@ def _explanation(
     if reason := _nothing_to_explain(pool):
         return abstention(circuit, reason, seed=seed, rows=body.rows)
     fitting = body.record(draw_sequences(specimen, int(FITTING * share), seed=seed + 1, natural_share=0.9))
-    investigation = explain_components(body, pool, seed=seed, progress=lambda component: tell(str(component)))
+    investigation = explain_components(
+        body, pool, seed=seed, without=without, progress=lambda component: tell(str(component))
+    )
     program = assemble(investigation, fitting, exchanges=int(EXCHANGES * share), seed=seed + 2)
-    investigation, program = _refined(investigation, program, fitting, share, seed=seed, tell=tell)
+    investigation, program = _refined(investigation, program, fitting, share, seed=seed, without=without, tell=tell)
     fresh = body.record(draw_sequences(specimen, int(FRESH * share), seed=seed + 1000, natural_share=1.0))
     positions = _position_tests(body, program, fresh, seed=seed + 1002)
     facts = Facts(program, {c: f.score for c, f in investigation.findings.items()}, positions)
@@ -150,28 +165,43 @@ def _refined(
     share: float,
     *,
     seed: int,
+    without: frozenset[str],
     tell: Callable[[str], None],
 ) -> tuple[Investigation, Program]:
-    """Where exchanges are badly predicted, put the runner-up in and keep it if the program gets better."""
+    """Take a position out of a table where the program is as good without it; where exchanges are badly predicted, put
+    the runner-up in and keep it if the program gets better.
+    """
     body = investigation.body
     known = {c: finding.observations for c, finding in investigation.findings.items()}
     forced: dict[Component, int] = {}
-    checks = exchange_accuracy(body, program, recorded, pairs=int(REFINING_PAIRS * share), seed=seed + 3)
-    quality = _quality(checks)
-    for _ in range(REFINEMENTS if len(checks) <= MOST_REFINED else 0):
-        weakest = _weakest(checks, investigation, forced)
-        if weakest is None:
-            break
-        tell(f"trying another hypothesis for {weakest}")
-        trial = {**forced, weakest: forced.get(weakest, 0) + 1}
-        other = explain_components(body, investigation.pool, seed=seed, forced=trial, known=known)
+    tried: dict[Component, int] = {}
+    pairs = int(REFINING_PAIRS * share)
+    checks = exchange_accuracy(body, program, recorded, pairs=pairs, seed=seed + 3)
+
+    def attempt(trial: dict[Component, int], needed: float) -> bool:
+        nonlocal investigation, program, checks
+        other = explain_components(body, investigation.pool, seed=seed, forced=trial, known=known, without=without)
         other_program = assemble(other, recorded, exchanges=int(EXCHANGES * share), seed=seed + 2)
         other_checks = exchange_accuracy(
             body, other_program, recorded, pairs=int(REFINING_PAIRS * share), seed=seed + 3
         )
-        forced = trial
-        if _quality(other_checks) > quality + 0.01:
-            investigation, program, checks, quality = other, other_program, other_checks, _quality(other_checks)
+        if _quality(other_checks) <= _quality(checks) + needed:
+            return False
+        investigation, program, checks = other, other_program, other_checks
+        return True
+
+    with_position = {c: finding.place + 1 for c, finding in investigation.findings.items() if finding.adds_position}
+    if with_position and attempt(with_position, -BETTER):
+        forced, tried = dict(with_position), dict(with_position)
+    for _ in range(REFINEMENTS if len(checks) <= MOST_REFINED else 0):
+        weakest = _weakest(checks, investigation, tried)
+        if weakest is None:
+            break
+        tell(f"trying another hypothesis for {weakest}")
+        tried[weakest] = tried.get(weakest, 0) + 1
+        trial = {**forced, weakest: tried[weakest]}
+        if attempt(trial, BETTER):
+            forced = trial
     return investigation, program
 
 
@@ -181,7 +211,7 @@ def _quality(checks: dict[Component, float | None]) -> float:
 
 
 def _weakest(
-    checks: dict[Component, float | None], investigation: Investigation, forced: dict[Component, int]
+    checks: dict[Component, float | None], investigation: Investigation, tried: dict[Component, int]
 ) -> Component | None:
     """The component predicted worst that still has a runner-up."""
     weak = [
@@ -189,7 +219,7 @@ def _weakest(
         for component, share in checks.items()
         if share is not None
         and share < REFINE_BELOW
-        and _has_runner_up(investigation.findings[component], forced.get(component, 0) + 1)
+        and _has_runner_up(investigation.findings[component], tried.get(component, 0) + 1)
     ]
     return min(weak)[1] if weak else None
 

@@ -40,13 +40,16 @@ _COMPARE_WORDS = {
 
 @dataclass(frozen=True)
 class Selector:
-    """Which keys a query selects: by comparing a variable there and here, by a fixed value there, or all."""
+    """Which keys a query selects: by comparing a variable there and here, by fixed values there (`constant` or one of
+    `others`), or all.
+    """
 
     kind: str
     keys: str = TOKENS
     queries: str = TOKENS
     comparison: str = "EQ"
     constant: int = 0
+    others: tuple[int, ...] = ()
 
     def mask(self, env: Environment) -> Bool[Tensor, "row query key"]:
         """The selected keys, among those the query can see."""
@@ -54,7 +57,7 @@ class Selector:
             return env.visible
         there = env[self.keys][:, None, :]
         if self.kind == "constant":
-            return env.visible & (there == self.constant)
+            return env.visible & among(there, self.constant, self.others)
         here = env[self.queries][:, :, None]
         defined = (there != UNDEFINED) & (here != UNDEFINED)
         return env.visible & defined & COMPARE[self.comparison](there, here)
@@ -71,6 +74,8 @@ class Selector:
         if self.kind == "all":
             return "Select(tokens, tokens, TRUE)"
         if self.kind == "constant":
+            if self.others:
+                return f"Select({self.keys}, {self.keys}, key in ({self._listed(naming, ', ')}))"
             return f"Select({self.keys}, {naming.value(self.keys, self.constant)}, EQ)"
         return f"Select({self.keys}, {self.queries}, {self.comparison})"
 
@@ -79,9 +84,17 @@ class Selector:
         if self.kind == "all":
             return "all positions in view"
         if self.kind == "constant":
-            return f"positions where {plain_name(self.keys)} is {naming.value(self.keys, self.constant)}"
+            return f"positions where {plain_name(self.keys)} is {self._listed(naming, ' or ')}"
         here = "the own one" if self.keys == self.queries else f"{plain_name(self.queries)} here"
         return f"positions where {plain_name(self.keys)} is {_COMPARE_WORDS[self.comparison]} {here}"
+
+    def _listed(self, naming: Naming, between: str) -> str:
+        return between.join(naming.value(self.keys, value) for value in (self.constant, *self.others))
+
+
+def among(values: Int[Tensor, "..."], constant: int, others: tuple[int, ...]) -> Bool[Tensor, "..."]:
+    """Where a value is the constant or one of the others."""
+    return torch.isin(values, torch.tensor([constant, *others])) if others else values == constant
 
 
 @dataclass(frozen=True)
@@ -114,10 +127,14 @@ class Width:
 
 @dataclass(frozen=True)
 class Mean:
-    """The share of one value of a variable among all positions in view."""
+    """The share of one value of a variable (or of `others` with it) among the positions in view whose index stands in
+    the relation `scope` to the own one: LEQ (so far), LT (before here) or TRUE (all); undefined where there is none.
+    """
 
     of: str
     value: int
+    others: tuple[int, ...] = ()
+    scope: str = "LEQ"
     size: float = 1.0
     family: str = "mean"
 
@@ -128,17 +145,23 @@ class Mean:
 
     def evaluate(self, env: Environment) -> Int[Tensor, "row pos"]:
         """Shares in units of 1 / MEAN_SCALE."""
-        hits = (env.visible & (env[self.of][:, None, :] == self.value)).sum(-1)
-        share = hits / env.visible.sum(-1).clamp(min=1)
-        return (share * MEAN_SCALE).round().long().masked_fill(~env.real, UNDEFINED)
+        n = env.visible.shape[1]
+        latest = {"LEQ": 0, "LT": -1, "TRUE": n}[self.scope]
+        seen = env.visible & torch.ones(n, n, dtype=torch.bool).tril(latest)
+        hits = (seen & among(env[self.of], self.value, self.others)[:, None, :]).sum(-1)
+        share = hits / seen.sum(-1).clamp(min=1)
+        return (share * MEAN_SCALE).round().long().masked_fill(~env.real | ~seen.any(-1), UNDEFINED)
 
     def rasp(self, naming: Naming) -> str:
         """A numerical Aggregate."""
-        return f"Aggregate(Select(indices, indices, LEQ), {self.of} == {naming.value(self.of, self.value)}, mean)"
+        counted = " or ".join(f"{self.of} == {naming.value(self.of, value)}" for value in (self.value, *self.others))
+        return f"Aggregate(Select(indices, indices, {self.scope}), {counted}, mean)"
 
     def words(self, naming: Naming) -> str:
         """The share in words."""
-        return f"the share of positions so far where {plain_name(self.of)} is {naming.value(self.of, self.value)}"
+        scope = {"LEQ": "so far", "LT": "before here", "TRUE": "in view"}[self.scope]
+        values = " or ".join(naming.value(self.of, value) for value in (self.value, *self.others))
+        return f"the share of positions {scope} where {plain_name(self.of)} is {values}"
 
 
 @dataclass(frozen=True)
@@ -296,6 +319,7 @@ ROUTE_FORMULAS = {
     "previous_but_one": "query - 2",
     "half": "query // 2",
     "first": "0",
+    "second": "1",
     "last": "length - 1",
     "reverse": "length - 1 - query",
 }
@@ -307,6 +331,7 @@ ROUTE_WORDS = {
     "previous_but_one": "the position two before",
     "half": "half the own position, rounded down",
     "first": "the first position",
+    "second": "the second position",
     "last": "the last position",
     "reverse": "the mirrored position",
 }
@@ -323,6 +348,7 @@ def _places(route: str, real: Bool[Tensor, "row pos"]) -> Int[Tensor, "row pos"]
         "previous_but_one": query - 2,
         "half": query // 2,
         "first": torch.zeros_like(query),
+        "second": torch.ones_like(query),
         "last": last.expand(real.shape),
         "reverse": last - query,
     }

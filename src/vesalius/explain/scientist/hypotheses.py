@@ -1,13 +1,13 @@
 """Hypotheses about one component, smallest first, each with its score.
 
 An MLP is a table over some of: the token, upstream variables. A head counts what a selector selects, averages one
-value, copies a variable from one position, looks a variable up by matching two others, or takes the largest or
-smallest. The smallest hypothesis among those nearly as good as the best is chosen; all scores are kept, because the
+value or several, copies a variable from one position, looks a variable up by matching two others, or takes the largest
+or smallest. The smallest hypothesis among those nearly as good as the best is chosen; all scores are kept, because the
 ones that lost are part of the record.
 """
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import combinations
 
 import torch
@@ -18,7 +18,7 @@ from vesalius.explain.scientist.codes import distinct
 from vesalius.explain.scientist.gathering import ROUTE_FORMULAS, Copy, Extreme, Gated, Matched, Mean, Selector, Width
 from vesalius.explain.scientist.observe import Observations
 from vesalius.explain.scientist.tables import read_table
-from vesalius.explain.scientist.variables import INDICES, TOKENS, UNDEFINED, Environment, Hypothesis
+from vesalius.explain.scientist.variables import INDICES, TOKENS, UNDEFINED, Environment, Hypothesis, Table
 
 #: A larger hypothesis must beat a smaller one by this (0.03 chose a wrong route on the development tasks).
 TIE = 0.012
@@ -26,6 +26,12 @@ TIE = 0.012
 EXTRA_ARGUMENT, MUCH_MISSING, SHARE_OF_MISSING = 0.03, 0.9, 0.25
 #: Values of a variable that are tried one by one in selectors.
 MOST_CONSTANTS = 30
+#: Counts of several values are built from the best count of one, unless that is good already or far from the best.
+WIDEN_BELOW, WIDEN_NEAR = 0.95, 0.5
+#: All triples of arguments are tried up to so many names; beyond, only those that extend the best pair.
+MOST_NAMES_IN_TRIPLES = 6
+#: Kinds of hypotheses that can be left out of the grammar.
+FAMILIES = ("count", "mean", "copy", "match", "gated", "extreme", "table", "linear")
 
 
 @dataclass(frozen=True)
@@ -44,6 +50,23 @@ class Arguments:
     score: float
 
 
+@dataclass(frozen=True)
+class Reading:
+    """How the table of an MLP is to be read off: over which arguments, and whether argument values of equal effect are
+    one class ("merged"), all stay "apart" (different readers may use different parts), or positions where nothing
+    shows are a class of their own ("silent": a later head may compare them with others).
+    """
+
+    reads: tuple[str, ...]
+    how: str = "merged"
+
+    @property
+    def label(self) -> str:
+        """Its name in a ranking."""
+        kept = {"merged": "", "apart": ", values apart", "silent": ", indices"}[self.how]
+        return f"table({', '.join(self.reads)}{kept})"
+
+
 def rank_tables(observations: Observations, env: Environment, names: list[str]) -> list[Arguments]:
     """Subsets of `names` (nearest first) an MLP may be a table of, the chosen one first, then by score."""
     tried: dict[tuple[str, ...], float] = {}
@@ -55,15 +78,19 @@ def rank_tables(observations: Observations, env: Environment, names: list[str]) 
 
     chosen = _best([(name,) for name in names], score)
     for size in (2, 3):
-        if len(names) < size:
-            break
-        pool = list(combinations(names, 2)) if size == 2 else [(*chosen, n) for n in names if n not in chosen]
+        if len(names) < size or len(chosen) == size:
+            continue
+        extending = size == 3 and (len(names) > MOST_NAMES_IN_TRIPLES or score(chosen) >= MUCH_MISSING)
+        pool = list(combinations(names, size))
+        if extending:
+            pool = [(*chosen, *rest) for rest in combinations([n for n in names if n not in chosen], 3 - len(chosen))]
         larger = _best(pool, score)
         gain, missing = score(larger) - score(chosen), 1 - score(chosen)
         needed = EXTRA_ARGUMENT if score(chosen) >= MUCH_MISSING else max(EXTRA_ARGUMENT, SHARE_OF_MISSING * missing)
-        if gain < needed:
+        if gain >= needed:
+            chosen = larger
+        elif score(chosen) >= MUCH_MISSING:
             break
-        chosen = larger
     rest = sorted((reads for reads in tried if reads != chosen), key=lambda reads: -tried[reads])
     return [Arguments(reads, tried[reads]) for reads in (chosen, *rest)]
 
@@ -80,12 +107,31 @@ def _joint(observations: Observations, env: Environment, reads: tuple[str, ...])
 
 def arguments_of(observations: Observations, env: Environment, reads: tuple[str, ...]) -> Int[Tensor, "n argument"]:
     """Values of variables at the observed places."""
-    return torch.stack([env[name][observations.row, observations.position] for name in reads], -1)
+    return torch.stack([observations.values(env[name]) for name in reads], -1)
 
 
-def table_over(observations: Observations, env: Environment, reads: tuple[str, ...]) -> Hypothesis:
+def table_over(
+    observations: Observations, env: Environment, reading: Reading, silent: Int[Tensor, " position"]
+) -> Hypothesis:
     """The table of an MLP over chosen arguments, read off its fingerprints."""
-    return read_table(observations, reads, arguments_of(observations, env, reads))
+    arguments = arguments_of(observations, env, reading.reads)
+    if reading.how == "merged":
+        return read_table(observations, reading.reads, arguments)
+    if reading.how == "apart":
+        found = distinct(arguments)[0].tolist()
+        return Table(reading.reads, {tuple(row): code for code, row in enumerate(found)}, len(found))
+    merged = read_table(observations, reading.reads, arguments)
+    return _with_silent_positions(merged, observations.position.unique().tolist(), set(silent.tolist()))
+
+
+def _with_silent_positions(merged: Table, positions: list[int], silent: set[int]) -> Table:
+    """One class for everything at positions where nothing shows, the merged classes elsewhere."""
+    codes = {
+        (*key, position): 0 if position in silent else code + 1
+        for key, code in merged.codes.items()
+        for position in positions
+    }
+    return Table((*merged.reads, INDICES), codes, merged.n_classes + 1)
 
 
 def rank_heads(
@@ -95,21 +141,72 @@ def rank_heads(
     *,
     attention: Float[Tensor, "row query key"],
     numeric: bool,
+    without: frozenset[str] = frozenset(),
 ) -> list[Scored]:
-    """Hypotheses about a head, the chosen one first, then by score. `names`: tokens and upstream variables."""
-    scored, seen = [], set()
-    for hypothesis in _head_hypotheses(observations, env, names, attention, numeric):
+    """Hypotheses about a head, the chosen one first, then by score. `names`: tokens and upstream variables; families
+    in `without` are left out, and the list is empty when none is left.
+    """
+    scored: list[Scored] = []
+    seen: set[bytes] = set()
+
+    def consider(hypothesis: Hypothesis) -> None:
+        if hypothesis.family in without:
+            return
         values = hypothesis.evaluate(env)[observations.row, observations.position]
         partition = _partition(observations.position, values)
-        if partition in seen:
-            continue
-        seen.add(partition)
-        scored.append(Scored(hypothesis, observations.score(values)))
+        if partition not in seen:
+            seen.add(partition)
+            scored.append(Scored(hypothesis, observations.score(values)))
+
+    for hypothesis in _head_hypotheses(observations, env, names, attention, numeric):
+        consider(hypothesis)
+    if not scored:
+        return []
+    _widen(env, scored, consider)
     top = max(each.score for each in scored)
     near = [each for each in scored if each.score >= top - TIE]
     chosen = min(near, key=lambda each: (each.hypothesis.size, _farness(each.hypothesis, names), -each.score))
     rest = sorted((each for each in scored if each is not chosen), key=lambda each: -each.score)
     return [chosen, *rest]
+
+
+def _widen(env: Environment, scored: list[Scored], consider: Callable[[Hypothesis], None]) -> None:
+    """Let the best count and share of one value of each variable take in further values while that predicts more."""
+    best_of: dict[tuple[object, ...], Scored] = {}
+    for each in scored:
+        of, values = _counted(each.hypothesis)
+        key = (type(each.hypothesis), of, getattr(each.hypothesis, "scope", ""))
+        if values and (key not in best_of or each.score > best_of[key].score):
+            best_of[key] = each
+    top = max(each.score for each in scored)
+    for best in best_of.values():
+        while best.score < WIDEN_BELOW and best.score > top - WIDEN_NEAR:
+            of, values = _counted(best.hypothesis)
+            n_before = len(scored)
+            for value in _constants(env, of):
+                if value not in values:
+                    consider(_taking_in(best.hypothesis, value))
+            wider = max(scored[n_before:], key=lambda each: each.score, default=best)
+            if wider.score < best.score + TIE or len(values) >= MOST_CONSTANTS // 2:
+                break
+            best = wider
+
+
+def _counted(hypothesis: Hypothesis) -> tuple[str, tuple[int, ...]]:
+    """The variable and the values a count or share is about; no values where it is about something else."""
+    if isinstance(hypothesis, Mean):
+        return hypothesis.of, (hypothesis.value, *hypothesis.others)
+    if isinstance(hypothesis, Width) and hypothesis.selector.kind == "constant":
+        return hypothesis.selector.keys, (hypothesis.selector.constant, *hypothesis.selector.others)
+    return "", ()
+
+
+def _taking_in(hypothesis: Hypothesis, value: int) -> Hypothesis:
+    if isinstance(hypothesis, Mean):
+        return replace(hypothesis, others=(*hypothesis.others, value), size=hypothesis.size + 0.01)
+    assert isinstance(hypothesis, Width)
+    selector = replace(hypothesis.selector, others=(*hypothesis.selector.others, value))
+    return replace(hypothesis, selector=selector, size=hypothesis.size + 0.01)
 
 
 def _farness(hypothesis: Hypothesis, names: list[str]) -> int:
@@ -138,6 +235,7 @@ def _head_hypotheses(
             )
             # In a causal model the two group alike; where outputs are numbers a share is the simpler word.
             yield from (share, count) if numeric else (count, share)
+            yield from (Mean(name, constant, scope=scope, size=1.3) for scope in ("TRUE", "LT"))
         for comparison in ("EQ", "NEQ", "LT", "LEQ", "GT", "GEQ"):
             yield Width(Selector("compare", name, name, comparison), size=1.2)
         yield from (Extreme(name, largest) for largest in (True, False))

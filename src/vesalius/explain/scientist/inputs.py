@@ -64,6 +64,10 @@ class Pairings:
     def __len__(self) -> int:
         return len(self.base)
 
+    def take(self, rows: Int[Tensor, " n"]) -> "Pairings":
+        """Some of the rows."""
+        return Pairings(self.base[rows], self.source[rows], tuple(self.moved[row] for row in rows.tolist()))
+
     def rows_of(self, component: Component) -> Int[Tensor, " n"]:
         """The rows in which this component is exchanged."""
         return torch.tensor([i for i, moved in enumerate(self.moved) if moved == component], dtype=torch.long)

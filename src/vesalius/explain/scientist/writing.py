@@ -97,8 +97,8 @@ class Report:
         claims = tuple(self._with_search(component, claim) for claim in self.claims[component])
         refuted = tuple(
             {"hypothesis": label, "score": round(score, 4)}
-            for label, score, hypothesis in finding.ranked
-            if hypothesis is not variable and hypothesis != variable.reads
+            for place, (label, score, _) in enumerate(finding.ranked)
+            if place != finding.place
         )
         return ComponentExplanation(
             id=str(component),
