@@ -58,9 +58,10 @@ class ComponentExplanation(_Record):
     """What one head or MLP does.
 
     `tag` follows the conventions of the benchmark family, `tag_by_experiment` only what was measured; where they
-    differ the note says both. `program` is the component's variable in RASP, `table` a read-off table where no
-    formula was found, `refuted` the hypotheses that lost, with their scores. In a natural model `role` is the name the
-    field gives to what was measured (an induction head, a previous-token head) and `profile` holds the measurements.
+    differ the note says both. `program` is the component's variable in RASP, `family` the kind of hypothesis it is,
+    `table` a read-off table where no formula was found, `refuted` the hypotheses that lost, with their scores. In a
+    natural model `role` is the name the field gives to what was measured (an induction head, a previous-token head)
+    and `profile` holds the measurements.
     """
 
     id: str
@@ -69,6 +70,7 @@ class ComponentExplanation(_Record):
     note: str
     verdict: Verdict
     program: str | None = None
+    family: str | None = None
     reads: tuple[str, ...] = ()
     claims: tuple[ClaimRecord, ...] = ()
     refuted: tuple[dict[str, Any], ...] = ()

@@ -107,6 +107,7 @@ class Report:
             note=note(component, self.facts, claims, self.names, tags, is_inert=finding.observations.is_inert),
             verdict=self._verdict(component),
             program=None if variable.family == "nothing" else f"{component} = {variable.rasp(self.names)}",
+            family=None if variable.family == "nothing" else variable.family,
             reads=variable.reads,
             claims=claims,
             refuted=refuted[:MOST_REFUTED],
