@@ -158,10 +158,24 @@ def sweep(
 @app.command()
 def explain(
     specimen: SpecimenArgument,
+    behaviour: BehaviourOption = None,
     components: Annotated[
         Optional[str],  # noqa: UP045
-        typer.Option("--components", "-c", help="The circuit, comma-separated. Default: the specimen's own."),
+        typer.Option(
+            "--components", "-c", help="The circuit, comma-separated. Default: the specimen's own, or chosen."
+        ),
     ] = None,
+    n: Annotated[
+        Optional[int],  # noqa: UP045
+        typer.Option(min=4, help="Held-out prompts, for natural models. Default: 16."),
+    ] = None,
+    top: Annotated[
+        Optional[int],  # noqa: UP045
+        typer.Option(min=1, help="Components taken by effect, for natural models. Default: 12."),
+    ] = None,
+    force: Annotated[
+        bool, typer.Option("--force", help="Go on although the model does not perform the behaviour.")
+    ] = False,
     seed: Annotated[int, typer.Option(help="Seed of all inputs; the same seed, the same explanation.")] = 0,
     out: Annotated[str | None, typer.Option(help="Directory for the explanation and its page.")] = None,
     device: DeviceOption = "cpu",
@@ -169,15 +183,16 @@ def explain(
 ) -> None:
     """Say what each component of a circuit does, with the experiments behind every sentence.
 
-    The built-in scientist works from the model alone, on specimens with a listed vocabulary. It writes
-    explanation.json and report.html, the evidence page.
+    Works from the model alone: programs for specimens with a listed vocabulary, the causal profile (roles of heads and
+    MLPs) for natural models with --behaviour. It writes explanation.json and report.html, the evidence page.
 
     Example: vesalius explain frac_prevs
     """
     from vesalius.cli import explaining as command
 
     named = None if components is None else [name for name in components.split(",") if name.strip()]
-    command.explain(specimen, components=named, seed=seed, out=out, device=device, as_json=json)
+    request = command.Request(specimen, behaviour, named, n, top, force, seed)
+    command.explain(request, out=out, device=device, as_json=json)
 
 
 @app.command()

@@ -3,6 +3,7 @@
 A run directory holds `explanation.json`, which any later command can read, and `report.html`, the evidence page.
 """
 
+from dataclasses import dataclass
 from pathlib import Path
 
 from rich.padding import Padding
@@ -10,10 +11,10 @@ from rich.padding import Padding
 from vesalius.cli.catalogue import open_specimen
 from vesalius.cli.console import print_json, stderr, stdout, steps
 from vesalius.cli.places import out_directory
-from vesalius.errors import BadInput
+from vesalius.errors import BadInput, Failed
 from vesalius.explain.claims.interchange import ACCURACY
+from vesalius.explain.either import explain_either
 from vesalius.explain.explanation import ClaimRecord, Evidence, Explanation
-from vesalius.explain.scientist import explain_specimen
 from vesalius.model.files import write_json
 from vesalius.model.specimen import Specimen
 from vesalius.report.page import render_page
@@ -23,12 +24,33 @@ from vesalius.runs.directory import is_run, read_explanation
 EXPLANATION, PAGE = "explanation.json", "report.html"
 
 
-def explain(name: str, *, components: list[str] | None, seed: int, out: str | None, device: str, as_json: bool) -> None:
+@dataclass(frozen=True)
+class Request:
+    """What is to be explained; `n`, `top` and `force` are for natural models."""
+
+    specimen: str
+    behaviour: str | None
+    components: list[str] | None
+    n: int | None
+    top: int | None
+    force: bool
+    seed: int
+
+
+def explain(request: Request, *, out: str | None, device: str, as_json: bool) -> None:
     """Explain a specimen, save the explanation and its page, and print it."""
-    specimen = open_specimen(name, None, device=device)
-    directory = out_directory(out, "explain", specimen.name, f"seed{seed}")
+    specimen = open_specimen(request.specimen, request.behaviour, device=device)
     with stderr.status(f"explaining {specimen.name}") as status:
-        found = explain_specimen(specimen, components=components, seed=seed, progress=status.update)
+        found = explain_either(
+            specimen,
+            request.components,
+            n=request.n,
+            top=request.top,
+            force=request.force,
+            seed=request.seed,
+            progress=status.update,
+        )
+    directory = out_directory(out, "explain", specimen.name, specimen.behaviour, f"seed{request.seed}")
     write_json(directory / EXPLANATION, found.model_dump(mode="json"))
     page = render_page(found, directory / PAGE, specimen=specimen)
     if as_json:
@@ -53,8 +75,8 @@ def report(run: str, *, as_json: bool) -> None:
 def _specimen_of(found: Explanation) -> Specimen | None:
     """The specimen explained, or None where it is no longer there."""
     try:
-        return open_specimen(found.specimen, None)
-    except BadInput:
+        return open_specimen(found.specimen, found.behaviour)
+    except (BadInput, Failed):
         return None
 
 
@@ -68,7 +90,7 @@ def _print(found: Explanation) -> None:
     stdout.print(f"[bold]{found.specimen}[/bold]", highlight=False)
     stdout.print(found.task_description, markup=False)
     for part in found.components:
-        stdout.print(f"\n[bold]{part.id}[/bold]  {part.tag}  ({part.verdict})", highlight=False)
+        stdout.print(f"\n[bold]{part.id}[/bold]  {part.role or part.tag}  ({part.verdict})", highlight=False)
         stdout.print(Padding(part.note, (0, 0, 0, 2)))
         for claim in part.claims:
             evidence = _telling(claim)

@@ -21,13 +21,21 @@ class _CallablePackage(ModuleType):
         specimen: "Specimen",
         components: "Iterable[str | Component] | None" = None,
         *,
+        n: int | None = None,
+        top: int | None = None,
+        force: bool = False,
         seed: int = 0,
         progress: Callable[[str], None] | None = None,
     ) -> "Explanation":
-        """Say what each component of a circuit does, with evidence: the built-in scientist, for listed vocabularies."""
-        from vesalius.explain.scientist import explain_specimen
+        """Say what each component of a circuit does, with evidence.
 
-        return explain_specimen(specimen, components=components, seed=seed, progress=progress)
+        Listed vocabularies go to the built-in scientist, natural models to the causal profile for the behaviour they
+        were loaded with; `n` (held-out prompts), `top` (components) and `force` (go on although the model does not
+        perform the behaviour) are for natural models.
+        """
+        from vesalius.explain.either import explain_either
+
+        return explain_either(specimen, components, n=n, top=top, force=force, seed=seed, progress=progress)
 
 
 sys.modules[__name__].__class__ = _CallablePackage

@@ -18,7 +18,7 @@ from torch import Tensor
 
 from vesalius.behaviours.trial import NUMERIC_TOLERANCE, trial
 from vesalius.errors import BadInput
-from vesalius.intervene import Batch, Plan, Readout, Recordings, Values, activations, means, run, zeros
+from vesalius.intervene import Batch, Cost, Plan, Readout, Recordings, Values, activations, means, run, zeros
 from vesalius.intervene.plan import KEEP, component_index
 from vesalius.model.components import Component
 from vesalius.model.hooks import Hook
@@ -38,7 +38,7 @@ class Lab:
     """A specimen with `n` held-out pairs of inputs and cached recordings.
 
     `circuit` are the components under study; those outside it serve as matched controls. By default it is the
-    specimen's component list where that is a proper part of the model.
+    specimen's component list where that is a proper part of the model. `cost` counts the forward passes of ablations.
     """
 
     def __init__(
@@ -55,6 +55,7 @@ class Lab:
         everything = self.model.components
         known = specimen.components if len(specimen.components) < len(everything) else ()
         self.circuit = tuple(known if circuit is None else circuit)
+        self.cost = Cost()
         self._material = trial(specimen, self.n, seed=seed)
         self.batch, self.source = self._material.batch, self._material.counterfactual
         self._traces: WeakKeyDictionary[Program, tuple[Trace, Trace]] = WeakKeyDictionary()
@@ -245,7 +246,7 @@ class Lab:
         choices = torch.zeros(n, dtype=torch.long) if single else torch.arange(n)
         where = None if single or self._material.where is None else self._material.where[:n]
         plan = Plan.grid(self.model.config, [components], choices=choices, positions=where)
-        return self._as_scores(run(self._ablation, plan, values).cpu())
+        return self._as_scores(run(self._ablation, plan, values, cost=self.cost).cpu())
 
     def _as_scores(self, measured: Tensor) -> Float[Tensor, " prompt"]:
         if not self.finite:

@@ -1,0 +1,102 @@
+"""Where a head can look: the roles of token positions, as sets of (query, key) pairs.
+
+General roles hold for every prompt: BOS, the position itself, the previous token, earlier copies of the current token
+(*duplicate*), and the tokens right after such copies (*induction*). A behaviour adds its own, such as IO and S1, seen
+from the answer position. A head's mass on a role is the attention from each query to the role's keys, averaged over
+the queries that have such keys.
+"""
+
+from collections.abc import Mapping
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+
+from vesalius.explain.profile.pool import Pool
+
+Target = Bool[Tensor, "prompt query key"]
+
+#: Roles of any text, and what a head that attends to them is called.
+NAMES = {"induction": "induction head", "duplicate": "duplicate-token head", "previous": "previous-token head"}
+MEANINGS = {
+    "induction": "the token after an earlier copy of the current one",
+    "duplicate": "earlier copies of the current token",
+    "previous": "the previous token",
+    "self": "its own position",
+    "BOS": "BOS",
+    "first token": "the first token",
+}
+
+
+def everywhere(pool: Pool) -> dict[str, Target]:
+    """The general roles at every query but BOS."""
+    return everywhere_in(pool, pool.prompts.tokens)
+
+
+def everywhere_in(pool: Pool, tokens: Int[Tensor, "prompt pos"]) -> dict[str, Target]:
+    """The general roles in other tokens of the pool's shape, such as the counterfactual prompts."""
+    real, first = pool.prompts.mask, pool.first
+    n = tokens.shape[1]
+    place = torch.arange(n)
+    query, key = place[:, None], place[None, :]
+    asked = real & (place >= first)
+    pairs = asked[:, :, None] & real[:, None, :] & (key <= query)
+    copies = pairs & (tokens[:, :, None] == tokens[:, None, :]) & (key < query) & (key >= first)
+    after = torch.zeros_like(copies)
+    after[:, :, 1:] = copies[:, :, :-1]
+    sink = pairs & (key == 0) & (query > 0)
+    return {
+        "induction": after & (key < query),
+        "duplicate": copies,
+        "previous": pairs & (key == query - 1) & (key >= first),
+        "self": pairs & (key == query),
+        ("BOS" if first else "first token"): sink,
+    }
+
+
+def at_answer(pool: Pool) -> dict[str, Target]:
+    """The general roles and the behaviour's own, seen from the answer position alone."""
+    prompts = pool.prompts
+    asked = pool.answer_only[:, :, None]
+    found = {name: target & asked for name, target in everywhere(pool).items()}
+    for role, where in prompts.roles.items():
+        if bool((where == prompts.position).all()):
+            continue  # the answer position itself
+        target = torch.zeros_like(asked.expand(-1, -1, asked.shape[1]))
+        target[torch.arange(len(pool)), prompts.position, where] = True
+        found[role] = target
+    return found
+
+
+def others(targets: Mapping[str, Target], pool: Pool) -> Target:
+    """Keys that the answer position may look at and that have no role."""
+    place = torch.arange(pool.prompts.tokens.shape[1])
+    open_to = pool.answer_only[:, :, None] & pool.prompts.mask[:, None, :] & (place[None, :] <= place[:, None])
+    taken = torch.stack(list(targets.values())).any(0)
+    return open_to & ~taken
+
+
+def masses(pattern: Float[Tensor, "prompt head query key"], target: Target) -> Float[Tensor, "prompt head"]:
+    """Attention on the target keys, averaged over the queries that have one; NaN where no query has."""
+    target = target.to(pattern.device)
+    has = target.any(-1)
+    mass = torch.einsum("phqk,pqk->phq", pattern, target.to(pattern.dtype))
+    total = (mass * has[:, None]).sum(-1)
+    return torch.where(has.any(1)[:, None], total / has.sum(1).clamp(min=1)[:, None], torch.nan).cpu()
+
+
+def shuffled(target: Target) -> Target:
+    """Each prompt with the keys of the next one: the same amount of looking at the wrong places."""
+    moved = target.roll(1, 0)
+    n = target.shape[1]
+    return moved & torch.ones(n, n, dtype=torch.bool).tril()
+
+
+def as_many_others(target: Target, pool: Pool, *, seed: int) -> Target:
+    """For each query as many keys outside the target and BOS, drawn at random."""
+    place = torch.arange(target.shape[1])
+    asked = target.any(-1, keepdim=True)
+    allowed = asked & pool.prompts.mask[:, None, :] & (place[None, :] <= place[:, None]) & (place >= pool.first)
+    order = torch.rand(target.shape, generator=torch.Generator().manual_seed(seed))
+    rank = order.masked_fill(~(allowed & ~target), 2.0).argsort(-1).argsort(-1)
+    return (rank < target.sum(-1, keepdim=True)) & allowed & ~target

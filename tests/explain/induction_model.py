@@ -1,0 +1,88 @@
+"""A two-layer attention-only transformer whose weights are set by hand to do induction.
+
+The residual stream has four blocks of 64: token, position, previous token, answer. Tokens are random unit vectors.
+
+    L0H0  previous-token head: the query is the position before one's own, the key one's position; copies the token
+          found there into the previous-token block
+    L1H0  induction head: the query is the token, the key the previous-token block; copies the token found into the
+          answer block, which the unembedding reads
+    L1H1  the same again, where the model has a twin
+    the other heads: small random weights
+"""
+
+import torch
+
+from tests.behaviours.word_tokenizer import BOS, word_tokenizer
+from vesalius.behaviours import behaviour
+from vesalius.model import Config, Transformer
+from vesalius.model.specimen import Specimen, TextVocabulary
+
+WIDTH, HEADS, CONTEXT = 64, 4, 48
+SHARP = 60.0
+TOKEN, POSITION, PREVIOUS, ANSWER = (slice(i * WIDTH, (i + 1) * WIDTH) for i in range(4))
+
+
+def induction_model(d_vocab: int, *, twin: bool = False, junk: float = 0.02) -> Transformer:
+    """The model; `twin` gives the induction head a second copy of half strength each."""
+    config = Config(
+        n_layers=2,
+        n_heads=HEADS,
+        d_model=4 * WIDTH,
+        d_head=WIDTH,
+        d_mlp=1,
+        d_vocab=d_vocab,
+        d_vocab_out=d_vocab,
+        n_ctx=CONTEXT,
+        bos_token=BOS,
+    )
+    model = Transformer(config)
+    generator = torch.Generator().manual_seed(0)
+    with torch.no_grad():
+        for block in model.blocks:
+            for weight in (block.attn.qkv, block.attn.output):
+                weight.copy_(junk * torch.randn(weight.shape, generator=generator))
+        tokens = torch.randn(d_vocab, WIDTH, generator=generator)
+        tokens = tokens / tokens.norm(dim=1, keepdim=True)
+        model.W_E[:, TOKEN] = tokens
+        model.W_pos[:, POSITION] = torch.eye(CONTEXT, WIDTH)
+        _copying(model, 0, 0, source=TOKEN, goal=PREVIOUS, strength=1.0)
+        model.blocks[0].attn.W_Q[0][POSITION] = SHARP * torch.diag(torch.ones(WIDTH - 1), -1)
+        model.blocks[0].attn.W_K[0][POSITION] = torch.eye(WIDTH)
+        for head in (0, 1) if twin else (0,):
+            _copying(model, 1, head, source=TOKEN, goal=ANSWER, strength=0.5 if twin else 1.0)
+            model.blocks[1].attn.W_Q[head][TOKEN] = SHARP * torch.eye(WIDTH)
+            model.blocks[1].attn.W_K[head][PREVIOUS] = torch.eye(WIDTH)
+        model.unembed_weight[:, ANSWER] = 10 * tokens
+    return model.eval().requires_grad_(False)
+
+
+def _copying(model: Transformer, layer: int, head: int, *, source: slice, goal: slice, strength: float) -> None:
+    """Clear a head and let it copy one block into another."""
+    attention = model.blocks[layer].attn
+    for weight in (attention.W_Q, attention.W_K, attention.W_V):
+        weight[head].zero_()
+    attention.W_O[head].zero_()
+    attention.W_V[head][source] = torch.eye(WIDTH)
+    attention.W_O[head][:, goal] = strength * torch.eye(WIDTH)
+
+
+def as_specimen(model: Transformer, task: str | None = "induction") -> Specimen:
+    """A natural specimen of a model that reads the word tokenizer's tokens."""
+    tokenizer = word_tokenizer()
+
+    def draw(n: int, seed: int) -> list[str]:
+        config = model.config
+        known = behaviour(task or "induction")
+        return known.sample(tokenizer, n, seed=seed, n_ctx=config.n_ctx, d_vocab=config.d_vocab).texts
+
+    return Specimen(
+        id="by_hand",
+        name="by_hand",
+        kind="natural",
+        model=model,
+        vocabulary=TextVocabulary(tokenizer, model.config.n_ctx),
+        components=tuple(model.components),
+        examples=(),
+        draw=draw,
+        behaviour=task,
+    )
