@@ -7,10 +7,13 @@ from pathlib import Path
 import pytest
 import torch
 
+from tests.behaviours.word_tokenizer import word_tokenizer
 from tests.cli.conftest import Vesalius
+from tests.explain.induction_model import induction_model
 from vesalius.circuits.specimens import Card, benchmark_directory, load_specimen, write_specimen
 from vesalius.explain.explanation import Explanation
 from vesalius.grading import grade
+from vesalius.model.files import save_model
 from vesalius.model.transformer import Transformer
 
 
@@ -39,7 +42,14 @@ def test_what_cannot_be_explained_is_one_line(vesalius: Vesalius, tiny: Path, tm
     (tmp_path / "damaged" / "explanation.json").write_text('{"specimen": "3"}')
     for arguments, reason in (
         (["explain", "frac_prevs", "-c", "L9H9"], "component L9H9 is not in this model"),
-        (["explain", tiny], "vocabulary"),
+        (["explain", "frac_prevs", "--n", "8"], "n, top and force are for natural models"),
+        (["explain", tiny], "name what to explain it for, --behaviour induction, induction-out, ioi"),
+        (["explain", tiny, "-b", "juggling"], "behaviour 'juggling' does not exist"),
+        (["explain", tiny, "-b", "induction"], "tiny does not perform induction: accuracy 0."),
+        (["explain", tiny, "-b", "induction", "-c", "L9H9"], "component L9H9 is not in this model"),
+        (["explain", tiny, "-b", "induction", "-c", ","], "the list of components is empty"),
+        (["explain", tiny, "-b", "induction", "--n", "2"], "--n"),
+        (["explain", tiny, "-b", "induction", "--top", "0"], "--top"),
         (["report", tmp_path / "nowhere"], "no such file"),
         (["report", tmp_path / "damaged"], "Field required"),
     ):
@@ -91,3 +101,36 @@ def test_weights_that_are_no_numbers_are_refused_in_one_line(vesalius: Vesalius,
     assert left.code == 2
     assert "holds NaN or infinity" in left.err
     assert left.err.count("\n") == 1
+
+
+def test_a_natural_model_keeps_the_contract_and_leaves_a_page(vesalius: Vesalius, tmp_path: Path) -> None:
+    directory = tmp_path / "by_hand"
+    tokenizer = word_tokenizer()
+    save_model(induction_model(tokenizer.size), directory)
+    tokenizer._backend.save(str(directory / "tokenizer.json"))
+    arguments = ["explain", directory, "--behaviour", "induction", "--components", "L0H0,L1H0,L1H3", "--n", "6"]
+    left = vesalius(*arguments, "--json", "--out", tmp_path / "run")
+    assert left.code == 0, left.err
+    found = Explanation.model_validate(json.loads(left.out))
+    assert [part.role for part in found.components] == [
+        "previous-token head, necessary upstream",
+        "induction head, primary mover",
+        "no role established",
+    ]
+    assert found.behaviour == "induction"
+    page = (tmp_path / "run" / "report.html").read_text()
+    for words in ("previous-token head, necessary upstream", "only at the answer position", "--n 6 --components L0H0"):
+        assert words in page
+    assert "No program was found" not in page
+    assert vesalius("report", tmp_path / "run", "--json").code == 0
+    printed = vesalius(*arguments, "--out", tmp_path / "run").out
+    assert "L1H0  induction head, primary mover  (supported)" in printed
+
+
+def test_a_behaviour_that_is_not_performed_gives_attention_only_by_force(
+    vesalius: Vesalius, tiny: Path, tmp_path: Path
+) -> None:
+    arguments = ["explain", tiny, "-b", "induction", "-c", "L0H0,L1_MLP", "--force", "--n", "4", "--json"]
+    left = vesalius(*arguments, "--out", tmp_path / "run")
+    assert left.code == 0, left.err
+    assert {part["role"] for part in json.loads(left.out)["components"]} == {"no role established"}

@@ -6,8 +6,10 @@ The residual stream has four blocks of 64: token, position, previous token, answ
           found there into the previous-token block
     L1H0  induction head: the query is the token, the key the previous-token block; copies the token found into the
           answer block, which the unembedding reads
-    L1H1  the same again, where the model has a twin
     the other heads: small random weights
+
+Other heads of layer 1 can be made induction heads too, of any strength, and a negative one works against the answer.
+With a norm before the unembedding two strong ones cover for each other: one alone already fills the stream.
 """
 
 import torch
@@ -18,22 +20,28 @@ from vesalius.model import Config, Transformer
 from vesalius.model.specimen import Specimen, TextVocabulary
 
 WIDTH, HEADS, CONTEXT = 64, 4, 48
-SHARP = 60.0
+#: How sharply heads attend; a norm scales the streams up, so less is needed behind one.
+SHARP = {"none": 60.0, "rms": 3.5}
 TOKEN, POSITION, PREVIOUS, ANSWER = (slice(i * WIDTH, (i + 1) * WIDTH) for i in range(4))
 
 
-def induction_model(d_vocab: int, *, twin: bool = False, junk: float = 0.02) -> Transformer:
-    """The model; `twin` gives the induction head a second copy of half strength each."""
-    config = Config(
-        n_layers=2,
-        n_heads=HEADS,
-        d_model=4 * WIDTH,
-        d_head=WIDTH,
-        d_mlp=1,
-        d_vocab=d_vocab,
-        d_vocab_out=d_vocab,
-        n_ctx=CONTEXT,
-        bos_token=BOS,
+def induction_model(
+    d_vocab: int, *, strengths: dict[int, float] | None = None, norm: str = "none", junk: float = 0.02
+) -> Transformer:
+    """The model; `strengths` gives the heads of layer 1 that do induction, each with how strongly it writes."""
+    config = Config.model_validate(
+        {
+            "n_layers": 2,
+            "n_heads": HEADS,
+            "d_model": 4 * WIDTH,
+            "d_head": WIDTH,
+            "d_mlp": 1,
+            "d_vocab": d_vocab,
+            "d_vocab_out": d_vocab,
+            "n_ctx": CONTEXT,
+            "norm": norm,
+            "bos_token": BOS,
+        }
     )
     model = Transformer(config)
     generator = torch.Generator().manual_seed(0)
@@ -46,11 +54,11 @@ def induction_model(d_vocab: int, *, twin: bool = False, junk: float = 0.02) -> 
         model.W_E[:, TOKEN] = tokens
         model.W_pos[:, POSITION] = torch.eye(CONTEXT, WIDTH)
         _copying(model, 0, 0, source=TOKEN, goal=PREVIOUS, strength=1.0)
-        model.blocks[0].attn.W_Q[0][POSITION] = SHARP * torch.diag(torch.ones(WIDTH - 1), -1)
+        model.blocks[0].attn.W_Q[0][POSITION] = SHARP[norm] * torch.diag(torch.ones(WIDTH - 1), -1)
         model.blocks[0].attn.W_K[0][POSITION] = torch.eye(WIDTH)
-        for head in (0, 1) if twin else (0,):
-            _copying(model, 1, head, source=TOKEN, goal=ANSWER, strength=0.5 if twin else 1.0)
-            model.blocks[1].attn.W_Q[head][TOKEN] = SHARP * torch.eye(WIDTH)
+        for head, strength in (strengths or {0: 1.0}).items():
+            _copying(model, 1, head, source=TOKEN, goal=ANSWER, strength=strength)
+            model.blocks[1].attn.W_Q[head][TOKEN] = SHARP[norm] * torch.eye(WIDTH)
             model.blocks[1].attn.W_K[head][PREVIOUS] = torch.eye(WIDTH)
         model.unembed_weight[:, ANSWER] = 10 * tokens
     return model.eval().requires_grad_(False)

@@ -25,6 +25,8 @@ PER_RANK = 6
 #: More figures than this would hide the arrows; the table of edges has them all.
 LABELLED = 16
 SWEEPS, SETTLING = 12, 160
+#: Pulls everything to the middle, so that parts of a circuit without an edge between them do not drift apart.
+TO_THE_MIDDLE = 0.2
 SINKS = {"logits", "output", "outputs", "unembed"}
 
 EdgeTriple = tuple[str, str, float]
@@ -193,8 +195,8 @@ def _place(rows: list[list[_Node]]) -> None:
             wanted = []
             for node in row:
                 pulls = [(_stiffness(node, other), other.x) for other in node.above + node.below]
-                total = sum(pull for pull, _ in pulls)
-                wanted.append(sum(pull * x for pull, x in pulls) / total if pulls else 0.0)
+                total = TO_THE_MIDDLE + sum(pull for pull, _ in pulls)
+                wanted.append(sum(pull * x for pull, x in pulls) / total)
             for node, x in zip(row, _spaced(wanted, [node.width for node in row]), strict=True):
                 node.x = x
 

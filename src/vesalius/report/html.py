@@ -17,6 +17,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from vesalius.model.files import write_text
+from vesalius.report.profiles import short_role
 from vesalius.report.tables import spell
 from vesalius.version import __version__
 
@@ -80,7 +81,14 @@ def _environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters |= {"figure": figure, "duration": duration, "anchor": anchor, "spell": spell, "spaced": spaced}
+    environment.filters |= {
+        "figure": figure,
+        "duration": duration,
+        "anchor": anchor,
+        "spell": spell,
+        "spaced": spaced,
+        "short_role": short_role,
+    }
     environment.globals |= {"verdict_mark": VERDICTS}
     return environment
 

@@ -20,6 +20,7 @@ from vesalius.model.specimen import Specimen
 from vesalius.report.diagram import draw_circuit
 from vesalius.report.html import LIMIT_BYTES, render, write
 from vesalius.report.pictures import Picture, draw_components
+from vesalius.report.profiles import Bars, draw_profile
 from vesalius.report.tables import Reading, Sheet, read_records, read_table
 
 TAG_MEANINGS: dict[Tag, str] = {
@@ -54,6 +55,7 @@ class Part:
     picture: Picture
     table: Reading | None
     refuted: Sheet | None
+    profile: tuple[Bars, ...]
     claims: tuple[tuple[ClaimRecord, tuple[tuple[Evidence, Plot | None], ...]], ...]
 
 
@@ -119,6 +121,7 @@ def _part(record: ComponentExplanation, picture: Picture) -> Part:
         picture=picture,
         table=None if record.table is None else read_table(record.table),
         refuted=read_records(record.refuted) if record.refuted else None,
+        profile=draw_profile(record.profile) if record.profile else (),
         claims=tuple(
             (claim, tuple((evidence, plot(evidence)) for evidence in claim.evidence)) for claim in record.claims
         ),
@@ -160,12 +163,18 @@ def plot(evidence: Evidence) -> Plot | None:
 def commands(explanation: Explanation, specimen: Specimen | None = None) -> list[str]:
     """The command lines that make this explanation again, quoted for a shell."""
     name = shlex.quote(explanation.specimen)
-    behaviour = (
-        "" if specimen is None or specimen.behaviour is None else f" --behaviour {shlex.quote(specimen.behaviour)}"
-    )
+    task = explanation.behaviour or (None if specimen is None else specimen.behaviour)
+    behaviour = "" if task is None else f" --behaviour {shlex.quote(task)}"
     scientist = "" if explanation.scientist == "builtin" else f" --scientist {shlex.quote(explanation.scientist)}"
-    return [
-        f"vesalius explain {name}{behaviour}{scientist} --seed {explanation.seed}",
-        f"vesalius explain {name}{behaviour}{scientist} --seed {explanation.seed} --json",
-        f"vesalius show {name}{behaviour}",
-    ]
+    explain = f"vesalius explain {name}{behaviour}{scientist}{_natural_options(explanation)} --seed {explanation.seed}"
+    return [explain, f"{explain} --json", f"vesalius show {name}{behaviour}"]
+
+
+def _natural_options(explanation: Explanation) -> str:
+    """How many prompts and which components, as the profile of a natural model keeps them."""
+    request = next((part.profile.get("request") for part in explanation.components if part.profile), None)
+    if not request:
+        return ""
+    named = ",".join(part.id for part in explanation.components)
+    chosen = f" --components {named}" if request["top"] is None else f" --top {request['top']}"
+    return f" --n {request['n']}{chosen}{' --force' if request['force'] else ''}"

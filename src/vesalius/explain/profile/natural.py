@@ -11,6 +11,7 @@ The same seed gives the same explanation.
 
 import time
 from collections.abc import Callable, Iterable
+from typing import Any
 
 from vesalius.behaviours import behaviour, behaviours, measure
 from vesalius.behaviours.performance import Performance
@@ -65,11 +66,12 @@ def explain_natural(
     study = Study(evidence, lab, choice)
     findings = _investigated(study, performs=performance.performs, tell=tell)
     tell("writing it down")
+    request = {"n": n, "top": top if named is None else None, "selection": SELECTION, "force": force}
     return Explanation(
         specimen=specimen.id,
         behaviour=specimen.behaviour,
         scientist="builtin",
-        components=tuple(_component(found, study) for found in findings),
+        components=tuple(_component(found, study, request) for found in findings),
         information_flow=information_flow(findings),
         edges=tuple(_edges(study, findings)) if performance.performs else (),
         task_description=task_description(specimen.behaviour or "", performance),
@@ -116,7 +118,7 @@ def _path_keys(study: Study, pair: tuple[Component, Component]) -> list[tuple[Co
     return [(sender, receiver, port) for port in ports] + ([] if control is None else [(control, receiver, None)])
 
 
-def _component(found: Findings, study: Study) -> ComponentExplanation:
+def _component(found: Findings, study: Study, request: dict[str, Any]) -> ComponentExplanation:
     numbers = study.numbers(found.component)
     return ComponentExplanation(
         id=str(found.component),
@@ -131,7 +133,7 @@ def _component(found: Findings, study: Study) -> ComponentExplanation:
             "pattern": found.pattern,
             "part": found.part,
             "looks_at": found.looks_at,
-            "prompts": {"selection": SELECTION, "evidence": len(study.pool)},
+            "request": request,
             **numbers,
         },
     )

@@ -85,7 +85,8 @@ def _capital(text: str) -> str:
 def _share(evidence: Evidence) -> str:
     if evidence.value is None or evidence.low is None or evidence.high is None:
         return "not measured"
-    return f"{evidence.value:.2f} [{evidence.low:.2f}, {evidence.high:.2f}]"
+    value, low, high = (round(x, 2) + 0.0 for x in (evidence.value, evidence.low, evidence.high))  # no minus zero
+    return f"{value:.2f} [{low:.2f}, {high:.2f}]"
 
 
 def _feeding(found: Findings) -> list[str]:
