@@ -55,9 +55,10 @@ def test_the_flow_is_composition_through_the_keys(by_hand: Explanation) -> None:
     assert by_hand.information_flow.startswith("Previous-token head L0H0 makes the keys of induction head L1H0")
     assert {edge[:2] for edge in by_hand.edges} == {("L0H0", "L1H0"), ("L1H0", "logits")}
     (fed,) = [claim for claim in parts(by_hand)["L0H0"].claims if claim.kind == "feeds"]
-    ports = fed.evidence[0].controls
-    assert ports["keys"] == pytest.approx(fed.evidence[0].value, abs=0.02)
-    assert (ports["queries"], ports["values"]) == (pytest.approx(0.0, abs=0.02), pytest.approx(0.0, abs=0.02))
+    whole, queries, keys, values = (evidence.value for evidence in fed.evidence)
+    assert keys == pytest.approx(whole, abs=0.02)
+    assert (queries, values) == (pytest.approx(0.0, abs=0.02), pytest.approx(0.0, abs=0.02))
+    assert "mainly by its keys" in parts(by_hand)["L0H0"].note
 
 
 def test_the_profile_holds_plain_numbers(by_hand: Explanation) -> None:
@@ -157,6 +158,6 @@ def test_an_answer_in_the_lens_without_an_effect_is_redundant() -> None:
     own = (claim("necessary", "refuted", value=0.01), claim("writes_answer", "supported"))
     assert Findings(Component(3), None, own).role == "lens-positive but redundant"
     looking = (claim("attends", "supported"), claim("necessary", "refuted", value=0.01))
-    assert Findings(Component(3, 1), "induction", looking).role == "induction head, redundant"
+    assert Findings(Component(3, 1), "induction", looking).role == "induction head, no effect alone"
     assert Findings(Component(3, 1), "BOS", (*looking, own[1])).role == "BOS sink, lens-positive but redundant"
     assert "favours the answer by itself" in note(Findings(Component(3), None, own))

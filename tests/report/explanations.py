@@ -175,6 +175,53 @@ def invert_if_sorted() -> Explanation:
     )
 
 
+def natural() -> Explanation:
+    """Two heads and an MLP of a natural model, with profiles; one of them against the answer."""
+    roles: tuple[tuple[str, Tag, str, Verdict, float], ...] = (
+        ("L16H0", "ROUTER", "previous-token head, necessary upstream", "supported", 0.654),
+        ("L17H4", "ROUTER", "duplicate-token head, lens-positive but redundant", "supported", -0.004),
+        ("L20_MLP", "MAPPER", "no role established", "untested", -0.166),
+    )
+    components = tuple(
+        ComponentExplanation(
+            id=name,
+            tag=tag,
+            tag_by_experiment=tag,
+            note=f"Replacing it costs {effect} of the score.",
+            verdict=verdict,
+            claims=(
+                ClaimRecord(
+                    kind="necessary", text=f"{name} is necessary.", verdict=verdict, evidence=(evidence(effect),)
+                ),
+            ),
+            role=role,
+            profile={
+                "request": {"n": 16, "top": 12, "selection": 8, "force": False},
+                "chosen_by": "effect rank 1 of 270 heads",
+                "clean": 11.26,
+                "effects": {"solo": [effect, effect - 0.1, effect + 0.1], "gain": [None, None, None]},
+                "group": {"name": "heads that look at previous", "members": [name, "L11H1"]},
+                "attention": {"answer": {"BOS": [0.05, 0.01, 0.14], "first A": [0.9, 0.8, 0.97]}, "everywhere": {}}
+                if tag == "ROUTER"
+                else None,
+            },
+        )
+        for name, tag, role, verdict, effect in roles
+    )
+    return Explanation(
+        specimen="smollm2-135m",
+        behaviour="induction",
+        scientist="builtin",
+        components=components,
+        information_flow="Previous-token head L16H0 makes the keys of induction head L18H6.",
+        edges=(("L16H0", "L20_MLP", 0.2), ("L17H4", "L20_MLP", -0.1), ("L20_MLP", "logits", 0.3)),
+        task_description="After [A B ... A] say B.",
+        seconds=150.0,
+        seed=0,
+        rows=3500,
+    )
+
+
 def index_rows() -> list[IndexRow]:
     """Three rows in the order of their ids; one name needs escaping, one specimen has no program."""
     return [

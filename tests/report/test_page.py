@@ -10,13 +10,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests.report.explanations import evidence, frac_prevs, index_rows, invert_if_sorted
+from tests.report.explanations import evidence, frac_prevs, index_rows, invert_if_sorted, natural
 from vesalius.api import load
 from vesalius.errors import BadInput, Failed
 from vesalius.explain.explanation import ClaimRecord, ComponentExplanation, Explanation
 from vesalius.report.html import LIMIT_BYTES, duration, figure
 from vesalius.report.index import IndexRow, render_index
 from vesalius.report.page import commands, plot, render_page
+from vesalius.report.profiles import draw_profile, short_role
 from vesalius.report.tables import read_records, read_table, spell
 
 EVIL = "<script>alert(\"x\")</script> & 'quoted' <img src=x onerror=alert(1)>"
@@ -336,3 +337,33 @@ def test_tag_colours_stay_apart(theme: int, deficiency: str, tmp_path: Path) -> 
     for tag in tags:
         low, high = sorted((TO_XYZ[1] @ tag, paper))
         assert (high + 0.05) / (low + 0.05) >= 3
+
+
+def test_a_natural_model_shows_roles_bars_and_how_to_make_it_again(tmp_path: Path) -> None:
+    page = render_page(natural(), tmp_path / "natural.html")
+    reader, text = read(page)
+    assert "previous-token head, necessary upstream" in text
+    assert "duplicate-token head, lens-positive but redundant" in text
+    assert "replaced alone 0.65 0.55 to 0.75" in text
+    assert "first A 0.90 0.80 to 0.97" in text
+    assert "Group: heads that look at previous (L16H0, L11H1)." in text
+    assert "vesalius explain smollm2-135m --behaviour induction --n 16 --top 12 --seed 0" in text
+    assert "No program was found" not in text
+    assert sum(attributes.get("class") == "bars" for tag, attributes in reader.tags if tag == "table") == 5
+    assert page.stat().st_size < LIMIT_BYTES
+
+
+def test_bars_stand_on_one_scale_that_holds_zero_and_one() -> None:
+    effects = {"solo": [0.5, 0.25, 1.5], "lens": [-0.5, -0.5, -0.001], "joint": [None, 0.0, 0.0], "unknown": [1, 1, 1]}
+    (bars,) = draw_profile({"effects": effects})
+    assert [bar.label for bar in bars.rows] == ["replaced alone", "logit lens: what it writes by itself"]
+    alone, lens = bars.rows
+    assert (alone.zero, alone.value, alone.low, alone.high) == (25.0, 50.0, 37.5, 100.0)
+    assert (alone.left, alone.width) == (25.0, 25.0)
+    assert (lens.left, lens.width, lens.figures) == (0.0, 25.0, (-0.5, -0.5, 0.0))
+    assert draw_profile({}) == ()
+
+
+def test_a_box_of_the_circuit_gets_the_first_half_of_a_role() -> None:
+    assert short_role("induction head, backup mover") == "induction head"
+    assert short_role("lens-positive but redundant") == "lens-positive"

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from tests.report.browser import chromium, needs_browser, probe, screenshot
-from tests.report.explanations import frac_prevs, index_rows, invert_if_sorted
+from tests.report.explanations import frac_prevs, index_rows, invert_if_sorted, natural
 from vesalius.api import load
 from vesalius.report.index import render_index
 from vesalius.report.page import render_page
@@ -66,6 +66,7 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
         )
         for explanation in (frac_prevs(), invert_if_sorted())
     }
+    made["natural"] = render_page(natural(), folder / "natural.html")
     return made | {"index": render_index(index_rows(), folder / "index.html")}
 
 
@@ -82,6 +83,20 @@ def test_evidence_page(pages: dict[str, Path], name: str, boxes: int, width: int
     for words in (name, "Information flow", "Hypotheses tried and refuted", f"vesalius explain {name} --seed"):
         assert words in found["text"]
     assert (found["before"], found["after"]) == ("rgb(255, 255, 255)", "rgb(21, 24, 28)")
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+def test_page_of_a_natural_model(pages: dict[str, Path], width: int) -> None:
+    roles = """return Object.assign((function () { %s })(), { spilling:
+      Array.from(document.querySelectorAll(".circuit a")).filter(function (a) {
+        var box = a.querySelector("rect.box").getBoundingClientRect();
+        return a.querySelector(".box-role").getBoundingClientRect().right > box.right - 1; }).length,
+      bars: document.querySelectorAll(".bars svg rect").length });"""
+    found = probe(pages["natural"], roles % LOOK, width=width)
+    assert (found["errors"], found["wide"], found["scrollWidth"] <= width) == ([], [], True)
+    assert (found["boxes"], found["spilling"], found["bars"]) == (3, 0, 7)
+    for words in ("previous-token head, necessary upstream", "What it is worth", "--behaviour induction --n 16"):
+        assert words in found["text"]
 
 
 def test_dark_by_preference(pages: dict[str, Path]) -> None:

@@ -52,7 +52,10 @@ def attends(study: Study, head: Component) -> ClaimRecord | None:
     role, target = study.choice.looks_at.get(head), study.target(head)
     if role is None or target is None:
         return None
-    controls = {f"other heads of layer {head.layer}": _other_heads(study, head, target)}
+    if role in SINKS:  # where all heads of a layer rest on BOS, each of them does: the rival is the key beside it
+        controls = {"the key after it": study.mass(head, target.roll(1, -1))}
+    else:
+        controls = {f"other heads of layer {head.layer}": _other_heads(study, head, target)}
     if role not in ("previous", *SINKS):
         controls["places of another prompt"] = study.mass(head, shuffled(target))
     if role in ("induction", "duplicate"):
@@ -191,11 +194,19 @@ def feeds(study: Study, sender: Component, receiver: Component) -> ClaimRecord:
     whole = _figure(
         study, "path replaced", "effect" if sign > 0 else "gain", sign * study.path(sender, receiver), bar, controls
     )
-    if receiver.is_head:
-        ports = {PORT_WORDS[p]: rounded(study.path(sender, receiver, p).mean()) for p in "qkv"}
-        whole = whole.model_copy(update={"controls": whole.controls | ports})
+    ports = [
+        figure(
+            study.lab,
+            f"path into the {PORT_WORDS[port]} replaced",
+            measure=f"effect by its {PORT_WORDS[port]}",
+            values=study.path(sender, receiver, port),
+            level=LEVEL,
+            rule="reported; the verdict rests on the whole path",
+        )
+        for port in ("qkv" if receiver.is_head else "")
+    ]
     kind, harm = ("feeds", "") if sign > 0 else ("hinders", ", against the answer")
-    return _claim(kind, f"{sender} feeds {receiver} directly{harm}.", above(whole, bar), whole)
+    return _claim(kind, f"{sender} feeds {receiver} directly{harm}.", above(whole, bar), whole, *ports)
 
 
 def path_control(study: Study, sender: Component, receiver: Component) -> Component | None:

@@ -11,7 +11,7 @@ A role has two halves. Where a head looks: *induction head*, *previous-token hea
     builds features              an MLP that is necessary, mostly through later components or not decided
     backup mover, backup MLP     not found necessary alone, but it matters once its group is out
     lens-positive but redundant  it favours the answer by itself, and replacing it costs next to nothing
-    redundant                    it attends to a role, and replacing it costs next to nothing
+    no effect alone              it attends to a role, and replacing it costs next to nothing
 
 Neither half: *no role established*.
 """
@@ -94,7 +94,7 @@ class Findings:
             return None
         if self.supported("writes_answer"):
             return "lens-positive but redundant"
-        return "redundant" if self.pattern is not None and self.looks_at not in SINKS else None
+        return "no effect alone" if self.pattern is not None and self.looks_at not in SINKS else None
 
     @property
     def role(self) -> str:

@@ -95,19 +95,21 @@ def _feeding(found: Findings) -> list[str]:
     for receiver, claim in found.fed:
         if claim.verdict != "supported":
             continue
-        evidence = claim.evidence[0]
-        ports = {name: evidence.controls[name] or 0.0 for name in PORT_WORDS.values() if name in evidence.controls}
-        by = f", mainly by its {max(ports, key=lambda name: abs(ports[name]))}" if ports else ""
+        evidence, *ports = claim.evidence
+        strongest = max(ports, key=lambda port: abs(port.value or 0.0), default=None)
+        by = "" if strongest is None else f", mainly {strongest.measure.removeprefix('effect ')}"
         against = "" if claim.kind == "feeds" else "against the answer, "
         paths.append(f"{receiver} ({against}{_share(evidence)} of the score{by})")
     return [f"It feeds {listed(paths)}."] if paths else []
 
 
 def _attends(claim: ClaimRecord, found: Findings) -> str | None:
-    if claim.verdict == "untested":
-        return None
-    negation = "" if claim.verdict == "supported" else "not mostly "
-    return f"Attends {negation}to {meaning(found.looks_at or '')}: {_share(claim.evidence[0])} of its attention."
+    where, share = meaning(found.looks_at or ""), _share(claim.evidence[0])
+    sentences: dict[str, str] = {
+        "supported": f"Attends to {where}: {share} of its attention.",
+        "refuted": f"Its attention on {where}, {share}, is not beyond that of its controls or not most of it.",
+    }
+    return sentences.get(claim.verdict)
 
 
 def _necessary(claim: ClaimRecord, found: Findings) -> str | None:
@@ -115,7 +117,7 @@ def _necessary(claim: ClaimRecord, found: Findings) -> str | None:
     if claim.verdict == "supported":
         return f"Replacing it costs {share}."
     if claim.verdict == "refuted" and not found.supported("inhibits"):
-        return f"Replacing it alone costs no more than replacing components of no known role: {share}."
+        return f"Replacing it alone costs too little to tell from replacing other components: {share}."
     return None
 
 
@@ -127,6 +129,15 @@ def _when(*, supported: str = "", refuted: str = "") -> Callable[[ClaimRecord, F
         return text.format(_share(claim.evidence[0])) if text and claim.evidence else None
 
     return speak
+
+
+def _uses(claim: ClaimRecord, found: Findings) -> str | None:
+    cut, share = f"Taking {meaning(found.looks_at or '')} out of its attention costs", _share(claim.evidence[0])
+    sentences: dict[str, str] = {
+        "supported": f"{cut} {share} of the score.",
+        "refuted": f"{cut} no more than taking out as many other keys: {share}.",
+    }
+    return sentences.get(claim.verdict)
 
 
 def _covers(claim: ClaimRecord, found: Findings) -> str | None:
@@ -152,8 +163,5 @@ _SENTENCES: Mapping[str, Callable[[ClaimRecord, Findings], str | None]] = {
     "covers": _covers,
     "backup_of": _backup,
     "writes_answer": _when(supported="What it writes favours the answer by itself: {} of the score by the logit lens."),
-    "uses": _when(
-        supported="Without the keys it attends to, {} of the score is lost.",
-        refuted="Taking those keys out of its attention costs no more than taking out others: {}.",
-    ),
+    "uses": _uses,
 }
