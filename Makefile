@@ -14,9 +14,8 @@ JOBS   ?= 2
 help:
 	@grep -E '^[a-z-]+:.*##' Makefile | sed 's/:.*## /: /'
 
-demo: $(VENV)/.installed ## install, explain a circuit, sweep SmolLM2 for its induction heads, print where the pages are
-	$(VENV)/bin/vesalius explain frac_prevs --out vesalius-runs/demo-explain
-	$(VENV)/bin/vesalius sweep smollm2-135m --behaviour induction --kind resample --n 4 --out vesalius-runs/demo
+demo: $(VENV)/.installed ## install, explain a circuit with evidence, print where its page is
+	$(VENV)/bin/vesalius explain frac_prevs --out vesalius-runs/demo
 
 test: $(VENV)/.dev lint types browser ## everything: linters, types, all tests
 	OMP_NUM_THREADS=1 $(PY) -m pytest -n $(JOBS)
