@@ -384,4 +384,7 @@ def _telling_place(places: Sequence[TokenOptions], choices: Sequence[str]) -> tu
 def _logsum(options: Iterable[tuple[str, float]], choice: str) -> float:
     """The log of the summed probability of a choice's spellings, with and without white space."""
     values = [value for token, value in options if token.strip() == choice]
-    return math.log(math.fsum(map(math.exp, values))) if values else -math.inf
+    if not values:
+        return -math.inf
+    most = max(values)
+    return most + math.log(math.fsum(math.exp(value - most) for value in values))

@@ -44,7 +44,7 @@ class PaidCall:
         """One try, paid for."""
         if self._budget:
             self._budget.hold(self._most)
-        charged = 0.0
+        charged: float | None = None
         try:
             if self._records and self.attempts == 0 and self._most:
                 self._records.ask(self._request, self._most)
@@ -54,13 +54,13 @@ class PaidCall:
             _usable(answer, f"{self._request.provider}:{self._request.model}")
             return answer
         except BackboneError as failure:
-            if failure.perhaps_billed:
+            if charged is None and failure.perhaps_billed:
                 charged = self._most
                 self.doubtful += self._most
             raise
         finally:
             if self._budget:
-                self._budget.settle(self._most, charged)
+                self._budget.settle(self._most, charged or 0.0)
 
     def _bill(self, usage: Usage | None) -> float:
         """Book an answer; where tokens were not counted the cost is unknown and the cap is charged the most."""

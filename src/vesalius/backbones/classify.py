@@ -106,7 +106,7 @@ def _status(link: BaseException) -> int | None:
     response = getattr(link, "response", None)
     for holder, name in ((link, "status_code"), (link, "code"), (response, "status_code")):
         value = getattr(holder, name, None)
-        if isinstance(value, int) and not isinstance(value, bool) and 100 <= value < 600:
+        if isinstance(value, int) and not isinstance(value, bool) and 400 <= value < 600:
             return value
     return None
 

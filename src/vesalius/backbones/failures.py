@@ -81,6 +81,7 @@ class Garbled(BackboneError):
 
     kind = "garbled"
     transient = True
+    perhaps_billed = True
 
 
 class Rejected(BackboneError):

