@@ -61,7 +61,7 @@ class Prices(BaseModel):
     models: dict[str, Price]
 
     @classmethod
-    def load(cls, override: Path | None = None) -> "Prices":
+    def load(cls, override: Path | str | None = None) -> "Prices":
         """The table of this package; entries of the user's file replace or join its own."""
         shipped = cls.model_validate_json(
             resources.files("vesalius.backbones").joinpath("prices.json").read_text("utf-8")
