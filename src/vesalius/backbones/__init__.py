@@ -34,7 +34,7 @@ from vesalius.backbones.messages import (
     user,
 )
 from vesalius.backbones.prices import Price, Prices
-from vesalius.backbones.records import Records
+from vesalius.backbones.records import Records, Totals
 from vesalius.backbones.redact import Redactor
 from vesalius.backbones.retry import Clock, Patience
 from vesalius.backbones.scripted import Faults, Line, Scripted
@@ -68,6 +68,7 @@ __all__ = [
     "TimedOut",
     "Tool",
     "ToolCall",
+    "Totals",
     "Unreachable",
     "Usage",
     "assistant",

@@ -15,6 +15,7 @@ import json
 import math
 import os
 import threading
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -43,6 +44,31 @@ class Outcome(Plain):
     prices: str | None = Field(default=None, description="date of the price table")
 
 
+class Totals(Plain):
+    """What the calls on record used. `cost` is what their bills say, None where one is not known; `at_most` also counts
+    what may have been charged unseen, such as a call whose process was killed.
+    """
+
+    calls: int = 0
+    input_tokens: int = 0
+    output_tokens: int = 0
+    cost: float | None = 0.0
+    at_most: float = 0.0
+
+    @classmethod
+    def together(cls, parts: Iterable["Totals"]) -> "Totals":
+        """What several records used in all; the cost is not known where one part's is not."""
+        given = list(parts)
+        costs = [part.cost for part in given if part.cost is not None]
+        return cls(
+            calls=sum(part.calls for part in given),
+            input_tokens=sum(part.input_tokens for part in given),
+            output_tokens=sum(part.output_tokens for part in given),
+            cost=math.fsum(costs) if len(costs) == len(given) else None,
+            at_most=math.fsum(part.at_most for part in given),
+        )
+
+
 def canonical(data: Any) -> str:
     """The one JSON text of a value: sorted names, no spaces."""
     return json.dumps(data, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
@@ -69,6 +95,7 @@ class Records:
         self._outcomes: dict[str, Outcome] = {}
         self._pending: dict[str, list[float]] = {}
         self._settled: list[float] = []
+        self._bills: list[Outcome] = []
         self._unsupported: dict[tuple[str, str], set[str]] = {}
         self.torn = 0
         if writable:
@@ -86,6 +113,20 @@ class Records:
     def spent(self) -> float:
         """Dollars on record: known costs, and the most of every call whose bill was not seen."""
         return math.fsum([*self._settled, *(most for calls in self._pending.values() for most in calls)])
+
+    @property
+    def totals(self) -> Totals:
+        """What every call with an outcome used, those that were made again included."""
+        used = [bill.usage for bill in self._bills if bill.usage]
+        costs = [bill.cost for bill in self._bills]
+        known = [cost for cost in costs if cost is not None]
+        return Totals(
+            calls=len(self._bills),
+            input_tokens=sum(usage.input for usage in used),
+            output_tokens=sum(usage.output for usage in used),
+            cost=math.fsum(known) if len(known) == len(costs) else None,
+            at_most=self.spent,
+        )
 
     def address(self, request: Request) -> str:
         """Where a request is found."""
@@ -167,6 +208,7 @@ class Records:
             return
         outcome = Outcome.model_validate(line["outcome"])
         self._outcomes[key] = outcome
+        self._bills.append(outcome)
         pending = self._pending.pop(key, [])
         # Earlier `asked` lines of this call belong to processes that were killed in the middle of it.
         self._settled += [outcome.cost or 0.0, outcome.doubtful, *pending[:-1]]
