@@ -240,7 +240,21 @@ def generate(
 
 @bench.command("circuits")
 def bench_circuits(
-    scientist: Annotated[str, typer.Option("--scientist", help="Who explains: builtin.")] = "builtin",
+    scientist: Annotated[
+        str, typer.Option("--scientist", help="Who explains: builtin, hyve, or your own as package.module:function.")
+    ] = "builtin",
+    backbone: Annotated[
+        Optional[str],  # noqa: UP045
+        typer.Option("--backbone", help="The language model of the hyve scientist, as in openai:gpt-5.4."),
+    ] = None,
+    protocol: Annotated[
+        Optional[str],  # noqa: UP045
+        typer.Option("--protocol", help="typed (claims checked by the engine; default) or paper (code, as published)."),
+    ] = None,
+    judge: Annotated[
+        Optional[list[str]],  # noqa: UP045
+        typer.Option("--judge", help="A language model that judges the texts; give it twice for two judges."),
+    ] = None,
     specimens: Annotated[
         Optional[str],  # noqa: UP045
         typer.Option("--specimens", help="A directory of specimens made by `vesalius train`, instead of the 84."),
@@ -251,34 +265,81 @@ def bench_circuits(
     ] = None,
     limit: Annotated[Optional[int], typer.Option("--limit", min=1, help="Only the first N of them.")] = None,  # noqa: UP045
     seed: Annotated[int, typer.Option(help="Seed of the scientist; grading has one of its own.")] = 0,
-    jobs: Annotated[int, typer.Option("--jobs", min=1, help="Processes; the results do not depend on it.")] = 2,
+    jobs: Annotated[int, typer.Option("--jobs", min=1, help="Cases at a time; the results do not depend on it.")] = 2,
+    engine: Annotated[str, typer.Option("--engine", help="Where cases run: local processes, or ray.")] = "local",
+    max_cost: Annotated[
+        Optional[float],  # noqa: UP045
+        typer.Option("--max-cost", help="Spend at most this many dollars, over all jobs and resumptions."),
+    ] = None,
+    prices: Annotated[
+        Optional[str],  # noqa: UP045
+        typer.Option("--prices", help="A JSON file of prices that replace or join the package's table."),
+    ] = None,
+    unsafe_sandbox: Annotated[
+        bool, typer.Option("--unsafe-sandbox", help="Run generated code even where the kernel offers no isolation.")
+    ] = False,
     out: Annotated[str | None, typer.Option(help="Directory of the run. Default: vesalius-runs/...")] = None,
     leave_out: Annotated[
         Optional[str],  # noqa: UP045
-        typer.Option("--leave-out", help="A family of hypotheses that the scientist must do without."),
+        typer.Option("--leave-out", help="A family of hypotheses that the built-in scientist must do without."),
     ] = None,
     json: JsonOption = False,
 ) -> None:
     """Explain circuits with known answers, grade tags and programs, and print the scorecard.
 
     Every metric comes with its interval, its n and its baseline, beside what null explanations earn. An interrupted run
-    goes on where it stopped when the same command is given again.
+    goes on where it stopped when the same command is given again; only the cap, the jobs and the engine may change.
 
     Example: vesalius bench circuits --limit 5 --json
     """
     from vesalius.cli import benching as command
 
-    command.circuits(
+    request = command.Request(
         scientist=scientist,
         specimens=specimens,
         ids=None if ids is None else [name for name in ids.split(",") if name.strip()],
         limit=limit,
         seed=seed,
-        jobs=jobs,
-        out=out,
         leave_out=leave_out,
-        as_json=json,
+        backbone=backbone,
+        protocol=protocol,
+        judges=tuple(judge or ()),
+        prices=prices,
+        max_cost=max_cost,
+        unsafe_sandbox=unsafe_sandbox,
     )
+    command.circuits(request, jobs=jobs, engine=engine, out=out, as_json=json)
+
+
+@app.command()
+def replay(
+    run: Annotated[str, typer.Argument(help="A finished run of `vesalius bench`.", metavar="RUN")],
+    jobs: Annotated[int, typer.Option("--jobs", min=1, help="Cases at a time.")] = 2,
+    json: JsonOption = False,
+) -> None:
+    """Do a run again from its recorded calls, without network or key, and compare the scorecards.
+
+    Exit code 0 if the stored scorecard is reproduced, 1 if not, with what differs.
+
+    Example: vesalius replay vesalius-runs/bench-circuits-builtin-first5-seed0
+    """
+    from vesalius.cli import comparing as command
+
+    command.replay_run(run, jobs=jobs, as_json=json)
+
+
+@app.command()
+def compare(
+    runs: Annotated[list[str], typer.Argument(help="Finished runs of `vesalius bench circuits`.", metavar="RUN...")],
+    json: JsonOption = False,
+) -> None:
+    """Print the published tables of the circuits benchmark with these runs beside the published rows.
+
+    Example: vesalius compare vesalius-runs/bench-circuits-builtin-seed0
+    """
+    from vesalius.cli import comparing as command
+
+    command.compare_runs(runs, as_json=json)
 
 
 def main() -> None:

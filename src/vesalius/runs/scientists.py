@@ -57,8 +57,7 @@ def builtin(task: Task, backbone: Backbone | None) -> Explained:
     from vesalius.explain.scientist import explain_specimen
 
     without = frozenset() if task.leave_out is None else frozenset({task.leave_out})
-    options = {"without": without} if without else {}
-    return Explained(explain_specimen(task.specimen(), seed=task.seed, **options))
+    return Explained(explain_specimen(task.specimen(), seed=task.seed, without=without))
 
 
 def hyve(task: Task, backbone: Backbone | None) -> Explained:

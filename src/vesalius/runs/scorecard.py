@@ -5,6 +5,7 @@ Circuits are taken in the order of the benchmark, so nothing depends on who fini
 """
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from vesalius.backbones import Totals
@@ -44,12 +45,12 @@ def _figures(settings: Settings, state: State, graded: dict[str, CircuitGrade]) 
     nulls = {name: [grade.nulls[name] for grade in graded.values()] for name in NULLS}
     inert = [f"{case}/{part}" for case, grade in graded.items() for part in _inert(grade.own)]
     n_error = sum(circuit.id not in graded for circuit in settings.circuits)
-    asked = {name: getattr(settings, name) for name in ("backbone", "protocol") if getattr(settings, name)}
+    asked = {"backbone": _name(settings.backbone), "protocol": settings.protocol} if settings.backbone else {}
     return {
         "benchmark": BENCHMARK,
         "subject": settings.scientist,
         **asked,
-        **({"judges": list(settings.judges)} if settings.judges else {}),
+        **({"judges": [_name(judge) for judge in settings.judges]} if settings.judges else {}),
         "schema": SCHEMA,
         "seed": settings.seed,
         "grading_seed": fresh_seed(settings.seed),
@@ -121,6 +122,12 @@ def _row(run: Run, settings: Settings, state: State, circuit: Circuit) -> dict[s
         "cost": state.total(case=circuit.id).cost if settings.models else explanation.cost,
         "seconds": explanation.seconds + seconds,
     }
+
+
+def _name(model: str | None) -> str | None:
+    """A model's name as its calls have it: of a script the file's name alone."""
+    provider, _, name = (model or "").partition(":")
+    return f"{provider}:{Path(name).name}" if provider == "scripted" else model
 
 
 def _usage(used: Totals) -> dict[str, Any]:

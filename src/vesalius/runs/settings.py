@@ -99,9 +99,7 @@ class Settings:
         if asked.get("version") != __version__:
             raise BadInput(f"the run was made by version {asked.get('version')}, this is {__version__}; use that one")
         found = tuple(
-            Circuit(case, names.get(case, case), Path(places[case]))
-            for case in asked["specimens"]
-            if case in places
+            Circuit(case, names.get(case, case), Path(places[case])) for case in asked["specimens"] if case in places
         )
         made = cls(
             circuits=found,

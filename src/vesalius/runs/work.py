@@ -9,7 +9,7 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -136,11 +136,6 @@ def judging_errors(judged: Any) -> Iterator[dict[str, Any]]:
 def totals(calls: Path) -> Totals:
     """What the calls in a file used; nothing where there is no file."""
     return Records(calls, Redactor([]), writable=False).totals if calls.is_file() else Totals()
-
-
-def replayed(line: Line) -> Line:
-    """The same model, from its record alone."""
-    return replace(line, replay=True, cap=None, purse=None)
 
 
 def refuse_connections() -> None:
