@@ -16,7 +16,7 @@ from vesalius.backbones import CapReached, Totals
 from vesalius.errors import BadInput, Failed
 from vesalius.explain.explanation import Explanation
 from vesalius.grading.nulls import donor_of
-from vesalius.runs.directory import SPENDING, Run
+from vesalius.runs.directory import CALLS, SPENDING, Run
 from vesalius.runs.engine import Engine, Failure, map_cases
 from vesalius.runs.scientists import Explained, Task
 from vesalius.runs.scorecard import summed
@@ -41,7 +41,7 @@ class Progress:
 class CircuitsBenchmark:
     """The benchmark in an open run directory; `work` yields progress, `scorecard` sums up.
 
-    `calls` says how a case reaches a language model; replay puts its own in place.
+    `line` may change how a case reaches a language model: replay puts its records in place.
     """
 
     def __init__(
@@ -197,7 +197,7 @@ class CircuitsBenchmark:
         return {"used": Totals.together(map(totals, paths)).model_dump()}
 
     def _open_purse(self) -> None:
-        calls = sorted(self.run.calls_path("x").parent.glob("*.jsonl"))
+        calls = sorted((self.run.directory / CALLS).glob("*.jsonl"))
         Purse(self.run.directory / SPENDING).begin({path.name: totals(path).at_most for path in calls})
 
     def _is_explained(self, case: str) -> bool:

@@ -81,6 +81,7 @@ class Run:
 
     def write_trace(self, case: str, trace: Trace) -> None:
         """Keep the way to the explanation of a case."""
+        _make(self.directory / TRACES)
         write_json(self.trace_path(case), trace.model_dump(mode="json"))
 
     def calls_path(self, case: str, role: str = "") -> Path:
@@ -111,11 +112,7 @@ class Run:
         else:
             versions = {"vesalius": __version__, "python": platform.python_version(), "torch": _version("torch")}
             write_json(path, {"schema": SCHEMA, "settings": settings, "versions": versions, **notes})
-        for name in (EXPLANATIONS, TRACES, CALLS):
-            try:
-                (self.directory / name).mkdir(exist_ok=True)
-            except OSError as error:
-                raise Failed(f"{self.directory / name}: cannot be made ({error.strerror})") from None
+        _make(self.directory / EXPLANATIONS)
 
 
 def is_run(directory: Path) -> bool:
@@ -168,6 +165,13 @@ def _read(kind: type[Document], path: Path) -> Document:
     except ValidationError as error:
         first = error.errors()[0]
         raise BadInput(f"{path}: {'.'.join(map(str, first['loc']))}: {first['msg']}") from None
+
+
+def _make(directory: Path) -> None:
+    try:
+        directory.mkdir(exist_ok=True)
+    except OSError as error:
+        raise Failed(f"{directory}: cannot be made ({error.strerror})") from None
 
 
 def _refuse_strangers(directory: Path) -> None:

@@ -44,6 +44,7 @@ class Line:
                 refuse_connections()
                 yield stack.enter_context(open_backbone(self.model, replay=self.calls, prices=self.prices))
                 return
+            self.calls.parent.mkdir(exist_ok=True)
             stack.enter_context(locked(self.calls))
             budget = None if self.cap is None else SharedBudget(self.cap, self._shared(), self.calls.name)
             yield stack.enter_context(open_backbone(self.model, record=self.calls, prices=self.prices, cap=budget))
