@@ -122,7 +122,7 @@ BOTH = {
         tool("execute_python", code="result = attention_profile(L1H2, inputs)"),
         tool("execute_python", code='result = attention_profile("L1H2", inputs)'),
         {
-            "observation": "L1H2 gives almost no attention to BOS (0.08) and spreads the rest over the tokens up to its "
+            "observation": "L1H2 gives little attention to BOS (0.08) and spreads the rest over the tokens up to its "
             "own position; its weights are nearly equal (unevenness 0.01)."
         },
     ],
@@ -157,8 +157,8 @@ BOTH = {
         {
             "L0_MLP": {
                 "tag": "INDICATOR",
-                "description": "At each position L0_MLP detects whether the token is 'x' and writes that as a two-valued "
-                "feature into the residual stream.",
+                "description": "At each position L0_MLP detects whether the token is 'x' and writes that as a "
+                "two-valued feature into the residual stream.",
             },
             "L1H2": {
                 "tag": "AGGREGATOR",
@@ -169,8 +169,8 @@ BOTH = {
     ],
     "summary": [
         {
-            "information_flow": "L0_MLP marks every 'x'; L1H2 averages these marks over the positions up to its own and "
-            "hands the mean to the output.",
+            "information_flow": "L0_MLP marks every 'x'; L1H2 averages these marks over the positions up to its own "
+            "and hands the mean to the output.",
             "derived_task_description": "At each position the model gives the proportion of tokens so far, the current "
             "one included and BOS left out, that are 'x'.",
         }

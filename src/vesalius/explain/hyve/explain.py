@@ -4,8 +4,8 @@ The work is done on a copy of the specimen without name, id and kind: the model 
 vocabulary, examples and the component list, and nothing that could give the task away.
 
 Everything a run does follows from the model's replies, so a run that was killed is run again with the same backbone
-records and goes on where it stopped. Give each case a scope of its own (`backbone.within("case 3")`) where several share
-one record.
+records and goes on where it stopped. Give each case a scope of its own (`backbone.within("case 3")`) where several
+share one record.
 """
 
 import tempfile
@@ -60,9 +60,9 @@ def explain_hyve(
 
     `protocol` is `typed` (claims that the engine decides) or `paper` (free code that the model judges itself).
     `components` names the circuit (default: the specimen's own). Whatever the model says, the explanation is valid:
-    answers that cannot be read are counted in the trace and leave a component tentative. Failures that say nothing about
-    the model (no connection, no credit, a spending cap) are raised. `sandbox_unsafe` runs the model's code even where it
-    cannot be contained.
+    answers that cannot be read are counted in the trace and leave a component tentative. Failures that say nothing
+    about the model (no connection, no credit, a spending cap) are raised. `sandbox_unsafe` runs the model's code even
+    where it cannot be contained.
     """
     if protocol not in get_args(Protocol):
         raise BadInput(f"protocol {protocol!r} does not exist; use typed or paper")

@@ -20,7 +20,8 @@ PYTHON = "Python"
 CATEGORIES = (PYTHON, SHAPE, API, BOS, NO_RESULT, LIMIT, WALLS)
 
 _HELPER = re.compile(
-    r"^BadInput:|(?:Observation|Validation|Transformer|Tap|Cache)\.\w+\(\)|'(?:Transformer|Cache|Config|Component)' object"
+    r"^BadInput:|(?:Observation|Validation|Transformer|Tap|Cache)\.\w+\(\)"
+    r"|'(?:Transformer|Cache|Config|Component)' object"
     r"|\b(?:hook|fwd_hooks|run_with_cache|run_with_hooks|tokenize|decode)\b|No module named '\w*_tools",
     re.MULTILINE,
 )

@@ -50,6 +50,6 @@ def run_graph(stages: Stages) -> State:
     graph.add_conditional_edges("conclude", after_component, {"next": "plan_observation", "all": "classify"})
     graph.add_edge("classify", "summarize")
     graph.add_edge("summarize", END)
-    first: State = {"findings": (), "roles": {}, "summary": None}
+    first = {"findings": (), "roles": {}, "summary": None}
     limit = components * _STEPS + 10
-    return cast(State, graph.compile().invoke(first, {"recursion_limit": limit}))
+    return cast(State, graph.compile().invoke(cast(State, first), {"recursion_limit": limit}))

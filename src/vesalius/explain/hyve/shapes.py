@@ -134,7 +134,7 @@ def classification(components: Sequence[str]) -> type[BaseModel]:
                 raise ValueError(f"it names none of the components {', '.join(components)}")
             return found
 
-    fields: dict[str, Any] = {name: (Role | None, None) for name in components}
+    fields: dict[str, Any] = dict.fromkeys(components, (Role | None, None))
     return create_model("Classification", __base__=Roles, **fields)
 
 

@@ -1,7 +1,7 @@
 """The stages, each a function of the state that returns what it adds: the nodes of the graph.
 
-A stage says something to the model, lets it work, and writes down what came of it. None of them uses a clock or a random
-number, so the same replies give the same state. Where the model gives nothing, the stage says so and the next goes on.
+A stage says something to the model, lets it work, and writes down what came of it. None of them uses a clock or chance,
+so the same replies give the same state. Where the model gives nothing, the stage says so and the next goes on.
 """
 
 from collections import Counter
@@ -50,12 +50,21 @@ class Finding:
         return stated[-1] if stated else NO_HYPOTHESIS
 
     @property
+    def program(self) -> dict[str, Any] | None:
+        """The program and carriers, as the model wrote them, that a supported claim rests on."""
+        for attempt in reversed(self.trace.attempts):
+            for given in reversed(attempt.claims):
+                if given.get("verdict") == "supported" and "carriers" in given:
+                    return {"program": given.get("program"), "carriers": given["carriers"]}
+        return None
+
+    @property
     def known(self) -> Known:
         """As later prompts show it."""
         return Known(self.trace.component, self.hypothesis, self.verdict)
 
 
-class State(TypedDict, total=False):
+class State(TypedDict):
     """What the graph carries along. The first block belongs to the component under study, the second to the run."""
 
     plan: str
@@ -69,6 +78,10 @@ class State(TypedDict, total=False):
     findings: tuple[Finding, ...]
     roles: dict[str, Role]
     summary: Summary | None
+
+
+#: What a stage changes of the state.
+Update = dict[str, Any]
 
 
 @dataclass
@@ -88,23 +101,25 @@ class Stages:
         """The component under study: the first that has no finding."""
         return self.prompts.circuit[len(state["findings"])]
 
-    def plan_observation(self, state: State) -> State:
+    def plan_observation(self, state: State) -> Update:
         """Say what to look at."""
         component = self.component(state)
         self.desk.tell(f"observing {component}")
         plan = self._plan(state, self.prompts.stage("observe_plan.md", component), f"{component} observation plan")
         return {"plan": plan, "attempts": (), "claims": (), "checked": ()}
 
-    def observe(self, state: State) -> State:
+    def observe(self, state: State) -> Update:
         """Look, and say what was seen."""
         component = self.component(state)
-        prompt = self.prompts.stage("observe.md", component, plan=state["plan"], helpers=helper_lines("observation_tools"))
+        prompt = self.prompts.stage(
+            "observe.md", component, plan=state["plan"], helpers=helper_lines("observation_tools")
+        )
         bench = Bench("observe", self.room)
         answer = self.desk.work(self._turns(state, prompt), Observed, label=f"{component} observation", bench=bench)
         seen = answer.observation if answer else NO_OBSERVATION
         return {"observation": seen, "observed": tuple(bench.executions)}
 
-    def hypothesize(self, state: State) -> State:
+    def hypothesize(self, state: State) -> Update:
         """Say what the component does."""
         component, number = self.component(state), len(state["attempts"]) + 1
         self.desk.tell(f"hypothesis {number} about {component}")
@@ -116,7 +131,7 @@ class Stages:
             return {"hypothesis": "", "attempts": (*state["attempts"], Attempt(iteration=number, hypothesis=""))}
         return {"hypothesis": reply.parsed.hypothesis}
 
-    def plan_validation(self, state: State) -> State:
+    def plan_validation(self, state: State) -> Update:
         """Say how to test it."""
         component, number = self.component(state), len(state["attempts"]) + 1
         self.desk.tell(f"testing hypothesis {number} about {component}")
@@ -129,14 +144,16 @@ class Stages:
         )
         return {"plan": self._plan(state, prompt, f"{component} validation plan {number}")}
 
-    def validate(self, state: State) -> State:
+    def validate(self, state: State) -> Update:
         """Test it: by the engine (typed), or by code that the model writes and reads itself (paper)."""
         component, number = self.component(state), len(state["attempts"]) + 1
         judge = self.judges.setdefault(component, Judge(self.lab, component)) if self.typed else None
         bench = Bench("validate", self.room, judge, self.desk.count_malformed)
-        facts = {"hypothesis": state["hypothesis"], "plan": state["plan"], "helpers": helper_lines()}
+        facts: dict[str, Any] = {"hypothesis": state["hypothesis"], "plan": state["plan"], "helpers": helper_lines()}
         template = "validate_typed.md" if self.typed else "validate_paper.md"
-        facts |= self.prompts.grammar(component) if self.typed else {}
+        if self.typed:
+            facts |= self.prompts.grammar(component)
+            facts["programs"] = [finding.program for finding in state["findings"] if finding.program]
         turns = self._turns(state, self.prompts.stage(template, component, **facts))
         label = f"{component} validation {number}"
         answer: Any = self.desk.work(turns, Conclusion if self.typed else Decision, label=label, bench=bench)
@@ -158,7 +175,7 @@ class Stages:
             "checked": tuple(bench.checked),
         }
 
-    def conclude(self, state: State) -> State:
+    def conclude(self, state: State) -> Update:
         """Close the component: explained, or kept as tentative."""
         component, attempts = self.component(state), state["attempts"]
         trace = ComponentTrace(
@@ -167,13 +184,12 @@ class Stages:
             executions=state["observed"],
             attempts=attempts,
         )
-        last: Verdict = attempts[-1].verdict if attempts else "untested"
         # An attempt without a hypothesis tested nothing: what was found before it stands.
-        stated = [attempt.verdict for attempt in attempts if attempt.hypothesis]
-        finding = Finding(trace, stated[-1] if stated else last, state["claims"], state["checked"])
+        stated: list[Verdict] = [attempt.verdict for attempt in attempts if attempt.hypothesis]
+        finding = Finding(trace, stated[-1] if stated else "untested", state["claims"], state["checked"])
         return {"findings": (*state["findings"], finding)}
 
-    def classify(self, state: State) -> State:
+    def classify(self, state: State) -> Update:
         """Give every component a tag; the taxonomy is shown here for the first time."""
         self.desk.tell("classifying")
         known = [finding.known for finding in state["findings"]]
@@ -186,7 +202,7 @@ class Stages:
             self.desk.note(f"classification: it leaves out {', '.join(missing)}")
         return {"roles": roles}
 
-    def summarize(self, state: State) -> State:
+    def summarize(self, state: State) -> Update:
         """Say how information flows and what the task is."""
         self.desk.tell("summarising")
         known = [finding.known for finding in state["findings"]]
@@ -218,7 +234,7 @@ class Stages:
 
     def _verdict(self, records: tuple[ClaimRecord, ...], bench: Bench, answer: Any) -> tuple[Verdict, Decider]:
         if self.typed:
-            return verdict_of(records), "engine" if bench.checked else "nobody"
+            return verdict_of(records), ("engine" if bench.checked else "nobody")
         return (records[-1].verdict, "model") if answer is not None else ("untested", "nobody")
 
 

@@ -63,9 +63,9 @@ class Subject:
         if not all(isinstance(row, Sequence) and not isinstance(row, str) for row in given):
             raise BadInput(f"{name} must be a LIST of token lists; for one input write [[...]], such as {example}")
         rows = [list(row) for row in given]
-        if any(isinstance(token, str) and token.strip("<>[]").lower() == "bos" for row in rows for token in row):
-            if not any(str(token).strip("<>[]").lower() == "bos" for token in self.vocabulary.tokens):
-                raise BadInput(f"{name} contains BOS; leave it out: it is added inside, and positions count from 0")
+        foreign = [token for row in rows for token in row if token not in self.vocabulary.tokens]
+        if any(str(token).strip("<>[]").lower() == "bos" for token in foreign):
+            raise BadInput(f"{name} contains BOS; leave it out: it is added inside, and positions count from 0")
         tokens = self.vocabulary.tokenize(rows)
         return Inputs(rows, tokens, [len(row) for row in rows])
 
@@ -89,9 +89,7 @@ class Subject:
     def outputs(self, inputs: Inputs, hooks: Sequence[Hook] = ()) -> list[list[Any]]:
         """Decoded outputs, one per token of each input."""
         rows = self.vocabulary.decode(self.logits(inputs, hooks))
-        return [
-            [_short(value) for value in row[:length]] for row, length in zip(rows, inputs.lengths, strict=True)
-        ]
+        return [[_short(value) for value in row[:length]] for row, length in zip(rows, inputs.lengths, strict=True)]
 
     def values(self, part: Component, inputs: Inputs) -> Float[Tensor, "batch pos width"]:
         """What interventions replace: a head's z, or an MLP's hidden activations."""

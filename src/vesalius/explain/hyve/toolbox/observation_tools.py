@@ -41,9 +41,7 @@ class Observation:
         part, checked = subject.component(head, head=True), subject.inputs(inputs)
         name = f"blocks.{part.layer}.attn.hook_pattern"
         pattern = subject.cached(checked, name)[name][:, part.head]
-        return [
-            {"to_tokens": rows[:, 1 : len(rows) + 1], "to_bos": rows[:, 0]} for rows in checked.cut(pattern)
-        ]
+        return [{"to_tokens": rows[:, 1 : len(rows) + 1], "to_bos": rows[:, 0]} for rows in checked.cut(pattern)]
 
     def attention_profile(self, head: str, inputs: list[list[Any]]) -> dict[str, Any]:
         """Where a head looks on average: BOS, its own position, the one before, by key token; and how far its weights

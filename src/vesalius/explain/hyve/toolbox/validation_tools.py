@@ -44,7 +44,9 @@ class Validation:
             values, where = values.roll(-1, 0), where & where.roll(-1, 0)
         clean = subject.outputs(checked)
         ablated = subject.outputs(checked, subject.replacing(part, values, where))
-        pairs = [(b, a) for before, after in zip(clean, ablated, strict=True) for b, a in zip(before, after, strict=True)]
+        pairs = [
+            (b, a) for before, after in zip(clean, ablated, strict=True) for b, a in zip(before, after, strict=True)
+        ]
         changed = sum(not same(b, a) for b, a in pairs) / len(pairs)
         return {"clean": clean, "ablated": ablated, "share_changed": round(changed, 4)}
 
@@ -69,7 +71,9 @@ class Validation:
         if len(places) != len(reads):
             raise BadInput(f"at has {len(places)} positions and source_at {len(reads)}; give as many of each")
         if max(reads) >= checked.lengths[1]:
-            raise BadInput(f"source has {checked.lengths[1]} tokens, so it has no position {max(reads)}; give source_at")
+            raise BadInput(
+                f"source has {checked.lengths[1]} tokens, so it has no position {max(reads)}; give source_at"
+            )
         values = subject.values(part, checked)
         values[0, [place + 1 for place in places]] = values[1, [place + 1 for place in reads]]
         where = torch.zeros_like(checked.real)
@@ -109,11 +113,11 @@ class Validation:
         for base, source, before, after in zip(first.given, second.given, clean, found, strict=True):
             wanted = list(expected(base, source))
             if len(wanted) != len(base):
-                raise BadInput(f"expected({base}, {source}) gave {len(wanted)} outputs; give one per token: {len(base)}")
+                raise BadInput(
+                    f"expected({base}, {source}) gave {len(wanted)} outputs; give one per token: {len(base)}"
+                )
             hits = [same(a, w) or same(w, a) for a, w in zip(after, wanted, strict=True)]
-            moves = [
-                not same(b, a) or not same(b, w) for b, a, w in zip(before, after, wanted, strict=True)
-            ]
+            moves = [not same(b, a) or not same(b, w) for b, a, w in zip(before, after, wanted, strict=True)]
             right, total, changed = right + sum(hits), total + len(hits), changed + sum(moves)
             right_changed += sum(hit and move for hit, move in zip(hits, moves, strict=True))
             if not all(hits) and len(wrong) < SHOWN:
