@@ -165,19 +165,59 @@ def explain(
     seed: Annotated[int, typer.Option(help="Seed of all inputs; the same seed, the same explanation.")] = 0,
     out: Annotated[str | None, typer.Option(help="Directory for the explanation and its page.")] = None,
     device: DeviceOption = "cpu",
+    scientist: Annotated[
+        Optional[str],  # noqa: UP045
+        typer.Option(
+            help="Who explains: builtin, or hyve with a language model. Default: hyve if --backbone is given."
+        ),
+    ] = None,
+    backbone: Annotated[
+        Optional[str],  # noqa: UP045
+        typer.Option(help="The language model, as PROVIDER:MODEL, such as openai:gpt-5.4.", metavar="P:M"),
+    ] = None,
+    protocol: Annotated[
+        str, typer.Option(help="typed: claims that the engine decides. paper: free code that the model judges itself.")
+    ] = "typed",
+    base_url: Annotated[
+        Optional[str],  # noqa: UP045
+        typer.Option(help="Address of a server of your own, for compatible and local models."),
+    ] = None,
+    max_cost: Annotated[
+        Optional[float],  # noqa: UP045
+        typer.Option(help="The most to spend, in dollars."),
+    ] = None,
+    max_tokens: Annotated[int, typer.Option(help="The longest reply of the language model.")] = 4096,
+    prices: Annotated[
+        Optional[str],  # noqa: UP045
+        typer.Option(help="Your own price table (JSON)."),
+    ] = None,
+    record: Annotated[
+        Optional[str],  # noqa: UP045
+        typer.Option(help="Where to record the calls, and to find those made before. Default: the run's directory."),
+    ] = None,
+    replay: Annotated[
+        Optional[str],  # noqa: UP045
+        typer.Option(help="Serve every call from this record; nothing is asked or paid."),
+    ] = None,
+    unsafe_sandbox: Annotated[
+        bool, typer.Option("--unsafe-sandbox", help="Run the model's code even where it cannot be contained.")
+    ] = False,
     json: JsonOption = False,
 ) -> None:
     """Say what each component of a circuit does, with the experiments behind every sentence.
 
-    The built-in scientist works from the model alone, on specimens with a listed vocabulary. It writes
-    explanation.json and report.html, the evidence page.
+    The built-in scientist works from the model alone, on specimens with a listed vocabulary. With --backbone a language
+    model proposes (HyVE). It writes explanation.json and report.html, the evidence page; HyVE also trace.json.
 
     Example: vesalius explain frac_prevs
     """
     from vesalius.cli import explaining as command
 
     named = None if components is None else [name for name in components.split(",") if name.strip()]
-    command.explain(specimen, components=named, seed=seed, out=out, device=device, as_json=json)
+    asked = command.Asked(
+        scientist, backbone, protocol, base_url, max_cost, max_tokens, prices, record, replay, unsafe_sandbox
+    )
+    command.explain(specimen, components=named, seed=seed, out=out, device=device, as_json=json, asked=asked)
 
 
 @app.command()

@@ -7,9 +7,10 @@ package and a function of one name the same place, so the package can be called 
 import sys
 from collections.abc import Callable, Iterable
 from types import ModuleType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Literal
 
 if TYPE_CHECKING:
+    from vesalius.backbones import Backbone
     from vesalius.explain.explanation import Explanation
     from vesalius.model.components import Component
     from vesalius.model.specimen import Specimen
@@ -21,10 +22,25 @@ class _CallablePackage(ModuleType):
         specimen: "Specimen",
         components: "Iterable[str | Component] | None" = None,
         *,
+        backbone: "str | Backbone | None" = None,
+        protocol: Literal["typed", "paper"] = "typed",
         seed: int = 0,
         progress: Callable[[str], None] | None = None,
     ) -> "Explanation":
-        """Say what each component of a circuit does, with evidence: the built-in scientist, for listed vocabularies."""
+        """Say what each component of a circuit does, with evidence, for specimens with a listed vocabulary.
+
+        The built-in scientist works alone; with `backbone`, such as "openai:gpt-5.4", a language model proposes
+        (docs/hyve.md), by the `protocol` "typed" or "paper".
+        """
+        if backbone is not None:
+            from vesalius.backbones import open_backbone
+            from vesalius.explain.hyve import explain_hyve
+
+            options: dict[str, Any] = {"protocol": protocol, "components": components, "seed": seed}
+            if not isinstance(backbone, str):
+                return explain_hyve(specimen, backbone=backbone, progress=progress, **options).explanation
+            with open_backbone(backbone) as opened:
+                return explain_hyve(specimen, backbone=opened, progress=progress, **options).explanation
         from vesalius.explain.scientist import explain_specimen
 
         return explain_specimen(specimen, components=components, seed=seed, progress=progress)
