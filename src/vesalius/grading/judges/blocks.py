@@ -57,7 +57,7 @@ def fence_key(texts: Iterable[str]) -> str:
 
 
 def neutralised(text: str, *, most: int = MOST_CHARACTERS) -> str:
-    """The text as it may stand in a block: every character visible, nothing like the prompt's own marks, not too long."""
+    """The text as it may stand in a block: visible, cut, and with nothing like the prompt's own marks in it."""
     left_out = max(0, len(text) - most)
     # Cut first, so that a text of any size costs little; again below, since folding may lengthen.
     folded = "".join(_folded(character) for character in _VARIATIONS.sub("", text[:most]))
