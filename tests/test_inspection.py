@@ -1,5 +1,6 @@
 """The benchmark as a task of inspect_ai, offline: found by its entry point, run, scored, and read back from its log."""
 
+import json
 import os
 import subprocess
 import sys
@@ -30,6 +31,8 @@ def test_the_builtin_scientist_as_an_inspect_task(tmp_path: Path) -> None:
     installed.mkdir(parents=True)
     (installed / "METADATA").write_text("Metadata-Version: 2.1\nName: vesalius\nVersion: 0\n")
     (installed / "entry_points.txt").write_text("[inspect_ai]\nvesalius = vesalius.inspection\n")
+    editable = {"url": ROOT.as_uri(), "dir_info": {"editable": True}}
+    (installed / "direct_url.json").write_text(json.dumps(editable))
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(tmp_path / "site"), *sys.path])}
     command = ["-m", "inspect_ai", "eval", "vesalius/circuits", "-T", "ids=8,24", "--model", "none/none"]
     places = ["--log-dir", str(tmp_path / "logs"), "--display", "none"]

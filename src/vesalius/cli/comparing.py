@@ -60,6 +60,8 @@ def _run(name: str) -> Path:
 def _print(sheet: Sheet) -> None:
     scale = f" ({sheet.scale})" if sheet.scale else ""
     stdout.print(f"\n[bold]{sheet.id}[/bold]: {sheet.title}{scale}")
+    if not sheet.columns:
+        return stdout.print("nothing was counted in these runs")
     table = Table("", *(column.replace("_", " ") for column in sheet.columns), box=None, pad_edge=False)
     for name, source, figures in sheet.rows:
         marked = f"{name} *" if source.startswith(SOURCE) else name

@@ -41,7 +41,7 @@ class Line:
         """The model, while no other process has this record."""
         with ExitStack() as stack:
             if self.replay:
-                refuse_connections()
+                stack.enter_context(no_connections())
                 yield stack.enter_context(open_backbone(self.model, replay=self.calls, prices=self.prices))
                 return
             self.calls.parent.mkdir(exist_ok=True)
@@ -139,13 +139,19 @@ def totals(calls: Path) -> Totals:
     return Records(calls, Redactor([]), writable=False).totals if calls.is_file() else Totals()
 
 
-def refuse_connections() -> None:
-    """From now on this process cannot reach the network."""
+@contextmanager
+def no_connections() -> Iterator[None]:
+    """While in here, this process cannot reach a network."""
+    shut = True
 
     def refuse(event: str, arguments: tuple[Any, ...]) -> None:
         # Addresses of local sockets are texts; those of networks are tuples.
         reaching = event in ("socket.connect", "socket.sendto", "socket.bind") and not isinstance(arguments[1], str)
-        if reaching or event == "socket.getaddrinfo":
+        if shut and (reaching or event == "socket.getaddrinfo"):
             raise Failed(f"replay needs no network, and something asked for it ({event})")
 
-    sys.addaudithook(refuse)
+    sys.addaudithook(refuse)  # cannot be taken away again, so it is told when to let go
+    try:
+        yield
+    finally:
+        shut = False
