@@ -39,7 +39,9 @@ def write_model(place: Path, *, faults: float = 0.0) -> tuple[str, str]:
     return f"scripted:{place / 'model.py'}", str(place / "prices.json")
 
 
-def settings(place: Path, *, cases: int = 4, faults: float = 0.0, judges: int = 0, judge: str = "", **changes: Any) -> Settings:
+def settings(
+    place: Path, *, cases: int = 4, faults: float = 0.0, judges: int = 0, judge: str = "", **changes: Any
+) -> Settings:
     """The settings of a run of the stand-in agent, judged by the same model so many times or by another."""
     model, prices = write_model(place, faults=faults)
     panel = (judge,) if judge else (model,) * judges

@@ -245,8 +245,8 @@ def test_settings_that_do_not_fit(tmp_path: Path, changes: dict[str, Any], reaso
 def test_models_are_checked_before_anything_is_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("OPENAI_API_KEY", raising=False)
 
-    def check(limits: Limits = Limits(), **changes: Any) -> None:
-        settings(tmp_path, **changes).check_models(limits)
+    def check(*, max_cost: float | None = None, **changes: Any) -> None:
+        settings(tmp_path, **changes).check_models(Limits(max_cost=max_cost))
 
     check()
     with pytest.raises(BadInput, match="no such provider"):
@@ -257,7 +257,7 @@ def test_models_are_checked_before_anything_is_made(tmp_path: Path, monkeypatch:
         check(judge="oracle:delphi")
     monkeypatch.setenv("VESALIUS_BASE_URL", "http://127.0.0.1:9/v1")
     with pytest.raises(BadInput, match="the price of compatible:mine is not known"):
-        check(Limits(max_cost=1.0), backbone="compatible:mine")
+        check(max_cost=1.0, backbone="compatible:mine")
     for nothing in (0.0, -1.0, float("nan")):
         with pytest.raises(BadInput, match="nothing could be bought"):
             Limits(max_cost=nothing)
@@ -297,5 +297,7 @@ def test_a_run_of_another_version_is_refused(tmp_path: Path) -> None:
 
 def test_a_whole_run_that_fails_says_why(tmp_path: Path) -> None:
     hopeless = settings(tmp_path, cases=2, scientist=f"{stand_in.__name__}:hopeless")
-    with pytest.raises(Failed, match="no circuit could be explained and graded; the first: circuit .*: nothing usable"):
+    with pytest.raises(
+        Failed, match=r"no circuit could be explained and graded; the first: circuit .*: nothing usable"
+    ):
         perform(tmp_path / "run", hopeless)

@@ -9,7 +9,7 @@ import importlib
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal, cast
 
 from vesalius.backbones import Backbone
 from vesalius.errors import BadInput, choices
@@ -68,7 +68,7 @@ def hyve(task: Task, backbone: Backbone | None) -> Explained:
     found = explain_hyve(
         task.specimen(),
         backbone=backbone,
-        protocol=task.protocol or PROTOCOLS[0],
+        protocol=cast(Literal["typed", "paper"], task.protocol or PROTOCOLS[0]),
         seed=task.seed,
         sandbox_unsafe=task.sandbox_unsafe,
     )

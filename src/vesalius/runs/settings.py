@@ -57,6 +57,8 @@ class Settings:
             raise BadInput(f"--protocol {self.protocol!r} does not exist; use {choices(PROTOCOLS)}")
         if self.protocol is not None and self.scientist == BUILTIN:
             raise BadInput("--protocol is for the hyve scientist; leave it out")
+        if self.prices is not None and not self.models:
+            raise BadInput("--prices: no language model is asked; leave it out")
 
     @property
     def models(self) -> tuple[str, ...]:
