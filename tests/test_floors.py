@@ -22,7 +22,7 @@ FLOORS = [
     {"grading"},
     {"runs"},
     {"report"},
-    {"api"},
+    {"api", "inspection"},
     {"cli"},
     {"__main__"},
 ]

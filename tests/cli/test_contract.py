@@ -11,6 +11,7 @@ from tests.cli.conftest import Vesalius
 from vesalius.version import __version__
 
 COMMANDS = ["specimens", "show", "predict", "behaviours", "sweep", "explain", "report", "train", "generate"]
+COMMANDS += ["replay", "compare"]
 BENCHMARKS = ["circuits"]
 ALL = [*COMMANDS, *(f"bench {name}" for name in BENCHMARKS)]
 

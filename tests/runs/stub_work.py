@@ -47,3 +47,19 @@ def linger(case: Path) -> None:
     """Says who it is and stays."""
     case.write_text(str(os.getpid()))
     time.sleep(60)
+
+
+def buy(case: tuple[str, str]) -> int:
+    """Spends a cent at a time from a shared purse of a dollar; how often it could."""
+    from vesalius.backbones import CapReached
+    from vesalius.runs.spending import Purse, SharedBudget
+
+    path, account = case
+    budget, bought = SharedBudget(1.000001, Purse(Path(path)), account), 0
+    while True:
+        try:
+            budget.hold(0.01)
+        except CapReached:
+            return bought
+        budget.settle(0.01, 0.01)
+        bought += 1

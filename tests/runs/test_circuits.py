@@ -11,17 +11,21 @@ import pytest
 
 from tests.grading.explanations import explained, truth
 from vesalius.errors import BadInput, Failed
+from vesalius.explain import scientist as builtin_scientist
 from vesalius.explain.explanation import Explanation
 from vesalius.grading.circuits import CircuitGrade, Graded
 from vesalius.grading.nulls import NULLS
 from vesalius.grading.programs import ComponentScore, ProgramGrade
 from vesalius.grading.tags import tag_rows
 from vesalius.runs import circuits as benchmark
-from vesalius.runs.circuits import CircuitsBenchmark, Settings, ToExplain, ToGrade
+from vesalius.runs.circuits import CircuitsBenchmark
 from vesalius.runs.directory import Run, read_explanation
 from vesalius.runs.engine import Failure
 from vesalius.runs.ledger import Ledger
+from vesalius.runs.scientists import Explained, Task
 from vesalius.runs.selection import benchmark_circuits
+from vesalius.runs.settings import Settings
+from vesalius.runs.work import ToExplain, ToGrade
 
 IDS = ["3", "8", "46"]
 
@@ -30,8 +34,8 @@ def settings(**changes: Any) -> Settings:
     return Settings(circuits=tuple(benchmark_circuits(changes.pop("ids", IDS))), **changes)
 
 
-def explain_stub(case: ToExplain) -> Explanation:
-    return truth(case.id) if case.id == "3" else explained(case.id, executable=None)
+def explain_stub(case: ToExplain) -> Explained:
+    return Explained(truth(case.id) if case.id == "3" else explained(case.id, executable=None))
 
 
 def grade_stub(case: ToGrade) -> tuple[CircuitGrade, float]:
@@ -51,7 +55,7 @@ def serially(order: Callable[[Sequence[Any]], Sequence[Any]] = list) -> Callable
     """An engine in this process; finishes cases in any order one likes."""
 
     def engine(work: Callable[[Any], Any], cases: Sequence[Any], *, jobs: int = 2) -> Iterator[tuple[Any, Any]]:
-        for case in order(cases):
+        for case in order(list(cases)):
             yield case, work(case)
 
     return engine
@@ -203,7 +207,7 @@ def test_a_lost_explanation_is_made_and_graded_again(tmp_path: Path) -> None:
 def test_a_family_that_does_not_exist_stops_the_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def refusing(work: Callable[[Any], Any], cases: Sequence[Any], *, jobs: int = 2) -> Iterator[tuple[Any, Any]]:
         for case in cases:
-            assert case.leave_out == "nosuch"
+            assert case.task.leave_out == "nosuch"
             yield case, Failure("refused", "family 'nosuch' does not exist")
 
     monkeypatch.setattr(benchmark, "map_cases", refusing)
@@ -211,7 +215,7 @@ def test_a_family_that_does_not_exist_stops_the_run(tmp_path: Path, monkeypatch:
         perform(tmp_path / "run", leave_out="nosuch")
 
 
-def test_a_left_out_family_reaches_the_scientist_only_when_given(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_left_out_family_reaches_the_scientist(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.undo()
     asked: list[dict[str, Any]] = []
 
@@ -219,15 +223,15 @@ def test_a_left_out_family_reaches_the_scientist_only_when_given(monkeypatch: py
         asked.append(options)
         return explained(specimen.id, executable=None)
 
-    monkeypatch.setitem(benchmark.SCIENTISTS, "builtin", scientist)
+    monkeypatch.setattr(builtin_scientist, "explain_specimen", scientist)
     (circuit,) = benchmark_circuits(["8"])
     for leave_out in (None, "tables"):
-        benchmark.explain_case(ToExplain(circuit.id, circuit.directory, "builtin", 5, leave_out))
-    assert asked == [{"seed": 5}, {"seed": 5, "without": frozenset({"tables"})}]
+        benchmark.explain_case(ToExplain(Task(circuit.id, circuit.directory, 5, leave_out=leave_out), "builtin"))
+    assert asked == [{"seed": 5, "without": frozenset()}, {"seed": 5, "without": frozenset({"tables"})}]
 
 
 def test_bad_settings() -> None:
-    with pytest.raises(BadInput, match="scientist 'galen' does not exist; use builtin"):
+    with pytest.raises(BadInput, match="'galen' does not exist; use builtin, hyve or package"):
         settings(scientist="galen")
     with pytest.raises(BadInput, match="no circuits"):
         Settings(circuits=())

@@ -179,12 +179,50 @@ def explain(
     seed: Annotated[int, typer.Option(help="Seed of all inputs; the same seed, the same explanation.")] = 0,
     out: Annotated[str | None, typer.Option(help="Directory for the explanation and its page.")] = None,
     device: DeviceOption = "cpu",
+    scientist: Annotated[
+        Optional[str],  # noqa: UP045
+        typer.Option(
+            help="Who explains: builtin, or hyve with a language model. Default: hyve if --backbone is given."
+        ),
+    ] = None,
+    backbone: Annotated[
+        Optional[str],  # noqa: UP045
+        typer.Option(help="The language model, as PROVIDER:MODEL, such as openai:gpt-5.4.", metavar="P:M"),
+    ] = None,
+    protocol: Annotated[
+        str, typer.Option(help="typed: claims that the engine decides. paper: free code that the model judges itself.")
+    ] = "typed",
+    base_url: Annotated[
+        Optional[str],  # noqa: UP045
+        typer.Option(help="Address of a server of your own, for compatible and local models."),
+    ] = None,
+    max_cost: Annotated[
+        Optional[float],  # noqa: UP045
+        typer.Option(help="The most to spend, in dollars."),
+    ] = None,
+    max_tokens: Annotated[int, typer.Option(help="The longest reply of the language model.")] = 4096,
+    prices: Annotated[
+        Optional[str],  # noqa: UP045
+        typer.Option(help="Your own price table (JSON)."),
+    ] = None,
+    record: Annotated[
+        Optional[str],  # noqa: UP045
+        typer.Option(help="Where to record the calls, and to find those made before. Default: the run's directory."),
+    ] = None,
+    replay: Annotated[
+        Optional[str],  # noqa: UP045
+        typer.Option(help="Serve every call from this record; nothing is asked or paid."),
+    ] = None,
+    unsafe_sandbox: Annotated[
+        bool, typer.Option("--unsafe-sandbox", help="Run the model's code even where it cannot be contained.")
+    ] = False,
     json: JsonOption = False,
 ) -> None:
     """Say what each component of a circuit does, with the experiments behind every sentence.
 
     Works from the model alone: programs for specimens with a listed vocabulary, the causal profile (roles of heads and
-    MLPs) for natural models with --behaviour. It writes explanation.json and report.html, the evidence page.
+    MLPs) for natural models with --behaviour. With --backbone a language model proposes (HyVE). It writes
+    explanation.json and report.html, the evidence page; HyVE also trace.json.
 
     Example: vesalius explain frac_prevs
     """
@@ -192,7 +230,10 @@ def explain(
 
     named = None if components is None else [name for name in components.split(",") if name.strip()]
     request = command.Request(specimen, behaviour, named, n, top, force, seed)
-    command.explain(request, out=out, device=device, as_json=json)
+    asked = command.Asked(
+        scientist, backbone, protocol, base_url, max_cost, max_tokens, prices, record, replay, unsafe_sandbox
+    )
+    command.explain(request, out=out, device=device, as_json=json, asked=asked)
 
 
 @app.command()
@@ -255,7 +296,21 @@ def generate(
 
 @bench.command("circuits")
 def bench_circuits(
-    scientist: Annotated[str, typer.Option("--scientist", help="Who explains: builtin.")] = "builtin",
+    scientist: Annotated[
+        str, typer.Option("--scientist", help="Who explains: builtin, hyve, or your own as package.module:function.")
+    ] = "builtin",
+    backbone: Annotated[
+        Optional[str],  # noqa: UP045
+        typer.Option("--backbone", help="The language model of the hyve scientist, as in openai:gpt-5.4."),
+    ] = None,
+    protocol: Annotated[
+        Optional[str],  # noqa: UP045
+        typer.Option("--protocol", help="typed (claims checked by the engine; default) or paper (code, as published)."),
+    ] = None,
+    judge: Annotated[
+        Optional[list[str]],  # noqa: UP045
+        typer.Option("--judge", help="A language model that judges the texts; give it twice for two judges."),
+    ] = None,
     specimens: Annotated[
         Optional[str],  # noqa: UP045
         typer.Option("--specimens", help="A directory of specimens made by `vesalius train`, instead of the 84."),
@@ -266,34 +321,81 @@ def bench_circuits(
     ] = None,
     limit: Annotated[Optional[int], typer.Option("--limit", min=1, help="Only the first N of them.")] = None,  # noqa: UP045
     seed: Annotated[int, typer.Option(help="Seed of the scientist; grading has one of its own.")] = 0,
-    jobs: Annotated[int, typer.Option("--jobs", min=1, help="Processes; the results do not depend on it.")] = 2,
+    jobs: Annotated[int, typer.Option("--jobs", min=1, help="Cases at a time; the results do not depend on it.")] = 2,
+    engine: Annotated[str, typer.Option("--engine", help="Where cases run: local processes, or ray.")] = "local",
+    max_cost: Annotated[
+        Optional[float],  # noqa: UP045
+        typer.Option("--max-cost", help="Spend at most this many dollars, over all jobs and resumptions."),
+    ] = None,
+    prices: Annotated[
+        Optional[str],  # noqa: UP045
+        typer.Option("--prices", help="A JSON file of prices that replace or join the package's table."),
+    ] = None,
+    unsafe_sandbox: Annotated[
+        bool, typer.Option("--unsafe-sandbox", help="Run generated code even where the kernel offers no isolation.")
+    ] = False,
     out: Annotated[str | None, typer.Option(help="Directory of the run. Default: vesalius-runs/...")] = None,
     leave_out: Annotated[
         Optional[str],  # noqa: UP045
-        typer.Option("--leave-out", help="A family of hypotheses that the scientist must do without."),
+        typer.Option("--leave-out", help="A family of hypotheses that the built-in scientist must do without."),
     ] = None,
     json: JsonOption = False,
 ) -> None:
     """Explain circuits with known answers, grade tags and programs, and print the scorecard.
 
     Every metric comes with its interval, its n and its baseline, beside what null explanations earn. An interrupted run
-    goes on where it stopped when the same command is given again.
+    goes on where it stopped when the same command is given again; only the cap, the jobs and the engine may change.
 
     Example: vesalius bench circuits --limit 5 --json
     """
     from vesalius.cli import benching as command
 
-    command.circuits(
+    request = command.Request(
         scientist=scientist,
         specimens=specimens,
         ids=None if ids is None else [name for name in ids.split(",") if name.strip()],
         limit=limit,
         seed=seed,
-        jobs=jobs,
-        out=out,
         leave_out=leave_out,
-        as_json=json,
+        backbone=backbone,
+        protocol=protocol,
+        judges=tuple(judge or ()),
+        prices=prices,
+        max_cost=max_cost,
+        unsafe_sandbox=unsafe_sandbox,
     )
+    command.circuits(request, jobs=jobs, engine=engine, out=out, as_json=json)
+
+
+@app.command()
+def replay(
+    run: Annotated[str, typer.Argument(help="A finished run of `vesalius bench`.", metavar="RUN")],
+    jobs: Annotated[int, typer.Option("--jobs", min=1, help="Cases at a time.")] = 2,
+    json: JsonOption = False,
+) -> None:
+    """Do a run again from its recorded calls, without network or key, and compare the scorecards.
+
+    Exit code 0 if the stored scorecard is reproduced, 1 if not, with what differs.
+
+    Example: vesalius replay vesalius-runs/bench-circuits-builtin-first5-seed0
+    """
+    from vesalius.cli import comparing as command
+
+    command.replay_run(run, jobs=jobs, as_json=json)
+
+
+@app.command()
+def compare(
+    runs: Annotated[list[str], typer.Argument(help="Finished runs of `vesalius bench circuits`.", metavar="RUN...")],
+    json: JsonOption = False,
+) -> None:
+    """Print the published tables of the circuits benchmark with these runs beside the published rows.
+
+    Example: vesalius compare vesalius-runs/bench-circuits-builtin-seed0
+    """
+    from vesalius.cli import comparing as command
+
+    command.compare_runs(runs, as_json=json)
 
 
 def main() -> None:

@@ -4,6 +4,7 @@ The work is in `runs`; here are the choice of circuits, the progress on stderr a
 """
 
 from contextlib import closing
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -13,52 +14,108 @@ from vesalius.cli.console import print_json, stderr, stdout, steps
 from vesalius.cli.places import out_directory
 from vesalius.errors import BadInput
 from vesalius.report.run import render_run
-from vesalius.runs.circuits import CircuitsBenchmark, Settings
+from vesalius.runs.circuits import CircuitsBenchmark, Progress
 from vesalius.runs.directory import Run
+from vesalius.runs.engine import engine_named
+from vesalius.runs.scientists import HYVE, PROTOCOLS
 from vesalius.runs.selection import Circuit, benchmark_circuits, first, trained_circuits
+from vesalius.runs.settings import Limits, Settings
 
 
-def circuits(
-    *,
-    scientist: str,
-    specimens: str | None,
-    ids: list[str] | None,
-    limit: int | None,
-    seed: int,
-    jobs: int,
-    out: str | None,
-    leave_out: str | None,
-    as_json: bool,
-) -> None:
+@dataclass(frozen=True)
+class Request:
+    """What the command line asked for; None where an option was left out."""
+
+    scientist: str
+    specimens: str | None
+    ids: list[str] | None
+    limit: int | None
+    seed: int
+    leave_out: str | None
+    backbone: str | None
+    protocol: str | None
+    judges: tuple[str, ...]
+    prices: str | None
+    max_cost: float | None
+    unsafe_sandbox: bool
+
+    def settings(self) -> Settings:
+        """What decides the results."""
+        protocol = PROTOCOLS[0] if self.scientist == HYVE and self.protocol is None else self.protocol
+        return Settings(
+            circuits=tuple(_chosen(self.specimens, self.ids, self.limit)),
+            scientist=self.scientist,
+            seed=self.seed,
+            leave_out=self.leave_out,
+            backbone=None if self.backbone is None else _anywhere(self.backbone),
+            protocol=protocol,
+            judges=tuple(map(_anywhere, self.judges)),
+            prices=None if self.prices is None else str(Path(self.prices).resolve()),
+        )
+
+    def limits(self) -> Limits:
+        """What only limits the run."""
+        return Limits(max_cost=self.max_cost, sandbox_unsafe=self.unsafe_sandbox)
+
+    def words(self) -> tuple[str | None, ...]:
+        """The parts of the run directory's name, where none was asked for."""
+        return (
+            "bench-circuits",
+            self.scientist.replace(":", "."),
+            None if self.backbone is None else self.backbone.replace(":", "_"),
+            self.protocol,
+            _selection(self.specimens, self.ids, self.limit),
+            None if self.leave_out is None else f"without-{self.leave_out}",
+            f"seed{self.seed}",
+        )
+
+
+def circuits(request: Request, *, jobs: int, engine: str, out: str | None, as_json: bool) -> None:
     """Run the benchmark, or what is left of it, and print its scorecard."""
-    settings = Settings(
-        circuits=tuple(_chosen(specimens, ids, limit)), scientist=scientist, seed=seed, leave_out=leave_out
-    )
-    without = None if leave_out is None else f"without-{leave_out}"
-    directory = out_directory(
-        out, "bench-circuits", scientist, _selection(specimens, ids, limit), without, f"seed{seed}"
-    )
-    with Run(directory, settings=settings.as_data(), notes={"places": settings.places()}) as run, steps() as tell:
-        benchmark = CircuitsBenchmark(run, settings)
+    settings, limits, runs_on = request.settings(), request.limits(), engine_named(engine)
+    settings.check_models(limits)
+    directory = out_directory(out, *request.words())
+    opened = Run(directory, settings=settings.as_data(), notes=settings.notes(), limits=limits.as_data())
+    with opened as run, steps() as tell:
+        benchmark = CircuitsBenchmark(run, settings, limits=limits, engine=runs_on)
         names = {circuit.id: circuit.name for circuit in settings.circuits}
         with closing(benchmark.work(jobs=jobs)) as work:
             for event in work:
-                tell(f"{event.step}: {names[event.case]}", event.done, event.total)
+                tell(label(event, names, paid=bool(settings.models)), event.done, event.total)
         scorecard = benchmark.scorecard()
         index = render_run(directory, progress=tell)
-    if scorecard["n_error"]:
-        stderr.print(
-            f"{scorecard['n_error']} of {len(settings.circuits)} circuits ended in an error and are not in the figures "
-            f"(the first, {scorecard['errors'][0]['case']}: {scorecard['errors'][0]['reason']}); "
-            "the same command tries them again",
-            markup=False,
-            soft_wrap=True,
-        )
+    _tell_errors(scorecard, len(settings.circuits))
     if as_json:
         return print_json(scorecard)
     _print(scorecard)
     stdout.print(f"index page: {index}", soft_wrap=True)
     return None
+
+
+def label(event: Progress, names: dict[str, str], *, paid: bool) -> str:
+    """One step of a run in a line: what is done and, where models are paid, the cost so far."""
+    done = f"{event.step}: {names[event.case]}"
+    if not paid:
+        return done
+    return f"{done}, cost so far {'unknown' if event.cost is None else f'${event.cost:.4f}'}"
+
+
+def _tell_errors(scorecard: dict[str, Any], total: int) -> None:
+    if not scorecard["errors"]:
+        return
+    first_error = scorecard["errors"][0]
+    stderr.print(
+        f"{len({error['case'] for error in scorecard['errors']})} of {total} circuits ended in an error and are not in "
+        f"the figures (the first, {first_error['case']}: {first_error['reason']}); the same command tries them again",
+        markup=False,
+        soft_wrap=True,
+    )
+
+
+def _anywhere(model: str) -> str:
+    """A scripted model's file by its whole path, so that workers find it wherever they run."""
+    provider, colon, name = model.partition(":")
+    return f"scripted:{Path(name).resolve()}" if provider == "scripted" and colon and name else model
 
 
 def _chosen(specimens: str | None, ids: list[str] | None, limit: int | None) -> list[Circuit]:
@@ -89,7 +146,9 @@ def _print(scorecard: dict[str, Any]) -> None:
     stdout.print(table)
     for baseline in scorecard["baselines"]["tag_accuracy"]:
         stdout.print(f"tag accuracy, {baseline['name']}: {baseline['value']:.3f} ({baseline['source']})", markup=False)
-    stdout.print(f"cost {scorecard['cost']:.2f}, {scorecard['seconds']:.0f} s of work")
+    cost = "unknown" if scorecard["cost"] is None else f"${scorecard['cost']:.2f}"
+    calls = sum(part["calls"] for part in scorecard.get("usage", {}).values())
+    stdout.print(f"cost {cost}, {calls} calls of language models, {scorecard['seconds']:.0f} s of work")
 
 
 def _cells(name: str, metric: dict[str, Any]) -> tuple[str, ...]:

@@ -1,12 +1,16 @@
 """`explain` and `report`: say what each component does, with the experiments behind every sentence.
 
-A run directory holds `explanation.json`, which any later command can read, and `report.html`, the evidence page.
+A run directory holds `explanation.json`, which any later command can read, and `report.html`, the evidence page; where
+a language model explained, also `trace.json`, how it came about, and `calls.jsonl`, every call it made.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, cast
 
 from rich.padding import Padding
+from rich.text import Text
 
 from vesalius.cli.catalogue import open_specimen
 from vesalius.cli.console import print_json, stderr, stdout, steps
@@ -15,13 +19,14 @@ from vesalius.errors import BadInput, Failed
 from vesalius.explain.claims.interchange import ACCURACY
 from vesalius.explain.either import explain_either
 from vesalius.explain.explanation import ClaimRecord, Evidence, Explanation
+from vesalius.explain.hyve.verdicts import FREE_CODE
 from vesalius.model.files import write_json
 from vesalius.model.specimen import Specimen
 from vesalius.report.page import render_page
 from vesalius.report.run import render_run
 from vesalius.runs.directory import is_run, read_explanation
 
-EXPLANATION, PAGE = "explanation.json", "report.html"
+EXPLANATION, PAGE, TRACE = "explanation.json", "report.html", "trace.json"
 
 
 @dataclass(frozen=True)
@@ -37,20 +42,60 @@ class Request:
     seed: int
 
 
-def explain(request: Request, *, out: str | None, device: str, as_json: bool) -> None:
+@dataclass(frozen=True)
+class Asked:
+    """The options that say which language model explains, and how."""
+
+    scientist: str | None = None
+    backbone: str | None = None
+    protocol: str = "typed"
+    base_url: str | None = None
+    max_cost: float | None = None
+    max_tokens: int = 4096
+    prices: str | None = None
+    record: str | None = None
+    replay: str | None = None
+    unsafe_sandbox: bool = False
+
+    @property
+    def by_model(self) -> bool:
+        """Whether a language model explains; a backbone alone is enough to say so."""
+        if self.scientist not in (None, "builtin", "hyve"):
+            raise BadInput(f"--scientist {self.scientist!r} does not exist; use builtin or hyve")
+        if self.scientist == "builtin" and self.backbone:
+            raise BadInput(f"--backbone {self.backbone}: the built-in scientist uses none; give --scientist hyve")
+        if self.scientist == "hyve" and not self.backbone:
+            raise BadInput("--scientist hyve needs a language model; give --backbone, such as openai:gpt-5.4")
+        if self.backbone and self.protocol not in ("typed", "paper"):
+            raise BadInput(f"--protocol {self.protocol!r} does not exist; use typed or paper")
+        return self.backbone is not None
+
+
+def explain(request: Request, *, out: str | None, device: str, as_json: bool, asked: Asked | None = None) -> None:
     """Explain a specimen, save the explanation and its page, and print it."""
+    asked = asked or Asked()
+    by_model = asked.by_model
+    if by_model and (request.n is not None or request.top is not None or request.force):
+        raise BadInput(
+            "--n, --top and --force are for natural models, which no language model explains; leave them out"
+        )
     specimen = open_specimen(request.specimen, request.behaviour, device=device)
     with stderr.status(f"explaining {specimen.name}") as status:
-        found = explain_either(
-            specimen,
-            request.components,
-            n=request.n,
-            top=request.top,
-            force=request.force,
-            seed=request.seed,
-            progress=status.update,
-        )
-    directory = out_directory(out, "explain", specimen.name, specimen.behaviour, f"seed{request.seed}")
+        if by_model:
+            directory = out_directory(out, "explain", specimen.name, "hyve", asked.protocol, f"seed{request.seed}")
+            components, seed = request.components, request.seed
+            found = _by_model(specimen, asked, directory, components=components, seed=seed, progress=status.update)
+        else:
+            found = explain_either(
+                specimen,
+                request.components,
+                n=request.n,
+                top=request.top,
+                force=request.force,
+                seed=request.seed,
+                progress=status.update,
+            )
+            directory = out_directory(out, "explain", specimen.name, specimen.behaviour, f"seed{request.seed}")
     write_json(directory / EXPLANATION, found.model_dump(mode="json"))
     page = render_page(found, directory / PAGE, specimen=specimen)
     if as_json:
@@ -58,6 +103,42 @@ def explain(request: Request, *, out: str | None, device: str, as_json: bool) ->
     _print(found)
     stdout.print(f"evidence page: {page}", soft_wrap=True)
     return None
+
+
+def _by_model(
+    specimen: Specimen,
+    asked: Asked,
+    directory: Path,
+    *,
+    components: list[str] | None,
+    seed: int,
+    progress: Callable[[str], None],
+) -> Explanation:
+    """Let a language model explain; its calls are recorded, so the same command goes on where it was stopped."""
+    from vesalius.backbones import open_backbone
+    from vesalius.explain.hyve import explain_hyve
+
+    backbone = open_backbone(
+        asked.backbone or "",
+        base_url=asked.base_url,
+        max_tokens=asked.max_tokens,
+        record=None if asked.replay else asked.record or directory,
+        replay=asked.replay,
+        prices=asked.prices,
+        cap=asked.max_cost,
+    )
+    with backbone:
+        found = explain_hyve(
+            specimen,
+            backbone=backbone.within(f"{specimen.id} {asked.protocol} seed {seed}"),
+            protocol=cast(Any, asked.protocol),
+            components=components,
+            seed=seed,
+            sandbox_unsafe=asked.unsafe_sandbox,
+            progress=progress,
+        )
+    write_json(directory / TRACE, found.trace.model_dump(mode="json"))
+    return found.explanation
 
 
 def report(run: str, *, as_json: bool) -> None:
@@ -91,7 +172,7 @@ def _print(found: Explanation) -> None:
     stdout.print(found.task_description, markup=False)
     for part in found.components:
         stdout.print(f"\n[bold]{part.id}[/bold]  {part.role or part.tag}  ({part.verdict})", highlight=False)
-        stdout.print(Padding(part.note, (0, 0, 0, 2)))
+        stdout.print(Padding(Text(part.note), (0, 0, 0, 2)))
         for claim in part.claims:
             evidence = _telling(claim)
             shown = (
@@ -99,7 +180,9 @@ def _print(found: Explanation) -> None:
                 if (evidence and evidence.value is not None and evidence.low is not None and evidence.high is not None)
                 else ""
             )
-            stdout.print(Padding(f"{claim.verdict}: {claim.text}{shown}", (0, 0, 0, 4)), highlight=False)
+            by = " (by the language model)" if claim.kind == FREE_CODE else ""
+            line = Text(f"{claim.verdict}{by}: {claim.text}{shown}")
+            stdout.print(Padding(line, (0, 0, 0, 4)), highlight=False)
     stdout.print(f"\n{found.information_flow}", markup=False)
     if found.program:
         stdout.print(f"\n{found.program}", markup=False, highlight=False)

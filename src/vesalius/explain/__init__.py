@@ -7,9 +7,10 @@ package and a function of one name the same place, so the package can be called 
 import sys
 from collections.abc import Callable, Iterable
 from types import ModuleType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Literal
 
 if TYPE_CHECKING:
+    from vesalius.backbones import Backbone
     from vesalius.explain.explanation import Explanation
     from vesalius.model.components import Component
     from vesalius.model.specimen import Specimen
@@ -24,6 +25,8 @@ class _CallablePackage(ModuleType):
         n: int | None = None,
         top: int | None = None,
         force: bool = False,
+        backbone: "str | Backbone | None" = None,
+        protocol: Literal["typed", "paper"] = "typed",
         seed: int = 0,
         progress: Callable[[str], None] | None = None,
     ) -> "Explanation":
@@ -31,8 +34,18 @@ class _CallablePackage(ModuleType):
 
         Listed vocabularies go to the built-in scientist, natural models to the causal profile for the behaviour they
         were loaded with; `n` (held-out prompts), `top` (components) and `force` (go on although the model does not
-        perform the behaviour) are for natural models.
+        perform the behaviour) are for natural models. With `backbone`, such as "openai:gpt-5.4", a language model
+        proposes (docs/hyve.md), by the `protocol` "typed" or "paper".
         """
+        if backbone is not None:
+            from vesalius.backbones import open_backbone
+            from vesalius.explain.hyve import explain_hyve
+
+            options: dict[str, Any] = {"protocol": protocol, "components": components, "seed": seed}
+            if not isinstance(backbone, str):
+                return explain_hyve(specimen, backbone=backbone, progress=progress, **options).explanation
+            with open_backbone(backbone) as opened:
+                return explain_hyve(specimen, backbone=opened, progress=progress, **options).explanation
         from vesalius.explain.either import explain_either
 
         return explain_either(specimen, components, n=n, top=top, force=force, seed=seed, progress=progress)

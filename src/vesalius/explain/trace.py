@@ -68,7 +68,8 @@ class ComponentTrace(_Record):
 
 class Usage(_Record):
     """Calls, tokens and dollars; `cost` is None where a price is not known. `repaired` and `reasked` count answers
-    that could not be read at first, `failed` calls that gave nothing in the end.
+    that could not be read at first, `failed` calls that gave nothing in the end, `malformed` claims and tool calls that
+    could not be carried out.
     """
 
     calls: int = 0
@@ -78,6 +79,7 @@ class Usage(_Record):
     repaired: int = 0
     reasked: int = 0
     failed: int = 0
+    malformed: int = 0
 
 
 class Trace(_Record):

@@ -4,6 +4,7 @@
 made today is graded like a benchmark circuit. Reading that key runs the SPEC.py it consists of.
 """
 
+from dataclasses import dataclass
 from pathlib import Path
 
 from vesalius.circuits.key import answer
@@ -20,6 +21,28 @@ def true_tags(specimen: str, directory: Path | None = None) -> dict[str, str]:
         return {part.id: str(part.tag) for part in answer(specimen).components}
     program = load_spec(key_file(directory))
     return {str(component): str(role) for component, role in roles_of(program).items()}
+
+
+@dataclass(frozen=True)
+class ReferenceTexts:
+    """The right answers in words: what the circuit computes, and what each component does."""
+
+    task: str
+    notes: dict[str, str]
+
+
+def reference_texts(specimen: str, directory: Path | None = None) -> ReferenceTexts:
+    """What judges compare with. A trained specimen has no notes, so its program and variables speak for themselves."""
+    if directory is None or directory == benchmark_directory(specimen):
+        key = answer(specimen)
+        return ReferenceTexts(key.description, {part.id: part.note for part in key.components})
+    path = key_file(directory)
+    program, text = load_spec(path), path.read_text(encoding="utf-8")
+    notes = {
+        str(placed.component): f"Computes {' and '.join(placed.variables)} of this RASP program.\n\n{text}"
+        for placed in program.components
+    }
+    return ReferenceTexts(program.description or f"Computes what this RASP program returns.\n\n{text}", notes)
 
 
 def key_file(directory: Path) -> Path:

@@ -1,12 +1,17 @@
 """The run directory: what was asked, what happened, what came out; made so that it survives being killed.
 
-    run.json        what was asked, and with which versions
+    run.json        what was asked, and with which versions; never a key
     events.jsonl    what happened, one record per line, only ever appended to
     explanations/   one file per specimen
+    traces/         how each explanation came about, where a language model made it
+    calls/          every call to a language model, one file per case and judge
+    spending.json   the counter of the spending cap, made again from calls/ whenever a run is taken up
     scorecard.json  the figures
     report.html     the index page, with one page per specimen under pages/
 
-`ledger` is the file of events, `directory` the rest, `engine` runs cases in processes of their own, `circuits` is the
-benchmark. Nobody below this floor writes here: long work returns results or yields events, and these modules write them
-down.
+`ledger` is the file of events, `directory` the rest. `circuits` is the benchmark: its `settings`, the `state` its ledger
+says, its `scorecard`. Cases are the `work` of an engine: local processes (`engine`) or Ray (`ray_engine`), which ask one
+of the `scientists` and share one cap (`spending`). `replay` does a run again from its calls, `comparison` sets runs
+beside the `published` figures. Nobody below this floor writes here: long work returns results or yields events, and
+these modules write them down.
 """

@@ -1,187 +1,102 @@
-"""The circuits benchmark: explain every circuit, then grade every explanation beside its nulls, then sum up.
+"""The circuits benchmark: explain every circuit, grade every explanation beside its nulls, have it judged, sum up.
 
-The two steps are apart because a null may borrow another circuit's program, and so that whoever explains is done before
+The steps are apart because a null may borrow another circuit's program, and so that whoever explains is done before
 the answer key is opened. Each result is in the ledger as soon as it is there; taking a run up again does what is
-missing, failures included. The scorecard is made from the ledger and the explanations alone, in the order of the
-circuits, so it does not depend on who finished first.
+missing, failures included. Only this process writes the ledger; workers write the calls of their case, each to a file
+of its own. When the spending cap is reached no further case is begun, those under way come to their end, and the run
+stops; with a higher cap the same command goes on.
 """
 
-import time
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import closing
-from dataclasses import dataclass, field
-from pathlib import Path
+from dataclasses import dataclass
 from typing import Any
 
-from vesalius.circuits.specimens import load_specimen
-from vesalius.errors import BadInput, Failed, choices
+from vesalius.backbones import CapReached, Totals
+from vesalius.errors import BadInput, Failed
 from vesalius.explain.explanation import Explanation
-from vesalius.explain.scientist import explain_specimen
-from vesalius.grading.circuits import (
-    CircuitGrade,
-    Graded,
-    circuit_metrics,
-    grade_circuit,
-    null_metrics,
-    tag_baselines,
-)
-from vesalius.grading.metrics import Metric
-from vesalius.grading.nulls import NULLS, donor_of
-from vesalius.grading.programs import fresh_seed
-from vesalius.runs.directory import Run, read_explanation
-from vesalius.runs.engine import Failure, map_cases
+from vesalius.grading.nulls import donor_of
+from vesalius.runs.directory import CALLS, SPENDING, Run
+from vesalius.runs.engine import Engine, Failure, map_cases
+from vesalius.runs.scientists import Explained, Task
+from vesalius.runs.scorecard import summed
 from vesalius.runs.selection import Circuit
-from vesalius.version import __version__
-
-SCHEMA = 1
-BENCHMARK = "circuits"
-SCIENTISTS: dict[str, Callable[..., Explanation]] = {"builtin": explain_specimen}
-
-
-@dataclass(frozen=True)
-class Settings:
-    """What decides the results of a run."""
-
-    circuits: tuple[Circuit, ...]
-    scientist: str = "builtin"
-    seed: int = 0
-    leave_out: str | None = None
-
-    def __post_init__(self) -> None:
-        if self.scientist not in SCIENTISTS:
-            raise BadInput(f"scientist {self.scientist!r} does not exist; use {choices(SCIENTISTS)}")
-        if not self.circuits:
-            raise BadInput("a benchmark of no circuits says nothing; choose at least one")
-
-    def as_data(self) -> dict[str, Any]:
-        """The settings as run.json holds and compares them."""
-        return {
-            "benchmark": BENCHMARK,
-            "scientist": self.scientist,
-            "seed": self.seed,
-            "leave_out": self.leave_out,
-            "version": __version__,
-            "specimens": {circuit.id: circuit.fingerprint for circuit in self.circuits},
-        }
-
-    def places(self) -> dict[str, str]:
-        """Where the specimens were, for pages made later."""
-        return {circuit.id: str(circuit.directory) for circuit in self.circuits}
+from vesalius.runs.settings import Limits, Settings
+from vesalius.runs.spending import Purse
+from vesalius.runs.state import EXPLAIN, GRADE, JUDGE, State
+from vesalius.runs.work import Line, ToExplain, ToGrade, ToJudge, explain_case, grade_case, judge_case, totals
 
 
 @dataclass(frozen=True)
 class Progress:
-    """One more case is done. `step` is `explain` or `grade`."""
+    """One more case of a step is done; `cost` is what all calls so far cost, None if that is not known."""
 
     step: str
     case: str
     done: int
     total: int
-
-
-@dataclass(frozen=True)
-class ToExplain:
-    """A case of the first step."""
-
-    id: str
-    directory: Path
-    scientist: str
-    seed: int
-    leave_out: str | None
-
-
-@dataclass(frozen=True)
-class ToGrade:
-    """A case of the second step: an explanation, and the one its shuffled null borrows a program from."""
-
-    id: str
-    directory: Path
-    explanation: Path
-    donor: Path | None
-
-
-def explain_case(case: ToExplain) -> Explanation:
-    """Explain one circuit."""
-    options: dict[str, Any] = {} if case.leave_out is None else {"without": frozenset({case.leave_out})}
-    return SCIENTISTS[case.scientist](load_specimen(case.directory), seed=case.seed, **options)
-
-
-def grade_case(case: ToGrade) -> tuple[CircuitGrade, float]:
-    """Grade one explanation and its nulls; also how many seconds that took."""
-    started = time.monotonic()
-    donor = None if case.donor is None else read_explanation(case.donor)
-    graded = grade_circuit(read_explanation(case.explanation), donor=donor, directory=case.directory)
-    return graded, time.monotonic() - started
-
-
-@dataclass
-class _State:
-    """What the ledger says is done."""
-
-    explained: set[str] = field(default_factory=set)
-    graded: dict[str, tuple[CircuitGrade, float]] = field(default_factory=dict)
-    failed: dict[str, dict[str, Any]] = field(default_factory=dict)
-
-    def note(self, record: dict[str, Any]) -> None:
-        """Take one record in; a new explanation makes an older grade and an older failure void."""
-        case = record.get("case", "")
-        if record["event"] == "explained":
-            self.explained.add(case)
-            self.graded.pop(case, None)
-            self.failed.pop(case, None)
-        elif record["event"] == "graded":
-            self.graded[case] = CircuitGrade.model_validate(record["grade"]), record["seconds"]
-            self.failed.pop(case, None)
-        elif record["event"] == "failed":
-            if record["step"] == "explain":
-                self.explained.discard(case)
-            self.failed[case] = {name: record[name] for name in ("case", "step", "kind", "reason")}
+    cost: float | None = 0.0
 
 
 class CircuitsBenchmark:
-    """The benchmark in an open run directory; `work` yields progress, `scorecard` sums up."""
+    """The benchmark in an open run directory; `work` yields progress, `scorecard` sums up.
 
-    def __init__(self, run: Run, settings: Settings) -> None:
-        self.run, self.settings = run, settings
-        self.state = _State()
+    `line` may change how a case reaches a language model: replay puts its records in place.
+    """
+
+    def __init__(
+        self,
+        run: Run,
+        settings: Settings,
+        *,
+        limits: Limits | None = None,
+        engine: Engine | None = None,
+        line: Callable[[Line], Line] = lambda line: line,
+    ) -> None:
+        self.run, self.settings, self.limits = run, settings, limits or Limits()
+        self._engine, self._line = engine or map_cases, line
+        self._capped: str | None = None
+        self.state = State()
         for record in run.ledger.records:
             self.state.note(record)
 
     def work(self, *, jobs: int = 2) -> Generator[Progress]:
         """Do what is not done yet."""
+        if self.limits.max_cost is not None:
+            self._open_purse()
         yield from self._explain(jobs)
         yield from self._grade(jobs)
+        if self.settings.judges:
+            yield from self._judge(jobs)
 
     def scorecard(self) -> dict[str, Any]:
         """The figures, written to the run directory and returned."""
-        graded = {c.id: self.state.graded[c.id] for c in self.settings.circuits if c.id in self.state.graded}
-        if not graded:
-            reason = next(iter(self.state.failed.values()), {"reason": "nothing was run"})["reason"]
-            raise Failed(f"{self.run.directory}: no circuit could be explained and graded; the first: {reason}")
-        card = self._summed({name: grade for name, (grade, _) in graded.items()})
-        card["specimens"] = [self._row(c, *graded[c.id]) for c in self.settings.circuits if c.id in graded]
-        card["cost"] = sum(row["cost"] for row in card["specimens"])
-        card["seconds"] = sum(row["seconds"] for row in card["specimens"])
-        card = _rounded(card)
+        card = summed(self.run, self.settings, self.state)
         self.run.write_scorecard(card)
         return card
 
     def _explain(self, jobs: int) -> Generator[Progress]:
-        missing = [c for c in self.settings.circuits if not self._is_explained(c.id)]
-        s = self.settings
-        cases = [ToExplain(c.id, c.directory, s.scientist, s.seed, s.leave_out) for c in missing]
-        done, total = len(s.circuits) - len(cases), len(s.circuits)
-        with closing(map_cases(explain_case, cases, jobs=jobs)) as results:
-            for case, result in results:
-                if isinstance(result, Failure):
-                    if s.leave_out is not None and result.kind == "refused":
-                        raise BadInput(result.reason)  # the same for every case: the name of the family is wrong
-                    self._note("failed", case.id, step="explain", kind=result.kind, reason=result.reason)
-                else:
-                    self.run.write_explanation(case.id, result)
-                    self._note("explained", case.id, seconds=round(result.seconds, 3), cost=result.cost)
-                done += 1
-                yield Progress("explain", case.id, done, total)
+        s, chosen = self.settings, self.settings.circuits
+        missing = [c for c in chosen if not self._is_explained(c.id)]
+        unsafe = self.limits.sandbox_unsafe
+        cases = [
+            ToExplain(
+                Task(c.id, c.directory, s.seed, s.protocol, s.leave_out, unsafe),
+                s.scientist,
+                None if s.backbone is None else self._reach(s.backbone, c.id),
+            )
+            for c in missing
+        ]
+
+        def keep(case: ToExplain, found: Explained) -> None:
+            if found.trace is not None:
+                self.run.write_trace(case.id, found.trace)
+            self.run.write_explanation(case.id, found.explanation)
+            figures = {"seconds": round(found.explanation.seconds, 3), "cost": found.explanation.cost}
+            traced = {} if found.trace is None else {"traced": True}
+            self._note("explained", case.id, **figures, **traced, **self._used(EXPLAIN, case.id))
+
+        yield from self._each(EXPLAIN, explain_case, cases, keep, of=len(chosen), jobs=jobs)
 
     def _grade(self, jobs: int) -> Generator[Progress]:
         explained = [c for c in self.settings.circuits if c.id in self.state.explained]
@@ -189,16 +104,59 @@ class CircuitsBenchmark:
         pool = [explanation for explanation in found.values() if explanation is not None]
         missing = [c for c in explained if c.id not in self.state.graded]
         cases = [self._to_grade(c, found, pool) for c in missing]
-        done, total = len(explained) - len(cases), len(explained)
-        with closing(map_cases(grade_case, cases, jobs=jobs)) as results:
+
+        def keep(case: ToGrade, result: tuple[Any, float]) -> None:
+            grade, seconds = result
+            self._note("graded", case.id, grade=grade.model_dump(mode="json"), seconds=round(seconds, 3))
+
+        yield from self._each(GRADE, grade_case, cases, keep, of=len(explained), jobs=jobs)
+
+    def _judge(self, jobs: int) -> Generator[Progress]:
+        explained = [c for c in self.settings.circuits if c.id in self.state.explained]
+        cases = [self._to_judge(c) for c in explained if not self.state.settled(c.id)]
+
+        def keep(case: ToJudge, judged: dict[str, Any]) -> None:
+            self._note("judged", case.id, judged=judged, **self._used(JUDGE, case.id))
+
+        yield from self._each(JUDGE, judge_case, cases, keep, of=len(explained), jobs=jobs)
+
+    def _each(
+        self,
+        step: str,
+        work: Callable[[Any], Any],
+        cases: Sequence[Any],
+        keep: Callable[[Any, Any], None],
+        *,
+        of: int,
+        jobs: int,
+    ) -> Generator[Progress]:
+        """One step over its cases: every result is kept, every failure noted."""
+        done = of - len(cases)
+        with closing(self._engine(work, self._until_capped(cases), jobs=jobs)) as results:
             for case, result in results:
                 if isinstance(result, Failure):
-                    self._note("failed", case.id, step="grade", kind=result.kind, reason=result.reason)
+                    self._failed(step, case.id, result)
                 else:
-                    grade, seconds = result
-                    self._note("graded", case.id, grade=grade.model_dump(mode="json"), seconds=round(seconds, 3))
+                    keep(case, result)
                 done += 1
-                yield Progress("grade", case.id, done, total)
+                yield Progress(step, case.id, done, of, self.state.total().cost)
+        if self._capped:
+            finished = len(self.state.explained)
+            raise Failed(f"{self._capped} ({finished} of {len(self.settings.circuits)} circuits are explained)")
+
+    def _until_capped(self, cases: Sequence[Any]) -> Iterator[Any]:
+        for case in cases:
+            if self._capped:
+                return
+            yield case
+
+    def _failed(self, step: str, case: str, failure: Failure) -> None:
+        if step == EXPLAIN and failure.kind == "refused" and self.settings.leave_out is not None:
+            raise BadInput(failure.reason)  # the same for every case: the name of the family is wrong
+        if failure.kind == CapReached.kind:
+            self._capped = self._capped or failure.reason
+        used = {} if step == GRADE else self._used(step, case)
+        self._note("failed", case, step=step, kind=failure.kind, reason=failure.reason, **used)
 
     def _to_grade(self, circuit: Circuit, found: dict[str, Explanation | None], pool: Sequence[Explanation]) -> ToGrade:
         own = found[circuit.id]
@@ -207,77 +165,44 @@ class CircuitsBenchmark:
         path = self.run.explanation_path
         return ToGrade(circuit.id, circuit.directory, path(circuit.id), None if lender is None else path(lender))
 
+    def _to_judge(self, circuit: Circuit) -> ToJudge:
+        trace = self.run.trace_path(circuit.id)
+        lines = tuple(
+            self._reach(judge, circuit.id, f"judge{number}") for number, judge in enumerate(self.settings.judges, 1)
+        )
+        return ToJudge(
+            circuit.id,
+            circuit.directory,
+            self.run.explanation_path(circuit.id),
+            trace if trace.exists() else None,
+            lines,
+        )
+
+    def _reach(self, model: str, case: str, role: str = "") -> Line:
+        line = Line(
+            model,
+            self.run.calls_path(case, role),
+            prices=self.settings.prices,
+            cap=self.limits.max_cost,
+            purse=self.run.directory / SPENDING,
+        )
+        return self._line(line)
+
+    def _used(self, step: str, case: str) -> dict[str, Any]:
+        """What the calls of a step on a case used, for its record; nothing where no model is asked."""
+        roles = [""] if step == EXPLAIN else [f"judge{number}" for number, _ in enumerate(self.settings.judges, 1)]
+        if step == EXPLAIN and self.settings.backbone is None:
+            return {}
+        paths = [self._reach("", case, role).calls for role in roles]
+        return {"used": Totals.together(map(totals, paths)).model_dump()}
+
+    def _open_purse(self) -> None:
+        calls = sorted((self.run.directory / CALLS).glob("*.jsonl"))
+        Purse(self.run.directory / SPENDING).begin({path.name: totals(path).at_most for path in calls})
+
     def _is_explained(self, case: str) -> bool:
-        return case in self.state.explained and self.run.explanation(case) is not None
+        whole = case not in self.state.traced or self.run.trace(case) is not None
+        return case in self.state.explained and whole and self.run.explanation(case) is not None
 
     def _note(self, event: str, case: str, **fields: Any) -> None:
         self.state.note(self.run.ledger.append(event, case=case, **fields))
-
-    def _summed(self, graded: dict[str, CircuitGrade]) -> dict[str, Any]:
-        own = [grade.own for grade in graded.values()]
-        nulls = {name: [grade.nulls[name] for grade in graded.values()] for name in NULLS}
-        inert = [f"{case}/{part}" for case, grade in graded.items() for part in _inert(grade.own)]
-        errors = [failure for case, failure in sorted(self.state.failed.items()) if case not in graded]
-        return {
-            "benchmark": BENCHMARK,
-            "subject": self.settings.scientist,
-            "schema": SCHEMA,
-            "seed": self.settings.seed,
-            "grading_seed": fresh_seed(self.settings.seed),
-            "leave_out": self.settings.leave_out,
-            "n": len(graded),
-            "n_error": len(errors),
-            "errors": errors,
-            "metrics": _plain(circuit_metrics(own, null=nulls["shuffled"])),
-            "baselines": {"tag_accuracy": tag_baselines(own)},
-            "nulls": {
-                name: {
-                    **_plain(null_metrics(circuits)),
-                    "alike": sum(len(circuit.alike) for circuit in circuits),
-                }
-                for name, circuits in nulls.items()
-            },
-            "inert": {"n": len(inert), "components": inert},
-        }
-
-    def _row(self, circuit: Circuit, grade: CircuitGrade, seconds: float) -> dict[str, Any]:
-        """One circuit in the scorecard."""
-        explanation = self.run.explanation(circuit.id)
-        if explanation is None:
-            raise BadInput(f"{self.run.explanation_path(circuit.id)}: is gone; the same command makes it again")
-        own, scores = grade.own, grade.own.scores
-        assert own.program is not None
-        return {
-            "id": circuit.id,
-            "name": circuit.name,
-            "components": len(own.tags),
-            "tags_right": own.tags_right,
-            "supported": sum(row["verdict"] == "supported" for row in own.tags.values()),
-            "iia": _mean([score.iia or 0.0 for score in scores]),
-            "iia_changed": _mean([score.iia_changed or 0.0 for score in scores]),
-            "task_agreement": own.program.task_agreement,
-            "task_exact": own.program.task_exact,
-            "cost": explanation.cost,
-            "seconds": explanation.seconds + seconds,
-        }
-
-
-def _inert(graded: Graded) -> list[str]:
-    return [] if graded.program is None else [name for name, score in graded.program.components.items() if score.inert]
-
-
-def _mean(values: Sequence[float]) -> float | None:
-    return sum(values) / len(values) if values else None
-
-
-def _plain(metrics: dict[str, Metric]) -> dict[str, Any]:
-    return {name: metric.model_dump(exclude_none=True) for name, metric in metrics.items()}
-
-
-def _rounded(data: Any) -> Any:
-    """Figures to six places: what lies beyond is arithmetic, not measurement."""
-    if isinstance(data, dict):
-        return {name: _rounded(value) for name, value in data.items()}
-    if isinstance(data, list):
-        return [_rounded(value) for value in data]
-    return round(data, 6) if isinstance(data, float) else data

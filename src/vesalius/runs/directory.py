@@ -10,34 +10,45 @@ from importlib.metadata import PackageNotFoundError
 from importlib.metadata import version as installed
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import Any, TypeVar
 
 from pydantic import ValidationError
 
 from vesalius.errors import BadInput, Failed, choices
 from vesalius.explain.explanation import Explanation
+from vesalius.explain.trace import Trace
 from vesalius.model.files import read_json, write_json
 from vesalius.runs.ledger import Ledger
 from vesalius.version import __version__
 
 SCHEMA = 1
 RUN, EVENTS, SCORECARD = "run.json", "events.jsonl", "scorecard.json"
-EXPLANATIONS, PAGES, INDEX = "explanations", "pages", "report.html"
+EXPLANATIONS, TRACES, CALLS, PAGES, INDEX = "explanations", "traces", "calls", "pages", "report.html"
+SPENDING = "spending.json"
 _SHOWN = 60
+Document = TypeVar("Document", Explanation, Trace)
 
 
 class Run:
     """An open run directory, held by this process alone until it is closed.
 
     `settings` decide the results: they must be the same when a run is taken up again. `notes` are only written down.
+    `limits`, such as a spending cap, may change; the last ones are kept.
     """
 
-    def __init__(self, directory: Path, *, settings: Mapping[str, Any], notes: Mapping[str, Any] | None = None) -> None:
+    def __init__(
+        self,
+        directory: Path,
+        *,
+        settings: Mapping[str, Any],
+        notes: Mapping[str, Any] | None = None,
+        limits: Mapping[str, Any] | None = None,
+    ) -> None:
         self.directory = directory
         _refuse_strangers(directory)
         self.ledger = Ledger(directory / EVENTS)
         try:
-            self._take_up(dict(settings), dict(notes or {}))
+            self._take_up(dict(settings), {**(notes or {}), "limits": dict(limits or {})})
         except (BadInput, Failed):
             self.ledger.close()
             raise
@@ -57,6 +68,26 @@ class Run:
         """Keep the explanation of a case."""
         write_json(self.explanation_path(case), explanation.model_dump(mode="json"))
 
+    def trace(self, case: str) -> Trace | None:
+        """The trace of a case, or None where there is no whole one."""
+        try:
+            return read_trace(self.trace_path(case))
+        except BadInput:
+            return None
+
+    def trace_path(self, case: str) -> Path:
+        """Where the trace of a case is kept."""
+        return self.directory / TRACES / f"{case}.json"
+
+    def write_trace(self, case: str, trace: Trace) -> None:
+        """Keep the way to the explanation of a case."""
+        _make(self.directory / TRACES)
+        write_json(self.trace_path(case), trace.model_dump(mode="json"))
+
+    def calls_path(self, case: str, role: str = "") -> Path:
+        """Where the calls of a case are recorded; each judge has a file of its own."""
+        return calls_path(self.directory, case, role)
+
     def write_scorecard(self, scorecard: Mapping[str, Any]) -> None:
         """Keep the figures of the run."""
         write_json(self.directory / SCORECARD, scorecard)
@@ -72,16 +103,16 @@ class Run:
     def _take_up(self, settings: dict[str, Any], notes: dict[str, Any]) -> None:
         path = self.directory / RUN
         if path.exists():
-            _compare(read_run(self.directory)["settings"], settings, self.directory)
+            before = read_run(self.directory)
+            _compare(before["settings"], settings, self.directory)
+            if before.get("limits", {}) != notes["limits"]:
+                write_json(path, {**before, "limits": notes["limits"]})
         elif self.ledger.records:
             raise BadInput(f"{self.directory}: has {EVENTS} but no {RUN}; put it back or choose another --out")
         else:
             versions = {"vesalius": __version__, "python": platform.python_version(), "torch": _version("torch")}
             write_json(path, {"schema": SCHEMA, "settings": settings, "versions": versions, **notes})
-        try:
-            (self.directory / EXPLANATIONS).mkdir(exist_ok=True)
-        except OSError as error:
-            raise Failed(f"{self.directory / EXPLANATIONS}: cannot be made ({error.strerror})") from None
+        _make(self.directory / EXPLANATIONS)
 
 
 def is_run(directory: Path) -> bool:
@@ -112,14 +143,35 @@ def explanation_path(directory: Path, case: str) -> Path:
     return directory / EXPLANATIONS / f"{case}.json"
 
 
+def calls_path(directory: Path, case: str, role: str = "") -> Path:
+    """Where the calls of a case are recorded."""
+    return directory / CALLS / f"{case}{role and '.'}{role}.jsonl"
+
+
 def read_explanation(path: Path) -> Explanation:
     """An explanation from its file, or one line saying what is wrong with it."""
+    return _read(Explanation, path)
+
+
+def read_trace(path: Path) -> Trace:
+    """A trace from its file, or one line saying what is wrong with it."""
+    return _read(Trace, path)
+
+
+def _read(kind: type[Document], path: Path) -> Document:
     data = read_json(path)
     try:
-        return Explanation.model_validate(data)
+        return kind.model_validate(data)
     except ValidationError as error:
         first = error.errors()[0]
         raise BadInput(f"{path}: {'.'.join(map(str, first['loc']))}: {first['msg']}") from None
+
+
+def _make(directory: Path) -> None:
+    try:
+        directory.mkdir(exist_ok=True)
+    except OSError as error:
+        raise Failed(f"{directory}: cannot be made ({error.strerror})") from None
 
 
 def _refuse_strangers(directory: Path) -> None:

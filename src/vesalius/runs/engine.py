@@ -1,11 +1,13 @@
-"""Cases run in processes of their own, a few at a time, on this machine.
+"""Cases run somewhere else, a few at a time; here, in processes of this machine.
 
-`map_cases` is the whole interface: a function, cases, and out come pairs of (case, result or `Failure`) in the order in
-which they finish. Another engine only has to give the same pairs.
+An engine is one function: work, cases, how many at a time, and out come pairs of (case, result or `Failure`) in the
+order in which they finish. Cases are taken one by one as somebody gets free, so whoever gives them can stop giving.
+`local` is below, `ray_engine` is the other one; `engine_named` finds them.
 
 Each worker is a fresh process with one thread, so results do not depend on how many there are. A worker that dies takes
 one case with it; the case is tried once more, in a new worker, and then counts as a failure. Workers do not hear
-Ctrl-C: the parent does, and ends them. A worker whose parent was killed ends with its case.
+Ctrl-C: the parent does, and ends them. A worker whose parent was killed is killed by the kernel (on Linux; elsewhere it
+ends with its case).
 """
 
 import multiprocessing
@@ -13,13 +15,15 @@ import os
 import signal
 import sys
 from collections import deque
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from importlib import import_module
 from multiprocessing.connection import Connection, wait
-from typing import Any, Literal, TypeVar
+from typing import Any, Protocol, TypeVar
 
-from vesalius.errors import BadInput, Failed
+from vesalius.errors import BadInput, Failed, choices
+from vesalius.sandbox.kernel import die_with_parent
 
 Case = TypeVar("Case")
 Result = TypeVar("Result")
@@ -39,42 +43,101 @@ WORK_ERRORS = (
     ValueError,
 )
 TRIES = 2
-_THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
+THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
 
 
 @dataclass(frozen=True)
 class Failure:
-    """Why a case has no result: its input was refused, its work could not be done or broke, its worker was killed."""
+    """Why a case has no result: its input was `refused`, its work `failed` or `broke`, its worker was `killed`.
 
-    kind: Literal["refused", "failed", "broke", "killed"]
+    A failure that names its own kind, such as `rate_limited`, keeps it.
+    """
+
+    kind: str
     reason: str
 
 
+class Engine(Protocol):
+    """What runs cases: pairs come as they finish. `work` is a function of some module, found there by name."""
+
+    def __call__(
+        self, work: Callable[[Any], Any], cases: Iterable[Any], *, jobs: int = 2
+    ) -> Generator[tuple[Any, Any]]: ...
+
+
+#: Where each engine is; imported when it is asked for.
+ENGINES = {"local": "vesalius.runs.engine:map_cases", "ray": "vesalius.runs.ray_engine:map_cases"}
+
+
+def engine_named(name: str) -> Engine:
+    """The engine of that name."""
+    if name not in ENGINES:
+        raise BadInput(f"engine {name!r} does not exist; use {choices(ENGINES)}")
+    module, _, function = ENGINES[name].partition(":")
+    return getattr(import_module(module), function)
+
+
+class Queue:
+    """Cases waiting for a worker, those that are to be tried again last."""
+
+    def __init__(self, cases: Iterable[Any]) -> None:
+        self._fresh = iter(cases)
+        self._again: deque[tuple[Any, int]] = deque()
+
+    def next(self) -> tuple[Any, int] | None:
+        """The next case and the number of this try, or None for now."""
+        for case in self._fresh:
+            return case, 1
+        return self._again.popleft() if self._again else None
+
+    def again(self, case: Any, tries: int) -> bool:
+        """Put a case whose worker died back, if it was not tried often enough."""
+        if tries < TRIES:
+            self._again.append((case, tries + 1))
+        return tries < TRIES
+
+
 def map_cases(
-    work: Callable[[Case], Result], cases: Sequence[Case], *, jobs: int = 2
+    work: Callable[[Case], Result], cases: Iterable[Case], *, jobs: int = 2
 ) -> Generator[tuple[Case, Result | Failure]]:
-    """Run `work` on every case in `jobs` processes; pairs come as they finish. `work` is a function of some module."""
-    if jobs < 1:
-        raise BadInput(f"jobs={jobs} would do nothing; at least 1 process is needed")
-    waiting = deque((case, 1) for case in cases)
-    workers = [_Worker(work) for _ in range(min(jobs, len(waiting)))]
+    """The local engine: `jobs` processes of this machine."""
+    require_jobs(jobs)
+    queue = Queue(cases)
+    workers: list[_Worker] = []
     try:
-        while waiting or any(worker.busy for worker in workers):
-            for worker in workers:
-                if waiting and not worker.busy:
-                    worker.give(*waiting.popleft())
+        while _dealt(queue, workers, work, jobs):
             for worker in _ready(workers):
                 case, tries = worker.take()
                 answer = worker.answer()
                 if isinstance(answer, Failure) and answer.kind == "killed":
-                    workers[workers.index(worker)] = _Worker(work)
-                    if tries < TRIES:
-                        waiting.append((case, tries + 1))
+                    workers.remove(worker)
+                    if queue.again(case, tries):
                         continue
                 yield case, answer
     finally:
         for worker in workers:
             worker.end()
+
+
+def require_jobs(jobs: int) -> None:
+    """Refuse to run nothing at a time."""
+    if jobs < 1:
+        raise BadInput(f"jobs={jobs} would do nothing; at least 1 process is needed")
+
+
+def _dealt(queue: Queue, workers: "list[_Worker]", work: Callable[[Any], Any], jobs: int) -> bool:
+    """Give every free worker a case, hiring up to `jobs`; whether anybody has one now."""
+    while True:
+        free = next((worker for worker in workers if not worker.busy), None)
+        if free is None and len(workers) >= jobs:
+            return True
+        given = queue.next()
+        if given is None:
+            return any(worker.busy for worker in workers)
+        if free is None:
+            free = _Worker(work)
+            workers.append(free)
+        free.give(*given)
 
 
 class _Worker:
@@ -83,7 +146,7 @@ class _Worker:
     def __init__(self, work: Callable[[Any], Any]) -> None:
         context = multiprocessing.get_context("spawn")
         self.pipe, theirs = context.Pipe()
-        self.process = context.Process(target=_serve, args=(theirs,), daemon=True)
+        self.process = context.Process(target=_serve, args=(theirs, os.getpid()), daemon=True)
         with _deaf_to_interrupts():
             self.process.start()
         theirs.close()
@@ -131,27 +194,32 @@ def _ready(workers: Sequence[_Worker]) -> list[_Worker]:
     return [busy[pipe] for pipe in wait(list(busy)) if isinstance(pipe, Connection)]
 
 
-def _serve(pipe: Connection) -> None:
+def _serve(pipe: Connection, parent: int) -> None:
     """A worker's life: take the work, then case after case until the parent hangs up."""
-    for name in _THREADS:
+    if sys.platform == "linux":
+        die_with_parent()
+        if os.getppid() != parent:  # it was killed before the kernel knew
+            return
+    for name in THREADS:
         os.environ[name] = "1"
     try:
         work = pipe.recv()  # imports what the work needs, after the number of threads is set
-        if "torch" in sys.modules:
-            sys.modules["torch"].set_num_threads(1)
         while True:
-            pipe.send(_attempt(work, pipe.recv()))
+            pipe.send(attempt(work, pipe.recv()))
     except (EOFError, ConnectionError):
         return
 
 
-def _attempt(work: Callable[[Any], Any], case: Any) -> Any:
+def attempt(work: Callable[[Any], Any], case: Any) -> Any:
+    """The result of a case, or what kept it from having one; torch works with one thread."""
+    if "torch" in sys.modules:
+        sys.modules["torch"].set_num_threads(1)
     try:
         return work(case)
     except BadInput as error:
         return Failure("refused", str(error))
     except Failed as error:
-        return Failure("failed", str(error))
+        return Failure(getattr(error, "kind", "failed"), str(error))
     except WORK_ERRORS as error:
         where = error.__traceback__
         while where is not None and where.tb_next is not None:

@@ -22,7 +22,10 @@ class Circuit:
     @property
     def fingerprint(self) -> str:
         """Changes with the weights, so that a run is not taken up on another model."""
-        return sha256(self.directory / WEIGHTS_FILE)[:16]
+        try:
+            return sha256(self.directory / WEIGHTS_FILE)[:16]
+        except OSError as error:
+            raise BadInput(f"{self.directory / WEIGHTS_FILE}: {error.strerror}; put it back or leave it out") from None
 
 
 def benchmark_circuits(ids: Iterable[str] | None = None) -> list[Circuit]:

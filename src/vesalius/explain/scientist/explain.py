@@ -75,7 +75,7 @@ def explain_specimen(
     if unknown := sorted(without - set(FAMILIES)):
         raise BadInput(f"there is no family of hypotheses {unknown[0]!r}; the families are {', '.join(FAMILIES)}")
     started = time.monotonic()
-    blind = _blinded(specimen)
+    blind = blinded(specimen)
     vocabulary = finite_vocabulary(blind)
     circuit = sorted(
         set(parse_components(specimen.components if components is None else components, specimen.model.config))
@@ -89,7 +89,7 @@ def explain_specimen(
     return found.model_copy(update={"specimen": specimen.id, "seconds": time.monotonic() - started})
 
 
-def _blinded(specimen: Specimen) -> Specimen:
+def blinded(specimen: Specimen) -> Specimen:
     """The specimen without anything that could give its task away; refused where its tokens are not listed."""
     finite_vocabulary(specimen)
     return replace(specimen, id="specimen", name="specimen", kind="trained", examples=(), behaviour=None)
@@ -120,7 +120,7 @@ def _explanation(
     facts = Facts(program, {c: f.score for c, f in investigation.findings.items()}, positions)
     translation, untold = _translated(program, vocabulary)
     names = Names(vocabulary, program)
-    lab = _laboratory(specimen, circuit, seed=seed)
+    lab = laboratory(specimen, circuit, seed=seed)
     tried = {component: finding.tried for component, finding in investigation.findings.items()}
     judge = Judge(lab, translation, facts, tried, names)
     claims = {}
@@ -131,7 +131,7 @@ def _explanation(
     return report.explanation()
 
 
-def _laboratory(specimen: Specimen, circuit: list[Component], *, seed: int) -> Lab:
+def laboratory(specimen: Specimen, circuit: list[Component], *, seed: int) -> Lab:
     """Held-out inputs for a circuit. Who belongs to the specimen's own circuit is no control, explained or not."""
     listed = specimen.components if len(specimen.components) < len(specimen.model.components) else ()
     # Base and source inputs have seeds of their own, so two laboratories must be two apart.

@@ -1,0 +1,79 @@
+"""Language models behind one door: providers, recording and replay, cost.
+
+`open_backbone("provider:model")` gives a `Backbone`; `Backbone.chat` gives a `Reply` or raises a `BackboneError`. No
+provider's library is imported before a provider is opened.
+"""
+
+from vesalius.backbones.backbone import Backbone, Scores
+from vesalius.backbones.budget import Budget
+from vesalius.backbones.door import open_backbone
+from vesalius.backbones.failures import (
+    BackboneError,
+    BadKey,
+    CapReached,
+    Garbled,
+    NotRecorded,
+    OutOfCredit,
+    RateLimited,
+    Refused,
+    Rejected,
+    TimedOut,
+    Unreachable,
+)
+from vesalius.backbones.messages import (
+    Event,
+    Message,
+    Reply,
+    Request,
+    Tool,
+    ToolCall,
+    Usage,
+    assistant,
+    system,
+    tool_result,
+    user,
+)
+from vesalius.backbones.prices import Price, Prices
+from vesalius.backbones.records import Records, Totals
+from vesalius.backbones.redact import Redactor
+from vesalius.backbones.retry import Clock, Patience
+from vesalius.backbones.scripted import Faults, Line, Scripted
+
+__all__ = [
+    "Backbone",
+    "BackboneError",
+    "BadKey",
+    "Budget",
+    "CapReached",
+    "Clock",
+    "Event",
+    "Faults",
+    "Garbled",
+    "Line",
+    "Message",
+    "NotRecorded",
+    "OutOfCredit",
+    "Patience",
+    "Price",
+    "Prices",
+    "RateLimited",
+    "Records",
+    "Redactor",
+    "Refused",
+    "Rejected",
+    "Reply",
+    "Request",
+    "Scores",
+    "Scripted",
+    "TimedOut",
+    "Tool",
+    "ToolCall",
+    "Totals",
+    "Unreachable",
+    "Usage",
+    "assistant",
+    "open_backbone",
+    "system",
+    "tool_result",
+    "user",
+]

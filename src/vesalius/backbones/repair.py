@@ -1,0 +1,244 @@
+"""Reading JSON that a language model wrote.
+
+First the plain reading. Then the places where a model hides its JSON: behind its thoughts, in a fenced block, in the
+middle of prose; of several objects the last one counts, since models think first and conclude last. Each is read by
+the strict parser, then by a tolerant one that forgives slips of spelling (quotes, commas, comments, Python's constants,
+raw line breaks). Repairs never invent content: an object that breaks off is not closed, it is asked for again.
+"""
+
+import json
+import re
+from collections.abc import Iterator
+from typing import Any
+
+THOUGHTS = re.compile(r"<(think|thinking|reasoning)>.*?(</\1>|\Z)", re.DOTALL | re.IGNORECASE)
+FENCE = re.compile(r"```[ \t]*[\w+-]*[ \t]*\r?\n(.*?)(?:\n[ \t]*```|```)", re.DOTALL)
+NUMBER = re.compile(r"[+-]?(?:\d[\d_]*)?(?:\.\d+)?(?:\.(?=[,\s}\]]))?(?:[eE][+-]?\d+)?")
+WORD = re.compile(r"[A-Za-z_$][\w$-]*")
+CONSTANTS = {"true": True, "True": True, "false": False, "False": False, "null": None, "None": None}
+QUOTES = {'"': '"', "'": "'", "“": "”", "”": "”", "‘": "’", "`": "`"}
+ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "b": "\b", "f": "\f", "/": "/", "\\": "\\", '"': '"', "'": "'"}
+DEEPEST = 64
+
+
+class Unreadable(ValueError):
+    """No JSON value can be read here."""
+
+
+def objects(text: str) -> Iterator[tuple[dict[str, Any], tuple[str, ...]]]:
+    """Every JSON object that can be read from a reply, the likeliest first, with the repairs it took."""
+    seen: list[dict[str, Any]] = []
+    for candidate, found in _candidates(text):
+        try:
+            value, repairs = read(candidate)
+        except Unreadable:
+            continue
+        if isinstance(value, dict) and value not in seen:
+            seen.append(value)
+            yield value, (*found, *repairs)
+
+
+def read(text: str) -> tuple[Any, tuple[str, ...]]:
+    """A JSON value and the repairs needed to read it; raises `Unreadable`."""
+    try:
+        return json.loads(text), ()
+    except (ValueError, RecursionError):
+        parser = _Tolerant(text)
+        return parser.document(), tuple(dict.fromkeys(parser.repairs))
+
+
+def _candidates(text: str) -> Iterator[tuple[str, tuple[str, ...]]]:
+    yield text, ()
+    stripped = THOUGHTS.sub("", text.lstrip("﻿"))
+    found = ("thoughts removed",) if stripped != text.lstrip("﻿") else ()
+    if found:
+        yield stripped, found
+    for block in reversed(FENCE.findall(stripped)):
+        yield block, (*found, "taken from a fenced block")
+    taken = (*found, "taken from the middle of text")
+    for block in reversed(list(_balanced(stripped))):
+        yield block, taken
+    first, last = stripped.find("{"), stripped.rfind("}")
+    if 0 <= first < last:  # where a quote or brace in the prose upset the balance
+        yield stripped[first : last + 1], taken
+        yield stripped[stripped.rfind("{") : last + 1], taken
+
+
+def _balanced(text: str) -> Iterator[str]:
+    """The outermost {...} spans; braces inside double-quoted strings do not count."""
+    depth, start, position = 0, 0, 0
+    in_string = False
+    while position < len(text):
+        character = text[position]
+        if in_string:
+            if character == "\\":
+                position += 1
+            in_string = character != '"'
+        elif character == '"' and depth:
+            in_string = True
+        elif character == "{":
+            start = position if depth == 0 else start
+            depth += 1
+        elif character == "}" and depth:
+            depth -= 1
+            if depth == 0:
+                yield text[start : position + 1]
+        position += 1
+
+
+class _Tolerant:
+    """A JSON parser that forgives spelling and writes down what it forgave."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+        self.at = 0
+        self.repairs: list[str] = []
+
+    def document(self) -> Any:
+        value = self._value(0)
+        self._skip()
+        if self.at < len(self.text):
+            raise Unreadable(f"text after the value at character {self.at}")
+        return value
+
+    def _peek(self) -> str:
+        return self.text[self.at] if self.at < len(self.text) else ""
+
+    def _skip(self) -> None:
+        """Pass over white space and comments."""
+        while self.at < len(self.text):
+            if self.text[self.at].isspace() or self.text[self.at] == "﻿":
+                self.at += 1
+            elif self.text.startswith("//", self.at) or self._peek() == "#":
+                self.repairs.append("comment removed")
+                end = self.text.find("\n", self.at)
+                self.at = len(self.text) if end < 0 else end
+            elif self.text.startswith("/*", self.at):
+                self.repairs.append("comment removed")
+                end = self.text.find("*/", self.at)
+                self.at = len(self.text) if end < 0 else end + 2
+            else:
+                return
+
+    def _value(self, depth: int) -> Any:
+        self._skip()
+        if depth > DEEPEST:
+            raise Unreadable(f"more than {DEEPEST} levels deep")
+        character = self._peek()
+        if character == "{":
+            return self._object(depth)
+        if character == "[":
+            return self._array(depth)
+        if character in QUOTES and character:
+            return self._string()
+        return self._bare()
+
+    def _object(self, depth: int) -> dict[str, Any]:
+        found: dict[str, Any] = {}
+        self.at += 1
+        while not self._closed("}", found):
+            name = self._name()
+            self._skip()
+            if self._peek() not in (":", "="):
+                raise Unreadable(f"no colon after {name!r}")
+            if self._peek() == "=":
+                self.repairs.append("= read as colon")
+            self.at += 1
+            found[name] = self._value(depth + 1)
+        return found
+
+    def _array(self, depth: int) -> list[Any]:
+        found: list[Any] = []
+        self.at += 1
+        while not self._closed("]", found):
+            found.append(self._value(depth + 1))
+        return found
+
+    def _closed(self, bracket: str, found: dict[str, Any] | list[Any]) -> bool:
+        """Step over commas up to the next item (False) or the closing bracket (True)."""
+        commas = 0
+        self._skip()
+        while self._peek() == ",":
+            commas += 1
+            self.at += 1
+            self._skip()
+        if self._peek() == bracket:
+            if commas:
+                self.repairs.append("trailing comma removed")
+            self.at += 1
+            return True
+        if not self._peek():
+            raise Unreadable("the value breaks off before its closing bracket")
+        if found and not commas:
+            self.repairs.append("missing comma added")
+        elif commas > (1 if found else 0):
+            self.repairs.append("extra comma removed")
+        return False
+
+    def _name(self) -> str:
+        if self._peek() in QUOTES:
+            return self._string()
+        word = WORD.match(self.text, self.at)
+        if not word:
+            raise Unreadable(f"no name at character {self.at}")
+        self.repairs.append("name put in quotes")
+        self.at = word.end()
+        return word.group()
+
+    def _string(self) -> str:
+        opening = self._peek()
+        closing = QUOTES[opening]
+        if opening != '"':
+            self.repairs.append("quotes replaced")
+        self.at += 1
+        parts: list[str] = []
+        while (character := self._peek()) != closing:
+            if not character:
+                raise Unreadable("a string breaks off")
+            if character == "\\":
+                parts.append(self._escape())
+                continue
+            if character in "\n\r\t":
+                self.repairs.append("raw line break or tab escaped")
+            parts.append(character)
+            self.at += 1
+        self.at += 1
+        return "".join(parts)
+
+    def _escape(self) -> str:
+        following = self.text[self.at + 1 : self.at + 2]
+        digits = self.text[self.at + 2 : self.at + 6]
+        if following == "u" and re.fullmatch(r"[0-9a-fA-F]{4}", digits):
+            # The strict parser joins surrogate pairs, so it reads the whole run of \uXXXX.
+            run = re.compile(r"(?:\\u[0-9a-fA-F]{4})+").match(self.text, self.at)
+            assert run is not None
+            self.at = run.end()
+            return json.loads(f'"{run.group()}"')
+        if not following:
+            raise Unreadable("a string breaks off")
+        self.at += 2
+        if following in ESCAPES:
+            return ESCAPES[following]
+        self.repairs.append("lone backslash kept")
+        return "\\" + following
+
+    def _bare(self) -> Any:
+        number = NUMBER.match(self.text, self.at)
+        if number and any(character.isdigit() for character in number.group()):
+            return self._number(number.group())
+        word = WORD.match(self.text, self.at)
+        if word and word.group() in CONSTANTS:
+            if word.group()[0].isupper():
+                self.repairs.append("Python constant read")
+            self.at = word.end()
+            return CONSTANTS[word.group()]
+        raise Unreadable(f"no value at character {self.at}")
+
+    def _number(self, text: str) -> int | float:
+        self.at += len(text)
+        try:
+            return json.loads(text)
+        except ValueError:
+            self.repairs.append("number respelled")
+        plain = text.replace("_", "").rstrip(".")
+        return int(plain) if re.fullmatch(r"[+-]?\d+", plain) else float(plain)

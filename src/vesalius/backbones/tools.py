@@ -1,0 +1,119 @@
+"""Tool calls: checked against the tool's arguments, and written as text for models that have no native way.
+
+In text a call is `<tool name="NAME">{"argument": value}</tool>`. When reading, the spellings that models were trained
+on are taken as well: `<tool_call>{"name": ..., "arguments": {...}}</tool_call>` and `<function=NAME>{...}</function>`.
+A tool with a single text argument may be given that text as it is, because code inside JSON quotes is where small
+models stumble. A call that cannot be carried out keeps its place and says why in `error`; the agent returns that to
+the model as the tool's result.
+"""
+
+import json
+import re
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from pydantic import ValidationError
+
+from vesalius.backbones.messages import Message, Tool, ToolCall, user
+from vesalius.backbones.repair import Unreadable, objects, read
+from vesalius.errors import choices
+
+CALLS = re.compile(
+    r"""<tool\s+name\s*=\s*["']?(?P<tool>[\w-]+)["']?\s*>(?P<tool_body>.*?)</tool>
+      | <tool_call>(?P<call>.*?)</tool_call>
+      | <function=(?P<function>[\w-]+)>(?P<function_body>.*?)</function>""",
+    re.VERBOSE | re.DOTALL,
+)
+CODE_FENCE = re.compile(r"^\s*```[\w+-]*[ \t]*\n(.*?)\n?[ \t]*```\s*$", re.DOTALL)
+
+
+def instructions(tools: Sequence[dict[str, Any]]) -> str:
+    """How to tell a model in words which tools it has and how to call them."""
+    listed = "\n".join(
+        f"- {tool['name']}: {tool['description']} Arguments: {json.dumps(tool['parameters'])}" for tool in tools
+    )
+    return (
+        f"You can call these tools:\n{listed}\n"
+        'To call one, write: <tool name="NAME">{"argument": value}</tool>\n'
+        "and stop. The result comes in the next message."
+    )
+
+
+def as_text(message: Message) -> Message:
+    """A turn with its tool calls or tool result written as text."""
+    if message.role == "tool":
+        return user(f"<tool_result>\n{message.text}\n</tool_result>")
+    if not message.tool_calls:
+        return message
+    calls = [f'<tool name="{call.name}">{json.dumps(call.arguments)}</tool>' for call in message.tool_calls]
+    return Message(role="assistant", text="\n".join(filter(None, [message.text, *calls])))
+
+
+def find_calls(text: str, tools: Sequence[Tool]) -> tuple[str, tuple[ToolCall, ...]]:
+    """The tool calls written in a reply, and the reply without them."""
+    calls: list[ToolCall] = []
+    for found in CALLS.finditer(text):
+        for name, arguments, error in _written(found, tools):
+            calls.append(ToolCall(id=f"text-{len(calls)}", name=name, arguments=arguments, error=error))
+    return CALLS.sub("", text).strip(), tuple(calls)
+
+
+def _written(found: re.Match[str], tools: Sequence[Tool]) -> Iterable[tuple[str, dict[str, Any], str | None]]:
+    if (body := found["call"]) is None:
+        name = found["tool"] or found["function"]
+        arguments, error = read_arguments(found["tool_body"] or found["function_body"] or "", name, tools)
+        yield name, arguments, error
+        return
+    try:
+        value, _ = read(body.strip())
+    except Unreadable as problem:
+        yield "unknown", {}, f"the tool call is not readable as JSON: {problem}"
+        return
+    for item in value if isinstance(value, list) else [value]:
+        call = item if isinstance(item, dict) else {}
+        call = call["function"] if isinstance(call.get("function"), dict) else call
+        given = call.get("arguments", call.get("parameters", {}))
+        if isinstance(given, dict):
+            yield str(call.get("name", "unknown")), given, None
+        else:
+            name = str(call.get("name", "unknown"))
+            arguments, error = read_arguments(str(given), name, tools)
+            yield name, arguments, error
+
+
+def read_arguments(body: str, name: str, tools: Sequence[Tool]) -> tuple[dict[str, Any], str | None]:
+    """Arguments written as JSON, or as the bare text of a tool that takes one text; and what is wrong with them."""
+    tool = next((tool for tool in tools if tool.name == name), None)
+    field = _only_text(tool) if tool else None
+    if not body.strip():
+        return {}, None
+    for value, _ in objects(body):
+        if field is None or field in value:
+            return value, None
+    if field is not None:
+        fenced = CODE_FENCE.match(body)
+        return {field: fenced[1] if fenced else body.strip("\n")}, None
+    return {}, "the arguments are not a JSON object"
+
+
+def _only_text(tool: Tool) -> str | None:
+    """The name of a tool's single argument, if it has one and that is text."""
+    properties = tool.specification()["parameters"].get("properties", {})
+    names = [name for name, kind in properties.items() if kind.get("type") == "string"]
+    return names[0] if len(properties) == len(names) == 1 else None
+
+
+def checked(call: ToolCall, tools: Sequence[Tool]) -> ToolCall:
+    """The call with an `error` if no such tool exists or its arguments do not fit."""
+    if call.error:
+        return call
+    tool = next((tool for tool in tools if tool.name == call.name), None)
+    if tool is None:
+        known = choices([tool.name for tool in tools])
+        return call.model_copy(update={"error": f"there is no tool {call.name!r}; the tools are {known}"})
+    try:
+        tool.arguments.model_validate(call.arguments)
+    except ValidationError as error:
+        slips = "; ".join(f"{'.'.join(map(str, slip['loc'])) or tool.name}: {slip['msg']}" for slip in error.errors())
+        return call.model_copy(update={"error": f"the arguments of {call.name} do not fit: {slips}"})
+    return call

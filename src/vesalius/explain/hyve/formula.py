@@ -1,0 +1,138 @@
+"""Small formulas that a language model may write instead of a table: `x + y`, `x == "a" or x > 2`, `min(x, 3)`.
+
+Read by Python's own parser, then rebuilt from the few parts that are allowed; nothing else is ever evaluated. There is
+no power, no repetition of text and no attribute, so a formula of bounded length takes bounded time and memory.
+"""
+
+import ast
+import operator
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from vesalius.errors import BadInput, choices
+
+LONGEST = 300
+LARGEST = 1_000_000
+LARGEST_VALUE, LONGEST_VALUE = 10**9, 64
+Environment = dict[str, Any]
+Part = Callable[[Environment], Any]
+
+
+def _numbers_only(function: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
+    """Multiplying a text, or formatting it by %, could fill the memory."""
+
+    def checked(left: Any, right: Any) -> Any:
+        if isinstance(left, str | tuple) or isinstance(right, str | tuple):
+            raise ValueError("not a number")
+        return function(left, right)
+
+    return checked
+
+
+_BINARY: dict[type, Callable[[Any, Any], Any]] = {
+    ast.Add: operator.add,
+    ast.Sub: operator.sub,
+    ast.Mult: _numbers_only(operator.mul),
+    ast.Div: operator.truediv,
+    ast.FloorDiv: operator.floordiv,
+    ast.Mod: _numbers_only(operator.mod),
+}
+_UNARY: dict[type, Callable[[Any], Any]] = {ast.USub: operator.neg, ast.UAdd: operator.pos, ast.Not: operator.not_}
+_COMPARE: dict[type, Callable[[Any, Any], Any]] = {
+    ast.Eq: operator.eq,
+    ast.NotEq: operator.ne,
+    ast.Lt: operator.lt,
+    ast.LtE: operator.le,
+    ast.Gt: operator.gt,
+    ast.GtE: operator.ge,
+    ast.In: lambda left, right: left in right,
+    ast.NotIn: lambda left, right: left not in right,
+}
+_FUNCTIONS: dict[str, Callable[..., Any]] = {
+    "abs": abs,
+    "min": min,
+    "max": max,
+    "round": round,
+    "int": int,
+    "float": float,
+    "str": str,
+    "len": len,
+}
+
+
+def read_formula(text: Any, names: Sequence[str]) -> Callable[..., Any]:
+    """The function a formula stands for, of as many values as there are names. What it cannot compute is None."""
+    if not isinstance(text, str) or len(text) > LONGEST:
+        raise BadInput(f"formula {text!r:.60}: write text of at most {LONGEST} characters")
+    try:
+        part = _part(ast.parse(text.strip(), mode="eval").body, frozenset(names))
+    except (SyntaxError, RecursionError, MemoryError):
+        raise BadInput(f"formula {text!r:.60} is not an expression; write for example '{names[0]} + 1'") from None
+
+    def of_one(x: Any) -> Any:
+        return _defined(part, {names[0]: x})
+
+    def of_two(x: Any, y: Any) -> Any:
+        return _defined(part, {names[0]: x, names[1]: y})
+
+    return of_one if len(names) == 1 else of_two
+
+
+def _defined(part: Part, environment: Environment) -> Any:
+    try:
+        return bounded(part(environment))
+    except (TypeError, ValueError, ArithmeticError):
+        return None
+
+
+def bounded(value: Any) -> Any:
+    """A value of a variable, or None where it is too large: values feed on each other from one variable to the next."""
+    if isinstance(value, str):
+        return value if len(value) <= LONGEST_VALUE else None
+    if isinstance(value, bool) or value is None:
+        return value
+    return value if isinstance(value, int | float) and abs(value) <= LARGEST_VALUE else None
+
+
+def _part(node: ast.AST, names: frozenset[str]) -> Part:
+    match node:
+        case ast.Constant(value=value) if isinstance(value, bool | str) or (
+            isinstance(value, int | float) and abs(value) <= LARGEST
+        ):
+            return lambda _: value
+        case ast.Name(id=name) if name in names:
+            return lambda environment: environment[name]
+        case ast.Tuple(elts=parts) | ast.List(elts=parts) | ast.Set(elts=parts):
+            members = [_part(part, names) for part in parts]
+            return lambda environment: tuple(member(environment) for member in members)
+        case ast.UnaryOp(op=op, operand=operand) if type(op) in _UNARY:
+            function, inner = _UNARY[type(op)], _part(operand, names)
+            return lambda environment: function(inner(environment))
+        case ast.BinOp(left=left, op=op, right=right) if type(op) in _BINARY:
+            combine, one, two = _BINARY[type(op)], _part(left, names), _part(right, names)
+            return lambda environment: combine(one(environment), two(environment))
+        case ast.BoolOp(op=op, values=values):
+            return _boolean(isinstance(op, ast.And), [_part(value, names) for value in values])
+        case ast.Compare(left=left, ops=ops, comparators=others) if all(type(op) in _COMPARE for op in ops):
+            return _comparison([_part(one, names) for one in (left, *others)], [_COMPARE[type(op)] for op in ops])
+        case ast.IfExp(test=test, body=body, orelse=other):
+            condition, yes, no = (_part(one, names) for one in (test, body, other))
+            return lambda environment: yes(environment) if condition(environment) else no(environment)
+        case ast.Call(func=ast.Name(id=name), args=arguments, keywords=[]) if name in _FUNCTIONS:
+            call, given = _FUNCTIONS[name], [_part(argument, names) for argument in arguments]
+            return lambda environment: call(*(one(environment) for one in given))
+    allowed = f"{choices(sorted(names))}, numbers, texts, + - * / // %, comparisons, and/or/not, if-else, in"
+    raise BadInput(f"formula: {ast.unparse(node)!r:.40} is not allowed; use {allowed} and {choices(_FUNCTIONS)}")
+
+
+def _boolean(every: bool, parts: list[Part]) -> Part:
+    combine = all if every else any
+    return lambda environment: combine(part(environment) for part in parts)
+
+
+def _comparison(parts: list[Part], operators: list[Callable[[Any, Any], Any]]) -> Part:
+    def compare(environment: Environment) -> bool:
+        values = [part(environment) for part in parts]
+        return all(holds(values[i], values[i + 1]) for i, holds in enumerate(operators))
+
+    return compare

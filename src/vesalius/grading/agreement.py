@@ -1,0 +1,78 @@
+"""How far two raters agree beyond chance: Cohen's kappa, plain or weighted by distance, with an interval.
+
+Kappa is 1 minus the disagreement seen over the disagreement expected if both rated independently, each with the same
+shares of scores as before. Plain kappa counts every difference as one; the linear weights count 0 against 2 twice as
+much as 0 against 1. Where no disagreement is to be expected (no items, or both raters always give one and the same
+score) there is nothing to compare with and kappa is None, however well they agree.
+"""
+
+from collections.abc import Iterable
+
+import numpy as np
+from pydantic import BaseModel, ConfigDict
+
+from vesalius.errors import BadInput
+from vesalius.grading.metrics import LEVEL
+from vesalius.intervene.statistics import RESAMPLES
+
+
+class Kappa(BaseModel):
+    """Kappa with its 95 % bootstrap interval over items; `agreement` is the plain share of equal scores."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    value: float | None
+    low: float | None
+    high: float | None
+    n: int
+    agreement: float | None
+    weighted: bool
+
+
+def cohen_kappa(
+    pairs: Iterable[tuple[int, int]],
+    *,
+    categories: int,
+    weighted: bool = False,
+    resamples: int = RESAMPLES,
+    seed: int = 0,
+) -> Kappa:
+    """Kappa of two raters from their scores of the same items; scores are whole numbers below `categories`.
+
+    Resamples in which kappa is undefined are left out of the interval.
+    """
+    table = np.zeros((categories, categories))
+    for first, second in pairs:
+        if not (0 <= first < categories and 0 <= second < categories):
+            raise BadInput(f"scores {first} and {second}: expected whole numbers from 0 to {categories - 1}")
+        table[first, second] += 1
+    n = int(table.sum())
+    if n == 0:
+        return Kappa(value=None, low=None, high=None, n=0, agreement=None, weighted=weighted)
+    # Items with the same pair of scores are alike, so drawing items is drawing cells of the table.
+    drawn = np.random.default_rng(seed).multinomial(n, table.ravel() / n, size=resamples)
+    value = float(_kappas(table[None], weighted)[0])
+    spread = _kappas(drawn.reshape(resamples, categories, categories), weighted)
+    spread = spread[~np.isnan(spread)]
+    known = not np.isnan(value)
+    low, high = np.quantile(spread, [(1 - LEVEL) / 2, (1 + LEVEL) / 2]) if known and spread.size else (None, None)
+    return Kappa(
+        value=value if known else None,
+        low=None if low is None else float(low),
+        high=None if high is None else float(high),
+        n=n,
+        agreement=float(np.trace(table)) / n,
+        weighted=weighted,
+    )
+
+
+def _kappas(tables: np.ndarray, weighted: bool) -> np.ndarray:
+    """Kappa of each table of counts; not a number where no disagreement is to be expected."""
+    scores = np.arange(tables.shape[1])
+    distance = np.abs(scores[:, None] - scores[None, :]).astype(float)
+    if not weighted:
+        distance = np.minimum(distance, 1.0)
+    rows, columns, n = tables.sum(2), tables.sum(1), tables.sum((1, 2))
+    seen = (tables * distance).sum((1, 2)) * n
+    expected = np.einsum("bi,bj,ij->b", rows, columns, distance)
+    return np.where(expected > 0, 1 - seen / np.where(expected > 0, expected, 1.0), np.nan)

@@ -1,0 +1,27 @@
+"""Texts graded by language models: how well a note describes a component, and whether the task was understood.
+
+`Judge` asks one model for one score; `judge_explanation` asks all judges about a whole explanation and keeps the lowest
+score of each item; `judged_metrics` makes a scorecard's figures out of many. What is graded stays in its block of the
+prompt (`blocks`), and a judge that fails gives an error, never a zero.
+"""
+
+from vesalius.grading.judges.circuit import JudgedCircuit, JudgedItem, judge_explanation
+from vesalius.grading.judges.judge import Judge, Judgement, Opinion
+from vesalius.grading.judges.measures import MEASURES, Item, Measure, MeasureName
+from vesalius.grading.judges.metrics import JudgedMetric, judge_agreement, judged_metrics
+
+__all__ = [
+    "MEASURES",
+    "Item",
+    "Judge",
+    "JudgedCircuit",
+    "JudgedItem",
+    "JudgedMetric",
+    "Judgement",
+    "Measure",
+    "MeasureName",
+    "Opinion",
+    "judge_agreement",
+    "judge_explanation",
+    "judged_metrics",
+]

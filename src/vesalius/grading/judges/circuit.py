@@ -1,0 +1,156 @@
+"""One explanation judged: every note and the task description against the answer key, and, where there is a trace, the
+plans and first hypotheses on the way to it.
+
+Several judges score each item and the lowest score is kept, the rule of the published benchmark: a high score stands
+only where all give it. If any judge fails, the item is an error and has no score. Where nothing was said there is
+nothing to ask, and the score is 0 by rule. Judges see texts alone: no tag, no name of a scientist, model or run.
+"""
+
+import json
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict
+
+from vesalius.errors import BadInput
+from vesalius.explain.explanation import Explanation
+from vesalius.explain.trace import Attempt, Trace
+from vesalius.grading.judges.judge import Judge, Judgement
+from vesalius.grading.judges.measures import Item, MeasureName
+from vesalius.grading.keys import ReferenceTexts, reference_texts
+
+SCHEMA = 1
+NOTHING_SAID, NOTHING_SEEN = "nothing was said", "nothing was observed"
+
+
+class JudgedItem(BaseModel):
+    """One text and its score. `rule` says why a score needed no judge, `error` why there is no score."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    measure: MeasureName
+    component: str = ""
+    iteration: int = 1
+    score: int | None
+    rule: str = ""
+    error: str = ""
+    judgements: tuple[Judgement, ...] = ()
+
+
+class JudgedCircuit(BaseModel):
+    """Everything judges said about one explanation, as plain data. `cost` is None where a price is not known."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    schema_version: Literal[1] = SCHEMA
+    specimen: str
+    judges: tuple[str, ...]
+    items: tuple[JudgedItem, ...]
+    cost: float | None = 0.0
+
+    @property
+    def n_error(self) -> int:
+        """Items without a score."""
+        return sum(item.score is None for item in self.items)
+
+    def scores(self) -> dict[Item, int]:
+        """The scores that were given, by what they were given to."""
+        return {
+            Item(item.measure, self.specimen, item.component, item.iteration): item.score
+            for item in self.items
+            if item.score is not None
+        }
+
+
+@dataclass(frozen=True)
+class _Question:
+    """One thing to ask every judge; `rule` is set where the answer is 0 without asking."""
+
+    item: Item
+    reference: str
+    candidate: str
+    context: str = ""
+    rule: str = ""
+
+
+def judge_explanation(
+    explanation: Explanation,
+    trace: Trace | None = None,
+    *,
+    judges: Sequence[Judge],
+    directory: Path | str | None = None,
+) -> JudgedCircuit:
+    """Let judges score an explanation against the answer key and, with its `trace`, how it came about.
+
+    `directory` is the place of a specimen made by `vesalius train`. Components of the key that are not explained score
+    0. Every plan is scored, and the first hypothesis of each component. No judge's failure raises: it is an error of
+    its item, with the kind of failure in `judgements`.
+    """
+    if not judges:
+        raise BadInput("judges: name at least one; the published rule takes the lower score of two")
+    if trace is not None and trace.specimen != explanation.specimen:
+        raise BadInput(f"trace: is of {trace.specimen!r}, the explanation of {explanation.specimen!r}; give its own")
+    truth = reference_texts(explanation.specimen, None if directory is None else Path(directory))
+    questions = [*_final(explanation, truth), *(_diagnostic(trace, truth) if trace else ())]
+    items = tuple(_judged(question, judges) for question in questions)
+    costs = [opinion.cost for item in items for made in item.judgements for opinion in made.opinions]
+    known = [cost for cost in costs if cost is not None]
+    return JudgedCircuit(
+        specimen=explanation.specimen,
+        judges=tuple(judge.name for judge in judges),
+        items=items,
+        cost=sum(known) if len(known) == len(costs) else None,
+    )
+
+
+def _final(explanation: Explanation, truth: ReferenceTexts) -> Iterator[_Question]:
+    specimen, said = explanation.specimen, {part.id: part.note for part in explanation.components}
+    for component, note in truth.notes.items():
+        candidate = said.get(component, "")
+        item = Item("description_quality", specimen, component)
+        yield _Question(item, note, candidate, truth.task, rule="" if candidate.strip() else NOTHING_SAID)
+    task = explanation.task_description
+    yield _Question(Item("task_accuracy", specimen), truth.task, task, rule="" if task.strip() else NOTHING_SAID)
+
+
+def _diagnostic(trace: Trace, truth: ReferenceTexts) -> Iterator[_Question]:
+    for part in trace.components:
+        first = next((attempt for attempt in part.attempts if attempt.hypothesis.strip()), None)
+        if first is not None:
+            item = Item("grounding", trace.specimen, part.component, first.iteration)
+            rule = "" if part.observation.strip() else NOTHING_SEEN
+            yield _Question(item, part.observation, first.hypothesis, truth.task, rule=rule)
+        for attempt in part.attempts:
+            if plan := _plan(attempt):
+                item = Item("plan_soundness", trace.specimen, part.component, attempt.iteration)
+                yield _Question(item, attempt.hypothesis, plan, truth.task)
+
+
+def _plan(attempt: Attempt) -> str:
+    """How a hypothesis was to be tested, in words and as typed claims; empty if no plan was made."""
+    claims = [json.dumps(claim, sort_keys=True, ensure_ascii=False) for claim in attempt.claims]
+    return "\n".join(part for part in (attempt.plan.strip(), *claims) if part)
+
+
+def _judged(question: _Question, judges: Sequence[Judge]) -> JudgedItem:
+    item = question.item
+    named = {"measure": item.measure, "component": item.component, "iteration": item.iteration}
+    if question.rule:
+        return JudgedItem(**named, score=0, rule=question.rule)
+    scope = f"judge/{item.specimen}/{item.component}/{item.measure}"
+    seats: Counter[str] = Counter()
+    made = []
+    for judge in judges:
+        # A second judge of the same name would otherwise be served the first one's answers from the record.
+        seat, seats[judge.name] = seats[judge.name], seats[judge.name] + 1
+        own = f"{scope}/seat {seat + 1}" if seat else scope
+        made.append(
+            judge.score(item.measure, question.reference, question.candidate, context=question.context, scope=own)
+        )
+    errors = [opinion.error for one in made for opinion in one.opinions if opinion.error]
+    scores = [one.score for one in made if one.score is not None]
+    score = min(scores) if not errors else None
+    return JudgedItem(**named, score=score, error=errors[0] if errors else "", judgements=tuple(made))

@@ -1,0 +1,191 @@
+"""Scores given by people, read from a file and held against the judges'.
+
+A ratings file is CSV with a header, or JSON: a list of objects. Both have these fields:
+
+    specimen    as in the explanation: the id or the name it was explained under
+    component   L0_MLP, L1H2, ...; empty for task_accuracy, which is about the whole circuit
+    rater       whoever gave the score; any name
+    measure     description_quality, task_accuracy, plan_soundness or grounding
+    score       a whole number: 0, 1 or 2; for task_accuracy 0 or 1
+    iteration   optional: which hypothesis of the component, from 1; 1 if left out
+    comment     optional, ignored
+
+One file belongs to the explanations of one run. As with judges, the lowest score of the raters of an item is kept.
+"""
+
+import csv
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import combinations
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict
+
+from vesalius.errors import BadInput, choices
+from vesalius.grading.agreement import Kappa, cohen_kappa
+from vesalius.grading.judges.circuit import JudgedCircuit
+from vesalius.grading.judges.measures import MEASURES, Item, MeasureName
+from vesalius.model.components import Component
+
+REQUIRED = ("specimen", "component", "rater", "measure", "score")
+OPTIONAL = ("iteration", "comment")
+
+
+class Rating(BaseModel):
+    """One score by one person."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    specimen: str
+    component: str
+    rater: str
+    measure: MeasureName
+    score: int
+    iteration: int = 1
+
+    @property
+    def item(self) -> Item:
+        """What was rated."""
+        return Item(self.measure, self.specimen, self.component, self.iteration)
+
+
+def read_ratings(path: Path | str) -> tuple[Rating, ...]:
+    """Ratings from a .csv or .json file; the first slip is refused in one line that names its row."""
+    file = Path(path).expanduser()
+    try:
+        text = file.read_text(encoding="utf-8-sig")
+    except OSError as error:
+        raise BadInput(f"ratings {file}: cannot be read ({error.strerror}); give a .csv or .json file") from None
+    except UnicodeDecodeError:
+        raise BadInput(f"ratings {file}: is not UTF-8 text; save it as UTF-8") from None
+    if file.suffix.lower() not in (".csv", ".json"):
+        raise BadInput(f"ratings {file}: the kind {file.suffix or '(none)'} is not known; give a .csv or .json file")
+    rows = _csv_rows(text, file) if file.suffix.lower() == ".csv" else _json_rows(text, file)
+    found: dict[tuple[Item, str], Rating] = {}
+    for where, row in rows:
+        rating = _rating(row, where)
+        if (rating.item, rating.rater) in found:
+            raise BadInput(f"{where}: {rating.rater} has already scored this item; keep one row per rater and item")
+        found[rating.item, rating.rater] = rating
+    if not found:
+        raise BadInput(f"ratings {file}: holds no ratings; expected rows with {', '.join(REQUIRED)}")
+    return tuple(found.values())
+
+
+def lowest(ratings: Iterable[Rating]) -> dict[Item, int]:
+    """The lowest score of each item over its raters."""
+    kept: dict[Item, int] = {}
+    for rating in ratings:
+        kept[rating.item] = min(rating.score, kept.get(rating.item, rating.score))
+    return kept
+
+
+def rater_agreement(ratings: Iterable[Rating]) -> dict[MeasureName, dict[str, Kappa]]:
+    """Cohen's kappa of every pair of raters over the items both scored, by measure. Pairs are `FIRST | SECOND`."""
+    given: dict[str, dict[Item, int]] = {}
+    for rating in ratings:
+        given.setdefault(rating.rater, {})[rating.item] = rating.score
+    found: dict[MeasureName, dict[str, Kappa]] = {}
+    for first, second in combinations(sorted(given), 2):
+        for name, kappa in _agreement(given[first], given[second]).items():
+            found.setdefault(name, {})[f"{first} | {second}"] = kappa
+    return found
+
+
+def agreement_with_judges(ratings: Sequence[Rating], judged: Iterable[JudgedCircuit]) -> dict[MeasureName, Kappa]:
+    """Cohen's kappa between the lowest human and the lowest judged score, by measure, over the items that have both."""
+    scores = {item: score for circuit in judged for item, score in circuit.scores().items()}
+    found = _agreement(lowest(ratings), scores)
+    if not found and ratings:
+        raise BadInput(
+            f"ratings: none of {len(ratings)} is of a judged item; spell specimen and component as the explanation"
+            f" does, not as {ratings[0].specimen!r}, {ratings[0].component!r}"
+        )
+    return found
+
+
+def _agreement(first: Mapping[Item, int], second: Mapping[Item, int]) -> dict[MeasureName, Kappa]:
+    found: dict[MeasureName, Kappa] = {}
+    for name, measure in MEASURES.items():
+        pairs = [(score, second[item]) for item, score in first.items() if item.measure == name and item in second]
+        if pairs:
+            found[name] = cohen_kappa(pairs, categories=measure.best + 1, weighted=measure.ordinal)
+    return found
+
+
+def _csv_rows(text: str, file: Path) -> list[tuple[str, dict[str, Any]]]:
+    reader = csv.DictReader(text.splitlines(keepends=True), strict=True)
+    rows = []
+    try:
+        _check_fields(set(reader.fieldnames or ()), f"ratings {file}, header")
+        for row in reader:
+            where = f"ratings {file}, row {reader.line_num}"
+            if None in row or None in row.values():
+                raise BadInput(f"{where}: has more or fewer fields than the header; put a text with commas in quotes")
+            rows.append((where, {name: value.strip() for name, value in row.items()}))
+    except csv.Error as error:
+        raise BadInput(f"ratings {file}, row {reader.line_num}: is not CSV ({error}); mend its quotes") from None
+    return rows
+
+
+def _json_rows(text: str, file: Path) -> list[tuple[str, dict[str, Any]]]:
+    try:
+        entries = json.loads(text)
+    except ValueError as error:
+        raise BadInput(f"ratings {file}: is not JSON ({error}); give a list of objects") from None
+    if not isinstance(entries, list):
+        raise BadInput(f"ratings {file}: is not a list; give a list of objects with {', '.join(REQUIRED)}")
+    rows = []
+    for number, entry in enumerate(entries, 1):
+        where = f"ratings {file}, row {number}"
+        if not isinstance(entry, dict):
+            raise BadInput(f"{where}: is not an object; give {', '.join(REQUIRED)}")
+        _check_fields(set(entry), where)
+        rows.append((where, entry))
+    return rows
+
+
+def _check_fields(given: set[str], where: str) -> None:
+    if missing := [name for name in REQUIRED if name not in given]:
+        raise BadInput(f"{where}: lacks {', '.join(missing)}; the fields are {', '.join(REQUIRED)}")
+    if unknown := sorted(given - {*REQUIRED, *OPTIONAL}):
+        raise BadInput(f"{where}: does not know {', '.join(unknown)}; the fields are {', '.join(REQUIRED + OPTIONAL)}")
+
+
+def _rating(row: Mapping[str, Any], where: str) -> Rating:
+    name = row["measure"]
+    if name not in MEASURES:
+        raise BadInput(f"{where}: measure {name!r} is not known; choose from {choices(MEASURES)}")
+    measure = MEASURES[name]
+    for field in ("specimen", "rater"):
+        if not str(row[field]).strip():
+            raise BadInput(f"{where}: {field} is empty; name one")
+    return Rating(
+        specimen=str(row["specimen"]).strip(),
+        component=_component(row["component"], where, whole=measure.per_circuit),
+        rater=str(row["rater"]).strip(),
+        measure=measure.name,
+        score=_whole(row["score"], f"{where}: score", low=0, high=measure.best),
+        iteration=_whole(row.get("iteration") or 1, f"{where}: iteration", low=1),
+    )
+
+
+def _component(given: Any, where: str, *, whole: bool) -> str:
+    text = "" if given is None else str(given).strip()
+    if whole and text:
+        raise BadInput(f"{where}: component {text!r} on a measure of the whole circuit; leave it empty")
+    if whole:
+        return ""
+    try:
+        return str(Component.parse(text))
+    except BadInput as error:
+        raise BadInput(f"{where}: {error}") from None
+
+
+def _whole(given: Any, where: str, *, low: int, high: int | None = None) -> int:
+    text = str(given) if isinstance(given, int | str) and not isinstance(given, bool) else ""
+    accepted = f"a whole number from {low}" + (f" to {high}" if high is not None else "")
+    if not (text.isascii() and text.isdigit()) or int(text) < low or (high is not None and int(text) > high):
+        raise BadInput(f"{where} {given!r} is not {accepted}; give one")
+    return int(text)

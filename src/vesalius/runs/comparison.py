@@ -1,0 +1,121 @@
+"""Runs side by side, in the tables and figures of the paper that published the benchmark.
+
+A row is a run or a published backbone; what a run did not measure is None. Published rows say so, because they were
+measured on other models than ours: they are a point of reference, not a contest.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from vesalius.errors import BadInput
+from vesalius.runs import published
+from vesalius.runs.directory import read_run, read_scorecard
+from vesalius.runs.published import SOURCE, Row
+from vesalius.runs.settings import BENCHMARK
+
+Card = dict[str, Any]
+UNNUMBERED = "Figures 3 and 4 were published as pictures without numbers."
+
+
+@dataclass(frozen=True)
+class Sheet:
+    """One table: rows of named figures. `scale` says what they mean where a name does not."""
+
+    id: str
+    title: str
+    columns: tuple[str, ...]
+    rows: tuple[tuple[str, str, Row], ...]  # name, source, figures
+    scale: str = ""
+
+    def as_data(self) -> dict[str, Any]:
+        """The table as JSON."""
+        rows = [{"name": name, "source": source, **figures} for name, source, figures in self.rows]
+        return {"id": self.id, "title": self.title, "scale": self.scale, "columns": list(self.columns), "rows": rows}
+
+
+def compare(directories: Sequence[Path]) -> list[Sheet]:
+    """The tables for finished runs of the circuits benchmark."""
+    cards = {_label(directory, directories): _card(directory) for directory in directories}
+    return [
+        _sheet("2", "results", cards, _results, published.TABLE_2),
+        _sheet("9", "grounding of hypotheses", cards, _grounding, published.TABLE_9, scale="0 to 2; shares of 2 and 1"),
+        _sheet("10", "soundness of validation plans", cards, _soundness, published.TABLE_10, scale="0 to 2"),
+        _sheet("11", "tokens and dollars", cards, _spending, published.TABLE_11, scale="the scientist's, no judges"),
+        _picture("Figure 3", "failed executions by category", cards, "execution_errors"),
+        _picture("Figure 4", "components by the iteration that resolved them", cards, "convergence_by_iteration"),
+    ]
+
+
+def _card(directory: Path) -> Card:
+    read_run(directory)
+    card = read_scorecard(directory)
+    if card.get("benchmark") != BENCHMARK:
+        raise BadInput(f"{directory}: a run of {card.get('benchmark')!r}; the tables are for circuits")
+    return card
+
+
+def _label(directory: Path, all_of_them: Sequence[Path]) -> str:
+    """The directory's name, or its whole path where two runs share the name."""
+    name = directory.resolve().name
+    alone = sum(other.resolve().name == name for other in all_of_them) == 1
+    return name if alone else str(directory)
+
+
+def _sheet(
+    number: str,
+    title: str,
+    cards: dict[str, Card],
+    figures: Callable[[Card], Row],
+    theirs: dict[str, Row],
+    *,
+    scale: str = "",
+) -> Sheet:
+    ours = [(name, _source(card), figures(card)) for name, card in cards.items()]
+    columns = tuple(dict.fromkeys(column for row in theirs.values() for column in row))
+    rows = [*ours, *((name, SOURCE, row) for name, row in theirs.items())]
+    return Sheet(f"Table {number}", title, columns, tuple(rows), scale)
+
+
+def _picture(id: str, title: str, cards: dict[str, Card], name: str) -> Sheet:
+    ours = [(run, _source(card), _shares(card.get(name, {}))) for run, card in cards.items()]
+    columns = tuple(dict.fromkeys(column for _, _, row in ours for column in row))
+    rows = [*ours, *((backbone, f"{SOURCE}. {UNNUMBERED}", {}) for backbone in published.TABLE_2)]
+    return Sheet(id, title, columns, tuple(rows), scale="shares")
+
+
+def _source(card: Card) -> str:
+    who = card.get("backbone") or card["subject"]
+    protocol = f", {card['protocol']}" if card.get("protocol") else ""
+    return f"measured: {who}{protocol}, n = {card['n']}, n_error = {card['n_error']}"
+
+
+def _value(card: Card, metric: str) -> float | None:
+    return card["metrics"].get(metric, {}).get("value")
+
+
+def _shares(metrics: dict[str, Any]) -> Row:
+    return {name: metric["value"] for name, metric in metrics.items()}
+
+
+def _results(card: Card) -> Row:
+    return {name: _value(card, name) for name in published.TABLE_2[published.GPT]}
+
+
+def _grounding(card: Card) -> Row:
+    levels = card.get("grounding_levels", {})
+    return {"grounding": _value(card, "grounding"), "fully": levels.get("2"), "partial": levels.get("1")}
+
+
+def _soundness(card: Card) -> Row:
+    return {"plan_soundness": _value(card, "plan_soundness")}
+
+
+def _spending(card: Card) -> Row:
+    used = card.get("usage", {}).get("scientist")
+    if used is None:
+        return {}
+    cases = card["n"] + card["n_error"]
+    each = None if used["cost"] is None else used["cost"] / cases
+    return {**{name: used[name] for name in ("input_tokens", "output_tokens", "cost")}, "cost_per_case": each}

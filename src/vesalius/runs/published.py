@@ -1,0 +1,36 @@
+"""The figures of the paper that published the circuits benchmark, for the tables beside our own.
+
+None of them was measured here: they are for the paper's agent on the original models, with the paper's judges. Table 9
+is a rating by one person of 17 components. Figures 3 and 4 were published as pictures without numbers, so their rows
+are empty.
+"""
+
+SOURCE = "HyVE paper (arXiv 2606.24026); published, not measured here"
+GPT, CLAUDE, GEMINI, QWEN = "GPT-5.4", "Claude-Sonnet-4.6", "Gemini-3.1-Pro", "Qwen-3-Coder-30B-A3B"
+
+Row = dict[str, float | None]
+
+TABLE_2: dict[str, Row] = {
+    GPT: {"tag_accuracy": 0.74, "description_quality": 0.46, "task_accuracy": 0.63, "execution_success": 0.52},
+    CLAUDE: {"tag_accuracy": 0.79, "description_quality": 0.58, "task_accuracy": 0.75, "execution_success": 0.93},
+    GEMINI: {"tag_accuracy": 0.76, "description_quality": 0.59, "task_accuracy": 0.83, "execution_success": 0.80},
+    QWEN: {"tag_accuracy": 0.67, "description_quality": 0.25, "task_accuracy": 0.25, "execution_success": 0.62},
+}
+TABLE_9: dict[str, Row] = {
+    GPT: {"grounding": 1.94, "fully": 0.941, "partial": 0.059},
+    CLAUDE: {"grounding": 1.94, "fully": 0.941, "partial": 0.059},
+    GEMINI: {"grounding": 1.94, "fully": 0.941, "partial": 0.059},
+    QWEN: {"grounding": 1.41, "fully": 0.412, "partial": 0.588},
+}
+TABLE_10: dict[str, Row] = {
+    GPT: {"plan_soundness": 1.85},
+    CLAUDE: {"plan_soundness": 1.0},
+    GEMINI: {"plan_soundness": 1.13},
+    QWEN: {"plan_soundness": 0.76},
+}
+TABLE_11: dict[str, Row] = {
+    CLAUDE: {"input_tokens": 34_490_000, "output_tokens": 2_940_000, "cost": 147.55, "cost_per_case": 1.76},
+    GPT: {"input_tokens": 16_730_000, "output_tokens": 2_380_000, "cost": 77.47, "cost_per_case": 0.92},
+    GEMINI: {"input_tokens": 12_770_000, "output_tokens": 690_000, "cost": 33.81, "cost_per_case": 0.40},
+    QWEN: {"input_tokens": 18_640_000, "output_tokens": 1_310_000, "cost": 0.0, "cost_per_case": None},
+}

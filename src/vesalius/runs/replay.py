@@ -1,0 +1,78 @@
+"""A run done again from its records: no network, no key, and the same scorecard, or a list of what differs.
+
+Every case is explained, graded and judged afresh in a directory that is thrown away; language models are their recorded
+calls. What is compared is everything in the scorecard except how long things took.
+"""
+
+import tempfile
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from vesalius.errors import BadInput
+from vesalius.runs.circuits import CircuitsBenchmark, Progress
+from vesalius.runs.directory import CALLS, Run, read_run, read_scorecard
+from vesalius.runs.engine import Engine
+from vesalius.runs.settings import Limits, Settings
+from vesalius.runs.work import Line
+
+UNTIMED = "seconds"
+MOST = 20
+
+
+@dataclass(frozen=True)
+class Replayed:
+    """What replay found: the new scorecard, and where it differs from the stored one."""
+
+    scorecard: dict[str, Any]
+    differences: tuple[str, ...]
+
+    @property
+    def equal(self) -> bool:
+        """Whether the scorecard was reproduced."""
+        return not self.differences
+
+
+def replay(
+    directory: Path,
+    *,
+    jobs: int = 2,
+    engine: Engine | None = None,
+    progress: Callable[[Progress], None] | None = None,
+) -> Replayed:
+    """Do a finished run again from its records and compare the scorecards."""
+    stored, asked = read_scorecard(directory), read_run(directory)
+    try:
+        settings = Settings.of_run(asked)
+    except BadInput as error:
+        raise BadInput(f"{directory}: {error}") from None
+    unsafe = bool(asked.get("limits", {}).get("sandbox_unsafe"))
+
+    def recorded(line: Line) -> Line:
+        return replace(line, calls=(directory / CALLS / line.calls.name).resolve(), cap=None, purse=None, replay=True)
+
+    with (
+        tempfile.TemporaryDirectory(prefix="vesalius-replay-") as place,
+        Run(Path(place), settings=settings.as_data()) as run,
+    ):
+        limits = Limits(sandbox_unsafe=unsafe)
+        benchmark = CircuitsBenchmark(run, settings, limits=limits, engine=engine, line=recorded)
+        for event in benchmark.work(jobs=jobs):
+            if progress is not None:
+                progress(event)
+        card = benchmark.scorecard()
+    return Replayed(card, tuple(differences(stored, card))[:MOST])
+
+
+def differences(stored: Any, found: Any, where: str = "") -> Iterator[str]:
+    """Every place at which two scorecards differ, times left out."""
+    if isinstance(stored, dict) and isinstance(found, dict):
+        for name in dict.fromkeys([*stored, *found]):
+            if name != UNTIMED:
+                yield from differences(stored.get(name), found.get(name), f"{where}.{name}" if where else str(name))
+    elif isinstance(stored, list) and isinstance(found, list) and len(stored) == len(found):
+        for index, (one, other) in enumerate(zip(stored, found, strict=True)):
+            yield from differences(one, other, f"{where}[{index}]")
+    elif stored != found:
+        yield f"{where}: {stored!r:.80} is stored, {found!r:.80} came out"

@@ -1,0 +1,120 @@
+"""What a run of the circuits benchmark was asked: what decides its results, and what only limits them."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from vesalius.backbones import Budget, open_backbone
+from vesalius.errors import BadInput, choices
+from vesalius.model.files import sha256
+from vesalius.runs.scientists import BUILTIN, HYVE, PROTOCOLS, scientist_named
+from vesalius.runs.selection import Circuit
+from vesalius.version import __version__
+
+BENCHMARK = "circuits"
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What may change when a run is taken up again: the results do not depend on it."""
+
+    max_cost: float | None = None
+    sandbox_unsafe: bool = False
+
+    def __post_init__(self) -> None:
+        if self.max_cost is not None:
+            Budget(self.max_cost)  # refuses a cap that buys nothing
+
+    def as_data(self) -> dict[str, Any]:
+        """The limits as run.json holds them."""
+        return {"max_cost": self.max_cost, "sandbox_unsafe": self.sandbox_unsafe}
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What decides the results of a run."""
+
+    circuits: tuple[Circuit, ...]
+    scientist: str = BUILTIN
+    seed: int = 0
+    leave_out: str | None = None
+    backbone: str | None = None
+    protocol: str | None = None
+    judges: tuple[str, ...] = ()
+    prices: str | None = None
+
+    def __post_init__(self) -> None:
+        scientist_named(self.scientist)
+        if not self.circuits:
+            raise BadInput("a benchmark of no circuits says nothing; choose at least one")
+        if self.scientist == HYVE and self.backbone is None:
+            raise BadInput("--scientist hyve needs a language model; name one, as in --backbone openai:gpt-5.4")
+        if self.scientist == BUILTIN and self.backbone is not None:
+            raise BadInput("--backbone: the built-in scientist asks no language model; add --scientist hyve")
+        if self.scientist != BUILTIN and self.leave_out is not None:
+            raise BadInput("--leave-out is for the built-in scientist; leave it out")
+        if self.protocol is not None and self.protocol not in PROTOCOLS:
+            raise BadInput(f"--protocol {self.protocol!r} does not exist; use {choices(PROTOCOLS)}")
+        if self.protocol is not None and self.scientist == BUILTIN:
+            raise BadInput("--protocol is for the hyve scientist; leave it out")
+        if self.prices is not None and not self.models:
+            raise BadInput("--prices: no language model is asked; leave it out")
+
+    @property
+    def models(self) -> tuple[str, ...]:
+        """Every language model of the run, the scientist's first."""
+        return (*(() if self.backbone is None else (self.backbone,)), *self.judges)
+
+    def check_models(self, limits: Limits) -> None:
+        """Refuse an unknown provider, a missing key or package, or a price that a cap needs, before work begins."""
+        for model in self.models:
+            open_backbone(model, prices=self.prices, cap=limits.max_cost).close()
+
+    def as_data(self) -> dict[str, Any]:
+        """The settings as run.json holds and compares them."""
+        return {
+            "benchmark": BENCHMARK,
+            "scientist": self.scientist,
+            "seed": self.seed,
+            "leave_out": self.leave_out,
+            "backbone": self.backbone,
+            "protocol": self.protocol,
+            "judges": list(self.judges) or None,
+            "prices": None if self.prices is None else sha256(Path(self.prices))[:16],
+            "version": __version__,
+            "specimens": {circuit.id: circuit.fingerprint for circuit in self.circuits},
+        }
+
+    def notes(self) -> dict[str, Any]:
+        """Where the specimens and prices were, for pages made later and for replay."""
+        places = {circuit.id: str(circuit.directory) for circuit in self.circuits}
+        return {
+            "places": places,
+            "names": {circuit.id: circuit.name for circuit in self.circuits},
+            "prices": self.prices,
+        }
+
+    @classmethod
+    def of_run(cls, data: dict[str, Any]) -> "Settings":
+        """The settings of a run from its run.json; refused where this version would not do the same."""
+        asked, places, names = data["settings"], data.get("places", {}), data.get("names", {})
+        if asked.get("version") != __version__:
+            raise BadInput(f"the run was made by version {asked.get('version')}, this is {__version__}; use that one")
+        found = tuple(
+            Circuit(case, names.get(case, case), Path(places[case])) for case in asked["specimens"] if case in places
+        )
+        made = cls(
+            circuits=found,
+            scientist=asked["scientist"],
+            seed=asked["seed"],
+            leave_out=asked["leave_out"],
+            backbone=asked.get("backbone"),
+            protocol=asked.get("protocol"),
+            judges=tuple(asked.get("judges") or ()),
+            prices=data.get("prices"),
+        )
+        now = {circuit.id: circuit.fingerprint for circuit in found}
+        changed = next((case for case, mark in asked["specimens"].items() if now.get(case) != mark), None)
+        if changed is not None:
+            raise BadInput(f"specimen {changed!r}: is not the one that was explained; put it back")
+        return made

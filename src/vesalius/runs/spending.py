@@ -1,0 +1,106 @@
+"""One spending cap for all processes of a run: a counter file that is read and written under a lock.
+
+Each record of calls has an account in it, with what is spent and what is held for the call being made. A call is made
+only if the most it can cost still fits beside everything in all accounts, so the cap holds however many processes there
+are. The records of calls are the truth: an account is set from its record whenever the record is opened, so that what a
+killed process held is counted once, and the whole file is made again when a run is taken up.
+"""
+
+import fcntl
+import json
+import math
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+
+from vesalius.backbones import Budget, CapReached
+from vesalius.errors import Failed
+
+Accounts = dict[str, list[float]]  # name: [spent, held]
+
+
+class Purse:
+    """The counter file at `path`, shared by processes."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    @contextmanager
+    def accounts(self) -> Iterator[Accounts]:
+        """Every account; what is changed in here is kept. Other processes wait meanwhile."""
+        with locked(self.path.with_suffix(".lock")):
+            try:
+                accounts: Accounts = json.loads(self.path.read_text()) if self.path.exists() else {}
+            except ValueError:
+                raise Failed(f"{self.path}: damaged; delete it, the same command makes it again") from None
+            yield accounts
+            partial = self.path.with_suffix(f".partial-{os.getpid()}")
+            partial.write_text(json.dumps(accounts))
+            os.replace(partial, self.path)
+
+    def begin(self, spent: Mapping[str, float]) -> None:
+        """Start from what the records say; whatever the file said is forgotten."""
+        self.path.unlink(missing_ok=True)
+        with self.accounts() as accounts:
+            accounts.update({name: [amount, 0.0] for name, amount in spent.items()})
+
+
+class SharedBudget(Budget):
+    """One account of a purse, as a backbone's budget."""
+
+    def __init__(self, limit: float, purse: Purse, account: str) -> None:
+        super().__init__(limit)
+        self._purse, self._account = purse, account
+
+    @property
+    def spent(self) -> float:
+        """Dollars gone so far, by all processes of the run."""
+        with self._purse.accounts() as accounts:
+            return _total(accounts, held=False)
+
+    @property
+    def left(self) -> float:
+        """Dollars that the next call may still cost."""
+        with self._purse.accounts() as accounts:
+            return self.limit - _total(accounts, held=True)
+
+    def restore(self, place: str, spent: float) -> None:
+        """Take over what the record of this account says was spent."""
+        with self._purse.accounts() as accounts:
+            accounts[self._account] = [spent, 0.0]
+
+    def hold(self, most: float) -> None:
+        """Set aside the most a call can cost, or refuse the call."""
+        with self._purse.accounts() as accounts:
+            if _total(accounts, held=True) + most > self.limit:
+                raise CapReached(
+                    f"cap ${self.limit:.2f}: ${_total(accounts, held=False):.4f} is spent and the next call could cost"
+                    f" up to ${most:.4f}; raise --max-cost and give the same command again to go on"
+                )
+            accounts.setdefault(self._account, [0.0, 0.0])[1] += most
+
+    def settle(self, most: float, cost: float) -> None:
+        """Replace a held amount by what the call really cost."""
+        with self._purse.accounts() as accounts:
+            account = accounts.setdefault(self._account, [0.0, most])
+            account[0] += cost
+            account[1] = max(0.0, account[1] - most)
+
+
+@contextmanager
+def locked(path: Path) -> Iterator[None]:
+    """Hold a file's lock, waiting for whoever has it."""
+    try:
+        file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    except OSError as error:
+        raise Failed(f"{path}: cannot be opened ({error.strerror}); choose another place") from None
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(file)
+
+
+def _total(accounts: Accounts, *, held: bool) -> float:
+    return math.fsum(amount for account in accounts.values() for amount in account[: 1 + held])

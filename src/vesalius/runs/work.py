@@ -1,0 +1,157 @@
+"""What a worker does with a case: explain it, grade it, or have it judged.
+
+Everything here travels between processes, so cases are small frozen data and the functions are found by name. What is
+heavy is imported when a case needs it. Each case writes its calls to a file of its own, held by one process at a time:
+a worker that outlived its run cannot write beside its successor.
+"""
+
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from vesalius.backbones import Backbone, CapReached, Records, Redactor, Totals, open_backbone
+from vesalius.errors import Failed
+from vesalius.runs.scientists import Explained, Task, scientist_named
+from vesalius.runs.spending import Purse, SharedBudget, locked
+
+if TYPE_CHECKING:
+    from vesalius.grading.circuits import CircuitGrade
+
+
+@dataclass(frozen=True)
+class Line:
+    """How a case reaches one language model: its name, the file its calls are recorded in, and the cap it shares.
+
+    With `replay` calls come from the file alone and no connection can be made.
+    """
+
+    model: str
+    calls: Path
+    prices: str | None = None
+    cap: float | None = None
+    purse: Path | None = None
+    replay: bool = False
+
+    @contextmanager
+    def open(self) -> Iterator[Backbone]:
+        """The model, while no other process has this record."""
+        with ExitStack() as stack:
+            if self.replay:
+                stack.enter_context(no_connections())
+                yield stack.enter_context(open_backbone(self.model, replay=self.calls, prices=self.prices))
+                return
+            self.calls.parent.mkdir(exist_ok=True)
+            stack.enter_context(locked(self.calls))
+            budget = None if self.cap is None else SharedBudget(self.cap, self._shared(), self.calls.name)
+            yield stack.enter_context(open_backbone(self.model, record=self.calls, prices=self.prices, cap=budget))
+
+    def _shared(self) -> Purse:
+        assert self.purse is not None
+        return Purse(self.purse)
+
+
+@dataclass(frozen=True)
+class ToExplain:
+    """A case of the first step."""
+
+    task: Task
+    scientist: str
+    line: Line | None = None
+
+    @property
+    def id(self) -> str:
+        return self.task.id
+
+
+@dataclass(frozen=True)
+class ToGrade:
+    """A case of the second step: an explanation, and the one its shuffled null borrows a program from."""
+
+    id: str
+    directory: Path
+    explanation: Path
+    donor: Path | None
+
+
+@dataclass(frozen=True)
+class ToJudge:
+    """A case of the third step: an explanation, the way to it, and the models that judge them."""
+
+    id: str
+    directory: Path
+    explanation: Path
+    trace: Path | None
+    lines: tuple[Line, ...]
+
+
+def explain_case(case: ToExplain) -> Explained:
+    """Explain one circuit."""
+    scientist = scientist_named(case.scientist)
+    if case.line is None:
+        return scientist(case.task, None)
+    with case.line.open() as backbone:
+        return scientist(case.task, backbone.within(case.id))
+
+
+def grade_case(case: ToGrade) -> "tuple[CircuitGrade, float]":
+    """Grade one explanation and its nulls; also how many seconds that took."""
+    from vesalius.grading.circuits import grade_circuit
+    from vesalius.runs.directory import read_explanation
+
+    started = time.monotonic()
+    donor = None if case.donor is None else read_explanation(case.donor)
+    graded = grade_circuit(read_explanation(case.explanation), donor=donor, directory=case.directory)
+    return graded, time.monotonic() - started
+
+
+def judge_case(case: ToJudge) -> dict[str, Any]:
+    """Have one explanation judged; plain data of a `JudgedCircuit`. A cap that was reached is raised, not kept."""
+    from vesalius.grading.judges import Judge, judge_explanation
+    from vesalius.runs.directory import read_explanation, read_trace
+
+    trace = None if case.trace is None else read_trace(case.trace)
+    with ExitStack() as stack:
+        judges = [Judge(stack.enter_context(line.open())) for line in case.lines]
+        found = judge_explanation(read_explanation(case.explanation), trace, judges=judges, directory=case.directory)
+    judged = found.model_dump(mode="json")
+    capped = next((error for error in judging_errors(judged) if error["kind"] == CapReached.kind), None)
+    if capped:
+        raise CapReached(capped["error"])
+    return judged
+
+
+def judging_errors(judged: Any) -> Iterator[dict[str, Any]]:
+    """Every opinion in a judged circuit that is an error instead of a score."""
+    if isinstance(judged, dict):
+        if judged.get("error") and "kind" in judged:
+            yield judged
+        judged = list(judged.values())
+    for part in judged if isinstance(judged, list) else ():
+        yield from judging_errors(part)
+
+
+def totals(calls: Path) -> Totals:
+    """What the calls in a file used; nothing where there is no file."""
+    return Records(calls, Redactor([]), writable=False).totals if calls.is_file() else Totals()
+
+
+@contextmanager
+def no_connections() -> Iterator[None]:
+    """While in here, this process cannot reach a network."""
+    shut = True
+
+    def refuse(event: str, arguments: tuple[Any, ...]) -> None:
+        # Addresses of local sockets are texts; those of networks are tuples.
+        reaching = event in ("socket.connect", "socket.sendto", "socket.bind") and not isinstance(arguments[1], str)
+        if shut and (reaching or event == "socket.getaddrinfo"):
+            raise Failed(f"replay needs no network, and something asked for it ({event})")
+
+    sys.addaudithook(refuse)  # cannot be taken away again, so it is told when to let go
+    try:
+        yield
+    finally:
+        shut = False

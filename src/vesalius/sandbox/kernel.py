@@ -1,0 +1,92 @@
+"""The kernel calls the sandbox is made of, by ctypes: namespaces, mounts, capabilities.
+
+Every function raises `OSError` with the name of the call. Nothing here decides anything.
+"""
+
+import ctypes
+import os
+import platform
+
+MACHINE = {"arm64": "aarch64", "amd64": "x86_64"}.get(platform.machine().lower(), platform.machine().lower())
+
+CLONE_NEWNS, CLONE_NEWUTS, CLONE_NEWIPC = 0x00020000, 0x04000000, 0x08000000
+CLONE_NEWUSER, CLONE_NEWPID, CLONE_NEWNET = 0x10000000, 0x20000000, 0x40000000
+MS_NOSUID, MS_NODEV, MS_NOEXEC, MS_BIND, MS_REC, MS_PRIVATE = 2, 4, 8, 4096, 16384, 1 << 18
+MOUNT_ATTR_RDONLY, MOUNT_ATTR_NOSUID, MOUNT_ATTR_NODEV = 1, 2, 4
+_MNT_DETACH = 2
+_AT_FDCWD, _AT_RECURSIVE = -100, 0x8000
+_PR_SET_PDEATHSIG, _PR_SET_NO_NEW_PRIVS = 1, 38
+_PIVOT_ROOT = {"x86_64": 155, "aarch64": 41}
+_MOUNT_SETATTR = 442
+_CAPABILITY_VERSION_3 = 0x20080522
+
+_libc = ctypes.CDLL(None, use_errno=True)
+
+
+def checked(name: str, value: int) -> int:
+    """The value of a call, or `OSError` where it says -1."""
+    if value == -1:
+        number = ctypes.get_errno()
+        raise OSError(number, f"{name}: {os.strerror(number)}")
+    return value
+
+
+def syscall(name: str, number: int, *arguments: object) -> int:
+    """A kernel call that libc has no function for."""
+    words = [ctypes.c_long(value) if isinstance(value, int) else value for value in arguments]
+    return checked(name, _libc.syscall(ctypes.c_long(number), *words))
+
+
+def prctl(option: int, *arguments: object) -> int:
+    """`prctl(2)`; missing arguments are 0."""
+    words = [ctypes.c_ulong(value) if isinstance(value, int) else value for value in arguments]
+    words += [ctypes.c_ulong(0)] * (4 - len(words))
+    return checked("prctl", _libc.prctl(ctypes.c_int(option), *words))
+
+
+def unshare(flags: int) -> None:
+    """Leave the caller's namespaces for new ones."""
+    checked("unshare", _libc.unshare(flags))
+
+
+def enter_pid_namespace(descriptor: int) -> None:
+    """Let the next children be born in the PID namespace of `descriptor`."""
+    checked("setns", _libc.setns(descriptor, CLONE_NEWPID))
+
+
+def mount(source: str, target: str, *, kind: str | None = None, flags: int = 0, options: str = "") -> None:
+    """`mount(2)`."""
+    kind_bytes = kind.encode() if kind else None
+    data = options.encode() if options else None
+    checked("mount", _libc.mount(source.encode(), os.fsencode(target), kind_bytes, ctypes.c_ulong(flags), data))
+
+
+def restrict_mount(target: str, attributes: int, *, recursive: bool) -> None:
+    """Add attributes such as read-only to a mount, and to those beneath it; takes none away."""
+    wanted = (ctypes.c_uint64 * 4)(attributes, 0, 0, 0)
+    flags = _AT_RECURSIVE if recursive else 0
+    size = ctypes.sizeof(wanted)
+    syscall("mount_setattr", _MOUNT_SETATTR, _AT_FDCWD, os.fsencode(target), flags, ctypes.byref(wanted), size)
+
+
+def detach(target: str) -> None:
+    """Take a mount, and all beneath it, out of the tree."""
+    checked("umount2", _libc.umount2(os.fsencode(target), _MNT_DETACH))
+
+
+def pivot_root(new_root: str, old_root: str) -> None:
+    """Make `new_root` the root; the former root appears at `old_root`."""
+    syscall("pivot_root", _PIVOT_ROOT[MACHINE], os.fsencode(new_root), os.fsencode(old_root))
+
+
+def die_with_parent() -> None:
+    """Have the kernel kill this process when its parent ends."""
+    prctl(_PR_SET_PDEATHSIG, 9)
+
+
+def drop_privileges() -> None:
+    """Give up every capability, and every way to gain one, for good."""
+    header = (ctypes.c_uint32 * 2)(_CAPABILITY_VERSION_3, 0)
+    nothing = (ctypes.c_uint32 * 6)()
+    checked("capset", _libc.capset(header, nothing))
+    prctl(_PR_SET_NO_NEW_PRIVS, 1)

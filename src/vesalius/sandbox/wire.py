@@ -1,0 +1,49 @@
+"""Messages between the caller and the warm process: a length, then JSON, with open files attached where needed.
+
+JSON and never pickle: what arrives can be wrong, but it cannot run. Only the two trusted sides speak this; the code
+under test has no end of it.
+"""
+
+import json
+import socket
+import struct
+from collections.abc import Sequence
+from typing import Any
+
+_HEADER = struct.Struct(">I")
+MAX_BYTES = 1 << 28
+MAX_FILES = 4
+
+
+def send(sock: socket.socket, document: Any, files: Sequence[int] = ()) -> None:
+    """Send one document; `files` are descriptors the other side gets its own copies of."""
+    body = json.dumps(document).encode()
+    if len(body) > MAX_BYTES:
+        raise ValueError(f"a message of {len(body)} bytes is over the limit of {MAX_BYTES}")
+    header = _HEADER.pack(len(body))
+    if files:
+        socket.send_fds(sock, [header], list(files))
+    else:
+        sock.sendall(header)
+    sock.sendall(body)
+
+
+def receive(sock: socket.socket) -> tuple[Any, list[int]]:
+    """The next document and the descriptors that came with it; `EOFError` when the other side is gone."""
+    header, files, _, _ = socket.recv_fds(sock, _HEADER.size, MAX_FILES)
+    header += _exactly(sock, _HEADER.size - len(header))
+    (length,) = _HEADER.unpack(header)
+    if length > MAX_BYTES:
+        raise EOFError(f"a message of {length} bytes was announced; the limit is {MAX_BYTES}")
+    return json.loads(_exactly(sock, length)), list(files)
+
+
+def _exactly(sock: socket.socket, count: int) -> bytes:
+    parts = []
+    while count:
+        part = sock.recv(min(count, 1 << 20))
+        if not part:
+            raise EOFError("the other side closed the connection")
+        parts.append(part)
+        count -= len(part)
+    return b"".join(parts)

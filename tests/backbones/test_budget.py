@@ -1,0 +1,185 @@
+"""Prices and the cap: published totals, unknown prices, and a promise that holds."""
+
+import json
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.backbones.conftest import FakeClock
+from vesalius.backbones import (
+    Backbone,
+    Budget,
+    CapReached,
+    Line,
+    Patience,
+    Prices,
+    Scripted,
+    TimedOut,
+    Usage,
+    open_backbone,
+)
+from vesalius.backbones.calls import most_tokens
+from vesalius.backbones.messages import Request, Settings, user
+from vesalius.errors import BadInput
+
+
+@pytest.fixture
+def prices(tmp_path: Path) -> Path:
+    """A dollar per thousand tokens, for scripted models."""
+    path = tmp_path / "prices.json"
+    table = {"schema": 1, "date": "2026-11-01", "models": {"scripted:*": {"input": 1000.0, "output": 1000.0}}}
+    path.write_text(json.dumps(table))
+    return path
+
+
+@pytest.mark.parametrize(
+    ("provider", "model", "input_millions", "output_millions", "dollars"),
+    [
+        ("anthropic", "claude-sonnet-4-6", 34.49, 2.94, 147.55),
+        ("openai", "gpt-5.4", 16.73, 2.38, 77.47),
+        ("google", "gemini-3.1-pro", 12.77, 0.69, 33.81),
+    ],
+)
+def test_the_published_bill_of_hyve(
+    provider: str, model: str, input_millions: float, output_millions: float, dollars: float
+) -> None:
+    """Table 11 of the paper: tokens of 84 cases and their cost, each rounded to two places."""
+    price = Prices.load().of(provider, model)
+    assert price is not None
+    rounding = 0.005 * (price.input + price.output) + 0.005
+    # Summed over short prompts, so that no long-prompt price applies.
+    bill = 1000 * price.cost(Usage(input=round(input_millions * 1000), output=round(output_millions * 1000)))
+    assert abs(bill - dollars) <= rounding
+
+
+def test_long_prompts_and_kept_tokens() -> None:
+    price = Prices.load().of("openai", "gpt-5.4")
+    assert price is not None
+    assert price.cost(Usage(input=100_000, output=1000)) == pytest.approx(0.25 + 0.015)
+    assert price.cost(Usage(input=100_000, output=0, cached=60_000)) == pytest.approx(0.1 + 0.015)
+    assert price.cost(Usage(input=300_000, output=1000)) == pytest.approx(1.5 + 0.0225)
+
+
+def test_snapshots_cost_what_their_model_costs() -> None:
+    table = Prices.load()
+    assert table.of("openai", "gpt-5.4-2026-03-05") == table.of("openai", "gpt-5.4")
+    assert table.of("openai", "gpt-5.4-pro") is None
+    assert table.of("compatible", "gpt-5.4") is None
+
+
+def test_every_price_names_its_source() -> None:
+    assert all(price.source for price in Prices.load().models.values())
+
+
+def test_the_users_prices_win(prices: Path) -> None:
+    table = Prices.load(prices)
+    assert table.date == "2026-11-01"
+    assert table.of("scripted", "x") != Prices.load().of("scripted", "x")
+    assert table.of("openai", "gpt-5.4") == Prices.load().of("openai", "gpt-5.4")
+
+
+@pytest.mark.parametrize(
+    "text", ["", "[]", '{"models": {}}', '{"date": "2026-01-01", "models": {"a:b": {"input": -1}}}']
+)
+def test_a_bad_price_file_is_one_line(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "mine.json"
+    path.write_text(text)
+    with pytest.raises(BadInput, match="not a price table") as caught:
+        Prices.load(path)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("limit", [0, -1, float("nan"), float("inf")])
+def test_a_cap_that_buys_nothing(limit: float) -> None:
+    with pytest.raises(BadInput, match="nothing could be bought"):
+        open_backbone(Scripted([]), cap=limit)
+
+
+def test_a_cap_without_a_price_does_not_start() -> None:
+    with pytest.raises(BadInput, match=r"the price of compatible:m is not known .* --prices"):
+        open_backbone("compatible:m", base_url="http://localhost:1/v1", cap=5)
+
+
+def spending(prices: Path, cap: Budget, *, calls: int = 1000, **options: object) -> tuple[Backbone, Scripted]:
+    wire = Scripted([Line(text="ok", usage=Usage(input=20, output=10))] * calls)
+    return open_backbone(wire, prices=prices, cap=cap, max_tokens=50, clock=FakeClock(), **options), wire  # type: ignore[arg-type]
+
+
+def spend(backbone: Backbone) -> None:
+    """Ask until it ends, one way or the other."""
+    for number in range(900):
+        assert backbone.chat(f"go {number}").cost == pytest.approx(0.03)
+
+
+def test_the_call_that_could_break_the_cap_is_not_made(prices: Path) -> None:
+    cap = Budget(1.0)
+    backbone, wire = spending(prices, cap)
+    with pytest.raises(CapReached, match=r"cap \$1.00: \$\d\.\d+ is spent and the next call could cost up to"):
+        spend(backbone)
+    assert cap.spent == pytest.approx(0.03 * len(wire.requests))
+    assert 0.6 < cap.spent <= 1.0
+
+
+def test_the_cap_survives_a_resume(prices: Path, tmp_path: Path) -> None:
+    first, _ = spending(prices, Budget(1.0), record=tmp_path / "run")
+    for number in range(10):
+        first.chat(f"case {number}")
+    again = Budget(1.0)  # a new process, with or without a ledger of its own
+    resumed, _ = spending(prices, again, record=tmp_path / "run")
+    assert again.spent == pytest.approx(0.3)
+    assert Budget(1.0, spent_before=0.4).left == pytest.approx(0.6)
+    for number in range(10):
+        assert resumed.chat(f"case {number}").replayed
+    assert again.spent == pytest.approx(0.3)
+    with pytest.raises(CapReached):
+        spend(resumed)
+    assert 0.6 < again.spent <= 1.0
+
+
+def test_the_larger_of_ledger_and_record_counts(tmp_path: Path) -> None:
+    cap = Budget(10.0, spent_before=3.0)
+    cap.restore("a", 1.0)
+    cap.restore("a", 1.0)
+    assert cap.spent == 3.0
+    cap.restore("b", 2.5)
+    assert cap.spent == 3.5
+
+
+def test_a_timeout_counts_at_its_most(prices: Path) -> None:
+    cap = Budget(10.0)
+    wire = Scripted([{"fail": "timed_out"}])
+    backbone = open_backbone(wire, prices=prices, cap=cap, max_tokens=50, patience=Patience(tries=1))
+    with pytest.raises(TimedOut):
+        backbone.chat("go")
+    assert cap.spent == pytest.approx(Prices.load(prices).models["scripted:*"].cost(most_tokens(wire.requests[0])))
+
+
+def test_an_empty_reply_is_paid_once(prices: Path) -> None:
+    cap = Budget(10.0)
+    lines = [Line(fail="empty", usage=Usage(input=20, output=1)), Line(text="ok", usage=Usage(input=20, output=2))]
+    reply = open_backbone(Scripted(lines), prices=prices, cap=cap, clock=FakeClock()).chat("go")
+    assert reply.cost == pytest.approx(0.043)
+    assert cap.spent == pytest.approx(0.043)
+
+
+def test_a_shared_cap_holds_under_threads(prices: Path) -> None:
+    cap = Budget(1.0)
+    backbones = [spending(prices, cap)[0] for _ in range(4)]
+
+    with ThreadPoolExecutor(4) as pool:
+        jobs = [pool.submit(spend, backbone) for backbone in backbones]
+        ends = [job.exception() for job in jobs]
+    assert {type(end) for end in ends} == {CapReached}
+    assert 0.6 < cap.spent <= 1.0
+
+
+@given(st.lists(st.text(), min_size=1, max_size=4))
+def test_the_most_is_more_than_any_count(texts: list[str]) -> None:
+    """No tokenizer of the field makes more tokens than there are bytes."""
+    request = Request(provider="p", model="m", settings=Settings(max_tokens=9), messages=tuple(map(user, texts)))
+    most = most_tokens(request)
+    assert most.input > sum(len(text.encode("utf-8", "backslashreplace")) for text in texts)
+    assert most.output == 9

@@ -1,0 +1,106 @@
+"""The real thing, end to end: SmolLM2 behind llama.cpp's server on the loopback address."""
+
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from pydantic import BaseModel
+
+from vesalius.backbones import Garbled, Patience, Tool, Unreachable, open_backbone, system, user
+from vesalius.backbones.local import NAME, LocalServer, find_model
+from vesalius.errors import BadInput, Failed
+
+pytestmark = pytest.mark.smollm
+
+
+class Person(BaseModel):
+    name: str
+    age: int
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[LocalServer]:
+    pytest.importorskip("xllamacpp")
+    pytest.importorskip("langchain_openai")
+    try:
+        model = find_model(NAME)
+    except BadInput as missing:
+        pytest.skip(str(missing))
+    with LocalServer(model) as running:
+        yield running
+
+
+def test_it_answers_counts_and_replays(server: LocalServer, tmp_path: Path) -> None:
+    question = [system("You are a helpful assistant."), user("What is the capital of France?")]
+    live = open_backbone(f"local:{NAME}", base_url=server.url, max_tokens=12, record=tmp_path).chat(question)
+    assert "Paris" in live.text
+    assert live.usage is not None
+    assert live.usage.input > 20
+    assert 0 < live.usage.output <= 12
+    assert live.cost == 0.0
+    replayed = open_backbone(f"local:{NAME}", max_tokens=12, replay=tmp_path).chat(question)
+    assert (replayed.text, replayed.usage, replayed.replayed) == (live.text, live.usage, True)
+
+
+def test_an_object_of_a_schema(server: LocalServer) -> None:
+    backbone = open_backbone(f"local:{NAME}", base_url=server.url, max_tokens=48)
+    try:
+        found = backbone.chat("Invent a person with a name and an age.", schema=Person).parsed
+    except Garbled as failure:
+        found = failure
+    assert isinstance(found, Person) or [event.kind for event in found.events] == ["asked_again"] * 3  # type: ignore[union-attr]
+
+
+def test_log_probabilities_are_those_of_a_distribution(server: LocalServer) -> None:
+    backbone = open_backbone(f"local:{NAME}", base_url=server.url)
+    question = "Is a cat an animal? Answer with only one digit, 1 for yes or 0 for no."
+    scores = backbone.logprobs(question, ["0", "1"], places=4)
+    assert all(value <= 0 for value in scores.logprobs.values())
+    assert scores.share("0") + scores.share("1") == pytest.approx(1)
+
+
+def test_tools_are_offered_in_words(server: LocalServer, tmp_path: Path) -> None:
+    backbone = open_backbone(f"local:{NAME}", base_url=server.url, max_tokens=8, record=tmp_path)
+    tool = Tool(name="look", description="Looks a person up.", arguments=Person)
+    assert backbone.chat("Look up Ada, 36.", tools=[tool]).attempts == 1
+    assert "You can call these tools" in (tmp_path / "calls.jsonl").read_text()
+
+
+def test_a_server_of_its_own_ends_with_the_backbone() -> None:
+    pytest.importorskip("xllamacpp")
+    own = LocalServer(find_model(NAME))
+    patience = Patience(tries=1)
+    with open_backbone(f"local:{NAME}", base_url=own.url, max_tokens=4, patience=patience) as backbone:
+        assert backbone.chat("Hi").usage is not None
+        own.close()
+        with pytest.raises(Unreachable):
+            backbone.chat("Hi")
+
+
+def test_a_server_does_not_outlive_a_killed_parent() -> None:
+    pytest.importorskip("xllamacpp")
+    code = (
+        "import os, signal; from vesalius.backbones.local import LocalServer, NAME, find_model;"
+        "server = LocalServer(find_model(NAME)); print(server._process.pid, flush=True);"
+        "os.kill(os.getpid(), signal.SIGKILL)"
+    )
+    parent = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert parent.returncode == -signal.SIGKILL
+    child = Path(f"/proc/{int(parent.stdout)}/stat")
+    for _ in range(100):
+        if not child.exists() or child.read_text().rpartition(")")[2].split()[0] == "Z":
+            return
+        time.sleep(0.05)
+    pytest.fail("the server is still running")
+
+
+def test_a_file_that_is_no_model(tmp_path: Path) -> None:
+    pytest.importorskip("xllamacpp")
+    broken = tmp_path / "broken.gguf"
+    broken.write_bytes(b"GGUF but not really")
+    with pytest.raises(Failed, match="no server came up for"):
+        open_backbone(f"local:{broken}")

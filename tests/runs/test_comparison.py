@@ -1,0 +1,94 @@
+"""Runs beside the published tables."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.runs.models import perform, settings
+from vesalius.backbones import Prices, Usage
+from vesalius.errors import BadInput
+from vesalius.runs import published
+from vesalius.runs.comparison import Sheet, compare
+
+
+def finished(directory: Path, **card: Any) -> Path:
+    """A run directory with this scorecard."""
+    directory.mkdir()
+    (directory / "run.json").write_text(json.dumps({"schema": 1, "settings": {}}))
+    metrics = {"tag_accuracy": {"value": 0.95}}
+    plain = {"benchmark": "circuits", "subject": "builtin", "n": 84, "n_error": 0, "metrics": metrics}
+    (directory / "scorecard.json").write_text(json.dumps({**plain, **card}))
+    return directory
+
+
+def figures(sheet: Sheet) -> dict[str, dict[str, float | None]]:
+    return {name: row for name, _, row in sheet.rows}
+
+
+def test_the_published_costs_fit_their_tokens_and_cases() -> None:
+    """Table 11 by its own arithmetic: total over 84 cases, and tokens times the price of the package's table."""
+    named = {
+        published.GPT: "openai:gpt-5.4",
+        published.CLAUDE: "anthropic:claude-sonnet-4-6",
+        published.GEMINI: "google:gemini-3.1-pro",
+    }
+    for name, model in named.items():
+        row = {column: value for column, value in published.TABLE_11[name].items() if value is not None}
+        assert row["cost"] / 84 == pytest.approx(row["cost_per_case"], abs=0.006)
+        price = Prices.load().of(*model.split(":"))
+        assert price is not None
+        tokens = Usage(input=int(row["input_tokens"]), output=int(row["output_tokens"]))
+        flat = price.model_copy(update={"long": None})
+        assert flat.cost(tokens) == pytest.approx(row["cost"], rel=0.01)
+    for table in (published.TABLE_2, published.TABLE_9, published.TABLE_10):
+        assert list(table) == [published.GPT, published.CLAUDE, published.GEMINI, published.QWEN]
+    assert all(row["fully"] + row["partial"] == pytest.approx(1.0) for row in published.TABLE_9.values())  # type: ignore[operator]
+
+
+def test_a_run_without_a_model_has_empty_cells(tmp_path: Path) -> None:
+    tables = {sheet.id: sheet for sheet in compare([finished(tmp_path / "mine")])}
+    assert list(tables) == ["Table 2", "Table 9", "Table 10", "Table 11", "Figure 3", "Figure 4"]
+    results = figures(tables["Table 2"])
+    assert results["mine"] == {
+        "tag_accuracy": 0.95,
+        "description_quality": None,
+        "task_accuracy": None,
+        "execution_success": None,
+    }
+    assert results["Claude-Sonnet-4.6"]["tag_accuracy"] == 0.79
+    assert results["GPT-5.4"]["execution_success"] == 0.52
+    sources = {name: source for name, source, _ in tables["Table 2"].rows}
+    assert sources["mine"] == "measured: builtin, n = 84, n_error = 0"
+    assert "not measured here" in sources["GPT-5.4"]
+    assert figures(tables["Table 11"])["mine"] == {}
+    assert tables["Figure 3"].columns == ()
+
+
+def test_a_run_with_a_model_fills_them(tmp_path: Path) -> None:
+    perform(tmp_path / "one", settings(tmp_path, cases=2, judges=2))
+    two = finished(tmp_path / "two", n=1, n_error=1)
+    tables = {sheet.id: sheet for sheet in compare([tmp_path / "one", two])}
+    card = json.loads((tmp_path / "one" / "scorecard.json").read_text())
+    used = card["usage"]["scientist"]
+    assert figures(tables["Table 11"])["one"] == {
+        "input_tokens": used["input_tokens"],
+        "output_tokens": used["output_tokens"],
+        "cost": used["cost"],
+        "cost_per_case": used["cost"] / 2,
+    }
+    assert figures(tables["Table 9"])["one"] == {"grounding": 1.0, "fully": 0.0, "partial": 1.0}
+    assert figures(tables["Table 10"])["one"] == {"plan_soundness": 1.0}
+    assert figures(tables["Figure 4"])["one"] == {"1": 1.0, "2": 0.0, "3": 0.0, "unresolved": 0.0}
+    assert figures(tables["Figure 4"])["two"] == {}
+    json.dumps([sheet.as_data() for sheet in tables.values()], allow_nan=False)
+
+
+def test_two_runs_of_one_name_and_runs_of_something_else(tmp_path: Path) -> None:
+    (tmp_path / "a").mkdir()
+    (tmp_path / "b").mkdir()
+    runs = [finished(tmp_path / place / "run") for place in ("a", "b")]
+    assert list(figures(compare(runs)[0]))[:2] == [str(run) for run in runs]
+    with pytest.raises(BadInput, match="a run of 'functions'; the tables are for circuits"):
+        compare([finished(tmp_path / "c", benchmark="functions")])

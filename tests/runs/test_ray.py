@@ -1,0 +1,66 @@
+"""The same run on Ray, with a worker killed half way: the same files."""
+
+import importlib.util
+import os
+import signal
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.runs.models import perform, results, settings
+from vesalius.errors import BadInput
+from vesalius.runs import circuits
+from vesalius.runs.engine import engine_named
+
+SLOW_MODEL = """
+import hashlib, os, time
+from pathlib import Path
+
+def reply(request):
+    Path(__file__).with_name("asked").open("a").write(f"{os.getpid()}\\n")
+    time.sleep(0.2)
+    return "answer " + hashlib.sha256(request.messages[-1].text.encode()).hexdigest()[:12]
+"""
+
+
+def test_without_the_extra_it_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "ray", None)
+    with pytest.raises(BadInput, match=r'engine ray: ray is not installed; run: pip install "vesalius\[ray\]"'):
+        next(engine_named("ray")(abs, [1], jobs=1))
+
+
+def kill_a_worker_half_way(asked: Path, killed: list[int]) -> None:
+    """Once a few calls were made, the process that made the last one is killed."""
+    for _ in range(2400):
+        lines = asked.read_text().split() if asked.exists() else []
+        if len(lines) >= 9:
+            killed.append(int(lines[-1]))
+            os.kill(killed[0], signal.SIGKILL)
+            return
+        time.sleep(0.05)
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(importlib.util.find_spec("ray") is None, reason="ray is not installed")
+def test_ray_gives_what_local_processes_give(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two workers, one of them killed in the middle of a case; grading is a stand-in on both engines."""
+    from tests.runs.test_circuits import grade_stub
+
+    monkeypatch.setattr(circuits, "grade_case", grade_stub)
+    monkeypatch.delenv("RAY_ADDRESS", raising=False)
+    asked = settings(tmp_path, cases=4)
+    (tmp_path / "model.py").write_text(SLOW_MODEL)
+    killed: list[int] = []
+    killer = threading.Thread(target=kill_a_worker_half_way, args=(tmp_path / "asked", killed))
+    killer.start()
+    perform(tmp_path / "ray", asked, engine=engine_named("ray"), jobs=2, max_cost=1000.0)
+    killer.join()
+    assert killed
+    (tmp_path / "asked").unlink()
+    perform(tmp_path / "local", asked, engine=engine_named("local"), jobs=2, max_cost=1000.0)
+    assert results(tmp_path / "ray") == results(tmp_path / "local")
+    assert len(results(tmp_path / "ray")) == 1 + 2 * 4
+    assert len(set((tmp_path / "asked").read_text().split())) == 2

@@ -1,0 +1,85 @@
+"""Programs that want out. 0 escapes, the caller and the warm process alive, each stopped within its limit + 1 s."""
+
+import dataclasses
+import os
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.sandbox.conftest import PRELOAD, SECRET, SMALL, Target, family
+from tests.sandbox.programs import ATTEMPTS, NUISANCES, STEALS, STOPPED
+from vesalius.sandbox import Limits, Outcome, Sandbox
+
+#: A program that fails in one of these ways has a slip in it and proves nothing.
+SLIPS = ("NameError", "SyntaxError", "AttributeError", "IndentationError", "TypeError", "KeyError")
+
+
+#: For programs that only wait: no need to wait long with them.
+IMPATIENT = dataclasses.replace(SMALL, wall_seconds=0.5)
+PROCESSES = ("fork", "subprocess", "shell", "spawn", "multiprocessing", "a thread")
+
+
+def run(sandbox: Sandbox, code: str, target: Target, *, limits: Limits = SMALL) -> Outcome:
+    """Run a hostile program and check what must hold after every one of them."""
+    before = family(sandbox.process_id)
+    began = time.monotonic()
+    outcome = sandbox.execute(code, target.values, limits=limits)
+    assert time.monotonic() - began < limits.wall_seconds + 1
+    said = f"{outcome.result} {outcome.stdout} {outcome.error}"
+    assert "ESCAPED" not in said.replace("result = 'ESCAPED'", "").replace("'ESCAPED' if", "")
+    assert SECRET not in said
+    assert target.untouched()
+    assert family(sandbox.process_id) == before, "a process was left behind"
+    assert sandbox.execute("result = 6 * 7").result == 42
+    assert sandbox.restarts == 0
+    return outcome
+
+
+def test_there_are_enough_programs() -> None:
+    assert len({**STEALS, **ATTEMPTS, **STOPPED, **NUISANCES}) >= 60
+
+
+@pytest.mark.parametrize("name", [*STEALS, *ATTEMPTS])
+def test_nothing_gets_out(name: str, sandbox: Sandbox, target: Target) -> None:
+    outcome = run(sandbox, {**STEALS, **ATTEMPTS}[name], target)
+    assert outcome.error is not None or outcome.result == "held"
+    if name not in ("fetch a page",):
+        assert not any(slip in (outcome.error or "") for slip in SLIPS), outcome.error
+
+
+@pytest.mark.parametrize("name", STOPPED)
+def test_limits_stop(name: str, sandbox: Sandbox, target: Target) -> None:
+    reason, code = STOPPED[name]
+    outcome = run(sandbox, code, target, limits=IMPATIENT if reason == "wall" else SMALL)
+    assert (outcome.stopped_by, outcome.result) == (reason, None), outcome.error
+    assert outcome.error
+
+
+@pytest.mark.parametrize("name", NUISANCES)
+def test_nuisances_harm_nobody(name: str, sandbox: Sandbox, target: Target) -> None:
+    limits = IMPATIENT if name == "stop itself" else SMALL
+    outcome = run(sandbox, NUISANCES[name], target, limits=limits)
+    assert "late" not in outcome.stdout
+    assert len(repr(outcome)) < 4 * (SMALL.output_bytes + SMALL.result_bytes) + 100_000
+
+
+@pytest.fixture(scope="module")
+def naked(toolbox: Path) -> Iterator[Sandbox]:
+    """No walls at all."""
+    options = {"unsafe": True, "layers": (), "toolbox": toolbox, "limits": SMALL}
+    with Sandbox(PRELOAD, **options) as sandbox:
+        assert not sandbox.isolation.contained
+        yield sandbox
+
+
+@pytest.mark.parametrize("name", STEALS)
+def test_the_programs_would_get_out_without_walls(name: str, naked: Sandbox, target: Target) -> None:
+    """The twin: each theft succeeds where nothing contains it, so its failure behind the walls means something."""
+    if name == "write to shared memory" and not Path("/dev/shm").is_dir():
+        pytest.skip("this machine has no /dev/shm")
+    if name in PROCESSES and os.geteuid():
+        pytest.skip("the limit on processes holds for ordinary users even without walls")
+    outcome = naked.execute(STEALS[name], target.values)
+    assert outcome.result == "ESCAPED", outcome.error

@@ -1,0 +1,156 @@
+"""How many walls are enough, and what happens where there are fewer."""
+
+import re
+import sys
+from pathlib import Path
+
+import pytest
+
+from vesalius.errors import Failed
+from vesalius.sandbox import Isolation, Sandbox, seccomp, view
+from vesalius.sandbox import sandbox as caller
+from vesalius.sandbox.landlock import ENOUGH
+from vesalius.sandbox.seccomp import ALLOWED, CONDITIONAL, program
+
+HEADERS = {"x86_64": "/usr/include/x86_64-linux-gnu/asm/unistd_64.h", "aarch64": "/usr/include/asm-generic/unistd.h"}
+
+
+@pytest.mark.parametrize(
+    ("isolation", "enough"),
+    [
+        (Isolation(True, 7, True), True),
+        (Isolation(True, 0, True), True),
+        (Isolation(False, ENOUGH, True), True),
+        (Isolation(False, ENOUGH - 1, True), False),
+        (Isolation(True, 7, False), False),
+        (Isolation(False, 0, True), False),
+        (Isolation(), False),
+    ],
+)
+def test_files_network_and_processes_must_all_be_walled_off(isolation: Isolation, enough: bool) -> None:
+    assert isolation.contained == enough
+    assert str(isolation).startswith("contained by" if enough else "NOT contained")
+
+
+@pytest.mark.parametrize("layers", [(), ("seccomp",), ("namespaces",), ("landlock",), ("namespaces", "landlock")])
+def test_too_few_walls_are_refused_in_one_line(layers: tuple[str, ...]) -> None:
+    with pytest.raises(Failed, match="unsafe=True") as refusal, Sandbox(layers=layers):
+        pass
+    assert "\n" not in str(refusal.value)
+    assert "switched off" in str(refusal.value)
+
+
+def test_a_kernel_without_anything_is_refused_and_unsafe_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Bare(caller.WarmProcess):
+        def __init__(self, start: dict, **options: float) -> None:
+            super().__init__({**start, "layers": []}, **options)
+
+    monkeypatch.setattr(caller, "WarmProcess", Bare)
+    with pytest.raises(Failed, match="cannot contain"), Sandbox():
+        pass
+    with Sandbox(unsafe=True) as sandbox:
+        assert str(sandbox.isolation).startswith("NOT contained; active: none")
+        assert sandbox.execute("result = 1").result == 1
+        assert sandbox.execute("while True: pass", limits=caller.Limits(cpu_seconds=1)).stopped_by == "cpu"
+
+
+@pytest.mark.parametrize("platform", ["darwin", "win32"])
+def test_other_systems_are_refused(platform: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "platform", platform)
+    with pytest.raises(Failed, match="use Linux"), Sandbox():
+        pass
+
+
+def test_the_sealed_rooms_exist_and_are_left_out() -> None:
+    """Were the key moved, the wall would stand around nothing."""
+    assert all(room.is_dir() for room in view.SEALED)
+    readable = [Path(path).resolve() for path in view.readable(None)]
+    for room in view.SEALED:
+        assert not [path for path in readable if room.is_relative_to(path) or path.is_relative_to(room)]
+    assert any(path.name == "specimens.py" for path in readable)
+
+
+def test_a_tree_is_opened_around_a_sealed_room(tmp_path: Path) -> None:
+    for name in ("a/one", "a/key/secret", "b/two"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text("")
+    found = view._around(str(tmp_path), [str(tmp_path / "a" / "key")])
+    assert found == [str(tmp_path / "a" / "one"), str(tmp_path / "b")]
+
+
+@pytest.mark.parametrize(("column", "machine"), list(enumerate(HEADERS)))
+def test_call_numbers_are_the_kernels(column: int, machine: str) -> None:
+    """Against the kernel's own headers, where they are installed."""
+    header = Path(HEADERS[machine])
+    if not header.exists():
+        pytest.skip(f"{header} is not installed")
+    pattern = r"#define __NR(?:3264)?_(\w+) (\d+)"
+    numbers = {name: int(number) for name, number in re.findall(pattern, header.read_text())}
+    aliases = {"newfstatat": "fstatat"} if machine == "aarch64" else {}
+    ours = {name: pair[column] for name, pair in ALLOWED.items()}
+    ours |= {name: pair[0][column] for name, pair in CONDITIONAL.items()}
+    for name, number in ours.items():
+        assert numbers.get(aliases.get(name, name)) == number, name
+    assert len(set(ours.values()) - {None}) == len([n for n in ours.values() if n is not None])
+
+
+def evaluate(steps: list, machine: int, number: int, arguments: tuple[int, ...] = (0,) * 6) -> int:
+    """A slow reading of the filter: run its instructions one by one."""
+    at, loaded = 0, 0
+    words = {0: number, 4: machine} | {16 + 8 * i: value & 0xFFFFFFFF for i, value in enumerate(arguments)}
+    while True:
+        code, if_true, if_false, value = steps[at]
+        if code == 0x06:
+            return value
+        if code == 0x20:
+            loaded = words[value]
+            at += 1
+        else:
+            holds = loaded == value if code == 0x15 else loaded > value
+            at += 1 + (if_true if holds else if_false)
+
+
+ALLOW, KILL, EPERM, EAGAIN, ENOSYS = 0x7FFF0000, 0x80000000, 0x00050001, 0x0005000B, 0x00050026
+
+
+@pytest.mark.parametrize(
+    ("number", "arguments", "expected"),
+    [
+        (0, (), ALLOW),  # read
+        (41, (2, 1, 0), EPERM),  # socket
+        (59, (), EPERM),  # execve
+        (101, (), EPERM),  # ptrace
+        (165, (), EPERM),  # mount
+        (321, (), EPERM),  # bpf
+        (57, (), EAGAIN),  # fork
+        (56, (17,), EAGAIN),  # clone
+        (56, (0x10000,), EAGAIN),  # clone of a thread
+        (435, (), ENOSYS),  # clone3
+        (1000, (), ENOSYS),
+        (0x40000000, (), KILL),  # the x32 door
+        (62, (123, 9), ALLOW),  # kill itself
+        (62, (1, 9), EPERM),
+        (62, (-1, 9), EPERM),
+        (72, (3, 3), ALLOW),  # fcntl F_GETFL
+        (72, (3, 8), EPERM),  # fcntl F_SETOWN
+        (16, (1, 0x5401), ALLOW),  # ioctl TCGETS
+        (16, (1, 0x5412), EPERM),  # ioctl TIOCSTI
+    ],
+)
+def test_the_filter_says(number: int, arguments: tuple[int, ...], expected: int) -> None:
+    steps = program("x86_64", own_id=123)
+    assert evaluate(steps, 0xC000003E, number, arguments) == expected
+    assert evaluate(steps, 0x40000003, number, arguments) == KILL  # the 32-bit door
+
+
+def test_both_architectures_refuse_what_is_not_listed() -> None:
+    for machine, code in seccomp._AUDIT_ARCH.items():
+        steps = program(machine, own_id=2)
+        column = list(HEADERS).index(machine)
+        listed = {pair[column] for pair in ALLOWED.values()} | {pair[0][column] for pair in CONDITIONAL.values()}
+        for number in range(451):
+            allowed = evaluate(steps, code, number) == ALLOW
+            assert not allowed or number in listed
+        assert all(
+            evaluate(steps, code, pair[column]) == ALLOW for pair in ALLOWED.values() if pair[column] is not None
+        )
