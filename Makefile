@@ -37,6 +37,7 @@ bench: $(VENV)/.dev ## side-by-side timings as ratios, JSON in benchmarks/result
 	mkdir -p benchmarks/results
 	$(PY) -m benchmarks.sweep --out benchmarks/results/sweep.json
 	$(PY) -m benchmarks.forward --out benchmarks/results/forward.json
+	$(PY) -m benchmarks.sandbox --out benchmarks/results/sandbox.json
 
 bench-lens: .venv-lens/.installed ## the sweep against TransformerLens 4.3, in an environment of its own
 	mkdir -p benchmarks/results

@@ -115,7 +115,7 @@ def _listen(server: socket.socket, connections: list[object]) -> None:
             return
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def toolbox(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A toolbox with a file, a directory, and a link that leads out of it."""
     directory = tmp_path_factory.mktemp("toolbox")

@@ -12,6 +12,8 @@ from tests.sandbox.conftest import PRELOAD, SECRET, SMALL, Target, family
 from tests.sandbox.programs import ATTEMPTS, NUISANCES, STEALS, STOPPED
 from vesalius.sandbox import Limits, Outcome, Sandbox
 
+pytestmark = pytest.mark.slow  # a minute or two: many programs are meant to use up their time
+
 #: A program that fails in one of these ways has a slip in it and proves nothing.
 SLIPS = ("NameError", "SyntaxError", "AttributeError", "IndentationError", "TypeError", "KeyError")
 

@@ -70,6 +70,12 @@ def test_the_sealed_rooms_exist_and_are_left_out() -> None:
     assert any(path.name == "specimens.py" for path in readable)
 
 
+def test_another_copy_of_the_package_is_sealed_too(tmp_path: Path) -> None:
+    copy = tmp_path / "site-packages" / "vesalius" / "circuits" / "key"
+    copy.mkdir(parents=True)
+    assert str(copy.resolve()) in view.sealed_rooms([str(tmp_path / "site-packages")])
+
+
 def test_a_tree_is_opened_around_a_sealed_room(tmp_path: Path) -> None:
     for name in ("a/one", "a/key/secret", "b/two"):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)

@@ -77,7 +77,7 @@ def explain(request: Request, *, out: str | None, device: str, as_json: bool, as
     by_model = asked.by_model
     if by_model and (request.n is not None or request.top is not None or request.force):
         raise BadInput(
-            "--n, --top and --force are for natural models, which no language model explains; leave them out"
+            "--n, --top and --force are for natural models, which HyVE does not explain; leave them out"
         )
     specimen = open_specimen(request.specimen, request.behaviour, device=device)
     with stderr.status(f"explaining {specimen.name}") as status:

@@ -41,6 +41,6 @@ def refusal(isolation: Isolation) -> str:
     """The line for a machine that cannot contain a program."""
     why = "; ".join(isolation.missing) or f"{sys.platform} has no isolation the sandbox can use"
     return (
-        f"the sandbox cannot contain code on this machine ({why}); use Linux 5.13 or newer on x86_64 or aarch64, "
-        "or accept the risk with unsafe=True (--unsafe-sandbox)"
+        f"the sandbox cannot contain code on this machine ({why}); use Linux 6.2 or newer on x86_64 or aarch64 "
+        "(5.12 where namespaces are allowed), or accept the risk with unsafe=True (--unsafe-sandbox)"
     )

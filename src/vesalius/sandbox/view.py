@@ -36,10 +36,16 @@ def interpreter_trees() -> list[str]:
     return _outermost(os.path.abspath(path) for path in paths if os.path.isdir(path))
 
 
+def sealed_rooms(trees: Iterable[str]) -> list[str]:
+    """The sealed rooms of this package, and of any other copy of it that is installed in one of the trees."""
+    copies = [Path(tree, PACKAGE.name, room.relative_to(PACKAGE)) for tree in trees for room in SEALED]
+    return sorted({os.path.realpath(room) for room in [*SEALED, *copies] if room.is_dir()})
+
+
 def readable(toolbox: str | None) -> list[str]:
     """Everything that may be read, around the sealed rooms: the form Landlock needs, which can grant but not hide."""
     trees = interpreter_trees() + ([toolbox] if toolbox else [])
-    sealed = [os.path.realpath(room) for room in SEALED]
+    sealed = sealed_rooms(trees)
     found = [_LOADER_CACHE, *DEVICES]
     for tree in trees:
         found += _around(os.path.realpath(tree), sealed)
@@ -50,7 +56,7 @@ def build(toolbox: str | None) -> None:
     """Swap the root of this mount namespace for the private view. Needs a mount namespace of one's own."""
     trees = interpreter_trees() + ([os.path.abspath(toolbox)] if toolbox else [])
     sources = {tree: os.path.realpath(tree) for tree in trees}
-    sealed = _in_view([os.path.realpath(room) for room in SEALED], sources)
+    sealed = _in_view(sealed_rooms(trees), sources)
     kernel.mount("none", "/", flags=kernel.MS_REC | kernel.MS_PRIVATE)
     safe = kernel.MS_NOSUID | kernel.MS_NODEV
     kernel.mount("tmpfs", _STAGE, kind="tmpfs", flags=safe, options="mode=0755,size=1m")
