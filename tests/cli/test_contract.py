@@ -25,7 +25,7 @@ for command in sys.argv[1:]:
         main()
     except SystemExit as left:
         assert not left.code, command
-heavy = {"torch", "numpy", "matplotlib", "safetensors", "tokenizers", "huggingface_hub"} & set(sys.modules)
+heavy = {"torch", "numpy", "matplotlib", "safetensors", "tokenizers", "huggingface_hub", "langgraph"} & set(sys.modules)
 sys.exit(f"loaded: {heavy}" if heavy else 0)
 """
 

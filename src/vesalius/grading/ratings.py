@@ -14,6 +14,7 @@ One file belongs to the explanations of one run. As with judges, the lowest scor
 """
 
 import csv
+import io
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import combinations
@@ -115,7 +116,7 @@ def _agreement(first: Mapping[Item, int], second: Mapping[Item, int]) -> dict[Me
 
 
 def _csv_rows(text: str, file: Path) -> list[tuple[str, dict[str, Any]]]:
-    reader = csv.DictReader(text.splitlines(keepends=True), strict=True)
+    reader = csv.DictReader(io.StringIO(text, newline=""), strict=True)
     rows = []
     try:
         _check_fields(set(reader.fieldnames or ()), f"ratings {file}, header")
@@ -167,7 +168,7 @@ def _rating(row: Mapping[str, Any], where: str) -> Rating:
         rater=str(row["rater"]).strip(),
         measure=measure.name,
         score=_whole(row["score"], f"{where}: score", low=0, high=measure.best),
-        iteration=_whole(row.get("iteration") or 1, f"{where}: iteration", low=1),
+        iteration=_whole(1 if row.get("iteration") in (None, "") else row["iteration"], f"{where}: iteration", low=1),
     )
 
 

@@ -124,7 +124,9 @@ class Bench:
 
     def answer(self, call: ToolCall) -> str:
         """Carry out a call."""
-        call = call.model_copy(update={"arguments": plain_json(call.arguments)})
+        # In one order, whether they come from the model or from the record: later prompts quote them.
+        arguments = json.loads(json.dumps(plain_json(call.arguments), sort_keys=True))
+        call = call.model_copy(update={"arguments": arguments})
         if call.error is None and call.name == EXECUTE.name:
             return self._execute(CodeArgument.model_validate(call.arguments).code)
         if call.error is None and call.name == CHECK.name and self.judge is not None:

@@ -19,12 +19,14 @@ def prompt(
 ) -> list[Message]:
     """The messages that ask for one score. `context`, if any, always comes first; `order` is that of the other two."""
     asked = MEASURES[measure]
-    pair = [(asked.given, reference), (asked.judged, candidate)]
-    texts = [*([(CONTEXT, context)] if context else []), *(pair if order == "given_first" else reversed(pair))]
-    key = fence_key([context, reference, candidate])
-    blocks = [{"title": title, "text": neutralised(text)} for title, text in texts]
-    titles = [*([CONTEXT] if context else []), asked.given, asked.judged]
-    frame = _render("frame.md", measure=measure, key=key, titles=titles)
+    texts = {CONTEXT: context} if context else {}
+    texts |= {asked.given: reference, asked.judged: candidate}
+    blocks = [{"title": title, "text": neutralised(text)} for title, text in texts.items()]
+    # The key is made from the texts as they will stand there, where a key split by invisible characters is whole again.
+    key = fence_key([block["text"] for block in blocks])
+    frame = _render("frame.md", measure=measure, key=key, titles=list(texts))
+    if order == "judged_first":
+        blocks[-2:] = reversed(blocks[-2:])
     return [system(frame), user(_render("blocks.md", blocks=blocks, key=key, judged=asked.judged))]
 
 

@@ -65,7 +65,12 @@ class Validation:
         """
         subject = self._subject
         part = subject.component(component)
-        checked = subject.inputs([base, source], name="base and source (each ONE token list)")
+        for name, given in (("base", base), ("source", source)):
+            if not isinstance(given, list | tuple) or any(isinstance(token, list | tuple) for token in given):
+                raise BadInput(
+                    f"{name} must be ONE token list; for many pairs use interchange(component, bases, sources)"
+                )
+        checked = subject.inputs([base, source], name="base and source")
         places = list(range(min(checked.lengths))) if at is None else _places(at, checked.lengths[0], "at")
         reads = places if source_at is None else _places(source_at, checked.lengths[1], "source_at")
         if len(places) != len(reads):

@@ -1,0 +1,66 @@
+"""`vesalius explain --scientist hyve`: files, resume, replay, and refusals in one line."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.cli.conftest import Vesalius
+from tests.explain.hyve.scripts import WALKTHROUGH
+from vesalius.explain.explanation import Explanation
+from vesalius.explain.trace import Trace
+
+SCRIPT = f"scripted:{WALKTHROUGH}"
+
+
+def test_a_model_explains_and_leaves_its_files(vesalius: Vesalius, tmp_path: Path) -> None:
+    out = tmp_path / "run"
+    left = vesalius("explain", "frac_prevs", "--scientist", "hyve", "--backbone", SCRIPT, "--json", "--out", out)
+    assert left.code == 0, left.err
+    found = Explanation.model_validate_json(left.out)
+    assert found.scientist == "hyve"
+    assert json.loads((out / "explanation.json").read_text()) == json.loads(left.out)
+    trace = Trace.model_validate_json((out / "trace.json").read_text())
+    assert (trace.protocol, trace.usage.calls) == ("typed", 26)
+    page = (out / "report.html").read_text()
+    assert "decided by the language model from its own code, not by the engine" in page
+    assert "decided by the engine, by rule" in page
+    replayed = vesalius("explain", "frac_prevs", "--backbone", SCRIPT, "--replay", out, "--out", tmp_path / "again")
+    assert replayed.code == 0, replayed.err
+    assert (tmp_path / "again" / "trace.json").read_text() == (out / "trace.json").read_text()
+    assert "supported (by the language model): We hypothesise" in " ".join(replayed.out.split())
+
+
+def test_text_of_a_model_is_printed_as_it_is(vesalius: Vesalius, tmp_path: Path) -> None:
+    script = tmp_path / "script.py"
+    script.write_text(
+        "def reply(request):\n"
+        "    if request.label == 'classification':\n"
+        "        return {'json': {'L0_MLP': {'tag': 'MAPPER', 'description': '[/red] [bold] <script>'}}}\n"
+        "    return '[/red]'\n"
+    )
+    left = vesalius(
+        "explain", "frac_prevs", "-c", "L0_MLP", "--backbone", f"scripted:{script}", "--out", tmp_path / "r"
+    )
+    assert left.code == 0, left.err
+    assert "[/red] [bold] <script>" in left.out
+    assert "<script>" not in (tmp_path / "r" / "report.html").read_text().split("<main", 1)[1].split("</main", 1)[0]
+
+
+def test_refusals_are_one_line(vesalius: Vesalius, tiny: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+    for arguments, reason in (
+        (["frac_prevs", "--backbone", "oracle:delphi"], "no such provider"),
+        (["frac_prevs", "--backbone", "openai:gpt-5.4"], "OPENAI_API_KEY"),
+        (["frac_prevs", "--backbone", SCRIPT, "--max-cost", "0"], "nothing could be bought"),
+        (["frac_prevs", "--backbone", SCRIPT, "--protocol", "free"], "use typed or paper"),
+        (["frac_prevs", "--scientist", "hyve"], "give --backbone"),
+        (["frac_prevs", "--scientist", "builtin", "--backbone", SCRIPT], "the built-in scientist uses none"),
+        (["frac_prevs", "--scientist", "oracle"], "use builtin or hyve"),
+        (["frac_prevs", "--backbone", SCRIPT, "--replay", tmp_path / "nowhere"], "no recorded calls"),
+        ([tiny, "--backbone", SCRIPT], "needs a specimen with listed tokens"),
+    ):
+        left = vesalius("explain", *arguments, "--out", tmp_path / "out")
+        assert (left.code, left.out) == (2, ""), arguments
+        assert reason in left.err
+        assert left.err.count("\n") == 1
