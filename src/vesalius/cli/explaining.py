@@ -76,9 +76,7 @@ def explain(request: Request, *, out: str | None, device: str, as_json: bool, as
     asked = asked or Asked()
     by_model = asked.by_model
     if by_model and (request.n is not None or request.top is not None or request.force):
-        raise BadInput(
-            "--n, --top and --force are for natural models, which HyVE does not explain; leave them out"
-        )
+        raise BadInput("--n, --top and --force are for natural models, which HyVE does not explain; leave them out")
     specimen = open_specimen(request.specimen, request.behaviour, device=device)
     with stderr.status(f"explaining {specimen.name}") as status:
         if by_model:
