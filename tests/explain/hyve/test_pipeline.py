@@ -163,6 +163,21 @@ def test_the_budgets_hold_against_a_model_that_never_stops(frac_prevs: Specimen)
     assert sum("never answered" in problem for problem in found.trace.problems) == 4
 
 
+@pytest.mark.parametrize("tool", ["check_claim", "execute_python", "read_file", "sudo"])
+def test_asking_for_one_tool_for_ever_comes_to_an_end(
+    frac_prevs: Specimen, monkeypatch: pytest.MonkeyPatch, tool: str
+) -> None:
+    monkeypatch.setattr("vesalius.explain.hyve.explain._LazyRoom", FakeRoom)
+    arguments = {"execute_python": {"code": "x"}, "check_claim": {"claim": {"kind": "necessary"}}}
+
+    def stuck(request: Request) -> Any:
+        return call(tool, **arguments.get(tool, {"path": "."})) if request.tools else colourless(request)
+
+    backbone, wire = opened(stuck)
+    valid(explain_hyve(frac_prevs, backbone=backbone, components=["L0_MLP"]))
+    assert max(len(request.messages) for request in wire.requests) < 2 * (MAX_CLAIMS + MAX_LOOKS + 4) + 2
+
+
 class FakeRoom:
     """Answers at once, so that many raving models can be tried."""
 

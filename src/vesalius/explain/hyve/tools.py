@@ -109,6 +109,7 @@ class Bench:
     #: Claims as they were given, each with its verdict or with why it could not be checked.
     given: list[dict[str, Any]] = field(default_factory=list)
     checked: list[tuple[Claim, ClaimRecord]] = field(default_factory=list)
+    #: Calls that were no experiment, those refused included.
     looks: int = 0
 
     @property
@@ -148,6 +149,7 @@ class Bench:
 
     def _execute(self, code: str) -> str:
         if len(self.executions) >= MAX_EXECUTIONS:
+            self.looks += 1  # so that asking in vain comes to an end too
             return f"not run: all {MAX_EXECUTIONS} executions of this stage are used; answer with the JSON object"
         outcome = self.room.execute(code)
         result = "" if outcome.error is not None else _cut(json.dumps(_shortened(outcome.result)), LONGEST_RESULT)
@@ -169,6 +171,7 @@ class Bench:
 
     def _check(self, given: dict[str, Any], judge: Judge) -> str:
         if len(self.given) >= MAX_CLAIMS:
+            self.looks += 1
             return f"not checked: all {MAX_CLAIMS} claims of this stage are used; answer with the JSON object"
         try:
             claim, record = judge.examine(given)
