@@ -53,10 +53,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("run", type=Path)
     parser.add_argument("--out", type=Path)
+    parser.add_argument("--family", action="append", choices=FAMILIES, help="only these families; repeat it for more")
     given = parser.parse_args()
     whole = explanations(given.run)
     report = {}
-    for family in FAMILIES:
+    for family in given.family or FAMILIES:
         chosen = {f"{e.specimen}/{part.id}" for e in whole for part in e.components if part.family == family}
         if not chosen:
             continue
