@@ -14,6 +14,7 @@ import pytest
 
 from tests.cli.conftest import Vesalius
 from tests.cli.test_bad_input import refused
+from tests.processes import heed_interrupts
 from vesalius.circuits.specimens import benchmark_directory
 from vesalius.cli import benching
 from vesalius.runs.ledger import Ledger
@@ -156,7 +157,9 @@ def test_a_real_run_goes_on_after_it_was_ended(
     """One process instead of two, ended after its first circuit: the figures are the same."""
     command = [*COMMAND, "--jobs", "1", "--out", str(tmp_path / "run")]
     events = tmp_path / "run" / "events.jsonl"
-    begun = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    begun = subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, preexec_fn=heed_interrupts
+    )
     for _ in range(1200):
         if (events.exists() and events.read_bytes().count(b"\n")) or begun.poll() is not None:
             break

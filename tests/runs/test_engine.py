@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.processes import heed_interrupts
 from tests.runs import stub_work
 from vesalius.errors import BadInput
 from vesalius.runs.engine import Failure, engine_named, map_cases
@@ -103,7 +104,8 @@ def test_workers_have_one_thread_and_do_not_hear_interrupts() -> None:
 def test_no_worker_outlives_its_parent(tmp_path: Path, end: signal.Signals) -> None:
     """Ctrl-C ends the workers; those of a killed parent are ended by the kernel."""
     marks = [tmp_path / "a", tmp_path / "b"]
-    parent = subprocess.Popen([sys.executable, "-c", LINGERING, *map(str, marks)], stderr=subprocess.DEVNULL)
+    command = [sys.executable, "-c", LINGERING, *map(str, marks)]
+    parent = subprocess.Popen(command, stderr=subprocess.DEVNULL, preexec_fn=heed_interrupts)
     until(lambda: all(mark.exists() and mark.read_text() for mark in marks))
     workers = [int(mark.read_text()) for mark in marks]
     assert all(map(alive, workers))
