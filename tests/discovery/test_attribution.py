@@ -32,7 +32,7 @@ def listed(model: Transformer, scores: torch.Tensor) -> torch.Tensor:
 def test_edges_into_the_logits_are_exact_without_a_final_norm(config: Config, seed: int) -> None:
     model = random_model(config.model_copy(update={"norm": "none"}), seed)
     batch, other, readout = material(config, seed)
-    found = listed(model, edge_attribution(model, batch, readout, counterfactual=other, rows=2))
+    found = listed(model, edge_attribution(model, batch, readout, counterfactual=other, memory=1))
     truth = exact(model, batch, readout, activations(model, other))
     into_logits = [i for i, edge in enumerate(EdgeGraph.of(config).edges) if edge.port == "logits"]
     assert torch.allclose(found[:, into_logits], truth[:, into_logits], atol=1e-4, rtol=1e-3)

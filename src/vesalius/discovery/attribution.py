@@ -14,6 +14,7 @@ from torch import Tensor
 
 from vesalius.discovery.graph import HEAD_PORTS, EdgeGraph
 from vesalius.errors import BadInput
+from vesalius.intervene.engine import DEFAULT_MEMORY
 from vesalius.intervene.readout import Readout
 from vesalius.intervene.values import Batch, Values, activations
 from vesalius.model.hooks import HookPoint, Tap
@@ -28,12 +29,16 @@ def edge_attribution(
     counterfactual: Batch,
     where: Bool[Tensor, "prompt pos"] | None = None,
     steps: int = 1,
-    rows: int = 8,
+    memory: int = DEFAULT_MEMORY,
 ) -> Float[Tensor, "prompt sender receiver"]:
-    """Estimated effect of cutting every edge over to the counterfactual, `rows` prompts at a time."""
+    """Estimated effect of cutting every edge over to the counterfactual, as many prompts at a time as `memory` (in
+    bytes) holds.
+    """
     if steps < 1:
         raise BadInput(f"steps={steps} takes no gradient; at least 1 is needed")
-    parts = []
+    graph, parts = EdgeGraph.of(model.config), []
+    vectors = batch.tokens.shape[1] * (3 * len(graph.senders) + 2 * len(graph.receivers))
+    rows = max(1, memory // (vectors * model.config.d_model * model.W_E.element_size()))
     for start in range(0, len(batch), rows):
         chosen = torch.arange(start, min(start + rows, len(batch)))
         parts.append(
