@@ -100,6 +100,9 @@ class PatchedRuns:
         self.written = sender_outputs(model, activations(model, batch))
         self.other = sender_outputs(model, activations(model, counterfactual.to(model.device)))
         self.where = None if where is None else where.to(model.device)[:, None, :, None]
+        change = self.other - self.written
+        change = change if self.where is None else change * self.where
+        self.clean_change = change.transpose(0, 1).flatten(1)
         self.resid = self._clean_stream()
 
     def scores(self, cut: Bool[Tensor, "set sender receiver"], layer: int) -> Float[Tensor, "set prompt"]:
@@ -108,53 +111,31 @@ class PatchedRuns:
         prompt = torch.arange(self.n, device=model.device).repeat(sets)
         layout, missed = self.layout.take(prompt), cut.to(self.written.dtype)
         resid = self.resid[layer][prompt]
-        changes = self._change(slice(0, self._before(layer)), self.written[:, : self._before(layer)])[prompt]
+        changes = _Changes(self, missed, first=self._before(layer))
         for number in range(layer, len(model.blocks)):
             block = model.blocks[number]
-            heads = self._heads(number, resid, changes, missed)
+            heads = self._heads(number, resid, changes)
             z = block.attn.mix(heads, layout, None, _CLEAN)
             written = block.attn.result(z).transpose(1, 2)
             resid = resid + written.sum(1) + block.attn.b_O
-            changes = self._grown(changes, written)
-            seen = self._seen(resid, changes, missed, self.graph.port(number, "mlp"))[:, :, 0]
+            changes.note(written)
+            seen = changes.seen(resid, self.graph.port(number, "mlp"))[:, :, 0]
             out = block.mlp(block.ln2(seen, _CLEAN), _CLEAN)
             resid = resid + out
-            changes = self._grown(changes, (out - block.mlp.b_out)[:, None])
+            changes.note((out - block.mlp.b_out)[:, None])
         last = slice(len(self.graph.receivers) - 1, len(self.graph.receivers))
-        resid = self._seen(resid, changes, missed, last)[:, :, 0]
+        resid = changes.seen(resid, last)[:, :, 0]
         return self._read(resid, prompt).view(sets, self.n)
 
-    def _heads(self, layer: int, resid: Tensor, changes: Tensor, missed: Tensor) -> Heads:
+    def _heads(self, layer: int, resid: Tensor, changes: "_Changes") -> Heads:
         """Queries, keys and values, each query head from its own view of the residual stream."""
         block, n_heads, found = self.model.blocks[layer], self.model.config.n_heads, []
         for port in HEAD_PORTS:
-            x = block.ln1(self._seen(resid, changes, missed, self.graph.port(layer, port)), _CLEAN)
+            x = block.ln1(changes.seen(resid, self.graph.port(layer, port)), _CLEAN)
             weight, bias = (getattr(block.attn, f"{kind}_{port.upper()}") for kind in "Wb")
             weight, bias = (w.repeat_interleave(n_heads // len(w), 0) for w in (weight, bias))
             found.append(torch.einsum("bphd,hdk->bphk", x, weight) + bias)
         return Heads(*found)
-
-    def _seen(
-        self, resid: Tensor, changes: Tensor, missed: Tensor, columns: slice
-    ) -> Float[Tensor, "row pos receiver d_model"]:
-        """The residual stream as each receiver sees it."""
-        n_senders = changes.shape[1]
-        chosen = missed[:, :n_senders, columns]
-        if not bool(chosen.any()):
-            return resid[:, :, None].expand(-1, -1, chosen.shape[2], -1)
-        changes = changes.unflatten(0, (len(missed), self.n))
-        change = torch.einsum("tsr,tnspd->tnprd", chosen, changes).flatten(0, 1)
-        return resid[:, :, None] + change
-
-    def _change(self, senders: slice, written: Tensor) -> Tensor:
-        """Counterfactual minus what was written, where it can be patched in; rows are sets of whole batches."""
-        other = self.other[:, senders].repeat(len(written) // self.n, 1, 1, 1)
-        change = other - written
-        return change if self.where is None else change * self.where.repeat(len(written) // self.n, 1, 1, 1)
-
-    def _grown(self, changes: Tensor, written: Tensor) -> Tensor:
-        first = changes.shape[1]
-        return torch.cat([changes, self._change(slice(first, first + written.shape[1]), written)], 1)
 
     def _before(self, layer: int) -> int:
         return 1 + layer * (self.model.config.n_heads + 1)
@@ -172,3 +153,36 @@ class PatchedRuns:
         at, choose = (None if x is None else x.to(resid.device)[prompt] for x in (self.readout.at, self.readout.choose))
         resid = resid if at is None else take_positions(resid, at)
         return self.readout.score(self.model.unembed(resid, choose, _CLEAN), prompt)
+
+
+class _Changes:
+    """Counterfactual minus what was written, of every sender so far, where it can be patched in.
+
+    The `first` senders wrote what they write in the clean run, the same under every set of cuts.
+    """
+
+    def __init__(self, runs: PatchedRuns, missed: Float[Tensor, "set sender receiver"], *, first: int) -> None:
+        self.runs, self.missed, self.first = runs, missed, first
+        self.clean = runs.clean_change[:first]
+        self.moved: Float[Tensor, "set prompt sender pos d_model"] | None = None
+
+    def note(self, written: Float[Tensor, "row sender pos d_model"]) -> None:
+        """Add what the next senders wrote in every row."""
+        done = self.first + (0 if self.moved is None else self.moved.shape[2])
+        written = written.unflatten(0, (len(self.missed), self.runs.n))
+        change = self.runs.other[:, done : done + written.shape[2]] - written
+        change = change if self.runs.where is None else change * self.runs.where
+        self.moved = change if self.moved is None else torch.cat([self.moved, change], 2)
+
+    def seen(self, resid: Tensor, columns: slice) -> Float[Tensor, "row pos receiver d_model"]:
+        """The residual stream as each of these receivers sees it."""
+        chosen = self.missed[:, :, columns].transpose(1, 2)
+        stream = resid[:, :, None].expand(-1, -1, chosen.shape[1], -1)
+        early, late = chosen[:, :, : self.first], chosen[:, :, self.first :]
+        if bool(early.any()):
+            change = (early @ self.clean).unflatten(2, (self.runs.n, *resid.shape[1:]))
+            stream = stream + change.permute(0, 2, 3, 1, 4).flatten(0, 1)
+        if self.moved is not None and bool(late.any()):
+            late = late[:, :, : self.moved.shape[2]]
+            stream = stream + torch.einsum("trs,tnspd->tnprd", late, self.moved).flatten(0, 1)
+        return stream
