@@ -17,11 +17,12 @@ from vesalius.version import __version__
 
 if TYPE_CHECKING:
     from vesalius import explain
-    from vesalius.api import load, specimens, sweep
+    from vesalius.api import discover, load, specimens, sweep
     from vesalius.grading import grade
     from vesalius.model.components import Component, Edge
 
 _HOMES = {
+    "discover": "vesalius.api",
     "grade": "vesalius.grading",
     "load": "vesalius.api",
     "specimens": "vesalius.api",
@@ -35,6 +36,7 @@ __all__ = [
     "Edge",
     "Failed",
     "__version__",
+    "discover",
     "explain",
     "grade",
     "load",

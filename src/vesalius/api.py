@@ -1,7 +1,7 @@
 """The few functions a notebook needs, gathered from the floors below.
 
 `load` finds a specimen by id, name or path; `specimens` lists what there is; `sweep` measures how much each
-component matters.
+component matters; `discover` finds the circuit.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -21,6 +21,7 @@ from vesalius.circuits.specimens import (
     known_names,
     load_specimen,
 )
+from vesalius.discovery.methods import Discovery, discover
 from vesalius.errors import BadInput
 from vesalius.intervene import Effects, effects
 from vesalius.intervene.effects import pairs as all_pairs
@@ -28,6 +29,8 @@ from vesalius.model.components import Component, all_components
 from vesalius.model.config import Config
 from vesalius.model.smollm import NAME as SMOLLM
 from vesalius.model.specimen import Specimen
+
+__all__ = ["Discovery", "chosen_device", "discover", "load", "specimens", "sweep", "sweep_sets"]
 
 #: Natural models that need no download; their shape is stated so that listing them loads nothing.
 NATURAL = {

@@ -59,6 +59,28 @@ def test_sweep(vesalius: Vesalius, tiny: Path, arguments: list[str], reason: str
 
 
 @pytest.mark.parametrize(
+    ("arguments", "reason"),
+    [
+        (
+            ["discover", "TINY", *INDUCTION, "--method", "magic"],
+            "method 'magic' does not exist; choose one of sweep, eap",
+        ),
+        (["discover", "TINY", *INDUCTION, "--n", "0"], "--n"),
+        (["discover", "TINY"], "name a behaviour, such as --behaviour induction"),
+        (["discover", "frac_prevs", *INDUCTION], "leave out the behaviour 'induction'"),
+        (["discover", "nosuch"], "specimen 'nosuch' is not known"),
+        (["bench", "discovery", "--methods", "magic"], "--methods: magic; choose from sweep, eap, eap-ig, acdc"),
+        (["bench", "discovery", "--methods", ""], "--methods: none named"),
+        (["bench", "discovery", "--ids", "nosuch"], "benchmark circuit 'nosuch' does not exist"),
+        (["bench", "discovery", "--limit", "0"], "--limit"),
+        (["bench", "discovery", "--jobs", "0"], "--jobs"),
+    ],
+)
+def test_discovery(vesalius: Vesalius, tiny: Path, arguments: list[str], reason: str) -> None:
+    refused(vesalius, [str(tiny) if a == "TINY" else a for a in arguments], reason)
+
+
+@pytest.mark.parametrize(
     ("given", "reason"),
     [
         ("[]", "must be a non-empty JSON list"),

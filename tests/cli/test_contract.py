@@ -10,9 +10,9 @@ import pytest
 from tests.cli.conftest import Vesalius
 from vesalius.version import __version__
 
-COMMANDS = ["specimens", "show", "predict", "behaviours", "sweep", "explain", "report", "train", "generate"]
+COMMANDS = ["specimens", "show", "predict", "behaviours", "sweep", "discover", "explain", "report", "train", "generate"]
 COMMANDS += ["replay", "compare"]
-BENCHMARKS = ["circuits"]
+BENCHMARKS = ["circuits", "discovery"]
 ALL = [*COMMANDS, *(f"bench {name}" for name in BENCHMARKS)]
 
 #: Runs in a fresh interpreter: every help text, then the modules that are loaded.
@@ -146,3 +146,41 @@ def test_the_table_for_people(vesalius: Vesalius, tiny: Path) -> None:
     assert sum(line.strip().startswith(("L0", "L1")) for line in got.out.splitlines()) == 3
     assert Path("vesalius-runs/sweep-tiny-induction-zero-n2-seed0/heatmap.png").exists()
     assert "heatmap.png" in got.out
+
+
+@pytest.mark.parametrize("method", ["sweep", "eap", "eap-ig", "acdc"])
+def test_discover(vesalius: Vesalius, tiny: Path, method: str) -> None:
+    options = ["-b", "induction", "--method", method, "--n", 3, "--out", "here"]
+    got = vesalius("discover", tiny, *options, "--json")
+    assert got.code == 0, got.err
+    found = json.loads(got.out)
+    assert {"method", "components", "metrics", "forwards", "seconds"} <= set(found)
+    assert found["method"] == method
+    assert all(set(row) == {"id", "score"} for row in found["components"])
+    assert {row["id"] for row in found["components"]} == {
+        f"L{i}{part}" for i in (0, 1) for part in ("H0", "H1", "H2", "H3", "_MLP")
+    }
+    assert found["metrics"] == {}
+    assert ("edges" in found) == (method != "sweep")
+    assert set(json.loads(Path("here/circuit.json").read_text(encoding="utf-8"))) == {"cfg", "nodes", "edges"}
+    assert "circuit.json" in vesalius("discover", tiny, *options).out
+
+
+def test_discover_is_graded_where_there_is_a_key(vesalius: Vesalius) -> None:
+    found = json.loads(vesalius("discover", "frac_prevs", "--method", "eap", "--n", 8, "--json").out)
+    assert found["metrics"]["auroc"] == found["metrics"]["node_auroc"] == 1.0
+    assert 0.9 <= found["metrics"]["edge_auroc"] <= 1
+
+
+def test_bench_discovery(vesalius: Vesalius) -> None:
+    options = ["--methods", "sweep,eap", "--ids", "3,8", "--n", 8, "--jobs", 1]
+    got = vesalius("bench", "discovery", *options, "--json")
+    assert got.code == 0, got.err
+    card = json.loads(got.out)
+    assert list(card["methods"]) == ["sweep", "eap"]
+    for figures in card["methods"].values():
+        assert {"node_auroc", "edge_auroc", "forwards", "seconds", "n", "n_error"} <= set(figures)
+        assert (figures["n"], figures["n_error"]) == (2, 0)
+        assert figures["node_auroc"]["median"] == 1.0
+    assert card["methods"]["sweep"]["edge_auroc"] is None
+    assert "edge_auroc" in vesalius("bench", "discovery", *options).out

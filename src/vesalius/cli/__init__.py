@@ -156,6 +156,31 @@ def sweep(
 
 
 @app.command()
+def discover(
+    specimen: SpecimenArgument,
+    behaviour: BehaviourOption = None,
+    method: Annotated[str, typer.Option("--method", "-m", help="sweep, eap, eap-ig or acdc.")] = "sweep",
+    n: Annotated[int, typer.Option("--n", min=1, help="Prompts.")] = 32,
+    seed: Annotated[int, typer.Option(help="Seed of the prompts.")] = 0,
+    top: Annotated[int, typer.Option(min=1, help="Rows of the printed table.")] = 12,
+    out: Annotated[str | None, typer.Option(help="Directory for circuit.json. Default: vesalius-runs/...")] = None,
+    device: DeviceOption = "cpu",
+    json: JsonOption = False,
+) -> None:
+    """Score the components and edges of a model by how much a behaviour needs them.
+
+    Writes circuit.json in the format of the MIB benchmark. Where the true circuit is known the scores are graded.
+
+    Example: vesalius discover frac_prevs --method eap-ig
+    """
+    from vesalius.cli import discovering as command
+
+    command.discover_one(
+        command.Request(specimen, behaviour, method, n, seed), out=out, top=top, device=device, as_json=json
+    )
+
+
+@app.command()
 def explain(
     specimen: SpecimenArgument,
     behaviour: BehaviourOption = None,
@@ -365,6 +390,31 @@ def bench_circuits(
         unsafe_sandbox=unsafe_sandbox,
     )
     command.circuits(request, jobs=jobs, engine=engine, out=out, as_json=json)
+
+
+@bench.command("discovery")
+def bench_discovery(
+    methods: Annotated[str, typer.Option("--methods", help="Which, comma-separated.")] = "sweep,eap,eap-ig,acdc",
+    ids: Annotated[
+        Optional[str],  # noqa: UP045
+        typer.Option("--ids", help="Only these benchmark circuits, by id or name, comma-separated: 3,4,8."),
+    ] = None,
+    limit: Annotated[Optional[int], typer.Option("--limit", min=1, help="Only the first N of them.")] = None,  # noqa: UP045
+    n: Annotated[int, typer.Option("--n", min=1, help="Prompts per circuit.")] = 32,
+    seed: Annotated[int, typer.Option(help="Seed of the prompts.")] = 0,
+    jobs: Annotated[int, typer.Option("--jobs", min=1, help="Cases at a time; the results do not depend on it.")] = 2,
+    out: Annotated[str | None, typer.Option(help="Directory for scorecard.json. Default: vesalius-runs/...")] = None,
+    json: JsonOption = False,
+) -> None:
+    """Find circuits with known answers by each method, and print how well its scores tell the true parts.
+
+    Example: vesalius bench discovery --methods sweep,eap --limit 5
+    """
+    from vesalius.cli import discovering as command
+
+    named = None if ids is None else [name for name in ids.split(",") if name.strip()]
+    wanted = [name.strip() for name in methods.split(",") if name.strip()]
+    command.bench(wanted, named, limit=limit, n=n, seed=seed, jobs=jobs, out=out, as_json=json)
 
 
 @app.command()

@@ -1,0 +1,175 @@
+"""One interface to all methods: a specimen and a number of prompts in, a circuit with scores and its cost out.
+
+| method   | measures                                                              | edges | forward-equivalents    |
+|----------|-----------------------------------------------------------------------|-------|------------------------|
+| `sweep`  | clean minus edited score, each component resampled alone              | no    | at most 1 per component|
+| `eap`    | first-order effect of every edge                                      | yes   | 5                      |
+| `eap-ig` | the same, gradient averaged between counterfactual and clean prompt   | yes   | 2 + 3 per step         |
+| `acdc`   | largest threshold at which an edge survives greedy pruning            | yes   | thresholds x edges / 2 |
+
+A backward pass counts as two forward passes. Gradients need a readout with a slope; the share of unchanged outputs has
+none, so for specimens with a listed vocabulary EAP reads `contrast` instead and pays two more passes for it.
+"""
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from vesalius.behaviours.trial import Trial, trial
+from vesalius.discovery.attribution import edge_attribution
+from vesalius.discovery.circuit import Circuit
+from vesalius.discovery.graph import EdgeGraph
+from vesalius.discovery.pruning import acdc
+from vesalius.errors import BadInput, choices
+from vesalius.intervene import Batch, Readout, effects
+from vesalius.model.components import Component, Edge
+from vesalius.model.hooks import HookPoint, Tap
+from vesalius.model.specimen import Specimen
+from vesalius.model.transformer import Transformer
+
+DEFAULT_STEPS = 5
+DEFAULT_PROMPTS = 32
+Tell = Callable[[int, int], None]
+
+
+@dataclass(frozen=True)
+class Discovery:
+    """A method's circuit, its cost in forward passes of all prompts, and the seconds it took."""
+
+    method: str
+    circuit: Circuit
+    forwards: float
+    seconds: float
+
+
+@dataclass(frozen=True)
+class _Scores:
+    components: dict[Component, float]
+    edges: dict[Edge, float]
+    forwards: float
+
+
+def discover(
+    specimen: Specimen,
+    method: str = "sweep",
+    *,
+    n: int = DEFAULT_PROMPTS,
+    seed: int = 0,
+    split: str = "test",
+    material: Trial | None = None,
+    progress: Tell | None = None,
+) -> Discovery:
+    """Score the components (and edges) of a specimen on `n` prompts with a method of `METHODS`."""
+    if method not in METHODS:
+        raise BadInput(f"method {method!r} does not exist; choose one of {choices(METHODS)}")
+    start = time.perf_counter()
+    material = material or trial(specimen, n, seed=seed, split=split)
+    _require_finite(specimen.model, material)
+    found = METHODS[method](specimen, material, progress)
+    config = specimen.model.config
+    circuit = Circuit.scored(config, config.d_model, found.components, found.edges)
+    return Discovery(method, circuit, found.forwards, time.perf_counter() - start)
+
+
+def _sweep(specimen: Specimen, material: Trial, progress: Tell | None) -> _Scores:
+    found = effects(
+        specimen.model,
+        material.batch,
+        material.readout,
+        kind="resample",
+        counterfactual=material.counterfactual,
+        positions=material.where,
+        progress=progress,
+    )
+    scores = {members[0]: float(mean) for members, mean in zip(found.sets, found.mean, strict=True)}
+    return _Scores(scores, {}, found.forwards + 1)
+
+
+def _eap(specimen: Specimen, material: Trial, progress: Tell | None) -> _Scores:
+    return _attributed(specimen, material, 1)
+
+
+def _eap_ig(specimen: Specimen, material: Trial, progress: Tell | None) -> _Scores:
+    return _attributed(specimen, material, DEFAULT_STEPS)
+
+
+def _attributed(specimen: Specimen, material: Trial, steps: int) -> _Scores:
+    smooth = material.prompts is not None
+    scores = edge_attribution(
+        specimen.model,
+        material.batch,
+        material.readout if smooth else contrast(specimen.model, material),
+        counterfactual=material.counterfactual,
+        where=material.where,
+        steps=steps,
+    )
+    return _by_edges(specimen, scores.mean(0), 2 + 3 * steps + (0 if smooth else 2))
+
+
+def _acdc(specimen: Specimen, material: Trial, progress: Tell | None) -> _Scores:
+    pruned = acdc(
+        specimen.model,
+        material.batch,
+        material.readout,
+        counterfactual=material.counterfactual,
+        where=material.where,
+        progress=progress,
+    )
+    return _by_edges(specimen, pruned.scores, pruned.forwards)
+
+
+METHODS: dict[str, Callable[[Specimen, Trial, Tell | None], _Scores]] = {
+    "sweep": _sweep,
+    "eap": _eap,
+    "eap-ig": _eap_ig,
+    "acdc": _acdc,
+}
+
+
+def contrast(model: Transformer, material: Trial) -> Readout:
+    """How far the outputs lie from the counterfactual's towards the clean ones: linear in the logits.
+
+    The direction is clean logits minus those of the run with the counterfactual's embedding patched in, at real
+    positions after BOS. Dividing by its mean square makes a full switch cost 1 on average.
+    """
+    batch, other = material.batch.to(model.device), material.counterfactual.to(model.device)
+    with torch.no_grad():
+        clean = model(batch.tokens, mask=batch.mask)
+        direction = clean - _switched(model, batch, other, material.where)
+    if clean.shape[-1] > 1:
+        direction = direction - direction.mean(-1, keepdim=True)
+    counted = torch.ones_like(batch.tokens, dtype=torch.bool) if batch.mask is None else batch.mask.clone()
+    counted[:, 0] = False
+    direction = direction * counted[:, :, None]
+    direction = direction / direction.square().sum((1, 2)).mean().clamp(min=1e-12)
+
+    def score(logits: Tensor, prompt: Tensor) -> Tensor:
+        return (logits * direction.to(logits.device)[prompt]).sum((1, 2))
+
+    return Readout(score, unit="share of the change")
+
+
+def _switched(model: Transformer, batch: Batch, other: Batch, where: Tensor | None) -> Tensor:
+    embedding = model.embed(other.tokens, model.layout(other.tokens, other.mask), Tap())
+
+    def switch(value: Tensor, hook: HookPoint) -> Tensor:
+        return embedding if where is None else torch.where(where.to(value.device)[:, :, None], embedding, value)
+
+    return model(batch.tokens, mask=batch.mask, tap=Tap([("blocks.0.hook_resid_pre", switch)]))
+
+
+def _by_edges(specimen: Specimen, scores: Tensor, forwards: float) -> _Scores:
+    graph = EdgeGraph.of(specimen.model.config)
+    return _Scores(graph.by_sender(scores), graph.listed(scores), forwards)
+
+
+def _require_finite(model: Transformer, material: Trial) -> None:
+    """Scores of a model that computes NaN mean nothing, and comparisons with NaN would hide it."""
+    with torch.no_grad():
+        batch = material.batch.take(slice(0, 1)).to(model.device)
+        finite = bool(model(batch.tokens, mask=batch.mask).isfinite().all())
+    if not finite or not all(bool(weight.isfinite().all()) for weight in model.parameters()):
+        raise BadInput("the model's weights or logits are not finite; check the weights for overflow")

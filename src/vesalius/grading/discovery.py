@@ -1,0 +1,169 @@
+"""How well scores find the true circuit: areas under the ROC curve against the compiled program.
+
+Nodes: every head and MLP of the model is a candidate; those that the program was placed in are true.
+
+Edges: every edge of the model is a candidate. True are those by which the program's variables are read:
+- a Map or SequenceMap reads its operands through the MLP's input,
+- an Aggregate reads its selector's keys, its selector's queries and its values through k, q and v of its head,
+- a SelectorWidth reads keys and queries so, and its MLP reads its head,
+- `tokens` and `indices` come from the embedding; the program's output goes to the logits.
+Two kinds of edges are left out on both sides. The v input of a SelectorWidth's head reads no variable at all. An edge
+that carries nothing but `indices` from the embedding has the same value in every prompt, so that no resampling shows
+it. `edge_auroc_all` counts the latter as true all the same.
+
+Training fixes which components carry which variables, not by which of them each is read, so a model may hold edges
+between true components that the program lacks: an edge area below 1 is not always the method's fault.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from pydantic import BaseModel, ConfigDict
+
+from vesalius.circuits.key import task
+from vesalius.circuits.specimens import benchmark_directory
+from vesalius.discovery.circuit import Circuit
+from vesalius.grading.keys import key_file
+from vesalius.intervene.statistics import RESAMPLES
+from vesalius.model.components import Component, Edge, Port
+from vesalius.rasp import Aggregate, Program, SelectorWidth, Variable, indices, load_spec
+from vesalius.rasp.graph import is_input
+
+
+@dataclass(frozen=True)
+class TrueCircuit:
+    """The components and edges of the compiled program; edges left out are those that carry `constant` variables and
+    the v inputs of `counting` heads.
+    """
+
+    components: frozenset[Component]
+    edges: frozenset[Edge]
+    constant: frozenset[Edge]
+    counting: frozenset[Component]
+
+    def judges(self, edge: Edge) -> bool:
+        """Whether the edge takes part in the comparison."""
+        return edge not in self.constant and not (edge.port == "v" and edge.receiver in self.counting)
+
+
+class Areas(BaseModel):
+    """Areas under the ROC curve; None where one of the two classes is empty or nothing was scored."""
+
+    model_config = ConfigDict(frozen=True)
+
+    node_auroc: float | None
+    edge_auroc: float | None
+    edge_auroc_all: float | None
+
+
+class Centre(BaseModel):
+    """Median and mean over specimens, each with its 95 % bootstrap interval over specimens."""
+
+    model_config = ConfigDict(frozen=True)
+
+    median: float
+    median_low: float
+    median_high: float
+    mean: float
+    mean_low: float
+    mean_high: float
+    n: int
+
+
+def true_circuit(specimen: str, directory: Path | None = None) -> TrueCircuit:
+    """The truth about a benchmark circuit by id or name, or about the trained specimen in `directory`."""
+    if directory is None or directory == benchmark_directory(specimen):
+        found = task(specimen)
+        return circuit_of(found.program(), dict(found.head_override))
+    return circuit_of(load_spec(key_file(directory)), {})
+
+
+def circuit_of(program: Program, moved: Mapping[Component, Component]) -> TrueCircuit:
+    """The circuit of a compiled program, `moved` heads standing elsewhere in the trained model."""
+    place = {part.component: moved.get(part.component, part.component) for part in program.components}
+    writer: dict[Variable, Component] = {}
+    for part in program.components:  # heads before the MLP of their layer, so a SelectorWidth is its MLP's
+        writer.update(dict.fromkeys(part.expressions, place[part.component]))
+    reads = _reads(program, place)
+    carried: dict[Edge, set[Variable]] = {}
+    for variable, receiver, port in reads:
+        carried.setdefault(Edge(_source(variable, writer), receiver, port), set()).add(variable)
+    constant = frozenset(edge for edge, variables in carried.items() if variables == {indices})
+    counting = {
+        place[part.component]
+        for part in program.components
+        if part.kind == "head" and isinstance(part.expressions[0], SelectorWidth)
+    }
+    between = {Edge(head, Component(head.layer), "mlp") for head in counting}
+    edges = (carried.keys() - constant) | between
+    return TrueCircuit(frozenset(place.values()), frozenset(edges), constant, frozenset(counting))
+
+
+def _reads(program: Program, place: Mapping[Component, Component]) -> list[tuple[Variable, Component | None, Port]]:
+    """Every variable that is read, with the component and the input that read it."""
+    found: list[tuple[Variable, Component | None, Port]] = [(program.output, None, "logits")]
+    for part in program.components:
+        here = place[part.component]
+        for node in part.expressions:
+            if part.kind == "head":
+                assert isinstance(node, Aggregate | SelectorWidth)
+                found.append((node.selector.keys, here, "k"))
+                found.append((node.selector.queries, here, "q"))
+                if isinstance(node, Aggregate):
+                    found.append((node.values, here, "v"))
+            elif not isinstance(node, SelectorWidth):
+                found.extend((operand, here, "mlp") for operand in node.inputs if isinstance(operand, Variable))
+    return found
+
+
+def grade_circuit_scores(found: Circuit, truth: TrueCircuit) -> Areas:
+    """Compare a circuit's scores, by magnitude, with the truth."""
+    nodes = [(abs(score), part in truth.components) for part, score in found.components.items()]
+    edges = [(abs(score), edge in truth.edges) for edge, score in found.edge_scores.items() if truth.judges(edge)]
+    everything = [
+        (abs(score), edge in truth.edges or edge in truth.constant)
+        for edge, score in found.edge_scores.items()
+        if edge in truth.constant or truth.judges(edge)
+    ]
+    return Areas(node_auroc=auroc(nodes), edge_auroc=auroc(edges), edge_auroc_all=auroc(everything))
+
+
+def auroc(scored: Sequence[tuple[float, bool]]) -> float | None:
+    """The chance that a true item scores above a false one, ties counting half; None if either kind is missing."""
+    n_true = sum(truth for _, truth in scored)
+    n_false = len(scored) - n_true
+    if not n_true or not n_false:
+        return None
+    scores = torch.tensor([score for score, _ in scored], dtype=torch.float64)
+    _, group, size = scores.unique(return_inverse=True, return_counts=True)
+    middle = size.cumsum(0) - (size - 1) / 2  # mean rank, from 1, of the items with equal scores
+    ranks = middle[group][torch.tensor([truth for _, truth in scored])].sum().item()
+    return (ranks - n_true * (n_true + 1) / 2) / (n_true * n_false)
+
+
+def centre(values: Sequence[float], *, seed: int = 0) -> Centre | None:
+    """Median and mean of one figure over specimens, with intervals by resampling specimens; None of nothing."""
+    if not values:
+        return None
+    given = torch.tensor(values, dtype=torch.float64)
+    generator = torch.Generator().manual_seed(seed)
+    drawn = given[torch.randint(len(given), (RESAMPLES, len(given)), generator=generator)]
+    ends = torch.tensor([0.025, 0.975], dtype=torch.float64)
+    median_low, median_high = torch.quantile(drawn.quantile(0.5, dim=1), ends).tolist()
+    mean_low, mean_high = torch.quantile(drawn.mean(1), ends).tolist()
+    return Centre(
+        median=float(given.quantile(0.5)),
+        median_low=median_low,
+        median_high=median_high,
+        mean=float(given.mean()),
+        mean_low=mean_low,
+        mean_high=mean_high,
+        n=len(values),
+    )
+
+
+def _source(variable: Variable, writer: Mapping[Variable, Component]) -> Component | None:
+    """Who writes a variable; None for the inputs, which the embedding carries."""
+    return None if is_input(variable) else writer[variable]

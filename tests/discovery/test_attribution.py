@@ -1,0 +1,90 @@
+"""Edge attribution against the engine's exact path effects, finite differences, and the completeness of gradients."""
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.discovery.material import material
+from tests.models import configs, random_model, small_config
+from vesalius.discovery.attribution import edge_attribution
+from vesalius.discovery.graph import EdgeGraph
+from vesalius.errors import BadInput
+from vesalius.intervene import Batch, Plan, Readout, Recordings, Row, Values, activations, run
+from vesalius.model import Config, Transformer
+
+
+def exact(model: Transformer, batch: Batch, readout: Readout, values: Values) -> torch.Tensor:
+    """The engine's effect of cutting each edge alone, `[prompt, edge]`."""
+    edges = EdgeGraph.of(model.config).edges
+    rows = [Row(prompt, edges={edge: prompt}) for edge in edges for prompt in range(len(batch))]
+    plan = Plan.of(model.config, rows, width=batch.tokens.shape[1])
+    recordings = Recordings(model, batch, readout)
+    return (recordings.scores() - run(recordings, plan, values).view(len(edges), len(batch))).T
+
+
+def listed(model: Transformer, scores: torch.Tensor) -> torch.Tensor:
+    return scores[:, *EdgeGraph.of(model.config).places.T]
+
+
+@settings(max_examples=8, deadline=None)
+@given(configs(), st.integers(0, 1000))
+def test_edges_into_the_logits_are_exact_without_a_final_norm(config: Config, seed: int) -> None:
+    model = random_model(config.model_copy(update={"norm": "none"}), seed)
+    batch, other, readout = material(config, seed)
+    found = listed(model, edge_attribution(model, batch, readout, counterfactual=other, memory=1))
+    truth = exact(model, batch, readout, activations(model, other))
+    into_logits = [i for i, edge in enumerate(EdgeGraph.of(config).edges) if edge.port == "logits"]
+    assert torch.allclose(found[:, into_logits], truth[:, into_logits], atol=1e-4, rtol=1e-3)
+
+
+def test_every_edge_is_the_derivative_of_the_exact_path_effect() -> None:
+    """Patch each edge a small way towards the counterfactual; grouped-query attention, norms and all."""
+    model = random_model(small_config(), 3).double()
+    batch, other, readout = material(model.config, 3)
+    clean, corrupt = activations(model, batch), activations(model, other)
+    share = 1e-6
+
+    def towards(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+        return a + share * (b - a)
+
+    near = Values(
+        tuple(map(towards, clean.z, corrupt.z)),
+        tuple(map(towards, clean.mlp, corrupt.mlp)),
+        towards(clean.embed, corrupt.embed),
+    )
+    slopes = exact(model, batch, readout, near) / share
+    found = listed(model, edge_attribution(model, batch, readout, counterfactual=other))
+    assert slopes.abs().max() > 0.1
+    assert torch.allclose(found, slopes, atol=1e-4, rtol=1e-3)
+
+
+def test_positions_that_cannot_be_patched_do_not_count() -> None:
+    model = random_model(small_config(), 1)
+    batch, other, readout = material(model.config, 1)
+    nowhere = torch.zeros(3, 5, dtype=torch.bool)
+    assert not edge_attribution(model, batch, readout, counterfactual=other, where=nowhere).any()
+    halves = [torch.arange(5) < 2, torch.arange(5) >= 2]
+    parts = [edge_attribution(model, batch, readout, counterfactual=other, where=h.expand(3, 5)) for h in halves]
+    whole = edge_attribution(model, batch, readout, counterfactual=other)
+    assert torch.allclose(parts[0] + parts[1], whole, atol=1e-5)
+
+
+def test_integrated_gradients_from_the_embedding_add_up_to_the_whole_effect() -> None:
+    """Completeness: over all edges out of the embedding, the sum approaches clean minus counterfactual score."""
+    model = random_model(small_config(norm="layer"), 2).double()
+    tokens, other, readout = material(model.config, 2)
+    batch, other = Batch(tokens.tokens), Batch(other.tokens)
+    total = Recordings(model, batch, readout).scores() - Recordings(model, other, readout).scores()
+    errors = []
+    for steps in (1, 200):
+        scores = edge_attribution(model, batch, readout, counterfactual=other, steps=steps)
+        errors.append(float((scores[:, 0].sum(1) - total).abs().max()))
+    assert errors[1] < 0.02 * max(1.0, float(total.abs().max())) < errors[0]
+
+
+def test_no_steps() -> None:
+    model = random_model(small_config())
+    batch, other, readout = material(model.config)
+    with pytest.raises(BadInput, match="steps=0"):
+        edge_attribution(model, batch, readout, counterfactual=other, steps=0)

@@ -1,0 +1,49 @@
+"""The methods on specimens: a known circuit is found, the same twice, and broken models are refused."""
+
+import pytest
+import torch
+
+import vesalius as ves
+from vesalius.behaviours.trial import Trial, trial
+from vesalius.discovery.methods import METHODS, contrast, discover
+from vesalius.errors import BadInput
+from vesalius.intervene import Recordings, all_logits
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_a_known_circuit_comes_first(method: str) -> None:
+    specimen = ves.load("frac_prevs")
+    found = discover(specimen, method, n=8)
+    first = {part for part, _ in found.circuit.ranked()[: len(specimen.components)]}
+    assert first == set(specimen.components)
+    assert bool(found.circuit.edges) == (method != "sweep")
+    assert found.forwards > 1
+    assert discover(specimen, method, n=8).circuit == found.circuit
+
+
+def test_the_contrast_falls_by_one_when_everything_is_switched() -> None:
+    specimen = ves.load("frac_prevs")
+    drawn = trial(specimen, 64, seed=0).batch
+    # Counterfactuals as long as the prompts, so that the switched run is the counterfactual's own.
+    lengths = (drawn.tokens != specimen.model.config.pad_token).sum(1)
+    longest = drawn.take((lengths == lengths.max()).nonzero()[:, 0])
+    half = len(longest) // 2
+    assert half > 1
+    batch, other = longest.take(slice(0, half)), longest.take(slice(half, 2 * half))
+    readout = contrast(specimen.model, Trial(batch, other, all_logits()))
+    clean = Recordings(specimen.model, batch, readout).scores()
+    switched = Recordings(specimen.model, other, readout).scores()
+    assert float((clean - switched).mean()) == pytest.approx(1.0, abs=1e-4)
+
+
+def test_refusals() -> None:
+    specimen = ves.load("frac_prevs")
+    with pytest.raises(BadInput, match="method 'magic' does not exist; choose one of sweep, eap, eap-ig, acdc"):
+        discover(specimen, "magic")
+    with pytest.raises(BadInput, match="0 prompts"):
+        discover(specimen, n=0)
+    with torch.no_grad():
+        specimen.model.blocks[0].mlp.W_out[0, 0] = float("nan")
+    for method in METHODS:
+        with pytest.raises(BadInput, match="not finite"):
+            discover(specimen, method, n=4)

@@ -1,0 +1,93 @@
+"""ACDC: its batched patched runs against the engine, and its walk against a naive twin."""
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.discovery.material import material
+from tests.models import configs, random_model, small_config
+from vesalius.discovery.graph import EdgeGraph
+from vesalius.discovery.pruning import PatchedRuns, acdc
+from vesalius.errors import BadInput
+from vesalius.intervene import Batch, Plan, Readout, Recordings, Row, activations, run
+from vesalius.model import Config, Transformer
+from vesalius.model.components import Edge
+
+
+def engine_scores(
+    model: Transformer,
+    batch: Batch,
+    readout: Readout,
+    other: Batch,
+    edges: list[Edge],
+    where: torch.Tensor | None = None,
+) -> torch.Tensor:
+    rows = [
+        Row(
+            prompt,
+            edges=dict.fromkeys(edges, prompt),
+            positions=None if where is None else where[prompt].nonzero()[:, 0].tolist(),
+        )
+        for prompt in range(len(batch))
+    ]
+    plan = Plan.of(model.config, rows, width=batch.tokens.shape[1])
+    return run(Recordings(model, batch, readout), plan, activations(model, other))
+
+
+@settings(max_examples=10, deadline=None)
+@given(configs(), st.integers(0, 1000), st.booleans())
+def test_any_set_of_cuts_is_what_the_engine_computes(config: Config, seed: int, everywhere: bool) -> None:
+    model, graph = random_model(config, seed), EdgeGraph.of(config)
+    batch, other, readout = material(config, seed)
+    where = None if everywhere else torch.arange(5).expand(3, 5) < torch.tensor([[5], [2], [3]])
+    generator = torch.Generator().manual_seed(seed)
+    cut = (torch.rand(2, *graph.real.shape, generator=generator) < 0.4) & graph.real
+    found = PatchedRuns(model, batch, readout, counterfactual=other, where=where).scores(cut, 0)
+    for row, chosen in zip(found, cut, strict=True):
+        edges = [edge for edge, (s, r) in zip(graph.edges, graph.places.tolist(), strict=True) if chosen[s, r]]
+        truth = engine_scores(model, batch, readout, other, edges, where)
+        assert torch.allclose(row, truth, atol=1e-4, rtol=1e-3)
+
+
+def naive(model: Transformer, batch: Batch, readout: Readout, other: Batch, threshold: float) -> set[Edge]:
+    """ACDC as the paper tells it, one engine run per edge; the edges that survive."""
+    graph, cut = EdgeGraph.of(model.config), []
+    current = Recordings(model, batch, readout).scores().mean()
+    limit = threshold * float(current.abs())
+    for receiver, port in reversed(graph.receivers):
+        entering = [edge for edge in graph.edges if (edge.receiver, edge.port) == (receiver, port)]
+        for edge in reversed(entering):
+            score = engine_scores(model, batch, readout, other, [*cut, edge]).mean()
+            if current - score < limit:
+                cut.append(edge)
+                current = score
+    return set(graph.edges) - set(cut)
+
+
+@pytest.mark.parametrize("seed", [0, 1])
+def test_the_walk_is_that_of_a_naive_twin(seed: int) -> None:
+    model = random_model(small_config(n_heads=2, n_kv_heads=1), seed).double()
+    batch, other, readout = material(model.config, seed)
+    thresholds = (0.003, 0.03, 0.3)
+    scores = EdgeGraph.of(model.config).listed(
+        acdc(model, batch, readout, counterfactual=other, thresholds=thresholds).scores
+    )
+    truth = dict.fromkeys(scores, 0.0)
+    sizes = []
+    for threshold in thresholds:
+        survivors = naive(model, batch, readout, other, threshold)
+        sizes.append(len(survivors))
+        truth.update(dict.fromkeys(survivors, threshold))
+    assert sizes[0] > sizes[-1] > 0
+    assert scores == pytest.approx(truth, rel=1e-6)
+
+
+def test_refusals() -> None:
+    model = random_model(small_config())
+    batch, other, readout = material(model.config)
+    with pytest.raises(BadInput, match="thresholds"):
+        acdc(model, batch, readout, counterfactual=other, thresholds=())
+    large = Transformer(small_config(n_layers=12, n_heads=8))
+    with pytest.raises(BadInput, match="use eap-ig"):
+        acdc(large, batch, readout, counterfactual=other)
