@@ -1,0 +1,1 @@
+"""Who matters: which components of a model carry a behaviour."""
