@@ -1,0 +1,5 @@
+"""MechRL: reinforcement learning that looks for the heads a behaviour needs, as published and corrected.
+
+`tables` turns effect matrices into episodes, `environment` plays them, `ppo` trains a policy on them, `evaluate`
+compares it with cheaper ways of searching.
+"""

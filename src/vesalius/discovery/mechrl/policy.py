@@ -1,0 +1,60 @@
+"""The actor-critic network, how it picks heads, and how likely a pick was.
+
+Illegal heads get a large negative finite logit: an infinite one would turn the entropy into NaN. Candidates for
+best-of-K are drawn one after the other without replacement (by adding Gumbel noise to the logits and taking the K
+highest, which is the same distribution). The probability of that ordered draw is the product of each draw's probability
+among what was left; for K = 1 it is the plain policy's.
+"""
+
+import math
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor, nn
+
+MASKED = -1e9
+NOBODY = -1
+
+
+class ActorCritic(nn.Module):
+    """Observation to logits over heads and a value, through a shared trunk of two tanh layers."""
+
+    def __init__(self, features: int, heads: int, *, width: int = 256, generator: torch.Generator | None = None):
+        super().__init__()
+        self.trunk = nn.Sequential(nn.Linear(features, width), nn.Tanh(), nn.Linear(width, width), nn.Tanh())
+        self.actor, self.critic = nn.Linear(width, heads), nn.Linear(width, 1)
+        gains = {self.trunk[0]: math.sqrt(2), self.trunk[2]: math.sqrt(2), self.actor: 0.01, self.critic: 1.0}
+        for layer, gain in gains.items():
+            nn.init.orthogonal_(layer.weight, gain, generator=generator)
+            nn.init.zeros_(layer.bias)
+
+    def forward(
+        self, observation: Float[Tensor, "game features"], legal: Bool[Tensor, "game head"]
+    ) -> tuple[Float[Tensor, "game head"], Float[Tensor, " game"]]:
+        """Masked logits and values."""
+        hidden = self.trunk(observation)
+        return self.actor(hidden).masked_fill(~legal, MASKED), self.critic(hidden)[:, 0]
+
+
+def draw_candidates(logits: Float[Tensor, "game head"], k: int, *, generator: torch.Generator) -> Int[Tensor, "game k"]:
+    """`k` different heads of each game, in the order drawn."""
+    uniform = torch.rand(logits.shape, generator=generator).clamp_min(torch.finfo(torch.float32).tiny)
+    return (logits - (-uniform.log()).log()).topk(k, 1).indices
+
+
+def draw_log_prob(logits: Float[Tensor, "game head"], drawn: Int[Tensor, "game k"]) -> Float[Tensor, " game"]:
+    """Log-probability of an ordered draw without replacement; places of `NOBODY` at its end are ignored."""
+    total = logits.new_zeros(len(logits))
+    for place in range(drawn.shape[1]):
+        head = drawn[:, place : place + 1]
+        log_prob = logits.log_softmax(1).gather(1, head.clamp_min(0))[:, 0]
+        total = total + torch.where(head[:, 0] == NOBODY, torch.zeros_like(log_prob), log_prob)
+        if place + 1 < drawn.shape[1]:
+            logits = logits.scatter(1, head.clamp_min(0), MASKED)
+    return total
+
+
+def entropy(logits: Float[Tensor, "game head"]) -> Float[Tensor, " game"]:
+    """Entropy of the next pick, in nats."""
+    log_prob = logits.log_softmax(1)
+    return -(log_prob.exp() * log_prob).sum(1)

@@ -1,0 +1,169 @@
+"""Effect matrices: the numbers are the direct rewards, pools share nothing, files know whose they are."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+
+from tests.behaviours.word_tokenizer import word_tokenizer
+from tests.explain.induction_model import as_specimen, induction_model
+from vesalius.behaviours import Corpus, control, factbook
+from vesalius.behaviours.controls import Article
+from vesalius.behaviours.trial import trial
+from vesalius.behaviours.words import NAMES, OBJECTS, PLACES
+from vesalius.circuits.specimens import benchmark_directory, load_specimen
+from vesalius.discovery import matrices
+from vesalius.discovery.matrices import Matrix, behaviour_matrix, control_matrix, fingerprint, load_matrix
+from vesalius.discovery.mechrl.environment import HeadsEnv
+from vesalius.discovery.mechrl.tables import CONTROL_SEED_OFFSET, Tables
+from vesalius.errors import BadInput
+from vesalius.intervene import Batch, Readout, Values, run, value_bias
+from vesalius.intervene.engine import Recordings
+from vesalius.intervene.plan import Plan
+from vesalius.model.specimen import Specimen, TextVocabulary
+from vesalius.model.transformer import Transformer
+
+SIZE = word_tokenizer().size
+POOLS = {"train": 6, "validation": 3, "test": 4}
+
+
+def corpus() -> Corpus:
+    """Nine articles of words the tokenizer knows."""
+    words = [*NAMES, *PLACES, *OBJECTS]
+    return Corpus("lists", tuple(Article(str(i), " ".join(words[i : i + 40])) for i in range(9)))
+
+
+@pytest.fixture
+def specimen() -> Specimen:
+    return as_specimen(induction_model(SIZE))
+
+
+def edited_mean(model: Transformer, batch: Batch, readout: Readout, values: Values, head: str) -> float:
+    """The readout of a whole batch with one head replaced."""
+    plan = Plan.grid(
+        model.config,
+        [tuple(c for c in model.components if str(c) == head)],
+        choices=torch.zeros(len(batch), dtype=torch.long),
+    )
+    return float(run(Recordings(model, batch, readout), plan, values).mean())
+
+
+def test_averages_of_rows_are_the_reward_of_the_batch(specimen: Specimen, tmp_path: Path) -> None:
+    """r = [m(M) - m(M without a)] - [CE(M without a) - CE(M)], both sides run directly."""
+    task = behaviour_matrix(specimen, tmp_path / "task", pools=POOLS, block=4)
+    text = control_matrix(specimen, corpus(), tmp_path / "text", pools=POOLS, length=8, block=4)
+    tables = Tables.from_matrices({"induction": task}, text, split="train", rows=6)
+    assert tables.unit == "logits - 1 * nats"
+    vocabulary = specimen.vocabulary
+    assert isinstance(vocabulary, TextVocabulary)
+    prompts = trial(specimen, 6, seed=0, split="train")
+    rows = control(
+        corpus(), vocabulary.tokenizer, n=6, length=8, seed=0, split="train", n_ctx=specimen.model.config.n_ctx
+    )
+    values = value_bias(specimen.model)
+    env = HeadsEnv(tables, paper=True)
+    env.reset(seed=3)
+    for action, head in enumerate(tables.heads):
+        metric = float(Recordings(specimen.model, prompts.batch, prompts.readout).scores().mean())
+        loss = -float(Recordings(specimen.model, rows.batch, rows.readout).scores().mean())
+        drop = metric - edited_mean(specimen.model, prompts.batch, prompts.readout, values, head)
+        damage = -edited_mean(specimen.model, rows.batch, rows.readout, values, head) - loss
+        assert env.step(action)[1] == pytest.approx(drop - damage, abs=1e-4)
+    assert CONTROL_SEED_OFFSET == 13103
+
+
+def test_a_finished_matrix_is_loaded_and_another_models_is_refused(specimen: Specimen, tmp_path: Path) -> None:
+    made = behaviour_matrix(specimen, tmp_path, pools=POOLS)
+    found = load_matrix(tmp_path, model=specimen.model)
+    assert found.identity == made.identity
+    assert {split: tuple(found.pool(split).shape) for split in POOLS} == {
+        split: (n, len(found.heads)) for split, n in POOLS.items()
+    }
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["matrix.json", "matrix.safetensors"]
+    other = induction_model(SIZE)
+    with torch.no_grad():
+        other.W_E[0, 0] += 1e-3
+    assert fingerprint(other) != fingerprint(specimen.model)
+    with pytest.raises(BadInput, match=r"effects of model .*measure them again"):
+        load_matrix(tmp_path, model=other)
+    with pytest.raises(BadInput, match="another effect matrix"):
+        behaviour_matrix(specimen, tmp_path, pools=POOLS, seed=1)
+
+
+def test_a_killed_measurement_goes_on(specimen: Specimen, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = behaviour_matrix(specimen, tmp_path / "whole", pools=POOLS, block=2)
+    measure, calls = matrices.effects, []
+
+    def dies_at(limit: int) -> Callable[..., object]:
+        def measured(*args: object, **options: object) -> object:
+            if len(calls) == limit:
+                raise KeyboardInterrupt
+            calls.append(1)
+            return measure(*args, **options)  # type: ignore[arg-type]
+
+        return measured
+
+    monkeypatch.setattr(matrices, "effects", dies_at(4))
+    with pytest.raises(KeyboardInterrupt):
+        behaviour_matrix(specimen, tmp_path / "part", pools=POOLS, block=2)
+    assert not (tmp_path / "part" / "matrix.json").exists()
+    with pytest.raises(BadInput, match="blocks of another effect matrix"):
+        behaviour_matrix(specimen, tmp_path / "part", pools=POOLS, block=2, seed=9)
+    monkeypatch.setattr(matrices, "effects", dies_at(7))
+    resumed = behaviour_matrix(specimen, tmp_path / "part", pools=POOLS, block=2)
+    assert len(calls) == 7, "3 + 2 + 2 blocks in all, none measured twice"
+    assert all(torch.equal(resumed.pool(split), whole.pool(split)) for split in POOLS)
+
+
+def test_numbers_that_are_not_finite_are_refused(specimen: Specimen, tmp_path: Path) -> None:
+    with torch.no_grad():
+        specimen.model.W_E.fill_(float("nan"))
+    with pytest.raises(BadInput, match="not finite"):
+        behaviour_matrix(specimen, tmp_path, pools={"train": 2})
+    assert not (tmp_path / "matrix.json").exists()
+
+
+def test_pools_of_a_finite_specimen_share_no_input(tmp_path: Path) -> None:
+    directory = benchmark_directory("3")
+    assert directory is not None
+    specimen = load_specimen(directory)
+    drawn = matrices._different_inputs(specimen, POOLS, 0)
+    inputs = [tuple(given) for pool in drawn.values() for given in pool]
+    assert len(inputs) == len(set(inputs)) == 13
+    found: Matrix = behaviour_matrix(specimen, tmp_path, pools=POOLS, kind="zero")
+    assert found.unit == "share of outputs"
+    assert bool((found.pool("test") >= 0).all()), "clean outputs agree with themselves, edited ones at most"
+    constant = replace(specimen, draw=lambda n, seed: [[1]] * n)
+    with pytest.raises(BadInput, match=r"1 different inputs .* ask for fewer rows"):
+        behaviour_matrix(constant, tmp_path / "constant", pools=POOLS)
+
+
+def test_bad_requests_are_one_line(specimen: Specimen, tmp_path: Path) -> None:
+    with pytest.raises(BadInput, match="kind 'nothing'"):
+        behaviour_matrix(specimen, tmp_path, kind="nothing")
+    with pytest.raises(BadInput, match="split 'exam'"):
+        behaviour_matrix(specimen, tmp_path, pools={"exam": 2})
+    with pytest.raises(BadInput, match="0 heads"):
+        behaviour_matrix(specimen, tmp_path, pools={"train": 2}, heads=["L0_MLP"])
+    one = behaviour_matrix(specimen, tmp_path / "a", pools={"train": 2}, heads=["L0H0"])
+    two = behaviour_matrix(specimen, tmp_path / "b", pools={"train": 2}, heads=["L1H0"])
+    with pytest.raises(BadInput, match="different models, heads or kinds"):
+        Tables.from_matrices({"a": one, "b": two}, None, split="train", rows=2)
+    with pytest.raises(BadInput, match="no test rows"):
+        one.pool("test")
+
+
+@pytest.mark.smollm
+def test_a_small_matrix_of_the_embedded_model(smollm: object, tmp_path: Path) -> None:
+    """L16H0 finds the previous token: without it induction loses logits, and ordinary text hardly anything."""
+    from vesalius.behaviours.natural import load_natural
+
+    specimen = load_natural("smollm2-135m", behaviour="induction")
+    heads = ["L16H0", "L18H6", "L29H0"]
+    task = behaviour_matrix(specimen, tmp_path / "task", pools={"train": 4}, heads=heads)
+    text = control_matrix(specimen, factbook(), tmp_path / "text", pools={"train": 4}, heads=heads, length=16)
+    rewards = Tables.from_matrices({"induction": task}, text, split="train", rows=4).mean("induction")
+    assert rewards.argmax() == 0
+    assert rewards[0] > 3

@@ -1,0 +1,170 @@
+"""PPO: the probability of a draw, what the seed fixes, what resuming gives, and that it learns a planted head."""
+
+import itertools
+from collections import Counter
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from tests.discovery.planted import planted_tables
+from vesalius.discovery.mechrl.policy import MASKED, NOBODY, ActorCritic, draw_candidates, draw_log_prob, entropy
+from vesalius.discovery.mechrl.ppo import Policy, Rollout, Settings, Trainer, advantages, load_policy, train
+from vesalius.errors import BadInput
+
+QUICK = Settings(total_steps=2_000, evaluate_every=400, width=32, evaluation_episodes=4)
+
+
+def weights(policy: Policy) -> dict[str, torch.Tensor]:
+    return policy.network.state_dict()
+
+
+def same(one: Policy, other: Policy) -> bool:
+    return all(torch.equal(tensor, weights(other)[name]) for name, tensor in weights(one).items())
+
+
+def test_the_network_is_the_published_one() -> None:
+    network = ActorCritic(2 + 144 + 144, 144)
+    assert sum(parameter.numel() for parameter in network.parameters()) == 177_553
+
+
+def test_the_learning_rate_is_floored_from_four_fifths_on() -> None:
+    settings = Settings()
+    assert settings.learning_rate_at(0, 500) == 2.5e-4
+    assert settings.learning_rate_at(250, 500) == pytest.approx(1.25e-4)
+    assert settings.learning_rate_at(400, 500) == settings.learning_rate_at(499, 500) == pytest.approx(5e-5)
+
+
+def test_the_published_run_has_500_rounds_of_400_steps() -> None:
+    trainer = Trainer(planted_tables(best={"t": 1}, heads=144), Settings(width=8))
+    assert (trainer.rounds, trainer.round_steps * trainer.settings.games) == (500, 400)
+    planner = Trainer(planted_tables(best={"t": 1}, heads=144), Settings(k=5, width=8))
+    assert (planner.rounds, planner.round_steps) == (500, 10), "a planner trains on the same number of queries"
+
+
+def test_draws_have_the_probability_they_are_said_to_have() -> None:
+    logits = torch.tensor([[0.3, -1.0, 1.2, MASKED]])
+    p = logits[0, :3].softmax(0)
+    generator = torch.Generator().manual_seed(0)
+    n = 40_000
+    counts = Counter(map(tuple, draw_candidates(logits.expand(n, -1), 2, generator=generator).tolist()))
+    orders = list(itertools.permutations(range(3), 2))
+    assert set(counts) == set(orders)
+    for first, second in orders:
+        exact = float(p[first] * p[second] / (1 - p[first]))
+        said = float(draw_log_prob(logits, torch.tensor([[first, second]])).exp())
+        assert said == pytest.approx(exact, rel=1e-5)
+        assert counts[first, second] / n == pytest.approx(exact, abs=5 * (exact / n) ** 0.5)
+
+
+def test_one_candidate_has_the_plain_policys_probability() -> None:
+    logits = torch.randn(5, 7, generator=torch.Generator().manual_seed(1))
+    head = torch.tensor([[0], [3], [6], [2], [2]])
+    plain = logits.log_softmax(1).gather(1, head)[:, 0]
+    assert torch.equal(draw_log_prob(logits, head), plain)
+    padded = torch.cat([head, torch.full((5, 2), NOBODY)], 1)
+    assert torch.allclose(draw_log_prob(logits, padded), plain)
+
+
+def test_masked_heads_leave_entropy_and_gradients_finite() -> None:
+    logits = torch.zeros(1, 4).masked_fill(torch.tensor([[False, False, True, True]]), MASKED).requires_grad_()
+    value = entropy(logits).sum()
+    value.backward()
+    assert value.item() == pytest.approx(np.log(2), rel=1e-6)
+    assert logits.grad is not None
+    assert bool(logits.grad.isfinite().all())
+
+
+def test_advantages_by_hand() -> None:
+    """Two steps and an end, then a new game: gamma 0.5, lambda 0.5."""
+    column = torch.tensor([[1.0], [2.0], [4.0]])
+    nothing = torch.zeros(3, 1)
+    rollout = Rollout(
+        observation=nothing,
+        legal=nothing,
+        drawn=nothing,
+        log_prob=nothing,
+        value=torch.tensor([[1.0], [1.0], [2.0]]),
+        reward=column,
+        finished=torch.tensor([[0.0], [1.0], [0.0]]),
+        last_value=torch.tensor([6.0]),
+    )
+    # last: 4 + 0.5*6 - 2 = 5; middle ends its game: 2 - 1 = 1; first: (1 + 0.5*1 - 1) + 0.25*1 = 0.75
+    assert advantages(rollout, 0.5, 0.5)[:, 0].tolist() == [0.75, 1.0, 5.0]
+
+
+def test_the_seed_decides_everything() -> None:
+    tables = planted_tables(best={"a": 3, "b": 11})
+    first, again, other = (train(tables, replace(QUICK, seed=seed)) for seed in (1, 1, 2))
+    assert same(first, again)
+    assert first.curve == again.curve
+    assert not same(first, other)
+
+
+def test_one_candidate_is_plain_ppo_published_or_corrected() -> None:
+    """Without evaluations in between, which the published code lets into training, K = 1 is one algorithm."""
+    tables = planted_tables(best={"a": 3, "b": 11})
+    trainers = [Trainer(tables, replace(QUICK, paper=paper)) for paper in (True, False)]
+    for _ in range(4):
+        assert trainers[0].play_round() == trainers[1].play_round()
+    states = [trainer.network.state_dict() for trainer in trainers]
+    assert all(torch.equal(tensor, states[1][name]) for name, tensor in states[0].items())
+
+
+def test_evaluation_leaves_training_alone_unless_it_is_the_published_one() -> None:
+    tables = planted_tables(best={"a": 3, "b": 11}, heads=60)
+    for paper in (False, True):
+        watched, left_alone = (Trainer(tables, replace(QUICK, paper=paper)) for _ in range(2))
+        for trainer in (watched, left_alone):
+            trainer.play_round()
+        watched.evaluate()
+        touched = watched.rngs[0].bit_generator.state != left_alone.rngs[0].bit_generator.state
+        assert touched == paper
+        assert (watched.play_round() == left_alone.play_round()) != paper
+
+
+@pytest.mark.parametrize("paper", [False, True])
+def test_a_killed_run_goes_on_to_the_same_numbers(tmp_path: Path, paper: bool) -> None:
+    tables = planted_tables(best={"a": 3, "b": 11}, heads=60)
+    settings = replace(QUICK, k=2, paper=paper)
+    whole = train(tables, settings)
+    train(tables, settings, directory=tmp_path, rounds=3)
+    resumed = train(tables, settings, directory=tmp_path)
+    assert same(whole, resumed)
+    assert whole.curve == resumed.curve
+    loaded = load_policy(tmp_path)
+    assert same(loaded, whole)
+    assert (loaded.tasks, loaded.heads, loaded.settings) == (tables.names, tables.heads, settings)
+    with pytest.raises(BadInput, match="another run"):
+        train(tables, replace(settings, seed=5), directory=tmp_path)
+
+
+@pytest.mark.parametrize(("paper", "k"), [(False, 1), (False, 3), (True, 1), (True, 3)])
+def test_every_query_is_counted(paper: bool, k: int) -> None:
+    """20 heads, 20 steps: corrected games pay for 20; a published planner has by then looked at all 20 as well."""
+    trainer = Trainer(planted_tables(best={"a": 3}), replace(QUICK, paper=paper, k=k))
+    assert trainer.play_round()["queries"] == 8 * 20
+    short = Trainer(planted_tables(best={"a": 3}), replace(QUICK, paper=paper, k=k, steps=4))
+    paid = short.play_round()["queries"]
+    assert 8 * (4 + (k - 1)) <= paid <= 8 * 4 * k if paper else paid == 8 * 4
+
+
+@pytest.mark.parametrize("k", [1, 4])
+def test_training_finds_the_planted_heads(k: int) -> None:
+    """After training the planted head is among the first picks; before, it is one of 40."""
+    best = {"a": 3, "b": 31}
+    tables = planted_tables(best=best, heads=40)
+    quick = Settings(steps=8, width=64, learning_rate=3e-3, entropy_weight=0.01, portions=2)
+    settings = replace(quick, k=k, total_steps=8_000)
+    policy = train(tables, settings, validation=planted_tables(best=best, heads=40, seed=1))
+    legal = torch.ones(1, 40, dtype=torch.bool)
+    for number, head in enumerate(best.values()):
+        observation = torch.zeros(1, 2 + 80)
+        observation[0, number] = 1
+        with torch.no_grad():
+            logits, _ = policy.network(observation, legal)
+        assert logits.softmax(1)[0, head].item() > 5 / 40
+    first, last = policy.curve[0]["evaluation"], policy.curve[-1]["evaluation"]
+    assert all(last[task] > 2.7 > first[task] for task in best)
