@@ -12,6 +12,8 @@ from vesalius.discovery.mechrl.evaluate import compare, pick_ranks, policy_order
 from vesalius.discovery.mechrl.ppo import Settings, Trainer, train
 from vesalius.errors import BadInput
 
+pytestmark = pytest.mark.slow
+
 QUICK = Settings(total_steps=800, width=32, evaluation_episodes=2)
 
 

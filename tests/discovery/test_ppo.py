@@ -14,6 +14,8 @@ from vesalius.discovery.mechrl.policy import MASKED, NOBODY, ActorCritic, draw_c
 from vesalius.discovery.mechrl.ppo import Policy, Rollout, Settings, Trainer, advantages, load_policy, train
 from vesalius.errors import BadInput
 
+pytestmark = pytest.mark.slow
+
 QUICK = Settings(total_steps=2_000, evaluate_every=400, width=32, evaluation_episodes=4)
 
 

@@ -28,6 +28,8 @@ from vesalius.explain.scientist.variables import MEAN_SCALE, Table
 from vesalius.model.components import Component
 from vesalius.model.specimen import FiniteVocabulary
 
+pytestmark = pytest.mark.slow
+
 L0M, L1M, L2M, L0H0, L0H1, L1H0 = (
     Component.parse(name) for name in ("L0_MLP", "L1_MLP", "L2_MLP", "L0H0", "L0H1", "L1H0")
 )

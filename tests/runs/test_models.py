@@ -20,6 +20,8 @@ from vesalius.runs.settings import Limits, Settings
 from vesalius.runs.state import State
 from vesalius.runs.work import no_connections, totals
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(autouse=True)
 def _no_waiting(monkeypatch: pytest.MonkeyPatch) -> None:

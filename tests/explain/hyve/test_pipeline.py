@@ -29,6 +29,8 @@ from vesalius.explain.trace import Trace
 from vesalius.grading import grade
 from vesalius.model.specimen import Specimen
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def frac_prevs() -> Specimen:
