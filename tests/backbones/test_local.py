@@ -4,7 +4,6 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -12,7 +11,7 @@ from pydantic import BaseModel
 
 from vesalius.backbones import Garbled, Patience, Tool, Unreachable, open_backbone, system, user
 from vesalius.backbones.local import NAME, LocalServer, find_model
-from vesalius.errors import BadInput, Failed
+from vesalius.errors import Failed
 
 pytestmark = pytest.mark.smollm
 
@@ -22,21 +21,9 @@ class Person(BaseModel):
     age: int
 
 
-@pytest.fixture(scope="module")
-def server() -> Iterator[LocalServer]:
-    pytest.importorskip("xllamacpp")
-    pytest.importorskip("langchain_openai")
-    try:
-        model = find_model(NAME)
-    except BadInput as missing:
-        pytest.skip(str(missing))
-    with LocalServer(model) as running:
-        yield running
-
-
-def test_it_answers_counts_and_replays(server: LocalServer, tmp_path: Path) -> None:
+def test_it_answers_counts_and_replays(local_server: LocalServer, tmp_path: Path) -> None:
     question = [system("You are a helpful assistant."), user("What is the capital of France?")]
-    live = open_backbone(f"local:{NAME}", base_url=server.url, max_tokens=12, record=tmp_path).chat(question)
+    live = open_backbone(f"local:{NAME}", base_url=local_server.url, max_tokens=12, record=tmp_path).chat(question)
     assert "Paris" in live.text
     assert live.usage is not None
     assert live.usage.input > 20
@@ -46,8 +33,8 @@ def test_it_answers_counts_and_replays(server: LocalServer, tmp_path: Path) -> N
     assert (replayed.text, replayed.usage, replayed.replayed) == (live.text, live.usage, True)
 
 
-def test_an_object_of_a_schema(server: LocalServer) -> None:
-    backbone = open_backbone(f"local:{NAME}", base_url=server.url, max_tokens=48)
+def test_an_object_of_a_schema(local_server: LocalServer) -> None:
+    backbone = open_backbone(f"local:{NAME}", base_url=local_server.url, max_tokens=48)
     try:
         found = backbone.chat("Invent a person with a name and an age.", schema=Person).parsed
     except Garbled as failure:
@@ -55,16 +42,16 @@ def test_an_object_of_a_schema(server: LocalServer) -> None:
     assert isinstance(found, Person) or [event.kind for event in found.events] == ["asked_again"] * 3  # type: ignore[union-attr]
 
 
-def test_log_probabilities_are_those_of_a_distribution(server: LocalServer) -> None:
-    backbone = open_backbone(f"local:{NAME}", base_url=server.url)
+def test_log_probabilities_are_those_of_a_distribution(local_server: LocalServer) -> None:
+    backbone = open_backbone(f"local:{NAME}", base_url=local_server.url)
     question = "Is a cat an animal? Answer with only one digit, 1 for yes or 0 for no."
     scores = backbone.logprobs(question, ["0", "1"], places=4)
     assert all(value <= 0 for value in scores.logprobs.values())
     assert scores.share("0") + scores.share("1") == pytest.approx(1)
 
 
-def test_tools_are_offered_in_words(server: LocalServer, tmp_path: Path) -> None:
-    backbone = open_backbone(f"local:{NAME}", base_url=server.url, max_tokens=8, record=tmp_path)
+def test_tools_are_offered_in_words(local_server: LocalServer, tmp_path: Path) -> None:
+    backbone = open_backbone(f"local:{NAME}", base_url=local_server.url, max_tokens=8, record=tmp_path)
     tool = Tool(name="look", description="Looks a person up.", arguments=Person)
     assert backbone.chat("Look up Ada, 36.", tools=[tool]).attempts == 1
     assert "You can call these tools" in (tmp_path / "calls.jsonl").read_text()

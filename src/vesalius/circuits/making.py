@@ -70,14 +70,15 @@ def make_many(
         if not (out / name / SPECIMEN_FILE).exists()
     ]
     for shape, group in _stacks(settings).items():
-        for event in train_group(group, device=device, out=out / "-".join(map(str, shape)), seed=seed):
+        stack = out / "-".join(map(str, shape))
+        for event in train_group(group, device=device, out=stack, seed=seed):
             if isinstance(event, Written):
                 if event.gate.passed:
                     setting = next(setting for setting in group if setting.name == event.name)
                     _adopt(event, setting, waiting[event.name], out / event.name)
                 event = replace(event, directory=out / event.name)
             yield event
-        shutil.rmtree(out / "-".join(map(str, shape)))
+        shutil.rmtree(stack)
 
 
 def _stacks(settings: Iterable[Setting]) -> dict[tuple[str, int, int], list[Setting]]:

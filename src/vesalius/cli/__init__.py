@@ -47,6 +47,12 @@ BehaviourOption = Annotated[
     typer.Option("--behaviour", "-b", help="What a natural model is dissected for: induction, ioi, docstring, ..."),
 ]
 DeviceOption = Annotated[str, typer.Option("--device", help="cpu, cuda or mps.")]
+IdsOption = Annotated[
+    Optional[str],  # noqa: UP045
+    typer.Option("--ids", help="Only these benchmark circuits, by id or name, comma-separated: 3,4,8."),
+]
+LimitOption = Annotated[Optional[int], typer.Option("--limit", min=1, help="Only the first N of them.")]  # noqa: UP045
+JobsOption = Annotated[int, typer.Option("--jobs", min=1, help="Cases at a time; the results do not depend on it.")]
 
 
 @app.callback(invoke_without_command=True)
@@ -150,7 +156,7 @@ def sweep(
     """
     from vesalius.cli import sweeping as command
 
-    named = None if components is None else [name for name in components.split(",") if name.strip()]
+    named = _listed(components)
     request = command.Request(specimen, behaviour, kind, pairs, named, n, seed, split)
     command.run(request, out=out, top=top, device=device, as_json=json)
 
@@ -253,7 +259,7 @@ def explain(
     """
     from vesalius.cli import explaining as command
 
-    named = None if components is None else [name for name in components.split(",") if name.strip()]
+    named = _listed(components)
     request = command.Request(specimen, behaviour, named, n, top, force, seed)
     asked = command.Asked(
         scientist, backbone, protocol, base_url, max_cost, max_tokens, prices, record, replay, unsafe_sandbox
@@ -340,13 +346,10 @@ def bench_circuits(
         Optional[str],  # noqa: UP045
         typer.Option("--specimens", help="A directory of specimens made by `vesalius train`, instead of the 84."),
     ] = None,
-    ids: Annotated[
-        Optional[str],  # noqa: UP045
-        typer.Option("--ids", help="Only these benchmark circuits, by id or name, comma-separated: 3,4,8."),
-    ] = None,
-    limit: Annotated[Optional[int], typer.Option("--limit", min=1, help="Only the first N of them.")] = None,  # noqa: UP045
+    ids: IdsOption = None,
+    limit: LimitOption = None,
     seed: Annotated[int, typer.Option(help="Seed of the scientist; grading has one of its own.")] = 0,
-    jobs: Annotated[int, typer.Option("--jobs", min=1, help="Cases at a time; the results do not depend on it.")] = 2,
+    jobs: JobsOption = 2,
     engine: Annotated[str, typer.Option("--engine", help="Where cases run: local processes, or ray.")] = "local",
     max_cost: Annotated[
         Optional[float],  # noqa: UP045
@@ -378,7 +381,7 @@ def bench_circuits(
     request = command.Request(
         scientist=scientist,
         specimens=specimens,
-        ids=None if ids is None else [name for name in ids.split(",") if name.strip()],
+        ids=_listed(ids),
         limit=limit,
         seed=seed,
         leave_out=leave_out,
@@ -395,14 +398,11 @@ def bench_circuits(
 @bench.command("discovery")
 def bench_discovery(
     methods: Annotated[str, typer.Option("--methods", help="Which, comma-separated.")] = "sweep,eap,eap-ig,acdc",
-    ids: Annotated[
-        Optional[str],  # noqa: UP045
-        typer.Option("--ids", help="Only these benchmark circuits, by id or name, comma-separated: 3,4,8."),
-    ] = None,
-    limit: Annotated[Optional[int], typer.Option("--limit", min=1, help="Only the first N of them.")] = None,  # noqa: UP045
+    ids: IdsOption = None,
+    limit: LimitOption = None,
     n: Annotated[int, typer.Option("--n", min=1, help="Prompts per circuit.")] = 32,
     seed: Annotated[int, typer.Option(help="Seed of the prompts.")] = 0,
-    jobs: Annotated[int, typer.Option("--jobs", min=1, help="Cases at a time; the results do not depend on it.")] = 2,
+    jobs: JobsOption = 2,
     out: Annotated[str | None, typer.Option(help="Directory for scorecard.json. Default: vesalius-runs/...")] = None,
     json: JsonOption = False,
 ) -> None:
@@ -412,7 +412,7 @@ def bench_discovery(
     """
     from vesalius.cli import discovering as command
 
-    named = None if ids is None else [name for name in ids.split(",") if name.strip()]
+    named = _listed(ids)
     wanted = [name.strip() for name in methods.split(",") if name.strip()]
     command.bench(wanted, named, limit=limit, n=n, seed=seed, jobs=jobs, out=out, as_json=json)
 
@@ -446,6 +446,11 @@ def compare(
     from vesalius.cli import comparing as command
 
     command.compare_runs(runs, as_json=json)
+
+
+def _listed(names: str | None) -> list[str] | None:
+    """The names of a comma-separated option; None where it was not given."""
+    return None if names is None else [name for name in names.split(",") if name.strip()]
 
 
 def main() -> None:

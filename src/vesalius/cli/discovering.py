@@ -18,7 +18,7 @@ from vesalius.discovery.methods import METHODS, Discovery
 from vesalius.errors import BadInput, choices
 from vesalius.grading.discovery import grade_circuit_scores, true_circuit
 from vesalius.model.files import write_json
-from vesalius.runs.discovery import discovery_scorecard
+from vesalius.runs.discovery import AREAS, discovery_scorecard
 from vesalius.runs.selection import benchmark_circuits, first
 
 SCHEMA = 1
@@ -87,8 +87,9 @@ def bench(
 
 def _metrics(specimen: str, circuit: Circuit) -> dict[str, float]:
     """The areas where the true circuit is known; `auroc` is that of the nodes."""
-    directory = benchmark_directory(specimen) or Path(specimen).expanduser()
-    if benchmark_directory(specimen) is None and not (directory / KEY_FOLDER / KEY_FILE).is_file():
+    shipped = benchmark_directory(specimen)
+    directory = shipped or Path(specimen).expanduser()
+    if shipped is None and not (directory / KEY_FOLDER / KEY_FILE).is_file():
         return {}
     areas = grade_circuit_scores(circuit, true_circuit(specimen, directory)).model_dump()
     return {name: area for name, area in {"auroc": areas["node_auroc"], **areas}.items() if area is not None}
@@ -129,7 +130,7 @@ def _print(document: dict[str, Any], top: int) -> None:
 def _print_scorecard(scorecard: dict[str, Any]) -> None:
     table = Table("method", "figure", "median", "95 % interval", "mean", "95 % interval", "n", box=None, pad_edge=False)
     for method, figures in scorecard["methods"].items():
-        for name in ("node_auroc", "edge_auroc", "edge_auroc_all"):
+        for name in AREAS:
             if (area := figures[name]) is not None:
                 median = f"{area['median']:.3f}", f"{area['median_low']:.3f} to {area['median_high']:.3f}"
                 mean = f"{area['mean']:.3f}", f"{area['mean_low']:.3f} to {area['mean_high']:.3f}"

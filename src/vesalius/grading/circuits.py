@@ -44,9 +44,12 @@ class Graded(BaseModel):
         """The components that some interchange shows."""
         return [] if self.program is None else [score for score in self.program.components.values() if not score.inert]
 
-    def graded_instead(self, other: ProgramGrade) -> "Graded":
-        """The same with the components in `alike` graded by another program."""
+    def graded_instead(self, by: Callable[[], ProgramGrade]) -> "Graded":
+        """The same with the components in `alike`, if there are any, graded by another program."""
+        if not self.alike:
+            return self
         assert self.program is not None
+        other = by()
         parts = self.program.components | {name: other.components[name] for name in self.alike}
         return self.model_copy(update={"program": self.program.model_copy(update={"components": parts})})
 
@@ -113,9 +116,8 @@ def grade_circuit(
         return Graded(tags=tag_rows(given, truth), program=grader.grade(given.executable), alike=alike)
 
     mixed_up = graded(mixed(explanation, donor=donor, seed=explanation.seed))
-    wrong = grader.grade(turned_wrong(explanation.executable))
     nulls = {
-        "shuffled": mixed_up.graded_instead(wrong),
+        "shuffled": mixed_up.graded_instead(lambda: grader.grade(turned_wrong(explanation.executable))),
         "mixed": mixed_up,
         "empty": graded(empty(explanation)),
         "generic": graded(generic(explanation)),

@@ -6,27 +6,17 @@ import pytest
 
 from vesalius.api import load
 from vesalius.backbones import Patience, open_backbone
-from vesalius.backbones.local import NAME, LocalServer, find_model
-from vesalius.errors import BadInput
+from vesalius.backbones.local import NAME, LocalServer
 from vesalius.explain.explanation import Explanation
 from vesalius.explain.hyve import explain_hyve
 
 pytestmark = [pytest.mark.smollm, pytest.mark.slow]
 
 
-def test_every_stage_runs_and_the_explanation_is_valid() -> None:
-    pytest.importorskip("xllamacpp")
-    pytest.importorskip("langchain_openai")
-    try:
-        model = find_model(NAME)
-    except BadInput as missing:
-        pytest.skip(str(missing))
-    with (
-        LocalServer(model) as server,
-        open_backbone(
-            f"local:{NAME}", base_url=server.url, max_tokens=32, reasks=0, timeout=600, patience=Patience(tries=2)
-        ) as backbone,
-    ):
+def test_every_stage_runs_and_the_explanation_is_valid(local_server: LocalServer) -> None:
+    with open_backbone(
+        f"local:{NAME}", base_url=local_server.url, max_tokens=32, reasks=0, timeout=600, patience=Patience(tries=2)
+    ) as backbone:
         found = explain_hyve(load("frac_prevs"), backbone=backbone, components=["L0_MLP"])
     text = json.dumps(found.explanation.model_dump(mode="json"), allow_nan=False)
     assert Explanation.model_validate_json(text) == found.explanation

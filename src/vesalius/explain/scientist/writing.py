@@ -6,7 +6,7 @@ from typing import Any
 from jaxtyping import Bool
 from torch import Tensor
 
-from vesalius.explain.explanation import ClaimRecord, ComponentExplanation, Evidence, Explanation, Verdict
+from vesalius.explain.explanation import ClaimRecord, ComponentExplanation, Evidence, Explanation, Tag, Verdict
 from vesalius.explain.scientist.classify import Facts, tag_by_experiment, tags_by_convention
 from vesalius.explain.scientist.executable import Translation
 from vesalius.explain.scientist.gathering import Copy
@@ -40,10 +40,11 @@ class Report:
 
     def explanation(self) -> Explanation:
         """The whole document, but for the specimen's id and the time it took."""
+        tags = tags_by_convention(self.facts)
         return Explanation(
             specimen="specimen",
             scientist="builtin",
-            components=tuple(self._component(component) for component in self.facts.program.variables),
+            components=tuple(self._component(component, tags[component]) for component in self.facts.program.variables),
             information_flow=information_flow(self.facts),
             edges=self._edges(),
             task_description=self._task(),
@@ -91,9 +92,9 @@ class Report:
                 return claim.verdict
         return "untested"
 
-    def _component(self, component: Component) -> ComponentExplanation:
+    def _component(self, component: Component, by_convention: Tag) -> ComponentExplanation:
         variable, finding = self.facts.variable(component), self.investigation.findings[component]
-        tags = tags_by_convention(self.facts)[component], tag_by_experiment(component, self.facts)
+        tags = by_convention, tag_by_experiment(component, self.facts)
         claims = tuple(self._with_search(component, claim) for claim in self.claims[component])
         refuted = tuple(
             {"hypothesis": label, "score": round(score, 4)}
