@@ -6,7 +6,8 @@ at once, as rows of one batch, and an edge's score is the largest threshold at w
 
 Nothing before the receiver under test has been cut yet, so each test starts from the recorded clean run at the
 receiver's layer. Cuts are exact, as the engine's are: a receiver's input is the row's residual stream plus
-(counterfactual - what the sender wrote in this row) for every edge cut.
+(counterfactual - what the sender wrote in this row) for every edge cut. In the tensors here the axis `flat` runs over
+prompts, positions and d_model, so that summing over senders is one matrix product.
 """
 
 from collections.abc import Callable, Sequence
@@ -97,56 +98,71 @@ class PatchedRuns:
         self.model, self.readout, self.n = model, readout, len(batch)
         self.graph = EdgeGraph.of(model.config)
         self.layout = model.layout(batch.tokens, batch.mask)
-        self.written = sender_outputs(model, activations(model, batch))
-        self.other = sender_outputs(model, activations(model, counterfactual.to(model.device)))
-        self.where = None if where is None else where.to(model.device)[:, None, :, None]
-        change = self.other - self.written
-        change = change if self.where is None else change * self.where
-        self.clean_change = change.transpose(0, 1).flatten(1)
+        self.width = batch.tokens.shape[1]
+        self.written, self.other = (
+            sender_outputs(model, activations(model, some)).transpose(0, 1).flatten(1)
+            for some in (batch, counterfactual.to(model.device))
+        )
+        self.where = None
+        if where is not None:
+            spread = where.to(model.device)[:, :, None].expand(-1, -1, model.config.d_model)
+            self.where = spread.flatten().to(self.written.dtype)
+        self.clean_change = self.other - self.written
+        self.clean_change *= 1.0 if self.where is None else self.where
         self.resid = self._clean_stream()
 
     def scores(self, cut: Bool[Tensor, "set sender receiver"], layer: int) -> Float[Tensor, "set prompt"]:
         """The readout of every prompt under every set of cuts; no receiver before `layer` may be cut."""
         sets, model = len(cut), self.model
         prompt = torch.arange(self.n, device=model.device).repeat(sets)
-        layout, missed = self.layout.take(prompt), cut.to(self.written.dtype)
-        resid = self.resid[layer][prompt]
-        changes = _Changes(self, missed, first=self._before(layer))
+        layout = self.layout.take(prompt)
+        resid = self.resid[layer].repeat(sets, 1)
+        changes = _Changes(self, cut.to(self.written.dtype), first=self._before(layer))
         for number in range(layer, len(model.blocks)):
             block = model.blocks[number]
-            heads = self._heads(number, resid, changes)
-            z = block.attn.mix(heads, layout, None, _CLEAN)
-            written = block.attn.result(z).transpose(1, 2)
-            resid = resid + written.sum(1) + block.attn.b_O
+            z = block.attn.mix(self._heads(number, resid, changes), layout, None, _CLEAN)
+            by_head = z.unflatten(0, (sets, self.n)).permute(0, 3, 1, 2, 4).flatten(2, 3)
+            written = (by_head @ block.attn.W_O).flatten(2)
+            resid = resid + written.sum(1) + self._spread(block.attn.b_O)
             changes.note(written)
-            seen = changes.seen(resid, self.graph.port(number, "mlp"))[:, :, 0]
-            out = block.mlp(block.ln2(seen, _CLEAN), _CLEAN)
+            seen = self._rows(changes.seen(resid, self.graph.port(number, "mlp")))
+            out = block.mlp(block.ln2(seen, _CLEAN), _CLEAN).reshape(sets, -1)
             resid = resid + out
-            changes.note((out - block.mlp.b_out)[:, None])
+            changes.note((out - self._spread(block.mlp.b_out))[:, None])
         last = slice(len(self.graph.receivers) - 1, len(self.graph.receivers))
-        resid = changes.seen(resid, last)[:, :, 0]
-        return self._read(resid, prompt).view(sets, self.n)
+        return self._read(self._rows(changes.seen(resid, last)), prompt).view(sets, self.n)
 
     def _heads(self, layer: int, resid: Tensor, changes: "_Changes") -> Heads:
         """Queries, keys and values, each query head from its own view of the residual stream."""
-        block, n_heads, found = self.model.blocks[layer], self.model.config.n_heads, []
-        for port in HEAD_PORTS:
-            x = block.ln1(changes.seen(resid, self.graph.port(layer, port)), _CLEAN)
-            weight, bias = (getattr(block.attn, f"{kind}_{port.upper()}") for kind in "Wb")
-            weight, bias = (w.repeat_interleave(n_heads // len(w), 0) for w in (weight, bias))
-            found.append(torch.einsum("bphd,hdk->bphk", x, weight) + bias)
-        return Heads(*found)
+        block, n_heads = self.model.blocks[layer], self.model.config.n_heads
+        columns = slice(self.graph.port(layer, HEAD_PORTS[0]).start, self.graph.port(layer, HEAD_PORTS[-1]).stop)
+        x = changes.seen(resid, columns).unflatten(2, (self.n * self.width, -1))
+        attn = block.attn
+        weights, biases = (
+            torch.cat([w.repeat_interleave(n_heads // len(w), 0) for w in parts])
+            for parts in ((attn.W_Q, attn.W_K, attn.W_V), (attn.b_Q, attn.b_K, attn.b_V))
+        )
+        found = block.ln1(x, _CLEAN) @ weights + biases[:, None]
+        found = found.unflatten(2, (self.n, self.width)).permute(0, 2, 3, 1, 4).flatten(0, 1)
+        return Heads(*found.split(n_heads, 2))
+
+    def _rows(self, streams: Float[Tensor, "set 1 flat"]) -> Float[Tensor, "row pos d_model"]:
+        return streams.reshape(len(streams) * self.n, self.width, -1)
+
+    def _spread(self, bias: Float[Tensor, " d_model"]) -> Float[Tensor, " flat"]:
+        return bias.repeat(self.n * self.width)
 
     def _before(self, layer: int) -> int:
         return 1 + layer * (self.model.config.n_heads + 1)
 
-    def _clean_stream(self) -> list[Float[Tensor, "prompt pos d_model"]]:
+    def _clean_stream(self) -> list[Float[Tensor, " flat"]]:
         """The residual stream before each layer, and at the end."""
-        found, constant = [], torch.zeros_like(self.written[:, 0])
+        found, constant = [], torch.zeros_like(self.written[0])
         for layer in range(len(self.model.blocks) + 1):
-            found.append(self.written[:, : self._before(layer)].sum(1) + constant)
+            found.append(self.written[: self._before(layer)].sum(0) + constant)
             if layer < len(self.model.blocks):
-                constant = constant + self.model.blocks[layer].attn.b_O + self.model.blocks[layer].mlp.b_out
+                block = self.model.blocks[layer]
+                constant = constant + self._spread(block.attn.b_O + block.mlp.b_out)
         return found
 
     def _read(self, resid: Tensor, prompt: Tensor) -> Tensor:
@@ -158,31 +174,40 @@ class PatchedRuns:
 class _Changes:
     """Counterfactual minus what was written, of every sender so far, where it can be patched in.
 
-    The `first` senders wrote what they write in the clean run, the same under every set of cuts.
+    The `first` senders wrote what they write in the clean run, the same under every set of cuts. Of the others, what
+    is summed are the senders cut or, where they are fewer, all senders less those kept.
     """
 
     def __init__(self, runs: PatchedRuns, missed: Float[Tensor, "set sender receiver"], *, first: int) -> None:
-        self.runs, self.missed, self.first = runs, missed, first
+        self.runs, self.missed, self.first, self.done = runs, missed, first, first
         self.clean = runs.clean_change[:first]
-        self.moved: Float[Tensor, "set prompt sender pos d_model"] | None = None
+        senders, flat = runs.written.shape
+        self.moved: Float[Tensor, "set sender flat"] = runs.written.new_empty(len(missed), senders - first, flat)
+        self.total: Float[Tensor, "set flat"] = runs.written.new_zeros(len(missed), flat)
 
-    def note(self, written: Float[Tensor, "row sender pos d_model"]) -> None:
+    def note(self, written: Float[Tensor, "set sender flat"]) -> None:
         """Add what the next senders wrote in every row."""
-        done = self.first + (0 if self.moved is None else self.moved.shape[2])
-        written = written.unflatten(0, (len(self.missed), self.runs.n))
-        change = self.runs.other[:, done : done + written.shape[2]] - written
-        change = change if self.runs.where is None else change * self.runs.where
-        self.moved = change if self.moved is None else torch.cat([self.moved, change], 2)
+        new = slice(self.done, self.done + written.shape[1])
+        change = self.moved[:, new.start - self.first : new.stop - self.first]
+        torch.sub(self.runs.other[new], written, out=change)
+        if self.runs.where is not None:
+            change *= self.runs.where
+        self.total += change.sum(1)
+        self.done = new.stop
 
-    def seen(self, resid: Tensor, columns: slice) -> Float[Tensor, "row pos receiver d_model"]:
+    def seen(self, resid: Float[Tensor, "set flat"], columns: slice) -> Float[Tensor, "set receiver flat"]:
         """The residual stream as each of these receivers sees it."""
-        chosen = self.missed[:, :, columns].transpose(1, 2)
-        stream = resid[:, :, None].expand(-1, -1, chosen.shape[1], -1)
-        early, late = chosen[:, :, : self.first], chosen[:, :, self.first :]
+        missed = self.missed[:, : self.done, columns].transpose(1, 2)
+        early, late = missed[:, :, : self.first], missed[:, :, self.first :]
+        kept = 1 - late
+        cut_somewhere, kept_somewhere = (part.any(0).any(0).nonzero()[:, 0] for part in (late, kept))
+        if len(cut_somewhere) <= len(kept_somewhere):
+            chosen, weights = cut_somewhere, late
+        else:
+            chosen, weights, resid = kept_somewhere, -kept, resid + self.total
+        streams = resid[:, None].expand(-1, missed.shape[1], -1)
         if bool(early.any()):
-            change = (early @ self.clean).unflatten(2, (self.runs.n, *resid.shape[1:]))
-            stream = stream + change.permute(0, 2, 3, 1, 4).flatten(0, 1)
-        if self.moved is not None and bool(late.any()):
-            late = late[:, :, : self.moved.shape[2]]
-            stream = stream + torch.einsum("trs,tnspd->tnprd", late, self.moved).flatten(0, 1)
-        return stream
+            streams = streams + early @ self.clean
+        if not len(chosen):
+            return streams
+        return torch.baddbmm(streams, weights[:, :, chosen], self.moved[:, chosen])
