@@ -21,6 +21,7 @@ from vesalius.discovery.attribution import sender_outputs
 from vesalius.discovery.graph import HEAD_PORTS, EdgeGraph
 from vesalius.errors import BadInput
 from vesalius.intervene.readout import Readout
+from vesalius.intervene.statistics import bootstrap_means
 from vesalius.intervene.values import Batch, activations
 from vesalius.model.hooks import Tap
 from vesalius.model.transformer import Heads, Transformer, take_positions
@@ -52,34 +53,100 @@ def acdc(
     progress: Callable[[int, int], None] | None = None,
 ) -> Pruned:
     """Prune at every threshold (a share of the clean score's magnitude) and score edges by what they survive."""
-    graph = EdgeGraph.of(model.config)
-    if len(graph.edges) > MAX_EDGES:
-        raise BadInput(f"acdc tests edges one by one and this model has {len(graph.edges)}; use eap-ig")
+    _require_thresholds(thresholds)
+    runs = _runs(model, batch, readout, counterfactual, where)
+    walk = _Walk(runs, torch.tensor(thresholds, device=model.device))
+    cut = walk.finished(progress)
+    survived = torch.where(cut, 0.0, torch.tensor(thresholds, device=model.device)[:, None, None]).max(0).values
+    return Pruned(torch.where(runs.graph.real, survived.cpu(), 0.0), walk.forwards)
+
+
+@torch.no_grad()
+def acdc_resampled(
+    model: Transformer,
+    batch: Batch,
+    readout: Readout,
+    *,
+    counterfactual: Batch,
+    where: Bool[Tensor, "prompt pos"] | None = None,
+    threshold: float,
+    resamples: int,
+    seed: int = 0,
+) -> tuple[Bool[Tensor, "resample sender receiver"], float]:
+    """The edges that survive at one threshold on each bootstrap resample of the prompts, and the work done.
+
+    All resamples walk together over the same runs of the prompts, which they only weigh differently.
+    """
+    _require_thresholds([threshold])
+    runs = _runs(model, batch, readout, counterfactual, where)
+    identity = torch.eye(len(batch), dtype=torch.float64)
+    weights = bootstrap_means(identity, resamples=resamples, seed=seed).to(model.device)
+    walk = _Walk(runs, torch.full((resamples,), threshold, device=model.device), weights)
+    cut = walk.finished()
+    return ~cut.cpu() & runs.graph.real, walk.forwards
+
+
+def _runs(
+    model: Transformer, batch: Batch, readout: Readout, counterfactual: Batch, where: Tensor | None
+) -> "PatchedRuns":
+    edges = len(EdgeGraph.of(model.config).edges)
+    if edges > MAX_EDGES:
+        raise BadInput(f"acdc tests edges one by one and this model has {edges}; use eap-ig")
+    return PatchedRuns(model, batch, readout, counterfactual=counterfactual, where=where)
+
+
+def _require_thresholds(thresholds: Sequence[float]) -> None:
     if not thresholds or min(thresholds) <= 0:
         raise BadInput(f"thresholds {list(thresholds)} cannot be used; give positive numbers")
-    patched = PatchedRuns(model, batch, readout, counterfactual=counterfactual, where=where)
-    cut = torch.zeros(len(thresholds), *graph.real.shape, dtype=torch.bool, device=model.device)
-    current = patched.scores(cut[:1], len(model.blocks)).mean(1).expand(len(thresholds))
-    limits = torch.tensor(thresholds, device=model.device) * current[0].abs()
-    forwards, done = 3.0, 0
-    for receiver in reversed(range(len(graph.receivers))):
-        part = graph.receivers[receiver][0]
-        layer = len(model.blocks) if part is None else part.layer
-        for sender in reversed(range(graph.n_feeding(part))):
-            tried = cut.clone()
-            tried[:, sender, receiver] = True
-            # Thresholds that have cut the same edges so far need one run between them.
-            different, like = tried.unique(dim=0, return_inverse=True)
-            found = patched.scores(different, layer).mean(1)[like]
-            unmissed = current - found < limits
-            cut[unmissed, sender, receiver] = True
-            current = torch.where(unmissed, found, current)
-            forwards += len(different) * (len(model.blocks) - layer) / len(model.blocks)
-            done += 1
-            if progress:
-                progress(done, len(graph.edges))
-    survived = torch.where(cut, 0.0, torch.tensor(thresholds, device=model.device)[:, None, None]).max(0).values
-    return Pruned(torch.where(graph.real, survived.cpu(), 0.0), forwards)
+
+
+class _Walk:
+    """Walkers from the logits to the embedding, each with its threshold and, in `weights`, its view of the prompts.
+
+    Walkers that have cut the same edges so far form a group and need one run between them.
+    """
+
+    def __init__(
+        self,
+        runs: "PatchedRuns",
+        thresholds: Float[Tensor, " walker"],
+        weights: Float[Tensor, "walker prompt"] | None = None,
+    ) -> None:
+        self.runs, self.weights = runs, weights
+        self.cut = torch.zeros(1, *runs.graph.real.shape, dtype=torch.bool, device=thresholds.device)
+        self.group = torch.zeros(len(thresholds), dtype=torch.long, device=thresholds.device)
+        self.current = self._means(runs.scores(self.cut, len(runs.model.blocks)))
+        self.limits = thresholds * self.current.abs()
+        self.forwards = 3.0
+
+    def finished(self, progress: Callable[[int, int], None] | None = None) -> Bool[Tensor, "walker sender receiver"]:
+        """Test every edge; what each walker has cut in the end."""
+        graph, done = self.runs.graph, 0
+        for receiver in reversed(range(len(graph.receivers))):
+            part = graph.receivers[receiver][0]
+            layer = len(self.runs.model.blocks) if part is None else part.layer
+            for sender in reversed(range(graph.n_feeding(part))):
+                self._test(sender, receiver, layer)
+                done += 1
+                if progress:
+                    progress(done, len(graph.edges))
+        return self.cut[self.group]
+
+    def _test(self, sender: int, receiver: int, layer: int) -> None:
+        tried = self.cut.clone()
+        tried[:, sender, receiver] = True
+        found = self._means(self.runs.scores(tried, layer))
+        unmissed = self.current - found < self.limits
+        self.current = torch.where(unmissed, found, self.current)
+        layers = len(self.runs.model.blocks)
+        self.forwards += len(tried) * (layers - layer) / layers
+        split, self.group = (2 * self.group + unmissed).unique(return_inverse=True)
+        self.cut = torch.where((split % 2 == 1)[:, None, None], tried[split // 2], self.cut[split // 2])
+
+    def _means(self, scores: Float[Tensor, "group prompt"]) -> Float[Tensor, " walker"]:
+        if self.weights is None:
+            return scores.mean(1)[self.group]
+        return (self.weights @ scores.to(self.weights.dtype).T).gather(1, self.group[:, None])[:, 0]
 
 
 class PatchedRuns:
