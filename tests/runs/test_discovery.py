@@ -16,7 +16,7 @@ import pytest
 from vesalius.errors import BadInput, Failed
 from vesalius.runs.directory import Run
 from vesalius.runs.discovery import DiscoveryBenchmark, DiscoverySettings
-from vesalius.runs.engine import Engine
+from vesalius.runs.engine import Engine, Failure
 from vesalius.runs.methods import AREAS, run_case
 from vesalius.runs.selection import Circuit, benchmark_circuits
 
@@ -28,7 +28,11 @@ def settings(circuits: Iterable[Circuit], methods: tuple[str, ...] = ("sweep", "
 def here(work: Callable[[Any], Any], cases: Iterable[Any], *, jobs: int = 2) -> Iterator[tuple[Any, Any]]:
     """Cases in this process."""
     for case in cases:
-        yield case, work(case)
+        try:
+            result = work(case)
+        except BadInput as error:
+            result = Failure("refused", str(error))
+        yield case, result
 
 
 def performed(
@@ -95,6 +99,7 @@ def test_jobs_and_a_kill_change_nothing(tmp_path: Path, card: dict[str, Any]) ->
         assert untimed(again) == untimed(whole)
 
 
+@pytest.mark.slow
 def test_sigkill_loses_at_most_the_cases_under_way(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "vesalius", "bench", "discovery", "--methods", "sweep", "--limit", "4"]
     command += ["--n", "4", "--jobs", "1", "--json", "--out", str(tmp_path / "run")]
@@ -119,15 +124,16 @@ def test_failures_enter_no_figure_and_are_tried_again(tmp_path: Path) -> None:
     (gone / "model.safetensors").write_bytes(b"")
     asked = settings([*circuits, replace(circuits[0], id="gone", directory=gone)])
     for _ in range(2):
-        found, done = performed(tmp_path / "run", asked)
+        found, done = performed(tmp_path / "run", asked, engine=here)  # type: ignore[arg-type]
         assert (found["n"], found["n_error"]) == (2, 1)
         assert {error["case"] for error in found["errors"]} == {"gone"}
         for figures in found["methods"].values():
             assert (figures["n"], figures["n_error"], figures["node_auroc"]["n"]) == (1, 1, 1)
         assert [set(case["methods"]) for case in found["cases"]] == [{"sweep", "eap"}, set()]
     assert done == ["sweep gone", "eap gone"]
+    nothing = settings([replace(circuits[0], id="gone", directory=gone)])
     with pytest.raises(Failed, match="no circuit could be discovered"):
-        performed(tmp_path / "nothing", settings([replace(circuits[0], id="gone", directory=gone)]))
+        performed(tmp_path / "nothing", nothing, engine=here)  # type: ignore[arg-type]
 
 
 def test_another_request_is_refused(tmp_path: Path) -> None:
@@ -138,7 +144,7 @@ def test_another_request_is_refused(tmp_path: Path) -> None:
 
 
 def test_large_models_are_pruned_on_fewer_prompts() -> None:
-    from vesalius.runs import methods
+    from vesalius.discovery import methods
 
     case = settings(benchmark_circuits(["3"]), ("acdc",), n=12).cases[0]
     assert run_case(case)["prompts"] == 12

@@ -200,6 +200,13 @@ def explain(
             "--components", "-c", help="The circuit, comma-separated. Default: the specimen's own, or chosen."
         ),
     ] = None,
+    circuit: Annotated[
+        Optional[str],  # noqa: UP045
+        typer.Option(
+            "--circuit",
+            help="A circuit.json of `vesalius discover`: explain what scores at least a tenth of the largest.",
+        ),
+    ] = None,
     n: Annotated[
         Optional[int],  # noqa: UP045
         typer.Option(min=4, help="Held-out prompts, for natural models. Default: 16."),
@@ -264,7 +271,7 @@ def explain(
     from vesalius.cli import explaining as command
 
     named = _listed(components)
-    request = command.Request(specimen, behaviour, named, n, top, force, seed)
+    request = command.Request(specimen, behaviour, named, circuit, n, top, force, seed)
     asked = command.Asked(
         scientist, backbone, protocol, base_url, max_cost, max_tokens, prices, record, replay, unsafe_sandbox
     )
@@ -349,6 +356,13 @@ def bench_circuits(
     specimens: SpecimensOption = None,
     ids: IdsOption = None,
     limit: LimitOption = None,
+    circuit_from: Annotated[
+        Optional[str],  # noqa: UP045
+        typer.Option(
+            "--circuit-from",
+            help="Discover the circuit by this method (sweep, eap, eap-ig, acdc) instead of taking the given one.",
+        ),
+    ] = None,
     seed: Annotated[int, typer.Option(help="Seed of the scientist; grading has one of its own.")] = 0,
     jobs: JobsOption = 2,
     engine: Annotated[str, typer.Option("--engine", help="Where cases run: local processes, or ray.")] = "local",
@@ -384,6 +398,7 @@ def bench_circuits(
         specimens=specimens,
         ids=_listed(ids),
         limit=limit,
+        circuit_from=circuit_from,
         seed=seed,
         leave_out=leave_out,
         backbone=backbone,

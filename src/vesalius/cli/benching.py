@@ -29,6 +29,7 @@ class Request:
     specimens: str | None
     ids: list[str] | None
     limit: int | None
+    circuit_from: str | None
     seed: int
     leave_out: str | None
     backbone: str | None
@@ -44,6 +45,7 @@ class Request:
         return Settings(
             circuits=tuple(chosen_circuits(self.specimens, self.ids, self.limit)),
             scientist=self.scientist,
+            circuit_from=self.circuit_from,
             seed=self.seed,
             leave_out=self.leave_out,
             backbone=None if self.backbone is None else _anywhere(self.backbone),
@@ -64,6 +66,7 @@ class Request:
             None if self.backbone is None else self.backbone.replace(":", "_"),
             self.protocol,
             selection_word(self.specimens, self.ids, self.limit),
+            None if self.circuit_from is None else f"from-{self.circuit_from}",
             None if self.leave_out is None else f"without-{self.leave_out}",
             f"seed{self.seed}",
         )

@@ -28,7 +28,7 @@ from vesalius.discovery.pruning import acdc, acdc_resampled
 from vesalius.discovery.stability import RESAMPLES, Stability, bootstrap_jaccard, pairwise_jaccard
 from vesalius.errors import BadInput, choices
 from vesalius.intervene import Batch, Readout, effects
-from vesalius.model.components import Component, Edge
+from vesalius.model.components import Component, Edge, Shape
 from vesalius.model.hooks import HookPoint, Tap
 from vesalius.model.specimen import Specimen
 from vesalius.model.transformer import Transformer
@@ -37,6 +37,8 @@ DEFAULT_STEPS = 5
 DEFAULT_PROMPTS = 32
 #: The threshold at which ACDC is resampled.
 STABLE_AT = 0.05
+#: ACDC's work grows with edges times prompts: benchmarks prune models of more edges on this many prompts at most.
+LARGE_EDGES, LARGE_PROMPTS = 1000, 8
 Tell = Callable[[int, int], None]
 
 
@@ -176,6 +178,12 @@ METHODS: dict[str, Callable[[Specimen, Trial, Tell | None], _Scores]] = {
     "eap-ig": _eap_ig,
     "acdc": _acdc,
 }
+
+
+def affordable_prompts(method: str, shape: Shape, n: int) -> int:
+    """How many of `n` prompts a benchmark gives a method: all, but for ACDC on large models."""
+    large = len(EdgeGraph.of(shape).edges) > LARGE_EDGES
+    return min(n, LARGE_PROMPTS) if method == "acdc" and large else n
 
 
 def contrast(model: Transformer, material: Trial) -> Readout:

@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 
 from pydantic import ValidationError
 
+from vesalius.discovery.circuit import Circuit
 from vesalius.errors import BadInput, Failed, choices
 from vesalius.explain.explanation import Explanation
 from vesalius.explain.trace import Trace
@@ -24,7 +25,7 @@ from vesalius.version import __version__
 SCHEMA = 1
 RUN, EVENTS, SCORECARD = "run.json", "events.jsonl", "scorecard.json"
 EXPLANATIONS, TRACES, CALLS, PAGES, INDEX = "explanations", "traces", "calls", "pages", "report.html"
-SPENDING = "spending.json"
+SPENDING, CIRCUITS = "spending.json", "circuits"
 _SHOWN = 60
 Document = TypeVar("Document", Explanation, Trace)
 
@@ -84,6 +85,11 @@ class Run:
         """Keep the way to the explanation of a case."""
         _make(self.directory / TRACES)
         write_json(self.trace_path(case), trace.model_dump(mode="json"))
+
+    def write_circuit(self, case: str, circuit: Circuit) -> None:
+        """Keep the circuit that was discovered in a case."""
+        _make(self.directory / CIRCUITS)
+        circuit.write(self.directory / CIRCUITS / f"{case}.json")
 
     def calls_path(self, case: str, role: str = "") -> Path:
         """Where the calls of a case are recorded; each judge has a file of its own."""

@@ -9,13 +9,13 @@ from contextlib import closing
 from dataclasses import dataclass
 from typing import Any
 
-from vesalius.discovery.methods import METHODS
+from vesalius.discovery.methods import LARGE_EDGES, LARGE_PROMPTS, METHODS
 from vesalius.errors import BadInput, Failed, choices
 from vesalius.grading.discovery import Centre, centre
 from vesalius.runs.circuits import Progress
 from vesalius.runs.directory import Run
 from vesalius.runs.engine import Engine, Failure, map_cases
-from vesalius.runs.methods import AREAS, LARGE_EDGES, LARGE_PROMPTS, DiscoveryCase, run_case
+from vesalius.runs.methods import AREAS, DiscoveryCase, run_case
 from vesalius.runs.selection import Circuit
 from vesalius.version import __version__
 

@@ -1,8 +1,8 @@
 """One method on one circuit: discover, grade against the key, and say how faithful and how stable the circuit is.
 
 Faithfulness is read on prompts that the method did not see, for circuits of the best k components (and, where the
-method scores edges, of the best k edges), beside the mean of `RANDOM` random rankings. Stability is that of the
-components that would be explained (`Circuit.chosen`), beside that of random circuits of the same size.
+method scores edges, of the best k edges), beside that of a random ranking. Stability is that of the components that
+would be explained (`Circuit.chosen`), beside that of random circuits of the same size.
 """
 
 import random
@@ -12,21 +12,21 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from vesalius.behaviours.trial import trial
+from vesalius.behaviours.trial import Trial, trial
 from vesalius.circuits.specimens import load_specimen
 from vesalius.discovery.faithfulness import Ranking, faithfulness_curves
 from vesalius.discovery.graph import EdgeGraph
-from vesalius.discovery.methods import Discovery, acdc_stability, discover
+from vesalius.discovery.methods import Discovery, acdc_stability, affordable_prompts, discover
+from vesalius.discovery.stability import Stability
 from vesalius.errors import BadInput
 from vesalius.grading.discovery import grade_circuit_scores, true_circuit
 from vesalius.model.specimen import Specimen
 
 AREAS = ("node_auroc", "edge_auroc", "edge_auroc_all", "cmd", "cpr", "edge_cmd", "edge_cpr", "jaccard")
-#: ACDC's work grows with edges times prompts; models of more edges are pruned on this many prompts at most.
-LARGE_EDGES, LARGE_PROMPTS = 1000, 8
 #: Added to the seed for the prompts that faithfulness is read on.
 HELD_OUT = 500_003
-RANDOM = 4
+#: ACDC is pruned anew on every resample, which models of more edges are spared.
+MOST_RESAMPLED_EDGES = 300
 
 
 @dataclass(frozen=True)
@@ -49,23 +49,19 @@ def run_case(case: DiscoveryCase) -> dict[str, Any]:
     """Every figure of one method on one circuit, as plain data."""
     started = time.perf_counter()
     specimen = load_specimen(case.directory)
-    n = _prompts(case, specimen)
+    n = affordable_prompts(case.method, specimen.model.config, case.n)
     material = trial(specimen, n, seed=case.seed)
     found = discover(specimen, case.method, material=material)
     areas = grade_circuit_scores(found.circuit, true_circuit(case.id, case.directory)).model_dump()
     faithful, chance = _faithfulness(specimen, found, n=case.n, seed=case.seed)
     chosen = found.circuit.chosen()
-    stability = (
-        acdc_stability(specimen.model, material)[0]
-        if found.per_prompt is None
-        else found.stability(max(1, len(chosen)))
-    )
+    stability = _stability(specimen, found, material, max(1, len(chosen)))
     return {
         **areas,
         **faithful,
-        "jaccard": stability.value,
-        "jaccard_size": stability.top,
-        "chance": {**chance, "jaccard": stability.chance},
+        "jaccard": None if stability is None else stability.value,
+        "jaccard_size": None if stability is None else stability.top,
+        "chance": chance | ({} if stability is None else {"jaccard": stability.chance}),
         "chosen": [str(part) for part in chosen],
         "prompts": n,
         "forwards": found.forwards,
@@ -74,15 +70,17 @@ def run_case(case: DiscoveryCase) -> dict[str, Any]:
     }
 
 
-def _prompts(case: DiscoveryCase, specimen: Specimen) -> int:
-    large = len(EdgeGraph.of(specimen.model.config).edges) > LARGE_EDGES
-    return min(case.n, LARGE_PROMPTS) if case.method == "acdc" and large else case.n
+def _stability(specimen: Specimen, found: Discovery, material: Trial, top: int) -> Stability | None:
+    if found.per_prompt is not None:
+        return found.stability(top)
+    edges = len(EdgeGraph.of(specimen.model.config).edges)
+    return None if edges > MOST_RESAMPLED_EDGES else acdc_stability(specimen.model, material)[0]
 
 
 def _faithfulness(
     specimen: Specimen, found: Discovery, *, n: int, seed: int
 ) -> tuple[dict[str, float | None], dict[str, float]]:
-    """The areas of components and edges on fresh prompts, and those of random rankings; None where undefined."""
+    """The areas of components and edges on fresh prompts, and those of a random ranking; None where undefined."""
     material = trial(specimen, n, seed=seed + HELD_OUT)
     graph = EdgeGraph.of(specimen.model.config)
     rankings: dict[str, tuple[Ranking, Sequence[Any]]] = {
@@ -95,12 +93,11 @@ def _faithfulness(
         areas |= {f"{prefix}cmd": None, f"{prefix}cpr": None}
         if not ranking:
             continue
-        shuffled = [random.Random(number).sample(candidates, len(candidates)) for number in range(RANDOM)]
+        shuffled = random.Random(f"{seed}/{specimen.id}").sample(candidates, len(candidates))
         try:
-            own, *others = faithfulness_curves(specimen.model, material, [ranking, *shuffled])
+            own, other = faithfulness_curves(specimen.model, material, [ranking, shuffled])
         except BadInput:  # ablating everything changes no output: there is nothing to keep
             continue
         areas |= {f"{prefix}cmd": own.cmd, f"{prefix}cpr": own.cpr}
-        chance[f"{prefix}cmd"] = sum(curve.cmd for curve in others) / RANDOM
-        chance[f"{prefix}cpr"] = sum(curve.cpr for curve in others) / RANDOM
+        chance |= {f"{prefix}cmd": other.cmd, f"{prefix}cpr": other.cpr}
     return areas, chance
