@@ -25,8 +25,8 @@ from vesalius.model.specimen import Specimen
 AREAS = ("node_auroc", "edge_auroc", "edge_auroc_all", "cmd", "cpr", "edge_cmd", "edge_cpr", "jaccard")
 #: Added to the seed for the prompts that faithfulness is read on.
 HELD_OUT = 500_003
-#: ACDC is pruned anew on every resample, which models of more edges are spared.
-MOST_RESAMPLED_EDGES = 300
+#: ACDC is pruned anew on every resample, which larger models (edges times d_model) are spared.
+MOST_RESAMPLED = 10_000
 
 
 @dataclass(frozen=True)
@@ -73,8 +73,9 @@ def run_case(case: DiscoveryCase) -> dict[str, Any]:
 def _stability(specimen: Specimen, found: Discovery, material: Trial, top: int) -> Stability | None:
     if found.per_prompt is not None:
         return found.stability(top)
-    edges = len(EdgeGraph.of(specimen.model.config).edges)
-    return None if edges > MOST_RESAMPLED_EDGES else acdc_stability(specimen.model, material)[0]
+    config = specimen.model.config
+    size = len(EdgeGraph.of(config).edges) * config.d_model
+    return None if size > MOST_RESAMPLED else acdc_stability(specimen.model, material)[0]
 
 
 def _faithfulness(
