@@ -1,7 +1,9 @@
 """Every bad input: exit code 2, one clear line on stderr, nothing on stdout."""
 
 import json
+import math
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -13,8 +15,11 @@ from safetensors.torch import load_file, save_file
 
 from tests.cli.conftest import Vesalius
 from tests.model.tiny_gguf import write_tiny_gguf
+from vesalius.circuits.specimens import benchmark_directory
 
 INDUCTION = ("--behaviour", "induction")
+#: The shape of frac_prevs, as its circuit files have it.
+SHAPE = {"n_layers": 2, "n_heads": 4, "d_model": 12}
 
 
 def refused(vesalius: Vesalius, arguments: Sequence[object], reason: str) -> None:
@@ -74,10 +79,58 @@ def test_sweep(vesalius: Vesalius, tiny: Path, arguments: list[str], reason: str
         (["bench", "discovery", "--ids", "nosuch"], "benchmark circuit 'nosuch' does not exist"),
         (["bench", "discovery", "--limit", "0"], "--limit"),
         (["bench", "discovery", "--jobs", "0"], "--jobs"),
+        (["bench", "discovery", "--methods", "eap,eap"], "names one twice"),
+        (["bench", "discovery", "--n", "0"], "--n"),
+        (["bench", "discovery", "--specimens", "/nowhere"], "--specimens /nowhere: no such directory"),
+        (["bench", "discovery", "--specimens", "TINY"], "holds no specimen"),
+        (["bench", "discovery", "--specimens", "TINY", "--ids", "3"], "leave it out with --specimens"),
+        (["bench", "circuits", "--circuit-from", "magic"], "--circuit-from 'magic' does not exist; use sweep, eap"),
     ],
 )
 def test_discovery(vesalius: Vesalius, tiny: Path, arguments: list[str], reason: str) -> None:
     refused(vesalius, [str(tiny) if a == "TINY" else a for a in arguments], reason)
+
+
+def test_specimens_without_a_key(vesalius: Vesalius, tmp_path: Path) -> None:
+    shipped = benchmark_directory("3")
+    assert shipped is not None
+    shutil.copytree(shipped, tmp_path / "many" / "keyless", ignore=shutil.ignore_patterns("answer_key"))
+    for benchmark in ("circuits", "discovery"):
+        refused(vesalius, ["bench", benchmark, "--specimens", "many"], "keyless: holds no answer_key/spec.py")
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        (None, "circuit.json"),
+        ("no JSON", "circuit.json"),
+        ("[1]", "circuit.json"),
+        ("{}", "'cfg' is missing or no object; a MIB circuit has cfg, nodes and edges"),
+        (json.dumps({"cfg": SHAPE, "nodes": {"m9": {"in_graph": True}}, "edges": {}}), "not in this model"),
+        (json.dumps({"cfg": SHAPE, "nodes": {"m0": {"in_graph": True, "score": "high"}}, "edges": {}}), "'high'"),
+        (
+            json.dumps({"cfg": SHAPE, "nodes": {"m0": {"in_graph": True, "score": math.nan}}, "edges": {}}),
+            "not a finite",
+        ),
+        (json.dumps({"cfg": SHAPE | {"d_model": 99}, "nodes": {}, "edges": {}}), "and d_model 99, the specimen has"),
+        (json.dumps({"cfg": SHAPE, "nodes": {}, "edges": {}}), "no head or MLP is in the graph"),
+        (json.dumps({"cfg": SHAPE, "nodes": {"m0": {"in_graph": False}}, "edges": {}}), "no head or MLP is in"),
+    ],
+)
+def test_circuit_files(vesalius: Vesalius, tmp_path: Path, text: str | None, reason: str) -> None:
+    if text is not None:
+        (tmp_path / "circuit.json").write_text(text)
+    refused(vesalius, ["explain", "frac_prevs", "--circuit", "circuit.json"], reason)
+
+
+def test_a_circuit_and_components(vesalius: Vesalius) -> None:
+    refused(vesalius, ["explain", "3", "--circuit", "c.json", "-c", "L0_MLP"], "leave one out")
+
+
+def test_pages_of_a_discovery_run(vesalius: Vesalius, tmp_path: Path) -> None:
+    settings = {"benchmark": "discovery"}
+    (tmp_path / "run.json").write_text(json.dumps({"schema": 1, "settings": settings}))
+    refused(vesalius, ["report", "."], "a run of `bench discovery`; this is for runs of `bench circuits`")
 
 
 @pytest.mark.parametrize(
