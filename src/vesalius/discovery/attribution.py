@@ -29,10 +29,11 @@ def edge_attribution(
     counterfactual: Batch,
     where: Bool[Tensor, "prompt pos"] | None = None,
     steps: int = 1,
+    per_position: bool = False,
     memory: int = DEFAULT_MEMORY,
-) -> Float[Tensor, "prompt sender receiver"]:
+) -> Float[Tensor, "prompt *pos sender receiver"]:
     """Estimated effect of cutting every edge over to the counterfactual, as many prompts at a time as `memory` (in
-    bytes) holds.
+    bytes) holds. With `per_position`, the positions at which the sender is patched are kept apart.
     """
     if steps < 1:
         raise BadInput(f"steps={steps} takes no gradient; at least 1 is needed")
@@ -49,6 +50,7 @@ def edge_attribution(
                 counterfactual.take(chosen).to(model.device),
                 None if where is None else where[chosen].to(model.device),
                 steps,
+                per_position,
             )
         )
     return torch.cat(parts)
@@ -63,20 +65,27 @@ def sender_outputs(model: Transformer, values: Values) -> Float[Tensor, "prompt 
 
 
 def _chunk(
-    model: Transformer, batch: Batch, readout: Readout, other: Batch, where: Tensor | None, steps: int
-) -> Float[Tensor, "prompt sender receiver"]:
+    model: Transformer,
+    batch: Batch,
+    readout: Readout,
+    other: Batch,
+    where: Tensor | None,
+    steps: int,
+    per_position: bool,
+) -> Float[Tensor, "prompt *pos sender receiver"]:
     graph = EdgeGraph.of(model.config)
     clean, corrupt = activations(model, batch), activations(model, other)
     change = sender_outputs(model, clean) - sender_outputs(model, corrupt)
     if where is not None:
         change = change * where[:, None, :, None]
-    scores = change.new_zeros(len(batch), len(graph.senders), len(graph.receivers))
+    kept = batch.tokens.shape if per_position else batch.tokens.shape[:1]
+    scores = change.new_zeros(*kept, len(graph.senders), len(graph.receivers))
     for step in range(1, steps + 1):
         gradients = _gradients(model, batch, readout, clean.embed - (1 - step / steps) * change[:, 0])
         for columns, gradient in gradients:
             feeding = int(graph.real[:, columns.start].sum())
-            found = torch.einsum("bspd,bprd->bsr", change[:, :feeding], gradient)
-            scores[:, :feeding, columns] += found / steps
+            found = torch.einsum("bspd,bprd->bpsr" if per_position else "bspd,bprd->bsr", change[:, :feeding], gradient)
+            scores[..., :feeding, columns] += found / steps
     return scores.cpu()
 
 
