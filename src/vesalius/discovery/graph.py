@@ -81,5 +81,9 @@ class EdgeGraph:
 
     def by_sender(self, scores: Float[Tensor, "sender receiver"]) -> dict[Component, float]:
         """A score for every component: the largest magnitude among its outgoing edges."""
-        largest = torch.where(self.real, scores.abs(), 0.0).max(1).values.tolist()
-        return {part: score for part, score in zip(self.senders, largest, strict=True) if part is not None}
+        found = self.component_scores(scores).tolist()
+        return {part: score for part, score in zip(self.senders[1:], found, strict=True) if part is not None}
+
+    def component_scores(self, scores: Float[Tensor, "... sender receiver"]) -> Float[Tensor, "... component"]:
+        """The same for any number of tables, components in order of computation."""
+        return torch.where(self.real, scores.abs(), 0.0).amax(-1)[..., 1:]

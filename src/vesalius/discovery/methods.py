@@ -13,7 +13,8 @@ none, so for specimens with a listed vocabulary EAP reads `contrast` instead and
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -23,6 +24,7 @@ from vesalius.discovery.attribution import edge_attribution
 from vesalius.discovery.circuit import Circuit
 from vesalius.discovery.graph import EdgeGraph
 from vesalius.discovery.pruning import acdc
+from vesalius.discovery.stability import RESAMPLES, Stability, bootstrap_jaccard
 from vesalius.errors import BadInput, choices
 from vesalius.intervene import Batch, Readout, effects
 from vesalius.model.components import Component, Edge
@@ -37,12 +39,33 @@ Tell = Callable[[int, int], None]
 
 @dataclass(frozen=True)
 class Discovery:
-    """A method's circuit, its cost in forward passes of all prompts, and the seconds it took."""
+    """A method's circuit, its cost in forward passes of all prompts, and the seconds it took.
+
+    `per_prompt` holds the scores whose means over prompts the circuit's are: [prompt, component] of a sweep, [prompt,
+    sender, receiver] of EAP and EAP-IG (tables of `EdgeGraph`), None for ACDC, whose scores are no means.
+    """
 
     method: str
     circuit: Circuit
     forwards: float
     seconds: float
+    per_prompt: Tensor | None = field(default=None, compare=False, repr=False)
+
+    def stability(self, top: int, *, resamples: int = RESAMPLES, seed: int = 0) -> Stability:
+        """How alike the circuits of the `top` components are on bootstrap resamples of the prompts."""
+        if self.per_prompt is None:
+            raise BadInput(f"the scores of {self.method} are no means over prompts; resample them with acdc_resampled")
+        options: dict[str, Any] = {"resamples": resamples, "seed": seed}
+        if self.per_prompt.ndim == 2:
+            return bootstrap_jaccard(self.per_prompt, top, **options)
+        graph = EdgeGraph(self.circuit.n_layers, self.circuit.n_heads)
+        shape = (len(graph.senders), len(graph.receivers))
+        return bootstrap_jaccard(
+            self.per_prompt.flatten(1),
+            top,
+            **options,
+            combine=lambda means: graph.component_scores(means.unflatten(1, shape)),
+        )
 
 
 @dataclass(frozen=True)
@@ -50,6 +73,7 @@ class _Scores:
     components: dict[Component, float]
     edges: dict[Edge, float]
     forwards: float
+    per_prompt: Tensor | None = None
 
 
 def discover(
@@ -71,7 +95,7 @@ def discover(
     found = METHODS[method](specimen, material, progress)
     config = specimen.model.config
     circuit = Circuit.scored(config, config.d_model, found.components, found.edges)
-    return Discovery(method, circuit, found.forwards, time.perf_counter() - start)
+    return Discovery(method, circuit, found.forwards, time.perf_counter() - start, found.per_prompt)
 
 
 def _sweep(specimen: Specimen, material: Trial, progress: Tell | None) -> _Scores:
@@ -85,7 +109,7 @@ def _sweep(specimen: Specimen, material: Trial, progress: Tell | None) -> _Score
         progress=progress,
     )
     scores = {members[0]: float(mean) for members, mean in zip(found.sets, found.mean, strict=True)}
-    return _Scores(scores, {}, found.forwards + 1)
+    return _Scores(scores, {}, found.forwards + 1, found.matrix)
 
 
 def _eap(specimen: Specimen, material: Trial, progress: Tell | None) -> _Scores:
@@ -106,7 +130,7 @@ def _attributed(specimen: Specimen, material: Trial, steps: int) -> _Scores:
         where=material.where,
         steps=steps,
     )
-    return _by_edges(specimen, scores.mean(0), 2 + 3 * steps + (0 if smooth else 2))
+    return replace(_by_edges(specimen, scores.mean(0), 2 + 3 * steps + (0 if smooth else 2)), per_prompt=scores)
 
 
 def _acdc(specimen: Specimen, material: Trial, progress: Tell | None) -> _Scores:

@@ -1,0 +1,54 @@
+"""What an interpreter says about a function, and what a grader says about that."""
+
+from typing import Any, Literal, Protocol
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from vesalius.functions.box import Box
+
+#: `published` repeats the published benchmark with its faults, for comparison; `fixed` is the default.
+Mode = Literal["fixed", "published"]
+#: The name under which submitted code defines its function. Without it the last function defined counts, as published.
+ENTRY = "f"
+
+
+class Answer(BaseModel):
+    """An interpretation: in words, where the function departs from its rule, and as code that can be run.
+
+    `structure` holds the parts that a program can check, under the names of the function's truth (`family`, `noise`,
+    `interval`, `operations`, `concepts`, `rule`, `exception`, ...); only built-in interpreters fill it. `table` says
+    that the code looks values up and names no rule: such an answer may predict, but does not count as understanding.
+    """
+
+    model_config = ConfigDict(frozen=True)
+
+    description: str
+    domain: str | None = None
+    code: str | None = None
+    structure: dict[str, Any] = Field(default_factory=dict)
+    table: bool = False
+    interpreter: str = ""
+    queries: int = 0
+    rounds: int | None = None
+    input_tokens: int | None = None
+    output_tokens: int | None = None
+    #: Outputs that a language model invented instead of asking for them.
+    hallucinated: int | None = None
+
+
+class Grade(BaseModel):
+    """How good one answer is: figures by name (None where a figure does not apply), and what a picture needs."""
+
+    model_config = ConfigDict(frozen=True)
+
+    metrics: dict[str, float | None]
+    #: Points to draw, e.g. `{"x": [...], "truth": [...], "answer": [...]}`, or examples to list.
+    picture: dict[str, Any] = Field(default_factory=dict)
+    #: Why code could not be graded, if so.
+    fault: str | None = None
+
+
+class Interpreter(Protocol):
+    """Whoever explains a function from its box alone."""
+
+    def __call__(self, box: Box, *, seed: int) -> Answer: ...

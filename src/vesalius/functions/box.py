@@ -1,0 +1,117 @@
+"""A function behind a door: it can be asked, up to a budget, and everything asked is written down.
+
+    box = Box(function, budget=400)
+    replies = box.ask([0.5, 1.5, 1.5])     # one reply each, in order; a bad input costs only its own reply
+    box.asked, box.left, box.log
+
+Whoever interprets a function holds the box and never the function. A function is asked for many inputs at once and is
+told the number of the first call, so that noise can be seeded by (function, call) and a run repeats exactly.
+"""
+
+import cmath
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, Protocol
+
+from vesalius.errors import BadInput
+
+Category = Literal["numeric", "strings", "entities", "relations"]
+#: A longer output is not handed on: it is a fault of the function, not something to read.
+LONGEST_OUTPUT = 10_000
+
+
+@dataclass(frozen=True)
+class Reply:
+    """What a function answered to one input: a value, or why there is none. NaN and inf are values."""
+
+    value: Any = None
+    error: str | None = None
+
+
+class Function(Protocol):
+    """Something that can be asked. `truth` is for graders and oracles; a box does not hand it on."""
+
+    @property
+    def id(self) -> str:
+        """The function's name in its suite or dataset, such as `f00042`."""
+        ...
+
+    @property
+    def category(self) -> Category:
+        """Which kind of inputs and outputs it has."""
+        ...
+
+    @property
+    def family(self) -> str:
+        """The group it is counted under when failures are listed, such as `rational` or `sum`."""
+        ...
+
+    def truth(self) -> dict[str, Any]:
+        """What the function is, as JSON."""
+        ...
+
+    def replies(self, inputs: Sequence[Any], *, first_call: int = 0) -> list[Reply]:
+        """One reply per input, in order; call `first_call + i` draws its noise from a seed of its own."""
+        ...
+
+
+@dataclass(frozen=True)
+class Asked:
+    """One query of the log."""
+
+    input: Any
+    reply: Reply
+
+
+class OutOfQueries(BadInput):
+    """More was asked than the budget has left; nothing of it was asked."""
+
+
+class Box:
+    """A function that can only be queried.
+
+    Args:
+        function: what is inside.
+        budget: how many inputs may be asked in all; None for any number.
+    """
+
+    def __init__(self, function: Function, *, budget: int | None = None) -> None:
+        if budget is not None and budget < 1:
+            raise BadInput(f"budget {budget}: a function that may not be asked cannot be interpreted; give 1 or more")
+        self._replies = function.replies
+        self.category: Category = function.category
+        self.budget = budget
+        self.log: list[Asked] = []
+
+    @property
+    def asked(self) -> int:
+        """How many inputs were asked so far."""
+        return len(self.log)
+
+    @property
+    def left(self) -> int | None:
+        """How many inputs may still be asked; None for any number."""
+        return None if self.budget is None else self.budget - self.asked
+
+    def ask(self, inputs: Sequence[Any]) -> list[Reply]:
+        """Ask all of them: one reply each, in order. Raises `OutOfQueries`, asking none, if the budget is too small."""
+        if self.left is not None and len(inputs) > self.left:
+            raise OutOfQueries(
+                f"{len(inputs)} inputs asked, {self.left} of the budget of {self.budget} left; ask fewer"
+            )
+        replies = [_readable(reply) for reply in self._replies(inputs, first_call=self.asked)]
+        assert len(replies) == len(inputs)
+        self.log += [Asked(value, reply) for value, reply in zip(inputs, replies, strict=True)]
+        return replies
+
+
+def _readable(reply: Reply) -> Reply:
+    """The reply without values nobody could read: over-long texts, objects that are neither text nor number."""
+    value = reply.value
+    if isinstance(value, str) and len(value) > LONGEST_OUTPUT:
+        return Reply(error=f"the output has {len(value)} characters, more than {LONGEST_OUTPUT}")
+    if value is None or isinstance(value, (str, bool, int, float)):
+        return reply
+    if isinstance(value, complex):
+        return Reply(value.real) if value.imag == 0 and not cmath.isnan(value) else reply
+    return Reply(error=f"the output is a {type(value).__name__}, neither a number nor a text")
