@@ -1,7 +1,7 @@
 """The faithfulness curve: how much of the behaviour a circuit of each size keeps, beside a control.
 
-Sizes go over three decades and begin at nothing, so the axis is the square root of the share: small circuits can be told
-apart and no point is at infinity. Templates only print what is computed here.
+Sizes go over three decades and begin at nothing, so the axis is the square root of the share: small circuits can be
+told apart and no point is at infinity. Templates only print what is computed here.
 """
 
 import math

@@ -23,6 +23,8 @@ from vesalius.report.tables import Sheet, sheet
 NUMBERS, PAGE = "discovery.json", "discovery.html"
 #: What the page draws and lists.
 CONNECTIONS, LISTED = 18, 15
+#: Scores below these parts of the strongest are not named, or not drawn.
+WORTH_NAMING, WORTH_DRAWING = 0.05, 0.02
 MEANINGS = {
     "sweep": "A component's score is the clean minus the edited score when it alone is replaced.",
     "acdc": "A component's score is the largest threshold at which one of its outgoing edges survives pruning.",
@@ -67,7 +69,7 @@ def render_discovery(directory: Path) -> Path:
         trust=trust,
         trust_intro=_intro(trust) if trust else "",
         chart=chart,
-        curve_caption=_curve_caption(trust) if chart else "",
+        curve_caption=_curve_caption(trust) if trust and chart else "",
         figures=_figures(trust) if trust else None,
         drops=_drops(trust["specificity"], document["behaviour"]) if trust and trust["specificity"] else None,
         missing=trust["missing"] if trust else {},
@@ -97,7 +99,7 @@ def _write_pictures(
         unit="",
         n_layers=document["layers"],
         n_heads=document["heads"],
-        label="score: clean minus edited" if document["method"] == "sweep" else "score: strongest outgoing edge",
+        label="score",
     )
 
 
@@ -111,7 +113,8 @@ def _name(document: Mapping[str, Any]) -> str:
 
 
 def _lede(document: Mapping[str, Any], ranked: Sequence[tuple[Component, float]]) -> str:
-    strongest = ", ".join(str(part) for part, score in ranked[:5] if score != 0)
+    least = WORTH_NAMING * abs(ranked[0][1]) if ranked else 0.0
+    strongest = ", ".join(str(part) for part, score in ranked[:5] if abs(score) > least)
     return f"Scored by {document['method']} on {document['n']} prompts. Strongest: {strongest or 'none'}."
 
 
@@ -133,7 +136,7 @@ def _diagram(edges: Sequence[tuple[Edge, float]]) -> Diagram:
     merged: dict[tuple[str, str], float] = {}
     for edge, score in edges:
         ends = (str(edge.sender or "embedding"), str(edge.receiver or "logits"))
-        if score != 0 and (ends in merged or len(merged) < CONNECTIONS):
+        if abs(score) > WORTH_DRAWING * abs(edges[0][1]) and len(merged) < CONNECTIONS:
             merged.setdefault(ends, score)
     return draw_circuit([], [(*ends, score) for ends, score in merged.items()])
 
@@ -192,7 +195,10 @@ def _figures(trust: Mapping[str, Any]) -> Sheet:
             source = f" ({found['source']})" if "source" in found else ""
             words = f"{len(found['both'])} of {found['chosen']} heads are among {found['known']}{source}"
             rows.append((name, found["share"], None, found["expected"], f"{words}; p = {figure(found['p'])} by chance"))
-    return sheet("", ("check", "value", "95 % interval", "control", "meaning"), rows)
+    printed = [
+        (name, figure(value), interval, figure(control), words) for name, value, interval, control, words in rows
+    ]
+    return sheet("", ("check", "value", "95 % interval", "control", "meaning"), printed)
 
 
 def _interval(low: float, high: float) -> str:

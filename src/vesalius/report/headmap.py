@@ -14,7 +14,7 @@ SHADES = 9
 RANKED = 10
 LEFT, TOP, GAP = 40.0, 22.0, 8.0
 #: Cell sizes by the number of layers they still suit.
-CELLS = {16: 30.0, 24: 26.0, 40: 22.0}
+CELLS = {4: 40.0, 16: 32.0, 24: 26.0, 40: 23.0}
 SMALLEST_CELL = 14.0
 
 
@@ -51,15 +51,15 @@ def draw_headmap(ranked: Sequence[tuple[Component, float]], *, n_layers: int, n_
             square = f"M{px:g} {py:g}h{cell - 1:g}v{cell - 1:g}h-{cell - 1:g}z"
             paths.setdefault((shade_of[part], score < 0), []).append(square)
     half = (cell - 1) / 2
-    strongest = [part for part, score in ranked[:RANKED] if score != 0]
+    strongest = [part for part, _ in ranked[:RANKED] if shade_of[part]]
     step = 1 if cell > SMALLEST_CELL else 5
     return HeadMap(
         width=LEFT + n_layers * cell + 6,
-        height=TOP + (n_heads + 1) * cell + GAP + 22,
+        height=TOP + (n_heads + 1) * cell + GAP + 4,
         cell=cell,
-        columns=tuple((LEFT + layer * cell + half, str(layer)) for layer in range(0, n_layers, step)),
+        columns=tuple((LEFT + layer * cell + half, f"L{layer}") for layer in range(0, n_layers, step)),
         rows=(
-            *((TOP + head * cell + half, str(head)) for head in range(n_heads)),
+            *((TOP + head * cell + half, f"H{head}") for head in range(n_heads)),
             (TOP + n_heads * cell + GAP + half, "MLP"),
         ),
         shades=tuple((shade, negative, "".join(squares)) for (shade, negative), squares in sorted(paths.items())),
