@@ -28,6 +28,8 @@ def test_zero_is_in_no_circuit() -> None:
         [False] * 3,
     ]
     assert pairwise_jaccard(torch.zeros(4, 3), 2).value == 1.0
+    open_size = pairwise_jaccard(torch.tensor([[1.0, 1.0, 1.0, 0.0], [0.0, 1.0, 0.0, 0.0]]))
+    assert (open_size.value, open_size.top) == (pytest.approx(1 / 3), 2)
 
 
 def test_prompts_that_agree_give_one_circuit_and_opposed_ones_many() -> None:

@@ -26,8 +26,8 @@ RESAMPLES = 100
 class Stability:
     """Mean Jaccard index over pairs of resamples; `low` and `high` hold the middle 95 % of the pairs.
 
-    `inclusion` is the share of resamples whose circuit holds each item; `chance` the mean index of random circuits of
-    `top` among `items`.
+    `top` is the size of the circuits (their mean size where it was left open), `inclusion` the share of resamples whose
+    circuit holds each item, `chance` the mean index of random circuits of `top` among `items`.
     """
 
     value: float
@@ -57,26 +57,26 @@ def bootstrap_jaccard(
     return pairwise_jaccard(means if combine is None else combine(means), top)
 
 
-def pairwise_jaccard(scores: Float[Tensor, "resample item"], top: int) -> Stability:
-    """Stability of the `top` items over given resamples."""
+def pairwise_jaccard(scores: Float[Tensor, "resample item"], top: int | None = None) -> Stability:
+    """Stability of the `top` items over given resamples; None means all that do not score zero."""
     if scores.ndim != 2 or len(scores) < 2:
         raise BadInput(f"scores of shape {list(scores.shape)} have no two resamples; give at least two")
-    chosen = top_items(_finite(scores), top)
-    held = chosen.double()
+    n_items = scores.shape[1]
+    held = top_items(_finite(scores), n_items if top is None else top).double()
     both = held @ held.T
     either = held.sum(1)[:, None] + held.sum(1)[None] - both
     first, second = torch.triu_indices(len(held), len(held), 1)
     indices = torch.where(either > 0, both / either.clamp(min=1), 1.0)[first, second]
     low, high = torch.quantile(indices, torch.tensor([0.025, 0.975], dtype=indices.dtype)).tolist()
-    n_items = scores.shape[1]
+    size = round(float(held.sum(1).mean())) if top is None else min(top, n_items)
     return Stability(
         value=float(indices.mean()),
         low=low,
         high=high,
-        top=top,
+        top=size,
         items=n_items,
         resamples=len(scores),
-        chance=chance_jaccard(min(top, n_items), n_items),
+        chance=chance_jaccard(max(1, size), n_items),
         inclusion=tuple(held.mean(0).tolist()),
     )
 
