@@ -8,8 +8,8 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-WIDTH, HEIGHT = 560.0, 300.0
-LEFT, RIGHT, TOP, BOTTOM = 46.0, 118.0, 14.0, 46.0
+WIDTH, HEIGHT = 560.0, 310.0
+LEFT, RIGHT, TOP, BOTTOM = 46.0, 118.0, 30.0, 46.0
 SHARES = (0.0, 0.01, 0.05, 0.1, 0.2, 0.5, 1.0)
 #: Curves leave the picture beyond these; a circuit without what hinders can score far above the model.
 LOWEST, HIGHEST = -0.5, 2.0
