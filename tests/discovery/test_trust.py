@@ -7,9 +7,13 @@ import pytest
 import vesalius as ves
 from tests.behaviours.word_tokenizer import word_tokenizer
 from tests.explain.induction_model import as_specimen, induction_model
+from tests.models import small_config
+from vesalius.behaviours.trial import trial
+from vesalius.discovery.circuit import Circuit
 from vesalius.discovery.methods import discover
 from vesalius.discovery.trust import circuit_size, examine
 from vesalius.errors import BadInput
+from vesalius.model.components import all_components
 
 
 def test_a_known_circuit_can_be_trusted() -> None:
@@ -22,6 +26,7 @@ def test_a_known_circuit_can_be_trusted() -> None:
     assert trust.curve.faithfulness[2:] == (1.0,) * 9
     assert trust.metrics["cmd"] <= 0.15 + 1e-9 < trust.random_curve.cmd
     assert trust.metrics["jaccard"] == 1.0
+    assert trust.metrics["edge_cmd"] < 0.2
     assert "one task of its own" in trust.missing["specificity"]
     assert "specificity" not in trust.metrics
     data = json.loads(json.dumps(trust.as_data(), allow_nan=False))
@@ -29,12 +34,18 @@ def test_a_known_circuit_can_be_trusted() -> None:
     assert data["known_heads"] is None
 
 
-def test_acdc_says_that_its_scores_cannot_be_resampled() -> None:
+def test_acdc_is_resampled_on_its_own_prompts() -> None:
     specimen = ves.load("frac_prevs")
-    trust = examine(specimen, discover(specimen, "acdc", n=4), n=4)
-    assert trust.stability is None
-    assert "no means over prompts" in trust.missing["stability"]
-    assert "jaccard" not in trust.metrics
+    material = trial(specimen, 4)
+    found = discover(specimen, "acdc", material=material)
+    trust = examine(specimen, found, n=4, material=material)
+    assert trust.metrics["jaccard"] > 0.5
+    assert trust.stability is not None
+    assert trust.stability.resamples == 100
+    without = examine(specimen, found, n=4)
+    assert "no means over prompts" in without.missing["stability"]
+    assert "jaccard" not in without.metrics
+    assert without.rows < trust.rows
 
 
 @pytest.mark.parametrize("method", ["sweep", "eap-ig"])
@@ -54,11 +65,16 @@ def test_a_natural_model_that_does_induction_with_two_heads(method: str) -> None
         specimen, discover(specimen, method, n=6), n=6, progress=lambda step, done, total: steps.append(step)
     )
     assert again.metrics == trust.metrics
-    assert steps[:3] == ["faithfulness", "stability", "specificity"]
+    assert steps[:3] == ["faithfulness", "edge faithfulness", "stability"]
 
 
 def test_sizes() -> None:
-    assert [circuit_size(n) for n in (1, 3, 10, 40, 300)] == [1, 1, 2, 10, 10]
     specimen = ves.load("frac_prevs")
+    found = discover(specimen, n=4)
+    assert circuit_size(found.circuit) == len(found.circuit.chosen()) == 2
+    many = Circuit.scored(
+        small_config(n_layers=6), 12, dict.fromkeys(all_components(small_config(n_layers=6)), 1.0), {}
+    )
+    assert circuit_size(many) == 10
     with pytest.raises(BadInput, match="11 components does not fit"):
-        examine(specimen, discover(specimen, n=4), size=11)
+        examine(specimen, found, size=11)

@@ -47,6 +47,10 @@ BehaviourOption = Annotated[
     typer.Option("--behaviour", "-b", help="What a natural model is dissected for: induction, ioi, docstring, ..."),
 ]
 DeviceOption = Annotated[str, typer.Option("--device", help="cpu, cuda or mps.")]
+SpecimensOption = Annotated[
+    Optional[str],  # noqa: UP045
+    typer.Option("--specimens", help="A directory of specimens made by `vesalius train`, instead of the 84."),
+]
 IdsOption = Annotated[
     Optional[str],  # noqa: UP045
     typer.Option("--ids", help="Only these benchmark circuits, by id or name, comma-separated: 3,4,8."),
@@ -351,10 +355,7 @@ def bench_circuits(
         Optional[list[str]],  # noqa: UP045
         typer.Option("--judge", help="A language model that judges the texts; give it twice for two judges."),
     ] = None,
-    specimens: Annotated[
-        Optional[str],  # noqa: UP045
-        typer.Option("--specimens", help="A directory of specimens made by `vesalius train`, instead of the 84."),
-    ] = None,
+    specimens: SpecimensOption = None,
     ids: IdsOption = None,
     limit: LimitOption = None,
     seed: Annotated[int, typer.Option(help="Seed of the scientist; grading has one of its own.")] = 0,
@@ -407,23 +408,26 @@ def bench_circuits(
 @bench.command("discovery")
 def bench_discovery(
     methods: Annotated[str, typer.Option("--methods", help="Which, comma-separated.")] = "sweep,eap,eap-ig,acdc",
+    specimens: SpecimensOption = None,
     ids: IdsOption = None,
     limit: LimitOption = None,
-    n: Annotated[int, typer.Option("--n", min=1, help="Prompts per circuit.")] = 32,
+    n: Annotated[int, typer.Option("--n", min=2, help="Prompts per circuit.")] = 32,
     seed: Annotated[int, typer.Option(help="Seed of the prompts.")] = 0,
     jobs: JobsOption = 2,
-    out: Annotated[str | None, typer.Option(help="Directory for scorecard.json. Default: vesalius-runs/...")] = None,
+    out: Annotated[str | None, typer.Option(help="Directory of the run. Default: vesalius-runs/...")] = None,
     json: JsonOption = False,
 ) -> None:
-    """Find circuits with known answers by each method, and print how well its scores tell the true parts.
+    """Find circuits with known answers by each method; print how well scores tell the true parts, and at what cost.
+
+    An interrupted run goes on where it stopped when the same command is given again.
 
     Example: vesalius bench discovery --methods sweep,eap --limit 5
     """
     from vesalius.cli import discovering as command
 
-    named = _listed(ids)
-    wanted = [name.strip() for name in methods.split(",") if name.strip()]
-    command.bench(wanted, named, limit=limit, n=n, seed=seed, jobs=jobs, out=out, as_json=json)
+    wanted = tuple(name.strip() for name in _listed(methods) or [])
+    request = command.BenchRequest(wanted, specimens, _listed(ids), limit, n, seed)
+    command.bench(request, jobs=jobs, out=out, as_json=json)
 
 
 @app.command()

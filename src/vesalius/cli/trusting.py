@@ -5,6 +5,7 @@ from typing import Any
 
 from rich.table import Table
 
+from vesalius.behaviours.trial import trial
 from vesalius.cli.console import stdout, steps
 from vesalius.discovery.methods import Discovery
 from vesalius.discovery.trust import examine
@@ -15,7 +16,8 @@ from vesalius.report.discovery import render_discovery
 def checked(specimen: Specimen, found: Discovery, *, n: int, seed: int) -> dict[str, Any]:
     """The fields that the checks add to the document: `trust`, and its work in forward passes of the `n` prompts."""
     with steps() as tell:
-        trust = examine(specimen, found, seed=seed, progress=tell)
+        material = trial(specimen, n, seed=seed) if found.per_prompt is None else None
+        trust = examine(specimen, found, seed=seed, material=material, progress=tell)
     return {"trust": trust.as_data(), "trust_metrics": trust.metrics, "trust_forwards": trust.rows / n}
 
 
@@ -33,6 +35,10 @@ def print_trust(document: dict[str, Any]) -> None:
         for name in ("cmd", "cpr"):
             interval = f"{curve[f'{name}_low']:.3f} to {curve[f'{name}_high']:.3f}"
             table.add_row(name, f"{curve[name]:.3f}", interval, f"{chance[name]:.3f} random order")
+    if edges := trust["edge_faithfulness"]:
+        for name in ("cmd", "cpr"):
+            interval = f"{edges[f'{name}_low']:.3f} to {edges[f'{name}_high']:.3f}"
+            table.add_row(f"edge_{name}", f"{edges[name]:.3f}", interval, "")
     if stability:
         interval = f"{stability['low']:.3f} to {stability['high']:.3f}"
         table.add_row("jaccard", f"{stability['value']:.3f}", interval, f"{stability['chance']:.3f} random circuits")

@@ -11,6 +11,7 @@ A backward pass counts as two forward passes. Gradients need a readout with a sl
 none, so for specimens with a listed vocabulary EAP reads `contrast` instead and pays two more passes for it.
 """
 
+import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
@@ -23,8 +24,8 @@ from vesalius.behaviours.trial import Trial, trial
 from vesalius.discovery.attribution import edge_attribution
 from vesalius.discovery.circuit import Circuit
 from vesalius.discovery.graph import EdgeGraph
-from vesalius.discovery.pruning import acdc
-from vesalius.discovery.stability import RESAMPLES, Stability, bootstrap_jaccard
+from vesalius.discovery.pruning import acdc, acdc_resampled
+from vesalius.discovery.stability import RESAMPLES, Stability, bootstrap_jaccard, pairwise_jaccard
 from vesalius.errors import BadInput, choices
 from vesalius.intervene import Batch, Readout, effects
 from vesalius.model.components import Component, Edge
@@ -34,6 +35,8 @@ from vesalius.model.transformer import Transformer
 
 DEFAULT_STEPS = 5
 DEFAULT_PROMPTS = 32
+#: The threshold at which ACDC is resampled.
+STABLE_AT = 0.05
 Tell = Callable[[int, int], None]
 
 
@@ -54,7 +57,7 @@ class Discovery:
     def stability(self, top: int, *, resamples: int = RESAMPLES, seed: int = 0) -> Stability:
         """How alike the circuits of the `top` components are on bootstrap resamples of the prompts."""
         if self.per_prompt is None:
-            raise BadInput(f"the scores of {self.method} are no means over prompts; resample them with acdc_resampled")
+            raise BadInput(f"the scores of {self.method} are no means over prompts; use acdc_stability")
         options: dict[str, Any] = {"resamples": resamples, "seed": seed}
         if self.per_prompt.ndim == 2:
             return bootstrap_jaccard(self.per_prompt, top, **options)
@@ -66,6 +69,26 @@ class Discovery:
             **options,
             combine=lambda means: graph.component_scores(means.unflatten(1, shape)),
         )
+
+
+def acdc_stability(
+    model: Transformer, material: Trial, *, resamples: int = RESAMPLES, seed: int = 0
+) -> tuple[Stability, float]:
+    """The same for ACDC, pruned anew on each resample at the threshold `STABLE_AT`, and the work that took.
+
+    A circuit is every component with an edge that survives, however many those are.
+    """
+    kept, forwards = acdc_resampled(
+        model,
+        material.batch,
+        material.readout,
+        counterfactual=material.counterfactual,
+        where=material.where,
+        threshold=STABLE_AT,
+        resamples=resamples,
+        seed=seed,
+    )
+    return pairwise_jaccard(EdgeGraph.of(model.config).component_scores(kept.double())), forwards
 
 
 @dataclass(frozen=True)
@@ -93,6 +116,8 @@ def discover(
     material = material or trial(specimen, n, seed=seed, split=split)
     _require_finite(specimen.model, material)
     found = METHODS[method](specimen, material, progress)
+    if not all(map(math.isfinite, [*found.components.values(), *found.edges.values()])):
+        raise BadInput(f"{method}: some scores are not finite; check the model's weights and readout for overflow")
     config = specimen.model.config
     circuit = Circuit.scored(config, config.d_model, found.components, found.edges)
     return Discovery(method, circuit, found.forwards, time.perf_counter() - start, found.per_prompt)

@@ -181,6 +181,11 @@ def _figures(trust: Mapping[str, Any]) -> Sheet:
         for name, words in (("cmd", "0 is perfect"), ("cpr", "high is good; no upper bound")):
             interval = _interval(curve[f"{name}_low"], curve[f"{name}_high"])
             rows.append((name.upper(), curve[name], interval, chance[name], f"{words}; control: a random order"))
+    if edges := trust["edge_faithfulness"]:
+        rows += [
+            (f"{name.upper()} by edges", edges[name], _interval(edges[f"{name}_low"], edges[f"{name}_high"]), None, "")
+            for name in ("cmd", "cpr")
+        ]
     if stability := trust["stability"]:
         words = f"likeness of circuits of {stability['top']} on {stability['resamples']} resamples of the prompts"
         interval = _interval(stability["low"], stability["high"])

@@ -66,6 +66,7 @@ class Run:
 
     def write_explanation(self, case: str, explanation: Explanation) -> None:
         """Keep the explanation of a case."""
+        _make(self.directory / EXPLANATIONS)
         write_json(self.explanation_path(case), explanation.model_dump(mode="json"))
 
     def trace(self, case: str) -> Trace | None:
@@ -112,7 +113,6 @@ class Run:
         else:
             versions = {"vesalius": __version__, "python": platform.python_version(), "torch": _version("torch")}
             write_json(path, {"schema": SCHEMA, "settings": settings, "versions": versions, **notes})
-        _make(self.directory / EXPLANATIONS)
 
 
 def is_run(directory: Path) -> bool:
@@ -129,6 +129,14 @@ def read_run(directory: Path) -> dict[str, Any]:
     if not isinstance(data.get("settings"), dict):
         raise BadInput(f"{directory / RUN}: says nothing about the settings; choose another --out")
     return data
+
+
+def require_benchmark(directory: Path, name: str) -> dict[str, Any]:
+    """What a run was asked, if it is one of that benchmark."""
+    asked = read_run(directory)
+    if (found := asked["settings"].get("benchmark")) != name:
+        raise BadInput(f"{directory}: a run of `bench {found}`; this is for runs of `bench {name}`")
+    return asked
 
 
 def read_scorecard(directory: Path) -> dict[str, Any]:
