@@ -14,6 +14,8 @@ SHARES = (0.0, 0.01, 0.05, 0.1, 0.2, 0.5, 1.0)
 #: Curves leave the picture beyond these; a circuit without what hinders can score far above the model.
 LOWEST, HIGHEST = -0.5, 2.0
 LABEL_GAP = 15.0
+#: So little beyond 0 or 1 does not widen the axis.
+NEGLIGIBLE = 0.02
 
 
 @dataclass(frozen=True)
@@ -48,8 +50,8 @@ def draw_curve(curves: Mapping[str, Mapping[str, Sequence[float]]]) -> Chart:
     """Draw curves given as `{name: {"sizes", "shares", "faithfulness"}}`; the first is the circuit, others controls."""
     right, bottom = WIDTH - RIGHT, HEIGHT - BOTTOM
     values = [value for curve in curves.values() for value in curve["faithfulness"]]
-    low = math.floor(max(LOWEST, min(0.0, *values)) * 4) / 4
-    high = math.ceil(min(HIGHEST, max(1.0, *values)) * 4) / 4
+    low = math.floor((max(LOWEST, min(0.0, *values)) + NEGLIGIBLE) * 4) / 4
+    high = math.ceil((min(HIGHEST, max(1.0, *values)) - NEGLIGIBLE) * 4) / 4
 
     def x(share: float) -> float:
         return round(LEFT + (right - LEFT) * math.sqrt(share), 1)

@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from vesalius.discovery.detectors import ROLES
 from vesalius.errors import BadInput
 from vesalius.model.components import Component, Edge
 from vesalius.model.files import read_json, write_text
@@ -167,7 +168,7 @@ def _strongest(ranked: Sequence[tuple[Component, float]], trust: Mapping[str, An
     published = ((trust or {}).get("known_heads") or {}).get("roles", {})
     rows = []
     for rank, (part, score) in enumerate(ranked[:LISTED], 1):
-        looks = ", ".join(f"{role} head" for role, heads in flagged.items() if str(part) in heads)
+        looks = ", ".join(ROLES[role] for role, heads in flagged.items() if str(part) in heads)
         rows.append((rank, str(part), score, looks or None, *([published.get(str(part))] if published else [])))
     columns = ("rank", "component", "score", "by its attention", *(["published as"] if published else []))
     return sheet("", columns, rows)
@@ -197,8 +198,8 @@ def _figures(trust: Mapping[str, Any]) -> Sheet:
         rows.append(("Specificity", special["ratio"], None, 1.0, f"{words}; 1: it serves the others as much"))
     for name, found in (("Detectors", trust["detectors"]), ("Known heads", trust["known_heads"])):
         if found:
-            source = f" ({found['source']})" if "source" in found else ""
-            words = f"{len(found['both'])} of {found['chosen']} heads are among {found['known']}{source}"
+            source = f"published ({found['source']})" if "source" in found else "told by their attention"
+            words = f"{len(found['both'])} of {found['chosen']} heads are among the {found['known']} {source}"
             rows.append((name, found["share"], None, found["expected"], f"{words}; p = {figure(found['p'])} by chance"))
     printed = [
         (name, figure(value), interval, figure(control), words) for name, value, interval, control, words in rows
@@ -217,7 +218,7 @@ def _drops(special: Mapping[str, Any], behaviour: str) -> Bars:
     if special["text"]:
         measured["ordinary text: rise of the loss"] = special["text"]
     for name, drop in measured.items():
-        beside = "" if drop["random"] is None else f"; random heads {drop['random']:.2f}"
+        beside = "" if drop["random"] is None else f"; random heads {round(drop['random'], 2) + 0.0:.2f}"
         values[f"{name}{beside}"] = (drop["drop"], drop["low"], drop["high"])
     undone = [name for name, drop in measured.items() if drop["drop"] is None]
     caption = (
