@@ -160,10 +160,29 @@ def test_discover(vesalius: Vesalius, tiny: Path, method: str) -> None:
     assert {row["id"] for row in found["components"]} == {
         f"L{i}{part}" for i in (0, 1) for part in ("H0", "H1", "H2", "H3", "_MLP")
     }
-    assert found["metrics"] == {}
+    assert {"cmd", "cpr", "detectors"} <= set(found["metrics"])
+    assert "jaccard" in found["metrics"]
+    assert ("edge_cmd" in found["metrics"]) == (method != "sweep")
+    assert found["trust_forwards"] > 0
+    assert set(found["trust"]) >= {"faithfulness", "stability", "specificity", "detectors", "known_heads", "missing"}
     assert ("edges" in found) == (method != "sweep")
     assert set(json.loads(Path("here/circuit.json").read_text(encoding="utf-8"))) == {"cfg", "nodes", "edges"}
-    assert "circuit.json" in vesalius("discover", tiny, *options).out
+    told = vesalius("discover", tiny, *options).out
+    assert "circuit.json" in told
+    assert "checks: 12 held-out prompts, circuit of " in told
+    pictures = {"heads.png", "heads.svg", "curve.svg", *(() if method == "sweep" else ("circuit.svg",))}
+    assert pictures | {"discovery.html"} <= {path.name for path in Path("here").iterdir()}
+    assert json.loads(vesalius("report", "here", "--json").out) == {"page": "here/discovery.html"}
+
+
+def test_discover_without_checks(vesalius: Vesalius) -> None:
+    got = vesalius("discover", "frac_prevs", "--n", 4, "--quick", "--json", "--out", "here")
+    found = json.loads(got.out)
+    assert "trust" not in found
+    assert set(found["metrics"]) == {"auroc", "node_auroc"}
+    page = Path("here/discovery.html").read_text(encoding="utf-8")
+    assert "Can it be trusted?" not in page
+    assert "--quick" in page
 
 
 def test_discover_is_graded_where_there_is_a_key(vesalius: Vesalius) -> None:

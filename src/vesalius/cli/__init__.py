@@ -174,19 +174,28 @@ def discover(
     seed: Annotated[int, typer.Option(help="Seed of the prompts.")] = 0,
     top: Annotated[int, typer.Option(min=1, help="Rows of the printed table.")] = 12,
     out: Annotated[str | None, typer.Option(help="Directory for circuit.json. Default: vesalius-runs/...")] = None,
+    quick: Annotated[
+        bool, typer.Option("--quick", help="Leave out the checks: faithfulness, stability, specificity, detectors.")
+    ] = False,
     device: DeviceOption = "cpu",
     json: JsonOption = False,
 ) -> None:
     """Score the components and edges of a model by how much a behaviour needs them.
 
-    Writes circuit.json in the format of the MIB benchmark. Where the true circuit is known the scores are graded.
+    Writes circuit.json in the format of the MIB benchmark and discovery.html with pictures. Where the true circuit is
+    known the scores are graded.
 
     Example: vesalius discover frac_prevs --method eap-ig
     """
     from vesalius.cli import discovering as command
 
     command.discover_one(
-        command.Request(specimen, behaviour, method, n, seed), out=out, top=top, device=device, as_json=json
+        command.Request(specimen, behaviour, method, n, seed),
+        out=out,
+        top=top,
+        device=device,
+        as_json=json,
+        quick=quick,
     )
 
 
@@ -281,7 +290,7 @@ def explain(
 @app.command()
 def report(
     run: Annotated[
-        str, typer.Argument(help="A directory made by `vesalius explain` or `vesalius bench`.", metavar="RUN")
+        str, typer.Argument(help="A directory made by `vesalius explain`, `discover` or `bench`.", metavar="RUN")
     ],
     json: JsonOption = False,
 ) -> None:

@@ -13,6 +13,7 @@ from vesalius.circuits.specimens import benchmark_directory
 from vesalius.cli.catalogue import open_specimen
 from vesalius.cli.console import print_json, progress, stderr, stdout, steps
 from vesalius.cli.places import out_directory
+from vesalius.cli.trusting import checked, draw, print_trust
 from vesalius.discovery.circuit import Circuit
 from vesalius.discovery.methods import METHODS, Discovery
 from vesalius.errors import BadInput, choices
@@ -60,8 +61,10 @@ class BenchRequest:
         return "bench-discovery", methods, selection, f"n{self.n}", f"seed{self.seed}"
 
 
-def discover_one(request: Request, *, out: str | None, top: int, device: str, as_json: bool) -> None:
-    """Run one method on one specimen, write the circuit and report the scores."""
+def discover_one(
+    request: Request, *, out: str | None, top: int, device: str, as_json: bool, quick: bool = False
+) -> None:
+    """Run one method on one specimen, write the circuit and report the scores; `quick` leaves the checks out."""
     if request.method not in METHODS:
         raise BadInput(f"method {request.method!r} does not exist; choose one of {choices(METHODS)}")
     specimen = open_specimen(request.specimen, request.behaviour, device=device)
@@ -71,7 +74,11 @@ def discover_one(request: Request, *, out: str | None, top: int, device: str, as
     directory = out_directory(out, *words)
     found.circuit.write(directory / "circuit.json")
     document = _document(request, found, _metrics(request.specimen, found.circuit), directory)
+    if not quick:
+        document |= checked(specimen, found, n=request.n, seed=request.seed)
+        document["metrics"] |= document.pop("trust_metrics")
     write_json(directory / "discovery.json", document)
+    document |= draw(directory)
     if as_json:
         return print_json(document)
     _print(document, top)
@@ -125,6 +132,8 @@ def _document(request: Request, found: Discovery, metrics: dict[str, float], dir
         "metrics": metrics,
         "forwards": found.forwards,
         "seconds": found.seconds,
+        "layers": found.circuit.n_layers,
+        "heads": found.circuit.n_heads,
         "circuit": str(directory / "circuit.json"),
     }
 
@@ -137,13 +146,16 @@ def _print(document: dict[str, Any], top: int) -> None:
                 table.add_row(row["id"], f"{row['score']:+.4f}")
             stdout.print(table)
     for name, value in document["metrics"].items():
-        if name != "auroc":
+        if name.endswith(("_auroc", "_all")):
             stdout.print(f"{name} {value:.3f}")
     stdout.print(
         f"{document['method']}, {document['n']} prompts, {document['forwards']:.1f} forward-equivalents, "
         f"{document['seconds']:.1f} s"
     )
+    if "trust" in document:
+        print_trust(document)
     stdout.print(f"circuit: {document['circuit']}", soft_wrap=True)
+    stdout.print(f"page: {document['page']}", soft_wrap=True)
 
 
 def _print_scorecard(scorecard: dict[str, Any]) -> None:

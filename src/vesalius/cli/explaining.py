@@ -24,6 +24,7 @@ from vesalius.explain.explanation import ClaimRecord, Evidence, Explanation
 from vesalius.explain.hyve.verdicts import FREE_CODE
 from vesalius.model.files import write_json
 from vesalius.model.specimen import Specimen
+from vesalius.report.discovery import is_discovery, render_discovery
 from vesalius.report.page import render_page
 from vesalius.report.run import render_run
 from vesalius.runs.directory import is_run, read_explanation
@@ -153,11 +154,13 @@ def _by_model(
 
 
 def report(run: str, *, as_json: bool) -> None:
-    """Render the pages of a run directory again: the evidence page, or all pages of a benchmark."""
+    """Render the pages of a run directory again: the evidence page, a discovery's, or all pages of a benchmark."""
     directory = Path(run)
     if is_run(directory):
         with steps() as tell:
             page = render_run(directory, progress=tell)
+    elif is_discovery(directory):
+        page = render_discovery(directory)
     else:
         found = read_explanation(directory / EXPLANATION)
         page = render_page(found, directory / PAGE, specimen=_specimen_of(found))

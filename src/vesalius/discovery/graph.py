@@ -75,6 +75,10 @@ class EdgeGraph:
         start = first + HEAD_PORTS.index(port) * self.n_heads  # type: ignore[arg-type]
         return slice(start, start + self.n_heads)
 
+    def heads(self, layer: int) -> slice:
+        """The columns of all heads' inputs in a layer: q, then k, then v."""
+        return slice(self.port(layer, "q").start, self.port(layer, "v").stop)
+
     def listed(self, scores: Float[Tensor, "sender receiver"]) -> dict[Edge, float]:
         """The score of every edge by its name."""
         return dict(zip(self.edges, scores[tuple(self.places.T)].tolist(), strict=True))

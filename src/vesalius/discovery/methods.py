@@ -3,8 +3,8 @@
 | method   | measures                                                              | edges | forward-equivalents    |
 |----------|-----------------------------------------------------------------------|-------|------------------------|
 | `sweep`  | clean minus edited score, each component resampled alone              | no    | at most 1 per component|
-| `eap`    | first-order effect of every edge                                      | yes   | 5                      |
-| `eap-ig` | the same, gradient averaged between counterfactual and clean prompt   | yes   | 2 + 3 per step         |
+| `eap`    | first-order effect of every edge                                      | yes   | 4                      |
+| `eap-ig` | the same, gradient averaged between counterfactual and clean prompt   | yes   | 1 + 3 per step         |
 | `acdc`   | largest threshold at which an edge survives greedy pruning            | yes   | thresholds x edges / 2 |
 
 A backward pass counts as two forward passes. Gradients need a readout with a slope; the share of unchanged outputs has
@@ -157,7 +157,7 @@ def _attributed(specimen: Specimen, material: Trial, steps: int) -> _Scores:
         where=material.where,
         steps=steps,
     )
-    return replace(_by_edges(specimen, scores.mean(0), 2 + 3 * steps + (0 if smooth else 2)), per_prompt=scores)
+    return replace(_by_edges(specimen, scores.mean(0), 1 + 3 * steps + (0 if smooth else 2)), per_prompt=scores)
 
 
 def _acdc(specimen: Specimen, material: Trial, progress: Tell | None) -> _Scores:
