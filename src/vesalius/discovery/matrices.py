@@ -68,12 +68,15 @@ class Identity:
 
 @dataclass(frozen=True)
 class Matrix:
-    """Clean minus edited score of every row for every head (or set); positive means it helped. `unit` is the score's."""
+    """Clean minus edited score of every row for every head (or set); positive means it helped. `unit` is the score's,
+    `forwards` what measuring took, in forward passes of all rows.
+    """
 
     identity: Identity
     unit: str
     pools: Mapping[str, Float[Tensor, "row set"]]
     baselines: Mapping[str, Float[Tensor, " row"]]
+    forwards: float = 0.0
 
     @property
     def heads(self) -> list[Component]:
@@ -181,7 +184,8 @@ def load_matrix(directory: Path, *, model: Transformer | None = None) -> Matrix:
         ]:
             raise BadInput(f"{directory / _NUMBERS}: the {split} rows do not fit matrix.json; measure it again")
     pools = {split: tensors[split] for split in identity.pools}
-    return Matrix(identity, unit, pools, {split: tensors[f"{split}.baseline"] for split in pools})
+    baselines = {split: tensors[f"{split}.baseline"] for split in pools}
+    return Matrix(identity, unit, pools, baselines, float(data.get("forwards", 0.0)))
 
 
 def _identity(
@@ -238,19 +242,21 @@ def _measured(
             raise BadInput(f"{directory}: holds another effect matrix; choose an empty directory or delete it")
         return found
     _claim(directory, identity, block)
-    done, total, tensors, unit = 0, sum(identity.pools.values()), {}, ""
+    done, total, tensors, unit, passes = 0, sum(identity.pools.values()), {}, "", 0.0
     for split, n in identity.pools.items():
         pool, parts = rows(split), []
         unit = pool.readout.unit
         for start in range(0, n, block):
             parts.append(_block(model, identity, pool, split, range(start, min(start + block, n)), directory))
             done += len(parts[-1]["baseline"])
+            passes += float(parts[-1]["passes"])
             if progress:
                 progress(done, total)
         tensors[split] = torch.cat([part["effects"] for part in parts])
         tensors[f"{split}.baseline"] = torch.cat([part["baseline"] for part in parts])
     write_tensors(directory / _NUMBERS, tensors)
-    write_json(directory / _DESCRIPTION, {"schema": SCHEMA, "identity": asdict(identity), "unit": unit})
+    described = {"identity": asdict(identity), "unit": unit, "forwards": passes / total}
+    write_json(directory / _DESCRIPTION, {"schema": SCHEMA, **described})
     for path in [directory / _PLAN, *directory.glob("block-*.safetensors")]:
         path.unlink(missing_ok=True)
     return load_matrix(directory)
@@ -285,6 +291,7 @@ def _block(
         reference=pool.batch,
     )
     part = {"effects": found.matrix.float().contiguous(), "baseline": found.baseline.float().contiguous()}
+    part["passes"] = torch.tensor(found.forwards * len(rows))
     if not all(bool(tensor.isfinite().all()) for tensor in part.values()):
         raise BadInput(
             f"effects of {identity.source} on {split} rows {rows.start} to {rows.stop - 1} are not finite; "

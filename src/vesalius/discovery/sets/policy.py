@@ -1,14 +1,17 @@
 """A policy for `Vesalius/Sets-v0`: the same weights for every head, taught by PPO on made-up worlds.
 
 The passes of PPO are those of `mechrl.ppo`; only the games differ. Practice costs no query, because made-up worlds need
-no model. A trained policy plays one game on the real one, where every new set is paid for. It sees heads only by what
-happened to them, so it cannot learn *which* heads matter, only *how to look*.
+no model. A trained policy plays on the real one, where every new set is paid for. It sees heads only by what happened
+to them, so it cannot learn *which* heads matter, only *how to look*. One comes with the package (`load_policy`); it was
+made by `python -m benchmarks.backup --practise`.
 """
 
 import math
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from functools import partial
+from importlib.resources import files
+from pathlib import Path
 
 import numpy as np
 import torch
@@ -19,15 +22,19 @@ from vesalius.discovery.mechrl.policy import MASKED, draw_candidates, draw_log_p
 from vesalius.discovery.mechrl.ppo import Rollout, Settings, learn
 from vesalius.discovery.sets.environment import FEATURES, Rules, SetGames
 from vesalius.discovery.sets.queries import Goal, Queries
-from vesalius.discovery.sets.searches import suspects
+from vesalius.discovery.sets.searches import STARTS, suspects
 from vesalius.discovery.sets.sources import HeadSet
 from vesalius.discovery.sets.worlds import QueriedWorld, Worlds, planted_world
+from vesalius.errors import BadInput
+from vesalius.model.files import read_json, read_tensors, write_json, write_tensors
 
+SCHEMA = 1
+_DESCRIPTION, _WEIGHTS = "policy.json", "policy.safetensors"
 PRACTICE = Settings(
     seed=1,
     games=32,
     steps=33,
-    total_steps=150_000,
+    total_steps=100_000,
     learning_rate=2e-3,
     gamma=0.95,
     gae_lambda=0.9,
@@ -102,17 +109,43 @@ def practise(
     return SetPolicy(network, rules, tuple(curve))
 
 
-def by_policy(policy: SetPolicy, queries: Queries, goal: Goal) -> Iterator[HeadSet]:
-    """Play one game on the real thing, always taking the likeliest action; a search like those of `searches`."""
+def by_policy(
+    policy: SetPolicy, queries: Queries, goal: Goal, *, starts: int = STARTS, seed: int = 0
+) -> Iterator[HeadSet]:
+    """Play on the real thing; a search like those of `searches`. The first game takes the likeliest action (of equals
+    the first head), the others draw, so that heads are tried in another order.
+    """
     world = QueriedWorld(queries)
     price = goal.price / (abs(queries.source.clean) or 1.0)
     games = SetGames(1, world.heads, replace(policy.rules, price=price, steps=None))
-    games.begin(0, world)
-    while not games.finished[0]:
-        with torch.no_grad():
-            logits, _ = policy.network(torch.from_numpy(games.observe()), torch.from_numpy(games.legal))
-        games.step(logits.argmax(1).numpy())
+    generator = torch.Generator().manual_seed(seed)
+    for start in range(starts):
+        games.begin(0, world)
+        while not games.finished[0]:
+            with torch.no_grad():
+                logits, _ = policy.network(torch.from_numpy(games.observe()), torch.from_numpy(games.legal))
+            drawn = draw_candidates(logits, 1, generator=generator)[:, 0] if start else logits.argmax(1)
+            games.step(drawn.numpy())
     yield from suspects(queries, goal, queries.best(goal))
+
+
+def save_policy(policy: SetPolicy, directory: Path, settings: Settings = PRACTICE) -> None:
+    """Write `policy.safetensors` and `policy.json`."""
+    directory.mkdir(parents=True, exist_ok=True)
+    write_tensors(directory / _WEIGHTS, {name: t.contiguous() for name, t in policy.network.state_dict().items()})
+    described = {"rules": asdict(policy.rules), "settings": asdict(settings), "curve": list(policy.curve)}
+    write_json(directory / _DESCRIPTION, {"schema": SCHEMA, **described})
+
+
+def load_policy(directory: Path | None = None) -> SetPolicy:
+    """Read what `save_policy` wrote; by default the policy that comes with the package."""
+    directory = directory or Path(str(files("vesalius.discovery.sets").joinpath("practised")))
+    data = read_json(directory / _DESCRIPTION)
+    if data.get("schema") != SCHEMA:
+        raise BadInput(f"{directory / _DESCRIPTION}: schema {data.get('schema')!r}; this version reads schema {SCHEMA}")
+    network = PerAction(width=data["settings"]["width"])
+    network.load_state_dict(read_tensors(directory / _WEIGHTS))
+    return SetPolicy(network, Rules(**data["rules"]), tuple(data["curve"]))
 
 
 @torch.no_grad()

@@ -5,7 +5,7 @@
 | `pairs`  | every head and every pair: exact for pairs                                            | n(n+1)/2               |
 | `greedy` | add the head that gains most, until none is worth its price                           | n + (n-1) + ...        |
 | `beam`   | the same with several sets at a time; greedy's own line is always among them          | about width times that |
-| `prune`  | remove everything, then give back each head that can be spared                        | n + 1                  |
+| `prune`  | remove everything, then give back each head that can be spared; in three orders       | 3n + 1 or less         |
 | `group`  | group testing on surplus: find heads that together do more than the sum of each alone | n + a few log2(n)      |
 
 A search asks `Queries` and yields the sets it suspects of backing each other up, so that those found before the budget
@@ -26,10 +26,13 @@ What `group` finds is there; what it does not find may still be.
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
+import numpy as np
+
 from vesalius.discovery.sets.queries import BEAM_WIDTH, BudgetSpent, Goal, Queries
 from vesalius.discovery.sets.sources import HeadSet
 from vesalius.errors import BadInput
 
+STARTS = 3
 Search = Callable[[Queries, Goal], Iterator[HeadSet]]
 
 
@@ -68,17 +71,22 @@ def beam(queries: Queries, goal: Goal, *, width: int = BEAM_WIDTH) -> Iterator[H
     return _grow(queries, goal, width=width)
 
 
-def prune(queries: Queries, goal: Goal) -> Iterator[HeadSet]:
-    """From all heads, give back one after the other whenever the set's value does not fall."""
+def prune(queries: Queries, goal: Goal, *, starts: int = STARTS, seed: int = 0) -> Iterator[HeadSet]:
+    """From all heads, give back one after the other whenever the set's value does not fall.
+
+    Which set is left depends on the order, so it is done in several: that of the layers, then random ones.
+    """
     _needs_large_sets(queries)
-    current = frozenset(range(queries.n))
-    queries.one(current)
-    for head in range(queries.n):
-        without = current - {head}
-        queries.one(without)
-        if queries.value(without, goal) >= queries.value(current, goal):
-            current = without
-    yield from suspects(queries, goal, current)
+    rng = np.random.default_rng(seed)
+    for start in range(starts):
+        current = frozenset(range(queries.n))
+        queries.one(current)
+        for head in rng.permutation(queries.n).tolist() if start else range(queries.n):
+            without = current - {head}
+            queries.one(without)
+            if queries.value(without, goal) >= queries.value(current, goal):
+                current = without
+    yield from suspects(queries, goal, queries.best(goal))
 
 
 def group(queries: Queries, goal: Goal) -> Iterator[HeadSet]:

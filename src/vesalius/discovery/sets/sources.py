@@ -132,6 +132,7 @@ class PairEffects:
             self.pairs.pool(split).double().numpy(),
             clean=float(self.single.baselines[split].double().mean()),
             unit=self.single.unit,
+            forwards=self.single.forwards + self.pairs.forwards,
         )
 
 
@@ -139,7 +140,6 @@ class TableSource:
     """Looks sets of one or two heads up in tables; pairs lie in the order of `itertools.combinations`."""
 
     largest = 2
-    forwards = 0.0
 
     def __init__(
         self,
@@ -149,11 +149,13 @@ class TableSource:
         *,
         clean: float,
         unit: str = "logits",
+        forwards: float = 0.0,
     ) -> None:
         n = len(heads)
         if single.shape != (len(pairs), n) or pairs.shape[1] != math.comb(n, 2):
             raise BadInput(f"tables of shape {single.shape} and {pairs.shape} do not fit {n} heads and their pairs")
         self.heads, self.single, self.pairs, self.clean, self.unit = heads, single, pairs, clean, unit
+        self.forwards = forwards
 
     def effects(self, sets: Sequence[HeadSet]) -> Float[np.ndarray, "prompt set"]:
         """The columns of these sets."""
