@@ -21,10 +21,10 @@ import torch
 from vesalius.discovery.matrices import Progress
 from vesalius.discovery.sets.backups import Confirmation, confirm
 from vesalius.discovery.sets.policy import SetPolicy, by_policy, load_policy
-from vesalius.discovery.sets.queries import LEAST_SHARE, PRICE_SHARE, Goal, Queries
+from vesalius.discovery.sets.queries import LEAST_SHARE, PRICE_SHARE, Goal, Queries, check_budget
 from vesalius.discovery.sets.searches import SEARCHES, Search, search
 from vesalius.discovery.sets.sources import HeadSet, Source, head_pool, live_source, pair_effects
-from vesalius.discovery.sets.synergy import Synergy, judge, synergy_rows
+from vesalius.discovery.sets.synergy import LEAST_PROMPTS, Synergy, judge, synergy_rows
 from vesalius.errors import BadInput, choices
 from vesalius.intervene.statistics import mean_interval
 from vesalius.model.components import Component
@@ -133,7 +133,10 @@ def discover_sets(
     start = time.perf_counter()
     if search_name not in NAMES:
         raise BadInput(f"search {search_name!r} does not exist; choose one of {choices(NAMES)}")
+    if n < LEAST_PROMPTS:
+        raise BadInput(f"--n {n}: synergies over so few prompts say nothing; use at least {LEAST_PROMPTS}")
     heads = head_pool(specimen, pool)
+    check_budget(budget, len(heads))
     options = {"n": n, "kind": kind}
     source: Source
     if search_name == "pairs" and directory is not None:

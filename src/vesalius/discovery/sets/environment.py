@@ -2,7 +2,8 @@
 
 The state is a set of removed heads; the game starts with all heads removed (`start="full"`) or none (`"empty"`). An
 action toggles one head, adding it to the set or giving it back, or stops (the last action). A head may be toggled
-twice: tried, and taken back. With a source that knows only pairs, sets of two heads cannot grow.
+twice: tried, and taken back. With a source that knows only pairs, sets of two heads cannot grow. An illegal action
+costs 1 and changes nothing.
 
     value(S) = effect(S) - price * |S|,   effect as a share of the clean score
     reward of a step = value after - value before;   stopping pays nothing and ends the game
@@ -26,6 +27,7 @@ from vesalius.errors import BadInput
 ENVIRONMENT = "Vesalius/Sets-v0"
 FEATURES = ("stop", "inside", "tried", "settled", "last", "lost", "effect", "at first", "last lost", "size", "used")
 MOST_TOGGLES = 2
+ILLEGAL_PENALTY = -1.0
 STARTS = ("full", "empty")
 
 
@@ -107,13 +109,14 @@ class SetGames:
 
     def step(self, actions: Int[np.ndarray, " game"]) -> Float[np.ndarray, " game"]:
         """One action in every game that is not finished; the rewards."""
-        rewards = np.zeros(len(actions))
+        rewards, legal = np.zeros(len(actions)), self.legal
         for game in np.flatnonzero(~self.finished):
-            rewards[game] = self._act(int(game), int(actions[game]))
+            self.used[game] += 1
+            allowed = legal[game, actions[game]]
+            rewards[game] = self._act(int(game), int(actions[game])) if allowed else ILLEGAL_PENALTY
         return rewards
 
     def _act(self, game: int, action: int) -> float:
-        self.used[game] += 1
         if action == self.heads:
             self.stopped[game] = True
             return 0.0
@@ -157,8 +160,8 @@ class SetsEnv(gymnasium.Env[np.ndarray, np.int64]):
 
     def step(self, action: np.int64 | int) -> tuple[np.ndarray, float, bool, bool, dict]:
         """Toggle a head, or stop."""
-        if not self.action_space.contains(action) or not self.action_masks()[int(action)]:
-            raise BadInput(f"action {action!r} is not legal now; take one that the action mask allows")
+        if not self.action_space.contains(action):
+            raise BadInput(f"action {action!r} does not exist; choose 0 to {self._game.heads}")
         reward = float(self._game.step(np.array([int(action)]))[0])
         stopped = bool(self._game.stopped[0])
         return self._game.observe()[0], reward, stopped, bool(self._game.finished[0]) and not stopped, self._info()

@@ -51,11 +51,9 @@ class Queries:
         self, source: Source, budget: int | None = None, *, control: Source | None = None, weight: float = 1.0
     ) -> None:
         n = len(source.heads)
-        most = 2**n - 1
         if n < 2:
             raise BadInput(f"a pool of {n} head makes no pair; name at least two heads")
-        if budget is not None and not 1 <= budget <= most:
-            raise BadInput(f"a budget of {budget} queries does not fit: {n} heads make {most} sets, so take 1 to {most}")
+        check_budget(budget, n)
         if control is not None and control.heads != source.heads:
             raise BadInput("the control's heads are not the task's; measure both on the same heads")
         self.source, self.control, self.weight = source, control, weight
@@ -118,6 +116,14 @@ class Queries:
             worth = worth - self.weight * self.control.effects(sets).mean(0)
         for members, rows, mean in zip(sets, found.T, worth, strict=True):
             self.rows[members], self._worth[members] = rows, float(mean)
+
+
+def check_budget(budget: int | None, n: int) -> None:
+    """Refuse a budget that pays for nothing, or for more sets than `n` heads make."""
+    if budget is not None and budget < 1:
+        raise BadInput(f"a budget of {budget} queries pays for nothing; take at least 1")
+    if budget is not None and budget >= 2**n:
+        raise BadInput(f"a budget of {budget} queries does not fit: {n} heads make {2**n - 1} sets; take at most that")
 
 
 def default_budget(n: int) -> int:
