@@ -186,6 +186,10 @@ def discover(
         Optional[str],  # noqa: UP045
         typer.Option(help="With --method sets: zero, mean, resample or value-bias. Default: mean."),
     ] = None,
+    least: Annotated[
+        Optional[float],  # noqa: UP045
+        typer.Option(help="With --method sets: smallest synergy that counts, as a share of the clean score."),
+    ] = None,
     device: DeviceOption = "cpu",
     json: JsonOption = False,
 ) -> None:
@@ -200,12 +204,13 @@ def discover(
         from vesalius.cli import sets as sets_command
 
         named = [name for name in pool.split(",") if name.strip()] if pool is not None else None
+        least = 0.1 if least is None else least
         request = sets_command.Request(
-            specimen, behaviour, method, search or "group", budget, named, kind or "mean", n, seed
+            specimen, behaviour, method, search or "group", budget, named, kind or "mean", least, n, seed
         )
         return sets_command.run(request, out=out, top=top, device=device, as_json=json)
-    if (search, budget, pool, kind) != (None, None, None, None):
-        raise BadInput("--search, --budget, --pool and --kind go with --method sets; add it or leave them out")
+    if any(given is not None for given in (search, budget, pool, kind, least)):
+        raise BadInput("--search, --budget, --pool, --kind and --least go with --method sets; add it or leave them out")
     from vesalius.cli import discovering as command
 
     command.discover_one(

@@ -30,6 +30,7 @@ class Request:
     budget: int | None
     pool: list[str] | None
     kind: str
+    least: float
     n: int
     seed: int
 
@@ -50,12 +51,13 @@ def run(request: Request, *, out: str | None, top: int, device: str, as_json: bo
             pool=request.pool,
             budget=request.budget,
             kind=request.kind,
+            least=request.least,
             n=request.n,
             seed=request.seed,
             directory=directory / "effects",
             progress=tell,
         )
-    document: dict[str, Any] = {"schema": SCHEMA, **asdict(request), **found.document(), "directory": str(directory)}
+    document: dict[str, Any] = {**found.document(), "schema": SCHEMA, **asdict(request), "directory": str(directory)}
     document |= {"pool": list(found.queries.source.heads), "budget": found.queries.budget}
     if found.synergies:
         document["picture"] = str(_picture(found, request, directory))
@@ -80,19 +82,22 @@ def _picture(found: SetDiscovery, request: Request, directory: Path) -> Path:
 
 
 def _print(document: dict[str, Any], top: int) -> None:
-    metrics, unit = document["metrics"], document["unit"]
-    legend = f"clean {metrics['clean']:.3f} {unit}; effect = clean minus edited, value = effect less the price of its heads"
-    stdout.print(legend, soft_wrap=True)
+    metrics = document["metrics"]
+    stdout.print(
+        f"clean {metrics['clean']:.3f} {document['unit']}; effect = clean minus edited, value = effect less "
+        f"{document['price']:.3g} per head",
+        soft_wrap=True,
+    )
     table = Table("set", "effect", "95 % interval", "value", box=None)
     for row in document["sets"][: min(top, 5)]:
         shown = " ".join(row["heads"][:8]) + (f" ... ({len(row['heads'])})" if len(row["heads"]) > 8 else "")
-        table.add_row(shown, f"{row['effect']:+.3f}", f"[{row['low']:+.3f}, {row['high']:+.3f}]", f"{row['value']:+.3f}")
+        table.add_row(shown, *_effect(row), f"{row['value']:+.3f}")
     stdout.print(table)
-    groups = Table("backup group", "together", "alone", "sum alone", "synergy", box=None)
-    for group in document["backup_groups"][:top]:
-        alone = " ".join(f"{row['effect']:+.3f}" for row in group["alone"])
-        together = f"{group['effect']:+.3f} [{group['low']:+.3f}, {group['high']:+.3f}]"
-        groups.add_row(" ".join(group["heads"]), together, alone, f"{group['sum_alone']:+.3f}", f"{group['synergy']:+.3f}")
+    groups = Table("backup group", "together", "95 % interval", "alone", "sum alone", "synergy", box=None)
+    for row in document["backup_groups"][:top]:
+        alone = " ".join(f"{member['effect']:+.3f}" for member in row["alone"])
+        surplus = f"{row['sum_alone']:+.3f}", f"{row['synergy']:+.3f}"
+        groups.add_row(" ".join(row["heads"]), *_effect(row), alone, *surplus)
     stdout.print(groups if document["backup_groups"] else "no backup group held on the held-out prompts")
     stdout.print(
         f"{document['search']} search: {metrics['queries']} of {document['budget']} queries"
@@ -104,3 +109,7 @@ def _print(document: dict[str, Any], top: int) -> None:
     for name in ("picture", "directory"):
         if name in document:
             stdout.print(f"{name}: {document[name]}", soft_wrap=True)
+
+
+def _effect(row: dict[str, Any]) -> tuple[str, str]:
+    return f"{row['effect']:+.3f}", f"[{row['low']:+.3f}, {row['high']:+.3f}]"

@@ -9,6 +9,7 @@ matplotlib.use("Agg")
 import matplotlib.pyplot as plt
 import numpy as np
 from jaxtyping import Float
+from matplotlib.patches import Rectangle
 
 from vesalius.errors import Failed
 
@@ -40,7 +41,7 @@ def draw_synergy(
     for pair in marked:
         for one, other in (pair, pair[::-1]):
             corner = (at[one] - 0.5, at[other] - 0.5)
-            axes.add_patch(plt.Rectangle(corner, 1, 1, fill=False, edgecolor="black", linewidth=1))
+            axes.add_patch(Rectangle(corner, 1, 1, fill=False, edgecolor="black", linewidth=1))
     figure.colorbar(image, ax=axes, shrink=0.8, label=f"synergy ({unit}): d(ij) - d(i) - d(j)")
     try:
         figure.savefig(path)

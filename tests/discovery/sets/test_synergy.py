@@ -92,6 +92,7 @@ def test_nothing_suspected_costs_nothing() -> None:
 
 
 def test_the_goal_is_in_shares_of_the_clean_score() -> None:
-    assert Goal.of(three_heads(), price=0.05, least=0.1) == Goal(pytest.approx(0.3), pytest.approx(0.6))
+    goal = Goal.of(three_heads(), price=0.05, least=0.1)
+    assert (goal.price, goal.least) == pytest.approx((0.3, 0.6))
     with pytest.raises(BadInput, match="shares"):
         Goal.of(three_heads(), price=-1)

@@ -92,7 +92,7 @@ class SetDiscovery:
             },
             "unit": queries.source.unit,
             "price": self.goal.price,
-            "least": self.goal.least,
+            "least_synergy": self.goal.least,
             "complete": self.complete,
             "forwards": self.forwards,
             "seconds": self.seconds,

@@ -1,16 +1,17 @@
 """Ways of looking for a set under a budget of queries, all with the same signature.
 
-| search   | idea                                                                                 | queries for n heads    |
-|----------|--------------------------------------------------------------------------------------|------------------------|
-| `pairs`  | every head and every pair: exact for pairs                                            | n(n+1)/2               |
-| `greedy` | add the head that gains most, until none is worth its price                           | n + (n-1) + ...        |
-| `beam`   | the same with several sets at a time; greedy's own line is always among them          | about width times that |
-| `prune`  | remove everything, then give back each head that can be spared; in three orders       | 3n + 1 or less         |
-| `group`  | group testing on surplus: find heads that together do more than the sum of each alone | n + a few log2(n)      |
+| search   | idea                                                                            | queries, n heads       |
+|----------|---------------------------------------------------------------------------------|------------------------|
+| `pairs`  | every head and every pair: exact for pairs                                      | n(n+1)/2               |
+| `greedy` | add the head that gains most, until none is worth its price                     | n + (n-1) + ...        |
+| `beam`   | the same with several sets at a time; greedy's own line is always among them    | about width times that |
+| `prune`  | remove everything, then give back each head that can be spared; in three orders | 3n + 1 and a few       |
+| `group`  | group testing for heads that together do more than the sum of each alone        | n + a few log2(n)      |
 
 A search asks `Queries` and yields the sets it suspects of backing each other up, so that those found before the budget
-was spent are kept; the best set is read off what became known. `greedy` and `beam` build on what heads do alone and so cannot see two heads that do nothing alone. `prune` and
-`group` start from the other end, where everything is removed and the backup is already broken.
+was spent are kept; the best set is read off what became known. `greedy` and `beam` build on what heads do alone and so
+cannot see two heads that do nothing alone. `prune` and `group` start from the other end, where everything is removed
+and the backup is already broken.
 
 `group`, in steps. (1) Every head alone; call those below `goal.least` weak. (2) The surplus of a set is what it does
 less the sum of what its heads do alone. If all weak heads together have a surplus of at least `least`, halve: find the
@@ -19,8 +20,8 @@ the heads kept have the surplus themselves. (3) Spare one head of the set found 
 Reiter's hitting-set tree, which finds every minimal set if surplus grows with the set. (4) Then, for each head that is
 not weak, the same with that head removed throughout: weak heads that stand in for it.
 
-Surplus need not grow with the set: heads that work in series have negative surplus and can hide a backup in a large set.
-What `group` finds is there; what it does not find may still be.
+Surplus need not grow with the set: heads that work in series have negative surplus and can hide a backup in a large
+set. What `group` finds is there; what it does not find may still be.
 """
 
 import itertools

@@ -164,8 +164,8 @@ class TableSource:
     def _column(self, members: HeadSet) -> Float[np.ndarray, " prompt"]:
         if len(members) > self.largest:
             raise BadInput(f"a table of pairs does not know sets of {len(members)} heads; run the model instead")
-        places = sorted(members)
-        return self.single[:, places[0]] if len(places) == 1 else self.pairs[:, pair_place(*places, len(self.heads))]
+        first, last = min(members), max(members)
+        return self.single[:, first] if first == last else self.pairs[:, pair_place(first, last, len(self.heads))]
 
 
 def pair_place(i: int, j: int, n: int) -> int:
@@ -256,10 +256,7 @@ def live_source(
 def head_pool(specimen: Specimen, pool: Iterable[str | Component] | None) -> list[Component]:
     """The heads to choose among, in order of layers; at least two different ones."""
     config = specimen.model.config
-    if pool is None:
-        chosen = all_components(config, mlps=False)
-    else:
-        chosen = sorted(set(parse_components(pool, config)))
+    chosen = all_components(config, mlps=False) if pool is None else sorted(set(parse_components(pool, config)))
     for component in chosen:
         if not component.is_head:
             raise BadInput(f"pool: {component} is an MLP; sets are made of heads such as L0H0")
