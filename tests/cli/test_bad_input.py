@@ -20,6 +20,7 @@ from vesalius.circuits.specimens import benchmark_directory
 INDUCTION = ("--behaviour", "induction")
 #: The shape of frac_prevs, as its circuit files have it.
 SHAPE = {"n_layers": 2, "n_heads": 4, "d_model": 12}
+SETS = [*INDUCTION, "--method", "sets"]
 
 
 def refused(vesalius: Vesalius, arguments: Sequence[object], reason: str) -> None:
@@ -74,6 +75,18 @@ def test_sweep(vesalius: Vesalius, tiny: Path, arguments: list[str], reason: str
         (["discover", "TINY"], "name a behaviour, such as --behaviour induction"),
         (["discover", "frac_prevs", *INDUCTION], "leave out the behaviour 'induction'"),
         (["discover", "nosuch"], "specimen 'nosuch' is not known"),
+        (["discover", "TINY", *INDUCTION, "--search", "beam"], "go with --method sets"),
+        (["discover", "TINY", *SETS, "--search", "luck"], "choose one of pairs, greedy, beam, prune, group, rl"),
+        (["discover", "TINY", *SETS, "--kind", "half"], "kind 'half' does not exist"),
+        (["discover", "TINY", *SETS, "--budget", "0"], "a budget of 0 queries pays for nothing"),
+        (["discover", "TINY", *SETS, "--pool", "L0H0,L0H1", "--budget", "4"], "2 heads make 3 sets"),
+        (["discover", "TINY", *SETS, "--pool", "L0H0"], "name at least two heads"),
+        (["discover", "TINY", *SETS, "--pool", "L0H0,L7H0"], "L7H0 is not in this model"),
+        (["discover", "TINY", *SETS, "--pool", "L0H0,somewhere"], "component 'somewhere' is not a name"),
+        (["discover", "TINY", *SETS, "--pool", ","], "the list of components is empty"),
+        (["discover", "TINY", *SETS, "--search", "pairs", "--budget", "9"], "cost 36 queries and the budget is 9"),
+        (["discover", "TINY", *SETS, "--n", "4"], "use at least 8"),
+        (["discover", "TINY", *SETS, "--least", "0"], "least 0 do not fit"),
         (["bench", "discovery", "--methods", "magic"], "--methods: magic; choose from sweep, eap, eap-ig, acdc"),
         (["bench", "discovery", "--methods", ""], "--methods: none named"),
         (["bench", "discovery", "--ids", "nosuch"], "benchmark circuit 'nosuch' does not exist"),

@@ -185,6 +185,23 @@ def test_discover_without_checks(vesalius: Vesalius) -> None:
     assert "--quick" in page
 
 
+def test_discover_sets(vesalius: Vesalius, tiny: Path) -> None:
+    options = ["-b", "induction", "--method", "sets", "--n", 8, "--pool", "L0H0,L0H1,L1H0"]
+    for search in ("group", "pairs"):
+        got = vesalius("discover", tiny, *options, "--search", search, "--out", search, "--json")
+        assert got.code == 0, got.err
+        found = json.loads(got.out)
+        assert {"method", "components", "metrics", "forwards", "seconds", "sets", "backup_groups"} <= set(found)
+        assert (found["method"], found["search"], found["budget"]) == ("sets", search, 6)
+        assert [row["id"] for row in sorted(found["components"], key=lambda row: row["id"])] == found["pool"]
+        assert {"heads", "effect", "low", "high", "value"} == set(found["sets"][0])
+        assert json.loads(Path(search, "sets.json").read_text(encoding="utf-8")) == found
+    assert found["metrics"]["queries"] == 6
+    assert found["forwards"] > 1
+    assert Path("pairs/synergy.png").stat().st_size > 1000
+    assert "synergy.png" in vesalius("discover", tiny, *options, "--search", "pairs", "--out", "pairs").out
+
+
 def test_discover_is_graded_where_there_is_a_key(vesalius: Vesalius) -> None:
     found = json.loads(vesalius("discover", "frac_prevs", "--method", "eap", "--n", 8, "--json").out)
     assert found["metrics"]["auroc"] == found["metrics"]["node_auroc"] == 1.0

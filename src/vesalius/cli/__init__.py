@@ -169,7 +169,7 @@ def sweep(
 def discover(
     specimen: SpecimenArgument,
     behaviour: BehaviourOption = None,
-    method: Annotated[str, typer.Option("--method", "-m", help="sweep, eap, eap-ig or acdc.")] = "sweep",
+    method: Annotated[str, typer.Option("--method", "-m", help="sweep, eap, eap-ig, acdc or sets.")] = "sweep",
     n: Annotated[int, typer.Option("--n", min=1, help="Prompts.")] = 32,
     seed: Annotated[int, typer.Option(help="Seed of the prompts.")] = 0,
     top: Annotated[int, typer.Option(min=1, help="Rows of the printed table.")] = 12,
@@ -177,16 +177,48 @@ def discover(
     quick: Annotated[
         bool, typer.Option("--quick", help="Leave out the checks: faithfulness, stability, specificity, detectors.")
     ] = False,
+    search: Annotated[
+        Optional[str],  # noqa: UP045
+        typer.Option(help="With --method sets: group, greedy, beam, prune, rl or pairs. Default: group."),
+    ] = None,
+    budget: Annotated[
+        Optional[int],  # noqa: UP045
+        typer.Option(help="With --method sets: the most sets to evaluate. Default: as many as heads and pairs."),
+    ] = None,
+    pool: Annotated[
+        Optional[str],  # noqa: UP045
+        typer.Option(help="With --method sets: the heads to choose among, comma-separated. Default: all."),
+    ] = None,
+    kind: Annotated[
+        Optional[str],  # noqa: UP045
+        typer.Option(help="With --method sets: zero, mean, resample or value-bias. Default: mean."),
+    ] = None,
+    least: Annotated[
+        Optional[float],  # noqa: UP045
+        typer.Option(help="With --method sets: smallest synergy that counts, as a share of the clean score."),
+    ] = None,
     device: DeviceOption = "cpu",
     json: JsonOption = False,
 ) -> None:
     """Score the components and edges of a model by how much a behaviour needs them.
 
     Writes circuit.json in the format of the MIB benchmark and discovery.html with pictures. Where the true circuit is
-    known the scores are graded.
+    known the scores are graded. With --method sets it looks for heads that matter together and back each other up, and
+    writes sets.json.
 
     Example: vesalius discover frac_prevs --method eap-ig
     """
+    if method == "sets":
+        from vesalius.cli import sets as sets_command
+
+        named = _listed(pool)
+        least = 0.1 if least is None else least
+        request = sets_command.Request(
+            specimen, behaviour, method, search or "group", budget, named, kind or "mean", least, n, seed
+        )
+        return sets_command.run(request, out=out, top=top, device=device, as_json=json)
+    if any(given is not None for given in (search, budget, pool, kind, least)):
+        raise BadInput("--search, --budget, --pool, --kind and --least go with --method sets; add it or leave them out")
     from vesalius.cli import discovering as command
 
     command.discover_one(
@@ -197,6 +229,7 @@ def discover(
         as_json=json,
         quick=quick,
     )
+    return None
 
 
 @app.command()

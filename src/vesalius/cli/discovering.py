@@ -66,7 +66,7 @@ def discover_one(
 ) -> None:
     """Run one method on one specimen, write the circuit and report the scores; `quick` leaves the checks out."""
     if request.method not in METHODS:
-        raise BadInput(f"method {request.method!r} does not exist; choose one of {choices(METHODS)}")
+        raise BadInput(f"method {request.method!r} does not exist; choose one of {choices([*METHODS, 'sets'])}")
     specimen = open_specimen(request.specimen, request.behaviour, device=device)
     with progress(f"{request.method} of {specimen.name}") as tell:
         found = discover(specimen, request.method, n=request.n, seed=request.seed, progress=tell)
