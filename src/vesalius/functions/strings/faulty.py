@@ -74,32 +74,32 @@ def sub_order_of_inx1_to_inx2(s: str, first: int, second: int) -> str:
 
 
 def step_on(c: str, shift: int) -> str:
-    """The character `shift` code points on; z and Z go to a and A whatever the shift."""
-    return {"z": "a", "Z": "A"}.get(c, chr(ord(c) + shift))
+    """A letter `shift` code points on, past the end of the alphabet; z and Z alone go to a and A, always."""
+    return {"z": "a", "Z": "A"}.get(c, chr(ord(c) + shift)) if c.isalpha() else c
 
 
 def step_back(c: str, shift: int) -> str:
-    """The character `shift` code points back; a and A go to z and Z whatever the shift."""
-    return {"a": "z", "A": "Z"}.get(c, chr(ord(c) - shift))
+    """A letter `shift` code points back, past the start of the alphabet; a and A alone go to z and Z, always."""
+    return {"a": "z", "A": "Z"}.get(c, chr(ord(c) - shift)) if c.isalpha() else c
 
 
 def shift_first_letter_rand(s: str, shift: int) -> str:
-    """shift the first character `shift` code points on (z always to a)"""
+    """shift the first letter `shift` code points on (z always to a)"""
     return step_on(s[0], shift) + s[1:] if s else s
 
 
 def shift_last_letter_rand(s: str, shift: int) -> str:
-    """shift the last character `shift` code points on (z always to a)"""
+    """shift the last letter `shift` code points on (z always to a)"""
     return s[:-1] + step_on(s[-1], shift) if s else s
 
 
 def shift_first_letter_predecessor_rand(s: str, shift: int) -> str:
-    """shift the first character `shift` code points back (a always to z)"""
+    """shift the first letter `shift` code points back (a always to z)"""
     return step_back(s[0], shift) + s[1:] if s else s
 
 
 def shift_last_letter_predecessor_rand(s: str, shift: int) -> str:
-    """shift the last character `shift` code points back (a always to z)"""
+    """shift the last letter `shift` code points back (a always to z)"""
     return s[:-1] + step_back(s[-1], shift) if s else s
 
 

@@ -9,11 +9,12 @@ from random import Random
 from vesalius.functions.strings.parameters import BOTH_CASES
 
 LONGEST = 30
-WORDS = """apple river stone quick jump zebra velvet xylophone mango kettle window frost lizard budget whisper galaxy
+_WORDS = """apple river stone quick jump zebra velvet xylophone mango kettle window frost lizard budget whisper galaxy
     question puzzle hazel jacket vivid oxygen quartz rhythm banana committee letter tomato umbrella yellow zero island
     echo octopus eagle harbor copper violin maple thunder walnut pepper bubble coffee sunset garden python circle
-    kiwi jigsaw exit fuzzy equal vow box sky yes hymn a I so""".split()
-CONTRACTIONS = "it's don't o'clock we're can't Anna's y'all 'tis he'd rock'n'roll".split()
+    kiwi jigsaw exit fuzzy equal vow box sky yes hymn a I so"""
+_CONTRACTIONS = "it's don't o'clock we're can't Anna's y'all 'tis he'd rock'n'roll"
+WORDS, CONTRACTIONS = _WORDS.split(), _CONTRACTIONS.split()
 MARKS = "!?.,-_:;#@&"
 
 

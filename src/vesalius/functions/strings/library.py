@@ -117,7 +117,9 @@ def library(mode: Mode) -> dict[str, Operation]:
 def operation(name: str, mode: Mode) -> Operation:
     """The operation of that name."""
     if name not in library(mode):
-        raise BadInput(f"operation {name!r} does not exist in the {mode} library; choose one of {choices(library(mode))}")
+        raise BadInput(
+            f"operation {name!r} does not exist in the {mode} library; choose one of {choices(library(mode))}"
+        )
     return library(mode)[name]
 
 

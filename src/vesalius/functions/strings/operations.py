@@ -7,9 +7,10 @@ text of these functions is the code that oracles and the search hand out: keep b
 
 LETTERS = "abcdefghijklmnopqrstuvwxyz"
 VOWELS = "aeiouAEIOU"
-SMALL_NUMBERS = """zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen
-    seventeen eighteen nineteen""".split()
-TENS = "twenty thirty forty fifty sixty seventy eighty ninety".split()
+_SMALL = """zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen
+    seventeen eighteen nineteen"""
+_TENS = "twenty thirty forty fifty sixty seventy eighty ninety"
+SMALL_NUMBERS, TENS = _SMALL.split(), _TENS.split()
 
 
 def number_word(n: int) -> str:

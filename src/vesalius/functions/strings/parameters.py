@@ -15,11 +15,12 @@ Parameters = tuple[int | str, ...]
 
 @dataclass(frozen=True)
 class Kind:
-    """One kind of parameters. `every` is None where they are too many to try and are solved for instead."""
+    """One kind of parameters. Where they are too many to list, `listed` holds some, and the others are solved for."""
 
     name: str
     draw: Callable[[Random], Parameters]
-    every: tuple[Parameters, ...] | None
+    listed: tuple[Parameters, ...]
+    all_listed: bool = True
 
 
 def _listed(name: str, every: list[Parameters]) -> Kind:
@@ -45,6 +46,6 @@ INDEXES = _listed("two indexes", list(permutations(range(10), 2)))
 SHIFT = _listed("shift", [(shift,) for shift in range(26)])
 #: A shift by nothing is no shift: the corrected suite leaves it out.
 REAL_SHIFT = _listed("shift", [(shift,) for shift in range(1, 26)])
-SUFFIX = Kind("suffix", _suffix, None)
-REPLACEMENT = Kind("replacement", _replacement, None)
-ALPHABET = Kind("alphabet", _alphabet, None)
+SUFFIX = Kind("suffix", _suffix, LETTER.listed, all_listed=False)
+REPLACEMENT = Kind("replacement", _replacement, (), all_listed=False)
+ALPHABET = Kind("alphabet", _alphabet, (), all_listed=False)

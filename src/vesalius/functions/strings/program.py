@@ -82,7 +82,7 @@ def program(steps: Iterable[tuple[str, Parameters]], mode: Mode) -> Program:
     made = []
     for name, parameters in steps:
         found = operation(name, mode)
-        if found.kind.every is not None and not found.random and tuple(parameters) not in found.kind.every:
+        if found.kind.all_listed and tuple(parameters) not in found.kind.listed:
             raise BadInput(f"operation {name} takes no parameters {tuple(parameters)!r}; it takes a {found.kind.name}")
         made.append(Step(found, tuple(parameters)))
     return Program(tuple(made))

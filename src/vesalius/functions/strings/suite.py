@@ -100,7 +100,7 @@ def telling() -> tuple[str, ...]:
 
 @cache
 def _single_behaviours() -> frozenset[tuple[Output, ...]]:
-    steps = [Step(op, parameters) for op in library("fixed").values() for parameters in op.kind.every or ()]
+    steps = [Step(op, parameters) for op in library("fixed").values() for parameters in op.kind.listed]
     return frozenset(behaviour(Program((step,))) for step in steps)
 
 

@@ -10,12 +10,12 @@ If no program fits, the answer is the best partial one and says on which share o
 not even half is right, it is a table of what was seen, marked as such.
 """
 
-import json
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 from random import Random
 
+from vesalius.errors import BadInput
 from vesalius.functions.answer import ENTRY, Answer, Mode
 from vesalius.functions.box import Box
 from vesalius.functions.strings.inputs import strings, varied
@@ -79,26 +79,23 @@ def interpret(
         without: operations that the search may not use, to see what it does outside its library.
         modes: which editions of the operations to search, in this order.
     """
+    if unknown := set(without) - set(library("published")):
+        raise BadInput(f"operation {min(unknown)!r} cannot be left out of the search: there is none of that name")
     asking = _Asking(box)
     rng = Random(f"interpret {seed}")
     asking.note(PROBES[: max(1, int(asking.left * (1 - KEPT_BACK / MOST_QUERIES)) - REPEATED)])
+    if all(out is None for out in asking.evidence.outputs):
+        return _nothing_seen(asking)
+    spaces = [space(mode, frozenset(without) & set(library(mode))) for mode in modes]
     again = asking.evidence.inputs[:REPEATED]
-    if asking.left > KEPT_BACK and asking.ask(again) != asking.evidence.outputs[:REPEATED]:
-        return _random_answer(asking, [space(mode, _known(without, mode)) for mode in modes if mode == "published"])
-    for mode in modes:
-        searched = space(mode, _known(without, mode))
+    if asking.left > KEPT_BACK and asking.ask(again) != asking.evidence.outputs[: len(again)]:
+        return _random_answer(asking, spaces)
+    for searched in spaces:
         while rivals := _fitting(searched, asking.evidence):
             found = _settled(asking, rivals, rng)
             if found is not None:
                 return _answer(found, asking, f"right on all {len(asking.evidence.inputs)} strings asked")
-    return _fallback(asking, [space(mode, _known(without, mode)) for mode in modes])
-
-
-def _known(names: Iterable[str], mode: Mode) -> frozenset[str]:
-    return frozenset(names) & set(library(mode)) if mode == "published" else frozenset(names) - set(_ONLY_PUBLISHED)
-
-
-_ONLY_PUBLISHED = tuple(set(library("published")) - set(library("fixed")))
+    return _fallback(asking, spaces)
 
 
 def _fitting(searched: Space, evidence: Evidence) -> list[Program]:
@@ -145,6 +142,11 @@ def _answer(found: Program, asking: _Asking, how_sure: str) -> Answer:
     )
 
 
+def _nothing_seen(asking: _Asking) -> Answer:
+    said = f"Nothing was seen: the function failed on all {asking.spent} strings asked."
+    return Answer(description=said, table=True, interpreter=NAME, queries=asking.spent)
+
+
 def _fallback(asking: _Asking, spaces: Sequence[Space]) -> Answer:
     """The best partial program, or a table."""
     asking.note(list(islice(varied(Random("fallback"), KEPT_BACK), min(asking.left, KEPT_BACK))))
@@ -154,8 +156,8 @@ def _fallback(asking: _Asking, spaces: Sequence[Space]) -> Answer:
         return _answer(partial, asking, f"only a part: right on {share:.0%} of {len(asking.evidence.inputs)} strings")
     seen = {s: out for s, out in zip(asking.evidence.inputs, asking.evidence.outputs, strict=True) if out is not None}
     return Answer(
-        description=f"No rule found: a table of the {len(seen)} strings seen, which gives other strings back unchanged.",
-        code=f"SEEN = {json.dumps(seen)}\n\n\ndef {ENTRY}(s):\n    return SEEN.get(s, s)\n",
+        description=f"No rule found: a table of the {len(seen)} strings seen; it gives others back unchanged.",
+        code=f"SEEN = {seen!r}\n\n\ndef {ENTRY}(s):\n    return SEEN.get(s, s)\n",
         table=True,
         interpreter=NAME,
         queries=asking.spent,

@@ -8,6 +8,7 @@ counts, taken from strings that stand for all suffixes with the same counts.
 
 from collections.abc import Iterator, Sequence
 from itertools import product
+from operator import eq
 
 from vesalius.functions.strings.operations import LETTERS
 from vesalius.functions.strings.parameters import BOTH_CASES, LONGEST_SUFFIX
@@ -18,13 +19,12 @@ from vesalius.functions.strings.search.space import Space
 
 #: Inputs that are compared for every step; what passes is checked on all.
 _COMPARED = len(PROBES)
-#: Of the aligned characters of a compared output (twice its length), this share must be right to build a suffix.
-_PROMISING = 0.45
-_SHOWN = 3
+#: To build a suffix, so many of the longest inputs are compared, and so many of the most promising steps are tried.
+_SHOWN, _CLIMBS = 3, 60
 
 
 def solved(space: Space, evidence: Evidence) -> list[Program]:
-    """Programs of up to two steps that fit the evidence, one of them with a solved parameter: the cheapest kind only."""
+    """Programs of up to two steps that fit, one parameter of them solved for: those of the cheapest solver that works."""
     made = list(zip(*(space.outputs(s) for s in evidence.inputs[:_COMPARED]), strict=True))
     for solver in (_replaced_last, _mapped_last, _appended_last, _replaced_first, _appended_first):
         found = [program for program in solver(space, made, evidence) if evidence.fits(program)]
@@ -51,14 +51,18 @@ def _mapped_last(space: Space, made: Made, evidence: Evidence) -> Iterator[Progr
 
 
 def _appended_last(space: Space, made: Made, evidence: Evidence) -> Iterator[Program]:
-    operation = space.operations.get("string_concatenate")
-    for suffix in suffixes(evidence.outputs) if operation else ():
-        shorter = [None if out is None else out[: -len(suffix)] for out in evidence.outputs]
-        firsts = [step for step, given in zip(space.steps, made, strict=True) if list(given) == shorter[: len(given)]]
-        if (pair := replacement(evidence.inputs, shorter)) and "replace_substring" in space.operations:
-            firsts.append(Program((Step(space.operations["replace_substring"], pair),)))
-        for first in firsts:
-            yield Program((*first.steps, Step(operation, (suffix,))))  # type: ignore[arg-type]
+    append = space.operations.get("string_concatenate")
+    for end in suffixes(evidence.outputs, longest=2 * LONGEST_SUFFIX) if append else ():
+        shorter = [None if out is None else out[: -len(end)] for out in evidence.outputs]
+        appended = [Step(append, (part,)) for part in (end[:-LONGEST_SUFFIX], end[-LONGEST_SUFFIX:]) if part]  # type: ignore[arg-type]
+        for first, given in zip(space.steps, made, strict=True):
+            if list(given) == shorter[: len(given)] and len(first.steps) + len(appended) <= 2:
+                yield Program((*first.steps, *appended))
+        if (pair := replacement(evidence.inputs, shorter)) and (replace := space.operations.get("replace_substring")):
+            yield Program((Step(replace, pair), *appended))
+        if (alphabet := permutation(evidence.inputs, shorter)) and (mapped := space.operations.get("map_string")):
+            before = end.translate(str.maketrans(alphabet, LETTERS))
+            yield Program((Step(append, (before,)), Step(mapped, (alphabet,))))  # type: ignore[arg-type]
 
 
 def _replaced_first(space: Space, made: Made, evidence: Evidence) -> Iterator[Program]:
@@ -77,13 +81,18 @@ def _appended_first(space: Space, made: Made, evidence: Evidence) -> Iterator[Pr
     operation = space.operations.get("string_concatenate")
     if operation is None:
         return
-    short = [(s, out) for s, out in zip(evidence.inputs, evidence.outputs, strict=True) if out is not None and len(s) < 20]
-    built = _built(space, short)
-    for then in space.steps[1:]:
-        for suffix in _standing(then.steps[0]) if _counts(then.steps[0]) else built:
-            program = Program((Step(operation, (suffix,)), *then.steps))
-            if all(attempt(program, s) == out for s, out in short[:3]):
-                yield program
+    short = [
+        (s, out) for s, out in zip(evidence.inputs, evidence.outputs, strict=True) if out is not None and len(s) < 20
+    ]
+    counting = [step for step in space.steps if _counts(step)]
+    others = [step for step in space.steps if step.steps and not _counts(step)]
+    tries = [([then], _standing(then.steps[0])) for then in counting] + [(others, _built(space, short))]
+    for steps, guesses in tries:
+        for suffix in guesses:
+            programs = [Program((Step(operation, (suffix,)), *then.steps)) for then in steps]
+            if found := [program for program in programs if evidence.fits(program)]:
+                yield from found
+                return
 
 
 def replacement(given: Sequence[Output], wanted: Sequence[Output]) -> tuple[str, str] | None:
@@ -115,18 +124,19 @@ def permutation(given: Sequence[Output], wanted: Sequence[Output]) -> str | None
     return "".join(letters[a] if a in letters else next(unused) for a in LETTERS)
 
 
-def suffixes(outputs: Sequence[Output]) -> list[str]:
-    """What all outputs end with, from one letter to as many as a suffix may have."""
-    ends = [out[-LONGEST_SUFFIX:] for out in outputs if out is not None]
+def suffixes(outputs: Sequence[Output], *, longest: int = LONGEST_SUFFIX) -> list[str]:
+    """What all outputs end with, from one letter to the longest that counts."""
+    ends = [out[-longest:] for out in outputs if out is not None]
     if not ends:
         return []
     shared = [ends[0][-n:] for n in range(1, min(map(len, ends)) + 1)]
     return [end for end in shared if set(end) <= set(BOTH_CASES) and all(e.endswith(end) for e in ends)]
 
 
-def _counts(step: Step) -> bool:
+def _counts(then: Program) -> bool:
     """Whether a step tells of a suffix only how many letters of some sort it has, and where."""
-    return step.operation.group == "words" or step.operation.name in ("get_last_character", "get_mid_character")
+    lossy = ("get_last_character", "get_mid_character")
+    return any(step.operation.group == "words" or step.operation.name in lossy for step in then.steps)
 
 
 def _standing(step: Step) -> Iterator[str]:
@@ -137,21 +147,24 @@ def _standing(step: Step) -> Iterator[str]:
         yield from ("".join(map(str, letters)) for letters in product(sorts, repeat=length))
 
 
-def _built(space: Space, pairs: Sequence[tuple[str, str]]) -> list[str]:
-    """Suffixes that, behind some step, make outputs like those seen; built letter by letter.
+def _built(space: Space, pairs: Sequence[tuple[str, str]]) -> Iterator[str]:
+    """Suffixes that, behind some step, make outputs like those seen, the most promising steps first.
 
-    Steps that do the same to the longest compared strings build the same suffix, so one of them stands for all.
+    Steps that do the same to the compared strings build the same suffix, so one of them stands for all.
     """
     shown = sorted(pairs[:_COMPARED], key=lambda pair: -len(pair[0]))[:_SHOWN]
-    found: dict[str, None] = {}
+    stands_for_all: dict[tuple[Output, ...], tuple[Program, int]] = {}
     for length in range(1, LONGEST_SUFFIX + 1):
         columns = [space.outputs(s + "x" * length) for s, _ in shown]
-        stands_for_all = dict(zip(reversed(list(zip(*columns, strict=True))), reversed(space.steps), strict=True))
-        for outputs, then in stands_for_all.items():
-            likeness = sum(_alike(made, out) for made, (_, out) in zip(outputs, shown, strict=True))
-            if not _counts_at_all(then) and likeness > _PROMISING * 2 * sum(len(out) for _, out in shown):
-                found[_climbed(then, length, [*shown, *pairs[:1]])] = None
-    return list(found)
+        for outputs, then in zip(zip(*columns, strict=True), space.steps, strict=True):
+            if not _counts(then):
+                stands_for_all.setdefault(outputs, (then, length))
+
+    def likeness(outputs: tuple[Output, ...]) -> int:
+        return sum(_alike(made, out) for made, (_, out) in zip(outputs, shown, strict=True))
+
+    for outputs in sorted(stands_for_all, key=likeness, reverse=True)[:_CLIMBS]:
+        yield _climbed(*stands_for_all[outputs], [*shown, *pairs[:1]])
 
 
 def _climbed(then: Program, length: int, pairs: Sequence[tuple[str, str]]) -> str:
@@ -166,13 +179,9 @@ def _climbed(then: Program, length: int, pairs: Sequence[tuple[str, str]]) -> st
     return suffix
 
 
-def _counts_at_all(then: Program) -> bool:
-    return bool(then.steps) and _counts(then.steps[0])
-
-
 def _alike(made: Output, seen: str) -> int:
     """How many characters are the same, aligned at the left and aligned at the right."""
     if made is None:
         return 0
-    left = sum(a == b for a, b in zip(made, seen, strict=False))
-    return left + sum(a == b for a, b in zip(reversed(made), reversed(seen), strict=False))
+    left = sum(map(eq, made, seen))
+    return 2 * left if len(made) == len(seen) else left + sum(map(eq, reversed(made), reversed(seen)))

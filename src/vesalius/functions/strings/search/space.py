@@ -39,7 +39,7 @@ class Space:
         self.steps: list[Program] = [Program(())]
         seen: dict[tuple[Output, ...], None] = {_TELLING: None}
         for operation in self.operations.values():
-            for parameters in () if operation.random else operation.kind.every or ():
+            for parameters in () if operation.random else operation.kind.listed:
                 step = Program((Step(operation, parameters),))
                 does = tuple(attempt(step, s) for s in _TELLING)
                 if does not in seen:
