@@ -24,7 +24,7 @@ _SHOWN, _CLIMBS = 3, 60
 
 
 def solved(space: Space, evidence: Evidence) -> list[Program]:
-    """Programs of up to two steps that fit, one parameter of them solved for: those of the cheapest solver that works."""
+    """Programs of up to two steps that fit, with a parameter solved for: those of the cheapest solver that works."""
     made = list(zip(*(space.outputs(s) for s in evidence.inputs[:_COMPARED]), strict=True))
     for solver in (_replaced_last, _mapped_last, _appended_last, _replaced_first, _appended_first):
         found = [program for program in solver(space, made, evidence) if evidence.fits(program)]
