@@ -60,6 +60,7 @@ SOLVED: list[Steps] = [
     [("get_string_length", ()), ("replace_substring", ("e", "Q"))],
     [("replace_substring", ("e", "Q")), ("add_len_to_string", ())],
     [("replace_substring", ("e", "Q")), ("string_concatenate", ("ab",))],
+    [("replace_substring", ("T", "e")), ("map_string", (ROTATED,))],
     [("reverse_words", ()), ("map_string", (ROTATED[::-1],))],
     [("shift_first_letter_rand", (17,)), ("shift_last_letter_predecessor_rand", (5,))],
     [("add_order_of_inx1_to_inx2", (7, 2)), ("swap_rand", (2, 9))],
