@@ -36,6 +36,8 @@ KEPT_BACK = 15
 REPEATED = 4
 #: Programs that fit beyond this many are not compared with each other.
 _MOST_RIVALS = 150
+#: Nor are more programs than this tried that are right on the first key only.
+_MOST_PARTIAL = 1000
 #: Strings on which rivals are compared, and how many are asked at once.
 _POOL, _AT_ONCE = 60, 3
 #: A partial program is better than a table when it is right on this share.
@@ -168,7 +170,7 @@ def _partial(evidence: Evidence, spaces: Sequence[Space]) -> Iterator[Program]:
     for searched in spaces:
         yield from searched.steps
         if KEYS[0] in evidence.inputs:
-            yield from islice(searched.half_matches(evidence), 3000)
+            yield from islice(searched.half_matches(evidence), _MOST_PARTIAL)
 
 
 def _random_answer(asking: _Asking, spaces: Sequence[Space]) -> Answer:
@@ -177,7 +179,7 @@ def _random_answer(asking: _Asking, spaces: Sequence[Space]) -> Answer:
         for name in (name for name in RANDOM if name in searched.operations):
             draw = Step(searched.operations[name])
             for step in searched.steps:
-                for found in {Program((draw, *step.steps)), Program((*step.steps, draw))}:
+                for found in (Program((*step.steps, draw)), Program((draw, *step.steps))):
                     if _possible(found, asking.evidence):
                         return _answer(found, asking, "random: every output seen is one that it can give")
     return _fallback(asking, spaces)

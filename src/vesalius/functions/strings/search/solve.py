@@ -26,14 +26,7 @@ _SHOWN, _CLIMBS = 3, 60
 def solved(space: Space, evidence: Evidence) -> list[Program]:
     """Programs of up to two steps that fit, with a parameter solved for: those of the cheapest solver that works."""
     made = list(zip(*(space.outputs(s) for s in evidence.inputs[:_COMPARED]), strict=True))
-    for solver in (
-        _replaced_last,
-        _mapped_last,
-        _appended_last,
-        _replaced_then_mapped,
-        _replaced_first,
-        _appended_first,
-    ):
+    for solver in _SOLVERS:
         found = [program for program in solver(space, made, evidence) if evidence.fits(program)]
         if found:
             return found
@@ -202,3 +195,7 @@ def _alike(made: Output, seen: str) -> int:
         return 0
     left = sum(map(eq, made, seen))
     return 2 * left if len(made) == len(seen) else left + sum(map(eq, reversed(made), reversed(seen)))
+
+
+#: Cheap ones first.
+_SOLVERS = (_replaced_last, _mapped_last, _appended_last, _replaced_then_mapped, _replaced_first, _appended_first)

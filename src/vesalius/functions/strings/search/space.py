@@ -105,10 +105,9 @@ class Space:
     def _composed(self, key: str, ids: dict[Output, int]) -> np.ndarray:
         """The numbers of the outputs of every step after every step, `[inner, outer]`."""
         failed = ids.setdefault(None, 0)
-        middles = {middle: i for i, middle in enumerate({m for m in self.outputs(key) if m is not None})}
-        made = np.full(
-            (len(middles) + 1, len(self.steps)), failed, dtype=np.int32
-        )  # the last row: the inner step failed
+        middles = {m: i for i, m in enumerate(dict.fromkeys(m for m in self.outputs(key) if m is not None))}
+        # The last row is for first steps that fail.
+        made = np.full((len(middles) + 1, len(self.steps)), failed, dtype=np.int32)
         for j, step in enumerate(self.steps):
             made[:-1, j] = [ids.setdefault(output, len(ids)) for output in _applied(step, middles)]
         return made[[-1 if middle is None else middles[middle] for middle in self.outputs(key)]]
