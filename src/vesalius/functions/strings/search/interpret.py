@@ -120,11 +120,12 @@ def _settled(asking: _Asking, rivals: list[Program], rng: Random) -> Program | N
 
 
 def _pool(rivals: Sequence[Program], rng: Random) -> list[str]:
-    """Strings to compare rivals on: some rich in the letters that they are about, some for each letter at the ends."""
-    given = {value for program in rivals for step in program.steps for value in step.parameters}
-    letters = "".join(sorted(value for value in given if isinstance(value, str))) or BOTH_CASES
+    """Strings to compare rivals on: rich in the letters that the simplest is about, or with any letter at the ends."""
+    given = [value for step in rivals[0].steps for value in step.parameters]
+    rich = list(islice(strings(rng, letters="".join(map(str, given)) or BOTH_CASES), _POOL))
+    padded = [f"  {s} " for s in rich[: _POOL // 4]]
     ends = [letter + middle + letter for letter, middle in zip(BOTH_CASES, strings(rng), strict=False)]
-    return [*islice(strings(rng, letters=letters), _POOL), *ends]
+    return [*rich, *padded, *ends]
 
 
 def _telling_apart(does: Sequence[tuple[Output, ...]], pool: Sequence[str]) -> list[str]:

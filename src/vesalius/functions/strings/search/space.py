@@ -14,12 +14,13 @@ from vesalius.errors import BadInput, choices
 from vesalius.functions.answer import Mode
 from vesalius.functions.strings.faulty import WORDS
 from vesalius.functions.strings.library import RIGHT_IN_THE_DATA, Operation, library
+from vesalius.functions.strings.parameters import BOTH_CASES
 from vesalius.functions.strings.program import Program, Step
 from vesalius.functions.strings.search.evidence import FAULTS, Evidence, Output, attempt
 from vesalius.functions.strings.search.probes import KEYS, PROBES
 
-#: Two steps that agree on these are one: the probes, and what counting operations give.
-_TELLING = (*PROBES, *WORDS)
+#: Two steps that agree on these are one: the probes, what counting operations give, and every letter as an end.
+_TELLING = (*PROBES, *WORDS, *BOTH_CASES)
 
 
 class Space:
