@@ -14,18 +14,17 @@ from vesalius.functions.strings.operations import LETTERS
 from vesalius.functions.strings.parameters import BOTH_CASES, LONGEST_SUFFIX
 from vesalius.functions.strings.program import Program, Step
 from vesalius.functions.strings.search.evidence import Evidence, Output, attempt
-from vesalius.functions.strings.search.probes import PROBES
 from vesalius.functions.strings.search.space import Space
 
-#: Inputs that are compared for every step; what passes is checked on all.
-_COMPARED = len(PROBES)
 #: To build a suffix, so many of the longest inputs are compared, and so many of the most promising steps are tried.
 _SHOWN, _CLIMBS = 3, 60
+#: And so many of the shortest, where the step looks at the middle.
+_SHORTEST = 10
 
 
 def solved(space: Space, evidence: Evidence) -> list[Program]:
     """Programs of up to two steps that fit, with a parameter solved for: those of the cheapest solver that works."""
-    made = list(zip(*(space.outputs(s) for s in evidence.inputs[:_COMPARED]), strict=True))
+    made = list(zip(*(space.outputs(s) for s in evidence.inputs), strict=True))
     for solver in _SOLVERS:
         found = [program for program in solver(space, made, evidence) if evidence.fits(program)]
         if found:
@@ -70,7 +69,7 @@ def _replaced_then_mapped(space: Space, made: Made, evidence: Evidence) -> Itera
     if replace is None or mapped is None:
         return
     for old, new in product(BOTH_CASES, LETTERS):
-        alphabet = permutation([s.replace(old, new) for s in evidence.inputs[:_COMPARED]], evidence.outputs)
+        alphabet = permutation([s.replace(old, new) for s in evidence.inputs], evidence.outputs)
         if alphabet and old != new:
             yield Program((Step(replace, (old, new)), Step(mapped, (alphabet,))))
 
@@ -96,7 +95,7 @@ def _appended_first(space: Space, made: Made, evidence: Evidence) -> Iterator[Pr
     ]
     counting = [step for step in space.steps if _counts(step)]
     others = [step for step in space.steps if step.steps and not _counts(step)]
-    tries = [([then], _standing(then.steps[0])) for then in counting] + [(others, _built(space, short))]
+    tries = [([then], _standing(then, short)) for then in counting] + [(others, _built(space, short))]
     for steps, guesses in tries:
         for suffix in guesses:
             programs = [Program((Step(operation, (suffix,)), *then.steps)) for then in steps]
@@ -149,8 +148,13 @@ def _counts(then: Program) -> bool:
     return any(step.operation.group == "words" or step.operation.name in lossy for step in then.steps)
 
 
-def _standing(step: Step) -> Iterator[str]:
+def _standing(then: Program, pairs: Sequence[tuple[str, str]]) -> Iterator[str]:
     """Suffixes that stand for all others as far as a counting step can tell."""
+    step = then.steps[0]
+    if "mid" in step.operation.name:  # it tells every letter, one at a time, as the string before it grows
+        shortest = sorted(pairs, key=lambda pair: len(pair[0]))[:_SHORTEST]
+        yield from (_climbed(then, length, shortest) for length in range(1, LONGEST_SUFFIX + 1))
+        return
     sorts = [*step.parameters, "q" if "t" in step.parameters else "t"] if step.parameters else "etET"
     for length in range(1, LONGEST_SUFFIX + 1):
         yield from ("t" * (length - 1) + letter for letter in BOTH_CASES)
@@ -162,7 +166,7 @@ def _built(space: Space, pairs: Sequence[tuple[str, str]]) -> Iterator[str]:
 
     Steps that do the same to the compared strings build the same suffix, so one of them stands for all.
     """
-    shown = sorted(pairs[:_COMPARED], key=lambda pair: -len(pair[0]))[:_SHOWN]
+    shown = sorted(pairs, key=lambda pair: -len(pair[0]))[:_SHOWN]
     stands_for_all: dict[tuple[Output, ...], tuple[Program, int]] = {}
     for length in range(1, LONGEST_SUFFIX + 1):
         columns = [space.outputs(s + "x" * length) for s, _ in shown]
