@@ -20,6 +20,8 @@ from vesalius.functions.strings.search.space import Space
 _SHOWN, _CLIMBS = 3, 60
 #: And so many of the shortest, where the step looks at the middle.
 _SHORTEST = 10
+#: Inputs shorter than this leave room for a suffix before number words end.
+_SHORT = 20
 
 
 def solved(space: Space, evidence: Evidence) -> list[Program]:
@@ -50,18 +52,22 @@ def _mapped_last(space: Space, made: Made, evidence: Evidence) -> Iterator[Progr
 
 
 def _appended_last(space: Space, made: Made, evidence: Evidence) -> Iterator[Program]:
-    append = space.operations.get("string_concatenate")
-    for end in suffixes(evidence.outputs, longest=2 * LONGEST_SUFFIX) if append else ():
+    append, replace, mapped = map(space.operations.get, ("string_concatenate", "replace_substring", "map_string"))
+    if append is None:
+        return
+    for end in suffixes(evidence.outputs, longest=2 * LONGEST_SUFFIX):
         shorter = [None if out is None else out[: -len(end)] for out in evidence.outputs]
-        appended = [Step(append, (part,)) for part in (end[:-LONGEST_SUFFIX], end[-LONGEST_SUFFIX:]) if part]  # type: ignore[arg-type]
+        if len(end) > LONGEST_SUFFIX:  # two suffixes, one after the other
+            yield Program((Step(append, (end[:-LONGEST_SUFFIX],)), Step(append, (end[-LONGEST_SUFFIX:],))))
+            continue
         for first, given in zip(space.steps, made, strict=True):
-            if list(given) == shorter[: len(given)] and len(first.steps) + len(appended) <= 2:
-                yield Program((*first.steps, *appended))
-        if (pair := replacement(evidence.inputs, shorter)) and (replace := space.operations.get("replace_substring")):
-            yield Program((Step(replace, pair), *appended))
-        if (alphabet := permutation(evidence.inputs, shorter)) and (mapped := space.operations.get("map_string")):
+            if list(given) == shorter:
+                yield Program((*first.steps, Step(append, (end,))))
+        if replace and (pair := replacement(evidence.inputs, shorter)):
+            yield Program((Step(replace, pair), Step(append, (end,))))
+        if mapped and (alphabet := permutation(evidence.inputs, shorter)):
             before = end.translate(str.maketrans(alphabet, LETTERS))
-            yield Program((Step(append, (before,)), Step(mapped, (alphabet,))))  # type: ignore[arg-type]
+            yield Program((Step(append, (before,)), Step(mapped, (alphabet,))))
 
 
 def _replaced_then_mapped(space: Space, made: Made, evidence: Evidence) -> Iterator[Program]:
@@ -75,24 +81,25 @@ def _replaced_then_mapped(space: Space, made: Made, evidence: Evidence) -> Itera
 
 
 def _replaced_first(space: Space, made: Made, evidence: Evidence) -> Iterator[Program]:
-    operation = space.operations.get("replace_substring")
-    for then, given in zip(space.steps, made, strict=True) if operation else ():
-        surprising = [s for s, g, out in zip(evidence.inputs, given, evidence.outputs, strict=False) if g != out]
-        shared = set(BOTH_CASES).intersection(*surprising) if surprising else ()
-        for old in sorted(shared):
-            for new in BOTH_CASES:
-                program = Program((Step(operation, (old, new)), *then.steps))  # type: ignore[arg-type]
-                if attempt(program, surprising[0]) == evidence.outputs[evidence.inputs.index(surprising[0])]:
-                    yield program
+    replace = space.operations.get("replace_substring")
+    if replace is None:
+        return
+    for then, given in zip(space.steps, made, strict=True):
+        triples = zip(evidence.inputs, given, evidence.outputs, strict=True)
+        surprising = [(s, out) for s, without, out in triples if without != out]
+        shared = set(BOTH_CASES).intersection(*(s for s, _ in surprising)) if surprising else ()
+        for old, new in product(sorted(shared), BOTH_CASES):
+            program = Program((Step(replace, (old, new)), *then.steps))
+            if attempt(program, surprising[0][0]) == surprising[0][1]:
+                yield program
 
 
 def _appended_first(space: Space, made: Made, evidence: Evidence) -> Iterator[Program]:
     operation = space.operations.get("string_concatenate")
     if operation is None:
         return
-    short = [
-        (s, out) for s, out in zip(evidence.inputs, evidence.outputs, strict=True) if out is not None and len(s) < 20
-    ]
+    seen = zip(evidence.inputs, evidence.outputs, strict=True)
+    short = [(s, out) for s, out in seen if out is not None and len(s) < _SHORT]
     counting = [step for step in space.steps if _counts(step)]
     others = [step for step in space.steps if step.steps and not _counts(step)]
     tries = [([then], _standing(then, short)) for then in counting] + [(others, _built(space, short))]
