@@ -1,9 +1,9 @@
 """Grading of entity answers without a language model.
 
 `unit_test`: an evaluator picks, from each triplet, the word that best fits the answer. It reads the answer's
-`structure["concepts"]` (one list of words per concept), or runs the answer's code, or reads the words of its description. The
-evaluator's word vectors are never those behind the function: an answer is right if it says in words what the concept
-is, not if it repeats the function's own numbers. Chance is 1/3, and a tie earns its share.
+`structure["concepts"]` (one list of words per concept), or runs the answer's code, or reads the words of its
+description. The evaluator's word vectors are never those behind the function: an answer is right if it says in words
+what the concept is, not if it repeats the function's own numbers. Chance is 1/3, and a tie earns its share.
 
 `concept_named`: the share of the function's concepts that the answer names. A concept is named if half the words of its
 name are among the answer's words, or if it is the nearest to them of all listed concepts and the function's own.
@@ -25,6 +25,11 @@ from vesalius.sandbox import Sandbox
 
 CHANCE = 1 / 3
 SECONDS_PER_WORD = 1.0
+#: Words that describe any function of this category, not its concept.
+BOILERPLATE = """
+function word words input inputs output outputs score scores value values relates related relate concept concepts
+association associated associates high low near close returns return strongly how which such
+"""
 
 
 def grade(function: Function, answer: Answer, *, sandbox: Sandbox, seed: int = 0) -> Grade:
@@ -84,15 +89,9 @@ def _groups(answer: Answer) -> list[list[str]]:
         return [group for group in groups if group]
     if answer.code:
         return []
-    telling = [word for word in words_of(answer.description) if word not in EMPTY_WORDS | BOILERPLATE]
+    boilerplate = set(BOILERPLATE.split())
+    telling = [word for word in words_of(answer.description) if word not in EMPTY_WORDS and word not in boilerplate]
     return [telling] if telling else []
-
-
-#: Words that describe any function of this category, not its concept.
-BOILERPLATE = frozenset(
-    "function word words input inputs output outputs score scores value values relates related relate concept concepts "
-    "association associated associates high low near close returns return strongly how which such".split()
-)
 
 
 def _run(code: str, words: Sequence[str], sandbox: Sandbox) -> tuple[np.ndarray, str | None]:

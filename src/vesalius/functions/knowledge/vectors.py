@@ -27,11 +27,13 @@ FREQUENT = 20_000
 MAIN_DIRECTIONS = 2
 #: Longer inputs are not words or phrases.
 LONGEST_TEXT = 200
-EMPTY_WORDS = frozenset(
-    "a an the of and or to in on at for with by from as is are was were be been being it its this that these those "
-    "i you he she they we his her their our my your not no do does did has have had will would can could may might "
-    "there than then so but if about into over under between after before during out up down off also such".split()
-)
+_EMPTY = """
+a an the of and or to in on at for with by from as is are was were be been being it its this that these those
+i you he she they we his her their our my your not no do does did has have had will would can could may might
+there than then so but if about into over under between after before during out up down off also such
+"""
+#: Function words: they say nothing about a text's subject.
+EMPTY_WORDS = frozenset(_EMPTY.split())
 
 
 class Space:
