@@ -24,7 +24,7 @@ ROUNDS, FEWEST_ANSWERS = 4, 3
 #: Members asked of the kind that was guessed.
 MOST_MEMBERS = 320
 #: A relation is named if it agrees with this share of the answers.
-AGREES = 0.5
+AGREES = 0.85
 #: What an answer of `undefined` counts against a relation that has one: it may be an exception.
 SILENCE = 0.3
 #: A condition may be wrong on this many members per member that has no answer.
@@ -60,6 +60,11 @@ class Notebook:
             else:
                 total += 1 if same(reply, expected) else -1
         return total
+
+    def share(self, relation: Relation) -> float:
+        """The share of the answers that the relation predicts."""
+        answers = [(item, reply) for item, reply in self.replies.items() if reply is not None]
+        return sum(same(reply, relation.value(item)) for item, reply in answers) / max(len(answers), 1)
 
     def answered(self, table: Table) -> float:
         """Answers for members of a table, less answers for other things and members without one."""
@@ -107,9 +112,7 @@ def _open(table: Table) -> list[str]:
 def _guess(notebook: Notebook, known: Sequence[Relation], tables: Sequence[Table]) -> tuple[Table, Relation | None]:
     """The relation that agrees best, or only the kind of input if none agrees."""
     best = max(known, key=notebook.agreement)
-    answers = [(item, reply) for item, reply in notebook.replies.items() if reply is not None]
-    right = sum(same(reply, best.value(item)) for item, reply in answers)
-    if answers and right >= AGREES * len(answers):
+    if notebook.share(best) >= AGREES:
         return best.table, best
     return max(tables, key=notebook.answered), None
 
@@ -135,6 +138,8 @@ def _answer(notebook: Notebook, table: Table, rule: Relation | None, exception: 
     shown = "; ".join(examples) or "nothing"
     if rule:
         told = f"The input is {what}, the output is {rule.phrases[1]}."
+        share = notebook.share(rule)
+        told += f" This holds for {share:.0%} of the answers seen." if share < 1 else ""
     else:
         told = f"The input is {what}; no known relation gives the outputs ({shown})."
     domain = f"The output is {UNDEFINED} if the input is not {what}"
