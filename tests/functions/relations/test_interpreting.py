@@ -1,14 +1,14 @@
 """The interpreter's manners and reach, the triplets and what they do not give away, and the figures of a grade."""
 
 import dataclasses
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import pytest
 
 from tests.functions.needs import needs_facts
 from tests.functions.relations.test_functions import capital
 from vesalius.errors import BadInput
-from vesalius.functions import Answer, Box
+from vesalius.functions import Answer, Box, Reply
 from vesalius.functions.knowledge.tables import UNDEFINED, Condition, same
 from vesalius.functions.relations import RelationFunction, Triplet, grade, interpret, oracle, sample, unit_tests
 from vesalius.sandbox import Sandbox
@@ -84,6 +84,23 @@ def test_a_single_excepted_member_is_named() -> None:
 def test_no_exception_is_seen_where_there_is_none(sandbox: Sandbox) -> None:
     metrics = grade(capital(), interpret(Box(capital()), seed=1), sandbox=sandbox).metrics
     assert metrics == {"unit_test": 1.0, "rule_named": 1.0, "exception_found": None, "false_alarm": 0.0}
+
+
+class Careless:
+    """A mapper that is silent about two countries it should know and wrong about others."""
+
+    name = "careless"
+
+    def map(self, inputs: Sequence[object]) -> list[Reply]:
+        slips = {"Peru": UNDEFINED, "Chad": UNDEFINED, "Spain": "Lisbon", "Kenya": "Mombasa"}
+        honest = capital(ASIA).replies(inputs)
+        return [Reply(slips[str(item)]) if item in slips else reply for item, reply in zip(inputs, honest, strict=True)]
+
+
+def test_a_few_errors_do_not_hide_an_exception() -> None:
+    answer = interpret(Box(dataclasses.replace(capital(ASIA), mapper=Careless())), seed=1)
+    assert answer.structure["exception"] == ASIA.data()
+    assert "This holds for 9" in answer.description
 
 
 def test_a_relation_left_out_is_not_named_but_its_kind_and_exception_are(sandbox: Sandbox) -> None:

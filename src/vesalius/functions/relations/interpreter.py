@@ -2,12 +2,13 @@
 
 1. Ask a few members of every kind; the relation whose table agrees best with the replies is the first guess.
 2. Ask the members of that kind, guess again, and go on until the guess stays.
-3. Among members that should have an answer and have none, look for the plainest condition that sets them apart.
+3. Among members that should have an answer and have none, look for the condition that best sets them apart.
 
 It chooses among the relations and conditions of the fact tables, the same ones our own functions are made of; `without`
 takes relations away, to see what it does with one it does not know. Members kept for tests are never asked.
 """
 
+import math
 import random
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
@@ -27,8 +28,8 @@ MOST_MEMBERS = 320
 AGREES = 0.85
 #: What an answer of `undefined` counts against a relation that has one: it may be an exception.
 SILENCE = 0.3
-#: A condition may be wrong on this many members per member that has no answer.
-MISFIT = 0.34
+#: An exception holds for members of which at least this share has no answer; no rate is nearer to 1 than the second.
+MOSTLY, NEVER_SURE = 0.7, 0.995
 
 
 @dataclass
@@ -118,18 +119,33 @@ def _guess(notebook: Notebook, known: Sequence[Relation], tables: Sequence[Table
 
 
 def _exception(notebook: Notebook, table: Table, rule: Relation | None) -> Condition | None:
-    """The plainest condition that holds for the members without an answer and for no others."""
-    members = [item for item in notebook.replies if item in (rule.values if rule else table.rows)]
-    silent = {item for item in members if notebook.replies[item] is None}
-    if not silent or len(silent) == len(members):
+    """The condition that best tells the members without an answer from the others; the plainest of equals.
+
+    It has to be more likely than chance by more than the number of conditions tried, and to hold mostly for members
+    without an answer: some of the silence may be errors.
+    """
+    members = frozenset(item for item in notebook.replies if item in (rule.values if rule else table.rows))
+    silent = frozenset(item for item in members if notebook.replies[item] is None)
+    if not silent or silent == members:
         return None
     if len(silent) == 1:
         return Condition("member", next(iter(silent)))
-    asked = set(members)
+    chance = _likelihood(len(silent), len(members)) + math.log(len(table.conditions))
+    merits: dict[Condition, float] = {}
+    for condition, covered in table.conditions.items():
+        inside = members & covered
+        if len(inside & silent) >= MOSTLY * len(inside) > 0:
+            outside = members - covered
+            told = _likelihood(len(inside & silent), len(inside)) + _likelihood(len(outside & silent), len(outside))
+            merits[condition] = told - chance
+    best = max(merits, key=lambda condition: merits[condition], default=None)
+    return best if best is not None and merits[best] > 0 else None
 
-    misfits = {condition: len(silent ^ (asked & covered)) for condition, covered in table.conditions.items()}
-    best = min(misfits, key=lambda condition: misfits[condition])
-    return best if misfits[best] <= MISFIT * len(silent) else None
+
+def _likelihood(silent: int, members: int) -> float:
+    """The log-likelihood of so many silent members at their own rate, which is never quite 0 or 1."""
+    rate = min(max(silent / members, 1 - NEVER_SURE), NEVER_SURE) if members else NEVER_SURE
+    return silent * math.log(rate) + (members - silent) * math.log(1 - rate)
 
 
 def _answer(notebook: Notebook, table: Table, rule: Relation | None, exception: Condition | None) -> Answer:
