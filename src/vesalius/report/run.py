@@ -9,12 +9,13 @@ from vesalius.errors import BadInput
 from vesalius.model.specimen import Specimen
 from vesalius.report.index import IndexRow, render_index
 from vesalius.report.page import render_page
-from vesalius.runs.directory import INDEX, PAGES, explanation_path, read_explanation, read_run, read_scorecard
+from vesalius.runs.directory import INDEX, PAGES, explanation_path, read_explanation, read_scorecard, require_benchmark
+from vesalius.runs.settings import BENCHMARK
 
 
 def render_run(directory: Path, *, progress: Callable[[str, int, int], None] | None = None) -> Path:
     """Write the pages of a finished run and return the path of the index."""
-    places = read_run(directory).get("places", {})
+    places = require_benchmark(directory, BENCHMARK).get("places", {})
     scorecard = read_scorecard(directory)
     (directory / PAGES).mkdir(exist_ok=True)
     rows = []

@@ -12,9 +12,9 @@ from typing import Any
 
 from vesalius.errors import BadInput
 from vesalius.runs.circuits import CircuitsBenchmark, Progress
-from vesalius.runs.directory import CALLS, Run, read_run, read_scorecard
+from vesalius.runs.directory import CALLS, Run, read_scorecard, require_benchmark
 from vesalius.runs.engine import Engine
-from vesalius.runs.settings import Limits, Settings
+from vesalius.runs.settings import BENCHMARK, Limits, Settings
 from vesalius.runs.work import Line
 
 UNTIMED = "seconds"
@@ -42,7 +42,7 @@ def replay(
     progress: Callable[[Progress], None] | None = None,
 ) -> Replayed:
     """Do a finished run again from its records and compare the scorecards."""
-    stored, asked = read_scorecard(directory), read_run(directory)
+    stored, asked = read_scorecard(directory), require_benchmark(directory, BENCHMARK)
     try:
         settings = Settings.of_run(asked)
     except BadInput as error:
