@@ -12,7 +12,7 @@ from vesalius.version import __version__
 
 COMMANDS = ["specimens", "show", "predict", "behaviours", "sweep", "discover", "explain", "report", "train", "generate"]
 COMMANDS += ["replay", "compare"]
-BENCHMARKS = ["circuits", "discovery"]
+BENCHMARKS = ["circuits", "discovery", "mechrl"]
 ALL = [*COMMANDS, *(f"bench {name}" for name in BENCHMARKS)]
 
 #: Runs in a fresh interpreter: every help text, then the modules that are loaded.
@@ -150,7 +150,7 @@ def test_the_table_for_people(vesalius: Vesalius, tiny: Path) -> None:
 
 @pytest.mark.parametrize("method", ["sweep", "eap", "eap-ig", "acdc"])
 def test_discover(vesalius: Vesalius, tiny: Path, method: str) -> None:
-    options = ["-b", "induction", "--method", method, "--n", 3, "--out", "here"]
+    options = ["-b", "induction", "--method", method, "--n", 3, "--out", "here", "--force"]
     got = vesalius("discover", tiny, *options, "--json")
     assert got.code == 0, got.err
     found = json.loads(got.out)

@@ -165,9 +165,21 @@ def sweep(
 def discover(
     specimen: SpecimenArgument,
     behaviour: BehaviourOption = None,
-    method: Annotated[str, typer.Option("--method", "-m", help="sweep, eap, eap-ig or acdc.")] = "sweep",
+    method: Annotated[str, typer.Option("--method", "-m", help="sweep, eap, eap-ig, acdc, bandit or rl.")] = "sweep",
     n: Annotated[int, typer.Option("--n", min=1, help="Prompts.")] = 32,
     seed: Annotated[int, typer.Option(help="Seed of the prompts.")] = 0,
+    budget: Annotated[
+        Optional[int],  # noqa: UP045
+        typer.Option(help="bandit, rl: heads that may be paid for, on all prompts each. Default: 50, or all."),
+    ] = None,
+    paper: Annotated[bool, typer.Option("--paper", help="rl: as published, quirks included; says which.")] = False,
+    seeds: Annotated[int, typer.Option(min=1, help="bandit, rl: searches, each with luck of its own.")] = 1,
+    steps: Annotated[
+        int, typer.Option(min=0, help="rl: train a policy here for so many steps. 0: the packaged one.")
+    ] = 0,
+    force: Annotated[
+        bool, typer.Option("--force", help="Go on although the model does not perform the behaviour.")
+    ] = False,
     top: Annotated[int, typer.Option(min=1, help="Rows of the printed table.")] = 12,
     out: Annotated[str | None, typer.Option(help="Directory for circuit.json. Default: vesalius-runs/...")] = None,
     device: DeviceOption = "cpu",
@@ -181,9 +193,9 @@ def discover(
     """
     from vesalius.cli import discovering as command
 
-    command.discover_one(
-        command.Request(specimen, behaviour, method, n, seed), out=out, top=top, device=device, as_json=json
-    )
+    search = command.SearchOptions(budget, paper, seeds, steps)
+    request = command.Request(specimen, behaviour, method, n, seed, search)
+    command.discover_one(request, out=out, top=top, device=device, as_json=json, force=force)
 
 
 @app.command()
@@ -415,6 +427,34 @@ def bench_discovery(
     named = _listed(ids)
     wanted = [name.strip() for name in methods.split(",") if name.strip()]
     command.bench(wanted, named, limit=limit, n=n, seed=seed, jobs=jobs, out=out, as_json=json)
+
+
+@bench.command("mechrl")
+def bench_mechrl(
+    specimen: SpecimenArgument = "smollm2-135m",
+    paper: Annotated[bool, typer.Option("--paper", help="As published, quirks included; says which.")] = False,
+    seeds: Annotated[int, typer.Option(min=1, help="Policies trained of each kind, and sets of episodes.")] = 5,
+    steps: Annotated[int, typer.Option(min=1, help="Training steps of each policy.")] = 200_000,
+    episodes: Annotated[int, typer.Option(min=1, help="Test episodes per seed.")] = 30,
+    matrices: Annotated[
+        Optional[str],  # noqa: UP045
+        typer.Option(help="Directory of measured effect matrices. Default: measured into the run's directory."),
+    ] = None,
+    out: Annotated[str | None, typer.Option(help="Directory of the run. Default: vesalius-runs/...")] = None,
+    device: DeviceOption = "cpu",
+    json: JsonOption = False,
+) -> None:
+    """Print the tables of MechRL for a natural model, with intervals, beside searches that learn nothing.
+
+    Measures effect matrices, trains policies, and plays; each goes on where it stopped when the same command is given
+    again.
+
+    Example: vesalius bench mechrl smollm2-135m --seeds 5
+    """
+    from vesalius.cli import searching as command
+
+    request = command.Request(specimen, paper, seeds, steps, episodes)
+    command.bench(request, matrices=matrices, out=out, device=device, as_json=json)
 
 
 @app.command()

@@ -1,21 +1,23 @@
 """`discover` and `bench discovery`: circuits by their scores, for one specimen or for all that have a key."""
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
 from rich.table import Table
 
 from vesalius.api import discover
+from vesalius.behaviours.natural import require_performance
 from vesalius.circuits.making import KEY_FILE, KEY_FOLDER
 from vesalius.circuits.specimens import benchmark_directory
 from vesalius.cli.catalogue import open_specimen
 from vesalius.cli.console import print_json, progress, stderr, stdout, steps
 from vesalius.cli.places import out_directory
 from vesalius.discovery.circuit import Circuit
-from vesalius.discovery.methods import METHODS, Discovery
-from vesalius.errors import BadInput, choices
+from vesalius.discovery.mechrl.environment import PAPER_QUIRKS
+from vesalius.discovery.methods import Discovery, require_method
+from vesalius.discovery.search.live import SearchOptions
 from vesalius.grading.discovery import grade_circuit_scores, true_circuit
 from vesalius.model.files import write_json
 from vesalius.runs.discovery import AREAS, discovery_scorecard
@@ -33,19 +35,27 @@ class Request:
     method: str
     n: int
     seed: int
+    search: SearchOptions = field(default_factory=SearchOptions)
 
 
-def discover_one(request: Request, *, out: str | None, top: int, device: str, as_json: bool) -> None:
+def discover_one(
+    request: Request, *, out: str | None, top: int, device: str, as_json: bool, force: bool = False
+) -> None:
     """Run one method on one specimen, write the circuit and report the scores."""
-    if request.method not in METHODS:
-        raise BadInput(f"method {request.method!r} does not exist; choose one of {choices(METHODS)}")
+    require_method(request.method, request.search)
     specimen = open_specimen(request.specimen, request.behaviour, device=device)
+    if request.behaviour is not None:
+        require_performance(specimen, seed=request.seed, force=force, forced="go on all the same")
+    if request.search.paper:
+        for name, quirk in PAPER_QUIRKS.items():
+            stderr.print(f"paper mode, {name}: {quirk}", markup=False, soft_wrap=True)
     with progress(f"{request.method} of {specimen.name}") as tell:
-        found = discover(specimen, request.method, n=request.n, seed=request.seed, progress=tell)
+        found = discover(specimen, request.method, n=request.n, seed=request.seed, search=request.search, progress=tell)
     words = ("discover", specimen.name, request.behaviour, request.method, f"n{request.n}", f"seed{request.seed}")
     directory = out_directory(out, *words)
     found.circuit.write(directory / "circuit.json")
-    document = _document(request, found, _metrics(request.specimen, found.circuit), directory)
+    metrics = {**_metrics(request.specimen, found.circuit), **found.metrics}
+    document = _document(request, found, metrics, directory)
     write_json(directory / "discovery.json", document)
     if as_json:
         return print_json(document)

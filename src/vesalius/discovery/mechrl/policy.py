@@ -39,13 +39,18 @@ class ActorCritic(nn.Module):
 
 
 class PerHead(nn.Module):
-    """Features of every head to its logit, the same weights for all; each also sees the mean over heads."""
+    """Features of every head to its logit, the same weights for all; each also sees the mean over heads.
+
+    A straight path from features to logit lets a plain weighting of them be learned at once.
+    """
 
     def __init__(self, features: int, *, width: int = 32, generator: torch.Generator | None = None):
         super().__init__()
         self.single, self.context = nn.Linear(features, width), nn.Linear(width, width, bias=False)
         self.mixed = nn.Linear(width, width)
         self.actor, self.critic = nn.Linear(width, 1), nn.Linear(width, 1)
+        self.straight = nn.Linear(features, 1, bias=False)
+        nn.init.zeros_(self.straight.weight)
         root = math.sqrt(2)
         gains = {self.single: root, self.mixed: root, self.context: root, self.actor: 0.01, self.critic: 1.0}
         for layer, gain in gains.items():
@@ -59,7 +64,8 @@ class PerHead(nn.Module):
         """Masked logits and values."""
         single = self.single(observation).tanh()
         hidden = (self.mixed(single) + self.context(single.mean(1))[:, None]).tanh()
-        return self.actor(hidden)[:, :, 0].masked_fill(~legal, MASKED), self.critic(hidden.mean(1))[:, 0]
+        logits = (self.actor(hidden) + self.straight(observation))[:, :, 0]
+        return logits.masked_fill(~legal, MASKED), self.critic(hidden.mean(1))[:, 0]
 
 
 def draw_candidates(logits: Float[Tensor, "game head"], k: int, *, generator: torch.Generator) -> Int[Tensor, "game k"]:

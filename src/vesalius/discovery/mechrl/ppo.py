@@ -83,7 +83,7 @@ class Settings:
         return self.learning_rate * max(1 - round_number / rounds, self.least_learning_rate_share)
 
 
-PER_HEAD = Settings(view="per-head", objective="best", width=32, learning_rate=1e-3, entropy_weight=0.02, gamma=0.95)
+PER_HEAD = Settings(view="per-head", objective="best", width=32, learning_rate=5e-3, entropy_weight=0.01, gamma=0.95)
 
 
 @dataclass(frozen=True)
@@ -359,6 +359,18 @@ def load_policy(directory: Path) -> Policy:
     network = _network(settings, first.shape[1], len(data["heads"]), None)
     network.load_state_dict(weights)
     return Policy(network, tuple(data["tasks"]), tuple(data["heads"]), settings, data["state"]["curve"])
+
+
+def save_policy(policy: Policy, directory: Path) -> None:
+    """Write a policy alone, without what resuming its training would need, for `load_policy`."""
+    directory = Path(directory)
+    directory.mkdir(parents=True, exist_ok=True)
+    name = "policy.safetensors"
+    weights = {f"network.{key}": tensor.detach().contiguous() for key, tensor in policy.network.state_dict().items()}
+    write_tensors(directory / name, weights)
+    described = {"schema": SCHEMA, "identity": {"settings": asdict(policy.settings)}, "file": name}
+    described |= {"tasks": list(policy.tasks), "heads": list(policy.heads), "state": {"curve": policy.curve}}
+    write_json(directory / _INDEX, described)
 
 
 def view_of(settings: Settings, tables: Tables) -> HeadView | None:
