@@ -166,6 +166,25 @@ def test_discover(vesalius: Vesalius, tiny: Path, method: str) -> None:
     assert "circuit.json" in vesalius("discover", tiny, *options).out
 
 
+@pytest.mark.parametrize("method", ["bandit", "rl"])
+def test_discover_by_search(vesalius: Vesalius, tiny: Path, method: str) -> None:
+    options = ["-b", "induction", "--method", method, "--n", 3, "--budget", 6, "--seeds", 2, "--force", "--json"]
+    got = vesalius("discover", tiny, *options)
+    assert got.code == 0, got.err
+    found = json.loads(got.out)
+    assert {"method", "components", "metrics", "forwards", "seconds"} <= set(found)
+    assert {row["id"] for row in found["components"]} == {f"L{i}H{j}" for i in (0, 1) for j in range(4)}
+    assert 0 <= found["metrics"]["jaccard"] <= 1
+    assert found["forwards"] > 6
+
+
+def test_paper_mode_says_which_quirks(vesalius: Vesalius) -> None:
+    got = vesalius("discover", "frac_prevs", "--method", "rl", "--n", 4, "--paper", "--steps", 64, "--json")
+    assert got.code == 0, got.err
+    assert "hidden candidates" in json.loads(got.out)["quirks"]
+    assert "hidden candidates" in got.err
+
+
 def test_discover_is_graded_where_there_is_a_key(vesalius: Vesalius) -> None:
     found = json.loads(vesalius("discover", "frac_prevs", "--method", "eap", "--n", 8, "--json").out)
     assert found["metrics"]["auroc"] == found["metrics"]["node_auroc"] == 1.0

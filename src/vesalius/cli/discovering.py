@@ -17,7 +17,7 @@ from vesalius.cli.places import out_directory
 from vesalius.discovery.circuit import Circuit
 from vesalius.discovery.mechrl.environment import PAPER_QUIRKS
 from vesalius.discovery.methods import Discovery, require_method
-from vesalius.discovery.search.live import SearchOptions
+from vesalius.discovery.search.live import SEARCHES, SearchOptions
 from vesalius.grading.discovery import grade_circuit_scores, true_circuit
 from vesalius.model.files import write_json
 from vesalius.runs.discovery import AREAS, discovery_scorecard
@@ -44,11 +44,10 @@ def discover_one(
     """Run one method on one specimen, write the circuit and report the scores."""
     require_method(request.method, request.search)
     specimen = open_specimen(request.specimen, request.behaviour, device=device)
+    if request.method in SEARCHES:
+        request.search.budget_of(sum(part.is_head for part in specimen.model.components))
     if request.behaviour is not None:
         require_performance(specimen, seed=request.seed, force=force, forced="go on all the same")
-    if request.search.paper:
-        for name, quirk in PAPER_QUIRKS.items():
-            stderr.print(f"paper mode, {name}: {quirk}", markup=False, soft_wrap=True)
     with progress(f"{request.method} of {specimen.name}") as tell:
         found = discover(specimen, request.method, n=request.n, seed=request.seed, search=request.search, progress=tell)
     words = ("discover", specimen.name, request.behaviour, request.method, f"n{request.n}", f"seed{request.seed}")
@@ -56,6 +55,9 @@ def discover_one(
     found.circuit.write(directory / "circuit.json")
     metrics = {**_metrics(request.specimen, found.circuit), **found.metrics}
     document = _document(request, found, metrics, directory)
+    if request.search.paper:
+        document["quirks"] = PAPER_QUIRKS
+        stderr.print(f"paper mode: {', '.join(PAPER_QUIRKS)}; docs/mechrl.md says what they are", soft_wrap=True)
     write_json(directory / "discovery.json", document)
     if as_json:
         return print_json(document)

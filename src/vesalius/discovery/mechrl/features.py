@@ -83,7 +83,7 @@ class HeadView:
             tried.astype(float),
             score,
             _ratio(sums, counts) @ member.T,
-            (counts / member.sum(0)) @ member.T,
+            (counts / np.maximum(member.sum(0), 1)) @ member.T,
             _ratio(sums @ near, counts @ near) @ member.T,
             _ratio(own[0][:, :, 0], own[1][:, :, 0]),
             best * ones,

@@ -34,7 +34,8 @@ Tell = Callable[[str, int, int], None]
 class Plan:
     """What is measured: rows per pool, rows an episode draws, tokens of a row of control text.
 
-    The default is small enough for a laptop: about half an hour of one core for SmolLM2-135M.
+    The default takes about half an hour of one core for SmolLM2-135M; `fewer` are the test rows of a held-out
+    behaviour with long prompts.
     """
 
     pools: Mapping[str, int] = field(default_factory=lambda: {"train": 24, "validation": 8, "test": 16})
@@ -43,13 +44,15 @@ class Plan:
     control_length: int = 16
     training: tuple[str, ...] = TRAINING
     held_out: tuple[str, ...] = HELD_OUT
+    fewer: Mapping[str, int] = field(default_factory=lambda: {"docstring": 12})
     block: int = 8
 
     def pools_of(self, source: str) -> dict[str, int]:
         """The pools of one source; a held-out behaviour has test rows only."""
         if source == CONTROL:
             return dict(self.control_pools)
-        return {"test": self.pools["test"]} if source in self.held_out else dict(self.pools)
+        test = min(self.pools["test"], self.fewer.get(source, self.pools["test"]))
+        return {"test": test} if source in self.held_out else dict(self.pools)
 
     @property
     def sources(self) -> tuple[str, ...]:

@@ -111,7 +111,7 @@ def contest(
     tables.only((task,))
     if min(seeds, episodes) < 1 or min(budgets, default=0) <= 0:
         raise BadInput("seeds, episodes and every budget must be at least 1")
-    known = sorted({min(float(budget), float(len(tables.heads))) for budget in (*budgets, len(tables.heads))})
+    known = sorted({min(float(budget), float(len(tables.heads))) for budget in budgets})
     curves: dict[str, list[np.ndarray]] = {}
     oracle = []
     for seed in range(seeds):

@@ -107,13 +107,13 @@ def thompson(prior: Float[np.ndarray, " head"] | None = None) -> Search:
     def search(purse: Purse, rng: np.random.Generator) -> None:
         centre = np.zeros(purse.heads) if prior is None else np.asarray(prior, float)
         count, total, square = (np.zeros(purse.heads) for _ in range(3))
+        mean, sd = _posterior(centre, count, total, square)
         while (count < purse.rows).any():
-            mean, sd = _posterior(centre, count, total, square)
             drawn = np.where(count < purse.rows, rng.normal(mean, sd), -np.inf)
             head = int(drawn.argmax())
             value = purse.pull(head)[-1]
             count[head], total[head], square[head] = count[head] + 1, total[head] + value, square[head] + value**2
-            mean, _ = _posterior(centre, count, total, square)
+            mean, sd = _posterior(centre, count, total, square)
             purse.name(int(np.where(count > 0, mean, -np.inf).argmax()))
 
     return search
