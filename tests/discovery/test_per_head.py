@@ -86,6 +86,7 @@ def test_a_policy_crosses_to_a_model_of_other_heads_and_survives_the_disk(tmp_pa
         policy_orders(policy, planted_tables(best={"c": 30}, heads=36), "c", [1])
 
 
+@pytest.mark.slow
 def test_training_learns_to_follow_attribution() -> None:
     tables = with_attribution(planted_tables(best={"a": 3, "b": 11}, noise=0.1))
     policy = train(tables, replace(QUICK, total_steps=3200, steps=13))

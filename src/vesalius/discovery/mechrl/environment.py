@@ -42,6 +42,10 @@ PAPER_QUIRKS = {
     "evaluation inside training": "evaluation plays in training game 0, reseeds it and leaves it finished; the next "
     "training step acts on the observation from before (ppo)",
     "ranks by insertion": "heads picked equally often are ranked by which came first, ten places in all (evaluate)",
+    "different episodes": "policy and oracle are averaged over different numbers of episodes: 20 and 10, or 30 and 15 "
+    "for transfer (study)",
+    "primed held-out task": "in Table 1 a held-out task shows the label of the first training task (study)",
+    "K in training only": "at test time one head is drawn per step, whatever K the policy was trained with (study)",
 }
 
 

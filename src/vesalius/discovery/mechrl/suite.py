@@ -21,7 +21,7 @@ from vesalius.discovery.matrices import (
 )
 from vesalius.discovery.mechrl.tables import Known, Tables
 from vesalius.errors import BadInput
-from vesalius.model.specimen import Specimen
+from vesalius.model.specimen import Specimen, TextVocabulary
 from vesalius.model.transformer import Transformer
 
 TRAINING = ("induction", "ioi")
@@ -75,6 +75,8 @@ def measure_suite(
 ) -> None:
     """Measure whatever of the suite is not in the directory yet."""
     plan = plan or Plan()
+    if not isinstance(specimen.vocabulary, TextVocabulary):
+        raise BadInput(f"specimen {specimen.name!r} does not read text; these behaviours need a natural model")
     for source in plan.sources:
         pools, place = plan.pools_of(source), Path(directory) / source
 
