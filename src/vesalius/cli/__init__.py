@@ -436,6 +436,9 @@ def bench_mechrl(
     seeds: Annotated[int, typer.Option(min=1, help="Policies trained of each kind, and sets of episodes.")] = 5,
     steps: Annotated[int, typer.Option(min=1, help="Training steps of each policy.")] = 200_000,
     episodes: Annotated[int, typer.Option(min=1, help="Test episodes per seed.")] = 30,
+    held_out: Annotated[
+        str, typer.Option(help="Behaviours to search that no policy is trained on.")
+    ] = "docstring,greater-than,capitals",
     matrices: Annotated[
         Optional[str],  # noqa: UP045
         typer.Option(help="Directory of measured effect matrices. Default: measured into the run's directory."),
@@ -453,7 +456,7 @@ def bench_mechrl(
     """
     from vesalius.cli import searching as command
 
-    request = command.Request(specimen, paper, seeds, steps, episodes)
+    request = command.Request(specimen, paper, seeds, steps, episodes, tuple(_listed(held_out) or ()))
     command.bench(request, matrices=matrices, out=out, device=device, as_json=json)
 
 

@@ -28,6 +28,7 @@ class Request:
     seeds: int
     steps: int
     episodes: int
+    held_out: tuple[str, ...]
 
 
 def bench(request: Request, *, matrices: str | None, out: str | None, device: str, as_json: bool) -> None:
@@ -35,7 +36,7 @@ def bench(request: Request, *, matrices: str | None, out: str | None, device: st
     mode = "paper" if request.paper else "corrected"
     directory = out_directory(out, "bench-mechrl", Path(request.specimen).name)
     effects = Path(matrices) if matrices else directory / "matrices"
-    specimen, plan = open_specimen(request.specimen, None, device=device), Plan()
+    specimen, plan = open_specimen(request.specimen, None, device=device), Plan(held_out=request.held_out)
     with steps() as tell:
         if missing_sources(effects, plan):
             measure_suite(specimen, factbook(), effects, plan=plan, tell=tell)
