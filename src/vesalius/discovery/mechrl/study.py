@@ -56,7 +56,7 @@ class Scope:
     seeds: int = 5
     steps: int = 200_000
     episodes: int = 30
-    budgets: tuple[float, ...] = (*BUDGETS, 100)
+    budgets: tuple[float, ...] = BUDGETS
 
 
 def train_policies(suite: Suite, scope: Scope, directory: Path, *, told: Told | None = None) -> dict[str, list[Policy]]:

@@ -8,6 +8,7 @@ trained they hold the luck of training as well.
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -94,8 +95,12 @@ def purse_of(tables: Tables, task: str, number: int, *, budget: float) -> Purse:
         return rows[which, head]
 
     attribution = None if tables.known is None else lambda: tables.attribution(task, number)
-    layers = tuple(Component.parse(head).layer for head in tables.heads)
-    return Purse(look, len(tables.heads), tables.rows, budget, attribution, layers)
+    return Purse(look, len(tables.heads), tables.rows, budget, attribution, _layers(tables.heads))
+
+
+@cache
+def _layers(heads: tuple[str, ...]) -> tuple[int, ...]:
+    return tuple(Component.parse(head).layer for head in heads)
 
 
 def contest(
