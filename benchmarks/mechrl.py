@@ -39,7 +39,8 @@ def main() -> None:
     parser.add_argument("--model", default="smollm2-135m")
     parser.add_argument("--out", type=Path, default=RESULT)
     given = parser.parse_args()
-    rows = {name: sum(load_matrix(given.matrices / name).identity.pools.values()) for name in Plan().sources}
+    sources = [name for name in Plan().sources if (given.matrices / name / "matrix.json").is_file()]
+    rows = {name: sum(load_matrix(given.matrices / name).identity.pools.values()) for name in sources}
     heads = len(load_matrix(given.matrices / "control").identity.heads)
     each = row_passes(given.model)
     ours = sum(rows.values()) * (each + ATTRIBUTION_PASSES + 1)

@@ -16,6 +16,7 @@ from vesalius.errors import Failed
 COLUMNS = 3
 #: Learned policies are drawn in colours and thick, the others thin.
 _LEARNED = ("one-hot", "per-head", "paper")
+_COLOURS = plt.get_cmap("tab20")
 
 
 def draw_regret(comparisons: Sequence[Mapping[str, Any]], path: Path, *, title: str) -> Path:
@@ -25,7 +26,7 @@ def draw_regret(comparisons: Sequence[Mapping[str, Any]], path: Path, *, title: 
         for place, method in enumerate(found["methods"]):
             name, budgets = method["method"], method["budgets"]
             learned = name.startswith(_LEARNED)
-            style = {"color": f"C{place % 10}", "linewidth": 2.2 if learned else 1.1}
+            style = {"color": _COLOURS(place % _COLOURS.N), "linewidth": 2.2 if learned else 1.1}
             panel.plot(budgets, method["mean"], label=name, linestyle="-" if learned else "--", **style)
             if method["low"] is not None:
                 panel.fill_between(budgets, method["low"], method["high"], alpha=0.15, color=style["color"], lw=0)
