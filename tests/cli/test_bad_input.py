@@ -20,7 +20,7 @@ from vesalius.circuits.specimens import benchmark_directory
 INDUCTION = ("--behaviour", "induction")
 #: The shape of frac_prevs, as its circuit files have it.
 SHAPE = {"n_layers": 2, "n_heads": 4, "d_model": 12}
-SETS = [*INDUCTION, "--method", "sets"]
+SETS = [*INDUCTION, "--method", "sets", "--force"]
 
 
 def refused(vesalius: Vesalius, arguments: Sequence[object], reason: str) -> None:
@@ -75,7 +75,7 @@ def test_sweep(vesalius: Vesalius, tiny: Path, arguments: list[str], reason: str
         (["discover", "TINY"], "name a behaviour, such as --behaviour induction"),
         (["discover", "frac_prevs", *INDUCTION], "leave out the behaviour 'induction'"),
         (["discover", "nosuch"], "specimen 'nosuch' is not known"),
-        (["discover", "TINY", *INDUCTION, "--search", "beam"], "go with --method sets"),
+        (["discover", "TINY", *INDUCTION, "--search", "beam", "--force"], "go with --method sets"),
         (["discover", "TINY", *SETS, "--search", "luck"], "choose one of pairs, greedy, beam, prune, group, rl"),
         (["discover", "TINY", *SETS, "--kind", "half"], "kind 'half' does not exist"),
         (["discover", "TINY", *SETS, "--budget", "0"], "a budget of 0 queries pays for nothing"),
@@ -87,6 +87,13 @@ def test_sweep(vesalius: Vesalius, tiny: Path, arguments: list[str], reason: str
         (["discover", "TINY", *SETS, "--search", "pairs", "--budget", "9"], "cost 36 queries and the budget is 9"),
         (["discover", "TINY", *SETS, "--n", "4"], "use at least 8"),
         (["discover", "TINY", *SETS, "--least", "0"], "least 0 do not fit"),
+        (["discover", "TINY", *INDUCTION], "tiny does not perform induction: accuracy 0."),
+        (["discover", "TINY", *INDUCTION, "--method", "rl", "--budget", "0"], "the model has 8 heads; choose 1 to 8"),
+        (["discover", "TINY", *INDUCTION, "--method", "bandit", "--budget", "9"], "--budget 9: the model has 8 heads"),
+        (["discover", "TINY", *INDUCTION, "--method", "eap", "--budget", "3"], "are for --method bandit and rl"),
+        (["discover", "frac_prevs", "--method", "rl", "--budget", "3"], "give at least 4"),
+        (["discover", "frac_prevs", "--method", "bandit", "--paper"], "--steps and --paper belong to --method rl"),
+        (["bench", "mechrl", "frac_prevs"], "does not read text"),
         (["bench", "discovery", "--methods", "magic"], "--methods: magic; choose from sweep, eap, eap-ig, acdc"),
         (["bench", "discovery", "--methods", ""], "--methods: none named"),
         (["bench", "discovery", "--ids", "nosuch"], "benchmark circuit 'nosuch' does not exist"),

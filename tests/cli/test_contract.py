@@ -12,7 +12,7 @@ from vesalius.version import __version__
 
 COMMANDS = ["specimens", "show", "predict", "behaviours", "sweep", "discover", "explain", "report", "train", "generate"]
 COMMANDS += ["replay", "compare"]
-BENCHMARKS = ["circuits", "discovery"]
+BENCHMARKS = ["circuits", "discovery", "mechrl"]
 ALL = [*COMMANDS, *(f"bench {name}" for name in BENCHMARKS)]
 
 #: Runs in a fresh interpreter: every help text, then the modules that are loaded.
@@ -150,7 +150,7 @@ def test_the_table_for_people(vesalius: Vesalius, tiny: Path) -> None:
 
 @pytest.mark.parametrize("method", ["sweep", "eap", "eap-ig", "acdc"])
 def test_discover(vesalius: Vesalius, tiny: Path, method: str) -> None:
-    options = ["-b", "induction", "--method", method, "--n", 3, "--out", "here"]
+    options = ["-b", "induction", "--method", method, "--n", 3, "--out", "here", "--force"]
     got = vesalius("discover", tiny, *options, "--json")
     assert got.code == 0, got.err
     found = json.loads(got.out)
@@ -186,7 +186,7 @@ def test_discover_without_checks(vesalius: Vesalius) -> None:
 
 
 def test_discover_sets(vesalius: Vesalius, tiny: Path) -> None:
-    options = ["-b", "induction", "--method", "sets", "--n", 8, "--pool", "L0H0,L0H1,L1H0"]
+    options = ["-b", "induction", "--method", "sets", "--n", 8, "--pool", "L0H0,L0H1,L1H0", "--force"]
     for search in ("group", "pairs"):
         got = vesalius("discover", tiny, *options, "--search", search, "--out", search, "--json")
         assert got.code == 0, got.err
@@ -200,6 +200,25 @@ def test_discover_sets(vesalius: Vesalius, tiny: Path) -> None:
     assert found["forwards"] > 1
     assert Path("pairs/synergy.png").stat().st_size > 1000
     assert "synergy.png" in vesalius("discover", tiny, *options, "--search", "pairs", "--out", "pairs").out
+
+
+@pytest.mark.parametrize("method", ["bandit", "rl"])
+def test_discover_by_search(vesalius: Vesalius, tiny: Path, method: str) -> None:
+    options = ["-b", "induction", "--method", method, "--n", 3, "--budget", 6, "--seeds", 2, "--force", "--json"]
+    got = vesalius("discover", tiny, *options)
+    assert got.code == 0, got.err
+    found = json.loads(got.out)
+    assert {"method", "components", "metrics", "forwards", "seconds"} <= set(found)
+    assert {row["id"] for row in found["components"]} == {f"L{i}H{j}" for i in (0, 1) for j in range(4)}
+    assert 0 <= found["metrics"]["jaccard"] <= 1
+    assert found["forwards"] > 6
+
+
+def test_paper_mode_says_which_quirks(vesalius: Vesalius) -> None:
+    got = vesalius("discover", "frac_prevs", "--method", "rl", "--n", 4, "--paper", "--steps", 64, "--json")
+    assert got.code == 0, got.err
+    assert "hidden candidates" in json.loads(got.out)["quirks"]
+    assert "hidden candidates" in got.err
 
 
 def test_discover_is_graded_where_there_is_a_key(vesalius: Vesalius) -> None:

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from pathlib import Path
 
+from vesalius.behaviours.performance import Performance, measure
 from vesalius.behaviours.prompts import Prompts
 from vesalius.behaviours.registry import behaviour as find_behaviour
 from vesalius.errors import BadInput
@@ -48,6 +49,22 @@ def load_natural(name: str, *, behaviour: str | None = None, progress: Progress 
         draw=lambda n, seed: list(prompts(n, seed).texts),
         behaviour=behaviour,
     )
+
+
+def require_performance(specimen: Specimen, *, seed: int = 0, force: bool = False, forced: str) -> Performance:
+    """How well a natural model does its behaviour; refuses what it does not do, unless `force` (which is there to
+    `forced`).
+    """
+    assert specimen.behaviour is not None
+    assert isinstance(specimen.vocabulary, TextVocabulary)
+    found = measure(find_behaviour(specimen.behaviour), specimen.model, specimen.vocabulary.tokenizer, seed=seed)
+    if not found.performs and not force:
+        raise BadInput(
+            f"{specimen.name} does not perform {specimen.behaviour}: accuracy {found.accuracy:.2f} "
+            f"[{found.accuracy_low:.2f}, {found.accuracy_high:.2f}], logit difference {found.logit_difference:.2f} "
+            f"[{found.ld_low:.2f}, {found.ld_high:.2f}]; choose another behaviour, or --force to {forced}"
+        )
+    return found
 
 
 def _load(name: str, progress: Progress | None) -> tuple[Transformer, Tokenizer]:

@@ -169,9 +169,23 @@ def sweep(
 def discover(
     specimen: SpecimenArgument,
     behaviour: BehaviourOption = None,
-    method: Annotated[str, typer.Option("--method", "-m", help="sweep, eap, eap-ig, acdc or sets.")] = "sweep",
+    method: Annotated[
+        str, typer.Option("--method", "-m", help="sweep, eap, eap-ig, acdc, bandit, rl, sets.")
+    ] = "sweep",
     n: Annotated[int, typer.Option("--n", min=1, help="Prompts.")] = 32,
     seed: Annotated[int, typer.Option(help="Seed of the prompts.")] = 0,
+    budget: Annotated[
+        Optional[int],  # noqa: UP045
+        typer.Option(help="bandit, rl: heads to pay for (default 50, or all); sets: sets to pay for (all of 1 or 2)."),
+    ] = None,
+    paper: Annotated[bool, typer.Option("--paper", help="rl: as published, quirks included; says which.")] = False,
+    seeds: Annotated[int, typer.Option(min=1, help="bandit, rl: searches, each with luck of its own.")] = 1,
+    steps: Annotated[
+        int, typer.Option(min=0, help="rl: train a policy here for so many steps. 0: the packaged one.")
+    ] = 0,
+    force: Annotated[
+        bool, typer.Option("--force", help="Go on although the model does not perform the behaviour.")
+    ] = False,
     top: Annotated[int, typer.Option(min=1, help="Rows of the printed table.")] = 12,
     out: Annotated[str | None, typer.Option(help="Directory for circuit.json. Default: vesalius-runs/...")] = None,
     quick: Annotated[
@@ -180,10 +194,6 @@ def discover(
     search: Annotated[
         Optional[str],  # noqa: UP045
         typer.Option(help="With --method sets: group, greedy, beam, prune, rl or pairs. Default: group."),
-    ] = None,
-    budget: Annotated[
-        Optional[int],  # noqa: UP045
-        typer.Option(help="With --method sets: the most sets to evaluate. Default: as many as heads and pairs."),
     ] = None,
     pool: Annotated[
         Optional[str],  # noqa: UP045
@@ -216,19 +226,14 @@ def discover(
         request = sets_command.Request(
             specimen, behaviour, method, search or "group", budget, named, kind or "mean", least, n, seed
         )
-        return sets_command.run(request, out=out, top=top, device=device, as_json=json)
-    if any(given is not None for given in (search, budget, pool, kind, least)):
-        raise BadInput("--search, --budget, --pool, --kind and --least go with --method sets; add it or leave them out")
+        return sets_command.run(request, out=out, top=top, device=device, as_json=json, force=force)
+    if any(given is not None for given in (search, pool, kind, least)):
+        raise BadInput("--search, --pool, --kind and --least go with --method sets; add it or leave them out")
     from vesalius.cli import discovering as command
 
-    command.discover_one(
-        command.Request(specimen, behaviour, method, n, seed),
-        out=out,
-        top=top,
-        device=device,
-        as_json=json,
-        quick=quick,
-    )
+    options = command.SearchOptions(budget, paper, seeds, steps)
+    request = command.Request(specimen, behaviour, method, n, seed, options)
+    command.discover_one(request, out=out, top=top, device=device, as_json=json, force=force, quick=quick)
     return None
 
 
@@ -476,6 +481,37 @@ def bench_discovery(
     wanted = tuple(name.strip() for name in _listed(methods) or [])
     request = command.BenchRequest(wanted, specimens, _listed(ids), limit, n, seed)
     command.bench(request, jobs=jobs, out=out, as_json=json)
+
+
+@bench.command("mechrl")
+def bench_mechrl(
+    specimen: SpecimenArgument = "smollm2-135m",
+    paper: Annotated[bool, typer.Option("--paper", help="As published, quirks included; says which.")] = False,
+    seeds: Annotated[int, typer.Option(min=1, help="Policies trained of each kind, and sets of episodes.")] = 5,
+    steps: Annotated[int, typer.Option(min=1, help="Training steps of each policy.")] = 200_000,
+    episodes: Annotated[int, typer.Option(min=1, help="Test episodes per seed.")] = 30,
+    held_out: Annotated[
+        str, typer.Option(help="Behaviours to search that no policy is trained on.")
+    ] = "docstring,greater-than,capitals",
+    matrices: Annotated[
+        Optional[str],  # noqa: UP045
+        typer.Option(help="Directory of measured effect matrices. Default: measured into the run's directory."),
+    ] = None,
+    out: Annotated[str | None, typer.Option(help="Directory of the run. Default: vesalius-runs/...")] = None,
+    device: DeviceOption = "cpu",
+    json: JsonOption = False,
+) -> None:
+    """Print the tables of MechRL for a natural model, with intervals, beside searches that learn nothing.
+
+    Measures effect matrices, trains policies, and plays; each goes on where it stopped when the same command is given
+    again.
+
+    Example: vesalius bench mechrl smollm2-135m --seeds 5
+    """
+    from vesalius.cli import searching as command
+
+    request = command.Request(specimen, paper, seeds, steps, episodes, tuple(_listed(held_out) or ()))
+    command.bench(request, matrices=matrices, out=out, device=device, as_json=json)
 
 
 @app.command()

@@ -1,13 +1,14 @@
 """`discover` and `bench discovery`: circuits by their scores, for one specimen or for all that have a key."""
 
 from contextlib import closing
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
 from rich.table import Table
 
 from vesalius.api import discover
+from vesalius.behaviours.natural import require_performance
 from vesalius.circuits.making import KEY_FILE, KEY_FOLDER
 from vesalius.circuits.specimens import benchmark_directory
 from vesalius.cli.catalogue import open_specimen
@@ -15,8 +16,9 @@ from vesalius.cli.console import print_json, progress, stderr, stdout, steps
 from vesalius.cli.places import out_directory
 from vesalius.cli.trusting import checked, draw, print_trust
 from vesalius.discovery.circuit import Circuit
-from vesalius.discovery.methods import METHODS, Discovery
-from vesalius.errors import BadInput, choices
+from vesalius.discovery.mechrl.environment import PAPER_QUIRKS
+from vesalius.discovery.methods import METHODS, Discovery, require_method
+from vesalius.discovery.search.live import SEARCHES, SearchOptions
 from vesalius.grading.discovery import grade_circuit_scores, true_circuit
 from vesalius.model.files import write_json
 from vesalius.runs.directory import Run
@@ -36,6 +38,7 @@ class Request:
     method: str
     n: int
     seed: int
+    search: SearchOptions = field(default_factory=SearchOptions)
 
 
 @dataclass(frozen=True)
@@ -62,18 +65,32 @@ class BenchRequest:
 
 
 def discover_one(
-    request: Request, *, out: str | None, top: int, device: str, as_json: bool, quick: bool = False
+    request: Request,
+    *,
+    out: str | None,
+    top: int,
+    device: str,
+    as_json: bool,
+    force: bool = False,
+    quick: bool = False,
 ) -> None:
     """Run one method on one specimen, write the circuit and report the scores; `quick` leaves the checks out."""
-    if request.method not in METHODS:
-        raise BadInput(f"method {request.method!r} does not exist; choose one of {choices([*METHODS, 'sets'])}")
+    require_method(request.method, request.search)
     specimen = open_specimen(request.specimen, request.behaviour, device=device)
+    if request.method in SEARCHES:
+        request.search.budget_of(sum(part.is_head for part in specimen.model.components))
+    if request.behaviour is not None:
+        require_performance(specimen, seed=request.seed, force=force, forced="go on all the same")
     with progress(f"{request.method} of {specimen.name}") as tell:
-        found = discover(specimen, request.method, n=request.n, seed=request.seed, progress=tell)
+        found = discover(specimen, request.method, n=request.n, seed=request.seed, search=request.search, progress=tell)
     words = ("discover", specimen.name, request.behaviour, request.method, f"n{request.n}", f"seed{request.seed}")
     directory = out_directory(out, *words)
     found.circuit.write(directory / "circuit.json")
-    document = _document(request, found, _metrics(request.specimen, found.circuit), directory)
+    metrics = {**_metrics(request.specimen, found.circuit), **found.metrics}
+    document = _document(request, found, metrics, directory)
+    if request.search.paper:
+        document["quirks"] = PAPER_QUIRKS
+        stderr.print(f"paper mode: {', '.join(PAPER_QUIRKS)}; docs/mechrl.md says what they are", soft_wrap=True)
     if not quick:
         document |= checked(specimen, found, n=request.n, seed=request.seed)
         document["metrics"] |= document.pop("trust_metrics")

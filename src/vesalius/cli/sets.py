@@ -6,6 +6,7 @@ from typing import Any
 
 from rich.table import Table
 
+from vesalius.behaviours.natural import require_performance
 from vesalius.cli.catalogue import open_specimen
 from vesalius.cli.console import print_json, progress, stdout
 from vesalius.cli.places import out_directory
@@ -35,13 +36,15 @@ class Request:
     seed: int
 
 
-def run(request: Request, *, out: str | None, top: int, device: str, as_json: bool) -> None:
+def run(request: Request, *, out: str | None, top: int, device: str, as_json: bool, force: bool = False) -> None:
     """Search, confirm, write and report."""
     if request.search not in NAMES:
         raise BadInput(f"search {request.search!r} does not exist; choose one of {choices(NAMES)}")
     if request.kind not in KINDS:
         raise BadInput(f"kind {request.kind!r} does not exist; choose one of {choices(KINDS)}")
     specimen = open_specimen(request.specimen, request.behaviour, device=device)
+    if request.behaviour is not None:
+        require_performance(specimen, seed=request.seed, force=force, forced="go on all the same")
     words = ("sets", specimen.name, request.behaviour, request.search, request.kind, f"n{request.n}")
     directory = out_directory(out, *words, f"seed{request.seed}")
     with progress(f"{request.search} search of {specimen.name}") as tell:

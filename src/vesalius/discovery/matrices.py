@@ -116,6 +116,12 @@ def behaviour_matrix(
     """Measure, or finish measuring, or load, what each head (`size` 2: each pair) does to the specimen's behaviour."""
     source = specimen.behaviour or specimen.id
     identity = _identity(specimen, source, pools, heads, kind, seed, size)
+    rows = behaviour_rows(specimen, pools, seed=seed)
+    return _measured(specimen.model, identity, rows, Path(directory), block=block, progress=progress)
+
+
+def behaviour_rows(specimen: Specimen, pools: Mapping[str, int], *, seed: int = 0) -> Callable[[str], Rows]:
+    """The rows of each pool of a behaviour's matrix."""
     if isinstance(specimen.vocabulary, FiniteVocabulary):
         drawn = _different_inputs(specimen, pools, seed)
 
@@ -129,7 +135,7 @@ def behaviour_matrix(
             material = trial(specimen, pools[split], seed=seed, split=split)
             return Rows(material.batch, material.readout, material.counterfactual)
 
-    return _measured(specimen.model, identity, rows, Path(directory), block=block, progress=progress)
+    return rows
 
 
 def control_matrix(
@@ -149,17 +155,25 @@ def control_matrix(
     """The same for ordinary text: how many nats of next-token loss each head saves. Rows are resampled from the row
     after them.
     """
+    rows = control_rows(specimen, corpus, pools, length=length, seed=seed)
+    identity = _identity(specimen, f"control/{corpus.name}/{length}", pools, heads, kind, seed, size)
+    return _measured(specimen.model, identity, rows, Path(directory), block=block, progress=progress)
+
+
+def control_rows(
+    specimen: Specimen, corpus: Corpus, pools: Mapping[str, int], *, length: int = 60, seed: int = 0
+) -> Callable[[str], Rows]:
+    """The rows of each pool of a control matrix."""
     vocabulary = specimen.vocabulary
     if not isinstance(vocabulary, TextVocabulary):
         raise BadInput(f"specimen {specimen.name!r} does not read text; control text needs a natural model")
-    identity = _identity(specimen, f"control/{corpus.name}/{length}", pools, heads, kind, seed, size)
 
     def rows(split: str) -> Rows:
         n_ctx = specimen.model.config.n_ctx
         text = control(corpus, vocabulary.tokenizer, n=pools[split], length=length, seed=seed, split=split, n_ctx=n_ctx)
         return Rows(text.batch, text.readout, Batch(text.batch.tokens.roll(-1, 0), text.batch.mask))
 
-    return _measured(specimen.model, identity, rows, Path(directory), block=block, progress=progress)
+    return rows
 
 
 def load_matrix(directory: Path, *, model: Transformer | None = None) -> Matrix:

@@ -6,6 +6,8 @@
 | `eap`    | first-order effect of every edge                                      | yes   | 4                      |
 | `eap-ig` | the same, gradient averaged between counterfactual and clean prompt   | yes   | 1 + 3 per step         |
 | `acdc`   | largest threshold at which an edge survives greedy pruning            | yes   | thresholds x edges / 2 |
+| `bandit` | as `sweep`, heads only, Thompson sampling under a budget              | no    | about the budget       |
+| `rl`     | as `sweep`, heads only, in a policy's order under a budget            | no    | about the budget       |
 
 A backward pass counts as two forward passes. Gradients need a readout with a slope; the share of unchanged outputs has
 none, so for specimens with a listed vocabulary EAP reads `contrast` instead and pays two more passes for it.
@@ -13,7 +15,7 @@ none, so for specimens with a listed vocabulary EAP reads `contrast` instead and
 
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -25,6 +27,7 @@ from vesalius.discovery.attribution import edge_attribution
 from vesalius.discovery.circuit import Circuit
 from vesalius.discovery.graph import EdgeGraph
 from vesalius.discovery.pruning import acdc, acdc_resampled
+from vesalius.discovery.search.live import SEARCHES, SearchOptions, search_heads
 from vesalius.discovery.stability import RESAMPLES, Stability, bootstrap_jaccard, pairwise_jaccard
 from vesalius.errors import BadInput, choices
 from vesalius.intervene import Batch, Readout, effects
@@ -55,6 +58,7 @@ class Discovery:
     forwards: float
     seconds: float
     per_prompt: Tensor | None = field(default=None, compare=False, repr=False)
+    metrics: Mapping[str, float] = field(default_factory=dict)
 
     def stability(self, top: int, *, resamples: int = RESAMPLES, seed: int = 0) -> Stability:
         """How alike the circuits of the `top` components are on bootstrap resamples of the prompts."""
@@ -99,6 +103,7 @@ class _Scores:
     edges: dict[Edge, float]
     forwards: float
     per_prompt: Tensor | None = None
+    metrics: Mapping[str, float] = field(default_factory=dict)
 
 
 def discover(
@@ -109,20 +114,43 @@ def discover(
     seed: int = 0,
     split: str = "test",
     material: Trial | None = None,
+    search: SearchOptions | None = None,
     progress: Tell | None = None,
 ) -> Discovery:
-    """Score the components (and edges) of a specimen on `n` prompts with a method of `METHODS`."""
-    if method not in METHODS:
-        raise BadInput(f"method {method!r} does not exist; choose one of {choices(METHODS)}")
+    """Score the components (and edges) of a specimen on `n` prompts with a method of `METHODS`, or its heads with one
+    of `SEARCHES`; `search` is for those.
+    """
+    require_method(method, search)
     start = time.perf_counter()
     material = material or trial(specimen, n, seed=seed, split=split)
     _require_finite(specimen.model, material)
-    found = METHODS[method](specimen, material, progress)
+    if method in SEARCHES:
+        found = _searched(specimen, material, method, search or SearchOptions(), seed)
+    else:
+        found = METHODS[method](specimen, material, progress)
     if not all(map(math.isfinite, [*found.components.values(), *found.edges.values()])):
         raise BadInput(f"{method}: some scores are not finite; check the model's weights and readout for overflow")
     config = specimen.model.config
     circuit = Circuit.scored(config, config.d_model, found.components, found.edges)
-    return Discovery(method, circuit, found.forwards, time.perf_counter() - start, found.per_prompt)
+    seconds = time.perf_counter() - start
+    return Discovery(method, circuit, found.forwards, seconds, found.per_prompt, found.metrics)
+
+
+def require_method(method: str, search: SearchOptions | None = None) -> None:
+    """Refuse a method that does not exist, and options of a search for one that is none."""
+    if method not in (*METHODS, *SEARCHES):
+        raise BadInput(f"method {method!r} does not exist; choose one of {choices((*METHODS, *SEARCHES, 'sets'))}")
+    if method not in SEARCHES and search not in (None, SearchOptions()):
+        raise BadInput(f"--budget, --paper, --seeds and --steps are for --method bandit and rl, not {method}")
+
+
+def _searched(specimen: Specimen, material: Trial, method: str, options: SearchOptions, seed: int) -> _Scores:
+    def smooth(given: Trial) -> Readout:
+        return given.readout if given.prompts is not None else contrast(specimen.model, given)
+
+    found = search_heads(specimen, material, method, options, smooth=smooth, seed=seed)
+    metrics = {} if found.jaccard is None else {"jaccard": found.jaccard}
+    return _Scores(found.components, {}, found.forwards, metrics=metrics)
 
 
 def _sweep(specimen: Specimen, material: Trial, progress: Tell | None) -> _Scores:

@@ -8,6 +8,9 @@ An episode has 50 steps, or as many as there are heads, and ends by truncation.
 may hand several candidate heads to one step: the best of them is the step's head. Every head whose reward was looked at
 is a query paid for, once per episode.
 
+With a `HeadView` a game shows features of every head instead, and nothing of the task (see `features`); attribution,
+which is among them, is paid for when the episode begins.
+
 `paper=True` reproduces the published behaviour, quirks included; `PAPER_QUIRKS` says which. Otherwise the budget counts
 queries, everything paid for is seen, and nothing is shared with evaluation.
 """
@@ -19,6 +22,8 @@ import numpy as np
 from gymnasium import spaces
 from jaxtyping import Bool, Float, Int
 
+from vesalius.discovery.beforehand import ATTRIBUTION_PASSES
+from vesalius.discovery.mechrl.features import FIXED, HeadView
 from vesalius.discovery.mechrl.tables import Tables
 from vesalius.errors import BadInput, choices
 
@@ -37,6 +42,10 @@ PAPER_QUIRKS = {
     "evaluation inside training": "evaluation plays in training game 0, reseeds it and leaves it finished; the next "
     "training step acts on the observation from before (ppo)",
     "ranks by insertion": "heads picked equally often are ranked by which came first, ten places in all (evaluate)",
+    "different episodes": "policy and oracle are averaged over different numbers of episodes: 20 and 10, or 30 and 15 "
+    "for transfer (study)",
+    "primed held-out task": "in Table 1 a held-out task shows the label of the first training task (study)",
+    "K in training only": "at test time one head is drawn per step, whatever K the policy was trained with (study)",
 }
 
 
@@ -62,8 +71,9 @@ class Episodes:
         steps: int = STEPS,
         labels: tuple[str, ...] | None = None,
         prime: str | None = None,
+        view: HeadView | None = None,
     ) -> None:
-        self.tables, self.paper, self.prime = tables, paper, prime
+        self.tables, self.paper, self.prime, self.view = tables, paper, prime, view
         self.labels = tables.names if labels is None else labels
         if prime is not None and prime not in self.labels:
             raise BadInput(f"label {prime!r} is not one of the policy's tasks: {choices(self.labels)}")
@@ -75,6 +85,11 @@ class Episodes:
         self.paid = np.zeros((n, heads), bool)
         self.used = np.zeros(n, np.int64)
         self.best = np.full(n, -np.inf)
+        shown = 0 if view is None else heads
+        self.fixed = np.zeros((n, shown, len(FIXED)))
+        self.alike = np.zeros((n, shown, shown))
+        if view is not None and self.steps <= ATTRIBUTION_PASSES:
+            raise BadInput(f"a budget of {steps} is spent on attribution alone; at least {ATTRIBUTION_PASSES + 1}")
 
     def begin(self, game: int, seed: int, task: str) -> None:
         """Start the episode of this seed in one game."""
@@ -82,6 +97,10 @@ class Episodes:
         self.rewards[game] = self.tables.episode(task, seed)
         self.tried[game], self.paid[game] = False, False
         self.used[game], self.best[game] = 0, -np.inf
+        if self.view is not None:
+            self.used[game] = ATTRIBUTION_PASSES
+            self.fixed[game] = self.view.fixed(self.tables.attribution(task, seed), self.tables.attention(task, seed))
+            self.alike[game] = self.view.alike(self.fixed[game])
 
     @property
     def legal(self) -> Bool[np.ndarray, "game head"]:
@@ -98,8 +117,11 @@ class Episodes:
         """Whether the budget is spent: 50 steps (published), or 50 queries."""
         return self.used >= self.steps
 
-    def observe(self) -> Float[np.ndarray, "game features"]:
-        """One-hot of the task, tried heads, and their rewards divided by 5 (0 where untried)."""
+    def observe(self) -> Float[np.ndarray, "game ..."]:
+        """One-hot of the task, tried heads, and their rewards divided by 5 (0 where untried); or features per head."""
+        if self.view is not None:
+            spent = self.used / self.steps
+            return self.view.observe(self.fixed, self.alike, self.tried, self.rewards, spent)
         shown = np.where(self.tried, self.rewards / REWARD_SCALE, 0.0)
         return np.concatenate([self.task, self.tried, shown], 1, dtype=np.float32)
 

@@ -1,4 +1,6 @@
-"""The actor-critic network, how it picks heads, and how likely a pick was.
+"""The actor-critic networks, how they pick heads, and how likely a pick was.
+
+`ActorCritic` is the published one; `PerHead` scores every head with the same weights.
 
 Illegal heads get a large negative finite logit: an infinite one would turn the entropy into NaN. Candidates for
 best-of-K are drawn one after the other without replacement (by adding Gumbel noise to the logits and taking the K
@@ -34,6 +36,36 @@ class ActorCritic(nn.Module):
         """Masked logits and values."""
         hidden = self.trunk(observation)
         return self.actor(hidden).masked_fill(~legal, MASKED), self.critic(hidden)[:, 0]
+
+
+class PerHead(nn.Module):
+    """Features of every head to its logit, the same weights for all; each also sees the mean over heads.
+
+    A straight path from features to logit lets a plain weighting of them be learned at once.
+    """
+
+    def __init__(self, features: int, *, width: int = 32, generator: torch.Generator | None = None):
+        super().__init__()
+        self.single, self.context = nn.Linear(features, width), nn.Linear(width, width, bias=False)
+        self.mixed = nn.Linear(width, width)
+        self.actor, self.critic = nn.Linear(width, 1), nn.Linear(width, 1)
+        self.straight = nn.Linear(features, 1, bias=False)
+        nn.init.zeros_(self.straight.weight)
+        root = math.sqrt(2)
+        gains = {self.single: root, self.mixed: root, self.context: root, self.actor: 0.01, self.critic: 1.0}
+        for layer, gain in gains.items():
+            nn.init.orthogonal_(layer.weight, gain, generator=generator)
+            if layer.bias is not None:
+                nn.init.zeros_(layer.bias)
+
+    def forward(
+        self, observation: Float[Tensor, "game head features"], legal: Bool[Tensor, "game head"]
+    ) -> tuple[Float[Tensor, "game head"], Float[Tensor, " game"]]:
+        """Masked logits and values."""
+        single = self.single(observation).tanh()
+        hidden = (self.mixed(single) + self.context(single.mean(1))[:, None]).tanh()
+        logits = (self.actor(hidden) + self.straight(observation))[:, :, 0]
+        return logits.masked_fill(~legal, MASKED), self.critic(hidden.mean(1))[:, 0]
 
 
 def draw_candidates(logits: Float[Tensor, "game head"], k: int, *, generator: torch.Generator) -> Int[Tensor, "game k"]:

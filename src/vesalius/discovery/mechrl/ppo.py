@@ -8,6 +8,10 @@ run that was killed goes on to the same numbers.
 `k` > 1 is best-of-K planning. Corrected: the step's action is the ordered draw of K candidates, with that draw's own
 probability, every candidate is seen and counts against the budget. Published (`paper=True`): see
 `environment.PAPER_QUIRKS`.
+
+`view` is what the policy sees: the published one-hot and vectors over heads, or features per head. `objective` is what
+it is taught: the published sum of rewards, or what the search is judged by, the best head found (each step's gain over
+the best so far, as a part of the episode's best). `PER_HEAD` are the settings of the corrected policy.
 """
 
 import json
@@ -23,16 +27,19 @@ from jaxtyping import Float
 from torch import Tensor
 
 from vesalius.discovery.mechrl.environment import STEPS, Episodes, next_episode
-from vesalius.discovery.mechrl.policy import NOBODY, ActorCritic, draw_candidates, draw_log_prob, entropy
-from vesalius.discovery.mechrl.tables import Tables
-from vesalius.errors import BadInput
+from vesalius.discovery.mechrl.features import HeadView
+from vesalius.discovery.mechrl.policy import NOBODY, ActorCritic, PerHead, draw_candidates, draw_log_prob, entropy
+from vesalius.discovery.mechrl.tables import EVALUATION_SEED, Tables
+from vesalius.errors import BadInput, choices
 from vesalius.model.files import read_json, read_tensors, write_json, write_tensors
 
 SCHEMA = 1
 FIRST_GAME_SEED = 100
-EVALUATION_SEED, TASK_SEED_STEP = 10_000_000, 10_000
+TASK_SEED_STEP = 10_000
 _INDEX, _CURVE = "checkpoint.json", "curve.json"
-_GAME_ARRAYS = ("task", "rewards", "tried", "paid", "used", "best")
+_GAME_ARRAYS = ("task", "rewards", "tried", "paid", "used", "best", "fixed", "alike")
+VIEWS, OBJECTIVES = ("one-hot", "per-head"), ("sum", "best")
+Network = ActorCritic | PerHead
 Told = Callable[[dict[str, Any]], None]
 
 
@@ -60,8 +67,14 @@ class Settings:
     width: int = 256
     evaluate_every: int = 4_000
     evaluation_episodes: int = 8
+    view: str = "one-hot"
+    objective: str = "sum"
 
     def __post_init__(self) -> None:
+        if self.view not in VIEWS or self.objective not in OBJECTIVES:
+            raise BadInput(f"view is one of {choices(VIEWS)} and objective one of {choices(OBJECTIVES)}")
+        if self.paper and (self.view, self.objective) != ("one-hot", "sum"):
+            raise BadInput("the published policy sees a one-hot and is taught the sum; leave view and objective alone")
         if min(self.k, self.games, self.steps, self.epochs, self.portions, self.evaluate_every) < 1:
             raise BadInput("k, games, steps, epochs, portions and evaluate_every must be at least 1")
 
@@ -70,11 +83,14 @@ class Settings:
         return self.learning_rate * max(1 - round_number / rounds, self.least_learning_rate_share)
 
 
+PER_HEAD = Settings(view="per-head", objective="best", width=32, learning_rate=5e-3, entropy_weight=0.01, gamma=0.95)
+
+
 @dataclass(frozen=True)
 class Policy:
     """A trained network with what is needed to use it."""
 
-    network: ActorCritic
+    network: Network
     tasks: tuple[str, ...]
     heads: tuple[str, ...]
     settings: Settings
@@ -108,7 +124,7 @@ def advantages(rollout: Rollout, gamma: float, lam: float) -> Float[Tensor, "ste
 
 
 def loss(
-    network: ActorCritic,
+    network: Network,
     settings: Settings,
     rows: dict[str, Tensor],
 ) -> Float[Tensor, ""]:
@@ -159,19 +175,19 @@ class Trainer:
     def __init__(self, tables: Tables, settings: Settings, *, validation: Tables | None = None) -> None:
         self.tables, self.settings, self.validation = tables, settings, validation or tables
         self.generator = torch.Generator().manual_seed(settings.seed)
-        self.games = Episodes(tables, settings.games, paper=settings.paper, steps=settings.steps)
+        view = view_of(settings, tables)
+        self.games = Episodes(tables, settings.games, paper=settings.paper, steps=settings.steps, view=view)
         seeds = [settings.seed + FIRST_GAME_SEED + game for game in range(settings.games)]
         self.rngs = [np.random.Generator(np.random.PCG64(seed)) for seed in seeds]
         for game, seed in enumerate(seeds):
             self._begin(game, seed)
-        features, heads = self.games.observe().shape[1], len(tables.heads)
-        self.network = ActorCritic(features, heads, width=settings.width, generator=self.generator)
+        self.network = _network(settings, self.games.observe().shape[-1], len(tables.heads), self.generator)
         self.optimiser = torch.optim.Adam(
             self.network.parameters(), lr=settings.learning_rate, eps=settings.adam_eps, fused=True
         )
         self.round, self.queries, self.evaluation_queries, self.curve = 0, 0, 0, []
         per_step = 1 if settings.paper else settings.k
-        self.round_steps = -(-self.games.steps // per_step)
+        self.round_steps = -(-(self.games.steps - int(self.games.used[0])) // per_step)
         self.rounds = max(1, settings.total_steps // (settings.games * self.games.steps))
         self._see()
 
@@ -198,8 +214,10 @@ class Trainer:
             observation, legal = self._observation, self._legal
             logits, value = self.network(observation, legal)
             candidates = draw_candidates(logits, self.games.width(settings.k), generator=self.generator)
-            before = self.games.queries
+            before, best = self.games.queries, self._best_so_far()
             reward, head = self.games.step(candidates.numpy())
+            if settings.objective == "best":
+                reward = (self._best_so_far() - best) / np.maximum(np.abs(self.games.rewards).max(1), 1e-12)
             self.queries += int((self.games.queries - before).sum())
             drawn = torch.from_numpy(head)[:, None] if settings.paper else candidates
             log_prob = draw_log_prob(logits, drawn)
@@ -215,6 +233,10 @@ class Trainer:
         columns = [torch.stack(column) for column in zip(*kept, strict=True)]
         return Rollout(*columns, last_value=last_value), float(np.mean(bests))
 
+    def _best_so_far(self) -> Float[np.ndarray, " game"]:
+        """The best reward found in each game; a game without a pick has the mean of its heads."""
+        return np.where(np.isfinite(self.games.best), self.games.best, self.games.rewards.mean(1))
+
     def _learn(self, rollout: Rollout) -> None:
         learn(self.network, self.optimiser, self.settings, rollout, generator=self.generator)
 
@@ -226,7 +248,8 @@ class Trainer:
         """On validation rows, in games and with random numbers of their own: training cannot notice."""
         n, found = self.settings.evaluation_episodes, {}
         for number, task in enumerate(self.validation.names):
-            games = Episodes(self.validation, n, steps=self.settings.steps, labels=self.tables.names)
+            view = view_of(self.settings, self.validation)
+            games = Episodes(self.validation, n, steps=self.settings.steps, labels=self.tables.names, view=view)
             for game in range(n):
                 games.begin(game, EVALUATION_SEED + TASK_SEED_STEP * number + game, task)
             generator = torch.Generator().manual_seed(self.settings.seed)
@@ -292,7 +315,7 @@ class Trainer:
 
 
 @torch.no_grad()
-def play(network: ActorCritic, games: Episodes, *, k: int, generator: torch.Generator) -> list[list[int]]:
+def play(network: Network, games: Episodes, *, k: int, generator: torch.Generator) -> list[list[int]]:
     """Play begun games to their end, heads sampled; the heads each game paid for, in order, none twice."""
     paid: list[dict[int, None]] = [{} for _ in range(len(games.used))]
     while not games.finished.all():
@@ -343,10 +366,33 @@ def load_policy(directory: Path) -> Policy:
         raise BadInput(f"{directory / _INDEX}: schema {data.get('schema')!r}; this version reads schema {SCHEMA}")
     settings = Settings(**data["identity"]["settings"])
     weights = _under(read_tensors(directory / data["file"]), "network.")
-    features = weights["trunk.0.weight"].shape[1]
-    network = ActorCritic(features, len(data["heads"]), width=settings.width)
+    first = weights["trunk.0.weight" if settings.view == "one-hot" else "single.weight"]
+    network = _network(settings, first.shape[1], len(data["heads"]), None)
     network.load_state_dict(weights)
     return Policy(network, tuple(data["tasks"]), tuple(data["heads"]), settings, data["state"]["curve"])
+
+
+def save_policy(policy: Policy, directory: Path) -> None:
+    """Write a policy alone, without what resuming its training would need, for `load_policy`."""
+    directory = Path(directory)
+    directory.mkdir(parents=True, exist_ok=True)
+    name = "policy.safetensors"
+    weights = {f"network.{key}": tensor.detach().contiguous() for key, tensor in policy.network.state_dict().items()}
+    write_tensors(directory / name, weights)
+    described = {"schema": SCHEMA, "identity": {"settings": asdict(policy.settings)}, "file": name}
+    described |= {"tasks": list(policy.tasks), "heads": list(policy.heads), "state": {"curve": policy.curve}}
+    write_json(directory / _INDEX, described)
+
+
+def view_of(settings: Settings, tables: Tables) -> HeadView | None:
+    """How a policy of these settings sees the heads of these tables."""
+    return None if settings.view == "one-hot" else HeadView.of(tables.heads)
+
+
+def _network(settings: Settings, features: int, heads: int, generator: torch.Generator | None) -> Network:
+    if settings.view == "per-head":
+        return PerHead(features, width=settings.width, generator=generator)
+    return ActorCritic(features, heads, width=settings.width, generator=generator)
 
 
 def _save(trainer: Trainer, directory: Path, identity: dict[str, Any]) -> None:

@@ -6,22 +6,45 @@ test) of every task; an episode draws its rows by seed, as the published environ
 
     r(head) = mean over task rows of D_task[row, head] - w * mean over control rows of D_control[row, head]
 
+A pool may also hold what is known before paying (`Known`: attribution and attention of the same rows); an episode
+averages the same rows of it.
+
 The published reward subtracts nats of control loss from logits of task score with w = 1. That is kept, and `unit` says
 so.
 """
 
 import hashlib
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Float, Int
 
+from vesalius.discovery.beforehand import Beforehand
 from vesalius.discovery.matrices import Matrix
 from vesalius.errors import BadInput
 
 CONTROL_SEED_OFFSET = 13103
+EVALUATION_SEED = 10_000_000
 BATCH_ROWS = 32
+
+
+@dataclass(frozen=True)
+class Known:
+    """Attribution (and the control's) and attention of every head on one pool's rows, before any is replaced."""
+
+    attribution: Mapping[str, Float[np.ndarray, "row head"]]
+    control: Float[np.ndarray, "row head"] | None
+    attention: Mapping[str, Float[np.ndarray, "row head look"]]
+
+    @classmethod
+    def of(cls, tasks: Mapping[str, Beforehand], control: Beforehand | None) -> "Known":
+        """From what was measured for one pool of each matrix."""
+        return cls(
+            {name: found.attribution.numpy() for name, found in tasks.items()},
+            None if control is None else control.attribution.numpy(),
+            {name: found.attention.numpy() for name, found in tasks.items()},
+        )
 
 
 @dataclass(frozen=True)
@@ -34,6 +57,7 @@ class Tables:
     weight: float = 1.0
     rows: int = BATCH_ROWS
     unit: str = "logits"
+    known: Known | None = None
 
     def __post_init__(self) -> None:
         named = {**self.tasks, **({} if self.control is None else {"the control": self.control})}
@@ -58,6 +82,7 @@ class Tables:
         split: str,
         weight: float = 1.0,
         rows: int = BATCH_ROWS,
+        known: Known | None = None,
     ) -> "Tables":
         """One pool of several matrices of the same model and heads."""
         matrices = [*tasks.values(), *([] if control is None else [control])]
@@ -80,6 +105,7 @@ class Tables:
             weight=weight,
             rows=rows,
             unit=unit,
+            known=known,
         )
 
     @property
@@ -89,10 +115,36 @@ class Tables:
 
     def episode(self, task: str, seed: int) -> Float[np.ndarray, " head"]:
         """The reward of every head in the episode of this seed."""
-        reward = _mean_of_rows(self.tasks[task], seed, self.rows)
-        if self.control is None:
-            return reward
-        return reward - self.weight * _mean_of_rows(self.control, seed + CONTROL_SEED_OFFSET, self.rows)
+        return self.episode_rows(task, seed).mean(0)
+
+    def episode_rows(self, task: str, seed: int) -> Float[np.ndarray, "row head"]:
+        """What each of the episode's rows (a task row with a control row) says of every head; their mean is the
+        reward.
+        """
+        return self._contrast(self.tasks[task], self.control, seed)
+
+    def attribution(self, task: str, seed: int) -> Float[np.ndarray, " head"]:
+        """The reward of every head as one backward pass over the episode's rows estimates it."""
+        known = self._known()
+        return self._contrast(known.attribution[task], known.control, seed).mean(0)
+
+    def attention(self, task: str, seed: int) -> Float[np.ndarray, "head look"]:
+        """Where every head looks on the episode's task rows (see `beforehand.LOOKS`)."""
+        rows = self._known().attention[task]
+        return rows[_drawn(len(rows), seed, self.rows)].mean(0, dtype=np.float64)
+
+    def _known(self) -> Known:
+        if self.known is None:
+            raise BadInput("these tables hold no attribution and no attention; measure them with `beforehand`")
+        return self.known
+
+    def _contrast(
+        self, task: Float[np.ndarray, "row head"], control: Float[np.ndarray, "row head"] | None, seed: int
+    ) -> Float[np.ndarray, "row head"]:
+        rows = task[_drawn(len(task), seed, self.rows)].astype(np.float64)
+        if control is None:
+            return rows
+        return rows - self.weight * control[_drawn(len(control), seed + CONTROL_SEED_OFFSET, self.rows)]
 
     def mean(self, task: str) -> Float[np.ndarray, " head"]:
         """The reward of every head over all rows of the pool."""
@@ -104,17 +156,19 @@ class Tables:
         missing = [name for name in tasks if name not in self.tasks]
         if missing:
             raise BadInput(f"task {missing[0]!r} is not in these tables; choose among {', '.join(self.names)}")
-        chosen = {name: self.tasks[name] for name in tasks}
-        return Tables(self.heads, chosen, self.control, self.weight, self.rows, self.unit)
+        return replace(self, tasks={name: self.tasks[name] for name in tasks})
 
     def digest(self) -> str:
         """A hash of every number and setting, so that a checkpoint can tell whose it is."""
         digest = hashlib.sha256(repr((self.heads, self.names, self.weight, self.rows, self.unit)).encode())
-        for table in [*self.tasks.values(), *([] if self.control is None else [self.control])]:
+        tables = [*self.tasks.values(), *([] if self.control is None else [self.control])]
+        if self.known is not None:
+            tables += [part[name] for part in (self.known.attribution, self.known.attention) for name in self.names]
+        for table in tables:
             digest.update(np.ascontiguousarray(table).tobytes())
         return digest.hexdigest()[:16]
 
 
-def _mean_of_rows(table: Float[np.ndarray, "row head"], seed: int, rows: int) -> Float[np.ndarray, " head"]:
-    chosen = np.random.default_rng(seed).choice(len(table), size=rows, replace=False)
-    return table[chosen].mean(0, dtype=np.float64)
+def _drawn(pool: int, seed: int, rows: int) -> Int[np.ndarray, " row"]:
+    """The rows of a pool that the episode of this seed has."""
+    return np.random.default_rng(seed).choice(pool, size=rows, replace=False)

@@ -13,7 +13,8 @@ import time
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from vesalius.behaviours import behaviour, behaviours, measure
+from vesalius.behaviours import behaviours
+from vesalius.behaviours.natural import require_performance
 from vesalius.behaviours.performance import Performance
 from vesalius.errors import BadInput
 from vesalius.explain.claims import Lab
@@ -27,7 +28,7 @@ from vesalius.explain.profile.roles import NO_ROLE, Findings, investigate
 from vesalius.explain.profile.study import Study
 from vesalius.explain.profile.words import information_flow, note, task_description
 from vesalius.model.components import Component, parse_components
-from vesalius.model.specimen import Specimen, TextVocabulary
+from vesalius.model.specimen import Specimen
 
 PROMPTS, SELECTION, TOP = 16, 8, 12
 #: Fewer held-out prompts give intervals that decide nothing.
@@ -88,15 +89,7 @@ def _performance(specimen: Specimen, seed: int, *, force: bool) -> Performance:
         raise BadInput(
             f"specimen {specimen.name!r} is a natural model: name what to explain it for, --behaviour {names}"
         )
-    assert isinstance(specimen.vocabulary, TextVocabulary)
-    found = measure(behaviour(specimen.behaviour), specimen.model, specimen.vocabulary.tokenizer, seed=seed)
-    if not found.performs and not force:
-        raise BadInput(
-            f"{specimen.name} does not perform {specimen.behaviour}: accuracy {found.accuracy:.2f} "
-            f"[{found.accuracy_low:.2f}, {found.accuracy_high:.2f}], logit difference {found.logit_difference:.2f} "
-            f"[{found.ld_low:.2f}, {found.ld_high:.2f}]; choose another behaviour, or --force to see its attention"
-        )
-    return found
+    return require_performance(specimen, seed=seed, force=force, forced="see its attention")
 
 
 def _investigated(study: Study, *, performs: bool, tell: Callable[[str], None]) -> list[Findings]:

@@ -1,0 +1,273 @@
+"""The published tables on a measured suite, as published and corrected.
+
+1. Policy and oracle per task. 2. Ranks of the induction heads. 3. Groups of heads among the ten most picked.
+4. Transfer to tasks never trained on. Besides, regret against queries paid of every rival on every task.
+
+As published (`paper`): policies trained with the quirks listed in `environment.PAPER_QUIRKS`; one head is drawn per
+step at test time, whatever K the policy was trained with; policy and oracle are averaged over different numbers of
+episodes, and held-out tasks are primed as the first training task in Table 1. Corrected: the same 50 queries for
+everybody on the same episodes, ranks that know about ties, no label for a held-out task, and K at test time, every
+candidate paid for.
+
+GPT-2's canonical heads mean nothing in another model, so the sets of Tables 2 and 3 come from a detector: the heads
+that put most attention where the name of the set says, on training rows, as many as the published set has. Groups that
+only path patching could tell have no row.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from jaxtyping import Float
+
+from vesalius.discovery.beforehand import LOOKS
+from vesalius.discovery.mechrl.environment import STEPS
+from vesalius.discovery.mechrl.evaluate import begun, pick_ranks, policy_entrant, policy_orders
+from vesalius.discovery.mechrl.ppo import PER_HEAD, Policy, Settings, play, train
+from vesalius.discovery.mechrl.suite import Suite
+from vesalius.discovery.search.contest import BUDGETS, Comparison, contest, episode_seeds, standard_entrants
+from vesalius.intervene.statistics import mean_interval
+
+#: The policies of each mode: what is trained.
+RUNS = {
+    True: {"paper K=1": Settings(paper=True), "paper K=5": Settings(paper=True, k=5)},
+    False: {"one-hot": Settings(), "per-head": PER_HEAD},
+}
+#: A step of the policy per head costs several times as much, and it learns sooner: it gets this part of the steps.
+PER_HEAD_SHARE = 4
+#: Corrected, the same policies are also played with best-of-K planning, every candidate paid for.
+PLANNED_K = 5
+PAPER_POLICY_EPISODES, PAPER_ORACLE_EPISODES = 20, 10
+PAPER_TRANSFER_EPISODES, PAPER_TRANSFER_ORACLE = 30, 15
+INDUCTION_HEADS = 5
+#: Groups a detector can tell: the published name, how many heads the published set has, and where such heads look.
+GROUPS = {"Induction": (4, "after copy"), "Duplicate Token": (3, "copy"), "Previous Token": (2, "previous")}
+Told = Callable[[str, int, int], None]
+
+
+@dataclass(frozen=True)
+class Scope:
+    """How much is trained and judged."""
+
+    paper: bool = False
+    seeds: int = 5
+    steps: int = 200_000
+    episodes: int = 30
+    budgets: tuple[float, ...] = BUDGETS
+
+
+def train_policies(suite: Suite, scope: Scope, directory: Path, *, told: Told | None = None) -> dict[str, list[Policy]]:
+    """Every policy of the mode, one per seed; each resumes from, and keeps its learning curve in, its own directory."""
+    found: dict[str, list[Policy]] = {}
+    runs = RUNS[scope.paper]
+    for name, settings in runs.items():
+        for seed in range(scope.seeds):
+            if told:
+                told(f"training {name}, seed {seed + 1}", sum(map(len, found.values())), len(runs) * scope.seeds)
+            place = Path(directory) / f"{name.replace(' ', '-')}-seed{seed + 1}"
+            steps = scope.steps // PER_HEAD_SHARE if settings.view == "per-head" else scope.steps
+            wanted = replace(settings, seed=seed + 1, total_steps=steps)
+            policy = train(suite.train, wanted, validation=suite.validation, directory=place)
+            found.setdefault(name, []).append(policy)
+    return found
+
+
+def study(suite: Suite, policies: Mapping[str, Sequence[Policy]], scope: Scope) -> dict[str, Any]:
+    """All tables of one mode as a document."""
+    contests = [_contest(suite, policies, task, scope) for task in suite.test.names]
+    tables = {
+        "table1": table_of_gaps(suite, policies, scope),
+        "table2": table_of_ranks(suite, policies, scope),
+        "table3": table_of_groups(suite, policies, scope),
+        "table4": table_of_transfer(suite, policies, contests, scope),
+    }
+    return {
+        "mode": "paper" if scope.paper else "corrected",
+        "unit": suite.test.unit,
+        "seeds": scope.seeds,
+        "steps": scope.steps,
+        "episodes": scope.episodes,
+        "heads": len(suite.test.heads),
+        "rows_per_episode": suite.test.rows,
+        "training_tasks": list(suite.train.names),
+        "held_out": list(suite.held_out),
+        **tables,
+        "regret": [found.document() for found in contests],
+        "verdicts": [] if scope.paper else verdicts(contests, suite.held_out),
+        "curves": {name: [policy.curve for policy in trained] for name, trained in policies.items()},
+    }
+
+
+def table_of_gaps(suite: Suite, policies: Mapping[str, Sequence[Policy]], scope: Scope) -> list[dict[str, Any]]:
+    """Table 1: best reward found in an episode, against the best there is."""
+    rows = []
+    for name, trained in policies.items():
+        for task in suite.test.names:
+            prime = suite.train.names[0] if scope.paper and task in suite.held_out else None
+            policy, oracle = [], []
+            for seed, each in enumerate(trained):
+                numbers = episode_seeds(seed, PAPER_POLICY_EPISODES if scope.paper else scope.episodes)
+                policy.append(_found(each, suite, task, numbers, seed, prime=prime))
+                judged = numbers[:PAPER_ORACLE_EPISODES] if scope.paper else numbers
+                oracle.append(np.mean([suite.test.episode(task, number).max() for number in judged]))
+            gap = np.array(policy) - np.array(oracle)
+            figures = {"policy": _figure(policy), "oracle": _figure(oracle), "gap": _figure(gap)}
+            rows.append({"task": task, "held_out": task in suite.held_out, "method": name, **figures})
+    return rows
+
+
+def table_of_ranks(suite: Suite, policies: Mapping[str, Sequence[Policy]], scope: Scope) -> list[dict[str, Any]]:
+    """Table 2: where the heads that look like induction heads stand by pick frequency and by mean reward."""
+    task = suite.train.names[0]
+    heads = detected(suite, task, "after copy", INDUCTION_HEADS)
+    episodes = PAPER_ORACLE_EPISODES if scope.paper else scope.episodes
+    oracle = _oracle_ranks(suite, task, episodes)
+    rows = []
+    for name, trained in policies.items():
+        ranks = _picks(trained, suite, task, scope)
+        for head in heads:
+            place = suite.test.heads.index(head)
+            row = {"head": head, "method": name, "policy_ranks": [float(each[place]) for each in ranks]}
+            rows.append({**row, "oracle_rank": float(oracle[place])})
+    return rows
+
+
+def table_of_groups(suite: Suite, policies: Mapping[str, Sequence[Policy]], scope: Scope) -> list[dict[str, Any]]:
+    """Table 3: how many heads of each group are among the ten most picked on the second training task.
+
+    Heads tied across the tenth place count as the part of them that the ten places hold on average.
+    """
+    task, rows = suite.train.names[-1], []
+    for name, trained in policies.items():
+        ranks = _picks(trained, suite, task, scope)
+        for group, (size, look) in GROUPS.items():
+            members = [suite.test.heads.index(head) for head in detected(suite, task, look, size)]
+            overlap = [float(_in_top_ten(each)[members].sum()) for each in ranks]
+            rows.append({"group": group, "size": size, "method": name, "overlap": overlap})
+    return rows
+
+
+def table_of_transfer(
+    suite: Suite, policies: Mapping[str, Sequence[Policy]], contests: Sequence[Comparison], scope: Scope
+) -> list[dict[str, Any]]:
+    """Table 4: best reward found on held-out tasks with 50 queries (published: 50 commitments)."""
+    rows: list[dict[str, Any]] = []
+    by_task = {found.task: found for found in contests}
+    for task in suite.held_out:
+        episodes = PAPER_TRANSFER_EPISODES if scope.paper else scope.episodes
+        for name, trained in policies.items():
+            labelled = trained[0].settings.view == "one-hot"
+            for prime in (None, *suite.train.names) if labelled else (None,):
+                best = [
+                    _found(each, suite, task, episode_seeds(seed, episodes), seed, prime=prime)
+                    for seed, each in enumerate(trained)
+                ]
+                condition = "no label" if prime is None else f"primed {prime}"
+                rows.append({"task": task, "condition": condition, "method": name, "found": _figure(best)})
+        found = by_task[task]
+        others = ("static", "attribution", "thompson", "thompson-static", "halving", f"one-hot best-of-{PLANNED_K}")
+        for regret in found.methods:
+            if regret.method == "random" or (not scope.paper and regret.method in others):
+                at = regret.budgets.index(min(float(STEPS), regret.budgets[-1]))
+                best = [_oracle(suite, task, seed, scope.episodes) - each[at] for seed, each in enumerate(regret.seeds)]
+                rows.append({"task": task, "condition": "", "method": regret.method, "found": _figure(best)})
+        judged = PAPER_TRANSFER_ORACLE if scope.paper else scope.episodes
+        best = [_oracle(suite, task, seed, judged) for seed in range(scope.seeds)]
+        rows.append({"task": task, "condition": "", "method": "oracle", "found": _figure(best)})
+    return rows
+
+
+def verdicts(contests: Sequence[Comparison], held_out: Sequence[str]) -> list[dict[str, Any]]:
+    """Per task and budget: the rival of least regret, and whether the best learned policy beats the best of the others.
+
+    `wins` and `loses` need intervals that do not touch; otherwise it is a draw.
+    """
+    found = []
+    for each in contests:
+        for place, budget in enumerate(each.methods[0].budgets):
+            ours = min((m for m in each.methods if is_learned(m.method)), key=lambda m: m.mean[place])
+            rival = min((m for m in each.methods if not is_learned(m.method)), key=lambda m: m.mean[place])
+            result = "draw"
+            if ours.low and ours.high and rival.low and rival.high:
+                if ours.high[place] < rival.low[place]:
+                    result = "wins"
+                elif ours.low[place] > rival.high[place]:
+                    result = "loses"
+            regrets = {"policy_regret": ours.mean[place], "rival_regret": rival.mean[place]}
+            row = {"task": each.task, "held_out": each.task in held_out, "budget": budget, "policy": ours.method}
+            found.append({**row, "rival": rival.method, **regrets, "result": result})
+    return found
+
+
+def is_learned(method: str) -> bool:
+    """Whether a rival of the study is a trained policy."""
+    return any(method.startswith(name) for runs in RUNS.values() for name in runs)
+
+
+def detected(suite: Suite, task: str, look: str, size: int) -> list[str]:
+    """The heads that put most attention on a kind of place, on training rows."""
+    assert suite.train.known is not None
+    scores = suite.train.known.attention[task].mean(0)[:, LOOKS.index(look)]
+    return [suite.train.heads[i] for i in np.argsort(-scores, kind="stable")[:size]]
+
+
+def _contest(suite: Suite, policies: Mapping[str, Sequence[Policy]], task: str, scope: Scope) -> Comparison:
+    entrants = standard_entrants(suite.test, task, ranking=suite.train)
+    for name, trained in policies.items():
+        entrants[name] = policy_entrant(trained)
+        if not scope.paper:
+            entrants[f"{name} best-of-{PLANNED_K}"] = policy_entrant(trained, k=PLANNED_K)
+    return contest(entrants, suite.test, task, seeds=scope.seeds, episodes=scope.episodes, budgets=scope.budgets)
+
+
+def _found(
+    policy: Policy, suite: Suite, task: str, numbers: Sequence[int], seed: int, *, prime: str | None = None
+) -> float:
+    """Mean best reward of a policy over episodes."""
+    games = begun(policy, suite.test, task, numbers, prime=prime)
+    play(policy.network, games, k=1, generator=torch.Generator().manual_seed(seed))
+    return float(games.best.mean())
+
+
+def _oracle(suite: Suite, task: str, seed: int, episodes: int) -> float:
+    return float(np.mean([suite.test.episode(task, number).max() for number in episode_seeds(seed, episodes)]))
+
+
+def _oracle_ranks(suite: Suite, task: str, episodes: int) -> Float[np.ndarray, " head"]:
+    mean = np.mean([suite.test.episode(task, number) for number in episode_seeds(0, episodes)], 0)
+    return np.argsort(np.argsort(-mean, kind="stable"), kind="stable") + 1.0
+
+
+def _picks(trained: Sequence[Policy], suite: Suite, task: str, scope: Scope) -> list[Float[np.ndarray, " head"]]:
+    """Ranks by pick frequency, one array per seed."""
+    episodes = PAPER_POLICY_EPISODES if scope.paper else scope.episodes
+    found = []
+    for seed, policy in enumerate(trained):
+        orders = policy_orders(policy, suite.test, task, episode_seeds(seed, episodes), seed=seed)
+        found.append(pick_ranks(orders, len(suite.test.heads), paper=scope.paper))
+    return found
+
+
+def _in_top_ten(ranks: Float[np.ndarray, " head"]) -> Float[np.ndarray, " head"]:
+    """1 for a head within the ten places, 0 beyond, a part for heads tied across the tenth."""
+    inside = np.zeros(len(ranks))
+    left = 10.0
+    for rank in np.unique(ranks):
+        tied = ranks == rank
+        if rank > len(ranks) or left <= 0:
+            break
+        inside[tied] = min(1.0, left / tied.sum())
+        left -= tied.sum()
+    return inside
+
+
+def _figure(values: Sequence[float] | Float[np.ndarray, " seed"]) -> dict[str, Any]:
+    """Mean over seeds with its interval."""
+    each = np.asarray(values, float)
+    low, high = (None, None)
+    if len(each) > 1:
+        low, high = (float(bound) for bound in mean_interval(torch.from_numpy(each[:, None])))
+    return {"value": float(each.mean()), "low": low, "high": high, "n": len(each)}

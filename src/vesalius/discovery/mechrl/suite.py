@@ -1,0 +1,134 @@
+"""The published experiment's material on any natural model: two behaviours to train on, others held out, and a control.
+
+Everything is measured once into one directory per source, resumes where it stopped, and is looked up afterwards:
+effect matrices (`matrices`), and attribution and attention of the same rows (`beforehand`). Held-out behaviours have
+test rows only, so nothing can be learned from them.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from vesalius.behaviours.controls import Corpus
+from vesalius.discovery.beforehand import Beforehand, beforehand, load_beforehand
+from vesalius.discovery.matrices import (
+    Matrix,
+    behaviour_matrix,
+    behaviour_rows,
+    control_matrix,
+    control_rows,
+    load_matrix,
+)
+from vesalius.discovery.mechrl.tables import Known, Tables
+from vesalius.errors import BadInput
+from vesalius.model.specimen import Specimen, TextVocabulary
+from vesalius.model.transformer import Transformer
+
+TRAINING = ("induction", "ioi")
+HELD_OUT = ("docstring", "greater-than", "capitals")
+CONTROL = "control"
+Tell = Callable[[str, int, int], None]
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What is measured: rows per pool, rows an episode draws, tokens of a row of control text.
+
+    The default takes about half an hour of one core for SmolLM2-135M; `fewer` are the test rows of a held-out
+    behaviour with long prompts.
+    """
+
+    pools: Mapping[str, int] = field(default_factory=lambda: {"train": 24, "validation": 8, "test": 16})
+    control_pools: Mapping[str, int] = field(default_factory=lambda: {"train": 8, "validation": 8, "test": 8})
+    rows: int = 8
+    control_length: int = 16
+    training: tuple[str, ...] = TRAINING
+    held_out: tuple[str, ...] = HELD_OUT
+    fewer: Mapping[str, int] = field(default_factory=lambda: {"docstring": 12})
+    block: int = 8
+
+    def pools_of(self, source: str) -> dict[str, int]:
+        """The pools of one source; a held-out behaviour has test rows only."""
+        if source == CONTROL:
+            return dict(self.control_pools)
+        test = min(self.pools["test"], self.fewer.get(source, self.pools["test"]))
+        return {"test": test} if source in self.held_out else dict(self.pools)
+
+    @property
+    def sources(self) -> tuple[str, ...]:
+        """Every matrix, the control last."""
+        return (*self.training, *self.held_out, CONTROL)
+
+
+@dataclass(frozen=True)
+class Suite:
+    """The tables: training tasks in three pools, and every task on test rows."""
+
+    train: Tables
+    validation: Tables
+    test: Tables
+    held_out: tuple[str, ...]
+
+
+def measure_suite(
+    specimen: Specimen, corpus: Corpus, directory: Path, *, plan: Plan | None = None, tell: Tell | None = None
+) -> None:
+    """Measure whatever of the suite is not in the directory yet."""
+    plan = plan or Plan()
+    if not isinstance(specimen.vocabulary, TextVocabulary):
+        raise BadInput(f"specimen {specimen.name!r} does not read text; these behaviours need a natural model")
+    for source in plan.sources:
+        pools, place = plan.pools_of(source), Path(directory) / source
+
+        def told(done: int, total: int, source: str = source) -> None:
+            if tell:
+                tell(f"effects of {source}", done, total)
+
+        if source == CONTROL:
+            length = plan.control_length
+            rows = control_rows(specimen, corpus, pools, length=length)
+            matrix = control_matrix(
+                specimen, corpus, place, pools=pools, length=length, block=plan.block, progress=told
+            )
+        else:
+            doing = replace(specimen, behaviour=source)
+            rows = behaviour_rows(doing, pools)
+            matrix = behaviour_matrix(doing, place, pools=pools, block=plan.block, progress=told)
+        beforehand(specimen.model, matrix, rows, place)
+
+
+def missing_sources(directory: Path, plan: Plan) -> list[str]:
+    """What of the plan does not lie finished in the directory, with what is known beforehand."""
+    names = ("matrix.json", "matrix.safetensors", "beforehand.safetensors")
+    places = {source: Path(directory) / source for source in plan.sources}
+    return [source for source, place in places.items() if not all((place / name).is_file() for name in names)]
+
+
+def load_suite(directory: Path, *, plan: Plan | None = None, model: Transformer | None = None) -> Suite:
+    """Open a measured suite; with `model`, refuse another model's."""
+    plan, directory = plan or Plan(), Path(directory)
+    if missing := missing_sources(directory, plan):
+        raise BadInput(f"{directory / missing[0]}: is missing or not finished; measure it with `vesalius bench mechrl`")
+    matrices = {source: load_matrix(directory / source, model=model) for source in plan.sources}
+    known = {source: load_beforehand(matrix, directory / source) for source, matrix in matrices.items()}
+
+    def tables(split: str, tasks: Sequence[str]) -> Tables:
+        return _tables(split, {task: matrices[task] for task in tasks}, matrices[CONTROL], known, plan.rows)
+
+    return Suite(
+        tables("train", plan.training),
+        tables("validation", plan.training),
+        tables("test", (*plan.training, *plan.held_out)),
+        plan.held_out,
+    )
+
+
+def _tables(
+    split: str,
+    tasks: Mapping[str, Matrix],
+    control: Matrix,
+    known: Mapping[str, Mapping[str, Beforehand]],
+    rows: int,
+) -> Tables:
+    told = Known.of({task: known[task][split] for task in tasks}, known[CONTROL][split])
+    return Tables.from_matrices(tasks, control, split=split, rows=rows, known=told)

@@ -1,0 +1,101 @@
+"""The whole experiment on a model whose induction heads were set by hand, and matrices in GPT-2's shape."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from tests.behaviours.word_tokenizer import word_tokenizer
+from tests.discovery.test_matrices import corpus
+from tests.explain.induction_model import as_specimen, induction_model
+from tests.models import random_model, small_config
+from vesalius.cli.searching import conclusions, show
+from vesalius.discovery.matrices import behaviour_matrix
+from vesalius.discovery.mechrl.ppo import Settings, Trainer
+from vesalius.discovery.mechrl.study import Scope, _in_top_ten, detected, study, train_policies
+from vesalius.discovery.mechrl.suite import Plan, Suite, load_suite, measure_suite, missing_sources
+from vesalius.discovery.mechrl.tables import Tables
+from vesalius.errors import BadInput
+from vesalius.report.regret import draw_learning, draw_regret
+
+SIZE = word_tokenizer().size
+POOLS = {"train": 4, "validation": 3, "test": 4}
+PLAN = Plan(POOLS, POOLS, rows=3, control_length=8, held_out=("induction-out",), block=4)
+
+
+@pytest.fixture(scope="module")
+def measured(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    directory = tmp_path_factory.mktemp("suite")
+    measure_suite(as_specimen(induction_model(SIZE)), corpus(), directory, plan=PLAN)
+    return directory
+
+
+@pytest.fixture(scope="module")
+def suite(measured: Path) -> Suite:
+    return load_suite(measured, plan=PLAN)
+
+
+def test_held_out_tasks_have_test_rows_only(suite: Suite) -> None:
+    assert suite.train.names == suite.validation.names == ("induction", "ioi")
+    assert suite.test.names == ("induction", "ioi", "induction-out")
+    assert suite.test.unit == "logits - 1 * nats"
+    assert detected(suite, "induction", "after copy", 1) == ["L1H0"], "where the induction head was put"
+    assert detected(suite, "induction", "previous", 1) == ["L0H0"]
+
+
+def test_a_suite_of_another_model_or_half_measured_is_refused(measured: Path, tmp_path: Path) -> None:
+    other = induction_model(SIZE)
+    with torch.no_grad():
+        other.W_E[0, 0] += 1e-3
+    with pytest.raises(BadInput, match="effects of model"):
+        load_suite(measured, plan=PLAN, model=other)
+    assert missing_sources(tmp_path, PLAN) == ["induction", "ioi", "induction-out", "control"]
+    with pytest.raises(BadInput, match="induction: is missing or not finished"):
+        load_suite(tmp_path, plan=PLAN)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("paper", [True, False])
+def test_all_tables_of_a_small_study(
+    suite: Suite, tmp_path: Path, paper: bool, capsys: pytest.CaptureFixture[str]
+) -> None:
+    scope = Scope(paper, seeds=2, steps=64, episodes=3, budgets=(1, 4, 8))
+    policies = train_policies(suite, scope, tmp_path)
+    document = study(suite, policies, scope)
+    methods = {method["method"] for method in document["regret"][0]["methods"]}
+    assert {"random", "layers", "static", "sweep", "halving", "thompson", "attribution"} <= methods
+    assert {row["method"] for row in document["table1"]} == set(policies)
+    assert all(min(method["mean"]) >= 0 for task in document["regret"] for method in task["methods"])
+    if not paper:
+        assert all(row["gap"]["value"] <= 1e-12 for row in document["table1"]), "matched episodes: never above"
+        oracle = {row["task"]: row["found"]["value"] for row in document["table4"] if row["method"] == "oracle"}
+        assert all(row["found"]["value"] <= oracle[row["task"]] + 1e-9 for row in document["table4"])
+        assert "one-hot best-of-5" in methods
+        assert len(conclusions(document)) == 3
+    show({**document, "quirks": {}})
+    assert "Table 4" in capsys.readouterr().out
+    assert draw_regret(document["regret"], tmp_path / "regret.png", title="t").stat().st_size > 1000
+    assert draw_learning(document["curves"], tmp_path / "learning.png", title="t").stat().st_size > 1000
+
+
+def test_ties_across_the_tenth_place_share_it() -> None:
+    ranks = np.array([1.0, 2.0, *[8.0] * 11, 14.0])
+    assert _in_top_ten(ranks).sum() == pytest.approx(10)
+    assert _in_top_ten(ranks)[2] == pytest.approx(8 / 11)
+    assert _in_top_ten(np.array([1.0, 2.0, 5.0, 5.0])).tolist() == [1, 1, 0, 0], "published: beyond the ten places"
+
+
+def test_gpt2_small_has_144_heads_and_the_published_observation(tmp_path: Path) -> None:
+    """Random weights in GPT-2's shape: 12 layers of 12 heads, LayerNorm with biases, learned positions."""
+    shape = {"n_layers": 12, "n_heads": 12, "n_kv_heads": 12, "d_head": 2, "d_vocab": SIZE, "d_vocab_out": SIZE}
+    config = small_config(**shape, n_ctx=48, norm="layer", rotary=None, activation="gelu_tanh", gated=False)
+    specimen = as_specimen(random_model(config))
+    matrix = behaviour_matrix(specimen, tmp_path, pools={"train": 2}, block=2)
+    assert matrix.identity.kind == "value-bias"
+    assert len(matrix.heads) == 144
+    tables = Tables.from_matrices({"induction": matrix, "ioi": replace(matrix)}, None, split="train", rows=2)
+    trainer = Trainer(tables, Settings(paper=True))
+    assert trainer.games.observe().shape == (8, 290)
+    assert sum(weight.numel() for weight in trainer.network.parameters()) == 177_553
