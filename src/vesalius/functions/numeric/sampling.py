@@ -58,6 +58,11 @@ def sample(count: int, *, seed: int, mode: Mode = "fixed") -> list[NumericFuncti
     ]
 
 
+def suite_expressions(count: int, *, seed: int, kind: Kind, mode: Mode = "fixed") -> list[Expression]:
+    """What the functions of one kind in a draw compute, without training nets for them."""
+    return [expression for expression, drawn, _ in (_draw(i, seed, mode) for i in range(count)) if drawn == kind]
+
+
 def _draw(index: int, seed: int, mode: Mode) -> tuple[Expression, Kind, Generator]:
     rng = np.random.default_rng([seed, index, 1 if mode == "fixed" else 2])
     kind, composed = _kind_in_block(index, seed) if mode == "fixed" else _kind_by_odds(rng)

@@ -45,7 +45,7 @@ def _best_setting(points: Points, lattice: shapes.Lattice, operation: str, famil
 
 def _explained_inside(points: Points, window: Float[ndarray, "points"]) -> float:
     """How much less is left if the other operand is fitted inside a rectangle and zero outside."""
-    inside: Int[ndarray, "inside"] = np.flatnonzero(window)
+    inside: Int[ndarray, inside] = np.flatnonzero(window)
     if len(inside) < 12:
         return -np.inf
     y = points.y[inside]
@@ -75,6 +75,8 @@ def _beside(points: Points, operation: str, window: Atom) -> Iterator[Candidate]
     for space in others:
         for fit in spaces.fits(space, rest, np.ones(len(rest))):
             rule = fit.candidate()
-            yield wave_combined(operation, rule, window) if is_wave else rectangle_combined(
-                operation, rule, window.params[0] / 2
+            yield (
+                wave_combined(operation, rule, window)
+                if is_wave
+                else rectangle_combined(operation, rule, window.params[0] / 2)
             )

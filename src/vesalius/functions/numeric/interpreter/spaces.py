@@ -80,7 +80,9 @@ def _spaces() -> Iterator[Space]:
         yield Space("sum", (edge, edge), ((),), offset=(edge, edge))
     yield Space("sum", ("ceil", "floor"), ((),), offset=("ceil", "floor"))
     # Products.
-    yield Space("product", ("polynomial", "polynomial"), _by_degree(_powers(0, 6), factors=("1",), degrees=range(7, 11)))
+    yield Space(
+        "product", ("polynomial", "polynomial"), _by_degree(_powers(0, 6), factors=("1",), degrees=range(7, 11))
+    )
     both = ("1", "step")
     yield Space("product", ("polynomial", "step"), _by_degree([*kink, (0, "step")], factors=both, degrees=range(2, 6)))
     yield Space(
