@@ -17,7 +17,7 @@ EXACT = 1e-8
 
 @dataclass(frozen=True)
 class Candidate:
-    """A rule: its name, its formula as Python text and as an array function, and how many numbers it was free to fit."""
+    """A rule: its name, its formula as Python text and as array function, and how many numbers it was free to fit."""
 
     family: str
     formula: str

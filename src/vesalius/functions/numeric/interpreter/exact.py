@@ -107,7 +107,7 @@ def _tanh(session: Session, points: Points, allowed: Allowed) -> Iterator[Candid
         if not good.any():
             return
         chosen = np.flatnonzero(good)
-        atoms = [_tanh_atom(lattice.settings[i], scales[i], biases[i]) for i in chosen[:60]]
+        atoms = [_tanh_atom(lattice.settings[i], float(scales[i]), float(biases[i])) for i in chosen[:60]]
         candidates = [from_atom(atom, free=4) for atom in atoms]
         candidates = [candidate for candidate in candidates if meets(candidate, points)]
         if len(candidates) <= 1 or not session.left:

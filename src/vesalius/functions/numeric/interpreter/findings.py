@@ -65,7 +65,7 @@ def _formula(survey: Survey, finding: Finding, rule: Candidate) -> str:
 def _table(survey: Survey, finding: Finding) -> str:
     stretch = survey.stretch
     x, first = np.unique(finding.known.x, return_index=True)
-    y = finding.known.y[first].real
+    y = np.real(finding.known.y[first])
     if len(x) < 2:
         x, y = np.array([0.0, 1.0]), np.full(2, y[0] if len(y) else 0.0)
     return table_program(

@@ -81,7 +81,7 @@ def _clean(survey: Survey, points: Points) -> Points:
 def _real_part(points: Points) -> Points:
     """Of complex answers those above zero, where a root is real."""
     above = points.where(points.x > 0)
-    return Points(above.x, above.y.real)
+    return Points(above.x, np.real(above.y))
 
 
 def _undefined_below_zero(points: Points) -> bool:

@@ -7,7 +7,7 @@ operand is then fitted in each of its spaces.
 from collections.abc import Iterator
 
 import numpy as np
-from jaxtyping import Float, Int
+from jaxtyping import Float
 from numpy import ndarray
 
 from vesalius.functions.numeric.expressions import Atom, Reals, evaluate
@@ -45,7 +45,7 @@ def _best_setting(points: Points, lattice: shapes.Lattice, operation: str, famil
 
 def _explained_inside(points: Points, window: Float[ndarray, "points"]) -> float:
     """How much less is left if the other operand is fitted inside a rectangle and zero outside."""
-    inside: Int[ndarray, inside] = np.flatnonzero(window)
+    inside = np.flatnonzero(window)
     if len(inside) < 12:
         return -np.inf
     y = points.y[inside]

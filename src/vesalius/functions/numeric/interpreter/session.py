@@ -63,7 +63,7 @@ class Session:
         chosen = [float(value) for value in x][: self.left]
         answers = [_number(reply.value) for reply in self._box.ask(chosen)] if chosen else []
         values = np.array(answers, dtype=complex)
-        return Points(np.array(chosen), values if np.iscomplex(values[np.isfinite(values)]).any() else values.real)
+        return Points(np.array(chosen), values if np.iscomplex(values[np.isfinite(values)]).any() else np.real(values))
 
     def survey(self) -> tuple[Points, Points]:
         """Points over the range, each asked twice."""

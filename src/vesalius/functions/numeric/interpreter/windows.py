@@ -12,7 +12,7 @@ from itertools import chain
 import numpy as np
 from numpy import ndarray
 
-from vesalius.functions.numeric.expressions import Atom, Reals, evaluate, formula
+from vesalius.functions.numeric.expressions import OPERANDS, Atom, Reals, evaluate, formula
 from vesalius.functions.numeric.interpreter import shapes, spaces
 from vesalius.functions.numeric.interpreter.candidates import Candidate, from_atom
 from vesalius.functions.numeric.interpreter.jumps import Allowed, told_apart
@@ -32,8 +32,9 @@ def _whole(*, offset: bool) -> tuple[spaces.Space, ...]:
 
 
 #: What the other operand of a sum, or of a product, can be.
-ADDENDS = (*spaces.ATOMIC, *_whole(offset=True))
-FACTORS = (*spaces.ATOMIC, *_whole(offset=False))
+_ALONE = tuple(space for space in spaces.ATOMIC if space.family in OPERANDS)
+ADDENDS = (*_ALONE, *_whole(offset=True))
+FACTORS = (*_ALONE, *_whole(offset=False))
 _MOST_WAVES = 12
 #: Settings of waves are compared on this many points, those closest to zero: there large powers hide them least.
 _NEAREST = 90
