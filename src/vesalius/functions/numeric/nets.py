@@ -34,8 +34,6 @@ PROTOCOL = 1
 PACKAGED = Path(__file__).parent / "nets.safetensors"
 #: Adam's second step is divided by this much at least.
 _EPSILON = 1e-8
-#: Rows of stored weights: kinks' slopes and biases, outer weights, and the outer bias repeated.
-_ROWS = 4
 
 
 @dataclass(frozen=True, eq=False)
