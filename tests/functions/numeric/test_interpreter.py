@@ -124,6 +124,18 @@ def test_both_ends_of_a_corrupted_stretch_are_found(corruption: Corruption, inte
     assert answer.domain is not None
 
 
+def test_the_shortest_stretch_is_not_taken_for_noise() -> None:
+    """A stretch of length 5 is met by one or two pairs of answers; now and then those lie as far apart as noise."""
+    corruption = Corruption("inside", (10.0, 15.05), 40.0)
+    for key in range(60):
+        corrupted = NumericFunction(
+            "f", Atom("absolute", (2.0, 1.0)), "corrupted", "fixed", noise_key=key, corruption=corruption
+        )
+        structure = interpret(Box(corrupted, budget=400)).structure
+        assert (structure["noise"], structure["family"]) == (None, "absolute")
+        assert structure["interval"] == pytest.approx([10.0, 15.05], abs=0.003)
+
+
 def test_a_published_root_is_complex_below_zero() -> None:
     f = defined(answered(Atom("root", (2.0, 1.0, 2)), mode="published"))
     assert f(-4.0) == pytest.approx(1 + 4j)

@@ -79,3 +79,13 @@ def test_trained_nets_are_kept(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) 
     again = nets.trained(EXPRESSIONS[:2])
     np.testing.assert_array_equal(first[1].slopes, again[1].slopes)
     assert [path.name for path in tmp_path.iterdir()] == [f"numeric-nets-{nets.PROTOCOL}.safetensors"]
+
+
+def test_a_spoilt_cache_is_written_anew(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("VESALIUS_CACHE", str(tmp_path))
+    monkeypatch.setattr(nets, "train", partial(nets.train, steps=3, points=50))
+    kept = tmp_path / f"numeric-nets-{nets.PROTOCOL}.safetensors"
+    kept.write_bytes(b"not a file of weights")
+    first = nets.trained(EXPRESSIONS[:1])[0]
+    monkeypatch.setattr(nets, "train", None)
+    np.testing.assert_array_equal(nets.trained(EXPRESSIONS[:1])[0].slopes, first.slopes)
