@@ -88,7 +88,10 @@ def main() -> None:
         functions = [function for function in functions if function.kind != "mlp"]
     start = time.perf_counter()
     found = summary(rows(functions, leave_out=asked.leave_out))
-    settings = {key: str(value) if isinstance(value, Path) else value for key, value in vars(asked).items()}
+    settings = {
+        "published": bool(asked.published),
+        **{key: vars(asked)[key] for key in ("count", "seed", "mode", "leave_out")},
+    }
     document = {**settings, "seconds": round(time.perf_counter() - start, 1), "groups": found}
     asked.out.write_text(json.dumps(document, indent=1) + "\n")
     for name, means in found.items():
