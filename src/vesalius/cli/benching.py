@@ -14,12 +14,13 @@ from vesalius.cli.console import print_json, stderr, stdout, steps
 from vesalius.cli.places import out_directory
 from vesalius.errors import BadInput
 from vesalius.report.run import render_run
-from vesalius.runs.circuits import CircuitsBenchmark, Progress
+from vesalius.runs.circuits import CircuitsBenchmark
 from vesalius.runs.directory import Run
 from vesalius.runs.engine import engine_named
 from vesalius.runs.scientists import HYVE, PROTOCOLS
 from vesalius.runs.selection import Circuit, benchmark_circuits, first, trained_circuits
 from vesalius.runs.settings import Limits, Settings
+from vesalius.runs.steps import Progress
 
 
 @dataclass(frozen=True)

@@ -57,7 +57,7 @@ def libraries(argument: dict[str, bool]) -> dict[str, Any]:
 
 
 class ScriptRunner:
-    """Runs the scripts of one dataset folder. The sandbox starts at the first query; it ends with `close` or with us."""
+    """Runs the scripts of one dataset folder. Its sandbox starts at the first query and ends with `close` or us."""
 
     def __init__(self, dataset: Path, *, unsafe: bool = False) -> None:
         if not dataset.is_dir():
@@ -135,7 +135,8 @@ class ScriptFunction:
         truth: dict[str, Any] | None = None,
     ) -> None:
         read_script(script)
-        self.id, self.category, self.family = id, category, family
+        self.id, self.family = id, family
+        self.category: Category = category
         self._script, self._runner = script, runner
         self._truth = dict(truth or {})
 
