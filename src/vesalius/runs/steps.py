@@ -1,7 +1,7 @@
 """What every benchmark does that takes its cases through steps: deal them out, keep each result at once, mind the cap.
 
-A benchmark says what a step is, how a result is kept and how a failure is noted; the rest is here. When the spending cap
-is reached no further case is begun, those under way come to their end, and the run stops.
+A benchmark says what a step is, how a result is kept and how a failure is noted; the rest is here. When the spending
+cap is reached no further case is begun, those under way come to their end, and the run stops.
 """
 
 from abc import ABC, abstractmethod
