@@ -48,9 +48,9 @@ class Request:
             scientist=self.scientist,
             seed=self.seed,
             leave_out=self.leave_out,
-            backbone=None if self.backbone is None else _anywhere(self.backbone),
+            backbone=None if self.backbone is None else anywhere(self.backbone),
             protocol=protocol,
-            judges=tuple(map(_anywhere, self.judges)),
+            judges=tuple(map(anywhere, self.judges)),
             prices=None if self.prices is None else str(Path(self.prices).resolve()),
         )
 
@@ -113,7 +113,7 @@ def _tell_errors(scorecard: dict[str, Any], total: int) -> None:
     )
 
 
-def _anywhere(model: str) -> str:
+def anywhere(model: str) -> str:
     """A scripted model's file by its whole path, so that workers find it wherever they run."""
     provider, colon, name = model.partition(":")
     return f"scripted:{Path(name).resolve()}" if provider == "scripted" and colon and name else model

@@ -1,6 +1,6 @@
 """What a run of the functions benchmark was asked: what decides its results."""
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -25,15 +25,13 @@ class FunctionSettings:
     backbone: str | None = None
     evaluator: str | None = None
     budget: int | None = None
-    talk: Talk = Talk()
+    talk: Talk = field(default_factory=Talk)
     prices: str | None = None
 
     def __post_init__(self) -> None:
         check_interpreter(self.interpreter, self.suite.category, backbone=self.backbone)
         if self.budget is not None and self.budget < 1:
-            raise BadInput(
-                f"budget {self.budget}: a function that may not be asked cannot be interpreted; give 1 or more"
-            )
+            raise BadInput(f"budget {self.budget}: a function must be asked to be interpreted; give 1 or more")
         if self.prices is not None and not self.models:
             raise BadInput("--prices: no language model is asked; leave it out")
         if self.evaluator is not None and self.suite.category == "numeric":

@@ -6,7 +6,7 @@ What is kept on disk is plain JSON: numbers that JSON does not have become texts
 
 import math
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -64,7 +64,7 @@ class ToInterpret:
     suite: Suite
     interpreter: str
     budget: int | None = None
-    talk: Talk = Talk()
+    talk: Talk = field(default_factory=Talk)
     line: Line | None = None
 
 
