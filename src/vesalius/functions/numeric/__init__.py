@@ -1,0 +1,14 @@
+"""Numeric black boxes: 16 families, sums and products, noise, corruption and nets that approximate them.
+
+`expressions.py` says what families compute, `function.py` what a black box answers, `sampling.py` draws new ones,
+`published.py` rebuilds those of a published folder, `nets.py` trains approximating nets. `interpreter/` finds out what
+a box computes; `oracle.py` knows; `grading.py` scores either, running their code through `submitted.py`.
+"""
+
+from vesalius.functions.numeric.function import NumericFunction
+from vesalius.functions.numeric.grading import grade
+from vesalius.functions.numeric.oracle import oracle
+from vesalius.functions.numeric.published import load_published
+from vesalius.functions.numeric.sampling import sample
+
+__all__ = ["NumericFunction", "grade", "load_published", "oracle", "sample"]

@@ -1,0 +1,163 @@
+"""The published dataset folder: its records become functions, with the faults of the scripts they describe.
+
+    DIRECTORY/numeric/data.json             a list of records: family, parameters, noise, corruption, training error
+    DIRECTORY/numeric/func_name_dict.json   which of a record's scripts is the function: clean, corrupted, noised or net
+
+Nothing published is executed: functions are rebuilt from the records. Weights of nets were not published; nets trained
+here stand in for them, and `published_mse` keeps the error of the original beside `net.mse`.
+"""
+
+import json
+import zlib
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, cast
+
+from vesalius.errors import BadInput, choices
+from vesalius.functions.answer import Mode
+from vesalius.functions.numeric import nets
+from vesalius.functions.numeric.expressions import FAMILIES, OPERANDS, Atom, Expression, Operation, Pair
+from vesalius.functions.numeric.function import NOISE, Corruption, Kind, NoiseKind, NumericFunction, Shape
+
+SCRIPTS: dict[str, Kind] = {
+    "function_code.py": "clean",
+    "corrupted_function_code.py": "corrupted",
+    "noised_function_code.py": "noised",
+    "load_mlp.py": "mlp",
+}
+_OPERATIONS: dict[str, Operation] = {"sum_two": "sum", "multiply_two": "product"}
+_SHAPES: dict[str, Shape] = {"interval_inside": "inside", "interval_larger": "larger", "interval_smaller": "smaller"}
+#: How many parameters each family has; polynomials and rationals have as many as they like.
+_PARAMETERS = {
+    "linear": 2, "absolute": 2, "root": 3, "logarithm": 3, "step": 3, "relu": 3, "tanh": 4, "sin": 4, "cos": 4,
+    "constant": 1, "reciprocal": 1, "gaussian": 2, "rectangle": 1, "square_wave": 2, "ceil": 0, "floor": 0,
+}  # fmt: skip
+
+
+class _Malformed(Exception):
+    """What is wrong with a record."""
+
+
+def load_published(directory: Path, *, mode: Mode = "published") -> list[NumericFunction]:
+    """The numeric functions of a published dataset folder, in the order of its records.
+
+    `directory` holds `numeric/`, or is that folder. `mode="fixed"` computes what the records say, without the faults of
+    the scripts.
+    """
+    folder = Path(directory)
+    folder = folder / "numeric" if (folder / "numeric").is_dir() else folder
+    records = _read(folder / "data.json", list, "a list of records")
+    scripts = _read(folder / "func_name_dict.json", dict, "an object from function names to script names")
+    functions = []
+    for number, record in enumerate(records):
+        try:
+            functions.append(_function(record, scripts, mode))
+        except _Malformed as wrong:
+            name = record.get("dir") if isinstance(record, dict) else None
+            raise BadInput(f"{folder / 'data.json'}: record {number} ({name}): {wrong}") from None
+    if len({function.id for function in functions}) < len(functions):
+        raise BadInput(
+            f"{folder / 'data.json'}: two records have the same `dir`; every function needs a name of its own"
+        )
+    return _with_nets(functions)
+
+
+def _read(path: Path, kind: type, wanted: str) -> Any:
+    try:
+        document = json.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise BadInput(f"{path}: cannot be read ({error.strerror}); give the folder of a published dataset") from None
+    except ValueError as error:
+        raise BadInput(f"{path}: is not JSON ({error})") from None
+    if not isinstance(document, kind):
+        raise BadInput(f"{path}: must be {wanted}, not a {type(document).__name__}")
+    return document
+
+
+def _function(record: Any, scripts: dict[str, Any], mode: Mode) -> NumericFunction:
+    if not isinstance(record, dict):
+        raise _Malformed(f"must be an object, not a {type(record).__name__}")
+    name = Path(_field(record, "dir", str)).name
+    script = scripts.get(name)
+    if script not in SCRIPTS:
+        raise _Malformed(f"func_name_dict.json names the script {script!r} for it; known are {choices(SCRIPTS)}")
+    kind = SCRIPTS[script]
+    return NumericFunction(
+        name,
+        _expression(record),
+        kind,
+        mode,
+        noise_key=zlib.crc32(name.encode()) << 30,
+        noise=_noise(record) if kind == "noised" else None,
+        corruption=_corruption(record) if kind == "corrupted" else None,
+        published_mse=_number(_field(record, "approx_mse_error", object)) if kind == "mlp" else None,
+    )
+
+
+def _expression(record: dict[str, Any]) -> Expression:
+    names = _field(record, "name", str).partition("(")[0].split(";")
+    params = _field(record, "params", object)
+    if len(names) == 1:
+        return _atom(names[0], params, FAMILIES)
+    if len(names) != 3 or names[2] not in _OPERATIONS:
+        raise _Malformed(f"name {record['name']!r:.60} is neither a family nor `family;family;operation`")
+    if not isinstance(params, list) or len(params) != 2:
+        raise _Malformed("params of a composition must be a list of two")
+    first, second = (_atom(name, part, OPERANDS) for name, part in zip(names[:2], params, strict=True))
+    return Pair(_OPERATIONS[names[2]], first, second)
+
+
+def _atom(name: str, params: Any, known: Sequence[str]) -> Atom:
+    if name not in known:
+        raise _Malformed(f"family {name!r} does not exist here; known are {choices(known, limit=20)}")
+    listed = [] if params is None else params if isinstance(params, list) else [params]
+    if name == "rational":
+        if len(listed) != 2 or not all(isinstance(part, list) and part for part in listed):
+            raise _Malformed("params of a rational must be two lists of numbers")
+        return Atom(name, tuple(tuple(_number(value) for value in part) for part in listed))
+    if name == "polynomial":
+        if not listed:
+            raise _Malformed("params of a polynomial must be a list of numbers")
+    elif len(listed) != _PARAMETERS[name]:
+        raise _Malformed(f"{name} has {_PARAMETERS[name]} parameters, not {len(listed)}")
+    return Atom(name, tuple(_number(value) for value in listed))
+
+
+def _noise(record: dict[str, Any]) -> NoiseKind:
+    noise = _field(record, "noise_type", str)
+    if noise not in NOISE:
+        raise _Malformed(f"noise_type {noise!r} does not exist; known are {choices(NOISE)}")
+    return cast(NoiseKind, noise)
+
+
+def _corruption(record: dict[str, Any]) -> Corruption:
+    shape = _field(record, "corruption_type", str)
+    if shape not in _SHAPES:
+        raise _Malformed(f"corruption_type {shape!r} does not exist; known are {choices(_SHAPES)}")
+    params = _field(record, "corruption_params", dict)
+    boundary = tuple(_number(value) for value in _field(params, "boundary", list))
+    if len(boundary) != (2 if shape == "interval_inside" else 1):
+        raise _Malformed(f"{shape} has a boundary of {len(boundary)} numbers")
+    # The mean of the corrupted values is published under the name `std`.
+    return Corruption(_SHAPES[shape], boundary, mean=_number(_field(params, "std", object)))
+
+
+def _field(record: dict[str, Any], name: str, kind: type) -> Any:
+    if name not in record:
+        raise _Malformed(f"has no {name!r}")
+    if not isinstance(record[name], kind):
+        raise _Malformed(f"{name!r} is a {type(record[name]).__name__}, not a {kind.__name__}")
+    return record[name]
+
+
+def _number(value: Any) -> float:
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        raise _Malformed(f"{value!r:.40} should be a number")
+    return value
+
+
+def _with_nets(functions: list[NumericFunction]) -> list[NumericFunction]:
+    approximated = [function for function in functions if function.kind == "mlp"]
+    stand_ins = iter(nets.trained([function.expression for function in approximated]))
+    return [replace(function, net=next(stand_ins)) if function.kind == "mlp" else function for function in functions]
