@@ -69,6 +69,10 @@ FunctionsSeedOption = Annotated[
     Optional[int],  # noqa: UP045
     typer.Option("--seed", min=0, help="Seed of the draw. Default: 2309, the reported suite."),
 ]
+DatasetOption = Annotated[
+    Optional[str],  # noqa: UP045
+    typer.Option("--dataset", help="A folder of the published dataset, instead of drawing afresh."),
+]
 ModeOption = Annotated[str, typer.Option("--mode", help="fixed, or published with the published benchmark's faults.")]
 JobsOption = Annotated[int, typer.Option("--jobs", min=1, help="Cases at a time; the results do not depend on it.")]
 
@@ -443,10 +447,7 @@ def functions_sample(
         int, typer.Option("--count", min=1, help="How many; the first of a longer draw are the same.")
     ] = 5,
     mode: ModeOption = "fixed",
-    dataset: Annotated[
-        Optional[str],  # noqa: UP045
-        typer.Option("--dataset", help="A folder of the published dataset, instead of drawing afresh."),
-    ] = None,
+    dataset: DatasetOption = None,
     json: JsonOption = False,
 ) -> None:
     """Draw black-box functions and show what they are, with a few inputs and outputs.
@@ -476,10 +477,7 @@ def bench_functions(
         Optional[str],  # noqa: UP045
         typer.Option("--evaluator", help="A language model that takes the unit tests of descriptions.", metavar="P:M"),
     ] = None,
-    dataset: Annotated[
-        Optional[str],  # noqa: UP045
-        typer.Option("--dataset", help="A folder of the published dataset, instead of drawing afresh."),
-    ] = None,
+    dataset: DatasetOption = None,
     seed: FunctionsSeedOption = None,
     count: Annotated[
         Optional[int],  # noqa: UP045

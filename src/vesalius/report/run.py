@@ -1,4 +1,4 @@
-"""The pages of a benchmark run: one evidence page per specimen, and the index over them."""
+"""The pages of a benchmark run: of circuits one evidence page each and the index over them, of functions one page."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -7,14 +7,19 @@ from typing import Any
 from vesalius.circuits.specimens import load_specimen
 from vesalius.errors import BadInput
 from vesalius.model.specimen import Specimen
+from vesalius.report.functions import render_functions
 from vesalius.report.index import IndexRow, render_index
 from vesalius.report.page import render_page
 from vesalius.runs.directory import INDEX, PAGES, explanation_path, read_explanation, read_run, read_scorecard
+from vesalius.runs.functions import BENCHMARK as FUNCTIONS
 
 
 def render_run(directory: Path, *, progress: Callable[[str, int, int], None] | None = None) -> Path:
-    """Write the pages of a finished run and return the path of the index."""
-    places = read_run(directory).get("places", {})
+    """Write the pages of a finished run and return the path of the index, or of the only page."""
+    asked = read_run(directory)
+    if asked["settings"].get("benchmark") == FUNCTIONS:
+        return render_functions(directory, progress=progress)
+    places = asked.get("places", {})
     scorecard = read_scorecard(directory)
     (directory / PAGES).mkdir(exist_ok=True)
     rows = []

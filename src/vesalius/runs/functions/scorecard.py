@@ -111,14 +111,15 @@ def metrics_of(rows: Sequence[Figures]) -> dict[str, Any]:
             baselines = [value for row in rows if (value := row.get(name + BASELINE)) is not None]
             chance = UNIT_TEST_CHANCE if name.startswith("unit_test") and "unanswered" not in name else None
             baseline = sum(baselines) / len(baselines) if baselines else chance
-            found[name] = _metric([float(value) for value in values], baseline).model_dump(exclude_none=True)
+            measured = _metric([float(value) for value in values], baseline, count=name in COUNTED)
+            found[name] = measured.model_dump(exclude_none=True)
     return found
 
 
-def _metric(values: Sequence[float], baseline: float | None) -> Metric:
+def _metric(values: Sequence[float], baseline: float | None, *, count: bool) -> Metric:
     """A share with the Wilson interval where values are yes or no, else a mean with a bootstrap interval."""
     n = len(values)
-    if all(value in (0.0, 1.0) for value in values):
+    if not count and all(value in (0.0, 1.0) for value in values):
         return Metric.of_share(sum(values), n, baseline=baseline)
     mean = sum(values) / n
     low, high = (end.item() for end in mean_interval(torch.tensor(values, dtype=torch.float64)[:, None]))
