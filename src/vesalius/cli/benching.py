@@ -95,7 +95,7 @@ def circuits(request: Request, *, jobs: int, engine: str, out: str | None, as_js
 
 def label(event: Progress, names: dict[str, str], *, paid: bool) -> str:
     """One step of a run in a line: what is done and, where models are paid, the cost so far."""
-    done = f"{event.step}: {names[event.case]}"
+    done = f"{event.step}: {names.get(event.case, event.case)}"
     if not paid:
         return done
     return f"{done}, cost so far {'unknown' if event.cost is None else f'${event.cost:.4f}'}"

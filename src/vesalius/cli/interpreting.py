@@ -23,7 +23,8 @@ from vesalius.functions.suite import SEED, Suite
 from vesalius.report.run import render_run
 from vesalius.runs.directory import Run
 from vesalius.runs.engine import engine_named
-from vesalius.runs.functions import FunctionsBenchmark, FunctionSettings
+from vesalius.runs.functions.benchmark import FunctionsBenchmark
+from vesalius.runs.functions.settings import FunctionSettings
 from vesalius.runs.functions.work import plain
 from vesalius.runs.settings import Limits
 
@@ -106,10 +107,9 @@ def bench(
     opened = Run(directory, settings=settings.as_data(), notes=settings.notes(), limits=limits.as_data())
     with opened as run, steps() as tell:
         benchmark = FunctionsBenchmark(run, settings, limits=limits, engine=runs_on)
-        names = {function.id: function.id for function in benchmark.functions}
         with closing(benchmark.work(jobs=jobs)) as work:
             for event in work:
-                tell(label(event, names, paid=bool(settings.models)), event.done, event.total)
+                tell(label(event, {}, paid=bool(settings.models)), event.done, event.total)
         scorecard = benchmark.scorecard()
         page = render_run(directory, progress=tell)
     _tell_errors(scorecard)

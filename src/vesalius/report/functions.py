@@ -14,8 +14,8 @@ from typing import Any
 from vesalius.report.curves import Curves, draw_curves
 from vesalius.report.html import render, write
 from vesalius.runs.directory import INDEX, document_or_none, explanation_path, read_run, read_scorecard
-from vesalius.runs.functions import Graded, Interpreted
 from vesalius.runs.functions.benchmark import GRADES
+from vesalius.runs.functions.work import Graded, Interpreted
 
 SHOWN_FAILURES, SHOWN_OTHERS = 48, 12
 #: Of one case: characters of its code and description, examples, queries.

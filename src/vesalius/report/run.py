@@ -11,7 +11,7 @@ from vesalius.report.functions import render_functions
 from vesalius.report.index import IndexRow, render_index
 from vesalius.report.page import render_page
 from vesalius.runs.directory import INDEX, PAGES, explanation_path, read_explanation, read_run, read_scorecard
-from vesalius.runs.functions import BENCHMARK as FUNCTIONS
+from vesalius.runs.functions.settings import BENCHMARK as FUNCTIONS
 
 
 def render_run(directory: Path, *, progress: Callable[[str, int, int], None] | None = None) -> Path:

@@ -20,7 +20,6 @@ from vesalius.functions.box import Box
 from vesalius.functions.interpreters import interpret
 from vesalius.functions.scripts import libraries
 from vesalius.functions.suite import Suite
-from vesalius.runs.directory import read_document
 from vesalius.runs.work import Line
 from vesalius.sandbox import Sandbox
 
@@ -121,7 +120,7 @@ def grade_case(case: ToGrade) -> Graded:
     """Grade one answer; its code runs in this worker's sandbox."""
     started = time.monotonic()
     function = case.suite.functions()[case.index]
-    answer = read_document(Interpreted, case.answer).answer
+    answer = _answer(case.answer)
     sandbox = _sandbox(case.unsafe)
     grade = case.suite.rooms.grade(function, answer, sandbox=sandbox, seed=case.suite.seed + GRADING_SEED)
     return Graded(
@@ -136,7 +135,7 @@ def grade_case(case: ToGrade) -> Graded:
 def evaluate_case(case: ToTest) -> dict[str, Any]:
     """Let the evaluator take the unit tests of one description."""
     function = case.suite.functions()[case.index]
-    answer = read_document(Interpreted, case.answer).answer
+    answer = _answer(case.answer)
     tests = case.suite.unit_tests(function)
     said = answer.description if not answer.domain else f"{answer.description}\n{answer.domain}"
     with case.line.open() as backbone:
@@ -146,6 +145,10 @@ def evaluate_case(case: ToTest) -> dict[str, Any]:
         "score": tested.score if tests else None,
         "unanswered": sum(choice is None for choice in tested.choices),
     }
+
+
+def _answer(path: Path) -> Answer:
+    return Interpreted.model_validate_json(path.read_bytes()).answer
 
 
 def plain(value: Any) -> Any:
