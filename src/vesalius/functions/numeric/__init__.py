@@ -7,8 +7,9 @@ a box computes; `oracle.py` knows; `grading.py` scores either, running their cod
 
 from vesalius.functions.numeric.function import NumericFunction
 from vesalius.functions.numeric.grading import grade
+from vesalius.functions.numeric.interpreter import interpret
 from vesalius.functions.numeric.oracle import oracle
 from vesalius.functions.numeric.published import load_published
 from vesalius.functions.numeric.sampling import sample
 
-__all__ = ["NumericFunction", "grade", "load_published", "oracle", "sample"]
+__all__ = ["NumericFunction", "grade", "interpret", "load_published", "oracle", "sample"]

@@ -37,6 +37,9 @@ NEAR_FEATURE = 8
 _GRADING_CALLS = 1 << 40
 #: Relative to the spread of the function: two ways to write the same function differ by less.
 _SAME = 1e-6
+_NEAR_JUMPS = 0.03
+#: Relative to its size: a function with less spread is a constant.
+_CONSTANT = 1e-6
 #: Families that are one and the same function under two names.
 _SYNONYMS = {"cos": "sin"}
 
@@ -50,7 +53,9 @@ def grade(function: Function, answer: Answer, *, sandbox: Sandbox, seed: int = 0
     nmse, fault = _published(live, outputs.values[: len(GRID)], outputs.faults[: len(GRID)])
     mean = known.mean(held_out)
     guess = outputs.values[len(GRID) :]
-    r2, held_out_nmse, same = _held_out(mean, guess)
+    r2, held_out_nmse = _held_out(mean, guess)
+    uncorrupted = np.ones(len(held_out), bool) if known.corruption is None else ~known.corruption.covers(held_out)
+    same = _same(mean[uncorrupted], guess[uncorrupted])
     size = length(answer.code)
     understood = r2 > 1 - THRESHOLD and not answer.table and size is not None and size <= LONGEST_RULE
     metrics: dict[str, float | None] = {
@@ -110,25 +115,33 @@ def _features(function: NumericFunction) -> list[float]:
     return features
 
 
-def _held_out(mean: ndarray, guess: ndarray) -> tuple[float, float | None, bool]:
-    """R2 (0 at worst), error relative to the second moment, and whether both are the same function."""
+def _held_out(mean: ndarray, guess: ndarray) -> tuple[float, float | None]:
+    """R2 (0 at worst), and the error relative to the second moment (None if it cannot be computed)."""
     kept = np.isfinite(np.abs(mean))
     mean, guess = mean[kept], guess[kept]
     if not len(mean) or not np.isfinite(guess).all():
-        return 0.0, None, False
+        return 0.0, None
     with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
         error = float((np.abs(mean - guess) ** 2).sum())
         moment = float((np.abs(mean) ** 2).sum())
         variance = float((np.abs(mean - mean.mean()) ** 2).sum())
     if not math.isfinite(error):
-        return 0.0, None, False
-    if variance <= _SAME**2 * moment:  # a constant: right or wrong
-        r2 = float(error <= (1e-3**2) * moment)
-    else:
-        r2 = max(0.0, 1 - error / variance)
-    # Close to a jump the two sides of a rounded boundary differ; a few points in a hundred may.
-    off = np.abs(mean - guess) > _SAME * (np.abs(mean) + math.sqrt(moment / len(mean)))
-    return r2, error / moment if moment else (0.0 if error == 0 else 1.0), bool(off.mean() <= 0.03)
+        return 0.0, None
+    if variance <= _CONSTANT**2 * moment:  # a constant is right or wrong
+        return float(error <= THRESHOLD**2 * moment), error / moment if moment else float(error > 0)
+    return max(0.0, 1 - error / variance), error / moment
+
+
+def _same(mean: ndarray, guess: ndarray) -> bool:
+    """Whether two functions agree but for rounding; close to a jump a few points in a hundred may not."""
+    kept = np.isfinite(np.abs(mean))
+    mean, guess = mean[kept], guess[kept]
+    if not len(mean):
+        return False
+    with np.errstate(over="ignore", invalid="ignore"):
+        typical = math.sqrt(float((np.abs(mean) ** 2).mean()))
+        agree = np.abs(mean - guess) <= _SAME * (np.abs(mean) + typical)
+    return bool(agree.mean() >= 1 - _NEAR_JUMPS)
 
 
 def structure_metrics(function: NumericFunction, answer: Answer, *, same: bool) -> dict[str, float | None]:
