@@ -1,0 +1,30 @@
+"""String functions: compositions of sixty-odd operations, who interprets them, and how answers are graded.
+
+`operations.py` and `faulty.py` are the operations, `library.py` names them; `program.py` puts them together; `suite.py`
+draws functions, `published.py` reads the published ones; `search/` is the built-in interpreter; `grading.py` and
+`unit_tests.py` score.
+"""
+
+from vesalius.functions.strings.function import StringFunction
+from vesalius.functions.strings.grading import grade, oracle
+from vesalius.functions.strings.program import Program, program
+from vesalius.functions.strings.published import PublishedFunction, Triplet, load_published
+from vesalius.functions.strings.search.interpret import interpret
+from vesalius.functions.strings.search.recover import recover
+from vesalius.functions.strings.suite import sample
+from vesalius.functions.strings.unit_tests import unit_tests
+
+__all__ = [
+    "Program",
+    "PublishedFunction",
+    "StringFunction",
+    "Triplet",
+    "grade",
+    "interpret",
+    "load_published",
+    "oracle",
+    "program",
+    "recover",
+    "sample",
+    "unit_tests",
+]

@@ -1,0 +1,199 @@
+"""How right an answer about a string function is. Its code runs in the sandbox, on all inputs in one call.
+
+- `exact_match`: the published figure, the share of the ten stored pairs that the code gets exactly right. Under the
+  published rule the first exception ends the count, with one test more that is wrong.
+- `exact_all`: whether all ten are right.
+- `exact_held_out`: the share right on inputs drawn afresh.
+- `understood`: right on nearly all of those, by code that is short enough to be a rule and no table.
+- `unit_test`: the share of triplets of which the code picks the right pair; chance is a third.
+- `operations_named`: whether the operations named are those of the function, where both are known.
+"""
+
+import ast
+from collections.abc import Sequence
+from difflib import SequenceMatcher
+from typing import Any
+
+from vesalius.errors import BadInput
+from vesalius.functions.answer import ENTRY, Answer, Grade
+from vesalius.functions.box import LONGEST_OUTPUT, Function
+from vesalius.functions.strings.function import StringFunction
+from vesalius.functions.strings.program import Program
+from vesalius.functions.strings.published import PublishedFunction, Triplet, definitions, entry
+from vesalius.functions.strings.search.recover import recover
+from vesalius.functions.strings.unit_tests import unit_tests
+from vesalius.sandbox import Answer as Outcome
+from vesalius.sandbox import Sandbox
+
+HELD_OUT = 30
+#: On this share of the inputs drawn afresh a rule must be right to count as understood.
+UNDERSTOOD = 0.95
+#: A rule has at most this much code, and this much of it in literals; a table of what was seen has more.
+LONGEST_RULE, LONGEST_LITERALS = 4_000, 700
+_PER_CALL_SECONDS, _ALL_SECONDS = 1.0, 10.0
+
+
+def grade(function: Function, answer: Answer, *, sandbox: Sandbox, seed: int = 0) -> Grade:
+    """Score an answer about a string function; code that fails in whatever way is wrong, and `fault` says why."""
+    known = _known(function)
+    triplets = unit_tests(known, seed=seed)
+    held_out = known.fresh(HELD_OUT, seed=f"held out {seed}")
+    tests = list(known.tests)
+    asked = [s for s, _ in tests + held_out] + [s for triplet in triplets for s in triplet.inputs]
+    outcomes, fault = _run(answer.code, asked, sandbox)
+    for_tests, for_held_out, for_triplets = _cut(outcomes, [len(tests), len(held_out)])
+    right = [_right(outcome, out) for outcome, (_, out) in zip(for_tests, tests, strict=True)]
+    fresh = [_right(outcome, out) for outcome, (_, out) in zip(for_held_out, held_out, strict=True)]
+    share = sum(fresh) / len(fresh) if fresh else None
+    metrics = {
+        "exact_match": _exact_match(right, for_tests, published=known.mode == "published"),
+        "exact_all": float(all(right)),
+        "exact_held_out": share,
+        "understood": None if share is None else float(share >= UNDERSTOOD and is_rule(answer)),
+        "unit_test": _picks(triplets, for_triplets),
+        "operations_named": _named(known, answer),
+    }
+    shown = [
+        {"input": s, "truth": out, "answer": outcome.value if _short(outcome) else None, "right": ok}
+        for (s, out), outcome, ok in zip(tests, for_tests, right, strict=True)
+    ]
+    return Grade(metrics=metrics, picture={"examples": shown}, fault=fault)
+
+
+def oracle(function: Function) -> Answer:
+    """The true program. For a published function without a source, one that agrees with all its pairs, if found."""
+    known = _known(function)
+    if isinstance(known, StringFunction):
+        return _from_program(known.program, known.program.description)
+    if known.script is not None:
+        code = f"{definitions(known.script)}\n\n{ENTRY} = {entry(known.script)}\n"
+        return Answer(description=known.description, code=code, interpreter="oracle")
+    found = recover(known.tests)
+    if found is not None:
+        return _from_program(found, f"{found.description} (Recovered from its {len(known.tests)} stored pairs.)")
+    code = f"STORED = {dict(known.tests)!r}\n\n\ndef {ENTRY}(s):\n    return STORED.get(s)\n"
+    return Answer(description=known.description, code=code, table=True, interpreter="oracle")
+
+
+def is_rule(answer: Answer) -> bool:
+    """Whether the code of an answer is short enough, literals and all, to say a rule and not list cases."""
+    tree = None if answer.table or not answer.code else _parsed(answer.code)
+    if tree is None:
+        return False
+    docstrings = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
+    constants = [n for n in ast.walk(tree) if isinstance(n, ast.Constant) and id(n) not in docstrings]
+    said = sum(len(node.value) for node in ast.walk(tree) if _is_text(node) and id(node) in docstrings)  # type: ignore[attr-defined]
+    literals = sum(len(str(node.value)) for node in constants)
+    return len(ast.unparse(tree)) - said <= LONGEST_RULE and literals <= LONGEST_LITERALS
+
+
+def _is_text(node: ast.AST) -> bool:
+    return isinstance(node, ast.Constant) and isinstance(node.value, str)
+
+
+def _from_program(program: Program, description: str) -> Answer:
+    return Answer(
+        description=description, code=program.code, structure=program.structure, interpreter="oracle", queries=0
+    )
+
+
+def _known(function: Function) -> StringFunction | PublishedFunction:
+    if isinstance(function, (StringFunction, PublishedFunction)):
+        return function
+    raise BadInput(f"function {function.id} is of category {function.category}; only string functions are graded here")
+
+
+def _run(code: str | None, inputs: Sequence[str], sandbox: Sandbox) -> tuple[list[Outcome], str | None]:
+    """What the code gives for each input, and one line on what went wrong, if anything did."""
+    problem, name = _entry(code)
+    if problem is not None or code is None:
+        return [Outcome(error=problem)] * len(inputs), problem
+    outcomes = sandbox.call_many(
+        code, name, list(inputs), per_call_seconds=_PER_CALL_SECONDS, total_seconds=_ALL_SECONDS
+    )
+    faults = [fault for outcome in outcomes if (fault := _fault(outcome))]
+    return outcomes, f"{len(faults)} of {len(inputs)} inputs: {faults[0]}" if faults else None
+
+
+def _fault(outcome: Outcome) -> str | None:
+    if outcome.error is not None:
+        return outcome.error.strip().splitlines()[-1][:300]
+    return None if _short(outcome) else f"the output has more than {LONGEST_OUTPUT} characters"
+
+
+def _short(outcome: Outcome) -> bool:
+    return not isinstance(outcome.value, str) or len(outcome.value) <= LONGEST_OUTPUT
+
+
+def _entry(code: str | None) -> tuple[str | None, str]:
+    """What is wrong with the code before it runs, and the name of its function: `f`, or else the last one defined."""
+    if not code or not code.strip():
+        return "there is no code", ""
+    tree = _parsed(code)
+    if tree is None:
+        return "the code is not Python", ""
+    names = [node.name for node in tree.body if isinstance(node, ast.FunctionDef)]
+    assigned = [
+        name.id
+        for node in tree.body
+        if isinstance(node, ast.Assign)
+        for name in node.targets
+        if isinstance(name, ast.Name)
+    ]
+    if ENTRY in names + assigned:
+        return None, ENTRY
+    return (None, names[-1]) if names else ("the code defines no function", "")
+
+
+def _parsed(code: str) -> ast.Module | None:
+    try:
+        return ast.parse(code)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return None
+
+
+def _right(outcome: Outcome, wanted: str) -> bool:
+    return outcome.ok and isinstance(outcome.value, str) and outcome.value == wanted
+
+
+def _exact_match(right: Sequence[bool], outcomes: Sequence[Outcome], *, published: bool) -> float:
+    if published:
+        ended = next((i for i, outcome in enumerate(outcomes) if not outcome.ok), None)
+        if ended is not None:
+            return sum(right[:ended]) / (ended + 1)
+    return sum(right) / max(len(right), 1)
+
+
+def _picks(triplets: Sequence[Triplet], outcomes: Sequence[Outcome]) -> float | None:
+    """The share of triplets where the pair most like what the code gives is the true one; ties count in part."""
+    scores = []
+    for number, triplet in enumerate(triplets):
+        three = outcomes[3 * number : 3 * number + 3]
+        alike = [_likeness(outcome, out) for outcome, out in zip(three, triplet.outputs, strict=True)]
+        best = [i for i in range(3) if alike[i] == max(alike)]
+        scores.append((triplet.correct in best) / len(best))
+    return sum(scores) / len(scores) if scores else None
+
+
+def _likeness(outcome: Outcome, wanted: str) -> float:
+    if not outcome.ok or not isinstance(outcome.value, str) or not _short(outcome):
+        return 0.0
+    return 2.0 if outcome.value == wanted else SequenceMatcher(None, outcome.value, wanted, autojunk=False).ratio()
+
+
+def _named(function: StringFunction | PublishedFunction, answer: Answer) -> float | None:
+    if "operations" not in answer.structure or not isinstance(function, StringFunction):
+        return None
+    return float(_names(answer.structure) == _names(function.program.structure))
+
+
+def _names(structure: dict[str, Any]) -> list[str]:
+    return [operation["name"] for operation in structure["operations"]]
+
+
+def _cut(outcomes: list[Outcome], lengths: Sequence[int]) -> list[list[Outcome]]:
+    pieces, start = [], 0
+    for length in lengths:
+        pieces.append(outcomes[start : start + length])
+        start += length
+    return [*pieces, outcomes[start:]]

@@ -1,0 +1,197 @@
+"""The built-in interpreter of string functions: ask, search, tell rivals apart, check on strings kept back.
+
+1. Ask the probes, some of them twice: a function whose answers change is random.
+2. Find all programs of up to two operations that fit (`space.py`, `solve.py`), first with the corrected operations,
+   then with the published ones.
+3. While programs that fit still differ on some string, ask that string.
+4. Check the one that is left on strings drawn afresh. If it fails, drop it and take the next.
+
+If no program fits, the answer is the best partial one and says on which share of what was asked it is right; where
+not even half is right, it is a table of what was seen, marked as such.
+"""
+
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import islice
+from random import Random
+
+from vesalius.errors import BadInput
+from vesalius.functions.answer import ENTRY, Answer, Mode
+from vesalius.functions.box import Box
+from vesalius.functions.strings.inputs import strings, varied
+from vesalius.functions.strings.library import RANDOM, library
+from vesalius.functions.strings.parameters import BOTH_CASES
+from vesalius.functions.strings.program import Program, Step
+from vesalius.functions.strings.search.evidence import Evidence, Output, attempt
+from vesalius.functions.strings.search.probes import KEYS, PROBES
+from vesalius.functions.strings.search.solve import solved
+from vesalius.functions.strings.search.space import Space, space
+
+NAME = "search"
+#: Never more queries than this for one function, whatever the box allows.
+MOST_QUERIES = 100
+#: Queries kept for strings drawn afresh at the end.
+KEPT_BACK = 15
+#: Probes asked a second time.
+REPEATED = 4
+#: Programs that fit beyond this many are not compared with each other.
+_MOST_RIVALS = 150
+#: Strings on which rivals are compared, and how many are asked at once.
+_POOL, _AT_ONCE = 60, 3
+#: A partial program is better than a table when it is right on this share.
+_WORTH_TELLING = 0.5
+
+
+@dataclass
+class _Asking:
+    """A box with what it was seen to do; never asks more than it may."""
+
+    box: Box
+    evidence: Evidence = field(default_factory=Evidence)
+    spent: int = 0
+
+    @property
+    def left(self) -> int:
+        allowed = MOST_QUERIES - self.spent
+        return allowed if self.box.left is None else min(allowed, self.box.left)
+
+    def ask(self, inputs: Sequence[str]) -> list[Output]:
+        """The outputs for as many of the inputs as may still be asked."""
+        inputs = inputs[: self.left]
+        outputs = [reply.value if isinstance(reply.value, str) else None for reply in self.box.ask(inputs)]
+        self.spent += len(inputs)
+        return outputs
+
+    def note(self, inputs: Sequence[str]) -> None:
+        """Ask, and keep what is seen as evidence."""
+        outputs = self.ask(inputs)
+        self.evidence.add(inputs[: len(outputs)], outputs)
+
+
+def interpret(
+    box: Box, *, seed: int = 0, without: Collection[str] = (), modes: Sequence[Mode] = ("fixed", "published")
+) -> Answer:
+    """Find a program for the function in the box, in at most 100 queries.
+
+    Args:
+        box: the function; nothing but its replies is used.
+        seed: of the strings drawn to check the answer.
+        without: operations that the search may not use, to see what it does outside its library.
+        modes: which editions of the operations to search, in this order.
+    """
+    if unknown := set(without) - set(library("published")):
+        raise BadInput(f"operation {min(unknown)!r} cannot be left out of the search: there is none of that name")
+    asking = _Asking(box)
+    rng = Random(f"interpret {seed}")
+    asking.note(PROBES[: max(1, int(asking.left * (1 - KEPT_BACK / MOST_QUERIES)) - REPEATED)])
+    if all(out is None for out in asking.evidence.outputs):
+        return _nothing_seen(asking)
+    spaces = [space(mode, frozenset(without) & set(library(mode))) for mode in modes]
+    again = asking.evidence.inputs[:REPEATED]
+    if asking.left > KEPT_BACK and asking.ask(again) != asking.evidence.outputs[: len(again)]:
+        return _random_answer(asking, spaces)
+    for searched in spaces:
+        while rivals := _fitting(searched, asking.evidence):
+            found = _settled(asking, rivals, rng)
+            if found is not None:
+                return _answer(found, asking, f"right on all {len(asking.evidence.inputs)} strings asked")
+    return _fallback(asking, spaces)
+
+
+def _fitting(searched: Space, evidence: Evidence) -> list[Program]:
+    """Programs that fit all that was seen, the simplest first; solved parameters only where no listed ones fit."""
+    if not set(KEYS) <= set(evidence.inputs):
+        return []
+    return list(islice(searched.compositions(evidence), _MOST_RIVALS)) or solved(searched, evidence)[:_MOST_RIVALS]
+
+
+def _settled(asking: _Asking, rivals: list[Program], rng: Random) -> Program | None:
+    """The one of the rivals that survives being told apart and checked; None if none does."""
+    pool = _pool(rivals, rng) if len(rivals) > 1 else []
+    does = {tuple(attempt(program, s) for s in pool): program for program in reversed(rivals)}
+    while asking.left > KEPT_BACK and (told := _telling_apart(list(does), pool)):
+        asking.note(told[: asking.left - KEPT_BACK])
+        does = {made: program for made, program in does.items() if asking.evidence.fits(program)}
+    if does and asking.left:
+        asking.note(list(islice(varied(rng, KEPT_BACK), min(asking.left, KEPT_BACK))))
+    return next((program for program in reversed(does.values()) if asking.evidence.fits(program)), None)
+
+
+def _pool(rivals: Sequence[Program], rng: Random) -> list[str]:
+    """Strings to compare rivals on: some rich in the letters that they are about, some for each letter at the ends."""
+    given = {value for program in rivals for step in program.steps for value in step.parameters}
+    letters = "".join(sorted(value for value in given if isinstance(value, str))) or BOTH_CASES
+    ends = [letter + middle + letter for letter, middle in zip(BOTH_CASES, strings(rng), strict=False)]
+    return [*islice(strings(rng, letters=letters), _POOL), *ends]
+
+
+def _telling_apart(does: Sequence[tuple[Output, ...]], pool: Sequence[str]) -> list[str]:
+    """The strings of the pool on which the rivals differ most."""
+    kinds = [len(set(made)) for made in zip(*does, strict=True)]
+    order = sorted(range(len(kinds)), key=lambda i: -kinds[i])
+    return [pool[i] for i in order[:_AT_ONCE] if kinds[i] > 1]
+
+
+def _answer(found: Program, asking: _Asking, how_sure: str) -> Answer:
+    return Answer(
+        description=f"{found.description} ({how_sure}.)",
+        code=found.code,
+        structure=found.structure,
+        interpreter=NAME,
+        queries=asking.spent,
+    )
+
+
+def _nothing_seen(asking: _Asking) -> Answer:
+    said = f"Nothing was seen: the function failed on all {asking.spent} strings asked."
+    return Answer(description=said, table=True, interpreter=NAME, queries=asking.spent)
+
+
+def _fallback(asking: _Asking, spaces: Sequence[Space]) -> Answer:
+    """The best partial program, or a table."""
+    asking.note(list(islice(varied(Random("fallback"), KEPT_BACK), min(asking.left, KEPT_BACK))))
+    partial = max(_partial(asking.evidence, spaces), key=asking.evidence.agreement, default=Program(()))
+    share = asking.evidence.agreement(partial)
+    if share >= _WORTH_TELLING:
+        return _answer(partial, asking, f"only a part: right on {share:.0%} of {len(asking.evidence.inputs)} strings")
+    seen = {s: out for s, out in zip(asking.evidence.inputs, asking.evidence.outputs, strict=True) if out is not None}
+    return Answer(
+        description=f"No rule found: a table of the {len(seen)} strings seen; it gives others back unchanged.",
+        code=f"SEEN = {seen!r}\n\n\ndef {ENTRY}(s):\n    return SEEN.get(s, s)\n",
+        table=True,
+        interpreter=NAME,
+        queries=asking.spent,
+    )
+
+
+def _partial(evidence: Evidence, spaces: Sequence[Space]) -> Iterator[Program]:
+    for searched in spaces:
+        yield from searched.steps
+        if KEYS[0] in evidence.inputs:
+            yield from islice(searched.half_matches(evidence), 3000)
+
+
+def _random_answer(asking: _Asking, spaces: Sequence[Space]) -> Answer:
+    """Name the random operation and what stands before or after it, where every output is a possible one."""
+    for searched in spaces:
+        for name in (name for name in RANDOM if name in searched.operations):
+            draw = Step(searched.operations[name])
+            for step in searched.steps:
+                for found in {Program((draw, *step.steps)), Program((*step.steps, draw))}:
+                    if _possible(found, asking.evidence):
+                        return _answer(found, asking, "random: every output seen is one that it can give")
+    return _fallback(asking, spaces)
+
+
+def _possible(program: Program, evidence: Evidence) -> bool:
+    """Whether every output is one that the program gives for some index."""
+    for s, out in zip(evidence.inputs, evidence.outputs, strict=True):
+        longest = max(len(s), 30) + 8
+        chances = [(i + 0.5) / longest for i in range(longest)]
+        if not any(attempt(_with_chance(program, chance), s) == out for chance in chances):
+            return False
+    return True
+
+
+def _with_chance(program: Program, chance: float) -> Program:
+    return Program(tuple(Step(s.operation, (chance,)) if s.operation.random else s for s in program.steps))  # type: ignore[arg-type]

@@ -1,0 +1,41 @@
+"""A program for pairs that somebody else stored: not an interpretation, because nothing is asked.
+
+The published string functions of the second generation came without their sources. A program that agrees with all
+their pairs shows that the pairs are read rightly, and what a correct answer scores on them.
+"""
+
+from collections.abc import Sequence
+
+from vesalius.functions.answer import Mode
+from vesalius.functions.strings.program import Program
+from vesalius.functions.strings.search.evidence import Evidence, attempt
+from vesalius.functions.strings.search.solve import solved
+from vesalius.functions.strings.search.space import Space, space
+
+
+def recover(pairs: Sequence[tuple[str, str]], *, mode: Mode = "published") -> Program | None:
+    """The simplest program of up to two operations that agrees with all pairs, if there is one."""
+    evidence = Evidence([s for s, _ in pairs], [out for _, out in pairs])
+    searched = space(mode)
+    return (
+        _one_step(searched, evidence) or _two_steps(searched, evidence) or next(iter(solved(searched, evidence)), None)
+    )
+
+
+def _one_step(searched: Space, evidence: Evidence) -> Program | None:
+    return next((program for program in searched.steps if evidence.fits(program)), None)
+
+
+def _two_steps(searched: Space, evidence: Evidence) -> Program | None:
+    """Tries all of them on the pair with the longest output, and those that are right there on the others."""
+    key, wanted = max(zip(evidence.inputs, evidence.outputs, strict=True), key=lambda pair: len(pair[1] or ""))
+    right: dict[str, list[Program]] = {}
+    for first, middle in zip(searched.steps, searched.outputs(key), strict=True):
+        if middle is None:
+            continue
+        if middle not in right:
+            right[middle] = [then for then in searched.steps if attempt(then, middle) == wanted]
+        for then in right[middle]:
+            if evidence.fits(found := Program(first.steps + then.steps)):
+                return found
+    return None

@@ -1,0 +1,187 @@
+"""Parameters that are too many to list, solved for: a suffix, a replaced pair of letters, a permuted alphabet.
+
+Where the unlisted operation comes last, its parameter can be read off: for every listed step that might come first,
+compare what that step gives with what was seen. Where it comes first, its parameter is behind another step: a replaced
+letter is one that all surprising inputs share; a suffix is built letter by letter, or, where the step behind it only
+counts, taken from strings that stand for all suffixes with the same counts.
+"""
+
+from collections.abc import Iterator, Sequence
+from itertools import product
+from operator import eq
+
+from vesalius.functions.strings.operations import LETTERS
+from vesalius.functions.strings.parameters import BOTH_CASES, LONGEST_SUFFIX
+from vesalius.functions.strings.program import Program, Step
+from vesalius.functions.strings.search.evidence import Evidence, Output, attempt
+from vesalius.functions.strings.search.probes import PROBES
+from vesalius.functions.strings.search.space import Space
+
+#: Inputs that are compared for every step; what passes is checked on all.
+_COMPARED = len(PROBES)
+#: To build a suffix, so many of the longest inputs are compared, and so many of the most promising steps are tried.
+_SHOWN, _CLIMBS = 3, 60
+
+
+def solved(space: Space, evidence: Evidence) -> list[Program]:
+    """Programs of up to two steps that fit, one parameter of them solved for: those of the cheapest solver that works."""
+    made = list(zip(*(space.outputs(s) for s in evidence.inputs[:_COMPARED]), strict=True))
+    for solver in (_replaced_last, _mapped_last, _appended_last, _replaced_first, _appended_first):
+        found = [program for program in solver(space, made, evidence) if evidence.fits(program)]
+        if found:
+            return found
+    return []
+
+
+Made = Sequence[tuple[Output, ...]]
+
+
+def _replaced_last(space: Space, made: Made, evidence: Evidence) -> Iterator[Program]:
+    if operation := space.operations.get("replace_substring"):
+        for first, given in zip(space.steps, made, strict=True):
+            if pair := replacement(given, evidence.outputs):
+                yield Program((*first.steps, Step(operation, pair)))
+
+
+def _mapped_last(space: Space, made: Made, evidence: Evidence) -> Iterator[Program]:
+    if operation := space.operations.get("map_string"):
+        for first, given in zip(space.steps, made, strict=True):
+            if alphabet := permutation(given, evidence.outputs):
+                yield Program((*first.steps, Step(operation, (alphabet,))))
+
+
+def _appended_last(space: Space, made: Made, evidence: Evidence) -> Iterator[Program]:
+    append = space.operations.get("string_concatenate")
+    for end in suffixes(evidence.outputs, longest=2 * LONGEST_SUFFIX) if append else ():
+        shorter = [None if out is None else out[: -len(end)] for out in evidence.outputs]
+        appended = [Step(append, (part,)) for part in (end[:-LONGEST_SUFFIX], end[-LONGEST_SUFFIX:]) if part]  # type: ignore[arg-type]
+        for first, given in zip(space.steps, made, strict=True):
+            if list(given) == shorter[: len(given)] and len(first.steps) + len(appended) <= 2:
+                yield Program((*first.steps, *appended))
+        if (pair := replacement(evidence.inputs, shorter)) and (replace := space.operations.get("replace_substring")):
+            yield Program((Step(replace, pair), *appended))
+        if (alphabet := permutation(evidence.inputs, shorter)) and (mapped := space.operations.get("map_string")):
+            before = end.translate(str.maketrans(alphabet, LETTERS))
+            yield Program((Step(append, (before,)), Step(mapped, (alphabet,))))  # type: ignore[arg-type]
+
+
+def _replaced_first(space: Space, made: Made, evidence: Evidence) -> Iterator[Program]:
+    operation = space.operations.get("replace_substring")
+    for then, given in zip(space.steps, made, strict=True) if operation else ():
+        surprising = [s for s, g, out in zip(evidence.inputs, given, evidence.outputs, strict=False) if g != out]
+        shared = set(BOTH_CASES).intersection(*surprising) if surprising else ()
+        for old in sorted(shared):
+            for new in BOTH_CASES:
+                program = Program((Step(operation, (old, new)), *then.steps))  # type: ignore[arg-type]
+                if attempt(program, surprising[0]) == evidence.outputs[evidence.inputs.index(surprising[0])]:
+                    yield program
+
+
+def _appended_first(space: Space, made: Made, evidence: Evidence) -> Iterator[Program]:
+    operation = space.operations.get("string_concatenate")
+    if operation is None:
+        return
+    short = [
+        (s, out) for s, out in zip(evidence.inputs, evidence.outputs, strict=True) if out is not None and len(s) < 20
+    ]
+    counting = [step for step in space.steps if _counts(step)]
+    others = [step for step in space.steps if step.steps and not _counts(step)]
+    tries = [([then], _standing(then.steps[0])) for then in counting] + [(others, _built(space, short))]
+    for steps, guesses in tries:
+        for suffix in guesses:
+            programs = [Program((Step(operation, (suffix,)), *then.steps)) for then in steps]
+            if found := [program for program in programs if evidence.fits(program)]:
+                yield from found
+                return
+
+
+def replacement(given: Sequence[Output], wanted: Sequence[Output]) -> tuple[str, str] | None:
+    """The one pair of letters whose replacement turns all given strings into the wanted ones."""
+    pair: tuple[str, str] | None = None
+    for before, after in zip(given, wanted, strict=False):
+        if before is None or after is None or len(before) != len(after):
+            return None
+        if pair is None and before != after:
+            pair = next((a, b) for a, b in zip(before, after, strict=True) if a != b)
+        if pair is not None and before.replace(*pair) != after:
+            return None
+    return pair if pair and set(pair) <= set(BOTH_CASES) else None
+
+
+def permutation(given: Sequence[Output], wanted: Sequence[Output]) -> str | None:
+    """The alphabet that turns all given strings, in lower case, into the wanted ones; letters not seen fill it up."""
+    seen: dict[str, str] = {}
+    for before, after in zip(given, wanted, strict=False):
+        if before is None or after is None or len(before.lower()) != len(after):
+            return None
+        for a, b in zip(before.lower(), after, strict=True):
+            if (a in LETTERS) != (b in LETTERS) or (a not in LETTERS and a != b) or seen.setdefault(a, b) != b:
+                return None
+    letters = {a: b for a, b in seen.items() if a in LETTERS}
+    if not letters or len(set(letters.values())) < len(letters):
+        return None
+    unused = iter(sorted(set(LETTERS) - set(letters.values()), key=lambda b: b in letters))
+    return "".join(letters[a] if a in letters else next(unused) for a in LETTERS)
+
+
+def suffixes(outputs: Sequence[Output], *, longest: int = LONGEST_SUFFIX) -> list[str]:
+    """What all outputs end with, from one letter to the longest that counts."""
+    ends = [out[-longest:] for out in outputs if out is not None]
+    if not ends:
+        return []
+    shared = [ends[0][-n:] for n in range(1, min(map(len, ends)) + 1)]
+    return [end for end in shared if set(end) <= set(BOTH_CASES) and all(e.endswith(end) for e in ends)]
+
+
+def _counts(then: Program) -> bool:
+    """Whether a step tells of a suffix only how many letters of some sort it has, and where."""
+    lossy = ("get_last_character", "get_mid_character")
+    return any(step.operation.group == "words" or step.operation.name in lossy for step in then.steps)
+
+
+def _standing(step: Step) -> Iterator[str]:
+    """Suffixes that stand for all others as far as a counting step can tell."""
+    sorts = [*step.parameters, "q" if "t" in step.parameters else "t"] if step.parameters else "etET"
+    for length in range(1, LONGEST_SUFFIX + 1):
+        yield from ("t" * (length - 1) + letter for letter in BOTH_CASES)
+        yield from ("".join(map(str, letters)) for letters in product(sorts, repeat=length))
+
+
+def _built(space: Space, pairs: Sequence[tuple[str, str]]) -> Iterator[str]:
+    """Suffixes that, behind some step, make outputs like those seen, the most promising steps first.
+
+    Steps that do the same to the compared strings build the same suffix, so one of them stands for all.
+    """
+    shown = sorted(pairs[:_COMPARED], key=lambda pair: -len(pair[0]))[:_SHOWN]
+    stands_for_all: dict[tuple[Output, ...], tuple[Program, int]] = {}
+    for length in range(1, LONGEST_SUFFIX + 1):
+        columns = [space.outputs(s + "x" * length) for s, _ in shown]
+        for outputs, then in zip(zip(*columns, strict=True), space.steps, strict=True):
+            if not _counts(then):
+                stands_for_all.setdefault(outputs, (then, length))
+
+    def likeness(outputs: tuple[Output, ...]) -> int:
+        return sum(_alike(made, out) for made, (_, out) in zip(outputs, shown, strict=True))
+
+    for outputs in sorted(stands_for_all, key=likeness, reverse=True)[:_CLIMBS]:
+        yield _climbed(*stands_for_all[outputs], [*shown, *pairs[:1]])
+
+
+def _climbed(then: Program, length: int, pairs: Sequence[tuple[str, str]]) -> str:
+    """The suffix that makes the step's outputs most like those seen, one letter at a time, twice over."""
+
+    def likeness(suffix: str) -> int:
+        return sum(_alike(attempt(then, s + suffix), out) for s, out in pairs)
+
+    suffix = "x" * length
+    for place in [*range(length)] * 2:
+        suffix = max((suffix[:place] + letter + suffix[place + 1 :] for letter in BOTH_CASES), key=likeness)
+    return suffix
+
+
+def _alike(made: Output, seen: str) -> int:
+    """How many characters are the same, aligned at the left and aligned at the right."""
+    if made is None:
+        return 0
+    left = sum(map(eq, made, seen))
+    return 2 * left if len(made) == len(seen) else left + sum(map(eq, reversed(made), reversed(seen)))

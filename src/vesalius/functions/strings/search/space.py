@@ -1,0 +1,112 @@
+"""All programs of up to two operations whose parameters can be listed, found by what they do to two key strings.
+
+Every operation with every parameter is a step. For both keys the space holds what each step makes of them, and what
+each further step makes of that; the pair of results is a number, and the numbers of all compositions are sorted. To
+find the compositions that give two observed outputs is then a binary search. Building takes some seconds, once.
+"""
+
+from collections.abc import Iterator
+from functools import cache, cached_property
+
+import numpy as np
+
+from vesalius.errors import BadInput, choices
+from vesalius.functions.answer import Mode
+from vesalius.functions.strings.faulty import WORDS
+from vesalius.functions.strings.library import Operation, library
+from vesalius.functions.strings.program import Program, Step
+from vesalius.functions.strings.search.evidence import Evidence, Output, attempt
+from vesalius.functions.strings.search.probes import KEYS, PROBES
+
+#: Two steps that agree on these are one: the probes, and what counting operations give.
+_TELLING = (*PROBES, *WORDS)
+
+
+class Space:
+    """The programs that a search looks through.
+
+    Args:
+        mode: which edition of the operations.
+        without: names of operations left out, to see what happens outside the library.
+    """
+
+    def __init__(self, mode: Mode, *, without: frozenset[str] = frozenset()) -> None:
+        if unknown := without - set(library(mode)):
+            raise BadInput(f"operation {min(unknown)!r} cannot be left out: the library has {choices(library(mode))}")
+        self.mode: Mode = mode
+        self.operations: dict[str, Operation] = {n: op for n, op in library(mode).items() if n not in without}
+        #: One step per behaviour; the first is no step at all.
+        self.steps: list[Program] = [Program(())]
+        seen: dict[tuple[Output, ...], None] = {_TELLING: None}
+        for operation in self.operations.values():
+            for parameters in () if operation.random else operation.kind.listed:
+                step = Program((Step(operation, parameters),))
+                does = tuple(attempt(step, s) for s in _TELLING)
+                if does not in seen:
+                    seen[does] = None
+                    self.steps.append(step)
+        self._outputs = {s: [does[i] for does in seen] for i, s in enumerate(PROBES)}
+
+    def outputs(self, s: str) -> list[Output]:
+        """What every step makes of a string."""
+        if s in self._outputs:
+            return self._outputs[s]
+        return [attempt(step, s) for step in self.steps]
+
+    def compositions(self, evidence: Evidence) -> Iterator[Program]:
+        """Programs of up to two listed steps that fit, shortest first. Both keys must be in the evidence."""
+        found = [self._ids.get(evidence.outputs[evidence.inputs.index(key)], -1) for key in KEYS]
+        if min(found) < 0:
+            return
+        number = found[0] * len(self._ids) + found[1]
+        low, high = (int(np.searchsorted(self._numbers, number, side=side)) for side in ("left", "right"))
+        pairs = [divmod(int(place), len(self.steps)) for place in self._order[low:high]]
+        for inner, outer in sorted(pairs, key=lambda pair: (min(pair) > 0, pair)):
+            program = Program(self.steps[inner].steps + self.steps[outer].steps)
+            if evidence.fits(program):
+                yield program
+
+    def half_matches(self, evidence: Evidence) -> Iterator[Program]:
+        """Programs that are right on the first key at least: where to look when nothing fits."""
+        wanted = self._ids.get(evidence.outputs[evidence.inputs.index(KEYS[0])], -1)
+        ends = np.array([wanted, wanted + 1]) * len(self._ids)
+        low, high = (int(place) for place in np.searchsorted(self._numbers, ends))
+        for place in self._order[low:high]:
+            inner, outer = divmod(int(place), len(self.steps))
+            yield Program(self.steps[inner].steps + self.steps[outer].steps)
+
+    @property
+    def _ids(self) -> dict[Output, int]:
+        return self._table[0]
+
+    @property
+    def _numbers(self) -> np.ndarray:
+        return self._table[1]
+
+    @property
+    def _order(self) -> np.ndarray:
+        return self._table[2]
+
+    @cached_property
+    def _table(self) -> tuple[dict[Output, int], np.ndarray, np.ndarray]:
+        """Outputs numbered; the sorted numbers of all compositions; which composition each of them is."""
+        ids: dict[Output, int] = {}
+        seen = [self._composed(key, ids) for key in KEYS]
+        numbers = (seen[0].astype(np.int64) * len(ids) + seen[1]).ravel()
+        order = np.argsort(numbers, kind="stable").astype(np.int32)
+        return ids, numbers[order], order
+
+    def _composed(self, key: str, ids: dict[Output, int]) -> np.ndarray:
+        """The numbers of the outputs of every step after every step, `[inner, outer]`."""
+        ids.setdefault(None, 0)
+        rows: dict[Output, list[int]] = {None: [0] * len(self.steps)}
+        for middle in self.outputs(key):
+            if middle not in rows and middle is not None:
+                rows[middle] = [ids.setdefault(attempt(step, middle), len(ids)) for step in self.steps]
+        return np.array([rows[middle] for middle in self.outputs(key)], dtype=np.int32)
+
+
+@cache
+def space(mode: Mode, without: frozenset[str] = frozenset()) -> Space:
+    """The space of an edition, built once."""
+    return Space(mode, without=without)
