@@ -1,0 +1,133 @@
+"""Grading of entity answers without a language model.
+
+`unit_test`: an evaluator picks, from each triplet, the word that best fits the answer. It reads the answer's
+`structure["concepts"]` (one list of words per concept), or runs the answer's code, or reads the words of its
+description. The evaluator's word vectors are never those behind the function: an answer is right if it says in words
+what the concept is, not if it repeats the function's own numbers. Chance is 1/3, and a tie earns its share.
+
+`concept_named`: the share of the function's concepts that the answer names. A concept is named if half the words of its
+name are among the answer's words, or if it is the nearest to them of all listed concepts and the function's own.
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from vesalius.errors import BadInput
+from vesalius.functions.answer import ENTRY, Answer, Grade
+from vesalius.functions.box import Function
+from vesalius.functions.entities.concepts import listed
+from vesalius.functions.entities.functions import EntityFunction
+from vesalius.functions.entities.unit_tests import unit_tests
+from vesalius.functions.knowledge.scoring import VectorScorer
+from vesalius.functions.knowledge.vectors import EMPTY_WORDS, other_space, words_of
+from vesalius.sandbox import Sandbox
+
+CHANCE = 1 / 3
+SECONDS_PER_WORD = 1.0
+#: Words that describe any function of this category, not its concept.
+BOILERPLATE = """
+function word words input inputs output outputs score scores value values relates related relate concept concepts
+association associated associates high low near close returns return strongly how which such
+"""
+
+
+def grade(function: Function, answer: Answer, *, sandbox: Sandbox, seed: int = 0) -> Grade:
+    """Score an answer on the function's triplets; its code runs in the sandbox only."""
+    own = _entity(function)
+    evaluator = VectorScorer(other_space(own.scorer.name))
+    triplets = unit_tests(own, seed)
+    words = [word for triplet in triplets for word in triplet.words]
+    groups = _groups(answer)
+    read_from, fault = "structure", None
+    if groups or not answer.code:
+        read_from = "structure" if answer.structure.get("concepts") else "description"
+        fits = evaluator.similarity(words, groups).max(0) if groups and words else np.zeros(len(words))
+    else:
+        read_from = "code"
+        fits, fault = _run(answer.code, words, sandbox)
+    credits = [_credit(fits[3 * i : 3 * i + 3], triplet.true) for i, triplet in enumerate(triplets)]
+    named = _named(own, groups, evaluator) if groups else [False] * len(own.concepts)
+    metrics: dict[str, float | None] = {
+        "unit_test": float(np.mean(credits)) if credits else None,
+        "concept_named": float(np.mean(named)),
+        "concepts_counted": float(len(groups) == len(own.concepts)) if read_from == "structure" else None,
+    }
+    examples = [
+        {"words": list(triplet.words), "true": triplet.true, "credit": credit}
+        for triplet, credit in zip(triplets, credits, strict=True)
+    ]
+    return Grade(
+        metrics=metrics,
+        picture={"triplets": examples, "read_from": read_from, "evaluator": evaluator.name},
+        fault=fault,
+    )
+
+
+def oracle(function: Function) -> Answer:
+    """The answer of somebody who knows the concepts: its score is what the evaluator can tell apart."""
+    own = _entity(function)
+    told = " or to ".join(concept.name for concept in own.concepts)
+    return Answer(
+        description=f"The function scores how strongly a word relates to {told}.",
+        structure={"concepts": [list(concept.texts) for concept in own.concepts]},
+        interpreter="oracle",
+    )
+
+
+def _entity(function: Function) -> EntityFunction:
+    if not isinstance(function, EntityFunction):
+        raise BadInput(f"function {function.id} is of category {function.category}; entities can be graded here")
+    return function
+
+
+def _groups(answer: Answer) -> list[list[str]]:
+    """The answer's words, one list per concept; the description's telling words if it has no structure and no code."""
+    given = answer.structure.get("concepts")
+    if isinstance(given, list) and given:
+        groups = [[item] if isinstance(item, str) else [str(word) for word in item] for item in given]
+        return [group for group in groups if group]
+    if answer.code:
+        return []
+    boilerplate = set(BOILERPLATE.split())
+    telling = [word for word in words_of(answer.description) if word not in EMPTY_WORDS and word not in boilerplate]
+    return [telling] if telling else []
+
+
+def _run(code: str, words: Sequence[str], sandbox: Sandbox) -> tuple[np.ndarray, str | None]:
+    """What the answer's code gives for each word, and why not, if so."""
+    answers = sandbox.call_many(code, ENTRY, list(words), per_call_seconds=SECONDS_PER_WORD)
+    errors = [answer.error for answer in answers if answer.error]
+    values = [
+        float(answer.value) if isinstance(answer.value, int | float) and np.isfinite(answer.value) else 0.0
+        for answer in answers
+    ]
+    return np.array(values), errors[0] if errors else None
+
+
+def _credit(fits: Sequence[float] | np.ndarray, true: int) -> float:
+    """1 if the true word fits best, a share if it is tied, else 0."""
+    best = np.isclose(fits, np.max(fits), atol=1e-12)
+    return float(best[true]) / float(best.sum())
+
+
+def _named(function: EntityFunction, groups: Sequence[Sequence[str]], evaluator: VectorScorer) -> list[bool]:
+    """For each concept of the function: whether some group of the answer's words names it."""
+    own = [concept.texts for concept in function.concepts]
+    rivals = [one.concept.texts for one in listed() if one.concept not in function.concepts]
+    texts = [*own, *rivals]
+    # Rivals and truth alike are points; each group of the answer is asked which point it fits best.
+    fits = np.stack([evaluator.similarity([" ".join(text)], groups)[:, 0] for text in texts])
+    nearest = set(np.argmax(fits, axis=0).tolist())
+    said = {_stem(word) for group in groups for word in group}
+    return [_says(said, text[0]) or i in nearest for i, text in enumerate(own)]
+
+
+def _says(said: set[str], name: str) -> bool:
+    """Whether at least half of the telling words of a name were said."""
+    telling = {_stem(word) for word in words_of(name) if word not in EMPTY_WORDS}
+    return len(telling & said) * 2 >= max(len(telling), 1)
+
+
+def _stem(word: str) -> str:
+    return word.lower().removesuffix("s")

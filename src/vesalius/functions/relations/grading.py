@@ -1,0 +1,144 @@
+"""Grading of relation answers without a language model.
+
+An answer predicts: by its `structure` (the name of a rule in the fact tables, a condition where it is undefined), or by
+its code. `unit_test`: in each triplet the pair that the prediction agrees with; chance is 1/3, and a tie earns its
+share. `rule_named`: the rule is the function's. `exception_found`, for functions with an exception: the answer says
+`undefined` for the same members up to a fifth (a Jaccard index of at least 0.8); `false_alarm`, for the others: it says
+so for some.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from vesalius.errors import BadInput
+from vesalius.functions.answer import ENTRY, Answer, Grade
+from vesalius.functions.box import Function
+from vesalius.functions.knowledge.inventory import inventory
+from vesalius.functions.knowledge.tables import UNDEFINED, Condition, Relation, same
+from vesalius.functions.relations.functions import RelationFunction, Triplet
+from vesalius.functions.relations.unit_tests import unit_tests
+from vesalius.sandbox import Sandbox
+
+CHANCE = 1 / 3
+SAME_MEMBERS = 0.8
+SECONDS_PER_INPUT = 1.0
+#: Members that an answer's code is asked for, to see where it says `undefined`.
+MEMBERS_ASKED = 60
+
+#: What an answer predicts for inputs, and a mark for "something, but I cannot say what".
+SOMETHING = object()
+Predict = Callable[[Sequence[str]], list[object]]
+
+
+def grade(function: Function, answer: Answer, *, sandbox: Sandbox, seed: int = 0) -> Grade:
+    """Score an answer on the function's triplets and members; its code runs in the sandbox only."""
+    own = _relation(function)
+    triplets = unit_tests(own, seed)
+    predict, read_from, faults = _predictor(answer, sandbox)
+    metrics: dict[str, float | None] = {
+        "unit_test": None,
+        "rule_named": None,
+        "exception_found": None,
+        "false_alarm": None,
+    }
+    credits: list[float] = []
+    if predict:
+        inputs = [item for triplet in triplets for item, _ in triplet.pairs]
+        predicted = predict(inputs)
+        credits = [_credit(triplet, predicted[3 * i : 3 * i + 3]) for i, triplet in enumerate(triplets)]
+        metrics["unit_test"] = sum(credits) / len(credits) if credits else None
+        if own.relation:
+            metrics |= _exception_figures(own, own.relation, predict)
+    if read_from == "structure" and own.relation:
+        metrics["rule_named"] = float(answer.structure.get("rule") == own.relation.name)
+    examples = [
+        {"pairs": [list(pair) for pair in triplet.pairs], "true": triplet.true, "credit": credit}
+        for triplet, credit in zip(triplets, credits, strict=False)
+    ]
+    return Grade(
+        metrics=metrics, picture={"triplets": examples, "read_from": read_from}, fault=faults[0] if faults else None
+    )
+
+
+def oracle(function: Function) -> Answer:
+    """The answer of somebody who knows the rule and its exception."""
+    own = _relation(function)
+    what, result, exception = own.phrases
+    structure: dict[str, Any] = {}
+    if own.relation:
+        kind, rule = own.relation.table.kind, own.relation.name
+        structure = {"kind": kind, "rule": rule, "exception": own.exception.data() if own.exception else None}
+    return Answer(
+        description=f"The input is {what}, the output is {result}.",
+        domain=f"The output is {UNDEFINED} if the input is not {what}"
+        + (f", and if {exception}." if exception else "."),
+        structure=structure,
+        interpreter="oracle",
+    )
+
+
+def _relation(function: Function) -> RelationFunction:
+    if not isinstance(function, RelationFunction):
+        raise BadInput(f"function {function.id} is of category {function.category}; relations can be graded here")
+    return function
+
+
+def _predictor(answer: Answer, sandbox: Sandbox) -> tuple[Predict | None, str, list[str]]:
+    """How to predict from an answer, what it was read from, and a list that collects why its code failed."""
+    kind = answer.structure.get("kind")
+    tables = {relation.table.kind: relation.table for relation in inventory()}
+    rules = {relation.name: relation for relation in inventory()}
+    rule, exception = rules.get(str(answer.structure.get("rule"))), Condition.read(answer.structure.get("exception"))
+    faults: list[str] = []
+
+    def by_rule(inputs: Sequence[str]) -> list[object]:
+        assert rule is not None
+        return [rule.value(item, exception) for item in inputs]
+
+    def by_kind(inputs: Sequence[str]) -> list[object]:
+        table = tables[str(kind)]
+        members = [table.member(item) for item in inputs]
+        return [
+            UNDEFINED if member is None or (exception and exception.holds(table, member)) else SOMETHING
+            for member in members
+        ]
+
+    def by_code(inputs: Sequence[str]) -> list[object]:
+        answers = sandbox.call_many(str(answer.code), ENTRY, list(inputs), per_call_seconds=SECONDS_PER_INPUT)
+        faults.extend(one.error for one in answers if one.error)
+        return [None if one.error or one.value is None else str(one.value) for one in answers]
+
+    if rule:
+        return by_rule, "structure", faults
+    if kind in tables:
+        return by_kind, "structure", faults
+    return (by_code, "code", faults) if answer.code else (None, "nothing", faults)
+
+
+def _credit(triplet: Triplet, predicted: Sequence[object]) -> float:
+    """1 if only the true pair agrees with the prediction, a share if others do too or none does, else 0."""
+    agrees = [_agrees(said, output) for said, (_, output) in zip(predicted, triplet.pairs, strict=True)]
+    if not any(agrees):
+        return CHANCE
+    return agrees[triplet.true] / sum(agrees)
+
+
+def _agrees(predicted: object, output: str) -> bool:
+    if predicted is SOMETHING:
+        return not same(output, UNDEFINED)
+    return isinstance(predicted, str) and same(predicted, output)
+
+
+def _exception_figures(function: RelationFunction, relation: Relation, predict: Predict) -> dict[str, float | None]:
+    """Whether the answer says `undefined` for the members that the function does."""
+    true = [item for item in relation.values if function.exception and function.exception.holds(relation.table, item)]
+    others = [item for item in relation.values if item not in set(true)]
+    asked = [*true[: MEMBERS_ASKED // 2], *others[: MEMBERS_ASKED // 2]]
+    predicted = predict(asked)
+    claimed = {
+        item for item, said in zip(asked, predicted, strict=True) if isinstance(said, str) and same(said, UNDEFINED)
+    }
+    if function.exception is None:
+        return {"false_alarm": float(bool(claimed))}
+    meant = set(true) & set(asked)
+    return {"exception_found": float(len(claimed & meant) >= SAME_MEMBERS * len(claimed | meant))}
