@@ -1,6 +1,7 @@
-"""A scripted language model for the functions benchmark: it asks once, looks at the outputs, and answers.
+r"""A scripted language model for the functions benchmark: it asks once, looks at the outputs, and answers.
 
-    vesalius bench functions --category numeric --count 5 --interpreter aia --backbone scripted:examples/functions_aia.py
+    vesalius bench functions --category numeric --count 5 --interpreter aia \
+        --backbone scripted:examples/functions_aia.py
 
 It works with aia, milan and aia+milan, in every category, and as --evaluator too. Its ideas are few (a straight line;
 four operations on texts; the words with the highest scores), so its figures say nothing about language models: it shows
