@@ -10,7 +10,9 @@ from vesalius.functions.agents import Exemplars, Limits, exemplars_for, interpre
 from vesalius.functions.agents.evaluator import evaluator_prompt
 from vesalius.functions.agents.invention import invented
 from vesalius.functions.agents.prompting import render
-from vesalius.functions.box import Asked, Reply
+from vesalius.functions.box import Asked, Category, Reply
+from vesalius.functions.categories import CATEGORIES
+from vesalius.functions.suite import Suite
 from vesalius.functions.unit_tests import Example
 
 FINAL = "[DESCRIPTION]: doubles x\n[DOMAIN]: everywhere\n[CODE]:\n```python\ndef f(x):\n    return 2 * x\n```"
@@ -134,17 +136,41 @@ def test_invented_outputs_leave_the_conversation() -> None:
     assert "were dropped" in said[3].text
 
 
+@pytest.fixture
+def fake_categories(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in CATEGORIES:
+        monkeypatch.setitem(CATEGORIES, name, "tests.functions.fakes")
+
+
+@pytest.mark.usefixtures("fake_categories")
 def test_exemplars() -> None:
-    numeric = exemplars_for(Line(0), seed=1)
-    assert numeric == exemplars_for(Line(0), seed=1) != exemplars_for(Line(0), seed=2)
-    assert len(numeric.inputs) == 10
-    assert all(-128 <= value <= 128 for value in numeric.inputs)
-    entities = Line(0, category="entities")
-    assert exemplars_for(entities, tested=["moon"]) == Exemplars(("sun", "carrot"), 1)
-    assert exemplars_for(entities, tested=["moon"], mode="published") == Exemplars(("sun", "moon", "carrot"), 1)
-    texts = exemplars_for(Line(0, category="strings")).inputs
-    assert len(set(texts)) == 10
-    assert any(" " in text for text in texts)
+    numeric, texts = Suite("numeric", seed=1, count=3), Suite("strings", seed=1, count=3)
+    shown = exemplars_for(Line(0), numeric)
+    assert shown == exemplars_for(Line(0), numeric) != exemplars_for(Line(0), Suite("numeric", seed=2, count=3))
+    assert len(shown.inputs) == 10
+    assert all(-128 <= value <= 128 for value in shown.inputs)
+    strings = exemplars_for(Line(0, category="strings"), texts).inputs
+    assert len(set(strings)) == 10
+    assert any(" " in text for text in strings)
+
+
+@pytest.mark.usefixtures("fake_categories")
+def test_exemplars_that_are_test_items_are_left_out_or_counted() -> None:
+    words = Line(0, category="entities")
+    words.initial = ("sun", 1, "carrot")  # 1 is the correct input of the unit tests
+    assert exemplars_for(words, Suite("entities", seed=0, count=3)) == Exemplars(("sun", "carrot"), 1)
+    published = Suite("entities", seed=0, count=3, mode="published")
+    assert exemplars_for(words, published) == Exemplars(("sun", 1, "carrot"), 1)
+
+
+@pytest.mark.parametrize("category", ["entities", "relations"])
+def test_exemplars_put_together_hold_no_test_item(category: Category) -> None:
+    suite = Suite(category, seed=1, count=12)
+    for function in suite.functions()[:3]:
+        shown = exemplars_for(function, suite)
+        tested = {test.examples[test.correct].input for test in suite.unit_tests(function)}
+        assert 3 <= len(shown.inputs) <= 10
+        assert (shown.overlap, set(shown.inputs) & tested) == (0, set())
 
 
 def test_the_evaluator_points_at_an_example() -> None:

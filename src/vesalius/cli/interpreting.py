@@ -3,7 +3,6 @@
 The work is in `functions` and `runs`; here are the choice of functions, the progress on stderr and the tables.
 """
 
-import json
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,7 +18,7 @@ from vesalius.functions.agents import exemplars_for
 from vesalius.functions.agents.writing import said_input, said_output
 from vesalius.functions.answer import Mode
 from vesalius.functions.box import Box, Function
-from vesalius.functions.suite import SEED, Suite
+from vesalius.functions.suite import SEED, Suite, in_words
 from vesalius.report.run import render_run
 from vesalius.runs.directory import Run
 from vesalius.runs.engine import engine_named
@@ -77,13 +76,13 @@ class Request:
 def sample(category: str, *, seed: int | None, count: int, mode: str, dataset: str | None, as_json: bool) -> None:
     """Show functions of a category with their truth and a few examples."""
     suite = _suite(category, seed, count, mode, dataset)
-    rows = [_shown(function) for function in suite.functions()]
+    rows = [_shown(suite, function) for function in suite.functions()]
     if as_json:
         return print_json(rows)
     table = Table("id", "family", "truth", "examples", box=None, pad_edge=False)
     for row in rows:
         examples = ", ".join(example["text"] for example in row["examples"][:3])
-        table.add_row(row["id"], row["family"], told(row["truth"])[:160], examples)
+        table.add_row(row["id"], row["family"], in_words(row["truth"])[:160], examples)
     stdout.print(table, markup=False)
     return None
 
@@ -120,20 +119,14 @@ def bench(
     return None
 
 
-def told(truth: dict[str, Any]) -> str:
-    """A function's truth in one line: its words, else its formula, else its data."""
-    found = truth.get("description") or truth.get("formula")
-    return " ".join(str(found).split()) if found else json.dumps(truth, ensure_ascii=False)
-
-
 def _suite(category: str, seed: int | None, count: int | None, mode: str, dataset: str | None) -> Suite:
     place = None if dataset is None else str(Path(dataset).resolve())
     return Suite(category, SEED if seed is None else seed, count, cast(Mode, mode), place)
 
 
-def _shown(function: Function) -> dict[str, Any]:
+def _shown(suite: Suite, function: Function) -> dict[str, Any]:
     box = Box(function)
-    box.ask(exemplars_for(function, mode="published").inputs)
+    box.ask(exemplars_for(function, suite).inputs)
     examples = [
         {
             "input": plain(asked.input),

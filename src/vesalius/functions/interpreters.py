@@ -13,7 +13,8 @@ from dataclasses import dataclass
 
 from vesalius.backbones import Backbone
 from vesalius.errors import BadInput, choices
-from vesalius.functions.agents import Limits, exemplars_for, interpret_with
+from vesalius.functions.agents import Limits, interpret_with
+from vesalius.functions.agents.exemplars import exemplars_for
 from vesalius.functions.answer import Answer, Interpreter
 from vesalius.functions.box import Box, Function
 from vesalius.functions.suite import Suite
@@ -68,8 +69,7 @@ def interpret(
     assert backbone is not None
     if name == AIA:
         return Interpretation(interpret_with(backbone, box, limits=limits, name=name))
-    tested = [test.examples[test.correct].input for test in suite.unit_tests(function)]
-    exemplars = exemplars_for(function, tested=tested, mode=suite.mode, seed=seed)
+    exemplars = exemplars_for(function, suite)
     answer = interpret_with(backbone, box, asking=name == BOTH, exemplars=exemplars, limits=limits, name=name)
     return Interpretation(answer, exemplars.overlap)
 

@@ -4,20 +4,26 @@ The reported suite has 1,000 numeric and 1,000 string functions, 200 entities an
 Nothing was tuned on it. A shorter draw under a seed is the beginning of a longer one.
 """
 
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
+from typing import Any
 
 from vesalius.errors import BadInput, choices
 from vesalius.functions.answer import Mode
 from vesalius.functions.box import Function
 from vesalius.functions.categories import SUITE, Rooms, category
-from vesalius.functions.unit_tests import UnitTest
+from vesalius.functions.unit_tests import UnitTest, unit_test_of
 
 SEED = 2309
 MODES: tuple[Mode, ...] = ("fixed", "published")
 MOST = 20_000
+#: The noise, the points and the tests of grading are never those of interpreting.
+GRADING_SEED = 1
+#: Between two draws of unit tests.
+_NEXT_DRAW = 100_003
 
 
 @dataclass(frozen=True)
@@ -51,10 +57,26 @@ class Suite:
         """The functions; made once per process."""
         return _made(self)
 
-    def unit_tests(self, function: Function) -> Sequence[UnitTest]:
-        """The unit tests of one of its functions; none where the category has none."""
+    def unit_tests(self, function: Function, *, draw: int = 0) -> list[UnitTest]:
+        """The unit tests of one of its functions, those that grading takes unless `draw` says otherwise."""
         make = getattr(self.rooms, "unit_tests", None)
-        return [] if make is None else make(function, seed=self.seed)
+        found = [] if make is None else make(function, seed=self.seed + GRADING_SEED + draw * _NEXT_DRAW)
+        return [unit_test_of(triplet) for triplet in found]
+
+
+def in_words(truth: dict[str, Any]) -> str:
+    """A function's truth in one line, from whatever its category says of it."""
+    if truth.get("concepts"):
+        return " or ".join(map(str, truth["concepts"]))
+    if truth.get("input") and truth.get("output"):
+        exception = f", except if {truth['exception_text']}" if truth.get("exception_text") else ""
+        return f"{truth['input']} → {truth['output']}{exception}"
+    found = truth.get("description") or truth.get("formula")
+    if not found:
+        return json.dumps({name: value for name, value in truth.items() if value is not None}, ensure_ascii=False)
+    extras = [str(truth["kind"])] if truth.get("kind") else []
+    extras += [f"{name} {truth[name]}" for name in ("noise", "interval") if truth.get(name)]
+    return " ".join(str(found).split()) + (f" ({', '.join(extras)})" if extras else "")
 
 
 @lru_cache(maxsize=2)

@@ -1,6 +1,7 @@
 """Unit tests of a description: of three examples, which one is the function's?
 
-A category package makes them (`unit_tests(function, seed)`); an LM evaluator takes them (`agents.evaluator`).
+A category package makes them (`unit_tests(function, seed)`), each in its own terms; `unit_test_of` puts them in ours,
+which an LM evaluator takes (`agents.evaluator`).
 """
 
 from dataclasses import dataclass
@@ -25,3 +26,14 @@ class UnitTest:
     def __post_init__(self) -> None:
         assert len(self.examples) == 3
         assert 0 <= self.correct < 3
+
+
+def unit_test_of(triplet: Any) -> UnitTest:
+    """A category's triplet as a unit test: words alone, pairs, or inputs and outputs side by side."""
+    if isinstance(triplet, UnitTest):
+        return triplet
+    if hasattr(triplet, "words"):
+        return UnitTest(tuple(Example(word) for word in triplet.words), triplet.true)
+    if hasattr(triplet, "pairs"):
+        return UnitTest(tuple(Example(*pair) for pair in triplet.pairs), triplet.true)
+    return UnitTest(tuple(map(Example, triplet.inputs, triplet.outputs)), triplet.correct)

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from vesalius.functions.suite import in_words
 from vesalius.report.curves import Curves, draw_curves
 from vesalius.report.html import render, write
 from vesalius.runs.directory import INDEX, document_or_none, explanation_path, read_run, read_scorecard
@@ -114,7 +115,7 @@ def _case(directory: Path, case: str, failure: dict[str, Any] | None) -> Case | 
         family=interpreted.family,
         failed=failure is not None,
         value=value,
-        truth=_cut(_truth(interpreted.truth)),
+        truth=_cut(in_words(interpreted.truth)),
         description=_cut(answer.description),
         domain=_cut(answer.domain or ""),
         code=_cut(answer.code or ""),
@@ -124,16 +125,6 @@ def _case(directory: Path, case: str, failure: dict[str, Any] | None) -> Case | 
         examples=_examples(graded.picture),
         asked=tuple((_text(x), _text(y)) for x, y in interpreted.log[:MOST_QUERIES]),
     )
-
-
-def _truth(truth: dict[str, Any]) -> str:
-    """What the function is, in a line or two."""
-    found = truth.get("description") or truth.get("formula")
-    if not found:
-        return json.dumps({name: value for name, value in truth.items() if value is not None}, ensure_ascii=False)
-    extras = [str(truth["kind"])] if truth.get("kind") else []
-    extras += [f"{name} {truth[name]}" for name in ("noise", "interval") if truth.get(name)]
-    return f"{found} ({', '.join(extras)})" if extras else str(found)
 
 
 def _curves(picture: dict[str, Any], interpreted: Interpreted) -> Curves | None:
@@ -150,10 +141,23 @@ def _curves(picture: dict[str, Any], interpreted: Interpreted) -> Curves | None:
 
 
 def _examples(picture: dict[str, Any]) -> tuple[Example, ...]:
+    if "triplets" in picture:
+        return tuple(map(_picked, picture["triplets"][:MOST_EXAMPLES]))
     rows: Sequence[dict[str, Any]] = picture.get("examples", [])
     return tuple(
         Example(*(_text(row.get(name)) for name in ("input", "truth", "answer"))) for row in rows[:MOST_EXAMPLES]
     )
+
+
+def _picked(triplet: dict[str, Any]) -> Example:
+    """A unit test as a row: the three that were offered, the true one, and whether the answer led there."""
+    offered = [_text(one) if isinstance(one, str) else " → ".join(map(_text, one)) for one in _offered(triplet)]
+    true, credit = offered[triplet["true"]], triplet["credit"]
+    return Example(" · ".join(offered), true, true if credit == 1 else "another" if credit == 0 else "undecided")
+
+
+def _offered(triplet: dict[str, Any]) -> Sequence[Any]:
+    return triplet.get("words") or triplet.get("pairs") or []
 
 
 def _number(value: Any) -> float | None:

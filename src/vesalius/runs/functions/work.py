@@ -19,12 +19,9 @@ from vesalius.functions.answer import Answer
 from vesalius.functions.box import Box
 from vesalius.functions.interpreters import interpret
 from vesalius.functions.scripts import libraries
-from vesalius.functions.suite import Suite
+from vesalius.functions.suite import GRADING_SEED, Suite
 from vesalius.runs.work import Line
 from vesalius.sandbox import Sandbox
-
-#: The noise and the points of grading are never those of interpreting.
-GRADING_SEED = 1
 
 
 class Interpreted(BaseModel):
