@@ -64,7 +64,7 @@ class Request:
             "bench-functions",
             self.category,
             self.interpreter.replace(":", "."),
-            None if self.backbone is None else self.backbone.replace(":", "_"),
+            None if self.backbone is None else Path(self.backbone.replace(":", "_")).name,
             self.mode if self.mode != "fixed" else None,
             None if self.dataset is None else Path(self.dataset).resolve().name,
             None if self.count is None else f"first{self.count}",

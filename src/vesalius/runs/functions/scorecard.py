@@ -26,6 +26,12 @@ BASELINE = "_baseline"
 DECIDING = ("success", "exact_match", "unit_test")
 UNIT_TEST_CHANCE = 1 / 3
 COUNTED = ("queries", "rounds", "input_tokens", "output_tokens", "hallucinated")
+OVERLAP = "exemplar_overlap"
+#: What the categories call a rule named and a corruption found, under the names that all of them share.
+SHARED = {
+    "family_named": ("operations_named", "concept_named", "rule_named"),
+    "interval_found": ("exception_found",),
+}
 CAVEAT = (
     "The built-in interpreter searches a grammar that contains the generator's own operations: it shows that search"
     " with the right prior solves these functions, not that it interprets better than a model without that list."
@@ -79,9 +85,13 @@ def case_figures(benchmark: "FunctionsBenchmark", case: str) -> Figures:
     state = benchmark.state
     taken = state.interpreted[case]
     figures: Figures = dict(state.graded[case]["metrics"])
+    for name, known_as in SHARED.items():
+        for other in known_as:
+            if other in figures:
+                figures.setdefault(name, figures[other])
     figures |= {name: taken[name] for name in COUNTED if taken.get(name) is not None}
     if taken.get("overlap") is not None:
-        figures["exemplar_overlap"] = taken["overlap"]
+        figures[OVERLAP] = taken["overlap"]
     tested = state.evaluated.get(case)
     if tested is not None:
         figures["unit_test_executable"] = figures.pop("unit_test", None)
@@ -111,7 +121,7 @@ def metrics_of(rows: Sequence[Figures]) -> dict[str, Any]:
             baselines = [value for row in rows if (value := row.get(name + BASELINE)) is not None]
             chance = UNIT_TEST_CHANCE if name.startswith("unit_test") and "unanswered" not in name else None
             baseline = sum(baselines) / len(baselines) if baselines else chance
-            measured = _metric([float(value) for value in values], baseline, count=name in COUNTED)
+            measured = _metric([float(value) for value in values], baseline, count=name in (*COUNTED, OVERLAP))
             found[name] = measured.model_dump(exclude_none=True)
     return found
 
