@@ -128,7 +128,7 @@ def test_language_models(place: Path, script: str, interpreter: str) -> None:
         assert card["families"]["flat"] == {"n": 2, "failed": 1, "value": 0.5}
     assert ("exemplar_overlap" in metrics) == (interpreter != "aia")
     assert card["usage"]["calls"]["calls"] == (6 if asked else 9)
-    assert card["backbone"] == script
+    assert card["backbone"] == "scripted:model.py"
 
 
 def test_an_evaluator_reads_descriptions(place: Path, script: str) -> None:
@@ -137,7 +137,7 @@ def test_an_evaluator_reads_descriptions(place: Path, script: str) -> None:
     unit_test = card["metrics"]["unit_test"]
     assert (unit_test["value"], unit_test["baseline"]) == (1.0, pytest.approx(1 / 3))
     assert card["metrics"]["unit_test_unanswered"]["value"] == 0.0
-    assert card["evaluator"] == script
+    assert card["evaluator"] == "scripted:model.py"
 
 
 def test_failures_of_the_machinery_are_counted_apart(place: Path, tmp_path: Path) -> None:

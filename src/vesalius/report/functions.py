@@ -21,6 +21,7 @@ from vesalius.runs.functions.work import Graded, Interpreted
 SHOWN_FAILURES, SHOWN_OTHERS = 48, 12
 #: Of one case: characters of its code and description, examples, queries.
 MOST_TEXT, MOST_EXAMPLES, MOST_QUERIES = 3_000, 10, 12
+KINDS = {"numeric": "Numeric", "strings": "String", "entities": "Entity", "relations": "Relation"}
 #: The page's words for what decides; others are shown under their own names.
 TITLES = {
     "success": "Published success (NMSE below 0.1)",
@@ -84,6 +85,7 @@ def render_functions(directory: Path, *, progress: Callable[[str, int, int], Non
         "functions.html",
         ["theme.js"],
         card=scorecard,
+        kind=KINDS[scorecard["category"]],
         cases=cases,
         titles=TITLES,
         families=[(name, row) for name, row in scorecard["families"].items()],

@@ -16,6 +16,7 @@ from vesalius.functions.suite import SEED
 from vesalius.grading.metrics import Metric
 from vesalius.intervene.statistics import mean_interval
 from vesalius.runs.functions.settings import BENCHMARK
+from vesalius.runs.scorecard import model_name, rounded
 
 if TYPE_CHECKING:
     from vesalius.runs.functions.benchmark import FunctionsBenchmark
@@ -24,6 +25,8 @@ SCHEMA = 1
 BASELINE = "_baseline"
 #: The figure that decides whether an answer is right, the first that a category has.
 DECIDING = ("success", "exact_match", "unit_test")
+#: The figures that come first, in this order, where a category has them.
+CONTRACT = (*DECIDING, "interval_found", "false_alarm", "family_named", "queries")
 UNIT_TEST_CHANCE = 1 / 3
 COUNTED = ("queries", "rounds", "input_tokens", "output_tokens", "hallucinated")
 OVERLAP = "exemplar_overlap"
@@ -59,8 +62,8 @@ def summed(benchmark: "FunctionsBenchmark") -> dict[str, Any]:
         "mode": suite.mode,
         "seed": suite.seed,
         "suite": _suite_name(benchmark),
-        "backbone": settings.backbone,
-        "evaluator": settings.evaluator,
+        "backbone": model_name(settings.backbone),
+        "evaluator": model_name(settings.evaluator),
         "budget": settings.budget,
         "schema": SCHEMA,
         "n": len(rows),
@@ -77,7 +80,7 @@ def summed(benchmark: "FunctionsBenchmark") -> dict[str, Any]:
     }
     if settings.models:
         card["usage"] = {"calls": state.total().model_dump(exclude={"at_most"})}
-    return _rounded(card)
+    return rounded(card)
 
 
 def case_figures(benchmark: "FunctionsBenchmark", case: str) -> Figures:
@@ -113,7 +116,8 @@ def is_failure(figures: Figures) -> bool:
 
 def metrics_of(rows: Sequence[Figures]) -> dict[str, Any]:
     """Every metric over the functions it applies to."""
-    names = dict.fromkeys(name for row in rows for name in row if not name.endswith(BASELINE))
+    seen = dict.fromkeys(name for row in rows for name in row if not name.endswith(BASELINE))
+    names = [*(name for name in CONTRACT if name in seen), *(name for name in seen if name not in CONTRACT)]
     found = {}
     for name in names:
         values = [value for row in rows if (value := row.get(name)) is not None]
@@ -172,12 +176,3 @@ def _one_line(text: str | None) -> str | None:
 
 def _mean(values: Sequence[float]) -> float | None:
     return sum(values) / len(values) if values else None
-
-
-def _rounded(data: Any) -> Any:
-    """Figures to six places: what lies beyond is arithmetic, not measurement."""
-    if isinstance(data, dict):
-        return {name: _rounded(value) for name, value in data.items()}
-    if isinstance(data, list):
-        return [_rounded(value) for value in data]
-    return round(data, 6) if isinstance(data, float) else data
