@@ -38,8 +38,8 @@ _GRADING_CALLS = 1 << 40
 #: Relative to the spread of the function: two ways to write the same function differ by less.
 _SAME = 1e-6
 _NEAR_JUMPS = 0.03
-#: Relative to its size: a function with less spread is a constant.
-_CONSTANT = 1e-6
+#: Relative to its size: a function with less spread is a constant, and an answer as close to it is right.
+_CONSTANT = 0.01
 #: Families that are one and the same function under two names.
 _SYNONYMS = {"cos": "sin"}
 
@@ -128,7 +128,7 @@ def _held_out(mean: ndarray, guess: ndarray) -> tuple[float, float | None]:
     if not math.isfinite(error):
         return 0.0, None
     if variance <= _CONSTANT**2 * moment:  # a constant is right or wrong
-        return float(error <= THRESHOLD**2 * moment), error / moment if moment else float(error > 0)
+        return float(error <= _CONSTANT**2 * moment), error / moment if moment else float(error > 0)
     return max(0.0, 1 - error / variance), error / moment
 
 

@@ -31,7 +31,8 @@ from vesalius.functions.numeric.expressions import (
 from vesalius.functions.numeric.function import Corruption, Kind, NoiseKind, NumericFunction, Shape
 
 #: Of every 20 functions in mode `fixed`.
-BLOCK: tuple[Kind, ...] = ("mlp",) * 3 + ("corrupted",) * 3 + ("noised",) * 3 + ("clean",) * 11
+_KINDS: dict[Kind, int] = {"mlp": 3, "corrupted": 3, "noised": 3, "clean": 11}
+BLOCK: tuple[Kind, ...] = tuple(kind for kind, count in _KINDS.items() for _ in range(count))
 COMPOSED_OF_BLOCK = 3
 #: Counted in the 1,000 published functions; two nested coin flips made the kinds of noise unequal.
 PUBLISHED_ODDS = {"mlp": 0.150, "corrupted": 0.191, "noised": 0.176, "clean": 0.483}
@@ -56,6 +57,11 @@ def sample(count: int, *, seed: int, mode: Mode = "fixed") -> list[NumericFuncti
         _function(index, *parts, seed=seed, mode=mode, net=next(known) if parts[1] == "mlp" else None)
         for index, parts in enumerate(drawn)
     ]
+
+
+def suite_expressions(count: int, *, seed: int, kind: Kind, mode: Mode = "fixed") -> list[Expression]:
+    """What the functions of one kind in a draw compute, without training nets for them."""
+    return [expression for expression, drawn, _ in (_draw(i, seed, mode) for i in range(count)) if drawn == kind]
 
 
 def _draw(index: int, seed: int, mode: Mode) -> tuple[Expression, Kind, Generator]:

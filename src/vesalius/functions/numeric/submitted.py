@@ -19,8 +19,24 @@ from vesalius.sandbox import Sandbox
 
 #: Modules that code may import; the sandbox holds it in any case, this keeps answers to mathematics.
 IMPORTS = frozenset(
-    "__future__ bisect cmath collections decimal fractions functools itertools math numbers numpy operator random scipy"
-    " statistics typing".split()
+    [
+        "__future__",
+        "bisect",
+        "cmath",
+        "collections",
+        "decimal",
+        "fractions",
+        "functools",
+        "itertools",
+        "math",
+        "numbers",
+        "numpy",
+        "operator",
+        "random",
+        "scipy",
+        "statistics",
+        "typing",
+    ]
 )
 #: More text than this is not read at all.
 LONGEST_CODE = 100_000

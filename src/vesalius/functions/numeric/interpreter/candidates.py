@@ -17,7 +17,7 @@ EXACT = 1e-8
 
 @dataclass(frozen=True)
 class Candidate:
-    """A rule: its name, its formula as Python text and as an array function, and how many numbers it was free to fit."""
+    """A rule: its name, its formula as Python text and as array function, and how many numbers it was free to fit."""
 
     family: str
     formula: str
@@ -25,14 +25,14 @@ class Candidate:
     free: int
     operands: tuple[str, ...] = ()
     params: tuple[Any, ...] = ()
-    #: Residual sum of squares over the variance of the noise, and what the rule costs; smaller is better.
-    score: float = 0.0
+    #: Sum of squares of what it leaves unexplained, in units of the noise.
+    misfit: float = 0.0
 
 
-def from_atom(atom: Atom, *, free: int, score: float = 0.0) -> Candidate:
+def from_atom(atom: Atom, *, free: int, misfit: float = 0.0) -> Candidate:
     """The candidate that a family with parameters is."""
     return Candidate(
-        atom.family, formula(atom), lambda x: evaluate(atom, x), free=free, params=atom.params, score=score
+        atom.family, formula(atom), lambda x: evaluate(atom, x), free=free, params=atom.params, misfit=misfit
     )
 
 
@@ -59,6 +59,6 @@ def rounded(value: float) -> float:
     """The number without digits that rounding made: to a short decimal where one is that close."""
     for digits in range(1, 6):
         near = round(value, digits)
-        if abs(near - value) <= 1e-7 * max(abs(value), 1e-3):
+        if abs(near - value) <= 1e-9 * max(abs(value), 0.1):
             return near
     return float(f"{value:.12g}")

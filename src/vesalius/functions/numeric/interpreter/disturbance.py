@@ -1,8 +1,8 @@
 """Noise and corruption: what differs when the same question is asked twice.
 
-Noise is large, and its kind shows in the differences (whole numbers: Poisson; never above 2: uniform; otherwise normal).
-Small differences on one stretch: there the function is replaced by noise about a constant, and both ends of the stretch
-are found by halving, each time asking a point twice.
+Noise is large, and its kind shows in the differences: whole numbers are Poisson, never above 2 is uniform, otherwise
+normal. Small differences on one stretch: there the function is replaced by noise about a constant, and both ends of the
+stretch are found by halving, each time asking a point twice.
 """
 
 import math
@@ -72,7 +72,7 @@ def look(session: Session) -> Survey:
         return Survey(both, noise=noise, sd=NOISE[noise][1])
     stretch, asked = _stretch(session, pairs[0].x, differ)
     inside = (both + asked).where(stretch.covers((both + asked).x, margin=-_END_WIDTH)).finite
-    value = float(inside.y.real.mean()) if len(inside) else 0.0
+    value = float(np.real(inside.y).mean()) if len(inside) else 0.0
     return Survey(both + asked, stretch=Stretch(stretch.shape, stretch.boundary, value))
 
 

@@ -14,16 +14,14 @@ from numpy import ndarray
 from vesalius.functions.numeric.expressions import Atom, Reals
 from vesalius.functions.numeric.interpreter import rationals, shapes, spaces
 from vesalius.functions.numeric.interpreter.candidates import Candidate, from_atom, meets, rounded
+from vesalius.functions.numeric.interpreter.jumps import Allowed, told_apart
 from vesalius.functions.numeric.interpreter.session import EDGE, Points, Session
 from vesalius.functions.numeric.interpreter.windows import windowed_rules
 
 #: Two settings of a shape disagree about a point if their values differ by more than this share of its height.
 _DISAGREE = 1e-6
 _MOST_QUESTIONS = 14
-#: Points left out where a rule may answer otherwise than its formula: exactly zero.
 _POOL = 600
-
-Allowed = Callable[[Reals], ndarray]
 
 
 def exact_rules(session: Session, points: Points, *, allowed: Allowed) -> Iterator[Candidate]:
@@ -93,8 +91,9 @@ def _settled(
         place = int(np.argmax(spread))
         answer = session.ask(pool[place : place + 1])
         settings = lattice(pool).settings[keep][np.abs(values[:, place] - answer.y[0]) < _DISAGREE]
-    for setting in settings[:1]:
-        yield from_atom(Atom(family, tuple(float(value) for value in setting)), free=len(setting))
+    found = [from_atom(Atom(family, tuple(map(float, setting))), free=len(setting)) for setting in settings]
+    waves = [(float(setting[0]), float(setting[-1])) for setting in settings]
+    yield from told_apart(session, found, waves, allowed)[:1]
 
 
 def _tanh(session: Session, points: Points, allowed: Allowed) -> Iterator[Candidate]:
@@ -108,7 +107,7 @@ def _tanh(session: Session, points: Points, allowed: Allowed) -> Iterator[Candid
         if not good.any():
             return
         chosen = np.flatnonzero(good)
-        atoms = [_tanh_atom(lattice.settings[i], scales[i], biases[i]) for i in chosen[:60]]
+        atoms = [_tanh_atom(lattice.settings[i], float(scales[i]), float(biases[i])) for i in chosen[:60]]
         candidates = [from_atom(atom, free=4) for atom in atoms]
         candidates = [candidate for candidate in candidates if meets(candidate, points)]
         if len(candidates) <= 1 or not session.left:

@@ -1,7 +1,6 @@
 """From a box to an answer."""
 
-import math
-from dataclasses import dataclass
+from collections.abc import Iterator
 
 import numpy as np
 from jaxtyping import Bool
@@ -9,54 +8,54 @@ from numpy import ndarray
 
 from vesalius.functions.answer import Answer
 from vesalius.functions.box import Box
-from vesalius.functions.numeric.expressions import Atom, Reals, number
+from vesalius.functions.numeric.expressions import Atom, Reals
 from vesalius.functions.numeric.function import NOISE
 from vesalius.functions.numeric.interpreter import exact, noisy, shapes
 from vesalius.functions.numeric.interpreter.candidates import Candidate, from_atom, meets
 from vesalius.functions.numeric.interpreter.disturbance import Survey, look
+from vesalius.functions.numeric.interpreter.findings import NAME, Finding, answer
 from vesalius.functions.numeric.interpreter.session import EDGE, Points, Session
-from vesalius.functions.numeric.programs import formula_program, table_program
 
-NAME = "builtin"
 #: Fresh points that a rule must foretell.
 _TESTS = 16
-#: A rule that explains this much of a smooth function's variance is given instead of a table, as an approximation.
-_CLOSE_ENOUGH = 0.999
+#: So many rules may fail the test before a table is made.
 _MOST_RULES = 6
+#: Fewer answers than this support no rule under noise.
+_FEWEST_NOISY = 12
+#: A rule that leaves less than this of the variance, or less than that of the size, of a function that no rule gives
+#: exactly is offered in place of a table.
+_CLOSE_IN_VARIANCE, _CLOSE_IN_SIZE = 1e-3, 1e-5
+#: What a net is compared with families on, and how far it may be off, relative to its size, to resemble one.
+_DOMAIN = np.linspace(-99.7, 99.9, 300)
+_RESEMBLANCE = 0.1
 
 
-@dataclass(frozen=True)
-class Finding:
-    """What was found: a rule or None, how it was found, and all points seen."""
+def interpret(box: Box, *, seed: int = 0, without: frozenset[str] = frozenset()) -> Answer:
+    """Find out what a numeric function computes, in at most 400 queries and never more than the box has left.
 
-    rule: Candidate | None
-    points: Points
-    #: Of how many fresh points the rule foretold the answer.
-    foretold: int = 0
-    #: Set when the rule is only close: the share of variance it explains.
-    explained: float | None = None
-    complex_below_zero: bool = False
-    undefined_below_zero: bool = False
-
-
-def interpret(box: Box, *, seed: int = 0) -> Answer:
-    """Find out what a numeric function computes, in at most 400 queries and never more than the box has left."""
+    Args:
+        box: the function, which can only be asked.
+        seed: of the points that are asked; one seed asks the same first 240 points of every function.
+        without: families that the interpreter is to know nothing of, to measure what its list of families is worth.
+    """
     before = box.asked
     session = Session(box, seed=seed)
     if session.budget < 1:
         return Answer(description="Nothing could be asked.", interpreter=NAME, table=True)
-    survey = look(session)
-    points = survey.points + session.ask(_more_points(session, survey))
-    finding = _noisy(session, survey, points) if survey.noise else _exact(session, survey, points)
-    return _answer(survey, finding, queries=box.asked - before)
+    with np.errstate(all="ignore"):  # rules that do not fit may overflow
+        survey = look(session)
+        points = survey.points + session.ask(_more_points(session, survey))
+        finding = _under_noise(survey, points, without) if survey.noise else _exact(session, survey, points, without)
+    return answer(survey, finding, queries=box.asked - before)
 
 
 def _more_points(session: Session, survey: Survey) -> Reals:
     """Points close to zero, unless they are corrupted; under noise everything that is left, over the range as well."""
     close = session.close_points()
     if survey.noise is not None:
-        spread = session.rng.uniform(-EDGE, EDGE, max(0, session.left - len(close)))
-        return np.concatenate([close, spread])
+        again = session.integers()
+        spread = session.rng.uniform(-EDGE, EDGE, max(0, session.left - len(close) - 2 * len(again)))
+        return np.concatenate([close, again, again, spread])
     if survey.stretch is None:
         return close
     clean = close[~survey.stretch.covers(close, margin=0.01)]
@@ -79,182 +78,106 @@ def _clean(survey: Survey, points: Points) -> Points:
     return points
 
 
-def _exact(session: Session, survey: Survey, points: Points) -> Finding:
+def _real_part(points: Points) -> Points:
+    """Of complex answers those above zero, where a root is real."""
+    above = points.where(points.x > 0)
+    return Points(above.x, np.real(above.y))
+
+
+def _undefined_below_zero(points: Points) -> bool:
+    below = points.y[points.x < 0]
+    return bool(np.isnan(below).any() and not np.isfinite(below).any())
+
+
+def _known_rules(rules: Iterator[Candidate], without: frozenset[str]) -> Iterator[Candidate]:
+    return (rule for rule in rules if not without & {rule.family, *rule.operands})
+
+
+def _exact(session: Session, survey: Survey, points: Points, without: frozenset[str]) -> Finding:
+    """The first rule that gives every answer and foretells fresh ones; else the closest thing."""
+
     def allowed(x: ndarray) -> Bool[ndarray, "points"]:
         return np.ones(len(x), dtype=bool) if survey.stretch is None else ~survey.stretch.covers(x, margin=0.02)
 
     known = _clean(survey, points)
-    complex_root = np.iscomplexobj(known.y)
-    if complex_root:
-        known = Points(known.x[known.x > 0], known.y[known.x > 0].real)
-    undefined = not complex_root and _undefined_below_zero(points)
-    tried = 0
-    for rule in exact.exact_rules(session, known, allowed=allowed):
+    is_complex = np.iscomplexobj(known.y)
+    undefined = not is_complex and _undefined_below_zero(points)
+    known = _real_part(known) if is_complex else known
+    failed = 0
+    for rule in _known_rules(exact.exact_rules(session, known, allowed=allowed), without):
         tests = _clean(survey, session.ask(_test_points(session, known, allowed)))
-        tests = Points(tests.x[tests.x > 0], tests.y[tests.x > 0].real) if complex_root else tests
-        if meets(rule, tests + known):
-            rule, asked = _ceil_or_floor(session, rule, allowed)
-            everything = points + tests + asked
-            return Finding(rule, everything, len(tests), None, complex_root, undefined)
-        points, known, tried = points + tests, known + tests, tried + 1
-        if tried >= _MOST_RULES:
+        tests = _real_part(tests) if np.iscomplexobj(tests.y) else tests
+        known, failed = known + tests, failed + 1
+        if meets(rule, known):
+            return Finding(
+                rule, known, foretold=len(tests), complex_below_zero=is_complex, undefined_below_zero=undefined
+            )
+        if failed >= _MOST_RULES:
             break
-    return _table(session, survey, points, known, undefined)
-
-
-def _undefined_below_zero(points: Points) -> bool:
-    below = points.x < 0
-    return bool(below.any() and np.isnan(points.y[below]).any() and np.isfinite(points.y[below]).sum() == 0)
+    known = _filled_in(session, survey, known)
+    return _closest(known, without, undefined=undefined)
 
 
 def _test_points(session: Session, known: Points, allowed: exact.Allowed) -> Reals:
     """Fresh points where answers are to be had: half over the range, half close to zero."""
-    wide = session.rng.uniform(known.x.min(initial=0.0), known.x.max(initial=1.0), _TESTS // 2)
-    close = session.rng.uniform(max(-6.0, known.x.min(initial=0.0)), min(6.0, known.x.max(initial=1.0)), _TESTS // 2)
+    low, high = known.x.min(initial=0.0), known.x.max(initial=1.0)
+    wide = session.rng.uniform(low, high, _TESTS // 2)
+    close = session.rng.uniform(max(-6.0, low), max(min(6.0, high), low), _TESTS // 2)
     fresh = np.concatenate([wide, close])
     return fresh[allowed(fresh)]
 
 
-def _ceil_or_floor(session: Session, rule: Candidate, allowed: exact.Allowed) -> tuple[Candidate, Points]:
-    """A sum with ceil is one with floor, but for a constant, between integers: ask at an integer."""
-    nothing = Points(np.zeros(0), np.zeros(0))
-    if rule.family != "sum" or "ceil" not in rule.operands:
-        return rule, nothing
-    places = np.array([3.0, -3.0, 40.0, -40.0])
-    places = places[allowed(places)][:1]
-    asked = session.ask(places)
-    if not len(asked.finite) or abs(asked.y[0] - rule.predict(asked.x)[0]) < 1e-6:
-        return rule, asked
-    missing = round(float(rule.predict(asked.x + 0.5)[0] - rule.predict(asked.x + 0.25)[0]), 9)  # never at a jump
-    del missing
-    return _with_floor(rule), asked
-
-
-def _with_floor(rule: Candidate) -> Candidate:
-    """The same rule between integers, with floor(x) + 1 in place of ceil(x)."""
-
-    def predict(x: Reals) -> ndarray:
-        whole = np.floor(x) == x
-        return rule.predict(np.where(whole, x + 1e-9, x))
-
-    operands = tuple("floor" if operand == "ceil" else operand for operand in rule.operands)
-    return Candidate(
-        rule.family,
-        rule.formula.replace("math.ceil(x)", "(math.floor(x) + 1)"),
-        predict,
-        free=rule.free,
-        operands=operands,
-    )
-
-
-def _noisy(session: Session, survey: Survey, points: Points) -> Finding:
-    assert survey.noise is not None
-    known = _clean(survey, points)
-    complex_root = np.iscomplexobj(known.y)
-    if complex_root:
-        known = Points(known.x[known.x > 0], known.y[known.x > 0].real)
-    known = Points(known.x, known.y.real - NOISE[survey.noise][0])
-    if complex_root:
-        atom = shapes.curve_over_positive(known, "root") or Atom("constant", (0.0,))
-        return Finding(from_atom(atom, free=2), points, complex_below_zero=True)
-    if len(known) < 12:
-        return Finding(None, points)
-    return Finding(noisy.best_rule(known, sd=survey.sd), points, undefined_below_zero=_undefined_below_zero(points))
-
-
-def _table(session: Session, survey: Survey, points: Points, known: Points, undefined: bool) -> Finding:
-    """No rule holds: ask where straight lines between neighbours are least to be trusted, until the budget is spent."""
+def _filled_in(session: Session, survey: Survey, known: Points) -> Points:
+    """More answers where straight lines between neighbours are least to be trusted, until the budget is spent."""
     while session.left and len(known) >= 3:
-        order = np.argsort(known.x)
-        x, y = known.x[order], known.y[order]
+        x, first = np.unique(known.x, return_index=True)
+        y = known.y[first]
         bend = np.abs(np.diff(np.diff(y) / np.diff(x)))
         doubt = (np.concatenate([bend, [0]]) + np.concatenate([[0], bend])) * np.diff(x) ** 2
         doubt = doubt + 1e-3 * doubt.max() * np.diff(x)
         chosen = np.argsort(doubt)[::-1][: min(20, session.left)]
-        asked = session.ask((x[chosen] + x[chosen + 1]) / 2)
-        points, known = points + asked, known + _clean(survey, asked)
-        _, first = np.unique(known.x, return_index=True)
-        known = Points(known.x[first], known.y[first])
-    explained, rule = _approximation(known)
-    if rule is not None and explained >= _CLOSE_ENOUGH:
-        return Finding(rule, points, explained=explained, undefined_below_zero=undefined)
-    return Finding(None, points, undefined_below_zero=undefined)
+        known = known + _clean(survey, session.ask((x[chosen] + x[chosen + 1]) / 2))
+    return known
 
 
-def _approximation(known: Points) -> tuple[float, Candidate | None]:
-    """The rule that comes closest to a smooth function, and the share of the variance it explains."""
-    if len(known) < 30:
-        return 0.0, None
-    variance = float(known.y.var())
-    if variance == 0:
-        return 0.0, None
-    rule = noisy.best_rule(known, sd=math.sqrt(variance * 1e-3))
+def _closest(known: Points, without: frozenset[str], *, undefined: bool) -> Finding:
+    """The family that comes closest to a function that no rule gives: as the rule if it is close enough."""
+    plain = Finding(None, known, undefined_below_zero=undefined)
+    if len(known) < 30 or undefined:
+        return plain
+    x, first = np.unique(known.x, return_index=True)
+    y = known.y[first]
+    rule = _likeliest_alone(Points(_DOMAIN, np.interp(_DOMAIN, x, y)), without)
+    if rule is None:
+        return plain
+    wide = np.linspace(x[0], x[-1], 300)
+    seen = np.interp(wide, x, y)
     with np.errstate(all="ignore"):
-        rest = known.y - rule.predict(known.x)
-    return float(1 - (rest @ rest) / (len(known) * variance)), rule
+        rest = float(np.mean((seen - rule.predict(wide)) ** 2))
+    if rest <= _CLOSE_IN_VARIANCE * seen.var() or rest <= _CLOSE_IN_SIZE * np.mean(seen**2):
+        return Finding(rule, known, approximate=True)
+    return Finding(None, known, resembles=rule.family)
 
 
-def _answer(survey: Survey, finding: Finding, *, queries: int) -> Answer:
-    stretch, rule = survey.stretch, finding.rule
-    interval = None if stretch is None else (stretch.shape, stretch.boundary, stretch.value)
-    offset = NOISE[survey.noise][0] if survey.noise else 0.0
-    if rule is None:
-        known = _clean(survey, finding.points)
-        order = np.argsort(known.x, kind="stable")
-        x, y = known.x[order], known.y[order].real
-        if len(x) < 2:
-            x, y = np.array([0.0, 1.0]), np.full(2, y[0] if len(y) else 0.0)
-        code = table_program(
-            x.tolist(), y.tolist(), interval=interval, undefined_below=0.0 if finding.undefined_below_zero else None
-        )
-    else:
-        text = rule.formula
-        if rule.family == "root" and finding.complex_below_zero:
-            text = text.removesuffix(" if x >= 0 else math.nan")
-        code = formula_program(f"({text}) + {number(offset)}" if offset else text, interval=interval)
-    return Answer(
-        description=_description(survey, finding),
-        domain=_domain(survey),
-        code=code,
-        structure=_structure(survey, finding),
-        table=rule is None,
-        interpreter=NAME,
-        queries=queries,
-    )
-
-
-def _structure(survey: Survey, finding: Finding) -> dict[str, object]:
-    rule = finding.rule
-    return {
-        "family": None if rule is None else rule.family,
-        "operands": [] if rule is None else list(rule.operands),
-        "params": [] if rule is None else list(rule.params),
-        "noise": survey.noise,
-        "interval": None if survey.stretch is None else survey.stretch.interval,
-    }
-
-
-def _description(survey: Survey, finding: Finding) -> str:
-    rule = finding.rule
-    if rule is None:
-        said = f"No rule was found; the code draws straight lines between {len(finding.points)} answers."
-    else:
-        name = rule.family if not rule.operands else f"{rule.family} of {' and '.join(rule.operands)}"
-        said = f"f(x) = {rule.formula} ({name})."
-        if finding.explained is not None:
-            said += f" It is an approximation, which explains {finding.explained:.2%} of the variance."
-        elif survey.noise is None:
-            said += f" It gives every answer seen, and foretold {finding.foretold} fresh ones."
-    if survey.noise is not None:
-        said += f" Every answer carries {survey.noise} noise with standard deviation {survey.sd:.2g}."
-    if survey.stretch is not None:
-        said += f" Corrupted: {_domain(survey)}"
-    return said
-
-
-def _domain(survey: Survey) -> str | None:
-    if survey.stretch is None:
+def _likeliest_alone(points: Points, without: frozenset[str]) -> Candidate | None:
+    """The single family that comes closest, if any number is different from zero."""
+    size = float(np.sqrt(np.mean(points.y**2)))
+    if not size or not np.isfinite(size):
         return None
-    low, high = survey.stretch.ends
-    where = f"x <= {high:g}" if math.isinf(low) else f"x >= {low:g}" if math.isinf(high) else f"{low:g} < x < {high:g}"
-    return f"for {where} the answers are noise about {survey.stretch.value:g}."
+    rules = _known_rules(noisy.fitted_rules(points, sd=_RESEMBLANCE * size, composed=False), without)
+    return noisy.likeliest(rules, count=len(points))
+
+
+def _under_noise(survey: Survey, points: Points, without: frozenset[str]) -> Finding:
+    assert survey.noise is not None
+    known = _clean(survey, points)
+    is_complex, undefined = np.iscomplexobj(known.y), _undefined_below_zero(points)
+    known = _real_part(known) if is_complex else known
+    lowered = Points(known.x, known.y - NOISE[survey.noise][0])
+    if is_complex:
+        atom = shapes.curve_over_positive(lowered, "root") or Atom("constant", (0.0,))
+        return Finding(from_atom(atom, free=2), known, complex_below_zero=True)
+    if len(known) < _FEWEST_NOISY:
+        return Finding(None, known, undefined_below_zero=undefined)
+    rules = _known_rules(noisy.fitted_rules(lowered, sd=survey.sd), without)
+    return Finding(noisy.likeliest(rules, count=len(lowered)), known, undefined_below_zero=undefined)

@@ -17,8 +17,8 @@ from vesalius.functions.box import Box
 
 BUDGET = 400
 EDGE = 128.0
-#: Of the budget: points of the survey (asked twice), points near zero and in general (asked once).
-_SURVEY, _CLOSE, _GENERAL = 0.2, 0.17, 0.05
+#: Of the budget: points of the survey (asked twice); points near zero, in general and at integers (asked once).
+_SURVEY, _CLOSE, _GENERAL, _INTEGERS = 0.2, 0.16, 0.04, 0.02
 
 
 @dataclass(frozen=True)
@@ -63,7 +63,7 @@ class Session:
         chosen = [float(value) for value in x][: self.left]
         answers = [_number(reply.value) for reply in self._box.ask(chosen)] if chosen else []
         values = np.array(answers, dtype=complex)
-        return Points(np.array(chosen), values if np.iscomplex(values[np.isfinite(values)]).any() else values.real)
+        return Points(np.array(chosen), values if np.iscomplex(values[np.isfinite(values)]).any() else np.real(values))
 
     def survey(self) -> tuple[Points, Points]:
         """Points over the range, each asked twice."""
@@ -80,7 +80,12 @@ class Session:
         powers = 7 * self.rng.uniform(0, 1, count - count // 4) ** 1.5
         logs = np.exp(self.rng.uniform(math.log(0.02), math.log(1.5), count // 4))
         general = self.rng.uniform(-EDGE, EDGE, int(_GENERAL * self.budget))
-        return np.concatenate([signs * np.concatenate([powers, logs]), general])
+        return np.concatenate([signs * np.concatenate([powers, logs]), general, self.integers()])
+
+    def integers(self) -> Float[ndarray, "points"]:
+        """Where ceil and floor agree, and so can be told apart from each other by their neighbours."""
+        count = int(_INTEGERS * self.budget)
+        return np.round(np.linspace(-0.9 * EDGE, 0.9 * EDGE, count))
 
 
 def _number(value: object) -> complex:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
-from jaxtyping import Bool, Float
+from jaxtyping import Float
 from numpy import ndarray
 
 from vesalius.functions.numeric.expressions import Atom, Reals
@@ -105,7 +105,7 @@ def refined_sinusoid(points: Points, period: float) -> Atom:
 
 
 def named_sinusoid(period: float, along: float, across: float, bias: float) -> Atom:
-    """`along sin + across cos + bias` as a sine or a cosine: whichever has a centre of one decimal between 0.1 and 6.3."""
+    """`along sin + across cos + bias` as a sine or a cosine: whichever has a centre of one decimal in 0.1..6.3."""
     amplitude = math.hypot(along, across)
     start = math.atan2(-across, along) / (2 * math.pi) * period  # amplitude * sin(2 pi / period * (x - start))
     best: tuple[float, Atom] | None = None
@@ -143,13 +143,13 @@ def gaussian(points: Points) -> Atom | None:
     return Atom("gaussian", (rounded(float(mean)), rounded(float(sd))))
 
 
-def curve_over_positive(points: Points, family: str, *, weights: Float[ndarray, "points"] | None = None) -> Atom | None:
+def curve_over_positive(points: Points, family: str) -> Atom | None:
     """A logarithm (to base e) or a square root from the points above zero."""
-    kept: Bool[ndarray, points] = points.x > 0
+    kept = points.x > 0
     if kept.sum() < 3:
         return None
     shape = np.log(points.x[kept]) if family == "logarithm" else np.sqrt(points.x[kept])
     columns = np.stack([shape, np.ones_like(shape)], axis=1)
-    scale, bias = np.linalg.lstsq(columns, points.y[kept].real, rcond=None)[0]
+    scale, bias = np.linalg.lstsq(columns, np.real(points.y[kept]), rcond=None)[0]
     scale, bias = rounded(float(scale)), rounded(float(bias))
     return Atom("logarithm", (scale, bias, math.e)) if family == "logarithm" else Atom("root", (scale, bias, 2))

@@ -2,8 +2,8 @@
 
 A space is a list of terms `x**power * factor`, in blocks: any number of blocks from the front, but at least one, is a
 rule (a polynomial of degree 2, 3, 4, 5). One QR decomposition of all terms gives the misfit of every rule of a space.
-A sum with ceil has ceil with coefficient 1: that is the space's `offset`. Since floor = ceil - 1 between integers, sums
-with floor lie in the same spaces; asking at integers tells them apart.
+A sum with ceil or floor has it with coefficient 1: that is the space's `offset`. The two differ by a constant but at
+integers, so some of the points must be integers.
 """
 
 from collections.abc import Iterator
@@ -35,24 +35,24 @@ _FACTORS = {
 
 @dataclass(frozen=True)
 class Space:
-    """Rules of one name: blocks of terms, and how many times ceil(x) is added."""
+    """Rules of one name: blocks of terms, and the factors that are added once each."""
 
     family: str
     operands: tuple[str, ...]
     blocks: tuple[tuple[Term, ...], ...]
-    offset: int = 0
+    offset: tuple[str, ...] = ()
 
     def named(self, blocks: int) -> tuple[str, tuple[str, ...]]:
         """The name of the rule with that many blocks: a polynomial of degree 1 is a line, of degree 0 a constant."""
-        degree = max(power for block in self.blocks[:blocks] for power, _ in block)
+        degree = max((power for block in self.blocks[:blocks] for power, _ in block), default=0)
         if self.family == "product" and "relu" in self.operands and self.operands != ("relu", "relu"):
             degree -= 1
         name = "polynomial" if degree > 1 else "linear" if degree == 1 else "constant"
         return self.family, tuple(name if operand == "polynomial" else operand for operand in self.operands)
 
 
-def _powers(factor: str, low: int, high: int) -> list[Term]:
-    return [(power, factor) for power in range(low, high + 1)]
+def _powers(low: int, high: int) -> list[Term]:
+    return [(power, "1") for power in range(low, high + 1)]
 
 
 def _by_degree(first: list[Term], *, factors: tuple[str, ...], degrees: range) -> tuple[tuple[Term, ...], ...]:
@@ -60,24 +60,29 @@ def _by_degree(first: list[Term], *, factors: tuple[str, ...], degrees: range) -
 
 
 def _spaces() -> Iterator[Space]:
-    line = _powers("1", 0, 1)
+    line = _powers(0, 1)
     kink = [*line, (1, "step")]
     yield Space("constant", (), (((0, "1"),),))
     yield Space("linear", (), (tuple(line),))
     yield Space("absolute", (), (((0, "1"), (0, "abs")),))
     yield Space("step", (), (((0, "1"), (0, "step")),))
     yield Space("relu", (), (tuple(kink),))
-    yield Space("polynomial", (), _by_degree(_powers("1", 0, 2), factors=("1",), degrees=range(3, 6)))
+    yield Space("polynomial", (), _by_degree(_powers(0, 2), factors=("1",), degrees=range(3, 6)))
     # Sums.
     yield Space("sum", ("polynomial", "step"), _by_degree([*line, (0, "step")], factors=("1",), degrees=range(2, 6)))
     yield Space("sum", ("polynomial", "relu"), _by_degree([*kink, (2, "1")], factors=("1",), degrees=range(3, 6)))
     yield Space("sum", ("step", "relu"), ((*kink, (0, "step")),))
-    yield Space("sum", ("polynomial", "ceil"), _by_degree([(0, "1")], factors=("1",), degrees=range(1, 6)), offset=1)
-    yield Space("sum", ("step", "ceil"), (((0, "1"), (0, "step")),), offset=1)
-    yield Space("sum", ("relu", "ceil"), (tuple(kink),), offset=1)
-    yield Space("sum", ("ceil", "ceil"), (((0, "1"),),), offset=2)
+    for edge in ("ceil", "floor"):
+        rising = _by_degree([(0, "1")], factors=("1",), degrees=range(1, 6))
+        yield Space("sum", ("polynomial", edge), rising, offset=(edge,))
+        yield Space("sum", ("step", edge), (((0, "1"), (0, "step")),), offset=(edge,))
+        yield Space("sum", ("relu", edge), (tuple(kink),), offset=(edge,))
+        yield Space("sum", (edge, edge), ((),), offset=(edge, edge))
+    yield Space("sum", ("ceil", "floor"), ((),), offset=("ceil", "floor"))
     # Products.
-    yield Space("product", ("polynomial", "polynomial"), _by_degree(_powers("1", 0, 6), factors=("1",), degrees=range(7, 11)))
+    yield Space(
+        "product", ("polynomial", "polynomial"), _by_degree(_powers(0, 6), factors=("1",), degrees=range(7, 11))
+    )
     both = ("1", "step")
     yield Space("product", ("polynomial", "step"), _by_degree([*kink, (0, "step")], factors=both, degrees=range(2, 6)))
     yield Space(
@@ -110,26 +115,28 @@ class Fit:
     #: Largest of what is left, weighted.
     worst: float
 
-    def candidate(self, *, score: float = 0.0) -> Candidate:
+    def candidate(self, *, misfit: float = 0.0) -> Candidate:
         """The rule as text and function."""
         kept = {term: rounded(float(value)) for term, value in zip(self.terms, self.coefficients, strict=True)}
         if not self.space.operands and (atom := _atom(self.space.family, kept)) is not None:
-            return from_atom(atom, free=len(kept), score=score)
+            return from_atom(atom, free=len(kept), misfit=misfit)
         family, operands = ("sum", ("linear", "relu")) if self.space.family == "relu" else self.space.named(self.blocks)
-        if self.space.offset:
-            kept[(0, "ceil")] = float(self.space.offset)
+        for factor in self.space.offset:
+            kept[(0, factor)] = kept.get((0, factor), 0.0) + 1.0
         return Candidate(
-            family, text(kept), lambda x: values(kept, x), free=len(self.terms), operands=operands, score=score
+            family, text(kept), lambda x: values(kept, x), free=len(self.terms), operands=operands, misfit=misfit
         )
 
 
 def fits(space: Space, points: Points, weights: Float[ndarray, "points"]) -> list[Fit]:
     """Least squares for every rule of a space, from one decomposition."""
     terms = tuple(term for block in space.blocks for term in block)
+    target = (points.y - sum(_FACTORS[factor][0](points.x) for factor in space.offset)) * weights
+    if not terms:
+        return [Fit(space, 1, (), np.zeros(0), rss=float(target @ target), worst=float(np.abs(target).max()))]
     columns = np.stack([column(term, points.x) for term in terms], axis=1) * weights[:, None]
     norms = np.linalg.norm(columns, axis=0)
     norms[norms == 0] = 1.0
-    target = (points.y - space.offset * np.ceil(points.x) if space.offset else points.y) * weights
     orthogonal, triangle = np.linalg.qr(columns / norms)
     along = orthogonal.T @ target
     found, end = [], 0
@@ -161,7 +168,7 @@ def _without_noughts(fit: Fit, points: Points, weights: Float[ndarray, "points"]
         abs(c) * np.abs(column(term, points.x) * SCALE ** term[0] * weights).max()
         for term, c in zip(fit.terms, fit.coefficients, strict=True)
     ]
-    kept = np.where(np.array(shares) > EXACT, fit.coefficients, 0.0)
+    kept = np.where(np.array(shares, dtype=float) > EXACT, fit.coefficients, 0.0)
     return Fit(fit.space, fit.blocks, fit.terms, kept, rss=fit.rss, worst=fit.worst)
 
 

@@ -6,24 +6,38 @@ and shift it leaves a rule of the linear spaces; all settings are tried at once 
 """
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
+from itertools import chain
 
 import numpy as np
 from numpy import ndarray
 
-from vesalius.functions.numeric.expressions import Reals
+from vesalius.functions.numeric.expressions import OPERANDS, Atom, Reals, evaluate, formula
 from vesalius.functions.numeric.interpreter import shapes, spaces
-from vesalius.functions.numeric.interpreter.candidates import Candidate, meets
+from vesalius.functions.numeric.interpreter.candidates import Candidate, from_atom
+from vesalius.functions.numeric.interpreter.jumps import Allowed, told_apart
 from vesalius.functions.numeric.interpreter.session import Points, Session
 
 #: Half of the widest rectangle.
 _WIDEST = 5.0
-_CEIL_SUMS = tuple(space for space in spaces.COMPOSED if space.offset == 1 and space.operands == ("polynomial", "ceil"))
-#: What the other operand of a sum or product can be.
-_OTHERS = (*spaces.ATOMIC, *_CEIL_SUMS[:1])
-_FACTORS = (*spaces.ATOMIC, *(s for s in spaces.COMPOSED if s.operands in (("polynomial", "ceil"), ("polynomial", "floor"))))
-_MOST_WAVES = 12
 
-Allowed = Callable[[Reals], ndarray]
+
+def _whole(*, offset: bool) -> tuple[spaces.Space, ...]:
+    """Spaces of ceil and floor: by themselves up to a constant that is added, or that they are multiplied by."""
+    return tuple(
+        replace(space, blocks=space.blocks[:1])
+        for space in spaces.COMPOSED
+        if bool(space.offset) == offset and space.operands in (("polynomial", "ceil"), ("polynomial", "floor"))
+    )
+
+
+#: What the other operand of a sum, or of a product, can be.
+_ALONE = tuple(space for space in spaces.ATOMIC if space.family in OPERANDS)
+ADDENDS = (*_ALONE, *_whole(offset=True))
+FACTORS = (*_ALONE, *_whole(offset=False))
+_MOST_WAVES = 12
+#: Settings of waves are compared on this many points, those closest to zero: there large powers hide them least.
+_NEAREST = 90
 
 
 def windowed_rules(session: Session, points: Points, *, allowed: Allowed) -> Iterator[Candidate]:
@@ -34,31 +48,43 @@ def windowed_rules(session: Session, points: Points, *, allowed: Allowed) -> Ite
             yield from _rectangle_products(session, points, allowed)
         else:
             yield from _rectangle_sums(session, points, outside, allowed)
-    yield from _wave_rules(points)
+    yield from _wave_rules(session, points, allowed)
 
 
 def _rectangle_sums(session: Session, points: Points, outside: Points, allowed: Allowed) -> Iterator[Candidate]:
-    for rule in spaces.exact_rules(_OTHERS, outside):
+    for rule in chain(spaces.exact_rules(ADDENDS, outside), _waves(outside)):
         inside = points.where(np.abs(points.x) <= _WIDEST + 0.01)
         rest = inside.y - rule.predict(inside.x)
         high = np.abs(rest - 1) < 1e-5
         if not (high | (np.abs(rest) < 1e-5)).all() or not high.any():
             continue
-        edge = _edge(session, inside, high, allowed, is_high=lambda p, rule=rule: abs(p.y[0] - rule.predict(p.x)[0]) > 0.5)
-        yield _combined("sum", rule, edge)
+
+        def is_high(point: Points, rule: Candidate = rule) -> bool:
+            return bool(abs(point.y[0] - rule.predict(point.x)[0]) > 0.5)
+
+        edge = _edge(session, inside, high, allowed, is_high=is_high)
+        yield rectangle_combined("sum", rule, edge)
+
+
+def _waves(points: Points) -> Iterator[Candidate]:
+    """A square wave that gives these answers."""
+    if (np.abs(points.y) == 1).all():
+        table = shapes.square_waves(points.x)
+        for setting in table.settings[(table.values == points.y).all(axis=1)][:1]:
+            yield from_atom(Atom("square_wave", tuple(float(value) for value in setting)), free=2)
 
 
 def _rectangle_products(session: Session, points: Points, allowed: Allowed) -> Iterator[Candidate]:
     high = points.y != 0
     if not high.any():
         return
-    edge = _edge(session, points, high, allowed, is_high=lambda p: p.y[0] != 0)
+    edge = _edge(session, points, high, allowed, is_high=lambda point: bool(point.y[0] != 0))
     within = points.where(np.abs(points.x) <= edge)
     if len(within) < 24 and session.left:
         fresh = session.rng.uniform(-edge, edge, 24)
         within = within + session.ask(fresh[allowed(fresh)])
-    for rule in spaces.exact_rules(_FACTORS, within.finite):
-        yield _combined("product", rule, edge)
+    for rule in spaces.exact_rules(FACTORS, within.finite):
+        yield rectangle_combined("product", rule, edge)
 
 
 def _edge(
@@ -78,15 +104,13 @@ def _edge(
     return round(round((low + top) / 2 / 0.05) * 0.05, 2)
 
 
-def _combined(operation: str, rule: Candidate, edge: float) -> Candidate:
+def rectangle_combined(operation: str, rule: Candidate, edge: float) -> Candidate:
     def predict(x: Reals) -> ndarray:
         window = (np.abs(x) <= edge).astype(float)
         return rule.predict(x) + window if operation == "sum" else rule.predict(x) * window
 
     sign = "+" if operation == "sum" else "*"
-    other = rule.operands[-1] if rule.family == "sum" and rule.operands[0] == "constant" else rule.family
-    if rule.family == "product":
-        other = rule.operands[-1]
+    other = rule.operands[-1] if rule.operands else rule.family
     return Candidate(
         operation,
         f"({rule.formula}) {sign} (abs(x) <= {edge:g})",
@@ -96,9 +120,10 @@ def _combined(operation: str, rule: Candidate, edge: float) -> Candidate:
     )
 
 
-def _wave_rules(points: Points) -> Iterator[Candidate]:
+def _wave_rules(session: Session, points: Points, allowed: Allowed) -> Iterator[Candidate]:
     """A square wave added to, or multiplied by, a rule of the linear spaces."""
-    near = points.where(np.abs(points.x) <= 12)
+    between = points.where(points.x != np.round(points.x))  # where ceil and floor differ by a constant
+    near = between.where(np.argsort(np.argsort(np.abs(between.x))) < _NEAREST)
     if len(near) < 20:
         return
     table = shapes.square_waves(near.x)
@@ -108,32 +133,32 @@ def _wave_rules(points: Points) -> Iterator[Candidate]:
     for operation in ("sum", "product"):
         rests = near.y - table.values if operation == "sum" else near.y * table.values
         left = (rests**2).sum(axis=1) - ((rests @ basis) ** 2).sum(axis=1)
-        size = 1e-9 * float((near.y**2).sum()) + 1e-6
-        for index in np.argsort(left)[:_MOST_WAVES]:
-            if left[index] > size + 1e-3 * len(near):
-                break
-            yield from _with_wave(points, operation, *table.settings[index])
+        bound = 1e-9 * float((near.y**2).sum()) + 1e-3 * len(near)
+        close = [int(index) for index in np.argsort(left)[:_MOST_WAVES] if left[index] <= bound]
+        waves = [(float(table.settings[index, 0]), float(table.settings[index, 1])) for index in close]
+        found = {wave: rule for wave in waves if (rule := with_wave(points, operation, *wave)) is not None}
+        yield from told_apart(session, list(found.values()), list(found), allowed)
 
 
-def _with_wave(points: Points, operation: str, period: float, shift: float) -> Iterator[Candidate]:
-    def wave(x: Reals) -> ndarray:
-        return np.where(np.floor(2 * (x - shift) / period) % 2 == 0, 1.0, -1.0)
+def with_wave(points: Points, operation: str, period: float, shift: float) -> Candidate | None:
+    """The rule that gives every answer together with this square wave."""
+    atom = Atom("square_wave", (period, shift))
+    wave = evaluate(atom, points.x)
+    rest = Points(points.x, points.y - wave if operation == "sum" else points.y * wave)
+    rule = next(spaces.exact_rules(ADDENDS if operation == "sum" else FACTORS, rest), None)
+    return None if rule is None else wave_combined(operation, rule, atom)
 
-    rest = points.y - wave(points.x) if operation == "sum" else points.y * wave(points.x)
-    for rule in spaces.exact_rules((*spaces.ATOMIC, *spaces.COMPOSED), Points(points.x, rest)):
-        text = f"(1 if math.sin(2*math.pi*(x - {shift:g})/{period:g}) > 0 else -1)"
 
-        def predict(x: Reals, rule: Candidate = rule) -> ndarray:
-            return rule.predict(x) + wave(x) if operation == "sum" else rule.predict(x) * wave(x)
+def wave_combined(operation: str, rule: Candidate, wave: Atom) -> Candidate:
+    """A rule and a square wave, added or multiplied."""
 
-        other = rule.family if not rule.operands else rule.operands[-1]
-        found = Candidate(
-            operation,
-            f"({rule.formula}) {'+' if operation == 'sum' else '*'} {text}",
-            predict,
-            free=rule.free + 2,
-            operands=(other, "square_wave"),
-        )
-        if meets(found, points):
-            yield found
-        return
+    def predict(x: Reals) -> ndarray:
+        return rule.predict(x) + evaluate(wave, x) if operation == "sum" else rule.predict(x) * evaluate(wave, x)
+
+    return Candidate(
+        operation,
+        f"({rule.formula}) {'+' if operation == 'sum' else '*'} ({formula(wave)})",
+        predict,
+        free=rule.free + 2,
+        operands=(rule.operands[-1] if rule.operands else rule.family, "square_wave"),
+    )
