@@ -28,9 +28,17 @@ def rotate(s: str, k: int) -> str:
     return s.translate(str.maketrans(LETTERS + LETTERS.upper(), turned + turned.upper()))
 
 
+def rotate_letter(c: str, k: int) -> str:
+    """One character, moved k places on in the alphabet if it is an ASCII letter."""
+    for first, last in ("az", "AZ"):
+        if first <= c <= last:
+            return chr((ord(c) - ord(first) + k) % 26 + ord(first))
+    return c
+
+
 def rotate_at(s: str, i: int, k: int) -> str:
     """Rotate the one character at index i."""
-    return s[:i] + rotate(s[i], k) + s[i + 1 :]
+    return s[:i] + rotate_letter(s[i], k) + s[i + 1 :]
 
 
 def ordinality(c: str) -> str:
@@ -368,19 +376,19 @@ def sub_order_of_inx1_to_inx2(s: str, first: int, second: int) -> str:
 
 def shift_first_letter_rand(s: str, shift: int) -> str:
     """shift the first letter `shift` places forward"""
-    return rotate(s[:1], shift) + s[1:]
+    return rotate_letter(s[:1], shift) + s[1:]
 
 
 def shift_last_letter_rand(s: str, shift: int) -> str:
     """shift the last letter `shift` places forward"""
-    return s[:-1] + rotate(s[-1:], shift)
+    return s[:-1] + rotate_letter(s[-1:], shift)
 
 
 def shift_first_letter_predecessor_rand(s: str, shift: int) -> str:
     """shift the first letter `shift` places back"""
-    return rotate(s[:1], -shift) + s[1:]
+    return rotate_letter(s[:1], -shift) + s[1:]
 
 
 def shift_last_letter_predecessor_rand(s: str, shift: int) -> str:
     """shift the last letter `shift` places back"""
-    return s[:-1] + rotate(s[-1:], -shift)
+    return s[:-1] + rotate_letter(s[-1:], -shift)

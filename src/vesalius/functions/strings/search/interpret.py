@@ -36,6 +36,8 @@ KEPT_BACK = 15
 REPEATED = 4
 #: Programs that fit beyond this many are not compared with each other.
 _MOST_RIVALS = 150
+#: Nor are more programs than this tried that are right on the first key only.
+_MOST_PARTIAL = 1000
 #: Strings on which rivals are compared, and how many are asked at once.
 _POOL, _AT_ONCE = 60, 3
 #: A partial program is better than a table when it is right on this share.
@@ -118,11 +120,12 @@ def _settled(asking: _Asking, rivals: list[Program], rng: Random) -> Program | N
 
 
 def _pool(rivals: Sequence[Program], rng: Random) -> list[str]:
-    """Strings to compare rivals on: some rich in the letters that they are about, some for each letter at the ends."""
-    given = {value for program in rivals for step in program.steps for value in step.parameters}
-    letters = "".join(sorted(value for value in given if isinstance(value, str))) or BOTH_CASES
+    """Strings to compare rivals on: rich in the letters that the simplest is about, or with any letter at the ends."""
+    given = [value for step in rivals[0].steps for value in step.parameters]
+    rich = list(islice(strings(rng, letters="".join(map(str, given)) or BOTH_CASES), _POOL))
+    padded = [f"  {s} " for s in rich[: _POOL // 4]]
     ends = [letter + middle + letter for letter, middle in zip(BOTH_CASES, strings(rng), strict=False)]
-    return [*islice(strings(rng, letters=letters), _POOL), *ends]
+    return [*rich, *padded, *ends]
 
 
 def _telling_apart(does: Sequence[tuple[Output, ...]], pool: Sequence[str]) -> list[str]:
@@ -168,7 +171,7 @@ def _partial(evidence: Evidence, spaces: Sequence[Space]) -> Iterator[Program]:
     for searched in spaces:
         yield from searched.steps
         if KEYS[0] in evidence.inputs:
-            yield from islice(searched.half_matches(evidence), 3000)
+            yield from islice(searched.half_matches(evidence), _MOST_PARTIAL)
 
 
 def _random_answer(asking: _Asking, spaces: Sequence[Space]) -> Answer:
@@ -177,7 +180,7 @@ def _random_answer(asking: _Asking, spaces: Sequence[Space]) -> Answer:
         for name in (name for name in RANDOM if name in searched.operations):
             draw = Step(searched.operations[name])
             for step in searched.steps:
-                for found in {Program((draw, *step.steps)), Program((*step.steps, draw))}:
+                for found in (Program((*step.steps, draw)), Program((draw, *step.steps))):
                     if _possible(found, asking.evidence):
                         return _answer(found, asking, "random: every output seen is one that it can give")
     return _fallback(asking, spaces)

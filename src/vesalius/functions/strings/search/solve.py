@@ -24,9 +24,9 @@ _SHOWN, _CLIMBS = 3, 60
 
 
 def solved(space: Space, evidence: Evidence) -> list[Program]:
-    """Programs of up to two steps that fit, one parameter of them solved for: those of the cheapest solver that works."""
+    """Programs of up to two steps that fit, with a parameter solved for: those of the cheapest solver that works."""
     made = list(zip(*(space.outputs(s) for s in evidence.inputs[:_COMPARED]), strict=True))
-    for solver in (_replaced_last, _mapped_last, _appended_last, _replaced_first, _appended_first):
+    for solver in _SOLVERS:
         found = [program for program in solver(space, made, evidence) if evidence.fits(program)]
         if found:
             return found
@@ -63,6 +63,16 @@ def _appended_last(space: Space, made: Made, evidence: Evidence) -> Iterator[Pro
         if (alphabet := permutation(evidence.inputs, shorter)) and (mapped := space.operations.get("map_string")):
             before = end.translate(str.maketrans(alphabet, LETTERS))
             yield Program((Step(append, (before,)), Step(mapped, (alphabet,))))  # type: ignore[arg-type]
+
+
+def _replaced_then_mapped(space: Space, made: Made, evidence: Evidence) -> Iterator[Program]:
+    replace, mapped = space.operations.get("replace_substring"), space.operations.get("map_string")
+    if replace is None or mapped is None:
+        return
+    for old, new in product(BOTH_CASES, LETTERS):
+        alphabet = permutation([s.replace(old, new) for s in evidence.inputs[:_COMPARED]], evidence.outputs)
+        if alphabet and old != new:
+            yield Program((Step(replace, (old, new)), Step(mapped, (alphabet,))))
 
 
 def _replaced_first(space: Space, made: Made, evidence: Evidence) -> Iterator[Program]:
@@ -185,3 +195,7 @@ def _alike(made: Output, seen: str) -> int:
         return 0
     left = sum(map(eq, made, seen))
     return 2 * left if len(made) == len(seen) else left + sum(map(eq, reversed(made), reversed(seen)))
+
+
+#: Cheap ones first.
+_SOLVERS = (_replaced_last, _mapped_last, _appended_last, _replaced_then_mapped, _replaced_first, _appended_first)

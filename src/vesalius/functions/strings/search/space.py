@@ -5,7 +5,7 @@ each further step makes of that; the pair of results is a number, and the number
 find the compositions that give two observed outputs is then a binary search. Building takes some seconds, once.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import cache, cached_property
 
 import numpy as np
@@ -13,13 +13,14 @@ import numpy as np
 from vesalius.errors import BadInput, choices
 from vesalius.functions.answer import Mode
 from vesalius.functions.strings.faulty import WORDS
-from vesalius.functions.strings.library import Operation, library
+from vesalius.functions.strings.library import RIGHT_IN_THE_DATA, Operation, library
+from vesalius.functions.strings.parameters import BOTH_CASES
 from vesalius.functions.strings.program import Program, Step
-from vesalius.functions.strings.search.evidence import Evidence, Output, attempt
+from vesalius.functions.strings.search.evidence import FAULTS, Evidence, Output, attempt
 from vesalius.functions.strings.search.probes import KEYS, PROBES
 
-#: Two steps that agree on these are one: the probes, and what counting operations give.
-_TELLING = (*PROBES, *WORDS)
+#: Two steps that agree on these are one: the probes, what counting operations give, and every letter as an end.
+_TELLING = (*PROBES, *WORDS, *BOTH_CASES)
 
 
 class Space:
@@ -38,7 +39,7 @@ class Space:
         #: One step per behaviour; the first is no step at all.
         self.steps: list[Program] = [Program(())]
         seen: dict[tuple[Output, ...], None] = {_TELLING: None}
-        for operation in self.operations.values():
+        for operation in [*self.operations.values(), *self._as_in_the_data(without)]:
             for parameters in () if operation.random else operation.kind.listed:
                 step = Program((Step(operation, parameters),))
                 does = tuple(attempt(step, s) for s in _TELLING)
@@ -46,6 +47,12 @@ class Space:
                     seen[does] = None
                     self.steps.append(step)
         self._outputs = {s: [does[i] for does in seen] for i, s in enumerate(PROBES)}
+
+    def _as_in_the_data(self, without: frozenset[str]) -> list[Operation]:
+        """Corrected operations that the published pairs were made with, though the published code has a fault."""
+        if self.mode == "fixed":
+            return []
+        return [library("fixed")[name] for name in RIGHT_IN_THE_DATA if name not in without]
 
     def outputs(self, s: str) -> list[Output]:
         """What every step makes of a string."""
@@ -98,12 +105,24 @@ class Space:
 
     def _composed(self, key: str, ids: dict[Output, int]) -> np.ndarray:
         """The numbers of the outputs of every step after every step, `[inner, outer]`."""
-        ids.setdefault(None, 0)
-        rows: dict[Output, list[int]] = {None: [0] * len(self.steps)}
-        for middle in self.outputs(key):
-            if middle not in rows and middle is not None:
-                rows[middle] = [ids.setdefault(attempt(step, middle), len(ids)) for step in self.steps]
-        return np.array([rows[middle] for middle in self.outputs(key)], dtype=np.int32)
+        failed = ids.setdefault(None, 0)
+        middles = {m: i for i, m in enumerate(dict.fromkeys(m for m in self.outputs(key) if m is not None))}
+        # The last row is for first steps that fail.
+        made = np.full((len(middles) + 1, len(self.steps)), failed, dtype=np.int32)
+        for j, step in enumerate(self.steps):
+            made[:-1, j] = [ids.setdefault(output, len(ids)) for output in _applied(step, middles)]
+        return made[[-1 if middle is None else middles[middle] for middle in self.outputs(key)]]
+
+
+def _applied(program: Program, inputs: Iterable[str]) -> list[Output]:
+    """What a program of at most one step makes of many strings; trying them one by one only where one of them fails."""
+    if not program.steps:
+        return list(inputs)
+    apply, parameters = program.steps[0].operation.apply, program.steps[0].parameters
+    try:
+        return [apply(s, *parameters) for s in inputs]
+    except FAULTS:
+        return [attempt(program, s) for s in inputs]
 
 
 @cache

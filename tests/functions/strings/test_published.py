@@ -1,0 +1,204 @@
+"""The published layout, written here in miniature: both generations, odd characters, missing sources, scripts."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from vesalius.errors import BadInput
+from vesalius.functions import Answer, Box
+from vesalius.functions.strings import PublishedFunction, grade, interpret, load_published, oracle, unit_tests
+from vesalius.functions.strings.program import program
+from vesalius.functions.strings.published import definitions, entry, proposed_inputs
+from vesalius.sandbox import Sandbox
+
+INPUTS = ['"hello', "don't", "two\nlines", "back\\slash", "Ünï", "  pad ", "A1b2", "tail'", "xyz", "Zebra crossing"]
+
+
+def record(name: str, steps: list[tuple[str, tuple[int | str, ...]]]) -> dict[str, Any]:
+    """Ten tests of a function; the true pair is the first, second and third of the triplets in turn."""
+    made = program(steps, "published")
+    tests, answers = [], []
+    for i, s in enumerate(INPUTS):
+        three = [("wrong", "not it"), ("also wrong", "neither")]
+        three.insert(i % 3, (s, made(s)))
+        tests.append([[a for a, _ in three], [b for _, b in three]])
+        answers.append(i % 3 + 1)
+    return {"name": name, "test_vec": tests, "correct_inx": answers}
+
+
+SECOND = [
+    record("f00000", [("get_string_length", ())]),
+    record("f00001", [("reverse_string", ()), ("insert_letter", ("q",))]),
+]
+FIRST = [record("f00000", [("reverse_string", ())]), record("f00001", [("string_concatenate", ("ab",))])]
+PROSE = [
+    {"name": "f00000", "description": ": Gives the length.\n\n", "test_inputs": ': "hello", "don\'t", “x y”'},
+    {"name": "f00001", "description": "Reverses.", "test_inputs": ": a, b c, "},
+]
+SCRIPT = """import sys
+VOWELS = set("aeiou")
+
+def function1(x):
+    return x[: len(x) // 2] + "q" + x[len(x) // 2 :]
+
+def function2(x):
+    return x[::-1]
+
+def function(x):
+    return function1(function2(x))
+
+if __name__ == "__main__":
+    args = sys.argv[1:]
+    print("Function input - output pairs: ", [(a, function(a)) for a in args])
+"""
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "strings").mkdir()
+    write(tmp_path / "strings" / "unit_test_data.json", SECOND)
+    write(tmp_path / "strings" / "test_data.json", PROSE)
+    return tmp_path
+
+
+def write(path: Path, document: object) -> None:
+    path.write_text(json.dumps(document), encoding="utf-8")
+
+
+def test_pairs_descriptions_and_proposed_inputs_are_read(folder: Path) -> None:
+    first, second = load_published(folder)
+    assert (first.id, first.generation, first.passive, first.mode) == ("f00000", "v1", True, "published")
+    assert [s for s, _ in first.tests] == INPUTS
+    assert first.tests[2] == ("two\nlines", "nine")
+    assert second.tests[1] == ("don't", "t'qnod")
+    assert first.description == "Gives the length."
+    assert first.proposed == ("hello", "don't", "x y")
+    assert second.proposed == ("a", "b c", "")
+    assert load_published(folder / "strings") == [first, second]
+
+
+def test_the_first_generation_is_recognised(tmp_path: Path) -> None:
+    write(tmp_path / "eval_data_strings.json", FIRST)
+    assert {f.generation for f in load_published(tmp_path)} == {"v0"}
+    write(tmp_path / "eval_data_strings.json", SECOND)  # content outweighs the name
+    assert {f.generation for f in load_published(tmp_path)} == {"v1"}
+
+
+def test_many_functions_without_number_words_are_of_the_first_generation(tmp_path: Path) -> None:
+    write(tmp_path / "unit_test_data.json", [FIRST[0] | {"name": f"f{i:05d}"} for i in range(50)])
+    assert {f.generation for f in load_published(tmp_path)} == {"v0"}
+
+
+def test_a_passive_function_answers_its_stored_inputs_only(folder: Path) -> None:
+    first, _ = load_published(folder)
+    stored, unknown, number = first.replies(["don't", "other", 5])
+    assert stored.value == "five"
+    assert unknown.error == number.error
+    assert "published without its source" in (unknown.error or "")
+    assert first.fresh(5, seed=0) == []
+    assert interpret(Box(first, budget=20)).table
+
+
+def test_a_correct_program_scores_one_on_the_pairs_of_its_generation(folder: Path, sandbox: Sandbox) -> None:
+    for function in load_published(folder):
+        answer = oracle(function)
+        assert not answer.table
+        scored = grade(function, answer, sandbox=sandbox)
+        assert (scored.metrics["exact_match"], scored.metrics["unit_test"]) == (1, 1)
+        assert scored.metrics["exact_held_out"] is None
+        assert scored.metrics["understood"] is None
+
+
+def test_the_same_program_fails_on_the_other_generation(folder: Path, tmp_path: Path, sandbox: Sandbox) -> None:
+    second = load_published(folder)[0]
+    write(tmp_path / "eval_data_strings.json", FIRST)
+    first = PublishedFunction("f00000", "v0", load_published(tmp_path / "strings")[1].triplets)
+    assert grade(first, oracle(second), sandbox=sandbox).metrics["exact_match"] == 0
+
+
+def test_pairs_that_no_program_explains_are_a_table(sandbox: Sandbox, folder: Path) -> None:
+    odd = [record("f00000", [("reverse_string", ())])]
+    odd[0]["test_vec"][0][1][0] = "something else"
+    write(folder / "strings" / "unit_test_data.json", odd)
+    function = load_published(folder)[0]
+    answer = oracle(function)
+    assert answer.table
+    assert grade(function, answer, sandbox=sandbox).metrics["exact_match"] == 1
+
+
+def test_scripts_run_in_the_sandbox(folder: Path, sandbox: Sandbox) -> None:
+    (folder / "strings" / "f00001").mkdir()
+    (folder / "strings" / "f00001" / "function_code.py").write_text(SCRIPT)
+    passive, function = load_published(folder)
+    assert (passive.passive, function.passive) == (True, False)
+    assert [reply.value for reply in function.replies(["abcd", "it's"])] == ["dcqba", "s'qti"]
+    assert function.replies([4])[0].error == "TypeError: 'int' object is not subscriptable"
+    scored = grade(function, oracle(function), sandbox=sandbox)
+    assert scored.metrics["exact_match"] == scored.metrics["exact_held_out"] == 1
+
+
+def test_scripts_of_the_other_generation_are_refused(folder: Path, sandbox: Sandbox) -> None:
+    (folder / "strings" / "f00001").mkdir()
+    (folder / "strings" / "f00001" / "function_code.py").write_text("def function(x):\n    return x.upper()\n")
+    with pytest.raises(BadInput, match="of another generation"):
+        load_published(folder)
+
+
+def test_a_script_is_cut_down_to_its_definitions() -> None:
+    assert "argv" not in definitions(SCRIPT)
+    assert "VOWELS = set('aeiou')" in definitions(SCRIPT)
+    assert entry(SCRIPT) == "function"
+    assert entry("def a(x): pass\ndef b(x): pass") == "b"
+    with pytest.raises(BadInput, match="defines no function"):
+        entry("x = 1")
+    with pytest.raises(BadInput, match="is not Python"):
+        entry("def")
+
+
+@pytest.mark.parametrize(("prose", "items"), [
+    (': "hello", "This is a test", "a, b"', ["hello", "This is a test", "a, b"]),
+    (": 'hello', 'it's', 'world'", ["hello", "it's", "world"]),
+    (': "one”, “two", “three”', ["one", "two", "three"]),
+    (": hello1, a b, !x", ["hello1", "a b", "!x"]),
+    (': Hello, "!Hello", Cat', ["Hello", "!Hello", "Cat"]),
+    (': "umbrella, super, vacuum"', ["umbrella", "super", "vacuum"]),
+    (": a, , b", ["a", "", "b"]),
+    ("", [""]),
+])  # fmt: skip
+def test_lists_in_prose_are_parsed(prose: str, items: list[str]) -> None:
+    assert proposed_inputs(prose) == items
+
+
+def test_the_unit_tests_of_a_published_function_are_its_own(folder: Path) -> None:
+    first = load_published(folder)[0]
+    tests = unit_tests(first, seed=3)
+    assert [t.correct for t in tests] == [0, 1, 2, 0, 1, 2, 0, 1, 2, 0]
+    assert tests[1].inputs == ("wrong", "don't", "also wrong")
+
+
+@pytest.mark.parametrize(("document", "said"), [
+    ("not json", "cannot be read as JSON"),
+    ([{"name": "f00000"}], "not in the published layout: at 0.test_vec"),
+    ([SECOND[0] | {"correct_inx": [4] * 10}], "at 0.correct_inx.0"),
+    ([SECOND[0] | {"correct_inx": [1]}], "10 tests and 1 answers"),
+])  # fmt: skip
+def test_files_in_another_layout_are_refused(folder: Path, document: object, said: str) -> None:
+    path = folder / "strings" / "unit_test_data.json"
+    path.write_text(document if isinstance(document, str) else json.dumps(document))
+    with pytest.raises(BadInput) as refusal:
+        load_published(folder)
+    assert said in str(refusal.value)
+    assert "\n" not in str(refusal.value)
+
+
+def test_a_folder_without_string_functions_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(BadInput, match="holds no published string functions"):
+        load_published(tmp_path)
+
+
+def test_an_answer_without_code_gets_nothing(folder: Path, sandbox: Sandbox) -> None:
+    scored = grade(load_published(folder)[0], Answer(description="the length"), sandbox=sandbox)
+    assert scored.metrics["exact_match"] == 0
+    assert scored.fault == "there is no code"
