@@ -117,8 +117,8 @@ def _named(function: EntityFunction, groups: Sequence[Sequence[str]], evaluator:
     rivals = [one.concept.texts for one in listed() if one.concept not in function.concepts]
     texts = [*own, *rivals]
     # Rivals and truth alike are points; each group of the answer is asked which point it fits best.
-    fits = np.stack([evaluator.similarity([" ".join(text)], groups)[:, 0] for text in texts])
-    nearest = set(np.argmax(fits, axis=0).tolist())
+    fits = evaluator.similarity([" ".join(text) for text in texts], groups)
+    nearest = set(np.argmax(fits, axis=1).tolist())
     said = {_stem(word) for group in groups for word in group}
     return [_says(said, text[0]) or i in nearest for i, text in enumerate(own)]
 

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from vesalius.backbones import Backbone, system, user
+from vesalius.backbones import Backbone, Garbled, Refused, system, user
 from vesalius.functions.answer import Mode
 from vesalius.functions.box import Reply
 from vesalius.functions.knowledge.scoring import fault
@@ -60,13 +60,16 @@ class ModelMapper:
         return self.backbone.name
 
     def map(self, inputs: Sequence[object]) -> list[Reply]:
-        """What the model replies to each input by itself."""
-        return [Reply(error=why) if (why := fault(item)) else Reply(self._one(str(item))) for item in inputs]
+        """What the model replies to each input by itself; a refusal or an empty reply costs only its own input."""
+        return [Reply(error=why) if (why := fault(item)) else self._one(str(item)) for item in inputs]
 
-    def _one(self, item: str) -> str:
+    def _one(self, item: str) -> Reply:
         rules = [f"If the input is {self.what}, reply with only {self.result}."]
         rules += [f"If {self.exception}, reply with the word {UNDEFINED}."] if self.exception else []
         rules += [f"Otherwise reply with the word {UNDEFINED}. Give no additional information."]
         turns = [system("You answer with a single name, word or number."), user(" ".join(rules) + f"\nInput: {item}")]
-        text = self.backbone.chat(turns, label=f"{self.what} -> {self.result}: {item}").text
-        return text if self.mode == "published" else text.strip()
+        try:
+            text = self.backbone.chat(turns, label=f"{self.what} -> {self.result}: {item}").text
+        except (Garbled, Refused) as failure:
+            return Reply(error=str(failure))
+        return Reply(text if self.mode == "published" else text.strip())

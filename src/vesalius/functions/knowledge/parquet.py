@@ -23,7 +23,7 @@ VALUES, ENCODING = 1, 2
 def read_texts(path: Path) -> list[str]:
     """The texts of a Parquet file that holds one column of texts without nulls."""
     content = path.read_bytes()
-    if content[:4] != MAGIC or content[-4:] != MAGIC:
+    if len(content) < 12 or content[:4] != MAGIC or content[-4:] != MAGIC:
         raise BadInput(f"{path}: not a Parquet file; reinstall the package it belongs to")
     footer = len(content) - 8 - int.from_bytes(content[-8:-4], "little")
     place, listed, found = 4, [], []

@@ -10,12 +10,13 @@ A language model is asked for a digit, and the value is p(1) / (p(0) + p(1)) of 
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Protocol
 
 import numpy as np
 from jaxtyping import Float
 
-from vesalius.backbones import Backbone, Garbled, system, user
+from vesalius.backbones import Backbone, Garbled, Refused, system, user
 from vesalius.functions.answer import Mode
 from vesalius.functions.box import Reply
 from vesalius.functions.knowledge.vectors import LONGEST_TEXT, frequent_words, space
@@ -56,7 +57,6 @@ class VectorScorer:
 
     def __init__(self, which: str = "glove") -> None:
         self.name = which
-        self._usual: Float[np.ndarray, "words dimensions"] | None = None
 
     def score(self, words: Sequence[object], concepts: Sequence[Concept]) -> list[Reply]:
         """One value per word, or why it has none."""
@@ -69,10 +69,8 @@ class VectorScorer:
     def similarity(self, words: Sequence[str], groups: Sequence[Sequence[str]]) -> Float[np.ndarray, "groups words"]:
         """Cosines to the direction of each group of texts, in standard deviations above frequent words."""
         where = space(self.name)
-        if self._usual is None:
-            self._usual = where.vectors(frequent_words()[USUAL])
         centres = np.stack([where.centre(group) for group in groups])
-        usual = centres @ self._usual.T
+        usual = centres @ _usual(self.name).T
         spread = np.maximum(usual.std(1, keepdims=True), 1e-9)
         return (centres @ where.vectors(words).T - usual.mean(1, keepdims=True)) / spread
 
@@ -88,7 +86,7 @@ class ModelScorer:
         self._backbone, self._mode = backbone, mode
 
     def score(self, words: Sequence[object], concepts: Sequence[Concept]) -> list[Reply]:
-        """One value per word; a reply with neither digit costs only its own word."""
+        """One value per word; a refusal, or a reply with neither digit, costs only its own word."""
         return [Reply(error=why) if (why := fault(word)) else self._one(str(word), concepts) for word in words]
 
     def _one(self, word: str, concepts: Sequence[Concept]) -> Reply:
@@ -102,8 +100,13 @@ class ModelScorer:
         turns = [system("You recognise words that are related to given concepts."), user(question)]
         try:
             return Reply(self._backbone.logprobs(turns, ["0", "1"], label=f"{'/'.join(names)}: {word}").share("1"))
-        except Garbled as failure:
+        except (Garbled, Refused) as failure:
             return Reply(error=str(failure))
+
+
+@lru_cache(maxsize=2)
+def _usual(which: str) -> Float[np.ndarray, "words dimensions"]:
+    return space(which).vectors(frequent_words()[USUAL])
 
 
 def fault(word: object) -> str | None:

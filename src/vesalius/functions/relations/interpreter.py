@@ -2,12 +2,13 @@
 
 1. Ask a few members of every kind; the relation whose table agrees best with the replies is the first guess.
 2. Ask the members of that kind, guess again, and go on until the guess stays.
-3. Among members that should have an answer and have none, look for the plainest condition that sets them apart.
+3. Among members that should have an answer and have none, look for the condition that best sets them apart.
 
 It chooses among the relations and conditions of the fact tables, the same ones our own functions are made of; `without`
 takes relations away, to see what it does with one it does not know. Members kept for tests are never asked.
 """
 
+import math
 import random
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
@@ -24,11 +25,11 @@ ROUNDS, FEWEST_ANSWERS = 4, 3
 #: Members asked of the kind that was guessed.
 MOST_MEMBERS = 320
 #: A relation is named if it agrees with this share of the answers.
-AGREES = 0.5
+AGREES = 0.85
 #: What an answer of `undefined` counts against a relation that has one: it may be an exception.
 SILENCE = 0.3
-#: A condition may be wrong on this many members per member that has no answer.
-MISFIT = 0.34
+#: An exception holds for members of which at least this share has no answer; no rate is nearer to 1 than the second.
+MOSTLY, NEVER_SURE = 0.7, 0.995
 
 
 @dataclass
@@ -60,6 +61,11 @@ class Notebook:
             else:
                 total += 1 if same(reply, expected) else -1
         return total
+
+    def share(self, relation: Relation) -> float:
+        """The share of the answers that the relation predicts."""
+        answers = [(item, reply) for item, reply in self.replies.items() if reply is not None]
+        return sum(same(reply, relation.value(item)) for item, reply in answers) / max(len(answers), 1)
 
     def answered(self, table: Table) -> float:
         """Answers for members of a table, less answers for other things and members without one."""
@@ -107,26 +113,39 @@ def _open(table: Table) -> list[str]:
 def _guess(notebook: Notebook, known: Sequence[Relation], tables: Sequence[Table]) -> tuple[Table, Relation | None]:
     """The relation that agrees best, or only the kind of input if none agrees."""
     best = max(known, key=notebook.agreement)
-    answers = [(item, reply) for item, reply in notebook.replies.items() if reply is not None]
-    right = sum(same(reply, best.value(item)) for item, reply in answers)
-    if answers and right >= AGREES * len(answers):
+    if notebook.share(best) >= AGREES:
         return best.table, best
     return max(tables, key=notebook.answered), None
 
 
 def _exception(notebook: Notebook, table: Table, rule: Relation | None) -> Condition | None:
-    """The plainest condition that holds for the members without an answer and for no others."""
-    members = [item for item in notebook.replies if item in (rule.values if rule else table.rows)]
-    silent = {item for item in members if notebook.replies[item] is None}
-    if not silent or len(silent) == len(members):
+    """The condition that best tells the members without an answer from the others; the plainest of equals.
+
+    It has to be more likely than chance by more than the number of conditions tried, and to hold mostly for members
+    without an answer: some of the silence may be errors.
+    """
+    members = frozenset(item for item in notebook.replies if item in (rule.values if rule else table.rows))
+    silent = frozenset(item for item in members if notebook.replies[item] is None)
+    if not silent or silent == members:
         return None
     if len(silent) == 1:
         return Condition("member", next(iter(silent)))
-    asked = set(members)
+    chance = _likelihood(len(silent), len(members)) + math.log(len(table.conditions))
+    merits: dict[Condition, float] = {}
+    for condition, covered in table.conditions.items():
+        inside = members & covered
+        if len(inside & silent) >= MOSTLY * len(inside) > 0:
+            outside = members - covered
+            told = _likelihood(len(inside & silent), len(inside)) + _likelihood(len(outside & silent), len(outside))
+            merits[condition] = told - chance
+    best = max(merits, key=lambda condition: merits[condition], default=None)
+    return best if best is not None and merits[best] > 0 else None
 
-    misfits = {condition: len(silent ^ (asked & covered)) for condition, covered in table.conditions.items()}
-    best = min(misfits, key=lambda condition: misfits[condition])
-    return best if misfits[best] <= MISFIT * len(silent) else None
+
+def _likelihood(silent: int, members: int) -> float:
+    """The log-likelihood of so many silent members at their own rate, which is never quite 0 or 1."""
+    rate = min(max(silent / members, 1 - NEVER_SURE), NEVER_SURE) if members else NEVER_SURE
+    return silent * math.log(rate) + (members - silent) * math.log(1 - rate)
 
 
 def _answer(notebook: Notebook, table: Table, rule: Relation | None, exception: Condition | None) -> Answer:
@@ -135,6 +154,8 @@ def _answer(notebook: Notebook, table: Table, rule: Relation | None, exception: 
     shown = "; ".join(examples) or "nothing"
     if rule:
         told = f"The input is {what}, the output is {rule.phrases[1]}."
+        share = notebook.share(rule)
+        told += f" This holds for {share:.0%} of the answers seen." if share < 1 else ""
     else:
         told = f"The input is {what}; no known relation gives the outputs ({shown})."
     domain = f"The output is {UNDEFINED} if the input is not {what}"

@@ -1,0 +1,133 @@
+"""The interpreter's manners and reach, the triplets, and the figures of a grade."""
+
+from collections.abc import Iterator, Sequence
+
+import pytest
+
+from tests.functions.needs import needs_vectors
+from vesalius.errors import BadInput
+from vesalius.functions import Answer, Box, Reply
+from vesalius.functions.entities import EntityFunction, Triplet, grade, interpret, listed, oracle, sample, unit_tests
+from vesalius.functions.entities.interpreter import MOST_QUERIES
+from vesalius.functions.knowledge.scoring import Concept
+from vesalius.sandbox import Sandbox
+
+pytestmark = needs_vectors
+
+
+@pytest.fixture(scope="module")
+def sandbox() -> Iterator[Sandbox]:
+    with Sandbox() as running:
+        yield running
+
+
+def drawn(name: str) -> EntityFunction:
+    return next(f for f in sample(200, seed=1) if [concept.name for concept in f.concepts] == [name])
+
+
+def test_triplets_hold_one_related_word() -> None:
+    for function in sample(6, seed=2):
+        triplets = unit_tests(function, seed=5)
+        assert 6 <= len(triplets) <= 10
+        assert triplets == unit_tests(function, seed=5)
+        for triplet in triplets:
+            values = [reply.value for reply in function.replies(triplet.words)]
+            assert values.pop(triplet.true) > 0.5
+            assert max(values) < 0.2
+
+
+def test_half_of_a_pairs_triplets_are_from_each_concept() -> None:
+    function = next(f for f in sample(10, seed=4) if f.family == "pair")
+    right = [triplet.words[triplet.true] for triplet in unit_tests(function)]
+    assert all(2 <= sum(word in words for word in right) <= 5 for words in function.words)
+
+
+def test_the_interpreter_names_a_plain_concept(sandbox: Sandbox) -> None:
+    function = drawn("universities")
+    box = Box(function)
+    answer = interpret(box, seed=1)
+    assert answer.queries == box.asked <= MOST_QUERIES
+    assert {"university", "college"} & set(answer.structure["concepts"][0])
+    metrics = grade(function, answer, sandbox=sandbox).metrics
+    assert metrics["unit_test"] >= 0.8
+    assert metrics["concept_named"] == 1
+    assert metrics["concepts_counted"] == 1
+
+
+@pytest.mark.parametrize("budget", [1, 7, 60])
+def test_a_small_budget_is_kept(budget: int) -> None:
+    box = Box(drawn("cars"), budget=budget)
+    answer = interpret(box, seed=1)
+    assert box.asked <= budget
+    assert answer.description
+
+
+def test_words_of_tests_and_words_left_out_are_neither_asked_nor_named() -> None:
+    box = Box(drawn("universities"))
+    answer = interpret(box, seed=1, without=["University", "college"])
+    seen = {asked.input for asked in box.log} | {word for words in answer.structure["concepts"] for word in words}
+    assert not seen & ({word for one in listed() for word in one.tests} | {"university", "college"})
+
+
+class Broken(EntityFunction):
+    """Answers nothing at all."""
+
+    def replies(self, inputs: Sequence[object], *, first_call: int = 0) -> list[Reply]:
+        return [Reply(error="no")] * len(inputs)
+
+
+def test_a_function_without_answers_is_survived() -> None:
+    function = drawn("cars")
+    assert interpret(Box(Broken("f0", function.concepts, function.scorer)), seed=1).description
+
+
+def test_an_answer_about_something_else_earns_chance_and_the_oracle_more(sandbox: Sandbox) -> None:
+    functions = sample(20, seed=1)
+    right = [grade(f, oracle(f), sandbox=sandbox).metrics["unit_test"] or 0 for f in functions]
+    others = [
+        grade(f, oracle(g), sandbox=sandbox).metrics["unit_test"] or 0
+        for f, g in zip(functions, [*functions[1:], functions[0]], strict=True)
+    ]
+    assert sum(right) / 20 > 0.8
+    assert 0.15 < sum(others) / 20 < 0.5
+
+
+BY_HAND = EntityFunction(
+    "f0",
+    (Concept("dogs"),),
+    sample(1, seed=0)[0].scorer,
+    triplets=(
+        Triplet(("cloud", "terrier", "ink"), 1),
+        Triplet(("spaniel", "algebra", "rice"), 0),
+        Triplet(("tax", "opera", "poodle"), 2),
+    ),
+)
+
+
+def test_answers_are_read_from_structure_then_code_then_description(sandbox: Sandbox) -> None:
+    told = grade(BY_HAND, Answer(description="Words related to dogs and puppies."), sandbox=sandbox)
+    assert (told.metrics["unit_test"], told.picture["read_from"]) == (1.0, "description")
+    assert told.picture["evaluator"] == "wordllama"
+    code = "def f(word):\n    return 1.0 if word in ('terrier', 'poodle') else 0.2"
+    coded = grade(BY_HAND, Answer(description="?", code=code), sandbox=sandbox)
+    # Two right, and a tie of three for the spaniel.
+    assert coded.metrics["unit_test"] == pytest.approx((1 + 1 + 1 / 3) / 3)
+    assert coded.picture["read_from"] == "code"
+    both = Answer(description="?", code=code, structure={"concepts": [["dog", "puppy"]]})
+    assert grade(BY_HAND, both, sandbox=sandbox).metrics["unit_test"] == 1.0
+
+
+def test_an_empty_answer_earns_exactly_chance_and_broken_code_says_so(sandbox: Sandbox) -> None:
+    empty = grade(BY_HAND, Answer(description=""), sandbox=sandbox)
+    assert empty.metrics["unit_test"] == pytest.approx(1 / 3)
+    assert empty.metrics["concept_named"] == 0
+    broken = grade(BY_HAND, Answer(description="", code="def f(word):\n    return 1 / 0"), sandbox=sandbox)
+    assert broken.metrics["unit_test"] == pytest.approx(1 / 3)
+    assert "ZeroDivisionError" in (broken.fault or "")
+
+
+def test_other_categories_are_refused(sandbox: Sandbox) -> None:
+
+    stranger = type("Stranger", (), {"id": "f9", "category": "numeric"})()
+    with pytest.raises(BadInput, match="f9 is of category numeric"):
+        grade(stranger, Answer(description=""), sandbox=sandbox)

