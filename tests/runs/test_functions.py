@@ -19,7 +19,7 @@ from vesalius.runs.engine import attempt
 from vesalius.runs.functions.benchmark import FunctionsBenchmark
 from vesalius.runs.functions.scorecard import metrics_of
 from vesalius.runs.functions.settings import FunctionSettings
-from vesalius.runs.functions.work import plain
+from vesalius.runs.functions.work import baselines, plain
 from vesalius.runs.replay import replay
 from vesalius.runs.settings import Limits
 
@@ -98,7 +98,7 @@ def test_the_builtin_interpreter_finds_every_line(place: Path) -> None:
     assert card["metrics"]["queries"] == {"value": 1.0, "low": 1.0, "high": 1.0, "n": 3}
     assert card["metrics"]["family_named"]["value"] == 1.0
     assert card["failures"] == []
-    assert "grammar" in card["caveats"][0]
+    assert "grammar that contains the generator's families" in card["caveats"][0]
     kept = json.loads((place / "explanations" / "f00000.json").read_text())
     assert kept["log"] == [[1, 2]]
     assert kept["truth"]["slope"] == 2
@@ -241,6 +241,15 @@ def test_a_dataset_folder(place: Path, tmp_path: Path) -> None:
     suites._made.cache_clear()
     chosen = Suite("numeric", dataset=str(tmp_path), count=2, mode="published")
     assert [function.id for function in chosen.functions()] == ["f00000", "f00001"]
+
+
+def test_baselines_by_hand() -> None:
+    # A constant c is off by 1 - (sum f)^2 / (n sum f^2): 1 - 16 / (2 * 10) = 0.2 for 1, 3, and 0.0025 for 9, 10.
+    assert baselines({"truth": [1.0, 3.0]}) == {"success_baseline": 0.0}
+    assert baselines({"truth": [9.0, 10.0, None]}) == {"success_baseline": 1.0}
+    pairs = [{"input": "a", "truth": "a"}, {"input": "b", "truth": "c"}]
+    assert baselines({"examples": pairs}) == {"exact_match_baseline": 0.5}
+    assert baselines({"triplets": []}) == {}
 
 
 def test_metrics_keep_their_counts() -> None:

@@ -64,6 +64,7 @@ class Case:
     fault: str
     queries: int
     curves: Curves | None
+    columns: tuple[str, str, str]
     examples: tuple[Example, ...]
     asked: tuple[tuple[str, str], ...]
 
@@ -124,6 +125,7 @@ def _case(directory: Path, case: str, failure: dict[str, Any] | None) -> Case | 
         fault=_cut(graded.fault or ""),
         queries=len(interpreted.log),
         curves=_curves(graded.picture, interpreted),
+        columns=("Offered", "Right", "Chosen") if "triplets" in graded.picture else ("Input", "Function", "Answer"),
         examples=_examples(graded.picture),
         asked=tuple((_text(x), _text(y)) for x, y in interpreted.log[:MOST_QUERIES]),
     )

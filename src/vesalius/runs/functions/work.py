@@ -23,6 +23,9 @@ from vesalius.functions.suite import GRADING_SEED, Suite
 from vesalius.runs.work import Line
 from vesalius.sandbox import Sandbox
 
+#: The published rule for numeric functions: normalised squared error below this.
+CONSTANT_SUCCEEDS = 0.1
+
 
 class Interpreted(BaseModel):
     """An answer as a run keeps it, with everything that was asked on the way."""
@@ -120,10 +123,11 @@ def grade_case(case: ToGrade) -> Graded:
     answer = _answer(case.answer)
     sandbox = _sandbox(case.unsafe)
     grade = case.suite.rooms.grade(function, answer, sandbox=sandbox, seed=case.suite.seed + GRADING_SEED)
+    picture = plain(grade.picture)
     return Graded(
         id=case.id,
-        metrics={name: _finite(value) for name, value in grade.metrics.items()},
-        picture=plain(grade.picture),
+        metrics={name: _finite(value) for name, value in (baselines(picture) | grade.metrics).items()},
+        picture=picture,
         fault=grade.fault,
         seconds=round(time.monotonic() - started, 3),
     )
@@ -142,6 +146,19 @@ def evaluate_case(case: ToTest) -> dict[str, Any]:
         "score": tested.score if tests else None,
         "unanswered": sum(choice is None for choice in tested.choices),
     }
+
+
+def baselines(picture: dict[str, Any]) -> dict[str, float | None]:
+    """What no understanding at all would earn by the published rules: the best constant, and the input given back."""
+    if isinstance(picture.get("truth"), list):
+        values = [value for value in picture["truth"] if isinstance(value, (int, float))]
+        square = sum(value * value for value in values)
+        explained = sum(values) ** 2 / len(values) if values else 0.0
+        return {"success_baseline": float(square == 0 or 1 - explained / square < CONSTANT_SUCCEEDS)}
+    rows = picture.get("examples")
+    if rows:
+        return {"exact_match_baseline": sum(row["input"] == row["truth"] for row in rows) / len(rows)}
+    return {}
 
 
 def _answer(path: Path) -> Answer:
