@@ -119,17 +119,16 @@ class NumericFunction:
 
     def replies(self, inputs: Sequence[Any], *, first_call: int = 0) -> list[Reply]:
         """One reply per input; a division by zero, or an input that is no number, is an error of that input alone."""
-        x = np.array([_as_number(value) for value in inputs], dtype=float)
-        values = self.values(x, first_call=first_call)
+        x = [_as_number(value) for value in inputs]
+        values = self.values(np.array([math.nan if value is None else value for value in x]), first_call=first_call)
         poles = np.isinf(values) & (self.family in POLES and self.net is None)
-        return [
-            Reply(error=f"{given!r:.40} is not a number")
-            if _as_number(given) != _as_number(given) and not _is_nan(given)
-            else Reply(error="division by zero")
-            if pole
-            else Reply(value)
-            for given, pole, value in zip(inputs, poles.tolist(), values.tolist(), strict=True)
-        ]
+        replies = [Reply(value) for value in values.tolist()]
+        for index, given in enumerate(inputs):
+            if x[index] is None:
+                replies[index] = Reply(error=f"{given!r:.40} is not a number")
+            elif poles[index]:
+                replies[index] = Reply(error="division by zero")
+        return replies
 
     def truth(self) -> dict[str, Any]:
         """What the function is, as JSON: `family`, `operands`, `kind`, `noise`, `interval`, `formula`, `domain`."""
@@ -149,18 +148,14 @@ class NumericFunction:
         }
 
 
-def _as_number(value: Any) -> float:
-    """The input as a float, as a script would read it from its command line; NaN if it is no number."""
+def _as_number(value: Any) -> float | None:
+    """The input as a float, as a script would read it from its command line; None if it is no number."""
     if not isinstance(value, (int, float, str)):
-        return math.nan
+        return None
     try:
         return float(value)
     except (ValueError, OverflowError):
-        return math.nan
-
-
-def _is_nan(value: Any) -> bool:
-    return (isinstance(value, float) and math.isnan(value)) or (isinstance(value, str) and value.strip() == "nan")
+        return None
 
 
 def _chances(key: int, calls: Int[ndarray, "calls"]) -> Float[ndarray, "calls"]:

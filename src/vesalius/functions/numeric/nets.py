@@ -21,6 +21,7 @@ from pathlib import Path
 import numpy as np
 from jaxtyping import Float, Int
 from numpy import ndarray
+from safetensors import SafetensorError
 from safetensors.numpy import load_file, save_file
 
 from vesalius.functions.numeric.expressions import Expression, domain, evaluate, operands
@@ -34,8 +35,6 @@ PROTOCOL = 1
 PACKAGED = Path(__file__).parent / "nets.safetensors"
 #: Adam's second step is divided by this much at least.
 _EPSILON = 1e-8
-#: Rows of stored weights: kinks' slopes and biases, outer weights, and the outer bias repeated.
-_ROWS = 4
 
 
 @dataclass(frozen=True, eq=False)
@@ -208,8 +207,11 @@ def _packaged() -> dict[str, ndarray]:
 
 
 def _read(path: Path) -> dict[str, ndarray]:
-    """The kept nets of a file, by key."""
-    return load_file(path) if path.exists() else {}
+    """The kept nets of a file, by key; none where there is no file, or one that was spoilt."""
+    try:
+        return load_file(path) if path.exists() else {}
+    except (SafetensorError, OSError):
+        return {}
 
 
 def save(path: Path, expressions: Sequence[Expression], nets: Sequence[Net]) -> None:

@@ -17,6 +17,8 @@ from vesalius.functions.numeric.interpreter.session import EDGE, Points, Session
 
 #: Two answers of a corrupted stretch differ by 0.1 as a rule, two with noise by 0.6 or more.
 _NOISE_GAP = 0.3
+#: Noise is everywhere; but of the largest answers rounding hides it, and of a short stretch there are few pairs.
+_FEW_GAPS = 8
 #: The ends of a stretch are found this closely, and rounded to a decimal where one lies within.
 _END_WIDTH = 0.004
 
@@ -67,7 +69,8 @@ def look(session: Session) -> Survey:
         return Survey(both)
     finite = np.isfinite(pairs[0].y) & np.isfinite(pairs[1].y)
     gaps = np.abs(pairs[0].y - pairs[1].y)[finite & differ]
-    if len(gaps) and float(np.median(gaps)) > _NOISE_GAP:
+    many = len(gaps) >= _FEW_GAPS or len(gaps) > 0.4 * finite.sum()
+    if many and float(np.median(gaps)) > _NOISE_GAP:
         noise = _noise_kind(gaps, np.abs(pairs[0].y)[finite & differ])
         return Survey(both, noise=noise, sd=NOISE[noise][1])
     stretch, asked = _stretch(session, pairs[0].x, differ)
