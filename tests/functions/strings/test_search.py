@@ -61,6 +61,8 @@ SOLVED: list[Steps] = [
     [("replace_substring", ("e", "Q")), ("add_len_to_string", ())],
     [("replace_substring", ("e", "Q")), ("string_concatenate", ("ab",))],
     [("replace_substring", ("T", "e")), ("map_string", (ROTATED,))],
+    [("find_string", ("S",)), ("map_string", (ROTATED[::-1],))],
+    [("string_concatenate", ("RiVpy",)), ("get_mid_character_ordinality", ())],
     [("reverse_words", ()), ("map_string", (ROTATED[::-1],))],
     [("shift_first_letter_rand", (17,)), ("shift_last_letter_predecessor_rand", (5,))],
     [("add_order_of_inx1_to_inx2", (7, 2)), ("swap_rand", (2, 9))],

@@ -20,6 +20,7 @@ from vesalius.functions.answer import ENTRY, Answer, Mode
 from vesalius.functions.box import Box
 from vesalius.functions.strings.inputs import strings, varied
 from vesalius.functions.strings.library import RANDOM, library
+from vesalius.functions.strings.operations import LETTERS
 from vesalius.functions.strings.parameters import BOTH_CASES
 from vesalius.functions.strings.program import Program, Step
 from vesalius.functions.strings.search.evidence import Evidence, Output, attempt
@@ -114,9 +115,28 @@ def _settled(asking: _Asking, rivals: list[Program], rng: Random) -> Program | N
     while asking.left > KEPT_BACK and (told := _telling_apart(list(does), pool)):
         asking.note(told[: asking.left - KEPT_BACK])
         does = {made: program for made, program in does.items() if asking.evidence.fits(program)}
-    if does and asking.left:
+    left = list(reversed(does.values()))
+    if left and asking.left > KEPT_BACK and (unmapped := _unmapped(left[0], asking.evidence, rng)):
+        asking.note(unmapped[: asking.left - KEPT_BACK])
+        left = [program for program in left if asking.evidence.fits(program)]
+    if left and asking.left:
         asking.note(list(islice(varied(rng, KEPT_BACK), min(asking.left, KEPT_BACK))))
-    return next((program for program in reversed(does.values()) if asking.evidence.fits(program)), None)
+    return next((program for program in left if asking.evidence.fits(program)), None)
+
+
+def _unmapped(program: Program, evidence: Evidence, rng: Random) -> list[str]:
+    """Where letters are permuted last, strings that show letters not seen so far, whose images are only guessed."""
+    if not program.steps or program.steps[-1].operation.name != "map_string":
+        return []
+    before = Program(program.steps[:-1])
+    seen = set("".join((attempt(before, s) or "").lower() for s in evidence.inputs))
+    chosen = []
+    letters = "".join(str(value) for step in before.steps for value in step.parameters)
+    for s in islice(strings(rng, letters=letters), _POOL):
+        if new := set((attempt(before, s) or "").lower()).intersection(LETTERS) - seen:
+            chosen.append(s)
+            seen |= new
+    return chosen
 
 
 def _pool(rivals: Sequence[Program], rng: Random) -> list[str]:

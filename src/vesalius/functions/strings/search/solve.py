@@ -14,18 +14,19 @@ from vesalius.functions.strings.operations import LETTERS
 from vesalius.functions.strings.parameters import BOTH_CASES, LONGEST_SUFFIX
 from vesalius.functions.strings.program import Program, Step
 from vesalius.functions.strings.search.evidence import Evidence, Output, attempt
-from vesalius.functions.strings.search.probes import PROBES
 from vesalius.functions.strings.search.space import Space
 
-#: Inputs that are compared for every step; what passes is checked on all.
-_COMPARED = len(PROBES)
 #: To build a suffix, so many of the longest inputs are compared, and so many of the most promising steps are tried.
 _SHOWN, _CLIMBS = 3, 60
+#: And so many of the shortest, where the step looks at the middle.
+_SHORTEST = 10
+#: Inputs shorter than this leave room for a suffix before number words end.
+_SHORT = 20
 
 
 def solved(space: Space, evidence: Evidence) -> list[Program]:
     """Programs of up to two steps that fit, with a parameter solved for: those of the cheapest solver that works."""
-    made = list(zip(*(space.outputs(s) for s in evidence.inputs[:_COMPARED]), strict=True))
+    made = list(zip(*(space.outputs(s) for s in evidence.inputs), strict=True))
     for solver in _SOLVERS:
         found = [program for program in solver(space, made, evidence) if evidence.fits(program)]
         if found:
@@ -51,18 +52,22 @@ def _mapped_last(space: Space, made: Made, evidence: Evidence) -> Iterator[Progr
 
 
 def _appended_last(space: Space, made: Made, evidence: Evidence) -> Iterator[Program]:
-    append = space.operations.get("string_concatenate")
-    for end in suffixes(evidence.outputs, longest=2 * LONGEST_SUFFIX) if append else ():
+    append, replace, mapped = map(space.operations.get, ("string_concatenate", "replace_substring", "map_string"))
+    if append is None:
+        return
+    for end in suffixes(evidence.outputs, longest=2 * LONGEST_SUFFIX):
         shorter = [None if out is None else out[: -len(end)] for out in evidence.outputs]
-        appended = [Step(append, (part,)) for part in (end[:-LONGEST_SUFFIX], end[-LONGEST_SUFFIX:]) if part]  # type: ignore[arg-type]
+        if len(end) > LONGEST_SUFFIX:  # two suffixes, one after the other
+            yield Program((Step(append, (end[:-LONGEST_SUFFIX],)), Step(append, (end[-LONGEST_SUFFIX:],))))
+            continue
         for first, given in zip(space.steps, made, strict=True):
-            if list(given) == shorter[: len(given)] and len(first.steps) + len(appended) <= 2:
-                yield Program((*first.steps, *appended))
-        if (pair := replacement(evidence.inputs, shorter)) and (replace := space.operations.get("replace_substring")):
-            yield Program((Step(replace, pair), *appended))
-        if (alphabet := permutation(evidence.inputs, shorter)) and (mapped := space.operations.get("map_string")):
+            if list(given) == shorter:
+                yield Program((*first.steps, Step(append, (end,))))
+        if replace and (pair := replacement(evidence.inputs, shorter)):
+            yield Program((Step(replace, pair), Step(append, (end,))))
+        if mapped and (alphabet := permutation(evidence.inputs, shorter)):
             before = end.translate(str.maketrans(alphabet, LETTERS))
-            yield Program((Step(append, (before,)), Step(mapped, (alphabet,))))  # type: ignore[arg-type]
+            yield Program((Step(append, (before,)), Step(mapped, (alphabet,))))
 
 
 def _replaced_then_mapped(space: Space, made: Made, evidence: Evidence) -> Iterator[Program]:
@@ -70,33 +75,34 @@ def _replaced_then_mapped(space: Space, made: Made, evidence: Evidence) -> Itera
     if replace is None or mapped is None:
         return
     for old, new in product(BOTH_CASES, LETTERS):
-        alphabet = permutation([s.replace(old, new) for s in evidence.inputs[:_COMPARED]], evidence.outputs)
+        alphabet = permutation([s.replace(old, new) for s in evidence.inputs], evidence.outputs)
         if alphabet and old != new:
             yield Program((Step(replace, (old, new)), Step(mapped, (alphabet,))))
 
 
 def _replaced_first(space: Space, made: Made, evidence: Evidence) -> Iterator[Program]:
-    operation = space.operations.get("replace_substring")
-    for then, given in zip(space.steps, made, strict=True) if operation else ():
-        surprising = [s for s, g, out in zip(evidence.inputs, given, evidence.outputs, strict=False) if g != out]
-        shared = set(BOTH_CASES).intersection(*surprising) if surprising else ()
-        for old in sorted(shared):
-            for new in BOTH_CASES:
-                program = Program((Step(operation, (old, new)), *then.steps))  # type: ignore[arg-type]
-                if attempt(program, surprising[0]) == evidence.outputs[evidence.inputs.index(surprising[0])]:
-                    yield program
+    replace = space.operations.get("replace_substring")
+    if replace is None:
+        return
+    for then, given in zip(space.steps, made, strict=True):
+        triples = zip(evidence.inputs, given, evidence.outputs, strict=True)
+        surprising = [(s, out) for s, without, out in triples if without != out]
+        shared = set(BOTH_CASES).intersection(*(s for s, _ in surprising)) if surprising else ()
+        for old, new in product(sorted(shared), BOTH_CASES):
+            program = Program((Step(replace, (old, new)), *then.steps))
+            if attempt(program, surprising[0][0]) == surprising[0][1]:
+                yield program
 
 
 def _appended_first(space: Space, made: Made, evidence: Evidence) -> Iterator[Program]:
     operation = space.operations.get("string_concatenate")
     if operation is None:
         return
-    short = [
-        (s, out) for s, out in zip(evidence.inputs, evidence.outputs, strict=True) if out is not None and len(s) < 20
-    ]
+    seen = zip(evidence.inputs, evidence.outputs, strict=True)
+    short = [(s, out) for s, out in seen if out is not None and len(s) < _SHORT]
     counting = [step for step in space.steps if _counts(step)]
     others = [step for step in space.steps if step.steps and not _counts(step)]
-    tries = [([then], _standing(then.steps[0])) for then in counting] + [(others, _built(space, short))]
+    tries = [([then], _standing(then, short)) for then in counting] + [(others, _built(space, short))]
     for steps, guesses in tries:
         for suffix in guesses:
             programs = [Program((Step(operation, (suffix,)), *then.steps)) for then in steps]
@@ -149,8 +155,13 @@ def _counts(then: Program) -> bool:
     return any(step.operation.group == "words" or step.operation.name in lossy for step in then.steps)
 
 
-def _standing(step: Step) -> Iterator[str]:
+def _standing(then: Program, pairs: Sequence[tuple[str, str]]) -> Iterator[str]:
     """Suffixes that stand for all others as far as a counting step can tell."""
+    step = then.steps[0]
+    if "mid" in step.operation.name:  # it tells every letter, one at a time, as the string before it grows
+        shortest = sorted(pairs, key=lambda pair: len(pair[0]))[:_SHORTEST]
+        yield from (_climbed(then, length, shortest) for length in range(1, LONGEST_SUFFIX + 1))
+        return
     sorts = [*step.parameters, "q" if "t" in step.parameters else "t"] if step.parameters else "etET"
     for length in range(1, LONGEST_SUFFIX + 1):
         yield from ("t" * (length - 1) + letter for letter in BOTH_CASES)
@@ -162,7 +173,7 @@ def _built(space: Space, pairs: Sequence[tuple[str, str]]) -> Iterator[str]:
 
     Steps that do the same to the compared strings build the same suffix, so one of them stands for all.
     """
-    shown = sorted(pairs[:_COMPARED], key=lambda pair: -len(pair[0]))[:_SHOWN]
+    shown = sorted(pairs, key=lambda pair: -len(pair[0]))[:_SHOWN]
     stands_for_all: dict[tuple[Output, ...], tuple[Program, int]] = {}
     for length in range(1, LONGEST_SUFFIX + 1):
         columns = [space.outputs(s + "x" * length) for s, _ in shown]
