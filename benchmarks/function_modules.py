@@ -2,7 +2,8 @@
 
     python -m benchmarks.function_modules --seed 770001 --entities 200 --relations 75 --out FILE
 
-`answer of another` grades each function with the answer given for the next one: what an answer earns by its form alone.
+`answer of another` grades each function with the answer given for one half the list away: what an answer earns by its
+form alone.
 `published DIR` runs the functions of a published dataset; test words there are neither asked nor named.
 """
 
@@ -16,13 +17,11 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-import torch
-
 from vesalius.functions import Answer, Box, Function, Reply, entities, relations
 from vesalius.functions.knowledge.mapping import TableMapper
 from vesalius.functions.knowledge.tables import UNDEFINED
 from vesalius.functions.knowledge.vectors import other_space
-from vesalius.intervene.statistics import mean_interval
+from vesalius.grading.metrics import Metric
 from vesalius.sandbox import Sandbox
 
 #: The published relations were answered rightly in 91.2 % of cases.
@@ -50,13 +49,9 @@ class Careless:
 
 
 def figure(values: Sequence[float]) -> dict[str, float]:
-    """A mean with its bootstrap interval over functions."""
-    low, high = mean_interval(torch.tensor(values, dtype=torch.float64)[:, None])
-    return {
-        "value": round(sum(values) / len(values), 3),
-        "low": round(low.item(), 3),
-        "high": round(high.item(), 3),
-    } | {"n": len(values)}
+    """A mean with its interval over functions."""
+    metric = Metric.of_circuits(values, [1] * len(values))
+    return {name: round(getattr(metric, name), 3) for name in ("value", "low", "high", "n")}
 
 
 def measured(
@@ -66,10 +61,11 @@ def measured(
     started = time.process_time()
     answers = [explain(function) for function in functions]
     seconds = time.process_time() - started
+    half = len(functions) // 2
     rows = {
         "answer": answers,
         "oracle": [room.oracle(function) for function in functions],
-        "answer of another": [*answers[1:], *answers[:1]],
+        "answer of another": [*answers[half:], *answers[:half]],
     }
     report: dict[str, Any] = {"seconds_per_function": round(seconds / len(functions), 2)}
     report["queries"] = sum(answer.queries for answer in answers) / len(answers)

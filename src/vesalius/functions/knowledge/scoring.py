@@ -96,7 +96,8 @@ class ModelScorer:
             question = f"{told} Otherwise return only 0. Give no additional information.\nInput: {word}"
         else:
             asked = " or to ".join(names)
-            question = f"Is the following word or phrase related to {asked}? Reply with 1 for yes or 0 for no.\n{word}"
+            told = f"Reply with one digit and nothing else: 1 if the input is related to {asked}, 0 if it is not."
+            question = f"{told}\nInput: {word}"
         turns = [system("You recognise words that are related to given concepts."), user(question)]
         try:
             return Reply(self._backbone.logprobs(turns, ["0", "1"], label=f"{'/'.join(names)}: {word}").share("1"))
