@@ -40,9 +40,10 @@ bench: $(VENV)/.dev ## side-by-side timings as ratios, JSON in benchmarks/result
 	$(PY) -m benchmarks.sandbox --out benchmarks/results/sandbox.json
 	$(PY) -m benchmarks.functions --out benchmarks/results/functions.json
 
-bench-lens: .venv-lens/.installed ## the sweep against TransformerLens 4.3, in an environment of its own
+bench-lens: .venv-lens/.installed ## the sweep and edge attribution against TransformerLens 4.3, in an environment of its own
 	mkdir -p benchmarks/results
 	.venv-lens/bin/python -m benchmarks.sweep_lens --out benchmarks/results/sweep_lens.json
+	.venv-lens/bin/python -m benchmarks.attribution --out benchmarks/results/attribution.json
 
 docs: $(VENV)/.dev ## build the documentation into site/
 	$(VENV)/bin/mkdocs build --strict --quiet

@@ -1,7 +1,9 @@
 """Every bad input: exit code 2, one clear line on stderr, nothing on stdout."""
 
 import json
+import math
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -13,8 +15,12 @@ from safetensors.torch import load_file, save_file
 
 from tests.cli.conftest import Vesalius
 from tests.model.tiny_gguf import write_tiny_gguf
+from vesalius.circuits.specimens import benchmark_directory
 
 INDUCTION = ("--behaviour", "induction")
+#: The shape of frac_prevs, as its circuit files have it.
+SHAPE = {"n_layers": 2, "n_heads": 4, "d_model": 12}
+SETS = [*INDUCTION, "--method", "sets"]
 
 
 def refused(vesalius: Vesalius, arguments: Sequence[object], reason: str) -> None:
@@ -69,15 +75,75 @@ def test_sweep(vesalius: Vesalius, tiny: Path, arguments: list[str], reason: str
         (["discover", "TINY"], "name a behaviour, such as --behaviour induction"),
         (["discover", "frac_prevs", *INDUCTION], "leave out the behaviour 'induction'"),
         (["discover", "nosuch"], "specimen 'nosuch' is not known"),
+        (["discover", "TINY", *INDUCTION, "--search", "beam"], "go with --method sets"),
+        (["discover", "TINY", *SETS, "--search", "luck"], "choose one of pairs, greedy, beam, prune, group, rl"),
+        (["discover", "TINY", *SETS, "--kind", "half"], "kind 'half' does not exist"),
+        (["discover", "TINY", *SETS, "--budget", "0"], "a budget of 0 queries pays for nothing"),
+        (["discover", "TINY", *SETS, "--pool", "L0H0,L0H1", "--budget", "4"], "2 heads make 3 sets"),
+        (["discover", "TINY", *SETS, "--pool", "L0H0"], "name at least two heads"),
+        (["discover", "TINY", *SETS, "--pool", "L0H0,L7H0"], "L7H0 is not in this model"),
+        (["discover", "TINY", *SETS, "--pool", "L0H0,somewhere"], "component 'somewhere' is not a name"),
+        (["discover", "TINY", *SETS, "--pool", ","], "the list of components is empty"),
+        (["discover", "TINY", *SETS, "--search", "pairs", "--budget", "9"], "cost 36 queries and the budget is 9"),
+        (["discover", "TINY", *SETS, "--n", "4"], "use at least 8"),
+        (["discover", "TINY", *SETS, "--least", "0"], "least 0 do not fit"),
         (["bench", "discovery", "--methods", "magic"], "--methods: magic; choose from sweep, eap, eap-ig, acdc"),
         (["bench", "discovery", "--methods", ""], "--methods: none named"),
         (["bench", "discovery", "--ids", "nosuch"], "benchmark circuit 'nosuch' does not exist"),
         (["bench", "discovery", "--limit", "0"], "--limit"),
         (["bench", "discovery", "--jobs", "0"], "--jobs"),
+        (["bench", "discovery", "--methods", "eap,eap"], "names one twice"),
+        (["bench", "discovery", "--n", "0"], "--n"),
+        (["bench", "discovery", "--specimens", "/nowhere"], "--specimens /nowhere: no such directory"),
+        (["bench", "discovery", "--specimens", "TINY"], "holds no specimen"),
+        (["bench", "discovery", "--specimens", "TINY", "--ids", "3"], "leave it out with --specimens"),
+        (["bench", "circuits", "--circuit-from", "magic"], "--circuit-from 'magic' does not exist; use sweep, eap"),
     ],
 )
 def test_discovery(vesalius: Vesalius, tiny: Path, arguments: list[str], reason: str) -> None:
     refused(vesalius, [str(tiny) if a == "TINY" else a for a in arguments], reason)
+
+
+def test_specimens_without_a_key(vesalius: Vesalius, tmp_path: Path) -> None:
+    shipped = benchmark_directory("3")
+    assert shipped is not None
+    shutil.copytree(shipped, tmp_path / "many" / "keyless", ignore=shutil.ignore_patterns("answer_key"))
+    for benchmark in ("circuits", "discovery"):
+        refused(vesalius, ["bench", benchmark, "--specimens", "many"], "keyless: holds no answer_key/spec.py")
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        (None, "circuit.json"),
+        ("no JSON", "circuit.json"),
+        ("[1]", "circuit.json"),
+        ("{}", "'cfg' is missing or no object; a MIB circuit has cfg, nodes and edges"),
+        (json.dumps({"cfg": SHAPE, "nodes": {"m9": {"in_graph": True}}, "edges": {}}), "not in this model"),
+        (json.dumps({"cfg": SHAPE, "nodes": {"m0": {"in_graph": True, "score": "high"}}, "edges": {}}), "'high'"),
+        (
+            json.dumps({"cfg": SHAPE, "nodes": {"m0": {"in_graph": True, "score": math.nan}}, "edges": {}}),
+            "not a finite",
+        ),
+        (json.dumps({"cfg": SHAPE | {"d_model": 99}, "nodes": {}, "edges": {}}), "and d_model 99, the specimen has"),
+        (json.dumps({"cfg": SHAPE, "nodes": {}, "edges": {}}), "no head or MLP is in the graph"),
+        (json.dumps({"cfg": SHAPE, "nodes": {"m0": {"in_graph": False}}, "edges": {}}), "no head or MLP is in"),
+    ],
+)
+def test_circuit_files(vesalius: Vesalius, tmp_path: Path, text: str | None, reason: str) -> None:
+    if text is not None:
+        (tmp_path / "circuit.json").write_text(text)
+    refused(vesalius, ["explain", "frac_prevs", "--circuit", "circuit.json"], reason)
+
+
+def test_a_circuit_and_components(vesalius: Vesalius) -> None:
+    refused(vesalius, ["explain", "3", "--circuit", "c.json", "-c", "L0_MLP"], "leave one out")
+
+
+def test_pages_of_a_discovery_run(vesalius: Vesalius, tmp_path: Path) -> None:
+    settings = {"benchmark": "discovery"}
+    (tmp_path / "run.json").write_text(json.dumps({"schema": 1, "settings": settings}))
+    refused(vesalius, ["report", "."], "a run of `bench discovery`; this is for runs of `bench circuits`")
 
 
 @pytest.mark.parametrize(

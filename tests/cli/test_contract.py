@@ -160,10 +160,46 @@ def test_discover(vesalius: Vesalius, tiny: Path, method: str) -> None:
     assert {row["id"] for row in found["components"]} == {
         f"L{i}{part}" for i in (0, 1) for part in ("H0", "H1", "H2", "H3", "_MLP")
     }
-    assert found["metrics"] == {}
+    assert {"cmd", "cpr", "detectors"} <= set(found["metrics"])
+    assert "jaccard" in found["metrics"]
+    assert ("edge_cmd" in found["metrics"]) == (method != "sweep")
+    assert found["trust_forwards"] > 0
+    assert set(found["trust"]) >= {"faithfulness", "stability", "specificity", "detectors", "known_heads", "missing"}
     assert ("edges" in found) == (method != "sweep")
     assert set(json.loads(Path("here/circuit.json").read_text(encoding="utf-8"))) == {"cfg", "nodes", "edges"}
-    assert "circuit.json" in vesalius("discover", tiny, *options).out
+    told = vesalius("discover", tiny, *options).out
+    assert "circuit.json" in told
+    assert "checks: 12 held-out prompts, circuit of " in told
+    pictures = {"heads.png", "heads.svg", "curve.svg", *(() if method == "sweep" else ("circuit.svg",))}
+    assert pictures | {"discovery.html"} <= {path.name for path in Path("here").iterdir()}
+    assert json.loads(vesalius("report", "here", "--json").out) == {"page": "here/discovery.html"}
+
+
+def test_discover_without_checks(vesalius: Vesalius) -> None:
+    got = vesalius("discover", "frac_prevs", "--n", 4, "--quick", "--json", "--out", "here")
+    found = json.loads(got.out)
+    assert "trust" not in found
+    assert set(found["metrics"]) == {"auroc", "node_auroc"}
+    page = Path("here/discovery.html").read_text(encoding="utf-8")
+    assert "Can it be trusted?" not in page
+    assert "--quick" in page
+
+
+def test_discover_sets(vesalius: Vesalius, tiny: Path) -> None:
+    options = ["-b", "induction", "--method", "sets", "--n", 8, "--pool", "L0H0,L0H1,L1H0"]
+    for search in ("group", "pairs"):
+        got = vesalius("discover", tiny, *options, "--search", search, "--out", search, "--json")
+        assert got.code == 0, got.err
+        found = json.loads(got.out)
+        assert {"method", "components", "metrics", "forwards", "seconds", "sets", "backup_groups"} <= set(found)
+        assert (found["method"], found["search"], found["budget"]) == ("sets", search, 6)
+        assert [row["id"] for row in sorted(found["components"], key=lambda row: row["id"])] == found["pool"]
+        assert {"heads", "effect", "low", "high", "value"} == set(found["sets"][0])
+        assert json.loads(Path(search, "sets.json").read_text(encoding="utf-8")) == found
+    assert found["metrics"]["queries"] == 6
+    assert found["forwards"] > 1
+    assert Path("pairs/synergy.png").stat().st_size > 1000
+    assert "synergy.png" in vesalius("discover", tiny, *options, "--search", "pairs", "--out", "pairs").out
 
 
 def test_discover_is_graded_where_there_is_a_key(vesalius: Vesalius) -> None:

@@ -11,6 +11,7 @@ from tests.behaviours.word_tokenizer import word_tokenizer
 from tests.cli.conftest import Vesalius
 from tests.explain.induction_model import induction_model
 from vesalius.circuits.specimens import Card, benchmark_directory, load_specimen, write_specimen
+from vesalius.discovery.circuit import Circuit
 from vesalius.explain.explanation import Explanation
 from vesalius.grading import grade
 from vesalius.model.files import save_model
@@ -35,6 +36,15 @@ def test_explain_keeps_the_contract_and_leaves_a_page(vesalius: Vesalius, tmp_pa
     assert "L1H2" in page
     again = vesalius("report", tmp_path / "run", "--json")
     assert json.loads(again.out)["page"].endswith("report.html")
+
+
+def test_what_was_discovered_is_explained(vesalius: Vesalius, tmp_path: Path) -> None:
+    assert vesalius("discover", "60", "--n", 8, "--out", tmp_path / "found").code == 0
+    file = tmp_path / "found" / "circuit.json"
+    left = vesalius("explain", "60", "--circuit", file, "--json", "--out", tmp_path / "run")
+    assert left.code == 0, left.err
+    explanation = Explanation.model_validate_json(left.out)
+    assert [part.id for part in explanation.components] == [str(part) for part in Circuit.read(file).chosen()]
 
 
 def test_what_cannot_be_explained_is_one_line(vesalius: Vesalius, tiny: Path, tmp_path: Path) -> None:

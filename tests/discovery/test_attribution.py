@@ -70,6 +70,22 @@ def test_positions_that_cannot_be_patched_do_not_count() -> None:
     assert torch.allclose(parts[0] + parts[1], whole, atol=1e-5)
 
 
+@pytest.mark.parametrize("steps", [1, 3])
+def test_kept_apart_each_position_is_what_it_alone_contributes(steps: int) -> None:
+    """Without steps in between, a position's scores are those of an experiment that patches nowhere else."""
+    model = random_model(small_config(), 1)
+    batch, other, readout = material(model.config, 1)
+    apart = edge_attribution(model, batch, readout, counterfactual=other, steps=steps, per_position=True)
+    assert torch.allclose(
+        apart.sum(1), edge_attribution(model, batch, readout, counterfactual=other, steps=steps), atol=1e-5
+    )
+    if steps == 1:
+        for position in range(5):
+            where = (torch.arange(5) == position).expand(3, 5)
+            alone = edge_attribution(model, batch, readout, counterfactual=other, where=where)
+            assert torch.allclose(apart[:, position], alone, atol=1e-5)
+
+
 def test_integrated_gradients_from_the_embedding_add_up_to_the_whole_effect() -> None:
     """Completeness: over all edges out of the embedding, the sum approaches clean minus counterfactual score."""
     model = random_model(small_config(norm="layer"), 2).double()

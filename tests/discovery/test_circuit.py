@@ -37,6 +37,31 @@ def test_a_document_comes_back_as_it_was(tmp_path: Path) -> None:
     assert circuit.ranked() == [(Component(1), -1.5), (Component(0, 1), 0.25)]
 
 
+def test_which_components_are_worth_explaining() -> None:
+    """A tenth of the largest score, zeros and what is not in the graph left out, in order of computation."""
+    scores = {Component(1): -1.0, Component(0, 1): 0.1, Component(0, 0): 0.09, Component(0): 0.0}
+    circuit = Circuit.scored(EdgeGraph(2, 2), 8, scores, {})
+    assert circuit.chosen() == [Component(0, 1), Component(1)]
+    assert circuit.chosen(share=0.05) == [Component(0, 0), Component(0, 1), Component(1)]
+    assert circuit.chosen(share=0.0) == circuit.chosen(share=0.05)
+    assert Circuit.from_data(DOCUMENT).chosen() == [Component(0, 1)]
+    assert Circuit.scored(EdgeGraph(2, 2), 8, dict.fromkeys(scores, 0.0), {}).chosen() == []
+
+
+def test_nodes_without_scores_are_chosen_by_their_edges_or_all() -> None:
+    def circuit(**scores: float) -> Circuit:
+        names = {"a0.h0->m0": "weak", "a0.h1->m0": "strong", "m0->logits": "middle"}
+        edges = {
+            Edge.parse(name): Member(scores.get(word), word != "strong" or not scores) for name, word in names.items()
+        }
+        nodes: dict = dict.fromkeys([Component(0, 0), Component(0, 1), Component(0)], Member())
+        return Circuit(1, 2, 8, nodes, edges)
+
+    assert circuit(weak=0.01, middle=-1.0, strong=50.0).chosen() == [Component(0)]
+    assert circuit(weak=0.2, middle=-1.0, strong=50.0).chosen() == [Component(0, 0), Component(0)]
+    assert circuit().chosen() == [Component(0, 0), Component(0, 1), Component(0)]
+
+
 @given(st.data())
 def test_round_trip(data: st.DataObject) -> None:
     graph = EdgeGraph(data.draw(st.integers(1, 3)), data.draw(st.integers(1, 3)))

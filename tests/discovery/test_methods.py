@@ -21,6 +21,17 @@ def test_a_known_circuit_comes_first(method: str) -> None:
     assert discover(specimen, method, n=8).circuit == found.circuit
 
 
+@pytest.mark.parametrize(("method", "nonzero"), [("sweep", 2), ("eap", 10)])
+def test_stability_of_a_known_circuit(method: str, nonzero: int) -> None:
+    specimen = ves.load("frac_prevs")
+    found = discover(specimen, method, n=32)
+    assert found.per_prompt is not None
+    stable = found.stability(len(specimen.components))
+    assert (stable.value, stable.items) == (1.0, len(specimen.model.components))
+    assert stable.chance < 0.2
+    assert sum(found.stability(5).inclusion) == pytest.approx(min(5, nonzero))
+
+
 def test_the_contrast_falls_by_one_when_everything_is_switched() -> None:
     specimen = ves.load("frac_prevs")
     drawn = trial(specimen, 64, seed=0).batch

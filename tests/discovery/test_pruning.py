@@ -8,9 +8,10 @@ from hypothesis import strategies as st
 from tests.discovery.material import material
 from tests.models import configs, random_model, small_config
 from vesalius.discovery.graph import EdgeGraph
-from vesalius.discovery.pruning import PatchedRuns, acdc
+from vesalius.discovery.pruning import PatchedRuns, acdc, acdc_resampled
 from vesalius.errors import BadInput
 from vesalius.intervene import Batch, Plan, Readout, Recordings, Row, activations, run
+from vesalius.intervene.statistics import bootstrap_means
 from vesalius.model import Config, Transformer
 from vesalius.model.components import Edge
 
@@ -81,6 +82,20 @@ def test_the_walk_is_that_of_a_naive_twin(seed: int) -> None:
         truth.update(dict.fromkeys(survivors, threshold))
     assert sizes[0] > sizes[-1] > 0
     assert scores == pytest.approx(truth, rel=1e-6)
+
+
+def test_each_resample_walks_as_it_would_alone() -> None:
+    """A resample is a batch in which some prompts stand several times and others not at all."""
+    model = random_model(small_config(n_heads=2, n_kv_heads=1), 3).double()
+    batch, other, readout = material(model.config, 3)
+    together, _ = acdc_resampled(model, batch, readout, counterfactual=other, threshold=0.03, resamples=5, seed=1)
+    counts = (bootstrap_means(torch.eye(3, dtype=torch.float64), resamples=5, seed=1) * 3).round().long()
+    assert len({tuple(row) for row in counts.tolist()}) > 1
+    for kept, count in zip(together, counts, strict=True):
+        rows = torch.arange(3).repeat_interleave(count)
+        drawn = (model, batch.take(rows), readout.take(rows))
+        alone = acdc(*drawn, counterfactual=other.take(rows), thresholds=(0.03,)).scores
+        assert torch.equal(kept, alone > 0)
 
 
 def test_refusals() -> None:

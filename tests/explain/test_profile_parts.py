@@ -7,11 +7,12 @@ from tests.behaviours.word_tokenizer import BOS, word_tokenizer
 from tests.explain.induction_model import as_specimen
 from tests.intervene.twin import naive_logits
 from tests.models import random_model, small_config
+from vesalius.discovery.attention import masses
 from vesalius.explain.profile.choosing import choose
 from vesalius.explain.profile.composition import HeadInputs
 from vesalius.explain.profile.lens import direct_attribution, read_off
 from vesalius.explain.profile.paths import edges_between, feeds
-from vesalius.explain.profile.places import as_many_others, at_answer, everywhere, masses, shuffled
+from vesalius.explain.profile.places import as_many_others, at_answer, everywhere, shuffled
 from vesalius.explain.profile.pool import Pool
 from vesalius.intervene import Batch, Row
 from vesalius.model.components import Component

@@ -9,7 +9,7 @@ from tests.grading.explanations import explained, true_executable, truth
 from vesalius.circuits.key import INERT, task
 from vesalius.explain.claims.laboratory import HELD_OUT_SEED
 from vesalius.explain.explanation import Executable
-from vesalius.grading import grade
+from vesalius.grading import grade, grade_circuit
 from vesalius.grading.keys import graded_specimen
 from vesalius.grading.programs import GRADING_SEED, Grader, ProgramGrade, fresh_seed
 from vesalius.model.components import Component
@@ -109,6 +109,26 @@ def test_no_program_scores_zero_and_foreign_notations_are_read() -> None:
     carriers = {Component.parse(name).format("hook"): carried for name, carried in right.carriers.items()}
     found = graded("3", Executable(program=right.program, carriers=carriers))
     assert all((score.iia or 0) >= 0.99 for score in found.components.values())
+
+
+def test_components_missed_count_as_wrong_and_extra_ones_apart() -> None:
+    """What discovery did not find has no tag and no variable; what it found too much is only listed."""
+    whole = truth("3")
+    assert whole.executable is not None
+    first, second = whole.components
+    other = second.model_copy(update={"id": "L1H0"})
+    kept = {first.id: whole.executable.carriers[first.id]}
+    partial = whole.model_copy(
+        update={"components": (first, other), "executable": whole.executable.model_copy(update={"carriers": kept})}
+    )
+    graded = grade_circuit(partial)
+    assert (graded.missed, graded.extra) == ((second.id,), ("L1H0",))
+    assert graded.own.tags_right == 1
+    assert graded.own.program is not None
+    assert (graded.own.program.components[first.id].iia, graded.own.program.components[second.id].iia) == (1.0, 0.0)
+    assert set(graded.own.tags) == {first.id, second.id}
+    complete = grade_circuit(whole)
+    assert (complete.missed, complete.extra) == ((), ())
 
 
 def test_grading_inputs_are_nobody_elses() -> None:

@@ -19,6 +19,7 @@ from vesalius.grading.programs import ComponentScore, ProgramGrade
 from vesalius.grading.tags import tag_rows
 from vesalius.runs import circuits as benchmark
 from vesalius.runs import steps
+from vesalius.runs import scientists
 from vesalius.runs.circuits import CircuitsBenchmark
 from vesalius.runs.directory import Run, read_explanation
 from vesalius.runs.engine import Failure
@@ -228,7 +229,8 @@ def test_a_left_out_family_reaches_the_scientist(monkeypatch: pytest.MonkeyPatch
     (circuit,) = benchmark_circuits(["8"])
     for leave_out in (None, "tables"):
         benchmark.explain_case(ToExplain(Task(circuit.id, circuit.directory, 5, leave_out=leave_out), "builtin"))
-    assert asked == [{"seed": 5, "without": frozenset()}, {"seed": 5, "without": frozenset({"tables"})}]
+    options = {"seed": 5, "components": None}
+    assert asked == [{**options, "without": frozenset()}, {**options, "without": frozenset({"tables"})}]
 
 
 def test_bad_settings() -> None:
@@ -236,3 +238,41 @@ def test_bad_settings() -> None:
         settings(scientist="galen")
     with pytest.raises(BadInput, match="no circuits"):
         Settings(circuits=())
+
+
+def test_circuits_can_be_discovered_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = []
+
+    def explain(specimen: Any, *, components: Any, **options: Any) -> Explanation:
+        asked.append(components)
+        return truth(specimen.id)
+
+    monkeypatch.setattr(builtin_scientist, "explain_specimen", explain)
+    circuit = benchmark_circuits(["3"])[0]
+    task = Task("3", circuit.directory, circuit_from="sweep")
+    found = scientists.builtin(task, None)
+    assert found.circuit is not None
+    assert asked == [list(task.specimen().components)]
+    monkeypatch.setattr(type(found.circuit), "chosen", lambda self: [])
+    nothing = scientists.builtin(task, None).explanation
+    assert (nothing.specimen, nothing.components, len(asked)) == ("3", (), 1)
+    assert scientists.builtin(Task("3", circuit.directory), None).circuit is None
+    assert asked[1:] == [None]
+
+
+def test_missed_and_extra_components_are_listed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def grade(case: ToGrade) -> tuple[CircuitGrade, float]:
+        graded, seconds = grade_stub(case)
+        known = tuple(graded.own.tags)
+        return graded.model_copy(update={"missed": known[:1], "extra": ("L1H0", "L1H1")}), seconds
+
+    monkeypatch.setattr(benchmark, "grade_case", grade)
+    card = perform(tmp_path / "run", circuit_from="sweep", ids=["3"])
+    assert card["circuit_from"] == "sweep"
+    assert (len(card["missed"]), card["extra"]) == (1, ["3/L1H0", "3/L1H1"])
+    n = len(truth("3").components)
+    assert card["metrics"]["circuit_recall"]["value"] == pytest.approx((n - 1) / n)
+    assert card["metrics"]["circuit_precision"]["value"] == pytest.approx((n - 1) / (n + 1))
+    assert "circuit_from" not in perform(tmp_path / "given", ids=["3"])
+    with pytest.raises(BadInput, match="circuit_from 'sweep', not None"):
+        perform(tmp_path / "run", ids=["3"])

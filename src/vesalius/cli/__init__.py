@@ -59,6 +59,10 @@ BehaviourOption = Annotated[
     typer.Option("--behaviour", "-b", help="What a natural model is dissected for: induction, ioi, docstring, ..."),
 ]
 DeviceOption = Annotated[str, typer.Option("--device", help="cpu, cuda or mps.")]
+SpecimensOption = Annotated[
+    Optional[str],  # noqa: UP045
+    typer.Option("--specimens", help="A directory of specimens made by `vesalius train`, instead of the 84."),
+]
 IdsOption = Annotated[
     Optional[str],  # noqa: UP045
     typer.Option("--ids", help="Only these benchmark circuits, by id or name, comma-separated: 3,4,8."),
@@ -187,25 +191,67 @@ def sweep(
 def discover(
     specimen: SpecimenArgument,
     behaviour: BehaviourOption = None,
-    method: Annotated[str, typer.Option("--method", "-m", help="sweep, eap, eap-ig or acdc.")] = "sweep",
+    method: Annotated[str, typer.Option("--method", "-m", help="sweep, eap, eap-ig, acdc or sets.")] = "sweep",
     n: Annotated[int, typer.Option("--n", min=1, help="Prompts.")] = 32,
     seed: Annotated[int, typer.Option(help="Seed of the prompts.")] = 0,
     top: Annotated[int, typer.Option(min=1, help="Rows of the printed table.")] = 12,
     out: Annotated[str | None, typer.Option(help="Directory for circuit.json. Default: vesalius-runs/...")] = None,
+    quick: Annotated[
+        bool, typer.Option("--quick", help="Leave out the checks: faithfulness, stability, specificity, detectors.")
+    ] = False,
+    search: Annotated[
+        Optional[str],  # noqa: UP045
+        typer.Option(help="With --method sets: group, greedy, beam, prune, rl or pairs. Default: group."),
+    ] = None,
+    budget: Annotated[
+        Optional[int],  # noqa: UP045
+        typer.Option(help="With --method sets: the most sets to evaluate. Default: as many as heads and pairs."),
+    ] = None,
+    pool: Annotated[
+        Optional[str],  # noqa: UP045
+        typer.Option(help="With --method sets: the heads to choose among, comma-separated. Default: all."),
+    ] = None,
+    kind: Annotated[
+        Optional[str],  # noqa: UP045
+        typer.Option(help="With --method sets: zero, mean, resample or value-bias. Default: mean."),
+    ] = None,
+    least: Annotated[
+        Optional[float],  # noqa: UP045
+        typer.Option(help="With --method sets: smallest synergy that counts, as a share of the clean score."),
+    ] = None,
     device: DeviceOption = "cpu",
     json: JsonOption = False,
 ) -> None:
     """Score the components and edges of a model by how much a behaviour needs them.
 
-    Writes circuit.json in the format of the MIB benchmark. Where the true circuit is known the scores are graded.
+    Writes circuit.json in the format of the MIB benchmark and discovery.html with pictures. Where the true circuit is
+    known the scores are graded. With --method sets it looks for heads that matter together and back each other up, and
+    writes sets.json.
 
     Example: vesalius discover frac_prevs --method eap-ig
     """
+    if method == "sets":
+        from vesalius.cli import sets as sets_command
+
+        named = _listed(pool)
+        least = 0.1 if least is None else least
+        request = sets_command.Request(
+            specimen, behaviour, method, search or "group", budget, named, kind or "mean", least, n, seed
+        )
+        return sets_command.run(request, out=out, top=top, device=device, as_json=json)
+    if any(given is not None for given in (search, budget, pool, kind, least)):
+        raise BadInput("--search, --budget, --pool, --kind and --least go with --method sets; add it or leave them out")
     from vesalius.cli import discovering as command
 
     command.discover_one(
-        command.Request(specimen, behaviour, method, n, seed), out=out, top=top, device=device, as_json=json
+        command.Request(specimen, behaviour, method, n, seed),
+        out=out,
+        top=top,
+        device=device,
+        as_json=json,
+        quick=quick,
     )
+    return None
 
 
 @app.command()
@@ -216,6 +262,13 @@ def explain(
         Optional[str],  # noqa: UP045
         typer.Option(
             "--components", "-c", help="The circuit, comma-separated. Default: the specimen's own, or chosen."
+        ),
+    ] = None,
+    circuit: Annotated[
+        Optional[str],  # noqa: UP045
+        typer.Option(
+            "--circuit",
+            help="A circuit.json of `vesalius discover`: explain what scores at least a tenth of the largest.",
         ),
     ] = None,
     n: Annotated[
@@ -282,7 +335,7 @@ def explain(
     from vesalius.cli import explaining as command
 
     named = _listed(components)
-    request = command.Request(specimen, behaviour, named, n, top, force, seed)
+    request = command.Request(specimen, behaviour, named, circuit, n, top, force, seed)
     asked = command.Asked(
         scientist, backbone, protocol, base_url, max_cost, max_tokens, prices, record, replay, unsafe_sandbox
     )
@@ -292,7 +345,7 @@ def explain(
 @app.command()
 def report(
     run: Annotated[
-        str, typer.Argument(help="A directory made by `vesalius explain` or `vesalius bench`.", metavar="RUN")
+        str, typer.Argument(help="A directory made by `vesalius explain`, `discover` or `bench`.", metavar="RUN")
     ],
     json: JsonOption = False,
 ) -> None:
@@ -364,12 +417,16 @@ def bench_circuits(
         Optional[list[str]],  # noqa: UP045
         typer.Option("--judge", help="A language model that judges the texts; give it twice for two judges."),
     ] = None,
-    specimens: Annotated[
-        Optional[str],  # noqa: UP045
-        typer.Option("--specimens", help="A directory of specimens made by `vesalius train`, instead of the 84."),
-    ] = None,
+    specimens: SpecimensOption = None,
     ids: IdsOption = None,
     limit: LimitOption = None,
+    circuit_from: Annotated[
+        Optional[str],  # noqa: UP045
+        typer.Option(
+            "--circuit-from",
+            help="Discover the circuit by this method (sweep, eap, eap-ig, acdc) instead of taking the given one.",
+        ),
+    ] = None,
     seed: Annotated[int, typer.Option(help="Seed of the scientist; grading has one of its own.")] = 0,
     jobs: JobsOption = 2,
     engine: Annotated[str, typer.Option("--engine", help="Where cases run: local processes, or ray.")] = "local",
@@ -405,6 +462,7 @@ def bench_circuits(
         specimens=specimens,
         ids=_listed(ids),
         limit=limit,
+        circuit_from=circuit_from,
         seed=seed,
         leave_out=leave_out,
         backbone=backbone,
@@ -420,23 +478,26 @@ def bench_circuits(
 @bench.command("discovery")
 def bench_discovery(
     methods: Annotated[str, typer.Option("--methods", help="Which, comma-separated.")] = "sweep,eap,eap-ig,acdc",
+    specimens: SpecimensOption = None,
     ids: IdsOption = None,
     limit: LimitOption = None,
-    n: Annotated[int, typer.Option("--n", min=1, help="Prompts per circuit.")] = 32,
+    n: Annotated[int, typer.Option("--n", min=2, help="Prompts per circuit.")] = 32,
     seed: Annotated[int, typer.Option(help="Seed of the prompts.")] = 0,
     jobs: JobsOption = 2,
-    out: Annotated[str | None, typer.Option(help="Directory for scorecard.json. Default: vesalius-runs/...")] = None,
+    out: Annotated[str | None, typer.Option(help="Directory of the run. Default: vesalius-runs/...")] = None,
     json: JsonOption = False,
 ) -> None:
-    """Find circuits with known answers by each method, and print how well its scores tell the true parts.
+    """Find circuits with known answers by each method; print how well scores tell the true parts, and at what cost.
+
+    An interrupted run goes on where it stopped when the same command is given again.
 
     Example: vesalius bench discovery --methods sweep,eap --limit 5
     """
     from vesalius.cli import discovering as command
 
-    named = _listed(ids)
-    wanted = [name.strip() for name in methods.split(",") if name.strip()]
-    command.bench(wanted, named, limit=limit, n=n, seed=seed, jobs=jobs, out=out, as_json=json)
+    wanted = tuple(name.strip() for name in _listed(methods) or [])
+    request = command.BenchRequest(wanted, specimens, _listed(ids), limit, n, seed)
+    command.bench(request, jobs=jobs, out=out, as_json=json)
 
 
 @functions.command("sample")

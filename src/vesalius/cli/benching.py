@@ -12,13 +12,12 @@ from rich.table import Table
 
 from vesalius.cli.console import print_json, stderr, stdout, steps
 from vesalius.cli.places import out_directory
-from vesalius.errors import BadInput
 from vesalius.report.run import render_run
 from vesalius.runs.circuits import CircuitsBenchmark
 from vesalius.runs.directory import Run
 from vesalius.runs.engine import engine_named
 from vesalius.runs.scientists import HYVE, PROTOCOLS
-from vesalius.runs.selection import Circuit, benchmark_circuits, first, trained_circuits
+from vesalius.runs.selection import chosen_circuits, selection_word
 from vesalius.runs.settings import Limits, Settings
 from vesalius.runs.steps import Progress
 
@@ -31,6 +30,7 @@ class Request:
     specimens: str | None
     ids: list[str] | None
     limit: int | None
+    circuit_from: str | None
     seed: int
     leave_out: str | None
     backbone: str | None
@@ -44,8 +44,9 @@ class Request:
         """What decides the results."""
         protocol = PROTOCOLS[0] if self.scientist == HYVE and self.protocol is None else self.protocol
         return Settings(
-            circuits=tuple(_chosen(self.specimens, self.ids, self.limit)),
+            circuits=tuple(chosen_circuits(self.specimens, self.ids, self.limit)),
             scientist=self.scientist,
+            circuit_from=self.circuit_from,
             seed=self.seed,
             leave_out=self.leave_out,
             backbone=None if self.backbone is None else anywhere(self.backbone),
@@ -65,7 +66,8 @@ class Request:
             self.scientist.replace(":", "."),
             None if self.backbone is None else self.backbone.replace(":", "_"),
             self.protocol,
-            _selection(self.specimens, self.ids, self.limit),
+            selection_word(self.specimens, self.ids, self.limit),
+            None if self.circuit_from is None else f"from-{self.circuit_from}",
             None if self.leave_out is None else f"without-{self.leave_out}",
             f"seed{self.seed}",
         )
@@ -117,20 +119,6 @@ def anywhere(model: str) -> str:
     """A scripted model's file by its whole path, so that workers find it wherever they run."""
     provider, colon, name = model.partition(":")
     return f"scripted:{Path(name).resolve()}" if provider == "scripted" and colon and name else model
-
-
-def _chosen(specimens: str | None, ids: list[str] | None, limit: int | None) -> list[Circuit]:
-    if specimens is not None and ids is not None:
-        raise BadInput("--ids chooses among the benchmark circuits; leave it out with --specimens")
-    return first(trained_circuits(Path(specimens)) if specimens is not None else benchmark_circuits(ids), limit)
-
-
-def _selection(specimens: str | None, ids: list[str] | None, limit: int | None) -> str | None:
-    """The choice as part of a directory's name."""
-    words = [] if specimens is None else [Path(specimens).resolve().name]
-    words += [] if ids is None else ["_".join(name.strip() for name in ids)[:60]]
-    words += [] if limit is None else [f"first{limit}"]
-    return "-".join(words) or None
 
 
 def _print(scorecard: dict[str, Any]) -> None:

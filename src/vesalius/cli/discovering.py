@@ -1,6 +1,6 @@
 """`discover` and `bench discovery`: circuits by their scores, for one specimen or for all that have a key."""
 
-from collections.abc import Sequence
+from contextlib import closing
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -13,13 +13,16 @@ from vesalius.circuits.specimens import benchmark_directory
 from vesalius.cli.catalogue import open_specimen
 from vesalius.cli.console import print_json, progress, stderr, stdout, steps
 from vesalius.cli.places import out_directory
+from vesalius.cli.trusting import checked, draw, print_trust
 from vesalius.discovery.circuit import Circuit
 from vesalius.discovery.methods import METHODS, Discovery
 from vesalius.errors import BadInput, choices
 from vesalius.grading.discovery import grade_circuit_scores, true_circuit
 from vesalius.model.files import write_json
-from vesalius.runs.discovery import AREAS, discovery_scorecard
-from vesalius.runs.selection import benchmark_circuits, first
+from vesalius.runs.directory import Run
+from vesalius.runs.discovery import DiscoveryBenchmark, DiscoverySettings
+from vesalius.runs.methods import AREAS
+from vesalius.runs.selection import chosen_circuits, selection_word
 
 SCHEMA = 1
 
@@ -35,10 +38,35 @@ class Request:
     seed: int
 
 
-def discover_one(request: Request, *, out: str | None, top: int, device: str, as_json: bool) -> None:
-    """Run one method on one specimen, write the circuit and report the scores."""
+@dataclass(frozen=True)
+class BenchRequest:
+    """What `bench discovery` is asked; None where an option was left out."""
+
+    methods: tuple[str, ...]
+    specimens: str | None
+    ids: list[str] | None
+    limit: int | None
+    n: int
+    seed: int
+
+    def settings(self) -> DiscoverySettings:
+        """What decides the results."""
+        circuits = tuple(chosen_circuits(self.specimens, self.ids, self.limit))
+        return DiscoverySettings(circuits, self.methods, self.n, self.seed)
+
+    def words(self) -> tuple[str | None, ...]:
+        """The parts of the run directory's name, where none was asked for."""
+        selection = selection_word(self.specimens, self.ids, self.limit)
+        methods = None if self.methods == tuple(METHODS) else "_".join(self.methods)
+        return "bench-discovery", methods, selection, f"n{self.n}", f"seed{self.seed}"
+
+
+def discover_one(
+    request: Request, *, out: str | None, top: int, device: str, as_json: bool, quick: bool = False
+) -> None:
+    """Run one method on one specimen, write the circuit and report the scores; `quick` leaves the checks out."""
     if request.method not in METHODS:
-        raise BadInput(f"method {request.method!r} does not exist; choose one of {choices(METHODS)}")
+        raise BadInput(f"method {request.method!r} does not exist; choose one of {choices([*METHODS, 'sets'])}")
     specimen = open_specimen(request.specimen, request.behaviour, device=device)
     with progress(f"{request.method} of {specimen.name}") as tell:
         found = discover(specimen, request.method, n=request.n, seed=request.seed, progress=tell)
@@ -46,35 +74,33 @@ def discover_one(request: Request, *, out: str | None, top: int, device: str, as
     directory = out_directory(out, *words)
     found.circuit.write(directory / "circuit.json")
     document = _document(request, found, _metrics(request.specimen, found.circuit), directory)
+    if not quick:
+        document |= checked(specimen, found, n=request.n, seed=request.seed)
+        document["metrics"] |= document.pop("trust_metrics")
     write_json(directory / "discovery.json", document)
+    document |= draw(directory)
     if as_json:
         return print_json(document)
     _print(document, top)
     return None
 
 
-def bench(
-    methods: Sequence[str],
-    ids: list[str] | None,
-    *,
-    limit: int | None,
-    n: int,
-    seed: int,
-    jobs: int,
-    out: str | None,
-    as_json: bool,
-) -> None:
-    """Run the methods on benchmark circuits and print the scorecard."""
-    circuits = first(benchmark_circuits(ids), limit)
-    with steps() as tell:
-        scorecard = discovery_scorecard(methods, circuits, n=n, seed=seed, jobs=jobs, progress=tell)
-    directory = out_directory(out, "bench-discovery", f"{len(circuits)}circuits", f"n{n}", f"seed{seed}")
-    write_json(directory / "scorecard.json", scorecard)
+def bench(request: BenchRequest, *, jobs: int, out: str | None, as_json: bool) -> None:
+    """Run the methods on circuits with a key, or what is left of that, and print the scorecard."""
+    settings = request.settings()
+    directory = out_directory(out, *request.words())
+    with Run(directory, settings=settings.as_data(), notes=settings.notes()) as run, steps() as tell:
+        benchmark = DiscoveryBenchmark(run, settings)
+        names = {circuit.id: circuit.name for circuit in settings.circuits}
+        with closing(benchmark.work(jobs=jobs)) as work:
+            for event in work:
+                tell(f"{event.step}: {names[event.case]}", event.done, event.total)
+        scorecard = benchmark.scorecard()
     if scorecard["errors"]:
         error = scorecard["errors"][0]
         stderr.print(
             f"{len(scorecard['errors'])} cases ended in an error and are not in the figures (the first, "
-            f"{error['method']} on {error['case']}: {error['reason']})",
+            f"{error['method']} on {error['case']}: {error['reason']}); the same command tries them again",
             markup=False,
             soft_wrap=True,
         )
@@ -106,6 +132,8 @@ def _document(request: Request, found: Discovery, metrics: dict[str, float], dir
         "metrics": metrics,
         "forwards": found.forwards,
         "seconds": found.seconds,
+        "layers": found.circuit.n_layers,
+        "heads": found.circuit.n_heads,
         "circuit": str(directory / "circuit.json"),
     }
 
@@ -118,23 +146,28 @@ def _print(document: dict[str, Any], top: int) -> None:
                 table.add_row(row["id"], f"{row['score']:+.4f}")
             stdout.print(table)
     for name, value in document["metrics"].items():
-        if name != "auroc":
+        if name.endswith(("_auroc", "_all")):
             stdout.print(f"{name} {value:.3f}")
     stdout.print(
         f"{document['method']}, {document['n']} prompts, {document['forwards']:.1f} forward-equivalents, "
         f"{document['seconds']:.1f} s"
     )
+    if "trust" in document:
+        print_trust(document)
     stdout.print(f"circuit: {document['circuit']}", soft_wrap=True)
+    stdout.print(f"page: {document['page']}", soft_wrap=True)
 
 
 def _print_scorecard(scorecard: dict[str, Any]) -> None:
-    table = Table("method", "figure", "median", "95 % interval", "mean", "95 % interval", "n", box=None, pad_edge=False)
+    columns = ("method", "figure", "median", "95 % interval", "mean", "95 % interval", "n", "chance")
+    table = Table(*columns, box=None, pad_edge=False)
     for method, figures in scorecard["methods"].items():
         for name in AREAS:
             if (area := figures[name]) is not None:
                 median = f"{area['median']:.3f}", f"{area['median_low']:.3f} to {area['median_high']:.3f}"
                 mean = f"{area['mean']:.3f}", f"{area['mean_low']:.3f} to {area['mean_high']:.3f}"
-                table.add_row(method, name, *median, *mean, str(area["n"]))
+                baseline = "" if area["baseline"] is None else f"{area['baseline']:.3f}"
+                table.add_row(method, name, *median, *mean, str(area["n"]), baseline)
     stdout.print(table)
     for method, figures in scorecard["methods"].items():
         stdout.print(

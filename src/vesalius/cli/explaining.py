@@ -15,13 +15,16 @@ from rich.text import Text
 from vesalius.cli.catalogue import open_specimen
 from vesalius.cli.console import print_json, stderr, stdout, steps
 from vesalius.cli.places import out_directory
+from vesalius.discovery.circuit import Circuit
 from vesalius.errors import BadInput, Failed
+from vesalius.explain.circuits import explained_components
 from vesalius.explain.claims.interchange import ACCURACY
 from vesalius.explain.either import explain_either
 from vesalius.explain.explanation import ClaimRecord, Evidence, Explanation
 from vesalius.explain.hyve.verdicts import FREE_CODE
 from vesalius.model.files import write_json
 from vesalius.model.specimen import Specimen
+from vesalius.report.discovery import is_discovery, render_discovery
 from vesalius.report.page import render_page
 from vesalius.report.run import render_run
 from vesalius.runs.directory import is_run, read_explanation
@@ -31,15 +34,25 @@ EXPLANATION, PAGE, TRACE = "explanation.json", "report.html", "trace.json"
 
 @dataclass(frozen=True)
 class Request:
-    """What is to be explained; `n`, `top` and `force` are for natural models."""
+    """What is to be explained; `circuit` is a file, `n`, `top` and `force` are for natural models."""
 
     specimen: str
     behaviour: str | None
     components: list[str] | None
+    circuit: str | None
     n: int | None
     top: int | None
     force: bool
     seed: int
+
+    def chosen(self, specimen: Specimen) -> list[str] | None:
+        """The components asked for by name or by a circuit file; None where neither was given."""
+        if self.circuit is None:
+            return self.components
+        if self.components is not None:
+            raise BadInput("--components and --circuit both say what to explain; leave one out")
+        found = explained_components(specimen, Circuit.read(Path(self.circuit)), source=self.circuit)
+        return [str(part) for part in found or ()]
 
 
 @dataclass(frozen=True)
@@ -78,15 +91,16 @@ def explain(request: Request, *, out: str | None, device: str, as_json: bool, as
     if by_model and (request.n is not None or request.top is not None or request.force):
         raise BadInput("--n, --top and --force are for natural models, which HyVE does not explain; leave them out")
     specimen = open_specimen(request.specimen, request.behaviour, device=device)
+    components = request.chosen(specimen)
     with stderr.status(f"explaining {specimen.name}") as status:
         if by_model:
             directory = out_directory(out, "explain", specimen.name, "hyve", asked.protocol, f"seed{request.seed}")
-            components, seed = request.components, request.seed
+            seed = request.seed
             found = _by_model(specimen, asked, directory, components=components, seed=seed, progress=status.update)
         else:
             found = explain_either(
                 specimen,
-                request.components,
+                components,
                 n=request.n,
                 top=request.top,
                 force=request.force,
@@ -140,11 +154,13 @@ def _by_model(
 
 
 def report(run: str, *, as_json: bool) -> None:
-    """Render the pages of a run directory again: the evidence page, or all pages of a benchmark."""
+    """Render the pages of a run directory again: the evidence page, a discovery's, or all pages of a benchmark."""
     directory = Path(run)
     if is_run(directory):
         with steps() as tell:
             page = render_run(directory, progress=tell)
+    elif is_discovery(directory):
+        page = render_discovery(directory)
     else:
         found = read_explanation(directory / EXPLANATION)
         page = render_page(found, directory / PAGE, specimen=_specimen_of(found))

@@ -8,17 +8,21 @@ whose embeddings lie on the line from the counterfactual's to the clean prompt's
 Gradients are taken before the norm of the receiver and per query head, so grouped-query attention is exact.
 """
 
+from dataclasses import dataclass
+
 import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from vesalius.discovery.graph import HEAD_PORTS, EdgeGraph
+from vesalius.discovery.graph import EdgeGraph
 from vesalius.errors import BadInput
 from vesalius.intervene.engine import DEFAULT_MEMORY
 from vesalius.intervene.readout import Readout
 from vesalius.intervene.values import Batch, Values, activations
-from vesalius.model.hooks import HookPoint, Tap
-from vesalius.model.transformer import Transformer
+from vesalius.model.hooks import Tap
+from vesalius.model.transformer import Attention, Heads, Layout, NormLayer, Transformer, take_positions
+
+_CLEAN = Tap()
 
 
 def edge_attribution(
@@ -29,10 +33,11 @@ def edge_attribution(
     counterfactual: Batch,
     where: Bool[Tensor, "prompt pos"] | None = None,
     steps: int = 1,
+    per_position: bool = False,
     memory: int = DEFAULT_MEMORY,
-) -> Float[Tensor, "prompt sender receiver"]:
+) -> Float[Tensor, "prompt *pos sender receiver"]:
     """Estimated effect of cutting every edge over to the counterfactual, as many prompts at a time as `memory` (in
-    bytes) holds.
+    bytes) holds. With `per_position`, the positions at which the sender is patched are kept apart.
     """
     if steps < 1:
         raise BadInput(f"steps={steps} takes no gradient; at least 1 is needed")
@@ -49,6 +54,7 @@ def edge_attribution(
                 counterfactual.take(chosen).to(model.device),
                 None if where is None else where[chosen].to(model.device),
                 steps,
+                per_position,
             )
         )
     return torch.cat(parts)
@@ -62,48 +68,120 @@ def sender_outputs(model: Transformer, values: Values) -> Float[Tensor, "prompt 
     return torch.cat(parts, 1)
 
 
+@torch.no_grad()
 def _chunk(
-    model: Transformer, batch: Batch, readout: Readout, other: Batch, where: Tensor | None, steps: int
-) -> Float[Tensor, "prompt sender receiver"]:
-    graph = EdgeGraph.of(model.config)
-    clean, corrupt = activations(model, batch), activations(model, other)
-    change = sender_outputs(model, clean) - sender_outputs(model, corrupt)
+    model: Transformer,
+    batch: Batch,
+    readout: Readout,
+    other: Batch,
+    where: Tensor | None,
+    steps: int,
+    per_position: bool,
+) -> Float[Tensor, "prompt *pos sender receiver"]:
+    corrupt = sender_outputs(model, activations(model, other))
+    layout = model.layout(batch.tokens, batch.mask)
+    embedding = model.embed(batch.tokens, layout, _CLEAN)
+    walk = _walk(model, layout, readout, embedding)
+    change = (sender_outputs(model, walk.values) - corrupt).transpose(1, 2).contiguous()
     if where is not None:
-        change = change * where[:, None, :, None]
-    scores = change.new_zeros(len(batch), len(graph.senders), len(graph.receivers))
-    for step in range(1, steps + 1):
-        gradients = _gradients(model, batch, readout, clean.embed - (1 - step / steps) * change[:, 0])
-        for columns, gradient in gradients:
-            feeding = int(graph.real[:, columns.start].sum())
-            found = torch.einsum("bspd,bprd->bsr", change[:, :feeding], gradient)
-            scores[:, :feeding, columns] += found / steps
-    return scores.cpu()
+        change = change * where[:, :, None, None]
+    scores = _scores(model, walk, change, per_position)
+    for step in range(1, steps):
+        between = embedding - (1 - step / steps) * change[:, :, 0]
+        scores += _scores(model, _walk(model, layout, readout, between), change, per_position)
+    return (scores / steps).cpu()
 
 
-def _gradients(
-    model: Transformer, batch: Batch, readout: Readout, embedding: Tensor
-) -> list[tuple[slice, Float[Tensor, "prompt pos receiver d_model"]]]:
-    """The readout's gradient at every receiver's input, with the columns it belongs to."""
-    graph, last = EdgeGraph.of(model.config), model.config.n_layers - 1
-    names = {f"blocks.{layer}.hook_{p}_input": graph.port(layer, p) for layer in range(last + 1) for p in HEAD_PORTS}
-    names |= {f"blocks.{layer}.hook_mlp_in": graph.port(layer, "mlp") for layer in range(last + 1)}
-    names[f"blocks.{last}.hook_resid_post"] = slice(len(graph.receivers) - 1, len(graph.receivers))
-    kept: dict[str, Tensor] = {}
+@dataclass(frozen=True)
+class _Walk:
+    """One run with gradients: what components wrote, the residual stream before each norm, and the readout's gradient
+    at every query, key and value (per query head), at the normalised input of every MLP, and at the end.
+    """
 
-    def keep(value: Tensor, hook: HookPoint) -> Tensor:
-        # A tensor of its own: what goes past the receiver must not count as going through it.
-        kept[hook.name] = value.view_as(value)
-        return kept[hook.name]
+    values: Values
+    pre: list[Float[Tensor, "prompt pos d_model"]]
+    mid: list[Float[Tensor, "prompt pos d_model"]]
+    heads: list[Float[Tensor, "prompt pos input d_head"]]
+    mlp: list[Float[Tensor, "prompt pos d_model"]]
+    end: Float[Tensor, "prompt pos d_model"]
 
-    def start(value: Tensor, hook: HookPoint) -> Tensor:
-        return embedding.detach().requires_grad_()
 
-    tap = Tap([("blocks.0.hook_resid_pre", start), (names.__contains__, keep)])
-    at, choose = (None if x is None else x.to(model.device) for x in (readout.at, readout.choose))
+def _walk(model: Transformer, layout: Layout, readout: Readout, embedding: Tensor) -> _Walk:
+    """Run from an embedding. All heads share one norm and one projection, as in a plain forward pass; what each of
+    them would see on its own comes in afterwards, because the norm's slope is the same for all.
+    """
+    share, pre, mid, z, written = model.config.queries_per_kv, [], [], [], []
+    inputs: list[Heads] = []
+    normed: list[Tensor] = []
     with torch.enable_grad():
-        logits = model(batch.tokens, mask=batch.mask, choose=choose, tap=tap)
-        if at is not None:
-            logits = logits[torch.arange(len(at), device=model.device)[:, None], at]
-        score = readout.score(logits, torch.arange(len(batch), device=model.device)).sum()
-        found = torch.autograd.grad(score, list(kept.values()))
-    return [(names[name], g if g.ndim == 4 else g[:, :, None]) for name, g in zip(kept, found, strict=True)]
+        resid = embedding.detach().requires_grad_()
+        for block in model.blocks:
+            q, k, v = block.attn.heads(block.ln1(resid, _CLEAN), None, _CLEAN)
+            heads = Heads(q, *(x if share == 1 else x.repeat_interleave(share, 2) for x in (k, v)))
+            pre.append(resid)
+            inputs.append(heads)
+            z.append(block.attn.mix(heads, layout, None, _CLEAN))
+            mid.append(resid + block.attn.out(z[-1], _CLEAN))
+            normed.append(block.ln2(mid[-1], _CLEAN))
+            written.append(block.mlp(normed[-1], _CLEAN))
+            resid = mid[-1] + written[-1]
+        places = [*(x for heads in inputs for x in heads), *normed, resid]
+        found = torch.autograd.grad(_score(model, resid, readout), places)
+    n = len(model.blocks)
+    outputs = tuple((x - block.mlp.b_out).detach() for x, block in zip(written, model.blocks, strict=True))
+    return _Walk(
+        values=Values(tuple(x.detach() for x in z), outputs, embedding),
+        pre=[x.detach() for x in pre],
+        mid=[x.detach() for x in mid],
+        heads=[torch.cat(found[3 * layer : 3 * layer + 3], 2) for layer in range(n)],
+        mlp=list(found[3 * n : 4 * n]),
+        end=found[-1],
+    )
+
+
+def _score(model: Transformer, resid: Tensor, readout: Readout) -> Tensor:
+    at, choose = (None if x is None else x.to(model.device) for x in (readout.at, readout.choose))
+    read = resid if at is None else take_positions(resid, at)
+    rows = torch.arange(len(resid), device=model.device)
+    return readout.score(model.unembed(read, choose, _CLEAN), rows).sum()
+
+
+def _scores(
+    model: Transformer, walk: _Walk, change: Float[Tensor, "prompt pos sender d_model"], per_position: bool
+) -> Float[Tensor, "prompt *pos sender receiver"]:
+    """Every sender's change times the gradient at every receiver's input."""
+    graph = EdgeGraph.of(model.config)
+    kept = change.shape[:2] if per_position else change.shape[:1]
+    scores = change.new_zeros(*kept, len(graph.senders), len(graph.receivers))
+
+    def add(columns: slice, gradient: Float[Tensor, "prompt pos receiver d_model"]) -> None:
+        feeding = int(graph.real[:, columns.start].sum())
+        found = change[:, :, :feeding] @ gradient.transpose(2, 3)
+        scores[..., :feeding, columns] = found if per_position else found.sum(1)
+
+    for layer, block in enumerate(model.blocks):
+        heads = torch.einsum("bprk,rdk->bprd", walk.heads[layer], _weights(block.attn))
+        add(graph.heads(layer), _before_norm(block.ln1, walk.pre[layer], heads))
+        add(graph.port(layer, "mlp"), _before_norm(block.ln2, walk.mid[layer], walk.mlp[layer][:, :, None]))
+    add(slice(len(graph.receivers) - 1, len(graph.receivers)), walk.end[:, :, None])
+    return scores
+
+
+def _weights(attn: Attention) -> Float[Tensor, "input d_model d_head"]:
+    """The projections to all queries, keys and values, keys and values once for every query head."""
+    share = attn.config.queries_per_kv
+    return torch.cat([attn.W_Q, *(weight.repeat_interleave(share, 0) for weight in (attn.W_K, attn.W_V))])
+
+
+def _before_norm(
+    norm: NormLayer, x: Float[Tensor, "prompt pos d_model"], gradient: Float[Tensor, "prompt pos receiver d_model"]
+) -> Float[Tensor, "prompt pos receiver d_model"]:
+    """Gradients at the output of a norm carried back to its input `x`."""
+    if norm.w is None:
+        return gradient
+    gradient, x = gradient * norm.w, x[:, :, None]
+    x = x if norm.b is None else x - x.mean(-1, keepdim=True)
+    square = x.square().mean(-1, keepdim=True) + norm.eps
+    along = (gradient @ x.transpose(2, 3)) / (x.shape[-1] * square)
+    back = torch.addcmul(gradient, along, x, value=-1.0) * square.rsqrt()
+    return back if norm.b is None else back - back.mean(-1, keepdim=True)

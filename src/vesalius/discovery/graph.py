@@ -75,11 +75,19 @@ class EdgeGraph:
         start = first + HEAD_PORTS.index(port) * self.n_heads  # type: ignore[arg-type]
         return slice(start, start + self.n_heads)
 
+    def heads(self, layer: int) -> slice:
+        """The columns of all heads' inputs in a layer: q, then k, then v."""
+        return slice(self.port(layer, "q").start, self.port(layer, "v").stop)
+
     def listed(self, scores: Float[Tensor, "sender receiver"]) -> dict[Edge, float]:
         """The score of every edge by its name."""
         return dict(zip(self.edges, scores[tuple(self.places.T)].tolist(), strict=True))
 
     def by_sender(self, scores: Float[Tensor, "sender receiver"]) -> dict[Component, float]:
         """A score for every component: the largest magnitude among its outgoing edges."""
-        largest = torch.where(self.real, scores.abs(), 0.0).max(1).values.tolist()
-        return {part: score for part, score in zip(self.senders, largest, strict=True) if part is not None}
+        found = self.component_scores(scores).tolist()
+        return {part: score for part, score in zip(self.senders[1:], found, strict=True) if part is not None}
+
+    def component_scores(self, scores: Float[Tensor, "... sender receiver"]) -> Float[Tensor, "... component"]:
+        """The same for any number of tables, components in order of computation."""
+        return torch.where(self.real, scores.abs(), 0.0).amax(-1)[..., 1:]

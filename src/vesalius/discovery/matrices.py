@@ -1,4 +1,4 @@
-"""Effect matrices on disk: what replacing each head does to each prompt, measured once.
+"""Effect matrices on disk: what replacing each head, or each pair of heads, does to each prompt, measured once.
 
 A matrix belongs to one model and one source of rows: a behaviour's prompts, or ordinary text as a control. Its rows lie
 in three pools that share no prompt: train, validation and test (a natural behaviour's pools share no name or template
@@ -9,7 +9,9 @@ finished blocks of rows lie beside them, and the same call goes on from there.
 """
 
 import hashlib
+import itertools
 import json
+import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -48,7 +50,7 @@ class Rows:
 
 @dataclass(frozen=True)
 class Identity:
-    """Everything the numbers depend on."""
+    """Everything the numbers depend on. A column is a set of `size` heads, in the order of combinations."""
 
     model: str
     source: str
@@ -56,23 +58,32 @@ class Identity:
     seed: int
     pools: dict[str, int]
     heads: list[str]
+    size: int = 1
+
+    @property
+    def sets(self) -> list[tuple[str, ...]]:
+        """The heads replaced together in each column."""
+        return list(itertools.combinations(self.heads, self.size))
 
 
 @dataclass(frozen=True)
 class Matrix:
-    """Clean minus edited score of every row for every head; positive means the head helped. `unit` is the score's."""
+    """Clean minus edited score of every row for every head (or set); positive means it helped. `unit` is the score's,
+    `forwards` what measuring took, in forward passes of all rows.
+    """
 
     identity: Identity
     unit: str
-    pools: Mapping[str, Float[Tensor, "row head"]]
+    pools: Mapping[str, Float[Tensor, "row set"]]
     baselines: Mapping[str, Float[Tensor, " row"]]
+    forwards: float = 0.0
 
     @property
     def heads(self) -> list[Component]:
-        """The heads, in the order of the columns."""
+        """The heads, in the order of the columns (of single heads)."""
         return [Component.parse(name) for name in self.identity.heads]
 
-    def pool(self, split: str) -> Float[Tensor, "row head"]:
+    def pool(self, split: str) -> Float[Tensor, "row set"]:
         """The rows of train, validation or test."""
         split_index(split)
         if split not in self.pools:
@@ -97,13 +108,14 @@ def behaviour_matrix(
     pools: Mapping[str, int] = POOLS,
     heads: Iterable[str | Component] | None = None,
     kind: str = PUBLISHED_KIND,
+    size: int = 1,
     seed: int = 0,
     block: int = 32,
     progress: Progress | None = None,
 ) -> Matrix:
-    """Measure, or finish measuring, or load, what each head does to the specimen's own behaviour."""
+    """Measure, or finish measuring, or load, what each head (`size` 2: each pair) does to the specimen's behaviour."""
     source = specimen.behaviour or specimen.id
-    identity = _identity(specimen, source, pools, heads, kind, seed)
+    identity = _identity(specimen, source, pools, heads, kind, seed, size)
     if isinstance(specimen.vocabulary, FiniteVocabulary):
         drawn = _different_inputs(specimen, pools, seed)
 
@@ -128,6 +140,7 @@ def control_matrix(
     pools: Mapping[str, int] = POOLS,
     heads: Iterable[str | Component] | None = None,
     kind: str = PUBLISHED_KIND,
+    size: int = 1,
     length: int = 60,
     seed: int = 0,
     block: int = 32,
@@ -139,7 +152,7 @@ def control_matrix(
     vocabulary = specimen.vocabulary
     if not isinstance(vocabulary, TextVocabulary):
         raise BadInput(f"specimen {specimen.name!r} does not read text; control text needs a natural model")
-    identity = _identity(specimen, f"control/{corpus.name}/{length}", pools, heads, kind, seed)
+    identity = _identity(specimen, f"control/{corpus.name}/{length}", pools, heads, kind, seed, size)
 
     def rows(split: str) -> Rows:
         n_ctx = specimen.model.config.n_ctx
@@ -163,14 +176,16 @@ def load_matrix(directory: Path, *, model: Transformer | None = None) -> Matrix:
     if model is not None and identity.model != (mine := fingerprint(model)):
         raise BadInput(f"{directory}: effects of model {identity.model}, not of this one ({mine}); measure them again")
     tensors = read_tensors(directory / _NUMBERS)
+    columns = math.comb(len(identity.heads), identity.size)
     for split, n in identity.pools.items():
         if [tensors[name].shape for name in (split, f"{split}.baseline") if name in tensors] != [
-            (n, len(identity.heads)),
+            (n, columns),
             (n,),
         ]:
             raise BadInput(f"{directory / _NUMBERS}: the {split} rows do not fit matrix.json; measure it again")
     pools = {split: tensors[split] for split in identity.pools}
-    return Matrix(identity, unit, pools, {split: tensors[f"{split}.baseline"] for split in pools})
+    baselines = {split: tensors[f"{split}.baseline"] for split in pools}
+    return Matrix(identity, unit, pools, baselines, float(data.get("forwards", 0.0)))
 
 
 def _identity(
@@ -180,6 +195,7 @@ def _identity(
     heads: Iterable[str | Component] | None,
     kind: str,
     seed: int,
+    size: int,
 ) -> Identity:
     if kind not in KINDS:
         raise BadInput(f"kind {kind!r} does not exist; choose one of {', '.join(KINDS)}")
@@ -192,7 +208,9 @@ def _identity(
     names = [str(component) for component in chosen if component.head is not None]
     if not pools or not names:
         raise BadInput(f"an effect matrix of {len(names)} heads and {len(pools)} pools is empty; name some of each")
-    return Identity(fingerprint(model), source, kind, seed, dict(pools), names)
+    if not 1 <= size <= len(names):
+        raise BadInput(f"sets of {size} of {len(names)} heads do not exist; take 1 (heads) or 2 (pairs), or more heads")
+    return Identity(fingerprint(model), source, kind, seed, dict(pools), names, size)
 
 
 def _different_inputs(specimen: Specimen, pools: Mapping[str, int], seed: int) -> dict[str, list[Any]]:
@@ -224,19 +242,21 @@ def _measured(
             raise BadInput(f"{directory}: holds another effect matrix; choose an empty directory or delete it")
         return found
     _claim(directory, identity, block)
-    done, total, tensors, unit = 0, sum(identity.pools.values()), {}, ""
+    done, total, tensors, unit, passes = 0, sum(identity.pools.values()), {}, "", 0.0
     for split, n in identity.pools.items():
         pool, parts = rows(split), []
         unit = pool.readout.unit
         for start in range(0, n, block):
             parts.append(_block(model, identity, pool, split, range(start, min(start + block, n)), directory))
             done += len(parts[-1]["baseline"])
+            passes += float(parts[-1]["passes"])
             if progress:
                 progress(done, total)
         tensors[split] = torch.cat([part["effects"] for part in parts])
         tensors[f"{split}.baseline"] = torch.cat([part["baseline"] for part in parts])
     write_tensors(directory / _NUMBERS, tensors)
-    write_json(directory / _DESCRIPTION, {"schema": SCHEMA, "identity": asdict(identity), "unit": unit})
+    described = {"identity": asdict(identity), "unit": unit, "forwards": passes / total}
+    write_json(directory / _DESCRIPTION, {"schema": SCHEMA, **described})
     for path in [directory / _PLAN, *directory.glob("block-*.safetensors")]:
         path.unlink(missing_ok=True)
     return load_matrix(directory)
@@ -266,11 +286,12 @@ def _block(
         pool.batch.take(chosen).to(model.device),
         pool.readout.take(chosen),
         kind=identity.kind,
-        sets=[[name] for name in identity.heads],
+        sets=identity.sets,
         counterfactual=None if other is None else other.take(chosen),
         reference=pool.batch,
     )
     part = {"effects": found.matrix.float().contiguous(), "baseline": found.baseline.float().contiguous()}
+    part["passes"] = torch.tensor(found.forwards * len(rows))
     if not all(bool(tensor.isfinite().all()) for tensor in part.values()):
         raise BadInput(
             f"effects of {identity.source} on {split} rows {rows.start} to {rows.stop - 1} are not finite; "

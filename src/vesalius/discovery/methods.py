@@ -3,17 +3,19 @@
 | method   | measures                                                              | edges | forward-equivalents    |
 |----------|-----------------------------------------------------------------------|-------|------------------------|
 | `sweep`  | clean minus edited score, each component resampled alone              | no    | at most 1 per component|
-| `eap`    | first-order effect of every edge                                      | yes   | 5                      |
-| `eap-ig` | the same, gradient averaged between counterfactual and clean prompt   | yes   | 2 + 3 per step         |
+| `eap`    | first-order effect of every edge                                      | yes   | 4                      |
+| `eap-ig` | the same, gradient averaged between counterfactual and clean prompt   | yes   | 1 + 3 per step         |
 | `acdc`   | largest threshold at which an edge survives greedy pruning            | yes   | thresholds x edges / 2 |
 
 A backward pass counts as two forward passes. Gradients need a readout with a slope; the share of unchanged outputs has
 none, so for specimens with a listed vocabulary EAP reads `contrast` instead and pays two more passes for it.
 """
 
+import math
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -22,27 +24,73 @@ from vesalius.behaviours.trial import Trial, trial
 from vesalius.discovery.attribution import edge_attribution
 from vesalius.discovery.circuit import Circuit
 from vesalius.discovery.graph import EdgeGraph
-from vesalius.discovery.pruning import acdc
+from vesalius.discovery.pruning import acdc, acdc_resampled
+from vesalius.discovery.stability import RESAMPLES, Stability, bootstrap_jaccard, pairwise_jaccard
 from vesalius.errors import BadInput, choices
 from vesalius.intervene import Batch, Readout, effects
-from vesalius.model.components import Component, Edge
+from vesalius.model.components import Component, Edge, Shape
 from vesalius.model.hooks import HookPoint, Tap
 from vesalius.model.specimen import Specimen
 from vesalius.model.transformer import Transformer
 
 DEFAULT_STEPS = 5
 DEFAULT_PROMPTS = 32
+#: The threshold at which ACDC is resampled.
+STABLE_AT = 0.05
+#: ACDC's work grows with edges times prompts: benchmarks prune models of more edges on this many prompts at most.
+LARGE_EDGES, LARGE_PROMPTS = 1000, 8
 Tell = Callable[[int, int], None]
 
 
 @dataclass(frozen=True)
 class Discovery:
-    """A method's circuit, its cost in forward passes of all prompts, and the seconds it took."""
+    """A method's circuit, its cost in forward passes of all prompts, and the seconds it took.
+
+    `per_prompt` holds the scores whose means over prompts the circuit's are: [prompt, component] of a sweep, [prompt,
+    sender, receiver] of EAP and EAP-IG (tables of `EdgeGraph`), None for ACDC, whose scores are no means.
+    """
 
     method: str
     circuit: Circuit
     forwards: float
     seconds: float
+    per_prompt: Tensor | None = field(default=None, compare=False, repr=False)
+
+    def stability(self, top: int, *, resamples: int = RESAMPLES, seed: int = 0) -> Stability:
+        """How alike the circuits of the `top` components are on bootstrap resamples of the prompts."""
+        if self.per_prompt is None:
+            raise BadInput(f"the scores of {self.method} are no means over prompts; use acdc_stability")
+        options: dict[str, Any] = {"resamples": resamples, "seed": seed}
+        if self.per_prompt.ndim == 2:
+            return bootstrap_jaccard(self.per_prompt, top, **options)
+        graph = EdgeGraph(self.circuit.n_layers, self.circuit.n_heads)
+        shape = (len(graph.senders), len(graph.receivers))
+        return bootstrap_jaccard(
+            self.per_prompt.flatten(1),
+            top,
+            **options,
+            combine=lambda means: graph.component_scores(means.unflatten(1, shape)),
+        )
+
+
+def acdc_stability(
+    model: Transformer, material: Trial, *, resamples: int = RESAMPLES, seed: int = 0
+) -> tuple[Stability, float]:
+    """The same for ACDC, pruned anew on each resample at the threshold `STABLE_AT`, and the work that took.
+
+    A circuit is every component with an edge that survives, however many those are.
+    """
+    kept, forwards = acdc_resampled(
+        model,
+        material.batch,
+        material.readout,
+        counterfactual=material.counterfactual,
+        where=material.where,
+        threshold=STABLE_AT,
+        resamples=resamples,
+        seed=seed,
+    )
+    return pairwise_jaccard(EdgeGraph.of(model.config).component_scores(kept.double())), forwards
 
 
 @dataclass(frozen=True)
@@ -50,6 +98,7 @@ class _Scores:
     components: dict[Component, float]
     edges: dict[Edge, float]
     forwards: float
+    per_prompt: Tensor | None = None
 
 
 def discover(
@@ -69,9 +118,11 @@ def discover(
     material = material or trial(specimen, n, seed=seed, split=split)
     _require_finite(specimen.model, material)
     found = METHODS[method](specimen, material, progress)
+    if not all(map(math.isfinite, [*found.components.values(), *found.edges.values()])):
+        raise BadInput(f"{method}: some scores are not finite; check the model's weights and readout for overflow")
     config = specimen.model.config
     circuit = Circuit.scored(config, config.d_model, found.components, found.edges)
-    return Discovery(method, circuit, found.forwards, time.perf_counter() - start)
+    return Discovery(method, circuit, found.forwards, time.perf_counter() - start, found.per_prompt)
 
 
 def _sweep(specimen: Specimen, material: Trial, progress: Tell | None) -> _Scores:
@@ -85,7 +136,7 @@ def _sweep(specimen: Specimen, material: Trial, progress: Tell | None) -> _Score
         progress=progress,
     )
     scores = {members[0]: float(mean) for members, mean in zip(found.sets, found.mean, strict=True)}
-    return _Scores(scores, {}, found.forwards + 1)
+    return _Scores(scores, {}, found.forwards + 1, found.matrix)
 
 
 def _eap(specimen: Specimen, material: Trial, progress: Tell | None) -> _Scores:
@@ -106,7 +157,7 @@ def _attributed(specimen: Specimen, material: Trial, steps: int) -> _Scores:
         where=material.where,
         steps=steps,
     )
-    return _by_edges(specimen, scores.mean(0), 2 + 3 * steps + (0 if smooth else 2))
+    return replace(_by_edges(specimen, scores.mean(0), 1 + 3 * steps + (0 if smooth else 2)), per_prompt=scores)
 
 
 def _acdc(specimen: Specimen, material: Trial, progress: Tell | None) -> _Scores:
@@ -127,6 +178,12 @@ METHODS: dict[str, Callable[[Specimen, Trial, Tell | None], _Scores]] = {
     "eap-ig": _eap_ig,
     "acdc": _acdc,
 }
+
+
+def affordable_prompts(method: str, shape: Shape, n: int) -> int:
+    """How many of `n` prompts a benchmark gives a method: all, but for ACDC on large models."""
+    large = len(EdgeGraph.of(shape).edges) > LARGE_EDGES
+    return min(n, LARGE_PROMPTS) if method == "acdc" and large else n
 
 
 def contrast(model: Transformer, material: Trial) -> Readout:

@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any, Literal
 
 if TYPE_CHECKING:
     from vesalius.backbones import Backbone
+    from vesalius.discovery.circuit import Circuit
+    from vesalius.discovery.methods import Discovery
     from vesalius.explain.explanation import Explanation
     from vesalius.model.components import Component
     from vesalius.model.specimen import Specimen
@@ -20,7 +22,7 @@ class _CallablePackage(ModuleType):
     def __call__(
         self,
         specimen: "Specimen",
-        components: "Iterable[str | Component] | None" = None,
+        components: "Circuit | Discovery | Iterable[str | Component] | None" = None,
         *,
         n: int | None = None,
         top: int | None = None,
@@ -32,23 +34,28 @@ class _CallablePackage(ModuleType):
     ) -> "Explanation":
         """Say what each component of a circuit does, with evidence.
 
-        Listed vocabularies go to the built-in scientist, natural models to the causal profile for the behaviour they
-        were loaded with; `n` (held-out prompts), `top` (components) and `force` (go on although the model does not
-        perform the behaviour) are for natural models. With `backbone`, such as "openai:gpt-5.4", a language model
-        proposes (docs/hyve.md), by the `protocol` "typed" or "paper".
+        `components` is what `ves.discover` found or a circuit read from its file (of both, the components that score
+        at least a tenth of the largest are explained), or names; by default the specimen's own. Listed vocabularies go
+        to the built-in scientist, natural models to the causal profile for the behaviour they were loaded with; `n`
+        (held-out prompts), `top` (components) and `force` (go on although the model does not perform the behaviour)
+        are for natural models. With `backbone`, such as "openai:gpt-5.4", a language model proposes (docs/hyve.md), by
+        the `protocol` "typed" or "paper".
         """
+        from vesalius.explain.circuits import explained_components
+
+        named = explained_components(specimen, components)
         if backbone is not None:
             from vesalius.backbones import open_backbone
             from vesalius.explain.hyve import explain_hyve
 
-            options: dict[str, Any] = {"protocol": protocol, "components": components, "seed": seed}
+            options: dict[str, Any] = {"protocol": protocol, "components": named, "seed": seed}
             if not isinstance(backbone, str):
                 return explain_hyve(specimen, backbone=backbone, progress=progress, **options).explanation
             with open_backbone(backbone) as opened:
                 return explain_hyve(specimen, backbone=opened, progress=progress, **options).explanation
         from vesalius.explain.either import explain_either
 
-        return explain_either(specimen, components, n=n, top=top, force=force, seed=seed, progress=progress)
+        return explain_either(specimen, named, n=n, top=top, force=force, seed=seed, progress=progress)
 
 
 sys.modules[__name__].__class__ = _CallablePackage

@@ -55,12 +55,18 @@ class Graded(BaseModel):
 
 
 class CircuitGrade(BaseModel):
-    """An explanation and its nulls, graded alike."""
+    """An explanation and its nulls, graded alike.
+
+    `missed` are components of the key that are not explained: they count as wrong. `extra` are components explained
+    that are not in the key: they count nowhere else.
+    """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     own: Graded
     nulls: dict[str, Graded]
+    missed: tuple[str, ...] = ()
+    extra: tuple[str, ...] = ()
 
 
 class Grade(BaseModel):
@@ -122,7 +128,13 @@ def grade_circuit(
         "empty": graded(empty(explanation)),
         "generic": graded(generic(explanation)),
     }
-    return CircuitGrade(own=graded(explanation), nulls=nulls)
+    found = [part.id for part in explanation.components]
+    return CircuitGrade(
+        own=graded(explanation),
+        nulls=nulls,
+        missed=tuple(part for part in truth if part not in found),
+        extra=tuple(part for part in found if part not in truth),
+    )
 
 
 def circuit_metrics(graded: Sequence[Graded], *, null: Sequence[Graded] = ()) -> dict[str, Metric]:
@@ -156,6 +168,16 @@ def interchange_metrics(graded: Sequence[Graded], *, null: Sequence[Graded] = ()
             lambda score: (score.iia_changed or 0.0) - (score.chance_changed or 0.0), smallest=-1.0
         ),
     }
+
+
+def localisation_metrics(graded: Sequence[CircuitGrade]) -> dict[str, Metric]:
+    """How well discovered circuits fit those of the key: share of the key's components found, share found that are in
+    the key.
+    """
+    found = [len(one.own.tags) - len(one.missed) for one in graded]
+    recall = Metric.of_circuits(found, [len(one.own.tags) for one in graded])
+    precision = Metric.of_circuits(found, [n + len(one.extra) for n, one in zip(found, graded, strict=True)])
+    return {"circuit_recall": recall, "circuit_precision": precision}
 
 
 def null_metrics(null: Sequence[Graded]) -> dict[str, Metric]:

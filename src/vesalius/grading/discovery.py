@@ -15,6 +15,7 @@ Training fixes which components carry which variables, not by which of them each
 between true components that the program lacks: an edge area below 1 is not always the method's fault.
 """
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,6 +26,7 @@ from pydantic import BaseModel, ConfigDict
 from vesalius.circuits.key import task
 from vesalius.circuits.specimens import benchmark_directory
 from vesalius.discovery.circuit import Circuit
+from vesalius.errors import BadInput
 from vesalius.grading.keys import key_file
 from vesalius.intervene.statistics import RESAMPLES
 from vesalius.model.components import Component, Edge, Port
@@ -59,10 +61,17 @@ class Areas(BaseModel):
 
 
 class Centre(BaseModel):
-    """Median and mean over specimens, each with its 95 % bootstrap interval over specimens."""
+    """Median and mean over specimens, each with its 95 % bootstrap interval over specimens.
+
+    `value`, `low` and `high` are those of the median; `baseline` is what knowing nothing earns.
+    """
 
     model_config = ConfigDict(frozen=True)
 
+    value: float
+    low: float
+    high: float
+    baseline: float | None = None
     median: float
     median_low: float
     median_high: float
@@ -132,6 +141,8 @@ def grade_circuit_scores(found: Circuit, truth: TrueCircuit) -> Areas:
 
 def auroc(scored: Sequence[tuple[float, bool]]) -> float | None:
     """The chance that a true item scores above a false one, ties counting half; None if either kind is missing."""
+    if not all(math.isfinite(score) for score, _ in scored):
+        raise BadInput("some scores are not finite; an area by them says nothing")
     n_true = sum(truth for _, truth in scored)
     n_false = len(scored) - n_true
     if not n_true or not n_false:
@@ -143,7 +154,7 @@ def auroc(scored: Sequence[tuple[float, bool]]) -> float | None:
     return (ranks - n_true * (n_true + 1) / 2) / (n_true * n_false)
 
 
-def centre(values: Sequence[float], *, seed: int = 0) -> Centre | None:
+def centre(values: Sequence[float], *, baseline: float | None = None, seed: int = 0) -> Centre | None:
     """Median and mean of one figure over specimens, with intervals by resampling specimens; None of nothing."""
     if not values:
         return None
@@ -154,6 +165,10 @@ def centre(values: Sequence[float], *, seed: int = 0) -> Centre | None:
     median_low, median_high = torch.quantile(drawn.quantile(0.5, dim=1), ends).tolist()
     mean_low, mean_high = torch.quantile(drawn.mean(1), ends).tolist()
     return Centre(
+        value=float(given.quantile(0.5)),
+        low=median_low,
+        high=median_high,
+        baseline=baseline,
         median=float(given.quantile(0.5)),
         median_low=median_low,
         median_high=median_high,

@@ -20,9 +20,18 @@ LABELLED = 6
 
 
 def draw_heatmap(
-    effects: Mapping[Component, float], path: Path, *, title: str, unit: str, n_layers: int, n_heads: int
+    effects: Mapping[Component, float],
+    path: Path,
+    *,
+    title: str,
+    unit: str,
+    n_layers: int,
+    n_heads: int,
+    label: str | None = None,
 ) -> Path:
-    """Write a layer-by-head picture of mean effects as a PNG; components without an effect stay blank."""
+    """Write a layer-by-head picture of mean effects as a PNG; components without an effect stay blank. `label` names
+    the colours where they are no effects.
+    """
     cells = np.full((n_layers, n_heads + 1), np.nan)
     for component, effect in effects.items():
         cells[component.layer, n_heads if component.head is None else component.head] = effect
@@ -43,7 +52,7 @@ def draw_heatmap(
     axes.tick_params(length=0)
     axes.spines[:].set_visible(False)
     _label_strongest(axes, effects, n_heads, reach)
-    bar = figure.colorbar(image, ax=axes, shrink=0.8, label=f"effect ({unit}): clean minus edited")
+    bar = figure.colorbar(image, ax=axes, shrink=0.8, label=label or f"effect ({unit}): clean minus edited")
     ticks = [-reach, -reach / 10, 0, reach / 10, reach]
     bar.set_ticks(ticks, labels=[f"{tick:.2g}" for tick in ticks])
     bar.minorticks_off()

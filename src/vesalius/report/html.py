@@ -27,19 +27,24 @@ VERDICTS = {"supported": "✓", "refuted": "✕", "untested": "○"}
 
 def render(template: str, scripts: Sequence[str], **values: Any) -> str:
     """Fill a template; `scripts` names the package files the page runs."""
-    code = "".join(map(_read, scripts))
+    code = "".join(map(package_text, scripts))
     digest = base64.b64encode(hashlib.sha256(code.encode()).digest()).decode()
     return (
         _environment()
         .get_template(template)
         .render(
             **values,
-            style=Markup(_read("style.css")),
+            style=package_text("style.css"),
             script=Markup(code),
             script_hash=digest,
             version=__version__,
         )
     )
+
+
+def macro(template: str, name: str, *values: Any, **options: Any) -> str:
+    """What one macro of a template prints, on its own."""
+    return str(getattr(_environment().get_template(template).module, name)(*values, **options)).strip() + "\n"
 
 
 def write(path: Path, text: str) -> Path:
@@ -98,5 +103,6 @@ def spaced(name: str) -> str:
     return re.sub(r"\b[a-z]+(?:_[a-z]+)+\b", lambda found: found[0].replace("_", " "), name)
 
 
-def _read(name: str) -> str:
-    return (Path(__file__).parent / "templates" / name).read_text(encoding="utf-8")
+def package_text(name: str) -> Markup:
+    """A style sheet or script of the package, which a page may carry as it is."""
+    return Markup((Path(__file__).parent / "templates" / name).read_text(encoding="utf-8"))

@@ -52,7 +52,7 @@ def draw_profile(profile: Mapping[str, Any]) -> tuple[Bars, ...]:
     """The bar tables of a profile; figures that are missing are left out."""
     attention = profile.get("attention") or {}
     tables = [
-        _bars(f"{title}, attention on", "Share of attention with its 95 % interval over prompts.", attention[where])
+        bars_of(f"{title}, attention on", "Share of attention with its 95 % interval over prompts.", attention[where])
         for where, title in PLACES.items()
         if attention.get(where)
     ]
@@ -63,11 +63,12 @@ def draw_profile(profile: Mapping[str, Any]) -> tuple[Bars, ...]:
     caption = "" if clean is None else f"Shares of the clean logit difference, {clean:.2f} logits. "
     if len(group.get("members", ())) > 1:
         caption += f"Group: {group['name']} ({', '.join(group['members'])}). "
-    tables.append(_bars("What it is worth", f"{caption}Replaced by its value on the counterfactual prompt.", named))
+    tables.append(bars_of("What it is worth", f"{caption}Replaced by its value on the counterfactual prompt.", named))
     return tuple(table for table in tables if table.rows)
 
 
-def _bars(title: str, caption: str, values: Mapping[str, Sequence[float | None]]) -> Bars:
+def bars_of(title: str, caption: str, values: Mapping[str, Sequence[float | None]]) -> Bars:
+    """Values given as (mean, low, high) on one scale that holds 0 and 1; those with a figure missing are left out."""
     known: dict[str, tuple[float, ...]] = {}
     for label, (mean, low, high) in values.items():
         if mean is not None and low is not None and high is not None:

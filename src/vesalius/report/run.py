@@ -20,6 +20,13 @@ def render_run(directory: Path, *, progress: Callable[[str, int, int], None] | N
     if asked["settings"].get("benchmark") == FUNCTIONS:
         return render_functions(directory, progress=progress)
     places = asked.get("places", {})
+from vesalius.runs.directory import INDEX, PAGES, explanation_path, read_explanation, read_scorecard, require_benchmark
+from vesalius.runs.settings import BENCHMARK
+
+
+def render_run(directory: Path, *, progress: Callable[[str, int, int], None] | None = None) -> Path:
+    """Write the pages of a finished run and return the path of the index."""
+    places = require_benchmark(directory, BENCHMARK).get("places", {})
     scorecard = read_scorecard(directory)
     (directory / PAGES).mkdir(exist_ok=True)
     rows = []

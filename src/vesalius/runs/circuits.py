@@ -65,7 +65,7 @@ class CircuitsBenchmark(Steps):
         unsafe = self.limits.sandbox_unsafe
         cases = [
             ToExplain(
-                Task(c.id, c.directory, s.seed, s.protocol, s.leave_out, unsafe),
+                Task(c.id, c.directory, s.seed, s.protocol, s.leave_out, unsafe, s.circuit_from),
                 s.scientist,
                 None if s.backbone is None else self._reach(s.backbone, c.id),
             )
@@ -75,6 +75,8 @@ class CircuitsBenchmark(Steps):
         def keep(case: ToExplain, found: Explained) -> None:
             if found.trace is not None:
                 self.run.write_trace(case.id, found.trace)
+            if found.circuit is not None:
+                self.run.write_circuit(case.id, found.circuit)
             self.run.write_explanation(case.id, found.explanation)
             figures = {"seconds": round(found.explanation.seconds, 3), "cost": found.explanation.cost}
             traced = {} if found.trace is None else {"traced": True}

@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
+from vesalius.discovery.circuit import Circuit
 from vesalius.errors import BadInput, Failed, choices
 from vesalius.explain.explanation import Explanation
 from vesalius.explain.trace import Trace
@@ -24,7 +25,7 @@ from vesalius.version import __version__
 SCHEMA = 1
 RUN, EVENTS, SCORECARD = "run.json", "events.jsonl", "scorecard.json"
 EXPLANATIONS, TRACES, CALLS, PAGES, INDEX = "explanations", "traces", "calls", "pages", "report.html"
-SPENDING = "spending.json"
+SPENDING, CIRCUITS = "spending.json", "circuits"
 _SHOWN = 60
 Document = TypeVar("Document", bound=BaseModel)
 
@@ -63,6 +64,7 @@ class Run:
 
     def write_explanation(self, case: str, explanation: Explanation) -> None:
         """Keep the explanation of a case."""
+        _make(self.directory / EXPLANATIONS)
         write_json(self.explanation_path(case), explanation.model_dump(mode="json"))
 
     def trace(self, case: str) -> Trace | None:
@@ -77,6 +79,11 @@ class Run:
         """Keep the way to the explanation of a case."""
         _make(self.directory / TRACES)
         write_json(self.trace_path(case), trace.model_dump(mode="json"))
+
+    def write_circuit(self, case: str, circuit: Circuit) -> None:
+        """Keep the circuit that was discovered in a case."""
+        _make(self.directory / CIRCUITS)
+        circuit.write(self.directory / CIRCUITS / f"{case}.json")
 
     def calls_path(self, case: str, role: str = "") -> Path:
         """Where the calls of a case are recorded; each judge has a file of its own."""
@@ -106,7 +113,6 @@ class Run:
         else:
             versions = {"vesalius": __version__, "python": platform.python_version(), "torch": _version("torch")}
             write_json(path, {"schema": SCHEMA, "settings": settings, "versions": versions, **notes})
-        _make(self.directory / EXPLANATIONS)
 
 
 def is_run(directory: Path) -> bool:
@@ -123,6 +129,14 @@ def read_run(directory: Path) -> dict[str, Any]:
     if not isinstance(data.get("settings"), dict):
         raise BadInput(f"{directory / RUN}: says nothing about the settings; choose another --out")
     return data
+
+
+def require_benchmark(directory: Path, name: str) -> dict[str, Any]:
+    """What a run was asked, if it is one of that benchmark."""
+    asked = read_run(directory)
+    if (found := asked["settings"].get("benchmark")) != name:
+        raise BadInput(f"{directory}: a run of `bench {found}`; this is for runs of `bench {name}`")
+    return asked
 
 
 def read_scorecard(directory: Path) -> dict[str, Any]:

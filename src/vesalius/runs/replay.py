@@ -19,6 +19,10 @@ from vesalius.runs.functions.settings import BENCHMARK as FUNCTIONS
 from vesalius.runs.functions.settings import FunctionSettings
 from vesalius.runs.settings import Limits, Settings
 from vesalius.runs.steps import Progress
+from vesalius.runs.circuits import CircuitsBenchmark, Progress
+from vesalius.runs.directory import CALLS, Run, read_scorecard, require_benchmark
+from vesalius.runs.engine import Engine
+from vesalius.runs.settings import BENCHMARK, Limits, Settings
 from vesalius.runs.work import Line
 
 UNTIMED = "seconds"
@@ -48,6 +52,7 @@ def replay(
     """Do a finished run again from its records and compare the scorecards."""
     stored, asked = read_scorecard(directory), read_run(directory)
     of_functions = asked["settings"].get("benchmark") == FUNCTIONS
+    stored, asked = read_scorecard(directory), require_benchmark(directory, BENCHMARK)
     try:
         settings = FunctionSettings.of_run(asked) if of_functions else Settings.of_run(asked)
     except BadInput as error:

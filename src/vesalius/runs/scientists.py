@@ -17,15 +17,21 @@ from vesalius.explain.explanation import Explanation
 from vesalius.explain.trace import Trace
 
 if TYPE_CHECKING:
+    from vesalius.discovery.circuit import Circuit
     from vesalius.model.specimen import Specimen
 
+#: Why nothing is explained where discovery found no component.
+NOTHING_FOUND = "no component changes any output when it is replaced"
 BUILTIN, HYVE = "builtin", "hyve"
 PROTOCOLS = ("typed", "paper")
 
 
 @dataclass(frozen=True)
 class Task:
-    """What a scientist is given: a specimen's directory, and how it is to be explained."""
+    """What a scientist is given: a specimen's directory, and how it is to be explained.
+
+    `circuit_from` names the method that discovers the circuit; None leaves the one the specimen comes with.
+    """
 
     id: str
     directory: Path
@@ -33,6 +39,7 @@ class Task:
     protocol: str | None = None
     leave_out: str | None = None
     sandbox_unsafe: bool = False
+    circuit_from: str | None = None
 
     def specimen(self) -> "Specimen":
         """The specimen, loaded; the answer key is not in it."""
@@ -40,13 +47,23 @@ class Task:
 
         return load_specimen(self.directory)
 
+    def circuit(self, specimen: "Specimen") -> "Circuit | None":
+        """The circuit discovered, where one is to be."""
+        if self.circuit_from is None:
+            return None
+        from vesalius.discovery.methods import DEFAULT_PROMPTS, affordable_prompts, discover
+
+        n = affordable_prompts(self.circuit_from, specimen.model.config, DEFAULT_PROMPTS)
+        return discover(specimen, self.circuit_from, n=n, seed=self.seed).circuit
+
 
 @dataclass(frozen=True)
 class Explained:
-    """An explanation, and the way to it if there is a trace."""
+    """An explanation, the way to it if there is a trace, and the circuit if it was discovered for it."""
 
     explanation: Explanation
     trace: Trace | None = None
+    circuit: "Circuit | None" = None
 
 
 Scientist = Callable[[Task, Backbone | None], Explained]
@@ -55,24 +72,36 @@ Scientist = Callable[[Task, Backbone | None], Explained]
 def builtin(task: Task, backbone: Backbone | None) -> Explained:
     """The built-in scientist."""
     from vesalius.explain.scientist import explain_specimen
+    from vesalius.explain.scientist.writing import abstention
 
     without = frozenset() if task.leave_out is None else frozenset({task.leave_out})
-    return Explained(explain_specimen(task.specimen(), seed=task.seed, without=without))
+    specimen = task.specimen()
+    circuit = task.circuit(specimen)
+    if circuit is not None and not circuit.chosen():
+        nothing = abstention([], NOTHING_FOUND, seed=task.seed, rows=0)
+        return Explained(nothing.model_copy(update={"specimen": specimen.id}), circuit=circuit)
+    components = None if circuit is None else circuit.chosen()
+    found = explain_specimen(specimen, components=components, seed=task.seed, without=without)
+    return Explained(found, circuit=circuit)
 
 
 def hyve(task: Task, backbone: Backbone | None) -> Explained:
     """The HyVE agent, driven by a language model."""
+    from vesalius.explain.circuits import explained_components
     from vesalius.explain.hyve import explain_hyve
 
     assert backbone is not None
+    specimen = task.specimen()
+    circuit = task.circuit(specimen)
     found = explain_hyve(
-        task.specimen(),
+        specimen,
+        components=explained_components(specimen, circuit),
         backbone=backbone,
         protocol=cast(Literal["typed", "paper"], task.protocol or PROTOCOLS[0]),
         seed=task.seed,
         sandbox_unsafe=task.sandbox_unsafe,
     )
-    return Explained(found.explanation, found.trace)
+    return Explained(found.explanation, found.trace, circuit)
 
 
 NAMED: dict[str, Scientist] = {BUILTIN: builtin, HYVE: hyve}

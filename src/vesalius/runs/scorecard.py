@@ -10,7 +10,14 @@ from typing import Any
 
 from vesalius.backbones import Totals
 from vesalius.errors import BadInput, Failed
-from vesalius.grading.circuits import CircuitGrade, Graded, circuit_metrics, null_metrics, tag_baselines
+from vesalius.grading.circuits import (
+    CircuitGrade,
+    Graded,
+    circuit_metrics,
+    localisation_metrics,
+    null_metrics,
+    tag_baselines,
+)
 from vesalius.grading.metrics import Metric
 from vesalius.grading.nulls import NULLS
 from vesalius.grading.programs import fresh_seed
@@ -29,6 +36,7 @@ def summed(run: Run, settings: Settings, state: State) -> dict[str, Any]:
         reason = next(iter(state.failed.values()), {"reason": "nothing was run"})["reason"]
         raise Failed(f"{run.directory}: no circuit could be explained and graded; the first: {reason}")
     card = _figures(settings, state, {name: grade for name, (grade, _) in graded.items()})
+    card |= _localised(settings, {name: grade for name, (grade, _) in graded.items()}, card["metrics"])
     card |= _judged(settings, state, card["metrics"]) | _diagnosed(run, list(graded), card["metrics"])
     card["specimens"] = [_row(run, settings, state, c) for c in settings.circuits if c.id in graded]
     if settings.models:
@@ -69,6 +77,18 @@ def _figures(settings: Settings, state: State, graded: dict[str, CircuitGrade]) 
         },
         "inert": {"n": len(inert), "components": inert},
     }
+
+
+def _localised(settings: Settings, graded: dict[str, CircuitGrade], metrics: dict[str, Any]) -> dict[str, Any]:
+    """How well the discovered circuits fit, where circuits were discovered."""
+    if settings.circuit_from is None:
+        return {}
+    metrics |= _plain(localisation_metrics(list(graded.values())), n_error=metrics["tag_accuracy"]["n_error"])
+    parts = {
+        what: [f"{case}/{part}" for case, grade in graded.items() for part in getattr(grade, what)]
+        for what in ("missed", "extra")
+    }
+    return {"circuit_from": settings.circuit_from, **parts}
 
 
 def _judged(settings: Settings, state: State, metrics: dict[str, Any]) -> dict[str, Any]:

@@ -62,6 +62,21 @@ def first(circuits: Sequence[Circuit], limit: int | None) -> list[Circuit]:
     return list(circuits if limit is None else circuits[:limit])
 
 
+def chosen_circuits(specimens: str | None, ids: list[str] | None, limit: int | None) -> list[Circuit]:
+    """What the options --specimens, --ids and --limit choose; None where one was left out."""
+    if specimens is not None and ids is not None:
+        raise BadInput("--ids chooses among the benchmark circuits; leave it out with --specimens")
+    return first(trained_circuits(Path(specimens)) if specimens is not None else benchmark_circuits(ids), limit)
+
+
+def selection_word(specimens: str | None, ids: list[str] | None, limit: int | None) -> str | None:
+    """The choice as part of a directory's name."""
+    words = [] if specimens is None else [Path(specimens).resolve().name]
+    words += [] if ids is None else ["_".join(name.strip() for name in ids)[:60]]
+    words += [] if limit is None else [f"first{limit}"]
+    return "-".join(words) or None
+
+
 def _specimens_in(folder: Path) -> Iterable[Path]:
     return (path for path in folder.iterdir() if (path / SPECIMEN_FILE).is_file())
 

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from vesalius.backbones import Budget, open_backbone
+from vesalius.discovery.methods import METHODS
 from vesalius.errors import BadInput, choices
 from vesalius.model.files import sha256
 from vesalius.runs.scientists import BUILTIN, HYVE, PROTOCOLS, scientist_named
@@ -42,9 +43,12 @@ class Settings:
     protocol: str | None = None
     judges: tuple[str, ...] = ()
     prices: str | None = None
+    circuit_from: str | None = None
 
     def __post_init__(self) -> None:
         scientist_named(self.scientist)
+        if self.circuit_from is not None and self.circuit_from not in METHODS:
+            raise BadInput(f"--circuit-from {self.circuit_from!r} does not exist; use {choices(METHODS)}")
         if not self.circuits:
             raise BadInput("a benchmark of no circuits says nothing; choose at least one")
         if self.scientist == HYVE and self.backbone is None:
@@ -77,6 +81,7 @@ class Settings:
             "scientist": self.scientist,
             "seed": self.seed,
             "leave_out": self.leave_out,
+            "circuit_from": self.circuit_from,
             "backbone": self.backbone,
             "protocol": self.protocol,
             "judges": list(self.judges) or None,
@@ -112,6 +117,7 @@ class Settings:
             protocol=asked.get("protocol"),
             judges=tuple(asked.get("judges") or ()),
             prices=data.get("prices"),
+            circuit_from=asked.get("circuit_from"),
         )
         now = {circuit.id: circuit.fingerprint for circuit in found}
         changed = next((case for case, mark in asked["specimens"].items() if now.get(case) != mark), None)

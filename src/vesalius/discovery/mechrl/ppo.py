@@ -123,6 +123,36 @@ def loss(
     return policy + settings.value_weight * error - settings.entropy_weight * entropy(logits).mean()
 
 
+def learn(
+    network: Any,
+    optimiser: torch.optim.Optimizer,
+    settings: Settings,
+    rollout: Rollout,
+    *,
+    generator: torch.Generator,
+) -> None:
+    """The passes over one round's transitions; `network` maps observations and legal actions to logits and values."""
+    advantage = advantages(rollout, settings.gamma, settings.gae_lambda)
+    rows = {
+        "observation": rollout.observation,
+        "legal": rollout.legal,
+        "drawn": rollout.drawn,
+        "log_prob": rollout.log_prob,
+        "advantage": advantage,
+        "return": advantage + rollout.value,
+    }
+    rows = {name: column.flatten(0, 1) for name, column in rows.items()}
+    for _ in range(settings.epochs):
+        order = torch.randperm(len(rows["return"]), generator=generator)
+        for portion in order.tensor_split(settings.portions):
+            if not len(portion):
+                continue
+            optimiser.zero_grad()
+            loss(network, settings, {name: column[portion] for name, column in rows.items()}).backward()
+            torch.nn.utils.clip_grad_norm_(network.parameters(), settings.gradient_norm)
+            optimiser.step()
+
+
 class Trainer:
     """One training run, a round at a time."""
 
@@ -186,26 +216,7 @@ class Trainer:
         return Rollout(*columns, last_value=last_value), float(np.mean(bests))
 
     def _learn(self, rollout: Rollout) -> None:
-        settings = self.settings
-        advantage = advantages(rollout, settings.gamma, settings.gae_lambda)
-        rows = {
-            "observation": rollout.observation,
-            "legal": rollout.legal,
-            "drawn": rollout.drawn,
-            "log_prob": rollout.log_prob,
-            "advantage": advantage,
-            "return": advantage + rollout.value,
-        }
-        rows = {name: column.flatten(0, 1) for name, column in rows.items()}
-        for _ in range(settings.epochs):
-            order = torch.randperm(len(rows["return"]), generator=self.generator)
-            for portion in order.tensor_split(settings.portions):
-                if not len(portion):
-                    continue
-                self.optimiser.zero_grad()
-                loss(self.network, settings, {name: column[portion] for name, column in rows.items()}).backward()
-                torch.nn.utils.clip_grad_norm_(self.network.parameters(), settings.gradient_norm)
-                self.optimiser.step()
+        learn(self.network, self.optimiser, self.settings, rollout, generator=self.generator)
 
     def evaluate(self) -> dict[str, float]:
         """Mean running maximum of each task over fixed episodes, heads sampled."""

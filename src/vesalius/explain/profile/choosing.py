@@ -19,10 +19,11 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from vesalius.discovery.attention import Target, masses
 from vesalius.explain.claims.reading import MIN_CUT_EFFECT, MIN_MASS
 from vesalius.explain.profile.composition import PORT_WORDS, PORTS, AttentionPort, HeadInputs, senders_below
 from vesalius.explain.profile.paths import edges_between, feeds
-from vesalius.explain.profile.places import NAMES, Target, at_answer, everywhere, masses
+from vesalius.explain.profile.places import NAMES, at_answer, everywhere
 from vesalius.explain.profile.pool import Pool
 from vesalius.model.components import Component
 

@@ -11,7 +11,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from vesalius.explain.profile.places import Target, masses
+from vesalius.discovery.attention import Target, masses
 from vesalius.explain.profile.pool import Pool
 from vesalius.model.components import Component
 from vesalius.model.hooks import Tap

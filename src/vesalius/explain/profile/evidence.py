@@ -7,6 +7,7 @@ controls reach. Hypotheses were made on another pool, so every claim counts as t
 
 import torch
 
+from vesalius.discovery.attention import Target, masses
 from vesalius.explain.claims import BackupOf, Necessary, ReadsFrom, check
 from vesalius.explain.claims.ablation import MIN_EFFECT
 from vesalius.explain.claims.base import above, figure, level_for, listed, rounded
@@ -14,7 +15,7 @@ from vesalius.explain.claims.reading import MIN_CUT_EFFECT, MIN_MASS
 from vesalius.explain.explanation import ClaimRecord, Evidence, Verdict
 from vesalius.explain.profile.choosing import SUSPECT_LOSS
 from vesalius.explain.profile.composition import PORT_WORDS, AttentionPort, HeadInputs
-from vesalius.explain.profile.places import MEANINGS, Target, as_many_others, everywhere_in, masses, shuffled
+from vesalius.explain.profile.places import MEANINGS, as_many_others, everywhere_in, shuffled
 from vesalius.explain.profile.study import SINKS, PerPrompt, Study, finite
 from vesalius.model.components import Component
 

@@ -2,19 +2,17 @@
 
 General roles hold for every prompt: BOS, the position itself, the previous token, earlier copies of the current token
 (*duplicate*), and the tokens right after such copies (*induction*). A behaviour adds its own, such as IO and S1, seen
-from the answer position. A head's mass on a role is the attention from each query to the role's keys, averaged over
-the queries that have such keys.
+from the answer position.
 """
 
 from collections.abc import Mapping
 
 import torch
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Int
 from torch import Tensor
 
+from vesalius.discovery.attention import Target, general_roles
 from vesalius.explain.profile.pool import Pool
-
-Target = Bool[Tensor, "prompt query key"]
 
 #: Roles of any text, and what a head that attends to them is called.
 NAMES = {"induction": "induction head", "duplicate": "duplicate-token head", "previous": "previous-token head"}
@@ -35,23 +33,7 @@ def everywhere(pool: Pool) -> dict[str, Target]:
 
 def everywhere_in(pool: Pool, tokens: Int[Tensor, "prompt pos"]) -> dict[str, Target]:
     """The general roles in other tokens of the pool's shape, such as the counterfactual prompts."""
-    real, first = pool.prompts.mask, pool.first
-    n = tokens.shape[1]
-    place = torch.arange(n)
-    query, key = place[:, None], place[None, :]
-    asked = real & (place >= first)
-    pairs = asked[:, :, None] & real[:, None, :] & (key <= query)
-    copies = pairs & (tokens[:, :, None] == tokens[:, None, :]) & (key < query) & (key >= first)
-    after = torch.zeros_like(copies)
-    after[:, :, 1:] = copies[:, :, :-1]
-    sink = pairs & (key == 0) & (query > 0)
-    return {
-        "induction": after & (key < query),
-        "duplicate": copies,
-        "previous": pairs & (key == query - 1) & (key >= first),
-        "self": pairs & (key == query),
-        ("BOS" if first else "first token"): sink,
-    }
+    return general_roles(tokens, pool.prompts.mask, first=pool.first)
 
 
 def at_answer(pool: Pool) -> dict[str, Target]:
@@ -74,15 +56,6 @@ def others(targets: Mapping[str, Target], pool: Pool) -> Target:
     open_to = pool.answer_only[:, :, None] & pool.prompts.mask[:, None, :] & (place[None, :] <= place[:, None])
     taken = torch.stack(list(targets.values())).any(0)
     return open_to & ~taken
-
-
-def masses(pattern: Float[Tensor, "prompt head query key"], target: Target) -> Float[Tensor, "prompt head"]:
-    """Attention on the target keys, averaged over the queries that have one; NaN where no query has."""
-    target = target.to(pattern.device)
-    has = target.any(-1)
-    mass = torch.einsum("phqk,pqk->phq", pattern, target.to(pattern.dtype))
-    total = (mass * has[:, None]).sum(-1)
-    return torch.where(has.any(1)[:, None], total / has.sum(1).clamp(min=1)[:, None], torch.nan).cpu()
 
 
 def shuffled(target: Target) -> Target:

@@ -14,12 +14,13 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from vesalius.discovery.attention import Target, masses
 from vesalius.explain.claims import Lab
 from vesalius.explain.claims.base import mean_within, rounded
 from vesalius.explain.profile.choosing import Choice
 from vesalius.explain.profile.lens import direct_attribution
 from vesalius.explain.profile.paths import edges_between
-from vesalius.explain.profile.places import Target, at_answer, everywhere, masses, others
+from vesalius.explain.profile.places import at_answer, everywhere, others
 from vesalius.explain.profile.pool import Pool
 from vesalius.model.components import Component
 

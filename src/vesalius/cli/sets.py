@@ -1,0 +1,115 @@
+"""`discover --method sets`: which heads matter together, and which back each other up."""
+
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from rich.table import Table
+
+from vesalius.cli.catalogue import open_specimen
+from vesalius.cli.console import print_json, progress, stdout
+from vesalius.cli.places import out_directory
+from vesalius.discovery.sets.discover import NAMES, SetDiscovery, discover_sets
+from vesalius.discovery.sets.synergy import synergy_matrix
+from vesalius.errors import BadInput, choices
+from vesalius.intervene import KINDS
+from vesalius.model.files import write_json
+from vesalius.report.synergy import draw_synergy
+
+SCHEMA = 1
+
+
+@dataclass(frozen=True)
+class Request:
+    """Everything the answer depends on, apart from the weights."""
+
+    specimen: str
+    behaviour: str | None
+    method: str
+    search: str
+    budget: int | None
+    pool: list[str] | None
+    kind: str
+    least: float
+    n: int
+    seed: int
+
+
+def run(request: Request, *, out: str | None, top: int, device: str, as_json: bool) -> None:
+    """Search, confirm, write and report."""
+    if request.search not in NAMES:
+        raise BadInput(f"search {request.search!r} does not exist; choose one of {choices(NAMES)}")
+    if request.kind not in KINDS:
+        raise BadInput(f"kind {request.kind!r} does not exist; choose one of {choices(KINDS)}")
+    specimen = open_specimen(request.specimen, request.behaviour, device=device)
+    words = ("sets", specimen.name, request.behaviour, request.search, request.kind, f"n{request.n}")
+    directory = out_directory(out, *words, f"seed{request.seed}")
+    with progress(f"{request.search} search of {specimen.name}") as tell:
+        found = discover_sets(
+            specimen,
+            request.search,
+            pool=request.pool,
+            budget=request.budget,
+            kind=request.kind,
+            least=request.least,
+            n=request.n,
+            seed=request.seed,
+            directory=directory / "effects",
+            progress=tell,
+        )
+    document: dict[str, Any] = {**found.document(), "schema": SCHEMA, **asdict(request), "directory": str(directory)}
+    document |= {"pool": list(found.queries.source.heads), "budget": found.queries.budget}
+    if found.synergies:
+        document["picture"] = str(_picture(found, request, directory))
+    write_json(directory / "sets.json", document)
+    if as_json:
+        return print_json(document)
+    _print(document, top)
+    return None
+
+
+def _picture(found: SetDiscovery, request: Request, directory: Path) -> Path:
+    heads, marked = found.queries.source.heads, [s.heads for s in found.synergies if s.verdict != "none"]
+    subject = ", ".join(filter(None, (Path(request.specimen).name, request.behaviour)))
+    return draw_synergy(
+        synergy_matrix(heads, found.synergies),
+        heads,
+        directory / "synergy.png",
+        title=f"{subject}: pairs, {request.kind} ablation, {request.n} prompts",
+        unit=found.queries.source.unit,
+        marked=marked,
+    )
+
+
+def _print(document: dict[str, Any], top: int) -> None:
+    metrics = document["metrics"]
+    stdout.print(
+        f"clean {metrics['clean']:.3f} {document['unit']}; effect = clean minus edited, value = effect less "
+        f"{document['price']:.3g} per head",
+        soft_wrap=True,
+    )
+    table = Table("set", "effect", "95 % interval", "value", box=None)
+    for row in document["sets"][: min(top, 5)]:
+        shown = " ".join(row["heads"][:8]) + (f" ... ({len(row['heads'])})" if len(row["heads"]) > 8 else "")
+        table.add_row(shown, *_effect(row), f"{row['value']:+.3f}")
+    stdout.print(table)
+    groups = Table("backup group", "together", "95 % interval", "alone", "sum alone", "synergy", box=None)
+    for row in document["backup_groups"][:top]:
+        alone = " ".join(f"{member['effect']:+.3f}" for member in row["alone"])
+        surplus = f"{row['sum_alone']:+.3f}", f"{row['synergy']:+.3f}"
+        groups.add_row(" ".join(row["heads"]), *_effect(row), alone, *surplus)
+    stdout.print(groups if document["backup_groups"] else "no backup group held on the held-out prompts")
+    stdout.print(
+        f"{document['search']} search: {metrics['queries']} of {document['budget']} queries"
+        f"{'' if document['complete'] else ' (budget spent)'}, {metrics['queries_to_confirm']} to confirm; "
+        f"all pairs: {metrics['all_pairs']}; {document['forwards']:.1f} forward-equivalents, "
+        f"{document['seconds']:.1f} s",
+        soft_wrap=True,
+    )
+    for name in ("picture", "directory"):
+        if name in document:
+            stdout.print(f"{name}: {document[name]}", soft_wrap=True)
+
+
+def _effect(row: dict[str, Any]) -> tuple[str, str]:
+    return f"{row['effect']:+.3f}", f"[{row['low']:+.3f}, {row['high']:+.3f}]"

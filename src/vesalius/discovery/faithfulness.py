@@ -1,0 +1,217 @@
+"""How much of the behaviour a circuit keeps when everything else is ablated: the curve over circuit sizes.
+
+1. Take the best k components (or edges) of a ranking for many k; ablate all others on every prompt.
+2. faithfulness(k) = (score of the circuit - score with all ablated) / (score of the model - score with all ablated).
+3. Over the share of the model that is kept (0 to 1, linear), joined by straight lines:
+   CPR = area under the curve, CMD = area between the curve and 1. High CPR and low CMD are good; CPR has no upper
+   bound, because a circuit without what hinders can score above the model.
+
+These are the areas of the MIB benchmark, with a point at size 0, where faithfulness is 0 by definition. The caller
+ranks, and so chooses the sign rule. Ablation of components is any kind the engine knows (default: resampled from the
+counterfactual prompt) and leaves the embedding alone; an ablated edge carries what its sender writes on the
+counterfactual prompt, and the embedding is a sender like any other.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import cast
+
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor
+
+from vesalius.behaviours.trial import Trial
+from vesalius.discovery.graph import EdgeGraph
+from vesalius.discovery.pruning import PatchedRuns
+from vesalius.errors import BadInput
+from vesalius.intervene import effects
+from vesalius.intervene.engine import DEFAULT_MEMORY
+from vesalius.intervene.statistics import bootstrap_means
+from vesalius.model.components import Component, Edge
+from vesalius.model.transformer import Transformer
+
+#: Shares of the model at which MIB reads the curve.
+SHARES = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0)
+#: Up to this many candidates every size is read.
+EVERY_SIZE = 40
+_SMALLEST_RANGE = 1e-6
+Ranking = Sequence[Component] | Sequence[Edge]
+
+
+@dataclass(frozen=True)
+class Curve:
+    """Faithfulness by circuit size, and its areas with 95 % bootstrap intervals over the prompts.
+
+    `shares` are the sizes as parts of all candidates; `full` and `ablated` the mean scores of the model and of nothing;
+    `forwards` the work in forward passes of all prompts.
+    """
+
+    sizes: tuple[int, ...]
+    shares: tuple[float, ...]
+    faithfulness: tuple[float, ...]
+    cmd: float
+    cmd_low: float
+    cmd_high: float
+    cpr: float
+    cpr_low: float
+    cpr_high: float
+    full: float
+    ablated: float
+    unit: str
+    forwards: float
+
+
+def faithfulness_curve(
+    model: Transformer,
+    material: Trial,
+    ranking: Ranking,
+    sizes: Sequence[int] | None = None,
+    *,
+    kind: str = "resample",
+    memory: int = DEFAULT_MEMORY,
+) -> Curve:
+    """The curve of one ranking of components or of edges, best first; see `faithfulness_curves`."""
+    return faithfulness_curves(model, material, [ranking], sizes, kind=kind, memory=memory)[0]
+
+
+def faithfulness_curves(
+    model: Transformer,
+    material: Trial,
+    rankings: Sequence[Ranking],
+    sizes: Sequence[int] | None = None,
+    *,
+    kind: str = "resample",
+    memory: int = DEFAULT_MEMORY,
+) -> list[Curve]:
+    """Curves of several rankings, all of components or all of edges; a circuit that two of them share is run once.
+
+    Candidates that a ranking leaves out come after all it names. `sizes` defaults to `default_sizes`; 0 and the whole
+    model are always read. Refused where ablating everything does not change the score.
+    """
+    by_edges = _is_of_edges(rankings)
+    candidates: Sequence[Component | Edge] = EdgeGraph.of(model.config).edges if by_edges else model.components
+    read = _sizes(sizes, len(candidates))
+    orders = [_completed(ranking, candidates) for ranking in rankings]
+    removed = [[frozenset(order[size:]) for size in read] for order in orders]
+    different = list(dict.fromkeys(one for row in removed for one in row))
+    if by_edges:
+        if kind != "resample":
+            raise BadInput(f"edges can be resampled only, not {kind!r}; leave out the kind or rank components")
+        scores = _without_edges(model, material, cast("Sequence[frozenset[Edge]]", different), memory)
+        forwards = float(len(different) + 2)
+    else:
+        scores, forwards = _without_components(model, material, different, kind, memory)
+    place = {one: i for i, one in enumerate(different)}
+    shares = [size / len(candidates) for size in read]
+    found = [areas(scores[:, [place[one] for one in row]], shares) for row in removed]
+    return [
+        Curve(tuple(read), tuple(shares), **one, unit=material.readout.unit, forwards=forwards / len(rankings))
+        for one in found
+    ]
+
+
+def default_sizes(candidates: int) -> list[int]:
+    """Every size of a small model; of a larger one MIB's shares, rounded, each size once."""
+    if candidates <= EVERY_SIZE:
+        return list(range(candidates + 1))
+    return sorted({0, candidates, *(round(share * candidates) for share in SHARES)})
+
+
+def areas(scores: Float[Tensor, "prompt size"], shares: Sequence[float]) -> dict:
+    """Faithfulness and its areas from the scores of every prompt at every size, from nothing kept to everything."""
+    if not bool(scores.isfinite().all()):
+        raise BadInput("some scores are not finite; faithfulness by them says nothing")
+    scores, x = scores.double(), torch.tensor(shares, dtype=torch.float64)
+    mean = scores.mean(0)
+    if abs(float(mean[-1] - mean[0])) < _SMALLEST_RANGE * max(1.0, abs(float(mean[-1]))):
+        raise BadInput(
+            f"faithfulness is undefined: the mean score is {float(mean[-1]):.4g} also with everything ablated; "
+            "choose prompts or a readout that the ablation changes"
+        )
+    curve = _faithfulness(mean[None])
+    drawn = _faithfulness(bootstrap_means(scores))
+    drawn = drawn[drawn.isfinite().all(1)]
+    ends = torch.tensor([0.025, 0.975], dtype=torch.float64)
+    cpr, cmd = (torch.trapezoid(y, x) for y in (curve, (1 - curve).abs()))
+    cpr_ends, cmd_ends = (torch.trapezoid(y, x).quantile(ends).tolist() for y in (drawn, (1 - drawn).abs()))
+    return {
+        "faithfulness": tuple(curve[0].tolist()),
+        "cmd": float(cmd),
+        "cmd_low": cmd_ends[0],
+        "cmd_high": cmd_ends[1],
+        "cpr": float(cpr),
+        "cpr_low": cpr_ends[0],
+        "cpr_high": cpr_ends[1],
+        "full": float(mean[-1]),
+        "ablated": float(mean[0]),
+    }
+
+
+def _faithfulness(means: Float[Tensor, "draw size"]) -> Float[Tensor, "draw size"]:
+    nothing, everything = means[:, :1], means[:, -1:]
+    return (means - nothing) / (everything - nothing)
+
+
+def _without_components(
+    model: Transformer, material: Trial, removed: Sequence[frozenset], kind: str, memory: int
+) -> tuple[Float[Tensor, "prompt set"], float]:
+    """The score of every prompt with each set of components ablated, and the work done."""
+    some = [one for one in removed if one]
+    found = effects(
+        model,
+        material.batch,
+        material.readout,
+        kind=kind,
+        sets=[[part for part in model.components if part in one] for one in some],
+        counterfactual=material.counterfactual,
+        positions=material.where if kind == "resample" else None,
+        memory=memory,
+    )
+    edited = dict(zip(some, (found.baseline[:, None] - found.matrix).T, strict=True))
+    return torch.stack([edited.get(one, found.baseline) for one in removed], 1), found.forwards + (kind == "resample")
+
+
+@torch.no_grad()
+def _without_edges(
+    model: Transformer, material: Trial, removed: Sequence[frozenset[Edge]], memory: int
+) -> Float[Tensor, "prompt set"]:
+    """The score of every prompt with each set of edges cut over to the counterfactual."""
+    graph = EdgeGraph.of(model.config)
+    cuts: Bool[Tensor, "set edge"] = torch.tensor([[edge in one for edge in graph.edges] for one in removed])
+    runs = PatchedRuns(
+        model, material.batch, material.readout, counterfactual=material.counterfactual, where=material.where
+    )
+    at_once = max(1, memory // (3 * runs.written.numel() * runs.written.element_size()))
+    parts = []
+    for chosen in cuts.split(at_once):
+        cut = torch.zeros(len(chosen), *graph.real.shape, dtype=torch.bool)
+        cut[:, graph.places[:, 0], graph.places[:, 1]] = chosen
+        parts.append(runs.scores(cut.to(model.device), 0).T.cpu())
+    return torch.cat(parts, 1)
+
+
+def _is_of_edges(rankings: Sequence[Ranking]) -> bool:
+    kinds = {isinstance(item, Edge) for ranking in rankings for item in ranking}
+    if len(kinds) != 1 or not all(rankings):
+        raise BadInput("a ranking names components or edges, at least one, and all rankings the same kind")
+    return kinds.pop()
+
+
+def _completed(ranking: Ranking, candidates: Sequence[Component | Edge]) -> list[Component | Edge]:
+    known = set(candidates)
+    stranger = next((item for item in ranking if item not in known), None)
+    if stranger is not None:
+        raise BadInput(f"ranking: {stranger} is not in this model")
+    if len(set(ranking)) < len(ranking):
+        raise BadInput("ranking: an item is listed twice; list each once")
+    named = set(ranking)
+    return [*ranking, *(item for item in candidates if item not in named)]
+
+
+def _sizes(sizes: Sequence[int] | None, total: int) -> list[int]:
+    if sizes is None:
+        return default_sizes(total)
+    outside = next((size for size in sizes if not 0 <= size <= total), None)
+    if outside is not None:
+        raise BadInput(f"size {outside} is no circuit of this model; sizes go from 0 to {total}")
+    return sorted({0, total, *sizes})

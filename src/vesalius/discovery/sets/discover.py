@@ -1,0 +1,174 @@
+"""From a specimen to backup groups: search on some prompts, confirm on others.
+
+The search spends its budget on one set of prompts (a behaviour's validation split, or inputs of one seed). What it
+suspects is tested on prompts it never saw (the test split, another seed); those queries are counted apart. With
+`search="pairs"` and a directory, the effects of all pairs are measured into effect matrices on disk, which can be
+interrupted and read by others; every other search runs the model as it goes.
+"""
+
+import itertools
+import math
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from vesalius.discovery.matrices import Progress
+from vesalius.discovery.sets.backups import Confirmation, confirm
+from vesalius.discovery.sets.policy import SetPolicy, by_policy, load_policy
+from vesalius.discovery.sets.queries import LEAST_SHARE, PRICE_SHARE, Goal, Queries, check_budget
+from vesalius.discovery.sets.searches import SEARCHES, Search, search
+from vesalius.discovery.sets.sources import HeadSet, Source, head_pool, live_source, pair_effects
+from vesalius.discovery.sets.synergy import LEAST_PROMPTS, Synergy, judge, synergy_rows
+from vesalius.errors import BadInput, choices
+from vesalius.intervene.statistics import mean_interval
+from vesalius.model.components import Component
+from vesalius.model.specimen import FiniteVocabulary, Specimen
+
+NAMES = (*SEARCHES, "rl")
+DEFAULT_SEARCH = "group"
+HELD_OUT_SEED = 104_729
+SETS_LISTED = 10
+
+
+@dataclass(frozen=True)
+class SetDiscovery:
+    """What a search found, what it cost, and what held on other prompts.
+
+    `synergies` are those of all pairs on the search's prompts; empty unless all pairs were measured.
+    """
+
+    search: str
+    queries: Queries
+    goal: Goal
+    complete: bool
+    confirmation: Confirmation
+    synergies: tuple[Synergy, ...]
+    forwards: float
+    seconds: float
+
+    @property
+    def best(self) -> HeadSet:
+        """The set of the highest value."""
+        return self.queries.best(self.goal)
+
+    def scores(self) -> dict[str, float]:
+        """The largest effect that removing each head was seen to have, whatever was removed already.
+
+        Only heads for which some set was known with and without them have a score.
+        """
+        found: dict[int, float] = {}
+        for members in self.queries.known:
+            whole = self.queries.recall(members)
+            for head in members:
+                rest = self.queries.recall(members - {head})
+                if whole is not None and rest is not None:
+                    found[head] = max(found.get(head, -math.inf), whole - rest)
+        order = sorted(found, key=lambda head: (-found[head], head))
+        return {self.queries.source.heads[head]: found[head] for head in order}
+
+    def document(self) -> dict[str, Any]:
+        """The parts of the command's JSON that the search answers for."""
+        queries, best = self.queries, self.best
+        ranked = sorted(queries.known, key=lambda members: (-queries.value(members, self.goal), len(members)))
+        return {
+            "components": [{"id": head, "score": score} for head, score in self.scores().items()],
+            "sets": [self._describe(members) for members in ranked[:SETS_LISTED]],
+            "backup_groups": [group.document() for group in self.confirmation.groups],
+            "tested": [found.document() for found in self.confirmation.tested],
+            "synergies": [found.document() for found in self.synergies if found.verdict != "none"],
+            "metrics": {
+                "clean": queries.source.clean,
+                "best_effect": queries.recall(best),
+                "best_value": queries.value(best, self.goal),
+                "queries": queries.paid,
+                "queries_to_confirm": self.confirmation.queries,
+                "all_pairs": math.comb(queries.n, 2),
+            },
+            "unit": queries.source.unit,
+            "price": self.goal.price,
+            "least_synergy": self.goal.least,
+            "complete": self.complete,
+            "forwards": self.forwards,
+            "seconds": self.seconds,
+        }
+
+    def _describe(self, members: HeadSet) -> dict[str, Any]:
+        rows = torch.from_numpy(np.ascontiguousarray(self.queries.rows[members]))
+        low, high = mean_interval(rows[:, None])
+        return {
+            "heads": self.queries.names(members),
+            "effect": float(rows.mean()),
+            "low": float(low[0]),
+            "high": float(high[0]),
+            "value": self.queries.value(members, self.goal),
+        }
+
+
+def discover_sets(
+    specimen: Specimen,
+    search_name: str = DEFAULT_SEARCH,
+    *,
+    pool: Iterable[str | Component] | None = None,
+    budget: int | None = None,
+    kind: str = "mean",
+    n: int = 32,
+    seed: int = 0,
+    price: float = PRICE_SHARE,
+    least: float = LEAST_SHARE,
+    policy: SetPolicy | None = None,
+    directory: Path | None = None,
+    progress: Progress | None = None,
+) -> SetDiscovery:
+    """Look for sets of heads that matter together, and say which back each other up.
+
+    `pool` are the heads to choose among (default: all), `budget` the most queries, `price` and `least` shares of the
+    clean score (see `queries.Goal`). `search_name` is one of `NAMES`.
+    """
+    start = time.perf_counter()
+    if search_name not in NAMES:
+        raise BadInput(f"search {search_name!r} does not exist; choose one of {choices(NAMES)}")
+    if n < LEAST_PROMPTS:
+        raise BadInput(f"--n {n}: synergies over so few prompts say nothing; use at least {LEAST_PROMPTS}")
+    heads = head_pool(specimen, pool)
+    check_budget(budget, len(heads))
+    options = {"n": n, "kind": kind}
+    source: Source
+    if search_name == "pairs" and directory is not None:
+        if kind == "resample" and isinstance(specimen.vocabulary, FiniteVocabulary):
+            raise BadInput("all pairs of this specimen cannot be resampled on disk; choose --kind zero or mean")
+        pools = {"validation": n}
+        tables = pair_effects(specimen, directory, pools=pools, heads=heads, kind=kind, seed=seed, progress=progress)
+        source = tables.source("validation")
+    else:
+        source = live_source(specimen, heads, seed=seed, split="validation", **options)
+    if source.clean == 0:
+        raise BadInput("the clean score is zero on these prompts, so shares of it mean nothing; choose another --seed")
+    queries, goal = Queries(source, budget), Goal.of(source, price=price, least=least)
+    suspected, complete = search(queries, goal, _way(search_name, policy))
+    synergies: tuple[Synergy, ...] = ()
+    if search_name == "pairs":
+        synergies = _all_pairs(queries, goal, seed)
+        significant = {found.heads for found in synergies if found.verdict == "backup"}
+        suspected = [members for members in suspected if tuple(queries.names(members)) in significant]
+    fresh = live_source(specimen, heads, seed=seed + HELD_OUT_SEED, split="test", **options)
+    confirmation = confirm(fresh, suspected, least=goal.least, seed=seed)
+    forwards = source.forwards + fresh.forwards
+    seconds = time.perf_counter() - start
+    return SetDiscovery(search_name, queries, goal, complete, confirmation, synergies, forwards, seconds)
+
+
+def _way(name: str, policy: SetPolicy | None) -> Search:
+    return partial(by_policy, policy or load_policy()) if name == "rl" else SEARCHES[name]
+
+
+def _all_pairs(queries: Queries, goal: Goal, seed: int) -> tuple[Synergy, ...]:
+    sets = [frozenset(pair) for pair in itertools.combinations(range(queries.n), 2)]
+    rows = synergy_rows(queries.source, sets, dict(queries.rows))
+    names = [tuple(queries.names(members)) for members in sets]
+    return tuple(judge(rows, names, least=goal.least, seed=seed))

@@ -1,0 +1,179 @@
+"""The search for a set as a game: `Vesalius/Sets-v0`.
+
+The state is a set of removed heads; the game starts with all heads removed (`start="full"`) or none (`"empty"`). An
+action toggles one head, adding it to the set or giving it back, or stops (the last action). A head may be toggled
+twice: tried, and taken back. With a source that knows only pairs, sets of two heads cannot grow. An illegal action
+costs 1 and changes nothing.
+
+    value(S) = effect(S) - price * |S|,   effect as a share of the clean score
+    reward of a step = value after - value before;   stopping pays nothing and ends the game
+
+so an episode's return is the value of its last set less that of its first. What was found is the best set met on the
+way. The observation has one row per action, the stop action last, so that one policy serves any number of heads.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+import gymnasium
+import numpy as np
+from gymnasium import spaces
+from jaxtyping import Bool, Float, Int
+
+from vesalius.discovery.sets.queries import PRICE_SHARE
+from vesalius.discovery.sets.worlds import World, Worlds
+from vesalius.errors import BadInput
+
+ENVIRONMENT = "Vesalius/Sets-v0"
+FEATURES = ("stop", "inside", "tried", "settled", "last", "lost", "effect", "at first", "last lost", "size", "used")
+MOST_TOGGLES = 2
+ILLEGAL_PENALTY = -1.0
+STARTS = ("full", "empty")
+
+
+@dataclass(frozen=True)
+class Rules:
+    """Price of a head as a share of the clean score, where the game starts, and after how many steps it ends."""
+
+    price: float = PRICE_SHARE
+    start: str = "full"
+    steps: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.start not in STARTS or not 0 <= self.price < 1 or (self.steps is not None and self.steps < 1):
+            raise BadInput(
+                f"rules: start {self.start!r} is one of {', '.join(STARTS)}, price {self.price:g} a share from 0 to 1, "
+                f"steps {self.steps} at least 1"
+            )
+
+
+class SetGames:
+    """Several games side by side, all with the same number of heads."""
+
+    def __init__(self, n: int, heads: int, rules: Rules | None = None) -> None:
+        self.rules, self.heads = rules or Rules(), heads
+        self.steps = self.rules.steps or MOST_TOGGLES * heads + 1
+        self.worlds: list[World | None] = [None] * n
+        self.inside = np.zeros((n, heads), bool)
+        self.toggles = np.zeros((n, heads), np.int64)
+        self.lost = np.zeros((n, heads))
+        self.last = np.full(n, -1)
+        self.effect, self.first_effect = np.zeros(n), np.zeros(n)
+        self.best = np.full(n, -np.inf)
+        self.used = np.zeros(n, np.int64)
+        self.stopped = np.zeros(n, bool)
+
+    def begin(self, game: int, world: World) -> None:
+        """Start a game on a world."""
+        full = self.rules.start == "full"
+        if world.heads != self.heads:
+            raise BadInput(f"a world of {world.heads} heads does not fit a game of {self.heads}")
+        if full and world.largest < world.heads:
+            raise BadInput("a table of pairs cannot start with every head removed; run the model, or start empty")
+        self.worlds[game] = world
+        self.inside[game], self.toggles[game], self.lost[game], self.last[game] = full, 0, 0.0, -1
+        self.used[game], self.stopped[game] = 0, False
+        self.effect[game] = self.first_effect[game] = world.effect(self.inside[game]) if full else 0.0
+        self.best[game] = self.value[game]
+
+    @property
+    def value(self) -> Float[np.ndarray, " game"]:
+        """Effect of each game's set less the price of its heads."""
+        return self.effect - self.rules.price * self.inside.sum(1)
+
+    @property
+    def finished(self) -> Bool[np.ndarray, " game"]:
+        """Stopped, or out of steps."""
+        return self.stopped | (self.used >= self.steps)
+
+    @property
+    def legal(self) -> Bool[np.ndarray, "game action"]:
+        """Heads that may still be toggled, and stopping; only that in a finished game."""
+        room = np.array([self.heads if world is None else world.largest for world in self.worlds])
+        may_grow = (self.inside.sum(1) < room)[:, None]
+        heads = (self.toggles < MOST_TOGGLES) & (self.inside | may_grow) & ~self.finished[:, None]
+        return np.concatenate([heads, np.ones((len(heads), 1), bool)], 1)
+
+    def observe(self) -> Float[np.ndarray, "game action feature"]:
+        """One row per action, features as in `FEATURES`."""
+        n, heads = self.inside.shape
+        rows = np.zeros((n, heads + 1, len(FEATURES)), np.float32)
+        rows[:, -1, 0] = 1
+        rows[:, :-1, 1], rows[:, :-1, 2], rows[:, :-1, 3] = self.inside, self.toggles > 0, self.toggles >= MOST_TOGGLES
+        rows[:, :-1, 4] = np.arange(heads) == self.last[:, None]
+        rows[:, :-1, 5] = self.lost
+        last_lost = np.where(self.last >= 0, self.lost[np.arange(n), self.last], 0.0)
+        whole = (self.effect, self.first_effect, last_lost, self.inside.mean(1), self.used / self.steps)
+        rows[:, :, 6:] = np.stack(whole, 1)[:, None]
+        return rows
+
+    def step(self, actions: Int[np.ndarray, " game"]) -> Float[np.ndarray, " game"]:
+        """One action in every game that is not finished; the rewards."""
+        rewards, legal = np.zeros(len(actions)), self.legal
+        for game in np.flatnonzero(~self.finished):
+            self.used[game] += 1
+            allowed = legal[game, actions[game]]
+            rewards[game] = self._act(int(game), int(actions[game])) if allowed else ILLEGAL_PENALTY
+        return rewards
+
+    def _act(self, game: int, action: int) -> float:
+        if action == self.heads:
+            self.stopped[game] = True
+            return 0.0
+        world = self.worlds[game]
+        assert world is not None
+        before, effect = self.value[game], self.effect[game]
+        self.inside[game, action] ^= True
+        self.effect[game] = world.effect(self.inside[game])
+        change = self.effect[game] - effect
+        self.lost[game, action] = change if self.inside[game, action] else -change
+        self.toggles[game, action] += 1
+        self.last[game] = action
+        value = self.value[game]
+        self.best[game] = max(self.best[game], value)
+        return float(value - before)
+
+
+class SetsEnv(gymnasium.Env[np.ndarray, np.int64]):
+    """One game with the Gymnasium interface; `worlds` gives the world of a seed. Legal actions are in
+    `info["action_mask"]` and `action_masks()`.
+    """
+
+    metadata: dict[str, Any] = {"render_modes": []}  # noqa: RUF012 (Gymnasium's name for it)
+
+    def __init__(self, worlds: Worlds, *, heads: int, rules: Rules | None = None, render_mode: None = None) -> None:
+        self.worlds, self.render_mode = worlds, render_mode
+        self._game = SetGames(1, heads, rules)
+        self.action_space = spaces.Discrete(heads + 1)
+        self.observation_space = spaces.Box(-np.inf, np.inf, (heads + 1, len(FEATURES)), np.float32)
+
+    def action_masks(self) -> Bool[np.ndarray, " action"]:
+        """Which actions are legal."""
+        return self._game.legal[0]
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[np.ndarray, dict]:
+        """Begin a game on the world of this seed, or of a random one."""
+        super().reset(seed=seed)
+        drawn = int(self.np_random.integers(0, 2**31 - 1)) if seed is None else seed
+        self._game.begin(0, self.worlds(drawn))
+        return self._game.observe()[0], {"seed": drawn, **self._info()}
+
+    def step(self, action: np.int64 | int) -> tuple[np.ndarray, float, bool, bool, dict]:
+        """Toggle a head, or stop."""
+        if not self.action_space.contains(action):
+            raise BadInput(f"action {action!r} does not exist; choose 0 to {self._game.heads}")
+        reward = float(self._game.step(np.array([int(action)]))[0])
+        stopped = bool(self._game.stopped[0])
+        return self._game.observe()[0], reward, stopped, bool(self._game.finished[0]) and not stopped, self._info()
+
+    def _info(self) -> dict[str, Any]:
+        return {
+            "action_mask": self.action_masks().astype(np.int8),
+            "set": np.flatnonzero(self._game.inside[0]).tolist(),
+            "value": float(self._game.value[0]),
+            "best": float(self._game.best[0]),
+        }
+
+
+if ENVIRONMENT not in gymnasium.registry:
+    gymnasium.register(ENVIRONMENT, entry_point="vesalius.discovery.sets.environment:SetsEnv")

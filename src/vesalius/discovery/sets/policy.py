@@ -1,0 +1,179 @@
+"""A policy for `Vesalius/Sets-v0`: the same weights for every head, taught by PPO on made-up worlds.
+
+The passes of PPO are those of `mechrl.ppo`; only the games differ. Practice costs no query, because made-up worlds need
+no model. A trained policy plays on the real one, where every new set is paid for. It sees heads only by what happened
+to them, so it cannot learn *which* heads matter, only *how to look*. One comes with the package (`load_policy`); it was
+made by `python -m benchmarks.backup --practise`.
+"""
+
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass, replace
+from functools import partial
+from importlib.resources import files
+from pathlib import Path
+
+import numpy as np
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor, nn
+
+from vesalius.discovery.mechrl.policy import MASKED, draw_candidates, draw_log_prob
+from vesalius.discovery.mechrl.ppo import Rollout, Settings, learn
+from vesalius.discovery.sets.environment import FEATURES, Rules, SetGames
+from vesalius.discovery.sets.queries import Goal, Queries
+from vesalius.discovery.sets.searches import STARTS, suspects
+from vesalius.discovery.sets.sources import HeadSet
+from vesalius.discovery.sets.worlds import QueriedWorld, Worlds, planted_world
+from vesalius.errors import BadInput
+from vesalius.model.files import read_json, read_tensors, write_json, write_tensors
+
+SCHEMA = 1
+_DESCRIPTION, _WEIGHTS = "policy.json", "policy.safetensors"
+PRACTICE = Settings(
+    seed=1,
+    games=32,
+    steps=33,
+    total_steps=100_000,
+    learning_rate=2e-3,
+    gamma=0.95,
+    gae_lambda=0.9,
+    entropy_weight=0.01,
+    epochs=3,
+    portions=4,
+    width=32,
+)
+PRACTICE_HEADS = 16
+SEEDS_PER_GAME = 1_000_000
+
+
+class PerAction(nn.Module):
+    """Features of every action to its logit, the same weights for all; each also sees the mean over all actions."""
+
+    def __init__(self, *, width: int, generator: torch.Generator | None = None) -> None:
+        super().__init__()
+        self.own, self.whole = nn.Linear(len(FEATURES), width), nn.Linear(width, width, bias=False)
+        self.mixed, self.actor, self.critic = nn.Linear(width, width), nn.Linear(width, 1), nn.Linear(width, 1)
+        root = math.sqrt(2)
+        for layer, gain in zip(self.children(), (root, root, root, 0.01, 1.0), strict=True):
+            assert isinstance(layer, nn.Linear)
+            nn.init.orthogonal_(layer.weight, gain, generator=generator)
+            if layer.bias is not None:
+                nn.init.zeros_(layer.bias)
+
+    def forward(
+        self, observation: Float[Tensor, "game action feature"], legal: Bool[Tensor, "game action"]
+    ) -> tuple[Float[Tensor, "game action"], Float[Tensor, " game"]]:
+        """Masked logits and values."""
+        own = self.own(observation).tanh()
+        hidden = (self.mixed(own) + self.whole(own.mean(1))[:, None]).tanh()
+        return self.actor(hidden)[..., 0].masked_fill(~legal, MASKED), self.critic(hidden.mean(1))[:, 0]
+
+
+@dataclass(frozen=True)
+class SetPolicy:
+    """A trained network, the rules it was trained under, and how training went (mean best value per round)."""
+
+    network: PerAction
+    rules: Rules
+    curve: tuple[float, ...]
+
+
+def practise(
+    settings: Settings = PRACTICE,
+    *,
+    rules: Rules | None = None,
+    worlds: Worlds | None = None,
+    heads: int = PRACTICE_HEADS,
+    told: Callable[[int, int], None] | None = None,
+) -> SetPolicy:
+    """Train a policy on made-up worlds; the same settings, the same policy."""
+    rules = rules or Rules()
+    worlds = worlds or partial(planted_world, heads=heads)
+    generator = torch.Generator().manual_seed(settings.seed)
+    network = PerAction(width=settings.width, generator=generator)
+    optimiser = torch.optim.Adam(network.parameters(), lr=settings.learning_rate, eps=settings.adam_eps)
+    games = SetGames(settings.games, heads, rules)
+    seeds = [SEEDS_PER_GAME * (settings.games * settings.seed + game) for game in range(settings.games)]
+    for game, seed in enumerate(seeds):
+        games.begin(game, worlds(seed))
+    rounds, curve = max(1, settings.total_steps // (settings.games * settings.steps)), []
+    for number in range(rounds):
+        for options in optimiser.param_groups:
+            options["lr"] = settings.learning_rate_at(number, rounds)
+        rollout, best = _play_round(network, games, worlds, seeds, settings, generator)
+        learn(network, optimiser, settings, rollout, generator=generator)
+        curve.append(best)
+        if told:
+            told(number + 1, rounds)
+    return SetPolicy(network, rules, tuple(curve))
+
+
+def by_policy(
+    policy: SetPolicy, queries: Queries, goal: Goal, *, starts: int = STARTS, seed: int = 0
+) -> Iterator[HeadSet]:
+    """Play on the real thing; a search like those of `searches`. The first game takes the likeliest action (of equals
+    the first head), the others draw, so that heads are tried in another order.
+    """
+    world = QueriedWorld(queries)
+    price = goal.price / (abs(queries.source.clean) or 1.0)
+    games = SetGames(1, world.heads, replace(policy.rules, price=price, steps=None))
+    generator = torch.Generator().manual_seed(seed)
+    for start in range(starts):
+        games.begin(0, world)
+        while not games.finished[0]:
+            with torch.no_grad():
+                logits, _ = policy.network(torch.from_numpy(games.observe()), torch.from_numpy(games.legal))
+            drawn = draw_candidates(logits, 1, generator=generator)[:, 0] if start else logits.argmax(1)
+            games.step(drawn.numpy())
+    yield from suspects(queries, goal, queries.best(goal))
+
+
+def save_policy(policy: SetPolicy, directory: Path, settings: Settings = PRACTICE) -> None:
+    """Write `policy.safetensors` and `policy.json`."""
+    directory.mkdir(parents=True, exist_ok=True)
+    write_tensors(directory / _WEIGHTS, {name: t.contiguous() for name, t in policy.network.state_dict().items()})
+    described = {"rules": asdict(policy.rules), "settings": asdict(settings), "curve": list(policy.curve)}
+    write_json(directory / _DESCRIPTION, {"schema": SCHEMA, **described})
+
+
+def load_policy(directory: Path | None = None) -> SetPolicy:
+    """Read what `save_policy` wrote; by default the policy that comes with the package."""
+    directory = directory or Path(str(files("vesalius.discovery.sets").joinpath("practised")))
+    data = read_json(directory / _DESCRIPTION)
+    if data.get("schema") != SCHEMA:
+        raise BadInput(f"{directory / _DESCRIPTION}: schema {data.get('schema')!r}; this version reads schema {SCHEMA}")
+    network = PerAction(width=data["settings"]["width"])
+    network.load_state_dict(read_tensors(directory / _WEIGHTS))
+    return SetPolicy(network, Rules(**data["rules"]), tuple(data["curve"]))
+
+
+@torch.no_grad()
+def _play_round(
+    network: PerAction,
+    games: SetGames,
+    worlds: Worlds,
+    seeds: list[int],
+    settings: Settings,
+    generator: torch.Generator,
+) -> tuple[Rollout, float]:
+    """Transitions of one round, and the mean best value of the games that ended in it."""
+    kept, ended = [], []
+    for _ in range(settings.steps):
+        observation, legal = torch.from_numpy(games.observe()), torch.from_numpy(games.legal)
+        logits, value = network(observation, legal)
+        drawn = draw_candidates(logits, 1, generator=generator)
+        reward = games.step(drawn[:, 0].numpy())
+        finished = games.finished
+        kept.append((observation, legal, drawn, draw_log_prob(logits, drawn), value, _float(reward), _float(finished)))
+        ended += games.best[finished].tolist()
+        for game in np.flatnonzero(finished):
+            seeds[game] += 1
+            games.begin(int(game), worlds(seeds[game]))
+    last_value = network(torch.from_numpy(games.observe()), torch.from_numpy(games.legal))[1]
+    columns = [torch.stack(column) for column in zip(*kept, strict=True)]
+    return Rollout(*columns, last_value=last_value), float(np.mean(ended)) if ended else 0.0
+
+
+def _float(array: np.ndarray) -> Tensor:
+    return torch.from_numpy(array.astype(np.float32))

@@ -1,0 +1,200 @@
+"""Does a circuit matter for its own behaviour only? Its heads are cut out while other behaviours and text are measured.
+
+1. The heads are replaced by their mean output over ordinary text (other text than is measured), the same constant
+   everywhere, so that the cut is one and the same operation on every behaviour. Without a corpus the mean is taken over
+   the prompts of all behaviours.
+2. For each behaviour: drop = (clean - edited logit difference) / clean logit difference, mean over prompts with a
+   bootstrap interval. Behaviours that the model does not perform (the interval of the clean logit difference reaches
+   0) have no drop. For text: the rise of the next-token loss in nats and as a share of the clean loss.
+3. The same for random heads, as many in the same layers where there are enough others.
+
+`ratio` is the own drop divided by the mean drop of the other behaviours: 1 means that the circuit serves the others as
+much as its own.
+"""
+
+import random
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from vesalius.behaviours.controls import Control, control, factbook
+from vesalius.behaviours.registry import behaviours
+from vesalius.errors import BadInput
+from vesalius.intervene import Batch, Cost, Readout, Recordings, Replacement, Values, means
+from vesalius.intervene.effects import effect_columns
+from vesalius.intervene.statistics import bootstrap_means
+from vesalius.model.components import Component
+from vesalius.model.specimen import Specimen, TextVocabulary
+from vesalius.model.transformer import Transformer
+
+PROMPTS, TEXT_ROWS, TEXT_LENGTH, RANDOM_SETS = 12, 12, 32, 3
+#: Text that means are taken over, and text that is measured.
+REFERENCE_SPLIT, MEASURED_SPLIT = "train", "test"
+
+
+@dataclass(frozen=True)
+class Drop:
+    """What cutting the heads costs, as a share of `clean` with a 95 % interval; `random` is the same for random heads.
+
+    None where the model does not perform the behaviour.
+    """
+
+    clean: float
+    drop: float | None
+    low: float | None
+    high: float | None
+    random: float | None
+    n: int
+
+
+@dataclass(frozen=True)
+class Specificity:
+    """Costs of cutting a circuit's heads: for its own behaviour, for the others by name, and for text (None: no
+    corpus).
+    """
+
+    heads: tuple[Component, ...]
+    own: Drop
+    others: Mapping[str, Drop]
+    text: Drop | None
+    rows: float
+
+    @property
+    def others_mean(self) -> float | None:
+        """Mean drop over the other behaviours that the model performs."""
+        drops = [one.drop for one in self.others.values() if one.drop is not None]
+        return sum(drops) / len(drops) if drops else None
+
+    @property
+    def ratio(self) -> float | None:
+        """Own drop over the others' mean; None where one is missing or the others do not drop."""
+        mean = self.others_mean
+        return None if self.own.drop is None or mean is None or mean <= 0 else self.own.drop / mean
+
+    def as_data(self) -> dict[str, Any]:
+        """Plain JSON."""
+        return {
+            "heads": [str(head) for head in self.heads],
+            "own": asdict(self.own),
+            "others": {name: asdict(drop) for name, drop in self.others.items()},
+            "text": None if self.text is None else asdict(self.text),
+            "others_mean": self.others_mean,
+            "ratio": self.ratio,
+        }
+
+
+def specificity(
+    specimen: Specimen,
+    heads: Sequence[Component],
+    *,
+    n: int = PROMPTS,
+    seed: int = 0,
+    split: str = "validation",
+) -> Specificity:
+    """Cut these heads of a natural model out of every behaviour and of text."""
+    vocabulary, model = specimen.vocabulary, specimen.model
+    if not isinstance(vocabulary, TextVocabulary) or specimen.behaviour is None:
+        raise BadInput(f"specimen {specimen.name!r} has one task of its own; only natural models have other behaviours")
+    if not heads:
+        raise BadInput("no heads were given to cut; name at least one")
+    config, drawn = model.config, {}
+    for each in behaviours():
+        try:
+            drawn[each.name] = each.sample(
+                vocabulary.tokenizer, n, seed=seed, split=split, n_ctx=config.n_ctx, d_vocab=config.d_vocab
+            )
+        except BadInput:
+            if each.name == specimen.behaviour:  # another behaviour that this tokenizer cannot spell is left out
+                raise
+    text = _text(specimen, vocabulary, seed)
+    cost = Cost()
+    values = _values(model, [text[0].batch] if text else [prompts.batch for prompts in drawn.values()], cost)
+    sets = [tuple(heads), *_random_heads(heads, config.n_layers, config.n_heads, seed)]
+    drops = {
+        name: _drop(*_losses(model, prompts.batch, prompts.readout(), sets, values, cost))
+        for name, prompts in drawn.items()
+    }
+    own, on_text = drops.pop(specimen.behaviour), None
+    if text is not None:
+        score, lost = _losses(model, text[1].batch, text[1].readout, sets, values, cost)
+        on_text = _drop(-score, lost)  # the score of text is minus its loss
+    return Specificity(tuple(heads), own, drops, on_text, cost.rows)
+
+
+def _text(specimen: Specimen, vocabulary: TextVocabulary, seed: int) -> tuple[Control, Control] | None:
+    """Text for the means and text to measure; None where no corpus is installed or the context is too short."""
+    n_ctx = specimen.model.config.n_ctx
+    length = min(TEXT_LENGTH, n_ctx)
+    try:
+        corpus = factbook()
+        first, second = (
+            control(corpus, vocabulary.tokenizer, n=TEXT_ROWS, length=length, seed=seed, split=split, n_ctx=n_ctx)
+            for split in (REFERENCE_SPLIT, MEASURED_SPLIT)
+        )
+    except BadInput:
+        return None
+    return first, second
+
+
+@torch.no_grad()
+def _values(model: Transformer, batches: Sequence[Batch], cost: Cost) -> Values:
+    """Mean outputs of every component, each batch counting alike."""
+    parts = [means(model, batch.to(model.device)) for batch in batches]
+    cost.rows += sum(map(len, batches))
+    return Values(
+        tuple(torch.stack(layer).mean(0) for layer in zip(*(part.z for part in parts), strict=True)),
+        tuple(torch.stack(layer).mean(0) for layer in zip(*(part.mlp for part in parts), strict=True)),
+        torch.stack([part.embed for part in parts]).mean(0),
+    )
+
+
+def _random_heads(heads: Sequence[Component], n_layers: int, n_heads: int, seed: int) -> list[tuple[Component, ...]]:
+    """Sets of as many other heads, from the same layers as far as those have enough."""
+    rng, taken = random.Random(f"specificity/{seed}"), set(heads)
+    found = []
+    for _ in range(RANDOM_SETS):
+        chosen: list[Component] = []
+        for head in heads:
+            free = [Component(head.layer, i) for i in range(n_heads)]
+            free = [other for other in free if other not in taken and other not in chosen] or [
+                other
+                for other in (Component(layer, i) for layer in range(n_layers) for i in range(n_heads))
+                if other not in taken and other not in chosen
+            ]
+            if free:
+                chosen.append(rng.choice(free))
+        if chosen:
+            found.append(tuple(chosen))
+    return found
+
+
+def _losses(
+    model: Transformer,
+    batch: Batch,
+    readout: Readout,
+    sets: Sequence[tuple[Component, ...]],
+    values: Values,
+    cost: Cost,
+) -> tuple[Float[Tensor, " prompt"], Float[Tensor, "prompt set"]]:
+    """The clean score of every prompt, and what each cut takes from it."""
+    recordings = Recordings(model, batch.to(model.device), readout)
+    cost.rows += len(batch)
+    clean = recordings.scores().cpu()
+    replacement = Replacement(values, torch.zeros(len(batch), dtype=torch.long))
+    parts = [scores for _, scores in effect_columns(recordings, replacement, list(sets), cost=cost)]
+    return clean, clean[:, None] - torch.cat(parts, 1)
+
+
+def _drop(scale: Float[Tensor, " prompt"], lost: Float[Tensor, "prompt set"]) -> Drop:
+    """Losses as shares of a positive scale; the first set is the circuit, the others random heads."""
+    drawn = bootstrap_means(torch.stack([scale, lost[:, 0]], 1).double())
+    clean, n = float(scale.mean()), len(scale)
+    if float(drawn[:, 0].quantile(0.025)) <= 0:
+        return Drop(clean, None, None, None, None, n)
+    low, high = (drawn[:, 1] / drawn[:, 0]).quantile(torch.tensor([0.025, 0.975], dtype=torch.float64)).tolist()
+    circuit, *others = (lost.double().mean(0) / clean).tolist()
+    return Drop(clean, circuit, low, high, sum(others) / len(others) if others else None, n)

@@ -1,0 +1,104 @@
+"""One method on one circuit: discover, grade against the key, and say how faithful and how stable the circuit is.
+
+Faithfulness is read on prompts that the method did not see, for circuits of the best k components (and, where the
+method scores edges, of the best k edges), beside that of a random ranking. Stability is that of the components that
+would be explained (`Circuit.chosen`), beside that of random circuits of the same size.
+"""
+
+import random
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from vesalius.behaviours.trial import Trial, trial
+from vesalius.circuits.specimens import load_specimen
+from vesalius.discovery.faithfulness import Ranking, faithfulness_curves
+from vesalius.discovery.graph import EdgeGraph
+from vesalius.discovery.methods import Discovery, acdc_stability, affordable_prompts, discover
+from vesalius.discovery.stability import Stability
+from vesalius.errors import BadInput
+from vesalius.grading.discovery import grade_circuit_scores, true_circuit
+from vesalius.model.specimen import Specimen
+
+AREAS = ("node_auroc", "edge_auroc", "edge_auroc_all", "cmd", "cpr", "edge_cmd", "edge_cpr", "jaccard")
+#: Added to the seed for the prompts that faithfulness is read on.
+HELD_OUT = 500_003
+#: ACDC is pruned anew on every resample, which larger models (edges times d_model) are spared.
+MOST_RESAMPLED = 10_000
+
+
+@dataclass(frozen=True)
+class DiscoveryCase:
+    """One method on one circuit."""
+
+    method: str
+    id: str
+    directory: Path
+    n: int
+    seed: int
+
+    @property
+    def key(self) -> tuple[str, str]:
+        """The method and the circuit."""
+        return self.method, self.id
+
+
+def run_case(case: DiscoveryCase) -> dict[str, Any]:
+    """Every figure of one method on one circuit, as plain data."""
+    started = time.perf_counter()
+    specimen = load_specimen(case.directory)
+    n = affordable_prompts(case.method, specimen.model.config, case.n)
+    material = trial(specimen, n, seed=case.seed)
+    found = discover(specimen, case.method, material=material)
+    areas = grade_circuit_scores(found.circuit, true_circuit(case.id, case.directory)).model_dump()
+    faithful, chance = _faithfulness(specimen, found, n=case.n, seed=case.seed)
+    chosen = found.circuit.chosen()
+    stability = _stability(specimen, found, material, max(1, len(chosen)))
+    return {
+        **areas,
+        **faithful,
+        "jaccard": None if stability is None else stability.value,
+        "jaccard_size": None if stability is None else stability.top,
+        "chance": chance | ({} if stability is None else {"jaccard": stability.chance}),
+        "chosen": [str(part) for part in chosen],
+        "prompts": n,
+        "forwards": found.forwards,
+        "seconds": found.seconds,
+        "work_seconds": time.perf_counter() - started,
+    }
+
+
+def _stability(specimen: Specimen, found: Discovery, material: Trial, top: int) -> Stability | None:
+    if found.per_prompt is not None:
+        return found.stability(top)
+    config = specimen.model.config
+    size = len(EdgeGraph.of(config).edges) * config.d_model
+    return None if size > MOST_RESAMPLED else acdc_stability(specimen.model, material)[0]
+
+
+def _faithfulness(
+    specimen: Specimen, found: Discovery, *, n: int, seed: int
+) -> tuple[dict[str, float | None], dict[str, float]]:
+    """The areas of components and edges on fresh prompts, and those of a random ranking; None where undefined."""
+    material = trial(specimen, n, seed=seed + HELD_OUT)
+    graph = EdgeGraph.of(specimen.model.config)
+    rankings: dict[str, tuple[Ranking, Sequence[Any]]] = {
+        "": ([part for part, _ in found.circuit.ranked()], specimen.model.components),
+        "edge_": ([edge for edge, _ in found.circuit.ranked_edges()], graph.edges),
+    }
+    areas: dict[str, float | None] = {}
+    chance: dict[str, float] = {}
+    for prefix, (ranking, candidates) in rankings.items():
+        areas |= {f"{prefix}cmd": None, f"{prefix}cpr": None}
+        if not ranking:
+            continue
+        shuffled = random.Random(f"{seed}/{specimen.id}").sample(candidates, len(candidates))
+        try:
+            own, other = faithfulness_curves(specimen.model, material, [ranking, shuffled])
+        except BadInput:  # ablating everything changes no output: there is nothing to keep
+            continue
+        areas |= {f"{prefix}cmd": own.cmd, f"{prefix}cpr": own.cpr}
+        chance |= {f"{prefix}cmd": other.cmd, f"{prefix}cpr": other.cpr}
+    return areas, chance

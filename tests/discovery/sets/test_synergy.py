@@ -1,0 +1,98 @@
+"""Synergy by hand, the interval's promise on pure noise, and groups from links."""
+
+import numpy as np
+import pytest
+
+from tests.discovery.sets.tables import FunctionSource, three_heads
+from vesalius.discovery.sets.backups import confirm, connected
+from vesalius.discovery.sets.queries import Goal, Queries
+from vesalius.discovery.sets.searches import surplus
+from vesalius.discovery.sets.sources import HeadSet, pair_place
+from vesalius.discovery.sets.synergy import judge, simultaneous_interval, synergy_matrix, synergy_rows
+from vesalius.errors import BadInput
+
+PAIRS = [frozenset({0, 1}), frozenset({0, 2}), frozenset({1, 2})]
+
+
+def test_synergies_of_three_heads_by_hand() -> None:
+    source = three_heads()
+    rows = synergy_rows(source, PAIRS)
+    assert rows.mean(0) == pytest.approx([-1, 0, 3])
+    names = [tuple(source.heads[i] for i in sorted(pair)) for pair in PAIRS]
+    judged = judge(rows, names, least=0.6)
+    assert [found.verdict for found in judged] == ["series", "none", "backup"]
+    matrix = synergy_matrix(source.heads, judged)
+    assert matrix[0, 1] == matrix[1, 0] == pytest.approx(-1)
+    assert np.isnan(np.diag(matrix)).all()
+
+
+def test_a_synergy_below_the_least_size_does_not_count() -> None:
+    judged = judge(synergy_rows(three_heads(), PAIRS), [("a", "b")] * 3, least=3.5)
+    assert [found.verdict for found in judged] == ["none"] * 3
+
+
+def test_surplus_is_the_synergy_of_the_mean_and_can_be_conditional() -> None:
+    queries = Queries(three_heads())
+    assert surplus(queries, PAIRS[2]) == pytest.approx(3)
+    assert surplus(queries, frozenset({2}), frozenset({1})) == pytest.approx(5 - 2 - 0)
+
+
+def test_the_order_of_pairs_is_that_of_combinations() -> None:
+    assert [pair_place(i, j, 4) for i in range(4) for j in range(i + 1, 4)] == list(range(6))
+
+
+def test_all_intervals_hold_at_once() -> None:
+    """On 20 columns of pure noise an alarm anywhere is as rare as 5 %; separate intervals would raise one in 64 %."""
+    rng = np.random.default_rng(0)
+    alarms = 0
+    for repeat in range(60):
+        _, low, high = simultaneous_interval(rng.normal(size=(64, 20)), seed=repeat)
+        alarms += bool(((low > 0) | (high < 0)).any())
+    assert alarms <= 9
+
+
+def test_a_constant_column_has_no_width_and_widens_nobody() -> None:
+    rows = np.random.default_rng(0).normal(size=(32, 1))
+    alone = simultaneous_interval(rows)
+    beside = simultaneous_interval(np.hstack([rows, np.ones((32, 1))]))
+    assert [side[1] for side in beside] == [1, 1, 1]
+    assert [side[0] for side in beside] == pytest.approx([float(side[0]) for side in alone])
+
+
+def test_few_prompts_are_refused() -> None:
+    with pytest.raises(BadInput, match="at least 8"):
+        simultaneous_interval(np.zeros((7, 1)))
+
+
+def test_links_that_share_a_head_become_one_group() -> None:
+    links = [frozenset({0, 1}), frozenset({2, 3}), frozenset({1, 4}), frozenset({4, 2})]
+    assert connected(links) == [frozenset({0, 1, 2, 3, 4})]
+    assert connected(links[:2]) == links[:2]
+
+
+def _triple_and_pair(members: HeadSet) -> float:
+    """Heads 0, 1, 2 hurt only all together; 3 and 4 only both; 5 hurts alone."""
+    return 0.4 * ({0, 1, 2} <= members) + 0.3 * ({3, 4} <= members) + 0.2 * (5 in members)
+
+
+def test_confirming_drops_what_does_not_hold() -> None:
+    suspected = [frozenset({0, 1, 2}), frozenset({3, 4}), frozenset({0, 5})]
+    found = confirm(FunctionSource(6, _triple_and_pair), suspected, least=0.1)
+    assert [group.heads for group in found.groups] == [("L0H0", "L0H1", "L0H2"), ("L0H3", "L0H4")]
+    triple = found.groups[0].document()
+    assert (triple["effect"], triple["sum_alone"], triple["synergy"]) == pytest.approx((0.4, 0, 0.4))
+    assert [len(link["heads"]) for link in triple["links"]] == [3]
+    # six heads, three pairs inside the triple, two other pairs, the triple
+    assert found.queries == 6 + 3 + 2 + 1
+
+
+def test_nothing_suspected_costs_nothing() -> None:
+    found = confirm(FunctionSource(6, _triple_and_pair), [], least=0.1)
+    assert (found.groups, found.queries) == ((), 0)
+
+
+def test_the_goal_is_in_shares_of_the_clean_score() -> None:
+    goal = Goal.of(three_heads(), price=0.05, least=0.1)
+    assert (goal.price, goal.least) == pytest.approx((0.3, 0.6))
+    with pytest.raises(BadInput, match="shares"):
+        Goal.of(three_heads(), price=-1)

@@ -1,0 +1,104 @@
+"""Specificity: drops by hand, a model that does nothing but induction, and a naive twin of the cut."""
+
+import pytest
+import torch
+
+import vesalius as ves
+from tests.behaviours.word_tokenizer import word_tokenizer
+from tests.explain.induction_model import as_specimen, induction_model
+from tests.models import random_model, small_config
+from vesalius.behaviours import behaviour
+from vesalius.discovery import specificity as room
+from vesalius.discovery.specificity import _drop, _random_heads, specificity
+from vesalius.errors import BadInput
+from vesalius.intervene import Cost
+from vesalius.model.components import Component
+
+
+def test_drops_by_hand() -> None:
+    """Clean 4 and 2; the circuit takes 3 and 3, random heads 0 and 1.5 on average: shares 1 and 0.25."""
+    lost = torch.tensor([[3.0, 0.0, 0.0], [3.0, 3.0, 0.0]])
+    found = _drop(torch.tensor([4.0, 2.0]), lost)
+    assert (found.clean, found.drop, found.random, found.n) == (3.0, 1.0, 0.25, 2)
+    assert found.low is not None
+    assert found.high is not None
+    assert found.low == pytest.approx(0.75)  # 3 / 4, when the first prompt is drawn twice
+    assert found.high == pytest.approx(1.5)
+
+
+def test_what_is_not_performed_has_no_drop() -> None:
+    found = _drop(torch.tensor([1.0, -1.0]), torch.ones(2, 1))
+    assert (found.clean, found.drop, found.random) == (0.0, None, None)
+
+
+def test_random_heads_stand_in_the_same_layers() -> None:
+    heads = [Component(1, 0), Component(1, 2), Component(0, 3)]
+    for chosen in _random_heads(heads, 2, 4, seed=0):
+        assert sorted(head.layer for head in chosen) == [0, 1, 1]
+        assert not set(chosen) & set(heads)
+        assert len(set(chosen)) == 3
+    crowded = [Component(1, head) for head in range(4)]
+    assert all({head.layer for head in chosen} == {0} for chosen in _random_heads(crowded, 2, 4, seed=0))
+    assert _random_heads([Component(0, 0)], 1, 1, seed=0) == []
+
+
+def test_cutting_the_induction_head_breaks_induction() -> None:
+    specimen = as_specimen(induction_model(word_tokenizer().size))
+    circuit, idle = (specificity(specimen, [Component(1, head)], n=6) for head in (0, 3))
+    assert circuit.own.drop is not None
+    assert idle.own.drop is not None
+    assert circuit.own.drop > 0.9
+    assert circuit.own.random == pytest.approx(0.0, abs=0.05)
+    assert abs(idle.own.drop) < 0.05
+    assert "induction" not in circuit.others
+    assert {"induction-out", "ioi"} <= set(circuit.others)
+    assert circuit.rows > 0
+
+
+def test_the_cut_is_a_constant_in_the_place_of_each_head(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One hooked forward pass with the mean output written in by hand; grouped-query attention, no corpus."""
+    monkeypatch.setattr(room, "_text", lambda *_: None)
+    size = word_tokenizer().size
+    specimen = as_specimen(random_model(small_config(d_vocab=size, d_vocab_out=size, n_ctx=64), 5), "ioi")
+    heads, drawn = [Component(0, 1), Component(1, 3)], []
+
+    def noted(model, batches, cost):
+        drawn.append(found := values(model, batches, cost))
+        return found
+
+    values = room._values
+    monkeypatch.setattr(room, "_values", noted)
+    found = specificity(specimen, heads, n=4, seed=3)
+    assert found.text is None
+    prompts = behaviour("ioi").sample(
+        word_tokenizer(), 4, seed=3, split="validation", n_ctx=64, d_vocab=specimen.model.config.d_vocab
+    )
+
+    def cut(z, hook):
+        z = z.clone()
+        for head in heads:
+            if head.layer == hook.layer():
+                z[:, :, head.head] = drawn[0].z[head.layer][0, 0, head.head]
+        return z
+
+    def scores(hooks: list) -> torch.Tensor:
+        logits = specimen.model.run_with_hooks(prompts.tokens, mask=prompts.mask, fwd_hooks=hooks)
+        return prompts.readout().score(
+            logits[torch.arange(4), prompts.position][:, None].gather(
+                2, torch.stack([prompts.correct, prompts.wrong], 1)[:, None]
+            ),
+            torch.arange(4),
+        )
+
+    clean, edited = scores([]), scores([(lambda name: name.endswith("hook_z"), cut)])
+    score, lost = room._losses(specimen.model, prompts.batch, prompts.readout(), [tuple(heads)], drawn[0], Cost())
+    assert torch.allclose(score, clean, atol=1e-4)
+    assert torch.allclose(lost[:, 0], clean - edited, atol=1e-4)
+    assert found.own.clean == pytest.approx(float(clean.mean()), abs=1e-4)
+
+
+def test_refusals() -> None:
+    with pytest.raises(BadInput, match="one task of its own"):
+        specificity(ves.load("frac_prevs"), [Component(0, 0)])
+    with pytest.raises(BadInput, match="no heads"):
+        specificity(as_specimen(induction_model(word_tokenizer().size)), [])
