@@ -10,22 +10,23 @@ from vesalius.model.specimen import Specimen
 from vesalius.report.functions import render_functions
 from vesalius.report.index import IndexRow, render_index
 from vesalius.report.page import render_page
-from vesalius.runs.directory import INDEX, PAGES, explanation_path, read_explanation, read_run, read_scorecard
+from vesalius.runs.directory import (
+    INDEX,
+    PAGES,
+    explanation_path,
+    read_explanation,
+    read_run,
+    read_scorecard,
+    require_benchmark,
+)
 from vesalius.runs.functions.settings import BENCHMARK as FUNCTIONS
-
-
-def render_run(directory: Path, *, progress: Callable[[str, int, int], None] | None = None) -> Path:
-    """Write the pages of a finished run and return the path of the index, or of the only page."""
-    asked = read_run(directory)
-    if asked["settings"].get("benchmark") == FUNCTIONS:
-        return render_functions(directory, progress=progress)
-    places = asked.get("places", {})
-from vesalius.runs.directory import INDEX, PAGES, explanation_path, read_explanation, read_scorecard, require_benchmark
 from vesalius.runs.settings import BENCHMARK
 
 
 def render_run(directory: Path, *, progress: Callable[[str, int, int], None] | None = None) -> Path:
-    """Write the pages of a finished run and return the path of the index."""
+    """Write the pages of a finished run and return the path of the index, or of the only page."""
+    if read_run(directory)["settings"].get("benchmark") == FUNCTIONS:
+        return render_functions(directory, progress=progress)
     places = require_benchmark(directory, BENCHMARK).get("places", {})
     scorecard = read_scorecard(directory)
     (directory / PAGES).mkdir(exist_ok=True)

@@ -12,17 +12,13 @@ from typing import Any
 
 from vesalius.errors import BadInput
 from vesalius.runs.circuits import CircuitsBenchmark
-from vesalius.runs.directory import CALLS, Run, read_run, read_scorecard
+from vesalius.runs.directory import CALLS, Run, read_run, read_scorecard, require_benchmark
 from vesalius.runs.engine import Engine
 from vesalius.runs.functions.benchmark import FunctionsBenchmark
 from vesalius.runs.functions.settings import BENCHMARK as FUNCTIONS
 from vesalius.runs.functions.settings import FunctionSettings
-from vesalius.runs.settings import Limits, Settings
-from vesalius.runs.steps import Progress
-from vesalius.runs.circuits import CircuitsBenchmark, Progress
-from vesalius.runs.directory import CALLS, Run, read_scorecard, require_benchmark
-from vesalius.runs.engine import Engine
 from vesalius.runs.settings import BENCHMARK, Limits, Settings
+from vesalius.runs.steps import Progress
 from vesalius.runs.work import Line
 
 UNTIMED = "seconds"
@@ -50,9 +46,9 @@ def replay(
     progress: Callable[[Progress], None] | None = None,
 ) -> Replayed:
     """Do a finished run again from its records and compare the scorecards."""
-    stored, asked = read_scorecard(directory), read_run(directory)
-    of_functions = asked["settings"].get("benchmark") == FUNCTIONS
-    stored, asked = read_scorecard(directory), require_benchmark(directory, BENCHMARK)
+    of_functions = read_run(directory)["settings"].get("benchmark") == FUNCTIONS
+    stored = read_scorecard(directory)
+    asked = require_benchmark(directory, FUNCTIONS if of_functions else BENCHMARK)
     try:
         settings = FunctionSettings.of_run(asked) if of_functions else Settings.of_run(asked)
     except BadInput as error:
