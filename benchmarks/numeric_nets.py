@@ -3,7 +3,8 @@
     python -m benchmarks.numeric_nets
 
 Writes src/vesalius/functions/numeric/nets.safetensors (one net per approximating function of `sample(1000, seed=0)`
-and of the reported suite) and benchmarks/results/numeric_nets.json: for every net its training error relative to the variance of what it learned.
+and of the reported suite) and benchmarks/results/numeric_nets.json: for every net its training error relative to the
+variance of what it learned.
 """
 
 import json

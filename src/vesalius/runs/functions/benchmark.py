@@ -13,7 +13,7 @@ from typing import Any
 from vesalius.backbones import Totals
 from vesalius.functions.box import Function
 from vesalius.model.files import write_json
-from vesalius.runs.directory import Run, document_or_none
+from vesalius.runs.directory import EXPLANATIONS, Run, document_or_none
 from vesalius.runs.engine import Engine, Failure
 from vesalius.runs.functions.settings import FunctionSettings
 from vesalius.runs.functions.work import (
@@ -83,7 +83,8 @@ class FunctionsBenchmark(Steps):
         self.settings = settings
         self.functions: Sequence[Function] = settings.suite.functions()
         self.state = FunctionState()
-        (run.directory / GRADES).mkdir(exist_ok=True)
+        for folder in (EXPLANATIONS, GRADES):
+            (run.directory / folder).mkdir(exist_ok=True)
         for record in run.ledger.records:
             self.state.note(record)
 
