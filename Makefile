@@ -38,6 +38,7 @@ bench: $(VENV)/.dev ## side-by-side timings as ratios, JSON in benchmarks/result
 	$(PY) -m benchmarks.sweep --out benchmarks/results/sweep.json
 	$(PY) -m benchmarks.forward --out benchmarks/results/forward.json
 	$(PY) -m benchmarks.sandbox --out benchmarks/results/sandbox.json
+	$(PY) -m benchmarks.functions --out benchmarks/results/functions.json
 
 bench-lens: .venv-lens/.installed ## the sweep and edge attribution against TransformerLens 4.3, in an environment of its own
 	mkdir -p benchmarks/results

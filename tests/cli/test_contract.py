@@ -12,8 +12,8 @@ from vesalius.version import __version__
 
 COMMANDS = ["specimens", "show", "predict", "behaviours", "sweep", "discover", "explain", "report", "train", "generate"]
 COMMANDS += ["replay", "compare"]
-BENCHMARKS = ["circuits", "discovery", "mechrl"]
-ALL = [*COMMANDS, *(f"bench {name}" for name in BENCHMARKS)]
+BENCHMARKS = ["circuits", "discovery", "functions", "mechrl"]
+ALL = [*COMMANDS, *(f"bench {name}" for name in BENCHMARKS), "functions sample"]
 
 #: Runs in a fresh interpreter: every help text, then the modules that are loaded.
 HELP = """
@@ -32,7 +32,7 @@ sys.exit(f"loaded: {heavy}" if heavy else 0)
 
 def test_no_help_text_loads_torch() -> None:
     helped = subprocess.run(
-        [sys.executable, "-c", HELP, " ", "bench", *ALL], capture_output=True, text=True, check=False
+        [sys.executable, "-c", HELP, " ", "bench", "functions", *ALL], capture_output=True, text=True, check=False
     )
     assert helped.returncode == 0, helped.stderr
     for command in ALL:

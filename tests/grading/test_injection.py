@@ -7,11 +7,11 @@ from hypothesis import strategies as st
 from tests.grading.explanations import truth
 from tests.grading.gullible import gullible
 from tests.grading.payloads import PAYLOADS
-from vesalius.backbones import Scripted, open_backbone
+from vesalius.backbones import Scripted, blocks, open_backbone
+from vesalius.backbones.blocks import MARK, fence_key, neutralised
 from vesalius.circuits.key import answer
 from vesalius.explain.explanation import Explanation
-from vesalius.grading.judges import MEASURES, Judge, MeasureName, blocks, judge_explanation, prompts
-from vesalius.grading.judges.blocks import MARK, fence_key, neutralised
+from vesalius.grading.judges import MEASURES, Judge, MeasureName, judge_explanation, prompts
 
 RIGHT = "Marks every position whose token equals x and writes that flag for later heads."
 WRONG = "Translates German poetry into limericks."

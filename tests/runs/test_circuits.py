@@ -18,7 +18,7 @@ from vesalius.grading.nulls import NULLS
 from vesalius.grading.programs import ComponentScore, ProgramGrade
 from vesalius.grading.tags import tag_rows
 from vesalius.runs import circuits as benchmark
-from vesalius.runs import scientists
+from vesalius.runs import scientists, steps
 from vesalius.runs.circuits import CircuitsBenchmark
 from vesalius.runs.directory import Run, read_explanation
 from vesalius.runs.engine import Failure
@@ -66,7 +66,7 @@ def serially(order: Callable[[Sequence[Any]], Sequence[Any]] = list) -> Callable
 def _stubs(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(benchmark, "explain_case", explain_stub)
     monkeypatch.setattr(benchmark, "grade_case", grade_stub)
-    monkeypatch.setattr(benchmark, "map_cases", serially())
+    monkeypatch.setattr(steps, "map_cases", serially())
 
 
 def perform(directory: Path, **changes: Any) -> dict[str, Any]:
@@ -134,7 +134,7 @@ def test_killed_again_and_again(tmp_path: Path) -> None:
 
 def test_the_order_of_results_does_not_matter(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     perform(tmp_path / "one")
-    monkeypatch.setattr(benchmark, "map_cases", serially(lambda cases: list(reversed(cases))))
+    monkeypatch.setattr(steps, "map_cases", serially(lambda cases: list(reversed(cases))))
     perform(tmp_path / "two")
     assert (tmp_path / "one/scorecard.json").read_bytes() == (tmp_path / "two/scorecard.json").read_bytes()
 
@@ -175,7 +175,7 @@ def test_failures_are_counted_kept_apart_and_tried_again(tmp_path: Path, monkeyp
             tried.append(case.id)
             yield case, Failure("killed", "its process ended with SIGKILL") if case.id == "8" else work(case)
 
-    monkeypatch.setattr(benchmark, "map_cases", failing)
+    monkeypatch.setattr(steps, "map_cases", failing)
     card = perform(tmp_path / "run")
     assert (card["n"], card["n_error"]) == (2, 1)
     assert card["errors"] == [
@@ -183,11 +183,11 @@ def test_failures_are_counted_kept_apart_and_tried_again(tmp_path: Path, monkeyp
     ]
     assert card["metrics"]["tag_accuracy"]["n"] == 3
     assert tried == ["3", "8", "46", "3", "46"]
-    monkeypatch.setattr(benchmark, "map_cases", serially())
+    monkeypatch.setattr(steps, "map_cases", serially())
     perform(tmp_path / "whole")
     perform(tmp_path / "run")
     assert (tmp_path / "run/scorecard.json").read_bytes() == (tmp_path / "whole/scorecard.json").read_bytes()
-    monkeypatch.setattr(benchmark, "map_cases", failing)
+    monkeypatch.setattr(steps, "map_cases", failing)
     with pytest.raises(Failed, match="no circuit could be explained and graded; the first: its process ended"):
         perform(tmp_path / "none", ids=["8"])
 
@@ -211,7 +211,7 @@ def test_a_family_that_does_not_exist_stops_the_run(tmp_path: Path, monkeypatch:
             assert case.task.leave_out == "nosuch"
             yield case, Failure("refused", "family 'nosuch' does not exist")
 
-    monkeypatch.setattr(benchmark, "map_cases", refusing)
+    monkeypatch.setattr(steps, "map_cases", refusing)
     with pytest.raises(BadInput, match="family 'nosuch' does not exist"):
         perform(tmp_path / "run", leave_out="nosuch")
 

@@ -28,6 +28,18 @@ bench = typer.Typer(
 )
 app.add_typer(bench)
 
+functions = typer.Typer(
+    name="functions",
+    help="Black-box functions with known answers: 1,000 numeric, 1,000 on strings, 200 entities, 75 relations.\n\n"
+    "Each hides a rule: a formula with noise or a corrupted interval, operations on text, a concept that words are "
+    "scored by, a fact about the world with an exception. [bold]vesalius functions sample[/bold] shows some of them "
+    "with their truth; [bold]vesalius bench functions[/bold] lets somebody find the rules from questions alone and "
+    "grades the answers; [bold]vesalius report RUN[/bold] draws them.",
+    no_args_is_help=True,
+    rich_markup_mode="rich",
+)
+app.add_typer(functions)
+
 #: What every complaint about the command line derives from, whichever copy of click typer brings along.
 _USAGE_ERROR: Any = typer.BadParameter.__base__
 #: The exit code typer gives to Ctrl-C.
@@ -56,6 +68,16 @@ IdsOption = Annotated[
     typer.Option("--ids", help="Only these benchmark circuits, by id or name, comma-separated: 3,4,8."),
 ]
 LimitOption = Annotated[Optional[int], typer.Option("--limit", min=1, help="Only the first N of them.")]  # noqa: UP045
+CategoryOption = Annotated[str, typer.Option("--category", help="numeric, strings, entities or relations.")]
+FunctionsSeedOption = Annotated[
+    Optional[int],  # noqa: UP045
+    typer.Option("--seed", min=0, help="Seed of the draw. Default: 2309, the reported suite."),
+]
+DatasetOption = Annotated[
+    Optional[str],  # noqa: UP045
+    typer.Option("--dataset", help="A folder of the published dataset, instead of drawing afresh."),
+]
+ModeOption = Annotated[str, typer.Option("--mode", help="fixed, or published with the published benchmark's faults.")]
 JobsOption = Annotated[int, typer.Option("--jobs", min=1, help="Cases at a time; the results do not depend on it.")]
 
 
@@ -512,6 +534,87 @@ def bench_mechrl(
 
     request = command.Request(specimen, paper, seeds, steps, episodes, tuple(_listed(held_out) or ()))
     command.bench(request, matrices=matrices, out=out, device=device, as_json=json)
+
+
+@functions.command("sample")
+def functions_sample(
+    category: CategoryOption,
+    seed: FunctionsSeedOption = None,
+    count: Annotated[
+        int, typer.Option("--count", min=1, help="How many; the first of a longer draw are the same.")
+    ] = 5,
+    mode: ModeOption = "fixed",
+    dataset: DatasetOption = None,
+    json: JsonOption = False,
+) -> None:
+    """Draw black-box functions and show what they are, with a few inputs and outputs.
+
+    Example: vesalius functions sample --category strings --count 3
+    """
+    from vesalius.cli import interpreting as command
+
+    command.sample(category, seed=seed, count=count, mode=mode, dataset=dataset, as_json=json)
+
+
+@bench.command("functions")
+def bench_functions(
+    category: CategoryOption,
+    interpreter: Annotated[
+        str,
+        typer.Option(
+            "--interpreter",
+            help="builtin, oracle (the ceiling), table (numeric), aia, milan, aia+milan, or package.module:function.",
+        ),
+    ] = "builtin",
+    backbone: Annotated[
+        Optional[str],  # noqa: UP045
+        typer.Option("--backbone", help="The language model of aia and milan, as in openai:gpt-5.4.", metavar="P:M"),
+    ] = None,
+    evaluator: Annotated[
+        Optional[str],  # noqa: UP045
+        typer.Option("--evaluator", help="A language model that takes the unit tests of descriptions.", metavar="P:M"),
+    ] = None,
+    dataset: DatasetOption = None,
+    seed: FunctionsSeedOption = None,
+    count: Annotated[
+        Optional[int],  # noqa: UP045
+        typer.Option("--count", min=1, help="How many functions. Default: 1000, 1000, 200 or 75, by category."),
+    ] = None,
+    mode: ModeOption = "fixed",
+    budget: Annotated[
+        Optional[int],  # noqa: UP045
+        typer.Option("--budget", min=1, help="Queries per function. Default: as many as the interpreter wants."),
+    ] = None,
+    rounds: Annotated[int, typer.Option("--rounds", min=1, help="Commands a language model may send.")] = 20,
+    jobs: JobsOption = 2,
+    engine: Annotated[str, typer.Option("--engine", help="Where cases run: local processes, or ray.")] = "local",
+    max_cost: Annotated[
+        Optional[float],  # noqa: UP045
+        typer.Option("--max-cost", help="Spend at most this many dollars, over all jobs and resumptions."),
+    ] = None,
+    prices: Annotated[
+        Optional[str],  # noqa: UP045
+        typer.Option("--prices", help="A JSON file of prices that replace or join the package's table."),
+    ] = None,
+    unsafe_sandbox: Annotated[
+        bool, typer.Option("--unsafe-sandbox", help="Run submitted code even where the kernel offers no isolation.")
+    ] = False,
+    out: Annotated[str | None, typer.Option(help="Directory of the run. Default: vesalius-runs/...")] = None,
+    json: JsonOption = False,
+) -> None:
+    """Find the rules of black-box functions from questions alone, grade the answers, and print the scorecard.
+
+    An interrupted run goes on where it stopped when the same command is given again; only the cap, the jobs and the
+    engine may change. Code of an answer runs in the sandbox only.
+
+    Example: vesalius bench functions --category numeric --count 20 --json
+    """
+    from vesalius.cli import interpreting as command
+
+    request = command.Request(
+        category, interpreter, backbone, evaluator, dataset, seed, count, mode, budget, rounds, prices
+    )
+    command.bench(request, max_cost, unsafe_sandbox, jobs=jobs, engine=engine, out=out, as_json=json)
 
 
 @app.command()

@@ -13,12 +13,13 @@ from rich.table import Table
 from vesalius.cli.console import print_json, stderr, stdout, steps
 from vesalius.cli.places import out_directory
 from vesalius.report.run import render_run
-from vesalius.runs.circuits import CircuitsBenchmark, Progress
+from vesalius.runs.circuits import CircuitsBenchmark
 from vesalius.runs.directory import Run
 from vesalius.runs.engine import engine_named
 from vesalius.runs.scientists import HYVE, PROTOCOLS
 from vesalius.runs.selection import chosen_circuits, selection_word
 from vesalius.runs.settings import Limits, Settings
+from vesalius.runs.steps import Progress
 
 
 @dataclass(frozen=True)
@@ -48,9 +49,9 @@ class Request:
             circuit_from=self.circuit_from,
             seed=self.seed,
             leave_out=self.leave_out,
-            backbone=None if self.backbone is None else _anywhere(self.backbone),
+            backbone=None if self.backbone is None else anywhere(self.backbone),
             protocol=protocol,
-            judges=tuple(map(_anywhere, self.judges)),
+            judges=tuple(map(anywhere, self.judges)),
             prices=None if self.prices is None else str(Path(self.prices).resolve()),
         )
 
@@ -96,7 +97,7 @@ def circuits(request: Request, *, jobs: int, engine: str, out: str | None, as_js
 
 def label(event: Progress, names: dict[str, str], *, paid: bool) -> str:
     """One step of a run in a line: what is done and, where models are paid, the cost so far."""
-    done = f"{event.step}: {names[event.case]}"
+    done = f"{event.step}: {names.get(event.case, event.case)}"
     if not paid:
         return done
     return f"{done}, cost so far {'unknown' if event.cost is None else f'${event.cost:.4f}'}"
@@ -114,7 +115,7 @@ def _tell_errors(scorecard: dict[str, Any], total: int) -> None:
     )
 
 
-def _anywhere(model: str) -> str:
+def anywhere(model: str) -> str:
     """A scripted model's file by its whole path, so that workers find it wherever they run."""
     provider, colon, name = model.partition(":")
     return f"scripted:{Path(name).resolve()}" if provider == "scripted" and colon and name else model

@@ -1,4 +1,4 @@
-"""The pages of a benchmark run: one evidence page per specimen, and the index over them."""
+"""The pages of a benchmark run: of circuits one evidence page each and the index over them, of functions one page."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -7,14 +7,26 @@ from typing import Any
 from vesalius.circuits.specimens import load_specimen
 from vesalius.errors import BadInput
 from vesalius.model.specimen import Specimen
+from vesalius.report.functions import render_functions
 from vesalius.report.index import IndexRow, render_index
 from vesalius.report.page import render_page
-from vesalius.runs.directory import INDEX, PAGES, explanation_path, read_explanation, read_scorecard, require_benchmark
+from vesalius.runs.directory import (
+    INDEX,
+    PAGES,
+    explanation_path,
+    read_explanation,
+    read_run,
+    read_scorecard,
+    require_benchmark,
+)
+from vesalius.runs.functions.settings import BENCHMARK as FUNCTIONS
 from vesalius.runs.settings import BENCHMARK
 
 
 def render_run(directory: Path, *, progress: Callable[[str, int, int], None] | None = None) -> Path:
-    """Write the pages of a finished run and return the path of the index."""
+    """Write the pages of a finished run and return the path of the index, or of the only page."""
+    if read_run(directory)["settings"].get("benchmark") == FUNCTIONS:
+        return render_functions(directory, progress=progress)
     places = require_benchmark(directory, BENCHMARK).get("places", {})
     scorecard = read_scorecard(directory)
     (directory / PAGES).mkdir(exist_ok=True)

@@ -3,42 +3,28 @@
 The steps are apart because a null may borrow another circuit's program, and so that whoever explains is done before
 the answer key is opened. Each result is in the ledger as soon as it is there; taking a run up again does what is
 missing, failures included. Only this process writes the ledger; workers write the calls of their case, each to a file
-of its own. When the spending cap is reached no further case is begun, those under way come to their end, and the run
-stops; with a higher cap the same command goes on.
+of its own. When the spending cap is reached the run stops (see `steps`); with a higher cap the same command goes on.
 """
 
-from collections.abc import Callable, Generator, Iterator, Sequence
-from contextlib import closing
-from dataclasses import dataclass
+from collections.abc import Callable, Generator, Sequence
 from typing import Any
 
-from vesalius.backbones import CapReached, Totals
-from vesalius.errors import BadInput, Failed
+from vesalius.backbones import Totals
+from vesalius.errors import BadInput
 from vesalius.explain.explanation import Explanation
 from vesalius.grading.nulls import donor_of
-from vesalius.runs.directory import CALLS, SPENDING, Run
-from vesalius.runs.engine import Engine, Failure, map_cases
+from vesalius.runs.directory import Run
+from vesalius.runs.engine import Engine, Failure
 from vesalius.runs.scientists import Explained, Task
 from vesalius.runs.scorecard import summed
 from vesalius.runs.selection import Circuit
 from vesalius.runs.settings import Limits, Settings
-from vesalius.runs.spending import Purse
 from vesalius.runs.state import EXPLAIN, GRADE, JUDGE, State
+from vesalius.runs.steps import Progress, Steps
 from vesalius.runs.work import Line, ToExplain, ToGrade, ToJudge, explain_case, grade_case, judge_case, totals
 
 
-@dataclass(frozen=True)
-class Progress:
-    """One more case of a step is done; `cost` is what all calls so far cost, None if that is not known."""
-
-    step: str
-    case: str
-    done: int
-    total: int
-    cost: float | None = 0.0
-
-
-class CircuitsBenchmark:
+class CircuitsBenchmark(Steps):
     """The benchmark in an open run directory; `work` yields progress, `scorecard` sums up.
 
     `line` may change how a case reaches a language model: replay puts its records in place.
@@ -53,17 +39,15 @@ class CircuitsBenchmark:
         engine: Engine | None = None,
         line: Callable[[Line], Line] = lambda line: line,
     ) -> None:
-        self.run, self.settings, self.limits = run, settings, limits or Limits()
-        self._engine, self._line = engine or map_cases, line
-        self._capped: str | None = None
+        super().__init__(run, prices=settings.prices, limits=limits, engine=engine, line=line)
+        self.settings = settings
         self.state = State()
         for record in run.ledger.records:
             self.state.note(record)
 
     def work(self, *, jobs: int = 2) -> Generator[Progress]:
         """Do what is not done yet."""
-        if self.limits.max_cost is not None:
-            self._open_purse()
+        self._open_purse()
         yield from self._explain(jobs)
         yield from self._grade(jobs)
         if self.settings.judges:
@@ -122,43 +106,17 @@ class CircuitsBenchmark:
 
         yield from self._each(JUDGE, judge_case, cases, keep, of=len(explained), jobs=jobs)
 
-    def _each(
-        self,
-        step: str,
-        work: Callable[[Any], Any],
-        cases: Sequence[Any],
-        keep: Callable[[Any, Any], None],
-        *,
-        of: int,
-        jobs: int,
-    ) -> Generator[Progress]:
-        """One step over its cases: every result is kept, every failure noted."""
-        done = of - len(cases)
-        with closing(self._engine(work, self._until_capped(cases), jobs=jobs)) as results:
-            for case, result in results:
-                if isinstance(result, Failure):
-                    self._failed(step, case.id, result)
-                else:
-                    keep(case, result)
-                done += 1
-                yield Progress(step, case.id, done, of, self.state.total().cost)
-        if self._capped:
-            finished = len(self.state.explained)
-            raise Failed(f"{self._capped} ({finished} of {len(self.settings.circuits)} circuits are explained)")
-
-    def _until_capped(self, cases: Sequence[Any]) -> Iterator[Any]:
-        for case in cases:
-            if self._capped:
-                return
-            yield case
-
-    def _failed(self, step: str, case: str, failure: Failure) -> None:
+    def _note_failure(self, step: str, case: str, failure: Failure) -> None:
         if step == EXPLAIN and failure.kind == "refused" and self.settings.leave_out is not None:
             raise BadInput(failure.reason)  # the same for every case: the name of the family is wrong
-        if failure.kind == CapReached.kind:
-            self._capped = self._capped or failure.reason
         used = {} if step == GRADE else self._used(step, case)
         self._note("failed", case, step=step, kind=failure.kind, reason=failure.reason, **used)
+
+    def _cost(self) -> float | None:
+        return self.state.total().cost
+
+    def _finished(self) -> str:
+        return f"{len(self.state.explained)} of {len(self.settings.circuits)} circuits are explained"
 
     def _to_grade(self, circuit: Circuit, found: dict[str, Explanation | None], pool: Sequence[Explanation]) -> ToGrade:
         own = found[circuit.id]
@@ -180,16 +138,6 @@ class CircuitsBenchmark:
             lines,
         )
 
-    def _reach(self, model: str, case: str, role: str = "") -> Line:
-        line = Line(
-            model,
-            self.run.calls_path(case, role),
-            prices=self.settings.prices,
-            cap=self.limits.max_cost,
-            purse=self.run.directory / SPENDING,
-        )
-        return self._line(line)
-
     def _used(self, step: str, case: str) -> dict[str, Any]:
         """What the calls of a step on a case used, for its record; nothing where no model is asked."""
         roles = [""] if step == EXPLAIN else [f"judge{number}" for number, _ in enumerate(self.settings.judges, 1)]
@@ -197,10 +145,6 @@ class CircuitsBenchmark:
             return {}
         paths = [self._reach("", case, role).calls for role in roles]
         return {"used": Totals.together(map(totals, paths)).model_dump()}
-
-    def _open_purse(self) -> None:
-        calls = sorted((self.run.directory / CALLS).glob("*.jsonl"))
-        Purse(self.run.directory / SPENDING).begin({path.name: totals(path).at_most for path in calls})
 
     def _is_explained(self, case: str) -> bool:
         whole = case not in self.state.traced or self.run.trace(case) is not None

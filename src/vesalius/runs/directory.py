@@ -12,7 +12,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, TypeVar
 
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
 
 from vesalius.discovery.circuit import Circuit
 from vesalius.errors import BadInput, Failed, choices
@@ -27,7 +27,7 @@ RUN, EVENTS, SCORECARD = "run.json", "events.jsonl", "scorecard.json"
 EXPLANATIONS, TRACES, CALLS, PAGES, INDEX = "explanations", "traces", "calls", "pages", "report.html"
 SPENDING, CIRCUITS = "spending.json", "circuits"
 _SHOWN = 60
-Document = TypeVar("Document", Explanation, Trace)
+Document = TypeVar("Document", bound=BaseModel)
 
 
 class Run:
@@ -56,10 +56,7 @@ class Run:
 
     def explanation(self, case: str) -> Explanation | None:
         """The explanation of a case, or None where there is no whole one."""
-        try:
-            return read_explanation(self.explanation_path(case))
-        except BadInput:
-            return None
+        return document_or_none(Explanation, self.explanation_path(case))
 
     def explanation_path(self, case: str) -> Path:
         """Where the explanation of a case is kept."""
@@ -72,10 +69,7 @@ class Run:
 
     def trace(self, case: str) -> Trace | None:
         """The trace of a case, or None where there is no whole one."""
-        try:
-            return read_trace(self.trace_path(case))
-        except BadInput:
-            return None
+        return document_or_none(Trace, self.trace_path(case))
 
     def trace_path(self, case: str) -> Path:
         """Where the trace of a case is kept."""
@@ -164,15 +158,24 @@ def calls_path(directory: Path, case: str, role: str = "") -> Path:
 
 def read_explanation(path: Path) -> Explanation:
     """An explanation from its file, or one line saying what is wrong with it."""
-    return _read(Explanation, path)
+    return read_document(Explanation, path)
 
 
 def read_trace(path: Path) -> Trace:
     """A trace from its file, or one line saying what is wrong with it."""
-    return _read(Trace, path)
+    return read_document(Trace, path)
 
 
-def _read(kind: type[Document], path: Path) -> Document:
+def document_or_none(kind: type[Document], path: Path) -> Document | None:
+    """A document from its file, or None where there is no whole one."""
+    try:
+        return read_document(kind, path)
+    except BadInput:
+        return None
+
+
+def read_document(kind: type[Document], path: Path) -> Document:
+    """A document from its file, or one line saying what is wrong with it."""
     data = read_json(path)
     try:
         return kind.model_validate(data)

@@ -11,10 +11,14 @@ from pathlib import Path
 from typing import Any
 
 from vesalius.errors import BadInput
-from vesalius.runs.circuits import CircuitsBenchmark, Progress
-from vesalius.runs.directory import CALLS, Run, read_scorecard, require_benchmark
+from vesalius.runs.circuits import CircuitsBenchmark
+from vesalius.runs.directory import CALLS, Run, read_run, read_scorecard, require_benchmark
 from vesalius.runs.engine import Engine
+from vesalius.runs.functions.benchmark import FunctionsBenchmark
+from vesalius.runs.functions.settings import BENCHMARK as FUNCTIONS
+from vesalius.runs.functions.settings import FunctionSettings
 from vesalius.runs.settings import BENCHMARK, Limits, Settings
+from vesalius.runs.steps import Progress
 from vesalius.runs.work import Line
 
 UNTIMED = "seconds"
@@ -42,9 +46,11 @@ def replay(
     progress: Callable[[Progress], None] | None = None,
 ) -> Replayed:
     """Do a finished run again from its records and compare the scorecards."""
-    stored, asked = read_scorecard(directory), require_benchmark(directory, BENCHMARK)
+    of_functions = read_run(directory)["settings"].get("benchmark") == FUNCTIONS
+    stored = read_scorecard(directory)
+    asked = require_benchmark(directory, FUNCTIONS if of_functions else BENCHMARK)
     try:
-        settings = Settings.of_run(asked)
+        settings = FunctionSettings.of_run(asked) if of_functions else Settings.of_run(asked)
     except BadInput as error:
         raise BadInput(f"{directory}: {error}") from None
     unsafe = bool(asked.get("limits", {}).get("sandbox_unsafe"))
@@ -57,7 +63,11 @@ def replay(
         Run(Path(place), settings=settings.as_data()) as run,
     ):
         limits = Limits(sandbox_unsafe=unsafe)
-        benchmark = CircuitsBenchmark(run, settings, limits=limits, engine=engine, line=recorded)
+        benchmark = (
+            FunctionsBenchmark(run, settings, limits=limits, engine=engine, line=recorded)
+            if isinstance(settings, FunctionSettings)
+            else CircuitsBenchmark(run, settings, limits=limits, engine=engine, line=recorded)
+        )
         for event in benchmark.work(jobs=jobs):
             if progress is not None:
                 progress(event)

@@ -45,7 +45,7 @@ def summed(run: Run, settings: Settings, state: State) -> dict[str, Any]:
     else:
         card["cost"] = sum(row["cost"] for row in card["specimens"])
     card["seconds"] = sum(row["seconds"] for row in card["specimens"])
-    return _rounded(card)
+    return rounded(card)
 
 
 def _figures(settings: Settings, state: State, graded: dict[str, CircuitGrade]) -> dict[str, Any]:
@@ -53,12 +53,12 @@ def _figures(settings: Settings, state: State, graded: dict[str, CircuitGrade]) 
     nulls = {name: [grade.nulls[name] for grade in graded.values()] for name in NULLS}
     inert = [f"{case}/{part}" for case, grade in graded.items() for part in _inert(grade.own)]
     n_error = sum(circuit.id not in graded for circuit in settings.circuits)
-    asked = {"backbone": _name(settings.backbone), "protocol": settings.protocol} if settings.backbone else {}
+    asked = {"backbone": model_name(settings.backbone), "protocol": settings.protocol} if settings.backbone else {}
     return {
         "benchmark": BENCHMARK,
         "subject": settings.scientist,
         **asked,
-        **({"judges": [_name(judge) for judge in settings.judges]} if settings.judges else {}),
+        **({"judges": [model_name(judge) for judge in settings.judges]} if settings.judges else {}),
         "schema": SCHEMA,
         "seed": settings.seed,
         "grading_seed": fresh_seed(settings.seed),
@@ -144,7 +144,7 @@ def _row(run: Run, settings: Settings, state: State, circuit: Circuit) -> dict[s
     }
 
 
-def _name(model: str | None) -> str | None:
+def model_name(model: str | None) -> str | None:
     """A model's name as its calls have it: of a script the file's name alone."""
     provider, _, name = (model or "").partition(":")
     return f"{provider}:{Path(name).name}" if provider == "scripted" else model
@@ -167,10 +167,10 @@ def _plain(metrics: Mapping[str, Metric], *, n_error: int | None = None) -> dict
     return {name: {**metric.model_dump(exclude_none=True), **errors} for name, metric in metrics.items()}
 
 
-def _rounded(data: Any) -> Any:
+def rounded(data: Any) -> Any:
     """Figures to six places: what lies beyond is arithmetic, not measurement."""
     if isinstance(data, dict):
-        return {name: _rounded(value) for name, value in data.items()}
+        return {name: rounded(value) for name, value in data.items()}
     if isinstance(data, list):
-        return [_rounded(value) for value in data]
+        return [rounded(value) for value in data]
     return round(data, 6) if isinstance(data, float) else data

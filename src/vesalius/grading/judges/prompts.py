@@ -6,7 +6,7 @@ from typing import Literal, get_args
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from vesalius.backbones import Message, system, user
-from vesalius.grading.judges.blocks import fence_key, neutralised
+from vesalius.backbones.blocks import fence_key, neutralised
 from vesalius.grading.judges.measures import MEASURES, MeasureName
 
 Order = Literal["given_first", "judged_first"]

@@ -1,0 +1,171 @@
+"""One conversation of a language model with a function: ask, read, ask again, answer.
+
+Every turn of the model costs a round, whether its command could be read or not. An answer ends the conversation; one
+that stands beside a command is kept in case no better one comes, and the command is carried out. When the rounds are
+used up the model is asked once for its answer. Whatever it writes after a command is cut from the conversation, so
+that outputs it invented cannot mislead it later.
+"""
+
+from dataclasses import dataclass, field
+
+from vesalius.backbones import Backbone, Message, Rejected, Usage, assistant, system, user
+from vesalius.backbones.repair import THOUGHTS
+from vesalius.errors import BadInput
+from vesalius.functions.agents.commands import Ask, Malformed, Parts, read_answer, read_command, usable_input
+from vesalius.functions.agents.exemplars import Exemplars
+from vesalius.functions.agents.invention import invented
+from vesalius.functions.agents.prompting import render
+from vesalius.functions.agents.writing import said_input, said_pairs
+from vesalius.functions.answer import Answer
+from vesalius.functions.box import Box, Category
+
+#: What is wanted besides the description, as published, and the words that ask for it.
+PARTS: dict[Category, tuple[str, ...]] = {
+    "numeric": ("DESCRIPTION", "DOMAIN", "CODE"),
+    "strings": ("DESCRIPTION", "CODE"),
+    "entities": ("DESCRIPTION",),
+    "relations": ("DESCRIPTION", "DOMAIN"),
+}
+WORDS = {
+    "DESCRIPTION": "what f does, in words",
+    "DOMAIN": "for which x the rule holds; where it does not hold, within which bounds, and what happens there",
+    "CODE": "Python in a fenced block that defines def f(x): and behaves like f",
+}
+#: A longer turn is cut before it is read.
+LONGEST_TURN = 40_000
+
+
+@dataclass(frozen=True)
+class Limits:
+    """How long a conversation may be; 20 commands as published. Without commands (MILAN) only the repairs count."""
+
+    rounds: int = 20
+    inputs: int = 64
+    #: How often an answer without commands may be asked for again when it could not be read.
+    repairs: int = 2
+
+    def __post_init__(self) -> None:
+        for name in ("rounds", "inputs"):
+            if getattr(self, name) < 1:
+                raise BadInput(f"{name} {getattr(self, name)}: an interpreter needs at least 1")
+
+
+@dataclass
+class _Talk:
+    """A conversation so far."""
+
+    turns: list[Message]
+    usage: Usage = field(default_factory=lambda: Usage(input=0, output=0))
+    rounds: int = 0
+    invented: int = 0
+    answer: Parts = field(default_factory=Parts)
+
+
+def interpret_with(
+    backbone: Backbone,
+    box: Box,
+    *,
+    asking: bool = True,
+    exemplars: Exemplars | None = None,
+    limits: Limits | None = None,
+    name: str = "",
+) -> Answer:
+    """Let a language model explain what is in a box.
+
+    Args:
+        backbone: the model. A `BackboneError` is passed on: it is a failure of the machinery, not a wrong answer.
+        box: the function; the exemplars are asked through it as well, so they count as queries.
+        asking: whether the model may ask (AIA). Without it the exemplars are all it sees (MILAN).
+        exemplars: inputs whose outputs are shown at the start.
+        limits: rounds and inputs per round.
+        name: what the answer calls its author.
+    """
+    limits = limits or Limits()
+    if not asking and (exemplars is None or not exemplars.inputs):
+        raise BadInput("exemplars: without them and without questions there is nothing to interpret")
+    talk = _Talk(_opening(box, asking=asking, exemplars=exemplars, limits=limits))
+    turns_left = limits.rounds + 1 if asking else 1 + limits.repairs
+    while turns_left and _next_turn(talk, backbone, box, limits=limits, asking=asking, turns_left=turns_left):
+        turns_left -= 1
+    return Answer(
+        description=talk.answer.description or "",
+        domain=talk.answer.domain,
+        code=talk.answer.code,
+        interpreter=name or backbone.name,
+        queries=box.asked,
+        rounds=talk.rounds,
+        input_tokens=talk.usage.input,
+        output_tokens=talk.usage.output,
+        hallucinated=talk.invented,
+    )
+
+
+def _opening(box: Box, *, asking: bool, exemplars: Exemplars | None, limits: Limits) -> list[Message]:
+    shown = [] if exemplars is None else list(exemplars.inputs[: box.left])
+    box.ask(shown)
+    numeric, parts = box.category == "numeric", PARTS[box.category]
+    asked = box.log[len(box.log) - len(shown) :]
+    told = render("system", asking=asking, numeric=numeric, code="CODE" in parts, limits=limits, budget=box.left)
+    task = render(
+        "task",
+        category=box.category,
+        asking=asking,
+        exemplars=shown,
+        pairs=said_pairs(asked),
+        parts={part: WORDS[part] for part in parts},
+    )
+    return [system(told), user(task)]
+
+
+def _next_turn(talk: _Talk, backbone: Backbone, box: Box, *, limits: Limits, asking: bool, turns_left: int) -> bool:
+    """One turn of the model and our reply to it; whether the conversation goes on."""
+    try:
+        reply = backbone.chat(talk.turns, label=f"{box.category} round {talk.rounds + 1}")
+    except Rejected:
+        if talk.rounds == 0:
+            raise
+        return False  # the conversation has outgrown the model's window: what it said so far is its answer
+    turn = THOUGHTS.sub("", reply.text[:LONGEST_TURN])
+    talk.rounds += 1
+    talk.usage = talk.usage if reply.usage is None else talk.usage + reply.usage
+    made_up = invented(turn, box.log)
+    talk.invented += made_up
+    command = read_command(turn)
+    parts = read_answer(turn)
+    talk.answer = parts if parts.description else talk.answer
+    if parts.description and not (asking and isinstance(command, Ask) and turns_left > 1):
+        return False
+    kept = turn if command is None else turn[: command.end]
+    # After the last command a turn is left for the answer alone.
+    rounds_left = max(0, turns_left - 2)
+    told = _told(command, box, limits=limits, asking=asking and turns_left > 1, left=rounds_left, made_up=made_up)
+    talk.turns += [assistant(kept), user(told)]
+    return True
+
+
+def _told(command: Ask | Malformed | None, box: Box, *, limits: Limits, asking: bool, left: int, made_up: int) -> str:
+    """What the model hears: outputs, or what was wrong with its command."""
+    numeric = box.category == "numeric"
+    reason = ""
+    if isinstance(command, Malformed):
+        reason = command.reason
+    elif command is not None and not asking:
+        reason = "no further commands are possible"
+    elif command is not None and len(command.inputs) > limits.inputs:
+        reason = f"{len(command.inputs)} inputs in one command, and at most {limits.inputs} are allowed"
+    elif command is not None:
+        taken = [(value, *usable_input(value, box.category)) for value in command.inputs]
+        usable = [value for _, value, problem in taken if problem is None]
+        if box.left is not None and len(usable) > box.left:
+            reason = f"{len(usable)} inputs asked and {box.left} are left"
+        else:
+            box.ask(usable)
+            return render(
+                "outputs",
+                pairs=said_pairs(box.log[len(box.log) - len(usable) :]),
+                refused=[(said_input(value), problem) for value, _, problem in taken if problem],
+                invented=made_up,
+                rounds_left=0 if box.left == 0 else left,
+                queries_left=box.left,
+            )
+    return render("error", reason=reason, rounds_left=left, asking=asking, numeric=numeric)

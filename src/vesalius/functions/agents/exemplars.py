@@ -1,0 +1,84 @@
+"""What MILAN is shown: a few inputs chosen beforehand.
+
+Published entity and relation functions come with a list of their own: two words that belong, eight that do not. Some of
+those words are also test items, which gives answers away: they are left out in `fixed` mode and counted in either mode.
+For functions drawn afresh such a list is put together here from what defines this function and others of the suite, and
+no test item is in it. Numeric and string functions have no list: the harness draws inputs by seed.
+"""
+
+import random
+import string
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from itertools import zip_longest
+from typing import Any
+
+from vesalius.functions.box import Category, Function
+from vesalius.functions.suite import Suite
+
+#: As published for entities and relations; the same number is drawn for the other two.
+COUNT = 10
+BELONGING = 2
+_WORDS = ["apple", "Banana", "river", "42nd", "OpenAI", "window", "zebra", "Quiet", "house7", "LEVEL", "Tokyo", "x9"]
+
+
+@dataclass(frozen=True)
+class Exemplars:
+    """Inputs to show, and how many of the function's own list are test items as well."""
+
+    inputs: tuple[Any, ...]
+    overlap: int = 0
+
+
+def exemplars_for(function: Function, suite: Suite, *, count: int = COUNT) -> Exemplars:
+    """The exemplars of a function of a suite."""
+    if function.category in ("numeric", "strings"):
+        return Exemplars(tuple(drawn(function.category, count, seed=f"{function.id}:{suite.seed}")))
+    tested = {test.examples[test.correct].input for test in suite.unit_tests(function)}
+    own: Sequence[Any] = getattr(function, "initial", None) or getattr(function, "hints", None) or ()
+    if not own:
+        return Exemplars(tuple(_put_together(function, suite, tested, count)))
+    overlap = [value for value in own if value in tested]
+    kept = [value for value in own if suite.mode == "published" or value not in overlap]
+    return Exemplars(tuple(kept[:count]), len(overlap))
+
+
+def _put_together(function: Function, suite: Suite, tested: Collection[Any], count: int) -> list[Any]:
+    """Two inputs that belong to the function, the rest from other functions, in a random order."""
+    dice = random.Random(f"exemplars:{function.id}:{suite.seed}")
+    chosen = _belonging(function, suite, tested, dice)[:BELONGING]
+    others = [other for other in suite.functions() if other.id != function.id]
+    for other in dice.sample(others, min(count - len(chosen), len(others))):
+        strange = [value for value in _belonging(other, suite, tested, dice) if value not in chosen]
+        chosen += strange[:1]
+    dice.shuffle(chosen)
+    return chosen or drawn(function.category, count, seed=f"{function.id}:{suite.seed}")
+
+
+def _belonging(function: Function, suite: Suite, tested: Collection[Any], dice: random.Random) -> list[Any]:
+    """Inputs that belong to a function, none of them tested: its defining words, of each concept in turn, or what
+    another draw of its unit tests holds."""
+    groups = [list(words) for words in function.truth().get("defining_words", [])]
+    if not groups:
+        groups = [[test.examples[test.correct].input for test in suite.unit_tests(function, draw=1)]]
+    for words in groups:
+        dice.shuffle(words)
+    in_turn = [word for together in zip_longest(*groups) for word in together if word is not None]
+    return [word for word in dict.fromkeys(in_turn) if word not in tested]
+
+
+def drawn(category: Category, count: int, *, seed: str) -> list[Any]:
+    """Inputs by seed: numbers over the whole domain, more of them near zero; words and made-up texts."""
+    dice = random.Random(seed)
+    if category == "numeric":
+        near = [round(dice.uniform(-8, 8), 1) for _ in range(count // 3)]
+        return near + [round(dice.uniform(-128, 128), 1) for _ in range(count - len(near))]
+    words = dice.sample(_WORDS, min(count, len(_WORDS)))
+    if category != "strings":
+        return words
+    return [_text(dice, word) if number % 2 else word for number, word in enumerate(words)]
+
+
+def _text(dice: random.Random, word: str) -> str:
+    letters = "".join(dice.choice(string.ascii_letters + string.digits) for _ in range(dice.randint(3, 8)))
+    return f"{word} {letters}"

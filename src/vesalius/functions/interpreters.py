@@ -1,0 +1,112 @@
+"""Who interprets, by name.
+
+`builtin` searches without a language model. `oracle` knows the truth: what it scores is the ceiling. `table` asks for
+points and interpolates between them: it predicts and understands nothing, and is the baseline of the numeric functions.
+`aia`, `milan` and `aia+milan` need a language model. `package.module:function` names anybody else's: it is called with
+the box and `seed=`, and returns an `Answer`.
+"""
+
+import importlib
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from vesalius.backbones import Backbone
+from vesalius.errors import BadInput, choices
+from vesalius.functions.agents import Limits, interpret_with
+from vesalius.functions.agents.exemplars import exemplars_for
+from vesalius.functions.answer import Answer, Interpreter
+from vesalius.functions.box import Box, Function
+from vesalius.functions.suite import Suite
+
+BUILTIN, ORACLE, TABLE = "builtin", "oracle", "table"
+AIA, MILAN, BOTH = "aia", "milan", "aia+milan"
+NAMES = (BUILTIN, ORACLE, TABLE, AIA, MILAN, BOTH)
+WITH_MODEL = (AIA, MILAN, BOTH)
+#: How many points a table asks for where no budget is given.
+TABLE_POINTS = 256
+
+
+@dataclass(frozen=True)
+class Interpretation:
+    """An answer and, where exemplars were shown, how many of the function's own list are test items as well."""
+
+    answer: Answer
+    exemplar_overlap: int | None = None
+
+
+def check_interpreter(name: str, category: str, *, backbone: str | None) -> None:
+    """Refuse a name nobody has, or one that does not go with the category or the language model."""
+    if name not in NAMES:
+        _custom(name)
+    if name == TABLE and category != "numeric":
+        raise BadInput("interpreter table interpolates between numbers; use it with --category numeric")
+    if name in WITH_MODEL and backbone is None:
+        raise BadInput(f"interpreter {name} needs a language model; name one, as in --backbone openai:gpt-5.4")
+    if name in (BUILTIN, ORACLE, TABLE) and backbone is not None:
+        raise BadInput(f"--backbone: interpreter {name} asks no language model; use one of {choices(WITH_MODEL)}")
+
+
+def interpret(
+    name: str,
+    function: Function,
+    box: Box,
+    *,
+    suite: Suite,
+    seed: int = 0,
+    backbone: Backbone | None = None,
+    limits: Limits | None = None,
+) -> Interpretation:
+    """Let the interpreter of that name explain a function. Only the oracle is given more than the box."""
+    if name == BUILTIN:
+        return Interpretation(suite.rooms.interpret(box, seed=seed))
+    if name == ORACLE:
+        return Interpretation(suite.rooms.oracle(function))
+    if name == TABLE:
+        return Interpretation(interpolate(box, seed=seed))
+    if name not in WITH_MODEL:
+        return Interpretation(_custom(name)(box, seed=seed))
+    assert backbone is not None
+    if name == AIA:
+        return Interpretation(interpret_with(backbone, box, limits=limits, name=name))
+    exemplars = exemplars_for(function, suite)
+    answer = interpret_with(backbone, box, asking=name == BOTH, exemplars=exemplars, limits=limits, name=name)
+    return Interpretation(answer, exemplars.overlap)
+
+
+def interpolate(box: Box, *, seed: int = 0) -> Answer:
+    """Straight lines between randomly chosen points, never the points that grading uses."""
+    dice = random.Random(seed)
+    asked = sorted(dice.uniform(-128, 128) for _ in range(box.left or TABLE_POINTS))
+    replies = box.ask(asked)
+    points = [
+        (x, float(reply.value))
+        for x, reply in zip(asked, replies, strict=True)
+        if isinstance(reply.value, (int, float)) and abs(reply.value) < float("inf")
+    ]
+    return Answer(
+        description=f"A table of {len(points)} points with straight lines between them; no rule was looked for.",
+        code=_table_code(points),
+        table=True,
+        interpreter=TABLE,
+        queries=box.asked,
+    )
+
+
+def _table_code(points: Sequence[tuple[float, float]]) -> str:
+    xs, ys = [x for x, _ in points] or [0.0], [y for _, y in points] or [0.0]
+    return f"import numpy as np\n\nX = {xs!r}\nY = {ys!r}\n\n\ndef f(x):\n    return float(np.interp(x, X, Y))\n"
+
+
+def _custom(name: str) -> Interpreter:
+    module, colon, function = name.partition(":")
+    known = f"use {choices(NAMES)} or package.module:function"
+    if not (colon and module and function):
+        raise BadInput(f"interpreter {name!r} does not exist; {known}")
+    try:
+        found = getattr(importlib.import_module(module), function)
+    except (ImportError, AttributeError) as error:
+        raise BadInput(f"interpreter {name!r}: {error}; {known}") from None
+    if not callable(found):
+        raise BadInput(f"interpreter {name!r} is no function; {known}")
+    return found  # type: ignore[return-value]

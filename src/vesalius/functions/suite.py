@@ -1,0 +1,89 @@
+"""Which functions: drawn afresh by seed, or those of a published dataset folder.
+
+The reported suite has 1,000 numeric and 1,000 string functions, 200 entities and 75 relations, all drawn under `SEED`.
+Nothing was tuned on it. A shorter draw under a seed is the beginning of a longer one.
+"""
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from vesalius.errors import BadInput, choices
+from vesalius.functions.answer import Mode
+from vesalius.functions.box import Function
+from vesalius.functions.categories import SUITE, Rooms, category
+from vesalius.functions.unit_tests import UnitTest, unit_test_of
+
+SEED = 2309
+MODES: tuple[Mode, ...] = ("fixed", "published")
+MOST = 20_000
+#: The noise, the points and the tests of grading are never those of interpreting.
+GRADING_SEED = 1
+#: Between two draws of unit tests.
+_NEXT_DRAW = 100_003
+
+
+@dataclass(frozen=True)
+class Suite:
+    """A choice of functions. `count` None means all: as many as the reported suite has, or the whole dataset."""
+
+    category: str
+    seed: int = SEED
+    count: int | None = None
+    mode: Mode = "fixed"
+    dataset: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.category not in SUITE:
+            raise BadInput(f"category {self.category!r} does not exist; choose one of {choices(SUITE)}")
+        if self.mode not in MODES:
+            raise BadInput(f"mode {self.mode!r} does not exist; choose one of {choices(MODES)}")
+        if self.count is not None and not 1 <= self.count <= MOST:
+            raise BadInput(f"count {self.count}: give between 1 and {MOST} functions")
+        if self.seed < 0:
+            raise BadInput(f"seed {self.seed}: give 0 or more")
+        if self.dataset is not None and not Path(self.dataset).is_dir():
+            raise BadInput(f"dataset {self.dataset}: no such directory")
+
+    @property
+    def rooms(self) -> Rooms:
+        """The category's package."""
+        return category(self.category)
+
+    def functions(self) -> Sequence[Function]:
+        """The functions; made once per process."""
+        return _made(self)
+
+    def unit_tests(self, function: Function, *, draw: int = 0) -> list[UnitTest]:
+        """The unit tests of one of its functions, those that grading takes unless `draw` says otherwise."""
+        make = getattr(self.rooms, "unit_tests", None)
+        found = [] if make is None else make(function, seed=self.seed + GRADING_SEED + draw * _NEXT_DRAW)
+        return [unit_test_of(triplet) for triplet in found]
+
+
+def in_words(truth: dict[str, Any]) -> str:
+    """A function's truth in one line, from whatever its category says of it."""
+    if truth.get("concepts"):
+        return " or ".join(map(str, truth["concepts"]))
+    if truth.get("input") and truth.get("output"):
+        exception = f", except if {truth['exception_text']}" if truth.get("exception_text") else ""
+        return f"{truth['input']} → {truth['output']}{exception}"
+    found = truth.get("description") or truth.get("formula")
+    if not found:
+        return json.dumps({name: value for name, value in truth.items() if value is not None}, ensure_ascii=False)
+    extras = [str(truth["kind"])] if truth.get("kind") else []
+    extras += [f"{name} {truth[name]}" for name in ("noise", "interval") if truth.get(name)]
+    return " ".join(str(found).split()) + (f" ({', '.join(extras)})" if extras else "")
+
+
+@lru_cache(maxsize=2)
+def _made(suite: Suite) -> Sequence[Function]:
+    if suite.dataset is None:
+        return suite.rooms.sample(suite.count or SUITE[suite.category], seed=suite.seed, mode=suite.mode)
+    found = suite.rooms.load_published(Path(suite.dataset), mode=suite.mode)
+    if not found:
+        raise BadInput(f"dataset {suite.dataset}: holds no {suite.category} function that can be run")
+    return found[: suite.count]

@@ -1,0 +1,77 @@
+"""What a run of the functions benchmark was asked: what decides its results."""
+
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from vesalius.backbones import open_backbone
+from vesalius.errors import BadInput
+from vesalius.functions.agents import Limits as Talk
+from vesalius.functions.interpreters import BUILTIN, WITH_MODEL, check_interpreter
+from vesalius.functions.suite import Suite
+from vesalius.model.files import sha256
+from vesalius.runs.settings import Limits
+from vesalius.version import __version__
+
+BENCHMARK = "functions"
+
+
+@dataclass(frozen=True)
+class FunctionSettings:
+    """What decides the results of a run. `budget` is the number of queries per function; None for any number."""
+
+    suite: Suite
+    interpreter: str = BUILTIN
+    backbone: str | None = None
+    evaluator: str | None = None
+    budget: int | None = None
+    talk: Talk = field(default_factory=Talk)
+    prices: str | None = None
+
+    def __post_init__(self) -> None:
+        check_interpreter(self.interpreter, self.suite.category, backbone=self.backbone)
+        if self.budget is not None and self.budget < 1:
+            raise BadInput(f"budget {self.budget}: a function must be asked to be interpreted; give 1 or more")
+        if self.prices is not None and not self.models:
+            raise BadInput("--prices: no language model is asked; leave it out")
+        if self.evaluator is not None and self.suite.category == "numeric":
+            raise BadInput("--evaluator: numeric functions are graded by their code; leave it out")
+
+    @property
+    def models(self) -> tuple[str, ...]:
+        """Every language model of the run, the interpreter's first."""
+        return tuple(model for model in (self.backbone, self.evaluator) if model is not None)
+
+    def check_models(self, limits: Limits) -> None:
+        """Refuse an unknown provider, a missing key or package, or a price that a cap needs, before work begins."""
+        for model in self.models:
+            open_backbone(model, prices=self.prices, cap=limits.max_cost).close()
+
+    def as_data(self) -> dict[str, Any]:
+        """The settings as run.json holds and compares them."""
+        return {
+            "benchmark": BENCHMARK,
+            **{name: value for name, value in asdict(self.suite).items() if name != "dataset"},
+            "dataset": self.suite.dataset,
+            "interpreter": self.interpreter,
+            "backbone": self.backbone,
+            "evaluator": self.evaluator,
+            "budget": self.budget,
+            "talk": asdict(self.talk) if self.interpreter in WITH_MODEL else None,
+            "prices": None if self.prices is None else sha256(Path(self.prices))[:16],
+            "version": __version__,
+        }
+
+    def notes(self) -> dict[str, Any]:
+        """What is only written down."""
+        return {"prices": self.prices}
+
+    @classmethod
+    def of_run(cls, data: dict[str, Any]) -> "FunctionSettings":
+        """The settings of a run from its run.json; refused where this version would not do the same."""
+        asked = data["settings"]
+        if asked.get("version") != __version__:
+            raise BadInput(f"the run was made by version {asked.get('version')}, this is {__version__}; use that one")
+        suite = Suite(**{name: asked[name] for name in ("category", "seed", "count", "mode", "dataset")})
+        kept = {name: asked[name] for name in ("interpreter", "backbone", "evaluator", "budget")}
+        return cls(suite=suite, **kept, talk=Talk(**asked["talk"] or {}), prices=data.get("prices"))

@@ -1,0 +1,189 @@
+"""What a worker does with a function: interpret it, grade the answer, have its description tested.
+
+A worker makes the functions of the suite once and keeps one warm sandbox for all its cases; both end with its process.
+What is kept on disk is plain JSON: numbers that JSON does not have become texts.
+"""
+
+import math
+import time
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict
+
+from vesalius.functions.agents import Limits as Talk
+from vesalius.functions.agents import take_unit_tests
+from vesalius.functions.answer import Answer
+from vesalius.functions.box import Box
+from vesalius.functions.interpreters import interpret
+from vesalius.functions.scripts import libraries
+from vesalius.functions.suite import GRADING_SEED, Suite
+from vesalius.runs.work import Line
+from vesalius.sandbox import Sandbox
+
+#: The published rule for numeric functions: normalised squared error below this.
+CONSTANT_SUCCEEDS = 0.1
+
+
+class Interpreted(BaseModel):
+    """An answer as a run keeps it, with everything that was asked on the way."""
+
+    model_config = ConfigDict(frozen=True)
+
+    id: str
+    family: str
+    truth: dict[str, Any]
+    answer: Answer
+    #: Pairs of input and output; an output that failed is `{"error": why}`.
+    log: list[tuple[Any, Any]]
+    exemplar_overlap: int | None = None
+    seconds: float
+
+
+class Graded(BaseModel):
+    """A grade as a run keeps it."""
+
+    model_config = ConfigDict(frozen=True)
+
+    id: str
+    metrics: dict[str, float | None]
+    picture: dict[str, Any]
+    fault: str | None = None
+    seconds: float
+
+
+@dataclass(frozen=True)
+class ToInterpret:
+    """A case of the first step: which function of the suite, and who interprets it."""
+
+    id: str
+    index: int
+    suite: Suite
+    interpreter: str
+    budget: int | None = None
+    talk: Talk = field(default_factory=Talk)
+    line: Line | None = None
+
+
+@dataclass(frozen=True)
+class ToGrade:
+    """A case of the second step."""
+
+    id: str
+    index: int
+    suite: Suite
+    answer: Path
+    unsafe: bool = False
+
+
+@dataclass(frozen=True)
+class ToTest:
+    """A case of the third step: a description that an evaluator reads."""
+
+    id: str
+    index: int
+    suite: Suite
+    answer: Path
+    line: Line
+
+
+def interpret_case(case: ToInterpret) -> Interpreted:
+    """Interpret one function."""
+    started = time.monotonic()
+    function = case.suite.functions()[case.index]
+    box = Box(function, budget=case.budget)
+    options: dict[str, Any] = {"suite": case.suite, "seed": case.suite.seed, "limits": case.talk}
+    if case.line is None:
+        found = interpret(case.interpreter, function, box, **options)
+    else:
+        with case.line.open() as backbone:
+            found = interpret(case.interpreter, function, box, **options, backbone=backbone.within(case.id))
+    answer = found.answer.model_copy(update={"interpreter": case.interpreter, "queries": box.asked})
+    log = [
+        (plain(asked.input), {"error": asked.reply.error} if asked.reply.error else plain(asked.reply.value))
+        for asked in box.log
+    ]
+    return Interpreted(
+        id=case.id,
+        family=function.family,
+        truth=plain(function.truth()),
+        answer=answer.model_copy(update={"structure": plain(answer.structure)}),
+        log=log,
+        exemplar_overlap=found.exemplar_overlap,
+        seconds=round(time.monotonic() - started, 3),
+    )
+
+
+def grade_case(case: ToGrade) -> Graded:
+    """Grade one answer; its code runs in this worker's sandbox."""
+    started = time.monotonic()
+    function = case.suite.functions()[case.index]
+    answer = _answer(case.answer)
+    sandbox = _sandbox(case.unsafe)
+    grade = case.suite.rooms.grade(function, answer, sandbox=sandbox, seed=case.suite.seed + GRADING_SEED)
+    picture = plain(grade.picture)
+    return Graded(
+        id=case.id,
+        metrics={name: _finite(value) for name, value in (baselines(picture) | grade.metrics).items()},
+        picture=picture,
+        fault=grade.fault,
+        seconds=round(time.monotonic() - started, 3),
+    )
+
+
+def evaluate_case(case: ToTest) -> dict[str, Any]:
+    """Let the evaluator take the unit tests of one description."""
+    function = case.suite.functions()[case.index]
+    answer = _answer(case.answer)
+    tests = case.suite.unit_tests(function)
+    said = answer.description if not answer.domain else f"{answer.description}\n{answer.domain}"
+    with case.line.open() as backbone:
+        tested = take_unit_tests(backbone.within(case.id), said, tests)
+    return {
+        "tests": len(tests),
+        "score": tested.score if tests else None,
+        "unanswered": sum(choice is None for choice in tested.choices),
+    }
+
+
+def baselines(picture: dict[str, Any]) -> dict[str, float | None]:
+    """What no understanding at all would earn by the published rules: the best constant, and the input given back."""
+    if isinstance(picture.get("truth"), list):
+        values = [value for value in picture["truth"] if isinstance(value, (int, float))]
+        square = sum(value * value for value in values)
+        explained = sum(values) ** 2 / len(values) if values else 0.0
+        return {"success_baseline": float(square == 0 or 1 - explained / square < CONSTANT_SUCCEEDS)}
+    rows = picture.get("examples")
+    if rows:
+        return {"exact_match_baseline": sum(row["input"] == row["truth"] for row in rows) / len(rows)}
+    return {}
+
+
+def _answer(path: Path) -> Answer:
+    return Interpreted.model_validate_json(path.read_bytes()).answer
+
+
+def plain(value: Any) -> Any:
+    """A value as JSON holds it: NaN, infinities and complex numbers as texts, tuples as lists."""
+    if isinstance(value, dict):
+        return {str(name): plain(item) for name, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [plain(item) for item in value]
+    if value is None or isinstance(value, (bool, int, str)):
+        return value
+    if isinstance(value, float):
+        return value if math.isfinite(value) else str(value)
+    return str(value)
+
+
+def _finite(value: float | None) -> float | None:
+    return None if value is None or not math.isfinite(value) else float(value)
+
+
+@cache
+def _sandbox(unsafe: bool) -> Sandbox:
+    """This process's sandbox, with what submitted code usually imports at hand. Its warm process ends with ours."""
+    preload = f"{libraries.__module__}:{libraries.__name__}"
+    return Sandbox(preload, {"torch": False}, unsafe=unsafe).__enter__()

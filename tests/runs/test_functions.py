@@ -1,0 +1,266 @@
+"""The functions benchmark on a category small enough to work out by hand: figures, failures, kills, money, replay."""
+
+import json
+import shutil
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.functions.fakes import asks
+from vesalius.errors import BadInput, Failed
+from vesalius.functions import suite as suites
+from vesalius.functions.categories import CATEGORIES
+from vesalius.functions.suite import Suite
+from vesalius.report.run import render_run
+from vesalius.runs.directory import Run
+from vesalius.runs.engine import attempt
+from vesalius.runs.functions.benchmark import FunctionsBenchmark
+from vesalius.runs.functions.scorecard import metrics_of
+from vesalius.runs.functions.settings import FunctionSettings
+from vesalius.runs.functions.work import baselines, plain
+from vesalius.runs.replay import replay
+from vesalius.runs.settings import Limits
+
+#: Asks once, then names the slope it saw; the third function it gets wrong.
+SCRIPT = f"""
+import re
+
+def reply(request):
+    if request.label.startswith("unit test"):
+        return '{{"example": 2}}' if "times x" in request.messages[-1].text else '{{"example": 1}}'
+    said = request.messages[-1].text
+    slope = re.search(r"f\\\\(1\\\\) = (-?\\\\d+)", said)
+    if slope is None:
+        return {asks(1)!r}
+    slope = int(slope[1]) if int(slope[1]) > 0 else 5
+    code = f"```python\\\\ndef f(x):\\\\n    return {{slope}} * x\\\\n```"
+    return f"[DESCRIPTION]: {{slope}} times x\\\\n[DOMAIN]: all\\\\n[CODE]:\\\\n{{code}}"
+""".replace("\\\\", "\\")
+PRICES = {"schema": 1, "date": "2026-11-01", "models": {"scripted:*": {"input": 1000.0, "output": 2000.0}}}
+
+
+@pytest.fixture(autouse=True)
+def fake_category(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    for name in CATEGORIES:
+        monkeypatch.setitem(CATEGORIES, name, "tests.functions.fakes")
+    suites._made.cache_clear()
+    yield
+    suites._made.cache_clear()
+
+
+@pytest.fixture
+def script(tmp_path: Path) -> str:
+    path = tmp_path / "model.py"
+    path.write_text(SCRIPT)
+    return f"scripted:{path}"
+
+
+def serial(work: Callable[[Any], Any], cases: Iterable[Any], *, jobs: int = 2) -> Iterator[tuple[Any, Any]]:
+    """An engine in this process, where the fake category is known."""
+    for case in cases:
+        yield case, attempt(work, case)
+
+
+def settings(**options: Any) -> FunctionSettings:
+    return FunctionSettings(suite=Suite("numeric", seed=0, count=3), **options)
+
+
+def carried_out(place: Path, asked: FunctionSettings, *, limits: Limits | None = None) -> dict[str, Any]:
+    with Run(place, settings=asked.as_data(), notes=asked.notes(), limits=(limits or Limits()).as_data()) as run:
+        benchmark = FunctionsBenchmark(run, asked, limits=limits, engine=serial)  # type: ignore[arg-type]
+        for _ in benchmark.work(jobs=1):
+            pass
+        return benchmark.scorecard()
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Path:
+    directory = tmp_path / "run"
+    directory.mkdir()
+    return directory
+
+
+def test_the_builtin_interpreter_finds_every_line(place: Path) -> None:
+    card = carried_out(place, settings())
+    assert {name: card[name] for name in ("benchmark", "subject", "category", "n", "n_error", "cost")} == {
+        "benchmark": "functions",
+        "subject": "builtin",
+        "category": "numeric",
+        "n": 3,
+        "n_error": 0,
+        "cost": 0.0,
+    }
+    success = card["metrics"]["success"]
+    assert (success["value"], success["n"], success["baseline"]) == (1.0, 3, 0.25)
+    assert success["low"] == pytest.approx(0.438, abs=1e-3)  # Wilson, 3 of 3
+    assert card["metrics"]["queries"] == {"value": 1.0, "low": 1.0, "high": 1.0, "n": 3}
+    assert card["metrics"]["family_named"]["value"] == 1.0
+    assert card["failures"] == []
+    assert "grammar that contains the generator's families" in card["caveats"][0]
+    kept = json.loads((place / "explanations" / "f00000.json").read_text())
+    assert kept["log"] == [[1, 2]]
+    assert kept["truth"]["slope"] == 2
+
+
+def test_the_oracle_asks_nothing(place: Path) -> None:
+    card = carried_out(place, settings(interpreter="oracle"))
+    assert (card["metrics"]["success"]["value"], card["metrics"]["queries"]["value"]) == (1.0, 0.0)
+
+
+def test_the_table_predicts(place: Path) -> None:
+    card = carried_out(place, settings(interpreter="table", budget=7))
+    assert card["metrics"]["queries"]["value"] == 7.0
+    assert json.loads((place / "explanations" / "f00000.json").read_text())["answer"]["table"] is True
+
+
+@pytest.mark.parametrize("interpreter", ["aia", "milan", "aia+milan"])
+def test_language_models(place: Path, script: str, interpreter: str) -> None:
+    card = carried_out(place, settings(interpreter=interpreter, backbone=script))
+    asked = interpreter != "milan"
+    metrics = card["metrics"]
+    assert metrics["queries"]["value"] == {"aia": 1.0, "milan": 10.0, "aia+milan": 11.0}[interpreter]
+    assert metrics["rounds"]["value"] == (2.0 if asked else 3.0)
+    if asked:
+        assert metrics["success"]["value"] == pytest.approx(2 / 3)
+        assert card["failures"] == [{"id": "f00002", "family": "flat", "success": 0.0, "fault": None}]
+        assert card["families"]["flat"] == {"n": 2, "failed": 1, "value": 0.5}
+    assert ("exemplar_overlap" in metrics) == (interpreter != "aia")
+    assert card["usage"]["calls"]["calls"] == (6 if asked else 9)
+    assert card["backbone"] == "scripted:model.py"
+
+
+def test_an_evaluator_reads_descriptions(place: Path, script: str) -> None:
+    chosen = Suite("relations", seed=0, count=3)
+    card = carried_out(place, FunctionSettings(suite=chosen, evaluator=script))
+    unit_test = card["metrics"]["unit_test"]
+    assert (unit_test["value"], unit_test["baseline"]) == (1.0, pytest.approx(1 / 3))
+    assert card["metrics"]["unit_test_unanswered"]["value"] == 0.0
+    assert card["evaluator"] == "scripted:model.py"
+
+
+def test_failures_of_the_machinery_are_counted_apart(place: Path, tmp_path: Path) -> None:
+    path = tmp_path / "model.json"
+    path.write_text(json.dumps({"replies": [{"match": "x", "fail": "bad_key"}]}))
+    with pytest.raises(Failed, match="no function could be interpreted"):
+        carried_out(place, settings(interpreter="aia", backbone=f"scripted:{path}"))
+    events = [json.loads(line) for line in (place / "events.jsonl").read_text().splitlines()]
+    assert [(event["event"], event["kind"]) for event in events] == [("failed", "bad_key")] * 3
+
+
+def test_a_run_goes_on_where_it_stopped(place: Path, tmp_path: Path) -> None:
+    whole = carried_out(place, settings())
+    lines = (place / "events.jsonl").read_bytes().splitlines(keepends=True)
+    for kept in range(len(lines)):
+        part = Path(shutil.copytree(place, tmp_path / f"part{kept}"))
+        (part / "scorecard.json").unlink()
+        (part / "events.jsonl").write_bytes(b"".join(lines[:kept]) + b'{"event": "interp')
+        again = carried_out(part, settings())
+        assert {**again, "seconds": 0} == {**whole, "seconds": 0}
+        assert len((part / "events.jsonl").read_bytes().splitlines()) == len(lines)
+
+
+def test_another_question_does_not_take_the_run_up(place: Path) -> None:
+    carried_out(place, settings())
+    with pytest.raises(BadInput, match="holds a run with budget None, not 9"):
+        carried_out(place, settings(budget=9))
+
+
+def test_the_cap_holds_and_the_run_goes_on_with_a_higher_one(place: Path, script: str, tmp_path: Path) -> None:
+    prices = tmp_path / "prices.json"
+    prices.write_text(json.dumps(PRICES))
+    asked = settings(interpreter="aia", backbone=script, prices=str(prices))
+    with pytest.raises(Failed, match=r"cap \$12.00.* of 3 functions are interpreted"):
+        carried_out(place, asked, limits=Limits(max_cost=12.0))
+    card = carried_out(place, asked, limits=Limits(max_cost=1000.0))
+    assert card["n"] == 3
+    assert 0 < card["cost"] < 1000
+
+
+def test_replay_needs_no_model(place: Path, script: str) -> None:
+    carried_out(place, settings(interpreter="aia", backbone=script))
+    Path(script.removeprefix("scripted:")).unlink()
+    again = replay(place, engine=serial)  # type: ignore[arg-type]
+    assert again.equal, again.differences
+
+
+def test_the_page_shows_failures_first(place: Path, script: str) -> None:
+    carried_out(place, settings(interpreter="aia", backbone=script))
+    page = render_run(place)
+    text = page.read_text(encoding="utf-8")
+    assert page == place / "report.html"
+    assert text.index('id="component-f00002"') < text.index('id="component-f00000"')
+    assert text.count('<svg class="curves"') == 3
+    assert "vesalius bench functions --category numeric --interpreter aia" in text
+    assert "https://" not in text.replace("http://www.w3.org", "")
+
+
+@pytest.mark.parametrize(
+    ("options", "reason"),
+    [
+        ({"interpreter": "galen"}, "interpreter 'galen' does not exist; use builtin, oracle, table, aia"),
+        ({"interpreter": "tests.functions.fakes:nobody"}, "has no attribute 'nobody'"),
+        ({"interpreter": "aia"}, "needs a language model"),
+        ({"backbone": "openai:gpt-5.4"}, "asks no language model"),
+        ({"budget": 0}, "budget 0"),
+        ({"prices": "prices.json"}, "no language model is asked"),
+        ({"evaluator": "openai:gpt-5.4"}, "numeric functions are graded by their code"),
+    ],
+)
+def test_bad_settings(options: dict[str, Any], reason: str) -> None:
+    with pytest.raises(BadInput, match=reason):
+        settings(**options)
+
+
+@pytest.mark.parametrize(
+    ("options", "reason"),
+    [
+        ({"category": "colours"}, "category 'colours' does not exist; choose one of numeric"),
+        ({"category": "numeric", "count": 0}, "count 0"),
+        ({"category": "numeric", "count": 10**9}, "count 1000000000"),
+        ({"category": "numeric", "mode": "loose"}, "mode 'loose' does not exist"),
+        ({"category": "numeric", "seed": -1}, "seed -1"),
+        ({"category": "numeric", "dataset": "/nowhere"}, "dataset /nowhere: no such directory"),
+    ],
+)
+def test_bad_suites(options: dict[str, Any], reason: str) -> None:
+    with pytest.raises(BadInput, match=reason):
+        Suite(**options)
+
+
+def test_a_custom_interpreter(place: Path) -> None:
+    card = carried_out(place, settings(interpreter="tests.functions.fakes:interpret"))
+    assert (card["subject"], card["metrics"]["success"]["value"]) == ("tests.functions.fakes:interpret", 1.0)
+
+
+def test_a_dataset_folder(place: Path, tmp_path: Path) -> None:
+    with pytest.raises(BadInput, match=r"data.json is missing"):
+        Suite("numeric", dataset=str(tmp_path)).functions()
+    (tmp_path / "data.json").write_text("[]")
+    suites._made.cache_clear()
+    chosen = Suite("numeric", dataset=str(tmp_path), count=2, mode="published")
+    assert [function.id for function in chosen.functions()] == ["f00000", "f00001"]
+
+
+def test_baselines_by_hand() -> None:
+    # A constant c is off by 1 - (sum f)^2 / (n sum f^2): 1 - 16 / (2 * 10) = 0.2 for 1, 3, and 0.0025 for 9, 10.
+    assert baselines({"truth": [1.0, 3.0]}) == {"success_baseline": 0.0}
+    assert baselines({"truth": [9.0, 10.0, None]}) == {"success_baseline": 1.0}
+    pairs = [{"input": "a", "truth": "a"}, {"input": "b", "truth": "c"}]
+    assert baselines({"examples": pairs}) == {"exact_match_baseline": 0.5}
+    assert baselines({"triplets": []}) == {}
+
+
+def test_metrics_keep_their_counts() -> None:
+    rows = [{"success": 1.0, "r2": 0.5, "queries": 3}, {"success": 0.0, "r2": None, "queries": 5}]
+    found = metrics_of(rows)
+    assert (found["success"]["value"], found["success"]["n"]) == (0.5, 2)
+    assert (found["r2"]["value"], found["r2"]["n"]) == (0.5, 1)
+    assert found["queries"]["value"] == 4.0
+
+
+def test_what_json_does_not_have_becomes_text() -> None:
+    assert plain({"a": (float("nan"), 1 + 2j, float("inf"), None, True, 2)}) == {
+        "a": ["nan", "(1+2j)", "inf", None, True, 2]
+    }
