@@ -1,6 +1,6 @@
 """What MechRL costs in forward passes: effect matrices measured once, against the published procedure.
 
-    OMP_NUM_THREADS=1 python -m benchmarks.mechrl --matrices benchmarks/results/mechrl_matrices
+    OMP_NUM_THREADS=1 python -m benchmarks.mechrl --matrices vesalius-runs/bench-mechrl-smollm2-135m-full/matrices
 
 The published run counts 487,560 forward passes of 32 rows for one policy (K = 1: 400,000 in training, the rest in
 evaluation). Here the model runs only for the matrices: every row of every pool, once per head, from where the head
@@ -35,7 +35,7 @@ def row_passes(model: str) -> float:
 def main() -> None:
     """Count, print and write the JSON."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--matrices", type=Path, default=Path("benchmarks/results/mechrl_matrices"))
+    parser.add_argument("--matrices", type=Path, required=True)
     parser.add_argument("--model", default="smollm2-135m")
     parser.add_argument("--out", type=Path, default=RESULT)
     given = parser.parse_args()

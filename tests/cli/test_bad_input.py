@@ -94,6 +94,10 @@ def test_sweep(vesalius: Vesalius, tiny: Path, arguments: list[str], reason: str
         (["discover", "frac_prevs", "--method", "rl", "--budget", "3"], "give at least 4"),
         (["discover", "frac_prevs", "--method", "bandit", "--paper"], "--steps and --paper belong to --method rl"),
         (["bench", "mechrl", "frac_prevs"], "does not read text"),
+        (
+            ["bench", "mechrl", "smollm2-135m", "--size", "huge"],
+            "size 'huge' does not exist; choose one of laptop, full",
+        ),
         (["bench", "discovery", "--methods", "magic"], "--methods: magic; choose from sweep, eap, eap-ig, acdc"),
         (["bench", "discovery", "--methods", ""], "--methods: none named"),
         (["bench", "discovery", "--ids", "nosuch"], "benchmark circuit 'nosuch' does not exist"),

@@ -512,6 +512,13 @@ def bench_mechrl(
     seeds: Annotated[int, typer.Option(min=1, help="Policies trained of each kind, and sets of episodes.")] = 5,
     steps: Annotated[int, typer.Option(min=1, help="Training steps of each policy.")] = 200_000,
     episodes: Annotated[int, typer.Option(min=1, help="Test episodes per seed.")] = 30,
+    size: Annotated[
+        str, typer.Option(help="laptop: 8 rows per episode, half an hour of one core; full: 32 rows, wants a GPU.")
+    ] = "laptop",
+    training: Annotated[
+        Optional[str],  # noqa: UP045
+        typer.Option(help="Behaviours to train on. Default: induction,ioi; with --paper induction-out,ioi."),
+    ] = None,
     held_out: Annotated[
         str, typer.Option(help="Behaviours to search that no policy is trained on.")
     ] = "docstring,greater-than,capitals",
@@ -532,7 +539,8 @@ def bench_mechrl(
     """
     from vesalius.cli import searching as command
 
-    request = command.Request(specimen, paper, seeds, steps, episodes, tuple(_listed(held_out) or ()))
+    tasks = tuple(_listed(training) or ()), tuple(_listed(held_out) or ())
+    request = command.Request(specimen, paper, seeds, steps, episodes, size, *tasks)
     command.bench(request, matrices=matrices, out=out, device=device, as_json=json)
 
 

@@ -1,6 +1,6 @@
 """`bench mechrl`: the published tables of MechRL on a natural model, as published and corrected."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +12,16 @@ from vesalius.cli.console import print_json, stderr, stdout, steps
 from vesalius.cli.places import out_directory
 from vesalius.discovery.mechrl.environment import PAPER_QUIRKS
 from vesalius.discovery.mechrl.study import Scope, study, train_policies
-from vesalius.discovery.mechrl.suite import Plan, load_suite, measure_suite, missing_sources
+from vesalius.discovery.mechrl.suite import (
+    PAPER_TRAINING,
+    SIZES,
+    TRAINING,
+    Plan,
+    load_suite,
+    measure_suite,
+    missing_sources,
+)
+from vesalius.errors import BadInput, choices
 from vesalius.model.files import write_json
 from vesalius.report.regret import draw_learning, draw_regret
 
@@ -28,15 +37,24 @@ class Request:
     seeds: int
     steps: int
     episodes: int
+    size: str
+    training: tuple[str, ...]
     held_out: tuple[str, ...]
+
+    def plan(self) -> Plan:
+        """What is measured for it."""
+        if self.size not in SIZES:
+            raise BadInput(f"size {self.size!r} does not exist; choose one of {choices(SIZES)}")
+        training = self.training or (PAPER_TRAINING if self.paper else TRAINING)
+        return replace(SIZES[self.size], training=training, held_out=self.held_out)
 
 
 def bench(request: Request, *, matrices: str | None, out: str | None, device: str, as_json: bool) -> None:
     """Measure what is missing, train what is missing, and print the tables."""
-    mode = "paper" if request.paper else "corrected"
-    directory = out_directory(out, "bench-mechrl", Path(request.specimen).name)
+    mode, plan = "paper" if request.paper else "corrected", request.plan()
+    directory = out_directory(out, "bench-mechrl", Path(request.specimen).name, request.size)
     effects = Path(matrices) if matrices else directory / "matrices"
-    specimen, plan = open_specimen(request.specimen, None, device=device), Plan(held_out=request.held_out)
+    specimen = open_specimen(request.specimen, None, device=device)
     with steps() as tell:
         if missing_sources(effects, plan):
             measure_suite(specimen, factbook(), effects, plan=plan, tell=tell)

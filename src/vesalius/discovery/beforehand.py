@@ -70,7 +70,7 @@ def known_of(model: Transformer, pool: Rows, *, kind: str, heads: Sequence[Compo
     """Attribution and attention of some heads on some rows."""
     replacement = Replacement.of_kind(kind, model, pool.batch, counterfactual=pool.counterfactual, reference=pool.batch)
     columns = {component: column for column, component in enumerate(model.components)}
-    scores = attribute(model, pool.batch, pool.readout, replacement)[:, [columns[head] for head in heads]].float()
+    scores = attribute(model, pool.batch, pool.readout, replacement)[:, [columns[head] for head in heads]].float().cpu()
     if not bool(scores.isfinite().all()):
         raise BadInput("attributions are not finite; check the model's weights for NaN or overflow")
     places = [model.config.n_heads * head.layer + (head.head or 0) for head in heads]
@@ -78,8 +78,13 @@ def known_of(model: Transformer, pool: Rows, *, kind: str, heads: Sequence[Compo
 
 
 @torch.no_grad()
-def looks(model: Transformer, batch: Batch) -> Float[Tensor, "row head look"]:
-    """Mean attention of every head on each of `LOOKS`, over the real tokens after the first."""
+def looks(model: Transformer, batch: Batch, *, rows: int = 32) -> Float[Tensor, "row head look"]:
+    """Mean attention of every head on each of `LOOKS`, over the real tokens after the first, `rows` at a time."""
+    portions = torch.arange(len(batch)).split(rows)
+    return torch.cat([_looks_of_portion(model, batch.take(portion)) for portion in portions])
+
+
+def _looks_of_portion(model: Transformer, batch: Batch) -> Float[Tensor, "row head look"]:
     moved = batch.to(model.device)
     names = [f"blocks.{layer}.attn.hook_pattern" for layer in range(model.config.n_layers)]
     one_logit = torch.zeros(len(batch), 1, dtype=torch.long, device=model.device)

@@ -25,6 +25,8 @@ from vesalius.model.specimen import Specimen, TextVocabulary
 from vesalius.model.transformer import Transformer
 
 TRAINING = ("induction", "ioi")
+#: As published, the wrong answer of the induction task is a token that is not in the prompt.
+PAPER_TRAINING = ("induction-out", "ioi")
 HELD_OUT = ("docstring", "greater-than", "capitals")
 CONTROL = "control"
 Tell = Callable[[str, int, int], None]
@@ -58,6 +60,15 @@ class Plan:
     def sources(self) -> tuple[str, ...]:
         """Every matrix, the control last."""
         return (*self.training, *self.held_out, CONTROL)
+
+
+_FULL_POOLS = {"train": 512, "validation": 128, "test": 256}
+#: `laptop` is the default of `Plan`; `full` has the published 32 rows per episode and 60 tokens of control text, and
+#: took five minutes of a GPU for SmolLM2-135M.
+SIZES = {
+    "laptop": Plan(),
+    "full": Plan(_FULL_POOLS, _FULL_POOLS, rows=32, control_length=60, fewer={}, block=64),
+}
 
 
 @dataclass(frozen=True)
