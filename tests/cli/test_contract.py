@@ -12,7 +12,7 @@ from vesalius.version import __version__
 
 COMMANDS = ["specimens", "show", "predict", "behaviours", "sweep", "discover", "explain", "report", "train", "generate"]
 COMMANDS += ["replay", "compare"]
-BENCHMARKS = ["circuits", "discovery", "functions", "mechrl"]
+BENCHMARKS = ["circuits", "discovery", "mechrl", "functions"]
 ALL = [*COMMANDS, *(f"bench {name}" for name in BENCHMARKS), "functions sample"]
 
 #: Runs in a fresh interpreter: every help text, then the modules that are loaded.

@@ -18,6 +18,7 @@ from vesalius.functions.agents import exemplars_for
 from vesalius.functions.agents.writing import said_input, said_output
 from vesalius.functions.answer import Mode
 from vesalius.functions.box import Box, Function
+from vesalius.functions.interpreters import check_askable
 from vesalius.functions.suite import SEED, Suite, in_words
 from vesalius.report.run import render_run
 from vesalius.runs.directory import Run
@@ -101,7 +102,9 @@ def bench(
     settings, runs_on = request.settings(), engine_named(engine)
     limits = Limits(max_cost=max_cost, sandbox_unsafe=unsafe_sandbox)
     settings.check_models(limits)
-    settings.suite.functions()  # refuses a dataset that is not whole before a directory is made
+    check_askable(
+        settings.interpreter, settings.suite
+    )  # refuses a dataset that is not whole before a directory is made
     directory = out_directory(out, *request.words())
     opened = Run(directory, settings=settings.as_data(), notes=settings.notes(), limits=limits.as_data())
     with opened as run, steps() as tell:

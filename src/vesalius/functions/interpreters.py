@@ -17,7 +17,7 @@ from vesalius.functions.agents import Limits, interpret_with
 from vesalius.functions.agents.exemplars import exemplars_for
 from vesalius.functions.answer import Answer, Interpreter
 from vesalius.functions.box import Box, Function
-from vesalius.functions.suite import Suite
+from vesalius.functions.suite import Suite, is_passive
 
 BUILTIN, ORACLE, TABLE = "builtin", "oracle", "table"
 AIA, MILAN, BOTH = "aia", "milan", "aia+milan"
@@ -45,6 +45,18 @@ def check_interpreter(name: str, category: str, *, backbone: str | None) -> None
         raise BadInput(f"interpreter {name} needs a language model; name one, as in --backbone openai:gpt-5.4")
     if name in (BUILTIN, ORACLE, TABLE) and backbone is not None:
         raise BadInput(f"--backbone: interpreter {name} asks no language model; use one of {choices(WITH_MODEL)}")
+
+
+def check_askable(name: str, suite: Suite) -> None:
+    """Refuse to have functions asked that were published as test pairs without source; only the oracle needs no box."""
+    functions = suite.functions()
+    askable = sum(not is_passive(function) for function in functions)
+    if name != ORACLE and askable < len(functions):
+        rest = f"take --count {askable}" if askable else "take --interpreter oracle"
+        raise BadInput(
+            f"dataset {suite.dataset}: {len(functions) - askable} of {len(functions)} functions are test pairs without "
+            f"source and cannot be asked; {rest}, or a folder with their scripts"
+        )
 
 
 def interpret(

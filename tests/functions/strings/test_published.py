@@ -1,6 +1,7 @@
 """The published layout, written here in miniature: both generations, odd characters, missing sources, scripts."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -8,9 +9,11 @@ import pytest
 
 from vesalius.errors import BadInput
 from vesalius.functions import Answer, Box
+from vesalius.functions.interpreters import check_askable
 from vesalius.functions.strings import PublishedFunction, grade, interpret, load_published, oracle, unit_tests
 from vesalius.functions.strings.program import program
 from vesalius.functions.strings.published import definitions, entry, proposed_inputs
+from vesalius.functions.suite import Suite
 from vesalius.sandbox import Sandbox
 
 INPUTS = ['"hello', "don't", "two\nlines", "back\\slash", "Ünï", "  pad ", "A1b2", "tail'", "xyz", "Zebra crossing"]
@@ -202,3 +205,17 @@ def test_an_answer_without_code_gets_nothing(folder: Path, sandbox: Sandbox) -> 
     scored = grade(load_published(folder)[0], Answer(description="the length"), sandbox=sandbox)
     assert scored.metrics["exact_match"] == 0
     assert scored.fault == "there is no code"
+
+
+def test_functions_without_source_are_graded_but_not_asked(folder: Path) -> None:
+    suite = Suite("strings", dataset=str(folder))
+    check_askable("oracle", suite)
+    with pytest.raises(BadInput, match=r"2 of 2 functions are test pairs without source .* take --interpreter oracle"):
+        check_askable("builtin", suite)
+    (folder / "strings" / "f00001").mkdir()
+    (folder / "strings" / "f00001" / "function_code.py").write_text(SCRIPT)
+    mixed = Suite("strings", dataset=str(folder), mode="published")
+    assert [function.id for function in mixed.functions()] == ["f00001", "f00000"]
+    with pytest.raises(BadInput, match=r"1 of 2 functions are test pairs without source .* take --count 1"):
+        check_askable("builtin", mixed)
+    check_askable("builtin", replace(mixed, count=1))
