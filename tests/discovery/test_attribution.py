@@ -38,9 +38,10 @@ def test_edges_into_the_logits_are_exact_without_a_final_norm(config: Config, se
     assert torch.allclose(found[:, into_logits], truth[:, into_logits], atol=1e-4, rtol=1e-3)
 
 
-def test_every_edge_is_the_derivative_of_the_exact_path_effect() -> None:
-    """Patch each edge a small way towards the counterfactual; grouped-query attention, norms and all."""
-    model = random_model(small_config(), 3).double()
+@pytest.mark.parametrize("norm", ["rms", "layer", "none"])
+def test_every_edge_is_the_derivative_of_the_exact_path_effect(norm: str) -> None:
+    """Patch each edge a small way towards the counterfactual; grouped-query attention, with norms and without."""
+    model = random_model(small_config(norm=norm), 3).double()
     batch, other, readout = material(model.config, 3)
     clean, corrupt = activations(model, batch), activations(model, other)
     share = 1e-6

@@ -122,7 +122,8 @@ def _walk(model: Transformer, layout: Layout, readout: Readout, embedding: Tenso
             inputs.append(heads)
             z.append(block.attn.mix(heads, layout, None, _CLEAN))
             mid.append(resid + block.attn.out(z[-1], _CLEAN))
-            normed.append(block.ln2(mid[-1], _CLEAN))
+            # A tensor of its own, also without a norm: what goes past the MLP must not count as going through it.
+            normed.append(block.ln2(mid[-1], _CLEAN).view_as(mid[-1]))
             written.append(block.mlp(normed[-1], _CLEAN))
             resid = mid[-1] + written[-1]
         places = [*(x for heads in inputs for x in heads), *normed, resid]
