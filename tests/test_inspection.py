@@ -19,6 +19,8 @@ from vesalius.inspection import circuits
 
 ROOT = Path(__file__).parents[1]
 
+pytestmark = pytest.mark.slow
+
 
 def test_the_project_says_where_the_task_is() -> None:
     points = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["entry-points"]["inspect_ai"]

@@ -234,6 +234,7 @@ def test_the_installed_command(tiny: Path) -> None:
     )
 
 
+@pytest.mark.slow
 def test_a_hub_id_that_cannot_be_fetched_is_a_failure_not_a_bad_input() -> None:
     got = run_installed("sweep", "org/nothing-of-this-name", *INDUCTION)
     assert (got.returncode, got.stdout) == (1, "")

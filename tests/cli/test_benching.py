@@ -19,6 +19,8 @@ from vesalius.circuits.specimens import benchmark_directory
 from vesalius.cli import benching
 from vesalius.runs.ledger import Ledger
 
+pytestmark = pytest.mark.slow
+
 IDS = "8,24"
 COMMAND = [sys.executable, "-m", "vesalius", "bench", "circuits", "--ids", IDS, "--json"]
 METRICS = {"tag_accuracy", "tag_accuracy_experiment_only", "tag_accuracy_supported", "component_iia"} | {

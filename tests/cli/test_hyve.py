@@ -10,6 +10,8 @@ from tests.explain.hyve.scripts import WALKTHROUGH
 from vesalius.explain.explanation import Explanation
 from vesalius.explain.trace import Trace
 
+pytestmark = pytest.mark.slow
+
 SCRIPT = f"scripted:{WALKTHROUGH}"
 
 

@@ -14,6 +14,8 @@ import pytest
 from tests.cli.conftest import Vesalius
 from tests.cli.test_bad_input import refused
 
+pytestmark = pytest.mark.slow
+
 EXAMPLE = Path(__file__).parents[2] / "examples" / "functions_aia.py"
 BENCH = ["bench", "functions", "--category", "numeric", "--seed", 1]
 #: Each answer is code that does harm or nothing; none of it may cost more than its own answer.

@@ -21,6 +21,8 @@ from vesalius.training.gate import measure
 from vesalius.training.setting import setting_of
 from vesalius.training.stepper import Recipe
 
+pytestmark = pytest.mark.slow
+
 FRAC_PREVS = Path(__file__).parents[2] / "examples" / "frac_prevs.py"
 ONE_THREAD = {**os.environ, "OMP_NUM_THREADS": "1"}
 #: Runs in another process: the command, which kills itself right after its fifth checkpoint.

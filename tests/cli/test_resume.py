@@ -11,6 +11,8 @@ import pytest
 from tests.cli.conftest import Vesalius
 from vesalius.cli import sweeping
 
+pytestmark = pytest.mark.slow
+
 #: Runs in another process: the command, which kills itself after its second save.
 KILLED = """
 import os, signal, sys

@@ -9,6 +9,8 @@ from vesalius.errors import BadInput
 from vesalius.functions import Box
 from vesalius.functions.scripts import SCRIPT, ScriptFunction, ScriptRunner, printed_output
 
+pytestmark = pytest.mark.slow
+
 #: The frame of the published scripts in our words: pairs after a fixed text.
 FRAME = """
 import sys

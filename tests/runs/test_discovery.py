@@ -20,6 +20,8 @@ from vesalius.runs.engine import Engine, Failure
 from vesalius.runs.methods import AREAS, run_case
 from vesalius.runs.selection import Circuit, benchmark_circuits
 
+pytestmark = pytest.mark.slow
+
 
 def settings(circuits: Iterable[Circuit], methods: tuple[str, ...] = ("sweep", "eap"), n: int = 4) -> DiscoverySettings:
     return DiscoverySettings(tuple(circuits), methods, n, 1)

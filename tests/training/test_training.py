@@ -25,6 +25,8 @@ from vesalius.training import (
     train_group,
 )
 
+pytestmark = pytest.mark.slow
+
 SHORT = Recipe(60, 8, pairs=128, checks=4, validation=32, selection=32)
 
 

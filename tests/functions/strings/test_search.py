@@ -19,6 +19,8 @@ from vesalius.functions.strings.search.probes import KEYS, PROBES
 from vesalius.functions.strings.search.solve import permutation, replacement, suffixes
 from vesalius.functions.strings.search.space import space
 
+pytestmark = pytest.mark.slow
+
 ROTATED = "bcdefghijklmnopqrstuvwxyza"
 Steps = list[tuple[str, tuple[int | str, ...]]]
 
