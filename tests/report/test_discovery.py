@@ -13,8 +13,8 @@ from vesalius.discovery.methods import discover
 from vesalius.discovery.trust import examine
 from vesalius.errors import BadInput
 from vesalius.model.components import Component
-from vesalius.report.curve import draw_curve
 from vesalius.report.discovery import is_discovery, render_discovery
+from vesalius.report.faithfulness import draw_curve
 from vesalius.report.headmap import draw_headmap
 
 CURVE = {"sizes": [0, 1, 4], "shares": [0.0, 0.25, 1.0], "faithfulness": [0.0, 0.5, 1.0]}

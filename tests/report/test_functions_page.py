@@ -10,8 +10,8 @@ from tests.report.browser import needs_browser, probe
 from tests.report.test_page import EVIL, read
 from tests.report.test_page_browser import WIDTHS
 from vesalius.functions.answer import Answer
-from vesalius.report.curves import HEIGHT, LEFT, WIDTH, draw_curves
 from vesalius.report.functions import SHOWN_FAILURES, SHOWN_OTHERS, command, render_functions
+from vesalius.report.overlay import HEIGHT, LEFT, WIDTH, draw_curves
 from vesalius.runs.functions.work import Graded, Interpreted
 
 METRIC = {"value": 0.5, "low": 0.2, "high": 0.8, "n": 2, "baseline": 0.1}

@@ -79,6 +79,16 @@ DatasetOption = Annotated[
 ]
 ModeOption = Annotated[str, typer.Option("--mode", help="fixed, or published with the published benchmark's faults.")]
 JobsOption = Annotated[int, typer.Option("--jobs", min=1, help="Cases at a time; the results do not depend on it.")]
+EngineOption = Annotated[str, typer.Option("--engine", help="Where cases run: local processes, or ray.")]
+MaxCostOption = Annotated[
+    Optional[float],  # noqa: UP045
+    typer.Option("--max-cost", help="Spend at most this many dollars, over all jobs and resumptions."),
+]
+PricesOption = Annotated[
+    Optional[str],  # noqa: UP045
+    typer.Option("--prices", help="A JSON file of prices that replace or join the package's table."),
+]
+RunOption = Annotated[str | None, typer.Option("--out", help="Directory of the run. Default: vesalius-runs/...")]
 
 
 @app.callback(invoke_without_command=True)
@@ -434,19 +444,13 @@ def bench_circuits(
     ] = None,
     seed: Annotated[int, typer.Option(help="Seed of the scientist; grading has one of its own.")] = 0,
     jobs: JobsOption = 2,
-    engine: Annotated[str, typer.Option("--engine", help="Where cases run: local processes, or ray.")] = "local",
-    max_cost: Annotated[
-        Optional[float],  # noqa: UP045
-        typer.Option("--max-cost", help="Spend at most this many dollars, over all jobs and resumptions."),
-    ] = None,
-    prices: Annotated[
-        Optional[str],  # noqa: UP045
-        typer.Option("--prices", help="A JSON file of prices that replace or join the package's table."),
-    ] = None,
+    engine: EngineOption = "local",
+    max_cost: MaxCostOption = None,
+    prices: PricesOption = None,
     unsafe_sandbox: Annotated[
         bool, typer.Option("--unsafe-sandbox", help="Run generated code even where the kernel offers no isolation.")
     ] = False,
-    out: Annotated[str | None, typer.Option(help="Directory of the run. Default: vesalius-runs/...")] = None,
+    out: RunOption = None,
     leave_out: Annotated[
         Optional[str],  # noqa: UP045
         typer.Option("--leave-out", help="A family of hypotheses that the built-in scientist must do without."),
@@ -489,7 +493,7 @@ def bench_discovery(
     n: Annotated[int, typer.Option("--n", min=2, help="Prompts per circuit.")] = 32,
     seed: Annotated[int, typer.Option(help="Seed of the prompts.")] = 0,
     jobs: JobsOption = 2,
-    out: Annotated[str | None, typer.Option(help="Directory of the run. Default: vesalius-runs/...")] = None,
+    out: RunOption = None,
     json: JsonOption = False,
 ) -> None:
     """Find circuits with known answers by each method; print how well scores tell the true parts, and at what cost.
@@ -526,7 +530,7 @@ def bench_mechrl(
         Optional[str],  # noqa: UP045
         typer.Option(help="Directory of measured effect matrices. Default: measured into the run's directory."),
     ] = None,
-    out: Annotated[str | None, typer.Option(help="Directory of the run. Default: vesalius-runs/...")] = None,
+    out: RunOption = None,
     device: DeviceOption = "cpu",
     json: JsonOption = False,
 ) -> None:
@@ -595,19 +599,13 @@ def bench_functions(
     ] = None,
     rounds: Annotated[int, typer.Option("--rounds", min=1, help="Commands a language model may send.")] = 20,
     jobs: JobsOption = 2,
-    engine: Annotated[str, typer.Option("--engine", help="Where cases run: local processes, or ray.")] = "local",
-    max_cost: Annotated[
-        Optional[float],  # noqa: UP045
-        typer.Option("--max-cost", help="Spend at most this many dollars, over all jobs and resumptions."),
-    ] = None,
-    prices: Annotated[
-        Optional[str],  # noqa: UP045
-        typer.Option("--prices", help="A JSON file of prices that replace or join the package's table."),
-    ] = None,
+    engine: EngineOption = "local",
+    max_cost: MaxCostOption = None,
+    prices: PricesOption = None,
     unsafe_sandbox: Annotated[
         bool, typer.Option("--unsafe-sandbox", help="Run submitted code even where the kernel offers no isolation.")
     ] = False,
-    out: Annotated[str | None, typer.Option(help="Directory of the run. Default: vesalius-runs/...")] = None,
+    out: RunOption = None,
     json: JsonOption = False,
 ) -> None:
     """Find the rules of black-box functions from questions alone, grade the answers, and print the scorecard.

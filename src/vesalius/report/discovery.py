@@ -13,8 +13,8 @@ from vesalius.discovery.detectors import ROLES
 from vesalius.errors import BadInput
 from vesalius.model.components import Component, Edge
 from vesalius.model.files import read_json, write_text
-from vesalius.report.curve import Chart, draw_curve
 from vesalius.report.diagram import Diagram, draw_circuit
+from vesalius.report.faithfulness import Chart, draw_curve
 from vesalius.report.headmap import HeadMap, draw_headmap
 from vesalius.report.heatmap import draw_heatmap
 from vesalius.report.html import duration, figure, macro, package_text, render, write

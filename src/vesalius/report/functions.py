@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from vesalius.functions.suite import in_words
-from vesalius.report.curves import Curves, draw_curves
 from vesalius.report.html import render, write
+from vesalius.report.overlay import Curves, draw_curves
 from vesalius.runs.directory import INDEX, document_or_none, explanation_path, read_run, read_scorecard
 from vesalius.runs.functions.benchmark import GRADES
 from vesalius.runs.functions.work import Graded, Interpreted

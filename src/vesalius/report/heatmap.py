@@ -13,8 +13,8 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.colors import SymLogNorm
 
-from vesalius.errors import Failed
 from vesalius.model.components import Component
+from vesalius.report.figures import save_figure
 
 LABELLED = 6
 
@@ -56,13 +56,7 @@ def draw_heatmap(
     ticks = [-reach, -reach / 10, 0, reach / 10, reach]
     bar.set_ticks(ticks, labels=[f"{tick:.2g}" for tick in ticks])
     bar.minorticks_off()
-    try:
-        figure.savefig(path)
-    except OSError as error:
-        raise Failed(f"{path}: the picture could not be written ({error.strerror})") from None
-    finally:
-        plt.close(figure)
-    return path
+    return save_figure(figure, path)
 
 
 def _label_strongest(axes: Axes, effects: Mapping[Component, float], n_heads: int, reach: float) -> None:

@@ -11,7 +11,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 from matplotlib.figure import Figure
 
-from vesalius.errors import Failed
+from vesalius.report.figures import save_figure
 
 COLUMNS = 3
 #: Learned policies are drawn in colours and thick, the others thin.
@@ -72,10 +72,4 @@ def _finish(figure: Figure, axes: Sequence[Any], path: Path, *, title: str, x: s
     handles, labels = axes[0].get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside lower center", ncols=min(6, len(labels)), frameon=False, fontsize=8)
     figure.suptitle(title)
-    try:
-        figure.savefig(path)
-    except OSError as error:
-        raise Failed(f"{path}: the picture could not be written ({error.strerror})") from None
-    finally:
-        plt.close(figure)
-    return path
+    return save_figure(figure, path)

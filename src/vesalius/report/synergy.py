@@ -11,7 +11,7 @@ import numpy as np
 from jaxtyping import Float
 from matplotlib.patches import Rectangle
 
-from vesalius.errors import Failed
+from vesalius.report.figures import save_figure
 
 LABELLED_HEADS = 40
 
@@ -43,10 +43,4 @@ def draw_synergy(
             corner = (at[one] - 0.5, at[other] - 0.5)
             axes.add_patch(Rectangle(corner, 1, 1, fill=False, edgecolor="black", linewidth=1))
     figure.colorbar(image, ax=axes, shrink=0.8, label=f"synergy ({unit}): d(ij) - d(i) - d(j)")
-    try:
-        figure.savefig(path)
-    except OSError as error:
-        raise Failed(f"{path}: the picture could not be written ({error.strerror})") from None
-    finally:
-        plt.close(figure)
-    return path
+    return save_figure(figure, path)
