@@ -51,6 +51,19 @@ def test_other_settings_are_named(tmp_path: Path, changes: dict[str, Any], reaso
         pass
 
 
+def test_files_that_a_killed_process_had_begun_are_swept_away(tmp_path: Path) -> None:
+    (tmp_path / "made").mkdir()
+    with run(tmp_path / "made"):
+        (tmp_path / "made" / "explanations").mkdir()
+        left = [tmp_path / "made" / "scorecard.json.partial-77", tmp_path / "made/explanations/7.json.partial-78"]
+        for path in left:
+            path.write_text("{")
+        (tmp_path / "made/explanations/8.json").write_text("{}")
+    with run(tmp_path / "made"):
+        assert not any(path.exists() for path in left)
+        assert (tmp_path / "made/explanations/8.json").exists()
+
+
 def test_other_schemas_and_strange_directories_are_refused(tmp_path: Path) -> None:
     (tmp_path / "made").mkdir()
     with run(tmp_path / "made"):

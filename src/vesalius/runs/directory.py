@@ -50,6 +50,7 @@ class Run:
         self.ledger = Ledger(directory / EVENTS)
         try:
             self._take_up(dict(settings), {**(notes or {}), "limits": dict(limits or {})})
+            _sweep_leftovers(directory)
         except (BadInput, Failed):
             self.ledger.close()
             raise
@@ -113,6 +114,12 @@ class Run:
         else:
             versions = {"vesalius": __version__, "python": platform.python_version(), "torch": _version("torch")}
             write_json(path, {"schema": SCHEMA, "settings": settings, "versions": versions, **notes})
+
+
+def _sweep_leftovers(directory: Path) -> None:
+    """Remove files that a killed process had begun; the open ledger says that nobody else is writing here."""
+    for path in directory.rglob("*.partial-*"):
+        path.unlink(missing_ok=True)
 
 
 def is_run(directory: Path) -> bool:
