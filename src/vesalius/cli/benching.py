@@ -76,7 +76,7 @@ class Request:
 def circuits(request: Request, *, jobs: int, engine: str, out: str | None, as_json: bool) -> None:
     """Run the benchmark, or what is left of it, and print its scorecard."""
     settings, limits, runs_on = request.settings(), request.limits(), engine_named(engine)
-    settings.check_models(limits)
+    limits.check_models(settings.models, settings.prices)
     directory = out_directory(out, *request.words())
     opened = Run(directory, settings=settings.as_data(), notes=settings.notes(), limits=limits.as_data())
     with opened as run, steps() as tell:

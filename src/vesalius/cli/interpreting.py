@@ -101,7 +101,7 @@ def bench(
     """Run the benchmark, or what is left of it, and print its scorecard."""
     settings, runs_on = request.settings(), engine_named(engine)
     limits = Limits(max_cost=max_cost, sandbox_unsafe=unsafe_sandbox)
-    settings.check_models(limits)
+    limits.check_models(settings.models, settings.prices)
     check_askable(
         settings.interpreter, settings.suite
     )  # refuses a dataset that is not whole before a directory is made

@@ -1,5 +1,6 @@
 """What a run of the circuits benchmark was asked: what decides its results, and what only limits them."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -29,6 +30,11 @@ class Limits:
     def as_data(self) -> dict[str, Any]:
         """The limits as run.json holds them."""
         return {"max_cost": self.max_cost, "sandbox_unsafe": self.sandbox_unsafe}
+
+    def check_models(self, models: Iterable[str], prices: str | None) -> None:
+        """Refuse an unknown provider, a missing key or package, or a price that the cap needs, before work begins."""
+        for model in models:
+            open_backbone(model, prices=prices, cap=self.max_cost).close()
 
 
 @dataclass(frozen=True)
@@ -68,11 +74,6 @@ class Settings:
     def models(self) -> tuple[str, ...]:
         """Every language model of the run, the scientist's first."""
         return (*(() if self.backbone is None else (self.backbone,)), *self.judges)
-
-    def check_models(self, limits: Limits) -> None:
-        """Refuse an unknown provider, a missing key or package, or a price that a cap needs, before work begins."""
-        for model in self.models:
-            open_backbone(model, prices=self.prices, cap=limits.max_cost).close()
 
     def as_data(self) -> dict[str, Any]:
         """The settings as run.json holds and compares them."""

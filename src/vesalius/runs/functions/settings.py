@@ -4,13 +4,11 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from vesalius.backbones import open_backbone
 from vesalius.errors import BadInput
 from vesalius.functions.agents import Limits as Talk
 from vesalius.functions.interpreters import BUILTIN, WITH_MODEL, check_interpreter
 from vesalius.functions.suite import Suite
 from vesalius.model.files import sha256
-from vesalius.runs.settings import Limits
 from vesalius.version import __version__
 
 BENCHMARK = "functions"
@@ -41,11 +39,6 @@ class FunctionSettings:
     def models(self) -> tuple[str, ...]:
         """Every language model of the run, the interpreter's first."""
         return tuple(model for model in (self.backbone, self.evaluator) if model is not None)
-
-    def check_models(self, limits: Limits) -> None:
-        """Refuse an unknown provider, a missing key or package, or a price that a cap needs, before work begins."""
-        for model in self.models:
-            open_backbone(model, prices=self.prices, cap=limits.max_cost).close()
 
     def as_data(self) -> dict[str, Any]:
         """The settings as run.json holds and compares them."""
