@@ -248,7 +248,8 @@ def test_models_are_checked_before_anything_is_made(tmp_path: Path, monkeypatch:
     monkeypatch.delenv("OPENAI_API_KEY", raising=False)
 
     def check(*, max_cost: float | None = None, **changes: Any) -> None:
-        settings(tmp_path, **changes).check_models(Limits(max_cost=max_cost))
+        chosen = settings(tmp_path, **changes)
+        Limits(max_cost=max_cost).check_models(chosen.models, chosen.prices)
 
     check()
     with pytest.raises(BadInput, match="no such provider"):
