@@ -1,0 +1,216 @@
+"""The benchmarks."""
+
+from typing import Annotated
+
+import typer
+
+from vesalius.cli.options import (
+    CategoryOption,
+    DatasetOption,
+    DeviceOption,
+    EngineOption,
+    FunctionsSeedOption,
+    IdsOption,
+    JobsOption,
+    JsonOption,
+    LimitOption,
+    MaxCostOption,
+    ModeOption,
+    PricesOption,
+    RunOption,
+    SpecimenArgument,
+    SpecimensOption,
+    listed,
+)
+
+commands = typer.Typer(
+    name="bench", help="Run a benchmark and print its scorecard.", no_args_is_help=True, rich_markup_mode="rich"
+)
+
+
+@commands.command()
+def circuits(
+    scientist: Annotated[
+        str, typer.Option("--scientist", help="Who explains: builtin, hyve, or your own as package.module:function.")
+    ] = "builtin",
+    backbone: Annotated[
+        str | None,
+        typer.Option("--backbone", help="The language model of the hyve scientist, as in openai:gpt-5.4."),
+    ] = None,
+    protocol: Annotated[
+        str | None,
+        typer.Option("--protocol", help="typed (claims checked by the engine; default) or paper (code, as published)."),
+    ] = None,
+    judge: Annotated[
+        list[str] | None,
+        typer.Option("--judge", help="A language model that judges the texts; give it twice for two judges."),
+    ] = None,
+    specimens: SpecimensOption = None,
+    ids: IdsOption = None,
+    limit: LimitOption = None,
+    circuit_from: Annotated[
+        str | None,
+        typer.Option(
+            "--circuit-from",
+            help="Discover the circuit by this method (sweep, eap, eap-ig, acdc) instead of taking the given one.",
+        ),
+    ] = None,
+    seed: Annotated[int, typer.Option(help="Seed of the scientist; grading has one of its own.")] = 0,
+    jobs: JobsOption = 2,
+    engine: EngineOption = "local",
+    max_cost: MaxCostOption = None,
+    prices: PricesOption = None,
+    unsafe_sandbox: Annotated[
+        bool, typer.Option("--unsafe-sandbox", help="Run generated code even where the kernel offers no isolation.")
+    ] = False,
+    out: RunOption = None,
+    leave_out: Annotated[
+        str | None,
+        typer.Option("--leave-out", help="A family of hypotheses that the built-in scientist must do without."),
+    ] = None,
+    json: JsonOption = False,
+) -> None:
+    """Explain circuits with known answers, grade tags and programs, and print the scorecard.
+
+    Every metric comes with its interval, its n and its baseline, beside what null explanations earn. An interrupted run
+    goes on where it stopped when the same command is given again; only the cap, the jobs and the engine may change.
+
+    Example: vesalius bench circuits --limit 5 --json
+    """
+    from vesalius.cli import benching as command
+
+    request = command.Request(
+        scientist=scientist,
+        specimens=specimens,
+        ids=listed(ids),
+        limit=limit,
+        circuit_from=circuit_from,
+        seed=seed,
+        leave_out=leave_out,
+        backbone=backbone,
+        protocol=protocol,
+        judges=tuple(judge or ()),
+        prices=prices,
+        max_cost=max_cost,
+        unsafe_sandbox=unsafe_sandbox,
+    )
+    command.circuits(request, jobs=jobs, engine=engine, out=out, as_json=json)
+
+
+@commands.command()
+def discovery(
+    methods: Annotated[str, typer.Option("--methods", help="Which, comma-separated.")] = "sweep,eap,eap-ig,acdc",
+    specimens: SpecimensOption = None,
+    ids: IdsOption = None,
+    limit: LimitOption = None,
+    n: Annotated[int, typer.Option("--n", min=2, help="Prompts per circuit.")] = 32,
+    seed: Annotated[int, typer.Option(help="Seed of the prompts.")] = 0,
+    jobs: JobsOption = 2,
+    out: RunOption = None,
+    json: JsonOption = False,
+) -> None:
+    """Find circuits with known answers by each method; print how well scores tell the true parts, and at what cost.
+
+    An interrupted run goes on where it stopped when the same command is given again.
+
+    Example: vesalius bench discovery --methods sweep,eap --limit 5
+    """
+    from vesalius.cli import discovering as command
+
+    wanted = tuple(listed(methods) or ())
+    request = command.BenchRequest(wanted, specimens, listed(ids), limit, n, seed)
+    command.bench(request, jobs=jobs, out=out, as_json=json)
+
+
+@commands.command()
+def mechrl(
+    specimen: SpecimenArgument = "smollm2-135m",
+    paper: Annotated[bool, typer.Option("--paper", help="As published, quirks included; says which.")] = False,
+    seeds: Annotated[int, typer.Option(min=1, help="Policies trained of each kind, and sets of episodes.")] = 5,
+    steps: Annotated[int, typer.Option(min=1, help="Training steps of each policy.")] = 200_000,
+    episodes: Annotated[int, typer.Option(min=1, help="Test episodes per seed.")] = 30,
+    size: Annotated[
+        str, typer.Option(help="laptop: 8 rows per episode, half an hour of one core; full: 32 rows, wants a GPU.")
+    ] = "laptop",
+    training: Annotated[
+        str | None,
+        typer.Option(help="Behaviours to train on. Default: induction,ioi; with --paper induction-out,ioi."),
+    ] = None,
+    held_out: Annotated[
+        str, typer.Option(help="Behaviours to search that no policy is trained on.")
+    ] = "docstring,greater-than,capitals",
+    matrices: Annotated[
+        str | None,
+        typer.Option(help="Directory of measured effect matrices. Default: measured into the run's directory."),
+    ] = None,
+    out: RunOption = None,
+    device: DeviceOption = "cpu",
+    json: JsonOption = False,
+) -> None:
+    """Print the tables of MechRL for a natural model, with intervals, beside searches that learn nothing.
+
+    Measures effect matrices, trains policies, and plays; each goes on where it stopped when the same command is given
+    again.
+
+    Example: vesalius bench mechrl smollm2-135m --seeds 5
+    """
+    from vesalius.cli import searching as command
+
+    tasks = tuple(listed(training) or ()), tuple(listed(held_out) or ())
+    request = command.Request(specimen, paper, seeds, steps, episodes, size, *tasks)
+    command.bench(request, matrices=matrices, out=out, device=device, as_json=json)
+
+
+@commands.command()
+def functions(
+    category: CategoryOption,
+    interpreter: Annotated[
+        str,
+        typer.Option(
+            "--interpreter",
+            help="builtin, oracle (the ceiling), table (numeric), aia, milan, aia+milan, or package.module:function.",
+        ),
+    ] = "builtin",
+    backbone: Annotated[
+        str | None,
+        typer.Option("--backbone", help="The language model of aia and milan, as in openai:gpt-5.4.", metavar="P:M"),
+    ] = None,
+    evaluator: Annotated[
+        str | None,
+        typer.Option("--evaluator", help="A language model that takes the unit tests of descriptions.", metavar="P:M"),
+    ] = None,
+    dataset: DatasetOption = None,
+    seed: FunctionsSeedOption = None,
+    count: Annotated[
+        int | None,
+        typer.Option("--count", min=1, help="How many functions. Default: 1000, 1000, 200 or 75, by category."),
+    ] = None,
+    mode: ModeOption = "fixed",
+    budget: Annotated[
+        int | None,
+        typer.Option("--budget", min=1, help="Queries per function. Default: as many as the interpreter wants."),
+    ] = None,
+    rounds: Annotated[int, typer.Option("--rounds", min=1, help="Commands a language model may send.")] = 20,
+    jobs: JobsOption = 2,
+    engine: EngineOption = "local",
+    max_cost: MaxCostOption = None,
+    prices: PricesOption = None,
+    unsafe_sandbox: Annotated[
+        bool, typer.Option("--unsafe-sandbox", help="Run submitted code even where the kernel offers no isolation.")
+    ] = False,
+    out: RunOption = None,
+    json: JsonOption = False,
+) -> None:
+    """Find the rules of black-box functions from questions alone, grade the answers, and print the scorecard.
+
+    An interrupted run goes on where it stopped when the same command is given again; only the cap, the jobs and the
+    engine may change. Code of an answer runs in the sandbox only.
+
+    Example: vesalius bench functions --category numeric --count 20 --json
+    """
+    from vesalius.cli import interpreting as command
+
+    request = command.Request(
+        category, interpreter, backbone, evaluator, dataset, seed, count, mode, budget, rounds, prices
+    )
+    command.bench(request, max_cost, unsafe_sandbox, jobs=jobs, engine=engine, out=out, as_json=json)

@@ -1,0 +1,228 @@
+"""The way of one circuit: measure, discover, explain, and draw the page."""
+
+from typing import Annotated
+
+import typer
+
+from vesalius.cli.options import BehaviourOption, DeviceOption, JsonOption, SpecimenArgument, listed
+from vesalius.errors import BadInput
+
+commands = typer.Typer()
+
+
+@commands.command()
+def sweep(
+    specimen: SpecimenArgument,
+    behaviour: BehaviourOption = None,
+    kind: Annotated[
+        str, typer.Option("--kind", "-k", help="zero, mean, resample (from the counterfactual prompt) or value-bias.")
+    ] = "zero",
+    pairs: Annotated[
+        bool, typer.Option("--pairs", help="Replace every pair of components instead of each alone.")
+    ] = False,
+    components: Annotated[
+        str | None,
+        typer.Option(
+            "--components", "-c", help="Only these, comma-separated, in any notation: L1H2,a0.h1,m3. Default: all."
+        ),
+    ] = None,
+    n: Annotated[int, typer.Option("--n", min=1, help="Prompts.")] = 16,
+    seed: Annotated[int, typer.Option(help="Seed of the prompts and of the bootstrap.")] = 0,
+    split: Annotated[
+        str, typer.Option(help="Pool of names, templates and fillers: train, validation or test.")
+    ] = "test",
+    top: Annotated[int, typer.Option(min=1, help="Rows of the printed table.")] = 12,
+    out: Annotated[
+        str | None, typer.Option(help="Directory for the picture and the numbers. Default: vesalius-runs/...")
+    ] = None,
+    device: DeviceOption = "cpu",
+    json: JsonOption = False,
+) -> None:
+    """Measure how much each head and MLP matters, with intervals and a picture.
+
+    Replaces each component on every prompt and reports clean minus edited score: positive means removing it hurts.
+    An interrupted sweep goes on where it stopped when the same command is given again.
+
+    Example: vesalius sweep smollm2-135m --behaviour induction --kind zero
+    """
+    from vesalius.cli import sweeping as command
+
+    named = listed(components)
+    request = command.Request(specimen, behaviour, kind, pairs, named, n, seed, split)
+    command.run(request, out=out, top=top, device=device, as_json=json)
+
+
+@commands.command()
+def discover(
+    specimen: SpecimenArgument,
+    behaviour: BehaviourOption = None,
+    method: Annotated[
+        str, typer.Option("--method", "-m", help="sweep, eap, eap-ig, acdc, bandit, rl, sets.")
+    ] = "sweep",
+    n: Annotated[int, typer.Option("--n", min=1, help="Prompts.")] = 32,
+    seed: Annotated[int, typer.Option(help="Seed of the prompts.")] = 0,
+    budget: Annotated[
+        int | None,
+        typer.Option(help="bandit, rl: heads to pay for (default 50, or all); sets: sets to pay for (all of 1 or 2)."),
+    ] = None,
+    paper: Annotated[bool, typer.Option("--paper", help="rl: as published, quirks included; says which.")] = False,
+    seeds: Annotated[int, typer.Option(min=1, help="bandit, rl: searches, each with luck of its own.")] = 1,
+    steps: Annotated[
+        int, typer.Option(min=0, help="rl: train a policy here for so many steps. 0: the packaged one.")
+    ] = 0,
+    force: Annotated[
+        bool, typer.Option("--force", help="Go on although the model does not perform the behaviour.")
+    ] = False,
+    top: Annotated[int, typer.Option(min=1, help="Rows of the printed table.")] = 12,
+    out: Annotated[str | None, typer.Option(help="Directory for circuit.json. Default: vesalius-runs/...")] = None,
+    quick: Annotated[
+        bool, typer.Option("--quick", help="Leave out the checks: faithfulness, stability, specificity, detectors.")
+    ] = False,
+    search: Annotated[
+        str | None,
+        typer.Option(help="With --method sets: group, greedy, beam, prune, rl or pairs. Default: group."),
+    ] = None,
+    pool: Annotated[
+        str | None,
+        typer.Option(help="With --method sets: the heads to choose among, comma-separated. Default: all."),
+    ] = None,
+    kind: Annotated[
+        str | None,
+        typer.Option(help="With --method sets: zero, mean, resample or value-bias. Default: mean."),
+    ] = None,
+    least: Annotated[
+        float | None,
+        typer.Option(help="With --method sets: smallest synergy that counts, as a share of the clean score."),
+    ] = None,
+    device: DeviceOption = "cpu",
+    json: JsonOption = False,
+) -> None:
+    """Score the components and edges of a model by how much a behaviour needs them.
+
+    Writes circuit.json in the format of the MIB benchmark and discovery.html with pictures. Where the true circuit is
+    known the scores are graded. With --method sets it looks for heads that matter together and back each other up, and
+    writes sets.json.
+
+    Example: vesalius discover frac_prevs --method eap-ig
+    """
+    if method == "sets":
+        from vesalius.cli import sets as sets_command
+
+        named = listed(pool)
+        least = 0.1 if least is None else least
+        request = sets_command.Request(
+            specimen, behaviour, method, search or "group", budget, named, kind or "mean", least, n, seed
+        )
+        return sets_command.run(request, out=out, top=top, device=device, as_json=json, force=force)
+    if any(given is not None for given in (search, pool, kind, least)):
+        raise BadInput("--search, --pool, --kind and --least go with --method sets; add it or leave them out")
+    from vesalius.cli import discovering as command
+
+    options = command.SearchOptions(budget, paper, seeds, steps)
+    request = command.Request(specimen, behaviour, method, n, seed, options)
+    command.discover_one(request, out=out, top=top, device=device, as_json=json, force=force, quick=quick)
+    return None
+
+
+@commands.command()
+def explain(
+    specimen: SpecimenArgument,
+    behaviour: BehaviourOption = None,
+    components: Annotated[
+        str | None,
+        typer.Option(
+            "--components", "-c", help="The circuit, comma-separated. Default: the specimen's own, or chosen."
+        ),
+    ] = None,
+    circuit: Annotated[
+        str | None,
+        typer.Option(
+            "--circuit",
+            help="A circuit.json of `vesalius discover`: explain what scores at least a tenth of the largest.",
+        ),
+    ] = None,
+    n: Annotated[
+        int | None,
+        typer.Option(min=4, help="Held-out prompts, for natural models. Default: 16."),
+    ] = None,
+    top: Annotated[
+        int | None,
+        typer.Option(min=1, help="Components taken by effect, for natural models. Default: 12."),
+    ] = None,
+    force: Annotated[
+        bool, typer.Option("--force", help="Go on although the model does not perform the behaviour.")
+    ] = False,
+    seed: Annotated[int, typer.Option(help="Seed of all inputs; the same seed, the same explanation.")] = 0,
+    out: Annotated[str | None, typer.Option(help="Directory for the explanation and its page.")] = None,
+    device: DeviceOption = "cpu",
+    scientist: Annotated[
+        str | None,
+        typer.Option(
+            help="Who explains: builtin, or hyve with a language model. Default: hyve if --backbone is given."
+        ),
+    ] = None,
+    backbone: Annotated[
+        str | None,
+        typer.Option(help="The language model, as PROVIDER:MODEL, such as openai:gpt-5.4.", metavar="P:M"),
+    ] = None,
+    protocol: Annotated[
+        str, typer.Option(help="typed: claims that the engine decides. paper: free code that the model judges itself.")
+    ] = "typed",
+    base_url: Annotated[
+        str | None,
+        typer.Option(help="Address of a server of your own, for compatible and local models."),
+    ] = None,
+    max_cost: Annotated[
+        float | None,
+        typer.Option(help="The most to spend, in dollars."),
+    ] = None,
+    max_tokens: Annotated[int, typer.Option(help="The longest reply of the language model.")] = 4096,
+    prices: Annotated[
+        str | None,
+        typer.Option(help="Your own price table (JSON)."),
+    ] = None,
+    record: Annotated[
+        str | None,
+        typer.Option(help="Where to record the calls, and to find those made before. Default: the run's directory."),
+    ] = None,
+    replay: Annotated[
+        str | None,
+        typer.Option(help="Serve every call from this record; nothing is asked or paid."),
+    ] = None,
+    unsafe_sandbox: Annotated[
+        bool, typer.Option("--unsafe-sandbox", help="Run the model's code even where it cannot be contained.")
+    ] = False,
+    json: JsonOption = False,
+) -> None:
+    """Say what each component of a circuit does, with the experiments behind every sentence.
+
+    Works from the model alone: programs for specimens with a listed vocabulary, the causal profile (roles of heads and
+    MLPs) for natural models with --behaviour. With --backbone a language model proposes (HyVE). It writes
+    explanation.json and report.html, the evidence page; HyVE also trace.json.
+
+    Example: vesalius explain frac_prevs
+    """
+    from vesalius.cli import explaining as command
+
+    named = listed(components)
+    request = command.Request(specimen, behaviour, named, circuit, n, top, force, seed)
+    asked = command.Asked(
+        scientist, backbone, protocol, base_url, max_cost, max_tokens, prices, record, replay, unsafe_sandbox
+    )
+    command.explain(request, out=out, device=device, as_json=json, asked=asked)
+
+
+@commands.command()
+def report(
+    run: Annotated[
+        str, typer.Argument(help="A directory made by `vesalius explain`, `discover` or `bench`.", metavar="RUN")
+    ],
+    json: JsonOption = False,
+) -> None:
+    """Render the pages of a run again and print the path of the evidence page, or of a benchmark's index page.
+
+    Example: vesalius report vesalius-runs/explain-frac_prevs-seed0
+    """
+    from vesalius.cli import explaining as command
+
+    command.report(run, as_json=json)

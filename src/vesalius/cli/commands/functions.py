@@ -1,0 +1,38 @@
+"""The black-box functions, to look at."""
+
+from typing import Annotated
+
+import typer
+
+from vesalius.cli.options import CategoryOption, DatasetOption, FunctionsSeedOption, JsonOption, ModeOption
+
+commands = typer.Typer(
+    name="functions",
+    help="Black-box functions with known answers: 1,000 numeric, 1,000 on strings, 200 entities, 75 relations.\n\n"
+    "Each hides a rule: a formula with noise or a corrupted interval, operations on text, a concept that words are "
+    "scored by, a fact about the world with an exception. [bold]vesalius functions sample[/bold] shows some of them "
+    "with their truth; [bold]vesalius bench functions[/bold] lets somebody find the rules from questions alone and "
+    "grades the answers; [bold]vesalius report RUN[/bold] draws them.",
+    no_args_is_help=True,
+    rich_markup_mode="rich",
+)
+
+
+@commands.command()
+def sample(
+    category: CategoryOption,
+    seed: FunctionsSeedOption = None,
+    count: Annotated[
+        int, typer.Option("--count", min=1, help="How many; the first of a longer draw are the same.")
+    ] = 5,
+    mode: ModeOption = "fixed",
+    dataset: DatasetOption = None,
+    json: JsonOption = False,
+) -> None:
+    """Draw black-box functions and show what they are, with a few inputs and outputs.
+
+    Example: vesalius functions sample --category strings --count 3
+    """
+    from vesalius.cli import interpreting as command
+
+    command.sample(category, seed=seed, count=count, mode=mode, dataset=dataset, as_json=json)

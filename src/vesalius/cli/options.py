@@ -1,0 +1,55 @@
+"""Options that several commands share, and how their values are read."""
+
+from typing import Annotated
+
+import typer
+
+SpecimenArgument = Annotated[
+    str,
+    typer.Argument(
+        help="A benchmark circuit by id or name (3, frac_prevs), a directory made by `vesalius train`, "
+        "or a natural model: smollm2-135m, a model directory, a GGUF file, a hub id.",
+        metavar="SPECIMEN",
+    ),
+]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON document on stdout and nothing else.")]
+BehaviourOption = Annotated[
+    str | None,
+    typer.Option("--behaviour", "-b", help="What a natural model is dissected for: induction, ioi, docstring, ..."),
+]
+DeviceOption = Annotated[str, typer.Option("--device", help="cpu, cuda or mps.")]
+SpecimensOption = Annotated[
+    str | None,
+    typer.Option("--specimens", help="A directory of specimens made by `vesalius train`, instead of the 84."),
+]
+IdsOption = Annotated[
+    str | None,
+    typer.Option("--ids", help="Only these benchmark circuits, by id or name, comma-separated: 3,4,8."),
+]
+LimitOption = Annotated[int | None, typer.Option("--limit", min=1, help="Only the first N of them.")]
+CategoryOption = Annotated[str, typer.Option("--category", help="numeric, strings, entities or relations.")]
+FunctionsSeedOption = Annotated[
+    int | None,
+    typer.Option("--seed", min=0, help="Seed of the draw. Default: 2309, the reported suite."),
+]
+DatasetOption = Annotated[
+    str | None,
+    typer.Option("--dataset", help="A folder of the published dataset, instead of drawing afresh."),
+]
+ModeOption = Annotated[str, typer.Option("--mode", help="fixed, or published with the published benchmark's faults.")]
+JobsOption = Annotated[int, typer.Option("--jobs", min=1, help="Cases at a time; the results do not depend on it.")]
+EngineOption = Annotated[str, typer.Option("--engine", help="Where cases run: local processes, or ray.")]
+MaxCostOption = Annotated[
+    float | None,
+    typer.Option("--max-cost", help="Spend at most this many dollars, over all jobs and resumptions."),
+]
+PricesOption = Annotated[
+    str | None,
+    typer.Option("--prices", help="A JSON file of prices that replace or join the package's table."),
+]
+RunOption = Annotated[str | None, typer.Option("--out", help="Directory of the run. Default: vesalius-runs/...")]
+
+
+def listed(names: str | None) -> list[str] | None:
+    """The names of a comma-separated option; None where it was not given."""
+    return None if names is None else [name.strip() for name in names.split(",") if name.strip()]
