@@ -14,7 +14,7 @@ from tests.models import random_model, small_config
 from vesalius.cli.searching import conclusions, show
 from vesalius.discovery.matrices import behaviour_matrix
 from vesalius.discovery.mechrl.ppo import Settings, Trainer
-from vesalius.discovery.mechrl.study import Scope, _in_top_ten, detected, study, train_policies
+from vesalius.discovery.mechrl.study import Scope, _in_top_ten, detected, study, train_policies, trainings
 from vesalius.discovery.mechrl.suite import Plan, Suite, load_suite, measure_suite, missing_sources
 from vesalius.discovery.mechrl.tables import Tables
 from vesalius.errors import BadInput
@@ -62,7 +62,7 @@ def test_all_tables_of_a_small_study(
     suite: Suite, tmp_path: Path, paper: bool, capsys: pytest.CaptureFixture[str]
 ) -> None:
     scope = Scope(paper, seeds=2, steps=64, episodes=3, budgets=(1, 4, 8))
-    policies = train_policies(suite, scope, tmp_path)
+    policies = train_policies(suite, trainings(scope, tmp_path))
     document = study(suite, policies, scope)
     methods = {method["method"] for method in document["regret"][0]["methods"]}
     assert {"random", "layers", "static", "sweep", "halving", "thompson", "attribution"} <= methods

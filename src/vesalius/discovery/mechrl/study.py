@@ -14,7 +14,7 @@ that put most attention where the name of the set says, on training rows, as man
 only path patching could tell have no row.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -45,7 +45,6 @@ PAPER_TRANSFER_EPISODES, PAPER_TRANSFER_ORACLE = 30, 15
 INDUCTION_HEADS = 5
 #: Groups a detector can tell: the published name, how many heads the published set has, and where such heads look.
 GROUPS = {"Induction": (4, "after copy"), "Duplicate Token": (3, "copy"), "Previous Token": (2, "previous")}
-Told = Callable[[str, int, int], None]
 
 
 @dataclass(frozen=True)
@@ -59,19 +58,35 @@ class Scope:
     budgets: tuple[float, ...] = BUDGETS
 
 
-def train_policies(suite: Suite, scope: Scope, directory: Path, *, told: Told | None = None) -> dict[str, list[Policy]]:
-    """Every policy of the mode, one per seed; each resumes from, and keeps its learning curve in, its own directory."""
+@dataclass(frozen=True)
+class Training:
+    """One policy of a study: its kind, what it is trained with, and the directory that keeps it."""
+
+    name: str
+    settings: Settings
+    directory: Path
+
+    def run(self, suite: Suite) -> Policy:
+        """Train it, or go on from where it stopped; a finished one is only read."""
+        return train(suite.train, self.settings, validation=suite.validation, directory=self.directory)
+
+
+def trainings(scope: Scope, directory: Path) -> list[Training]:
+    """Every policy of the mode, one per kind and seed, each with its learning curve in a directory of its own."""
+    found = []
+    for name, settings in RUNS[scope.paper].items():
+        steps = scope.steps // PER_HEAD_SHARE if settings.view == "per-head" else scope.steps
+        for seed in range(1, scope.seeds + 1):
+            place = Path(directory) / f"{name.replace(' ', '-')}-seed{seed}"
+            found.append(Training(name, replace(settings, seed=seed, total_steps=steps), place))
+    return found
+
+
+def train_policies(suite: Suite, wanted: Sequence[Training]) -> dict[str, list[Policy]]:
+    """The policies, by kind in the order of their seeds."""
     found: dict[str, list[Policy]] = {}
-    runs = RUNS[scope.paper]
-    for name, settings in runs.items():
-        for seed in range(scope.seeds):
-            if told:
-                told(f"training {name}, seed {seed + 1}", sum(map(len, found.values())), len(runs) * scope.seeds)
-            place = Path(directory) / f"{name.replace(' ', '-')}-seed{seed + 1}"
-            steps = scope.steps // PER_HEAD_SHARE if settings.view == "per-head" else scope.steps
-            wanted = replace(settings, seed=seed + 1, total_steps=steps)
-            policy = train(suite.train, wanted, validation=suite.validation, directory=place)
-            found.setdefault(name, []).append(policy)
+    for training in wanted:
+        found.setdefault(training.name, []).append(training.run(suite))
     return found
 
 
