@@ -10,9 +10,10 @@ from typing import Any
 from vesalius.backbones import Backbone
 from vesalius.errors import BadInput
 from vesalius.functions.answer import Mode
-from vesalius.functions.entities.functions import EntityFunction, Triplet, scorer_of
+from vesalius.functions.entities.functions import EntityFunction, scorer_of
 from vesalius.functions.knowledge.published import places, records, texts
 from vesalius.functions.knowledge.scoring import Concept
+from vesalius.functions.unit_tests import UnitTest
 
 
 def load_published(
@@ -37,11 +38,10 @@ def load_published(
     return functions
 
 
-def _triplets(test: dict[str, Any], name: str) -> tuple[Triplet, ...]:
+def _triplets(test: dict[str, Any], name: str) -> tuple[UnitTest, ...]:
     found = []
     for words, place in zip(test.get("test_vec", []), places(test, name), strict=False):
         if not isinstance(words, list) or len(words) != 3:
             raise BadInput(f"published function {name}: a test has {words!r}, not three words")
-        first, second, third = (str(word) for word in words)
-        found.append(Triplet((first, second, third), place))
+        found.append(UnitTest.of_inputs([str(word) for word in words], place))
     return tuple(found)

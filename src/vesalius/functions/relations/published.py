@@ -16,7 +16,8 @@ from vesalius.functions.knowledge.inventory import inventory
 from vesalius.functions.knowledge.mapping import ModelMapper, TableMapper
 from vesalius.functions.knowledge.published import places, records, texts
 from vesalius.functions.knowledge.tables import Condition, Relation, by_name, plain
-from vesalius.functions.relations.functions import Pair, RelationFunction, Triplet
+from vesalius.functions.relations.functions import Pair, RelationFunction
+from vesalius.functions.unit_tests import UnitTest
 
 #: Published pairs of concepts that a fact table covers.
 COVERED = {
@@ -80,7 +81,7 @@ def _condition(relation: Relation, told: str) -> Condition | None:
     return None
 
 
-def _triplets(test: dict[str, Any], name: str, mode: Mode) -> tuple[Triplet, ...]:
+def _triplets(test: dict[str, Any], name: str, mode: Mode) -> tuple[UnitTest, ...]:
     found = []
     for item, place in zip(test.get("test_vec", []), places(test, name), strict=False):
         if not isinstance(item, list) or len(item) != 2 or any(len(part) != 3 for part in item):
@@ -88,5 +89,5 @@ def _triplets(test: dict[str, Any], name: str, mode: Mode) -> tuple[Triplet, ...
         pairs: list[Pair] = [(str(given), str(output)) for given, output in zip(*item, strict=True)]
         if mode == "fixed":
             pairs = [(given.strip(), output.strip()) for given, output in pairs]
-        found.append(Triplet((pairs[0], pairs[1], pairs[2]), place))
+        found.append(UnitTest.of_pairs(pairs, place))
     return tuple(found)

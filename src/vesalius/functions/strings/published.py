@@ -10,7 +10,6 @@ A function without a script is passive: it answers the inputs whose outputs are 
 
 import ast
 import json
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -25,6 +24,7 @@ from vesalius.functions.box import Category, Reply
 from vesalius.functions.strings.faulty import WORDS
 from vesalius.functions.strings.function import Pair
 from vesalius.functions.strings.inputs import varied
+from vesalius.functions.unit_tests import UnitTest
 from vesalius.sandbox import Sandbox
 
 Generation = Literal["v0", "v1"]
@@ -33,8 +33,6 @@ SCRIPT = "function_code.py"
 #: A file with so many functions and no number word among their outputs is of the first generation, whatever its name.
 _MANY = 50
 _CHECKED_SCRIPTS = 3
-_OPEN, _CLOSE = "\"'“”‘’", "\"'“”’"
-_BETWEEN = re.compile(rf"[{_CLOSE}]\s*,\s*[{_OPEN}]")
 
 
 class _Record(BaseModel):
@@ -46,16 +44,6 @@ class _Record(BaseModel):
 class _Prose(BaseModel):
     name: str
     description: str
-    test_inputs: str
-
-
-@dataclass(frozen=True)
-class Triplet:
-    """Three inputs with an output each, of which one pair, `correct` (from 0), is the function's own."""
-
-    inputs: tuple[str, str, str]
-    outputs: tuple[str, str, str]
-    correct: int
 
 
 @dataclass(frozen=True)
@@ -64,10 +52,9 @@ class PublishedFunction:
 
     id: str
     generation: Generation
-    triplets: tuple[Triplet, ...]
-    #: What GPT-4 said of the true code, and the inputs it proposed, where published.
+    triplets: tuple[UnitTest, ...]
+    #: What GPT-4 said of the true code, where published.
     description: str = ""
-    proposed: tuple[str, ...] = ()
     script: str | None = field(default=None, repr=False)
     mode: Mode = "published"
     category: Category = "strings"
@@ -85,7 +72,7 @@ class PublishedFunction:
     @property
     def tests(self) -> tuple[Pair, ...]:
         """The stored pairs: the true members of the unit tests."""
-        return tuple((t.inputs[t.correct], t.outputs[t.correct]) for t in self.triplets)
+        return tuple((test.right.input, test.right.output) for test in self.triplets)
 
     def truth(self) -> dict[str, Any]:
         """What is known: a description in words, and whether more than the stored pairs can be asked."""
@@ -129,7 +116,6 @@ def load_published(directory: Path, *, mode: Mode = "published") -> list[Publish
                 found,
                 tests,
                 description=said.description.lstrip(": ").strip() if said else "",
-                proposed=tuple(proposed_inputs(said.test_inputs)) if said else (),
                 script=script.read_text(encoding="utf-8") if script.is_file() else None,
                 mode=mode,
             )
@@ -141,7 +127,7 @@ def load_published(directory: Path, *, mode: Mode = "published") -> list[Publish
 def generation(tests: Any, *, named: str) -> Generation:
     """Which generation unit tests are of: only the second has outputs that spell numbers their inputs do not."""
     triplets = [triplet for function in tests for triplet in function]
-    spelled = [_spells(t.inputs[t.correct], t.outputs[t.correct]) for t in triplets]
+    spelled = [_spells(test.right.input, test.right.output) for test in triplets]
     if any(spelled):
         return "v1"
     return "v0" if named == FIRST or len(triplets) >= 10 * _MANY else "v1"
@@ -150,14 +136,6 @@ def generation(tests: Any, *, named: str) -> Generation:
 def _spells(s: str, out: str) -> bool:
     words = out.split()
     return bool(words) and set(words) <= set(WORDS) and not any(word in s for word in words)
-
-
-def proposed_inputs(prose: str) -> list[str]:
-    """The items of a list that a language model wrote out: quoted in any way or not at all, after a colon or none."""
-    text = prose.strip().removeprefix(":").strip()
-    if text[:1] in tuple(_OPEN) and len(items := _BETWEEN.split(text)) > 1:
-        return [items[0][1:], *items[1:-1], items[-1].rstrip(_CLOSE)]
-    return [item.strip().strip('"“”') for item in text.strip(_OPEN).split(",")]
 
 
 def definitions(script: str) -> str:
@@ -206,11 +184,12 @@ def _read(path: Path, kind: Any) -> Any:
         raise BadInput(f"{path} is not in the published layout: at {where}: {first['msg']}") from None
 
 
-def _triplets(record: _Record, path: Path) -> tuple[Triplet, ...]:
+def _triplets(record: _Record, path: Path) -> tuple[UnitTest, ...]:
     if len(record.test_vec) != len(record.correct_inx):
         counts = f"{len(record.test_vec)} tests and {len(record.correct_inx)} answers"
         raise BadInput(f"{path}: {record.name} has {counts}; every test needs its answer")
-    return tuple(Triplet(*test, right - 1) for test, right in zip(record.test_vec, record.correct_inx, strict=True))
+    tests = zip(record.test_vec, record.correct_inx, strict=True)
+    return tuple(UnitTest.of_pairs([*zip(*three, strict=True)], right - 1) for three, right in tests)
 
 
 def _check_scripts(functions: Sequence[PublishedFunction], path: Path) -> None:
