@@ -1,8 +1,8 @@
 """What MILAN is shown: a few inputs chosen beforehand.
 
 Published entity and relation functions come with a list of their own: two words that belong, eight that do not. Some of
-those words stand in the unit tests as well, as right or as wrong examples, and what the function says to either gives an
-answer away: they are left out in `fixed` mode and counted in either mode. For functions drawn afresh such a list is put
+those words stand in the unit tests as well, as right or as wrong examples, and to see either's output gives an answer
+away: they are left out in `fixed` mode and counted in either mode. For functions drawn afresh such a list is put
 together here from what defines this function and others of the suite, without any input of a unit test. Numeric and
 string functions have no list: the harness draws inputs by seed.
 """

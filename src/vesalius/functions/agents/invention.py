@@ -2,11 +2,11 @@
 
 Small models often write the function's reply themselves, as published for Llama-2. A statement counts as invented if it
 gives an output, a number or a text in quotes, for an input, as if it had been observed, and the log of queries before
-this turn has no such pair; numbers are compared to the digits that were stated. What is said to be expected or predicted
-does not count, nor what stands in the answer's own parts: describing a rule is not claiming an observation. A
-`Response:` that a model writes to itself counts at least once. This is a count by patterns, for comparing models and not
-for accusing one: it misses free prose and texts without quotes, and where a model works out a value of its own rule in
-so many words (`f(4) = 16`) it counts that as well.
+this turn has no such pair; numbers are compared to the digits that were stated. What is said to be expected does not
+count, nor what stands in the answer's own parts: describing a rule is not claiming an observation. A `Response:` that a
+model writes to itself counts at least once. This is a count by patterns, for comparing models and not for accusing one:
+it misses free prose and texts without quotes, and it also counts a value that a model works out by a rule of its own,
+where it says so as if it had been seen (`f(4) = 16`).
 """
 
 import re
