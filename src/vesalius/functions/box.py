@@ -82,7 +82,8 @@ class Box:
     def __init__(self, function: Function, *, budget: int | None = None) -> None:
         if budget is not None and budget < 1:
             raise BadInput(f"budget {budget}: a function that may not be asked cannot be interpreted; give 1 or more")
-        self._category, self._budget = function.category, budget
+        self._category: Category = function.category
+        self._budget = budget
         self._ask, self._log = _door(function.replies, budget)
 
     @property
