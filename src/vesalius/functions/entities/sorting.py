@@ -24,9 +24,9 @@ FIRST, FAR_AWAY = 24, 20
 AWAY, ENOUGH = 10.0, 3.0
 #: A word is asked together with this many of a group, those of the most similar scores.
 COMPANIONS = 2
-#: High and low scorers of the control, and how far the mean of the highs has to fall for texts to tell anything.
+#: How many of the highest and of the lowest scorers the control takes, and how far the mean of the highs has to fall for texts to tell anything.
 CONTROLS, FALL = 4, 1.0
-LOW = -2.0
+LOW = -HIGH
 #: Two halves by nearness are two concepts if their centres have at most this cosine.
 APART = 0.15
 
@@ -97,7 +97,7 @@ class Sorter:
         if self._telling is None:
             best = self.notebook.best()
             high = best[:CONTROLS].tolist()
-            low = [number for number in best.tolist() if self.notebook.odds[number] < LOW][:CONTROLS]
+            low = [number for number in best[-CONTROLS:].tolist() if self.notebook.odds[number] < LOW]
             if not low or len(high) * len(low) > self.notebook.left - keep:
                 return False
             odds = self.notebook.odds
