@@ -143,7 +143,7 @@ def _ridge(points: Vectors, values: Float[np.ndarray, " words"]) -> Float[np.nda
     if not len(values):
         return np.zeros(points.shape[1])
     gram = points.T @ points + RIDGE * np.eye(points.shape[1])
-    return np.linalg.solve(gram, points.T @ (values - values.mean()))
+    return np.linalg.solve(gram, points.T @ (values - values.mean())).astype(points.dtype)
 
 
 def _divide(points: Vectors, weights: Float[np.ndarray, " words"]) -> Bool[np.ndarray, " words"]:
