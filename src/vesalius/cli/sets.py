@@ -16,7 +16,7 @@ from vesalius.intervene import KINDS
 from vesalius.model.files import write_json
 from vesalius.report.synergy import draw_synergy
 
-SCHEMA = 1
+SCHEMA, SETS = 1, "sets.json"
 
 
 @dataclass(frozen=True)
@@ -63,7 +63,7 @@ def run(request: Request, *, out: str | None, top: int, device: str, as_json: bo
     warn_unperformed(specimen.name, request.behaviour, found.performance)
     if found.synergies:
         document["picture"] = str(_picture(found, request, directory))
-    write_json(directory / "sets.json", document)
+    write_json(directory / SETS, document)
     if as_json:
         return print_json(document)
     _print(document, top)
