@@ -25,7 +25,7 @@ from vesalius.report.html import duration, figure, macro, package_text, render, 
 from vesalius.report.profiles import Bars, bars_of
 from vesalius.report.tables import Sheet, sheet
 
-NUMBERS, PAGE = "discovery.json", "discovery.html"
+NUMBERS, PAGE, CIRCUIT = "discovery.json", "discovery.html", "circuit.json"
 #: What the page draws and lists.
 CONNECTIONS, LISTED = 18, 15
 #: Scores below these parts of the strongest are not named, or not drawn.
