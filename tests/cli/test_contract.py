@@ -194,7 +194,7 @@ def test_discover_lists_the_strongest_of_very_many_edges(vesalius: Vesalius, mon
 
 
 @pytest.mark.parametrize("method", ["bandit", "rl"])
-def test_discover_by_search(vesalius: Vesalius, method: str) -> None:
+def test_a_search_is_checked_on_heads(vesalius: Vesalius, method: str) -> None:
     got = vesalius("discover", "frac_prevs", "-m", method, "--n", 4, "--seeds", 2, "--budget", 8, "--json")
     found = json.loads(got.out)
     assert "edges" not in found
