@@ -6,7 +6,6 @@ points and interpolates between them: it predicts and understands nothing, and i
 the box and `seed=`, and returns an `Answer`.
 """
 
-import importlib
 import random
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -18,6 +17,7 @@ from vesalius.functions.agents.exemplars import exemplars_for
 from vesalius.functions.answer import Answer, Interpreter
 from vesalius.functions.box import Box, Function
 from vesalius.functions.suite import Suite, is_passive
+from vesalius.guests import function_named
 
 BUILTIN, ORACLE, TABLE = "builtin", "oracle", "table"
 AIA, MILAN, BOTH = "aia", "milan", "aia+milan"
@@ -38,7 +38,7 @@ class Interpretation:
 def check_interpreter(name: str, category: str, *, backbone: str | None) -> None:
     """Refuse a name nobody has, or one that does not go with the category or the language model."""
     if name not in NAMES:
-        _custom(name)
+        _guest(name)
     if name == TABLE and category != "numeric":
         raise BadInput("interpreter table interpolates between numbers; use it with --category numeric")
     if name in WITH_MODEL and backbone is None:
@@ -77,7 +77,7 @@ def interpret(
     if name == TABLE:
         return Interpretation(interpolate(box, seed=seed))
     if name not in WITH_MODEL:
-        return Interpretation(_custom(name)(box, seed=seed))
+        return Interpretation(_guest(name)(box, seed=seed))
     assert backbone is not None
     if name == AIA:
         return Interpretation(interpret_with(backbone, box, limits=limits, name=name))
@@ -110,15 +110,5 @@ def _table_code(points: Sequence[tuple[float, float]]) -> str:
     return f"import numpy as np\n\nX = {xs!r}\nY = {ys!r}\n\n\ndef f(x):\n    return float(np.interp(x, X, Y))\n"
 
 
-def _custom(name: str) -> Interpreter:
-    module, colon, function = name.partition(":")
-    known = f"use {choices(NAMES)} or package.module:function"
-    if not (colon and module and function):
-        raise BadInput(f"interpreter {name!r} does not exist; {known}")
-    try:
-        found = getattr(importlib.import_module(module), function)
-    except (ImportError, AttributeError) as error:
-        raise BadInput(f"interpreter {name!r}: {error}; {known}") from None
-    if not callable(found):
-        raise BadInput(f"interpreter {name!r} is no function; {known}")
-    return found  # type: ignore[return-value]
+def _guest(name: str) -> Interpreter:
+    return function_named(name, role="interpreter", known=NAMES)

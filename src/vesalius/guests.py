@@ -1,0 +1,26 @@
+"""Somebody else's function, named on the command line as `package.module:function`."""
+
+import importlib
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from vesalius.errors import BadInput, choices
+
+
+def function_named(name: str, *, role: str, known: Iterable[str]) -> Callable[..., Any]:
+    """The function that `package.module:function` names; `role` and the `known` names are for the refusal."""
+    module, colon, function = name.partition(":")
+    mend = f"use {choices(known)} or package.module:function"
+    if not (colon and module and function):
+        raise BadInput(f"{role} {name!r} does not exist; {mend}")
+    try:
+        found = getattr(importlib.import_module(module), function)
+    except (ImportError, AttributeError) as error:
+        raise BadInput(f"{role} {name!r}: {error}; {mend}") from None
+    except Exception as error:  # whatever the first lines of somebody's module raise
+        raise BadInput(
+            f"{role} {name!r}: importing {module} raises {type(error).__name__}: {error}; mend it"
+        ) from error
+    if not callable(found):
+        raise BadInput(f"{role} {name!r} is no function; {mend}")
+    return found
