@@ -112,7 +112,7 @@ class PublishedFunction:
     def replies(self, inputs: Sequence[Any], *, first_call: int = 0) -> list[Reply]:
         """The script's answers, from the sandbox; without a script, the stored outputs and what the stand-in says."""
         if self.script is None:
-            return [self._from_pairs(value) for value in inputs]
+            return [self._from_pairs(value, first_call + number) for number, value in enumerate(inputs)]
         assert self.runner is not None
         texts = [value if isinstance(value, str) else "" for value in inputs]
         replies = self.runner.calls(self.script, texts, seed_text=self.id, first_call=first_call)
@@ -120,13 +120,13 @@ class PublishedFunction:
             reply if isinstance(value, str) else _no_text(value) for value, reply in zip(inputs, replies, strict=True)
         ]
 
-    def _from_pairs(self, value: Any) -> Reply:
+    def _from_pairs(self, value: Any, call: int) -> Reply:
         if not isinstance(value, str):
             return _no_text(value)
-        stored = dict(self.tests)
-        if value in stored:
+        program, stored = self.stand_in, dict(self.tests)
+        if value in stored and not (program and program.random):
             return Reply(stored[value])
-        return Reply(error=self.why_silent) if self.stand_in is None else run(self.stand_in, value)
+        return Reply(error=self.why_silent) if program is None else run(program.draw(Random(f"{self.id} {call}")), value)
 
     def fresh(self, count: int, *, seed: object) -> list[Pair]:
         """Pairs on random inputs; none where the source is missing, because a stand-in's are not the function's."""
