@@ -13,6 +13,22 @@ class Failed(RuntimeError):
     """The input was fine but the work could not be finished; the message says what is left to do."""
 
 
+#: Everything a user's own code is expected to raise; each becomes one line for that user.
+USER_CODE_ERRORS = (
+    ArithmeticError,
+    AssertionError,
+    AttributeError,
+    ImportError,
+    LookupError,
+    NameError,
+    OSError,
+    RuntimeError,
+    SyntaxError,
+    TypeError,
+    ValueError,
+)
+
+
 def choices(names: object, limit: int = 12) -> str:
     """Render the accepted names for an error message, shortened after `limit`."""
     listed = [str(name) for name in names]  # type: ignore[union-attr]

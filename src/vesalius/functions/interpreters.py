@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from vesalius.backbones import Backbone
-from vesalius.errors import BadInput, Failed, choices
+from vesalius.errors import USER_CODE_ERRORS, BadInput, Failed, choices
 from vesalius.functions.agents import Limits, interpret_with
 from vesalius.functions.agents.exemplars import exemplars_for
 from vesalius.functions.answer import Answer, Interpreter
@@ -73,7 +73,10 @@ def interpret(
     if name == TABLE:
         return Interpretation(interpolate(box, seed=seed))
     if name not in WITH_MODEL:
-        return Interpretation(_custom(name)(box, seed=seed))
+        answer = _custom(name)(box, seed=seed)
+        if not isinstance(answer, Answer):
+            raise Failed(f"interpreter {name} returned a {type(answer).__name__}; it must return an Answer")
+        return Interpretation(answer)
     assert backbone is not None
     if name == AIA:
         return Interpretation(interpret_with(backbone, box, limits=limits, name=name))
@@ -113,8 +116,11 @@ def _custom(name: str) -> Interpreter:
         raise BadInput(f"interpreter {name!r} does not exist; {known}")
     try:
         found = getattr(importlib.import_module(module), function)
-    except (ImportError, AttributeError) as error:
-        raise BadInput(f"interpreter {name!r}: {error}; {known}") from None
+    except ModuleNotFoundError as error:
+        raise BadInput(f"interpreter {name!r}: {error}; put its folder on PYTHONPATH, or {known}") from None
+    except (*USER_CODE_ERRORS, SystemExit) as error:
+        said = " ".join(f"{type(error).__name__}: {error}".split())
+        raise BadInput(f"interpreter {name!r} cannot be imported ({said}); {known}") from None
     if not callable(found):
         raise BadInput(f"interpreter {name!r} is no function; {known}")
     return found  # type: ignore[return-value]

@@ -15,9 +15,8 @@ from dataclasses import dataclass, field
 import numpy as np
 from jaxtyping import Bool
 
-from vesalius.errors import BadInput
+from vesalius.errors import USER_CODE_ERRORS, BadInput
 from vesalius.rasp.language import (
-    USER_CODE_ERRORS,
     Aggregate,
     Comparison,
     Expression,
