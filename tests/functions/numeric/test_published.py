@@ -98,6 +98,8 @@ def test_the_inner_folder_will_do(folder: Path) -> None:
         ({"dir": "f00077"}, "names the script None"),
         ({"dir": 3}, "its name is 3, not a text"),
         ({"dir": "/"}, "names nothing"),
+        ({"name": "sin((1, 0, 0, 0))", "params": [1, 0, 0, 0]}, "parameter 2 of sin is 0"),
+        ({"name": "root((1, 0, 0))", "params": [1.0, 0.0, 0]}, "parameter 3 of root is 0"),
         ({"params": [math.nan, 1.0]}, "its parameter nan is not a finite number"),
     ],
 )

@@ -35,6 +35,8 @@ _PARAMETERS = {
     "linear": 2, "absolute": 2, "root": 3, "logarithm": 3, "step": 3, "relu": 3, "tanh": 4, "sin": 4, "cos": 4,
     "constant": 1, "reciprocal": 1, "gaussian": 2, "rectangle": 1, "square_wave": 2, "ceil": 0, "floor": 0,
 }  # fmt: skip
+#: Which parameter, a period or a degree, may not be 0.
+_DIVIDES = {"tanh": 1, "sin": 1, "cos": 1, "square_wave": 0, "root": 2}
 
 
 def load_published(directory: Path, *, mode: Mode = "published") -> Loaded[NumericFunction]:
@@ -123,6 +125,8 @@ def _atom(name: str, params: Any, known: Sequence[str]) -> Atom:
             raise Unusable("params of a polynomial must be a list of numbers")
     elif len(listed) != _PARAMETERS[name]:
         raise Unusable(f"{name} has {_PARAMETERS[name]} parameters, not {len(listed)}")
+    if name in _DIVIDES and listed[_DIVIDES[name]] == 0:
+        raise Unusable(f"parameter {_DIVIDES[name] + 1} of {name} is 0, and the function divides by it")
     return Atom(name, tuple(_finite(value) for value in listed))
 
 
