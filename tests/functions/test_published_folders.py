@@ -19,7 +19,8 @@ def dataset(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize(
-    "given", [".", "numeric", "numeric/f00000", "neurons_entities", "..", "../..", "./numeric/", "../find-dataset/strings"]
+    "given",
+    [".", "numeric", "numeric/f00000", "neurons_entities", "..", "../..", "../find-dataset/strings"],
 )
 def test_the_folder_is_found_from_wherever_one_points(dataset: Path, given: str) -> None:
     assert folder_of(dataset / given, "numeric", holding=["data.json"]) == dataset / "numeric"
@@ -49,7 +50,9 @@ def test_archives_and_files_are_named(tmp_path: Path) -> None:
         folder_of(tmp_path / "nowhere", "numeric", holding=["data.json"])
 
 
-@pytest.mark.parametrize("place", ["f00003", "f00003/", "/data/x/f00003", "/data/x/f00003/", "D:\\x\\f00003", " f00003 "])
+@pytest.mark.parametrize(
+    "place", ["f00003", "f00003/", "/data/x/f00003", "/data/x/f00003/", "D:\\x\\f00003", " f00003 "]
+)
 def test_names_of_any_machine(place: str) -> None:
     assert name_in(place) == "f00003"
 
@@ -62,7 +65,8 @@ def test_names_that_name_nothing(place: object) -> None:
 
 def test_a_file_that_is_no_list_of_records(tmp_path: Path) -> None:
     path = tmp_path / "data.json"
-    for content, said in [("[" * 100_000, "is not JSON"), ("{}", "not a dict"), ("[]", "is empty"), ("\xff", "is not JSON")]:
+    wrong = {"[" * 100_000: "is not JSON", "{}": "not a dict", "[]": "is empty", "\xff": "is not JSON"}
+    for content, said in wrong.items():
         path.write_bytes(content.encode("latin-1"))
         with pytest.raises(BadInput, match=said):
             read_records(path)

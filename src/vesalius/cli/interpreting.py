@@ -138,8 +138,8 @@ def _tell_left_out(suite: Suite) -> None:
     if left_out:
         name, reason = next(iter(left_out.items()))
         stderr.print(
-            f"dataset {suite.dataset}: {len(left_out)} records are left out, {len(functions)} functions taken; the first "
-            f"left out, {name}: {reason}",
+            f"dataset {suite.dataset}: {len(functions)} functions, {len(left_out)} records left out; the first, "
+            f"{name}: {reason}",
             markup=False,
             soft_wrap=True,
         )

@@ -40,7 +40,7 @@ ModeOption = Annotated[
     str | None,
     typer.Option(
         "--mode",
-        help="fixed, or published with the published benchmark's faults. Default: published with --dataset, else fixed.",
+        help="fixed, or published with the published faults. Default: published with --dataset, else fixed.",
     ),
 ]
 JobsOption = Annotated[int, typer.Option("--jobs", min=1, help="Cases at a time; the results do not depend on it.")]

@@ -1,8 +1,8 @@
 """Where the files of a published dataset are, and what is read from them whatever machine wrote them.
 
-A dataset has a folder per category (`numeric`, `strings`, `neurons_entities`, `neurons_relations`). People point at it in
-many ways: at the dataset, at the folder of the category or of another one, at whatever the download was unpacked into.
-All of these are found. A record that cannot be used is left out and kept in `Loaded.left_out` with the reason; a
+A dataset has a folder per category (`numeric`, `strings`, `neurons_entities`, `neurons_relations`). People point at it
+in many ways: at the dataset, at a folder of this or another category, at whatever the download was unpacked into. All
+of these are found. A record that cannot be used is left out and kept in `Loaded.left_out` with the reason; a
 dataset of which nothing can be used is refused.
 """
 

@@ -112,13 +112,9 @@ class ScriptRunner:
         )
         return [_reply(*pair, category=category) for pair in zip(arguments, answers, strict=True)]
 
-    def calls(
-        self, source: str, inputs: Sequence[Any], *, seed_text: str = "", first_call: int = 0
-    ) -> list[Reply]:
+    def calls(self, source: str, inputs: Sequence[Any], *, seed_text: str = "", first_call: int = 0) -> list[Reply]:
         """One reply per input from the function that the script's text defines; draws are seeded as in `replies`."""
-        jobs = [
-            {"input": value, "seed": _seed(seed_text, first_call + number)} for number, value in enumerate(inputs)
-        ]
+        jobs = [{"input": value, "seed": _seed(seed_text, first_call + number)} for number, value in enumerate(inputs)]
         answers = self._open().call_many(
             _CALL_ONCE.format(definitions=definitions(source), entry=entry(source)),
             "_call",

@@ -98,7 +98,7 @@ class PublishedFunction:
         if self.script is not None or self.stand_in is not None:
             return None
         known = f"no program of two operations agrees with all its {len(self.tests)} stored pairs"
-        return f"{self.id} was published without its source, and {known}: it cannot be asked"
+        return f"published without its source, and {known}: it cannot be asked"
 
     @property
     def tests(self) -> tuple[Pair, ...]:
@@ -126,7 +126,9 @@ class PublishedFunction:
         program, stored = self.stand_in, dict(self.tests)
         if value in stored and not (program and program.random):
             return Reply(stored[value])
-        return Reply(error=self.why_silent) if program is None else run(program.draw(Random(f"{self.id} {call}")), value)
+        if program is None:
+            return Reply(error=self.why_silent)
+        return run(program.draw(Random(f"{self.id} call {call}")), value)
 
     def fresh(self, count: int, *, seed: object) -> list[Pair]:
         """Pairs on random inputs; none where the source is missing, because a stand-in's are not the function's."""

@@ -46,9 +46,7 @@ CAVEAT = (
     "The built-in interpreter {}: it shows that search with the right prior solves these functions, not that it"
     " interprets better than a language model that has no such prior."
 )
-STANDS_IN = (
-    "a program that agrees with all stored pairs answers in its place, and answers are graded on the stored pairs alone."
-)
+STANDS_IN = "a program that agrees with all stored pairs answers in its place, and grading is by those pairs alone."
 
 Figures = dict[str, float | None]
 
@@ -109,7 +107,7 @@ def _caveats(benchmark: "FunctionsBenchmark") -> list[str]:
     if nets:
         said.append(f"{nets} {of} are nets whose weights were not published: nets trained here stand in for them.")
     if suite.left_out:
-        said.append(f"{len(suite.left_out)} records of the dataset are left out; `left_out` says why.")
+        said.append(f"{len(suite.left_out)} records of the dataset are left out; scorecard.json says why.")
     return said
 
 

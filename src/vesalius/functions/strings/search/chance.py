@@ -5,12 +5,11 @@ string has; with a few outputs seen, few wrong programs stay possible.
 """
 
 from collections.abc import Iterator
-from os.path import commonprefix
 
 from vesalius.functions.strings.library import RANDOM
-from vesalius.functions.strings.parameters import BOTH_CASES, LONGEST_SUFFIX
 from vesalius.functions.strings.program import Program, Step
 from vesalius.functions.strings.search.evidence import Evidence, attempt
+from vesalius.functions.strings.search.solve import suffixes
 from vesalius.functions.strings.search.space import Space
 
 #: No step makes a string longer than this many characters, or longer by more than so many.
@@ -30,12 +29,9 @@ def possible(space: Space, evidence: Evidence) -> Iterator[Program]:
 
 def _appended(space: Space, evidence: Evidence) -> Iterator[Program]:
     """Steps that append what all outputs end with: suffixes are too many to be listed."""
-    outputs = [out for out in evidence.outputs if out is not None]
     append = space.operations.get("string_concatenate")
-    shared = commonprefix([out[::-1] for out in outputs])[::-1] if outputs else ""
-    for length in range(1, min(len(shared), LONGEST_SUFFIX) + 1):
-        if append is not None and set(shared[-length:]) <= set(BOTH_CASES):
-            yield Program((Step(append, (shared[-length:],)),))
+    if append is not None:
+        yield from (Program((Step(append, (suffix,)),)) for suffix in suffixes(evidence.outputs))
 
 
 def _can_give_all(program: Program, evidence: Evidence) -> bool:

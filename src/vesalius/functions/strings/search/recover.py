@@ -1,7 +1,8 @@
 """A program for pairs that somebody else stored: not an interpretation, because nothing is asked.
 
 The published string functions of the second generation came without their sources. A program that agrees with all
-their pairs shows that the pairs are read rightly, what a correct answer scores on them, and can stand in for the source.
+their pairs shows that the pairs are read rightly and what a correct answer scores on them, and can stand in for the
+source.
 """
 
 from collections.abc import Sequence
