@@ -39,6 +39,15 @@ def test_a_folder_of_another_category_is_never_taken(tmp_path: Path) -> None:
             folder_of(given, "numeric", holding=["data.json"])
 
 
+def test_where_there_are_several_one_must_be_chosen(dataset: Path) -> None:
+    again = dataset.with_name("again") / "numeric"
+    again.mkdir(parents=True)
+    (again / "data.json").write_text("[]")
+    with pytest.raises(BadInput, match=r"download: holds several, .*again/numeric, .*find-dataset/numeric; give one"):
+        folder_of(dataset.parent, "numeric", holding=["data.json"])
+    assert folder_of(dataset, "numeric", holding=["data.json"]) == dataset / "numeric"
+
+
 def test_archives_and_files_are_named(tmp_path: Path) -> None:
     archive = tmp_path / "find.zip"
     archive.write_bytes(b"PK")

@@ -13,6 +13,7 @@ from rich.table import Table
 from vesalius.cli.benching import anywhere, label
 from vesalius.cli.console import print_json, stderr, stdout, steps
 from vesalius.cli.places import out_directory
+from vesalius.errors import BadInput
 from vesalius.functions.agents import Limits as Talk
 from vesalius.functions.agents import exemplars_for
 from vesalius.functions.agents.writing import said_input, said_output
@@ -123,6 +124,8 @@ def bench(
 
 
 def _suite(category: str, seed: int | None, count: int | None, mode: str | None, dataset: str | None) -> Suite:
+    if dataset is not None and not dataset.strip():
+        raise BadInput("--dataset: is empty; give the folder of a published dataset, or leave it out")
     place = None if dataset is None else str(Path(dataset).resolve())
     return Suite(category, SEED if seed is None else seed, count, cast(Mode, mode or _usual_mode(dataset)), place)
 

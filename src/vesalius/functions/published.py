@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path, PureWindowsPath
 from typing import Any, Generic, TypeVar
 
-from vesalius.errors import BadInput
+from vesalius.errors import BadInput, choices
 
 F = TypeVar("F")
 FOLDERS = ("numeric", "strings", "neurons_entities", "neurons_relations")
@@ -40,26 +40,29 @@ def folder_of(directory: Path, category: str, *, holding: Sequence[str]) -> Path
         raise BadInput(f"dataset {given}: is a file; {mend}")
     if not given.is_dir():
         raise BadInput(f"dataset {given}: no such directory")
-    for place in _places(given, category):
-        if any((place / name).is_file() for name in holding):
-            return place
+    for places in _places(given, category):
+        found = [place for place in places if any((place / name).is_file() for name in holding)]
+        if len(found) > 1:
+            raise BadInput(f"dataset {given}: holds several, {choices(found, limit=3)}; give one of them")
+        if found:
+            return found[0]
     wanted = " nor ".join(f"{category}/{name}" for name in holding)
     archives = sorted(path.name for path in given.iterdir() if path.suffix in ARCHIVES)
     mend = f"unpack {archives[0]} first" if archives else "give the folder of a published dataset"
     raise BadInput(f"dataset {given}: there is no {wanted} in it; {mend}")
 
 
-def _places(given: Path, category: str) -> Iterator[Path]:
+def _places(given: Path, category: str) -> Iterator[Sequence[Path]]:
     """Where the folder of a category may be, the likeliest first; never a folder that is another category's."""
-    yield given / category
+    yield [given / category]
     if given.name not in FOLDERS or given.name == category:
-        yield given
+        yield [given]
     if given.name in FOLDERS:
-        yield given.parent / category
+        yield [given.parent / category]
     if given.parent.name == category:
-        yield given.parent
+        yield [given.parent]
     for depth in range(1, _DEEPEST + 1):
-        yield from sorted(given.glob("/".join(["*"] * depth + [category])))
+        yield sorted(given.glob("/".join(["*"] * depth + [category])))
 
 
 def read_json(path: Path) -> Any:
