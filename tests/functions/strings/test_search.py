@@ -59,6 +59,8 @@ SOLVED: list[Steps] = [
     [("string_concatenate", ("lJRW",)), ("string_concatenate", ("VRB",))],
     [("string_concatenate", ("Anr",)), ("map_string", (ROTATED,))],
     [("string_concatenate", ("T",)), ("swap_first_last", ())],
+    [("string_concatenate", ("JSGEP",)), ("remove_duplicates", ())],
+    [("string_concatenate", ("EEyp",)), ("replace_vowels_with_ind_of_count", ())],
     [("get_string_length", ()), ("replace_substring", ("e", "Q"))],
     [("replace_substring", ("e", "Q")), ("add_len_to_string", ())],
     [("replace_substring", ("e", "Q")), ("string_concatenate", ("ab",))],
