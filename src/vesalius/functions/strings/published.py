@@ -163,7 +163,7 @@ def load_published(directory: Path, *, mode: Mode = "published") -> Loaded[Publi
             tests[name] = _triplets(record)
         except Unusable as wrong:
             left_out[f"record {number} ({named!s:.60})"] = str(wrong)
-    found, runner = generation(tests.values(), named=path.name), ScriptRunner(path.parent)
+    found, runner = generation(tests.values(), named=path.name), ScriptRunner(path.parent, plain=True)
     prose = _prose(path.with_name("test_data.json"))
     functions = []
     for name, triplets in tests.items():
