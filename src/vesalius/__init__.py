@@ -16,10 +16,12 @@ from vesalius.errors import BadInput, Failed
 from vesalius.version import __version__
 
 if TYPE_CHECKING:
-    from vesalius import explain
     from vesalius.api import discover, load, specimens, sweep
+    from vesalius.explain import CallablePackage
     from vesalius.grading import grade
     from vesalius.model.components import Component, Edge
+
+    explain: CallablePackage
 
 _HOMES = {
     "discover": "vesalius.api",

@@ -4,6 +4,8 @@
 code 1). Both carry one line that names the input and the mend.
 """
 
+from collections.abc import Iterable
+
 
 class BadInput(ValueError):
     """The input cannot be used; the message names it and says what would be accepted."""
@@ -13,24 +15,8 @@ class Failed(RuntimeError):
     """The input was fine but the work could not be finished; the message says what is left to do."""
 
 
-#: Everything a user's own code is expected to raise; each becomes one line for that user.
-USER_CODE_ERRORS = (
-    ArithmeticError,
-    AssertionError,
-    AttributeError,
-    ImportError,
-    LookupError,
-    NameError,
-    OSError,
-    RuntimeError,
-    SyntaxError,
-    TypeError,
-    ValueError,
-)
-
-
-def choices(names: object, limit: int = 12) -> str:
+def choices(names: Iterable[object], limit: int = 12) -> str:
     """Render the accepted names for an error message, shortened after `limit`."""
-    listed = [str(name) for name in names]  # type: ignore[union-attr]
+    listed = [str(name) for name in names]
     shown = ", ".join(listed[:limit])
     return shown if len(listed) <= limit else f"{shown}, ... ({len(listed)} in all)"

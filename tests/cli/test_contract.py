@@ -4,10 +4,10 @@ import json
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
 import typer.main
+from typer.core import TyperGroup
 
 from tests.cli.conftest import Vesalius
 from vesalius.cli import app
@@ -45,8 +45,8 @@ def test_no_help_text_loads_torch() -> None:
 
 def test_every_command_has_a_help_text_here(vesalius: Vesalius) -> None:
     listed = vesalius("--help").out
-    offered: dict[str, Any] = typer.main.get_group(app).commands
-    groups = {name: list(group.commands) for name, group in offered.items() if hasattr(group, "commands")}
+    offered = typer.main.get_group(app).commands
+    groups = {name: list(group.commands) for name, group in offered.items() if isinstance(group, TyperGroup)}
     names = [name for name in offered if name not in groups]
     assert names == COMMANDS
     assert all(name in listed for name in [*names, *groups])

@@ -78,7 +78,7 @@ def folded(model: Transformer) -> Transformer:
     for block in model.blocks:
         attn = block.attn
         if block.ln1.b is not None:
-            attn.b_qkv += block.ln1.b @ attn.qkv
+            attn.b_qkv.add_(block.ln1.b @ attn.qkv)
             block.ln1.b.zero_()
         for head in range(model.config.n_heads):
             attn.b_O += attn.b_V[head // model.config.queries_per_kv] @ attn.W_O[head]

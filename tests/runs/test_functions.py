@@ -237,9 +237,9 @@ def test_a_custom_interpreter(place: Path) -> None:
 @pytest.mark.parametrize(
     ("module", "said"),
     [
-        ("def f(:", "cannot be imported (SyntaxError"),
-        ("1 / 0", "cannot be imported (ZeroDivisionError: division by zero)"),
-        ("raise SystemExit(3)", "cannot be imported (SystemExit: 3)"),
+        ("def f(:", "importing theirs raises SyntaxError"),
+        ("1 / 0", "importing theirs raises ZeroDivisionError: division by zero; mend it"),
+        ("raise SystemExit(3)", "importing theirs raises SystemExit: 3; mend it"),
         (None, "put its folder on PYTHONPATH"),
     ],
 )

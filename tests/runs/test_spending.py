@@ -60,7 +60,7 @@ def test_processes_never_spend_more_than_the_cap(tmp_path: Path) -> None:
     """Three processes buy at one cent until they may not: a hundred are bought, not one more."""
     path = tmp_path / "spending.json"
     bought = dict(map_cases(stub_work.buy, [(str(path), name) for name in "abc"], jobs=3))
-    assert sum(bought.values()) == 100
+    assert sum(count for count in bought.values() if isinstance(count, int)) == 100
     assert math.isclose(sum(spent for spent, _ in json.loads(path.read_text()).values()), 1.0)
 
 

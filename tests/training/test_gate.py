@@ -8,7 +8,7 @@ from tests.training.programs import CPU, fraction, lookup, odd_places, small
 from tests.training.twin import node_outputs, patched_logits
 from vesalius.model import Transformer
 from vesalius.model.states import build
-from vesalius.training import Gate, Setting, headroom, measure, model_tokens, train
+from vesalius.training import Finished, Gate, Setting, headroom, measure, model_tokens, train
 from vesalius.training.figures import evaluate
 from vesalius.training.pairs import differ, draw_pairs, targets
 from vesalius.training.siit import Curriculum
@@ -35,6 +35,7 @@ PERFECT = {
 def half_trained(setting: Setting) -> Transformer:
     """Some steps into training, where answers are neither all right nor all wrong."""
     finished = list(train([setting], device=CPU, recipe=Recipe(40, 16, pairs=256, checks=1), copies=[(0, 1e-2)]))[-1]
+    assert isinstance(finished, Finished)
     return finished.candidates[setting.name][0].transformer()
 
 

@@ -62,6 +62,7 @@ def test_a_stopped_run_goes_on_and_ends_with_the_same_weights(tmp_path: Path) ->
     )
     assert [event.step for event in events if isinstance(event, Checked)] == [45, 60]
     resumed = events[-1]
+    assert isinstance(resumed, Finished)
     for name, candidates in straight.candidates.items():
         for one, other in zip(candidates, resumed.candidates[name], strict=True):
             assert one.figures == other.figures

@@ -11,7 +11,7 @@ from vesalius.cli.catalogue import open_specimen
 from vesalius.cli.console import print_json, stderr, stdout, steps
 from vesalius.cli.places import out_directory
 from vesalius.discovery.mechrl.environment import PAPER_QUIRKS
-from vesalius.discovery.mechrl.study import Scope, study, train_policies
+from vesalius.discovery.mechrl.study import Scope, study, train_policies, trainings
 from vesalius.discovery.mechrl.suite import (
     PAPER_TRAINING,
     SIZES,
@@ -24,6 +24,7 @@ from vesalius.discovery.mechrl.suite import (
 from vesalius.errors import BadInput, choices
 from vesalius.model.files import write_json
 from vesalius.report.regret import draw_learning, draw_regret
+from vesalius.runs.training import train_apart
 
 SCHEMA = 1
 
@@ -49,7 +50,7 @@ class Request:
         return replace(SIZES[self.size], training=training, held_out=self.held_out)
 
 
-def bench(request: Request, *, matrices: str | None, out: str | None, device: str, as_json: bool) -> None:
+def bench(request: Request, *, matrices: str | None, jobs: int, out: str | None, device: str, as_json: bool) -> None:
     """Measure what is missing, train what is missing, and print the tables."""
     mode, plan = "paper" if request.paper else "corrected", request.plan()
     directory = out_directory(out, "bench-mechrl", Path(request.specimen).name, request.size)
@@ -60,7 +61,11 @@ def bench(request: Request, *, matrices: str | None, out: str | None, device: st
             measure_suite(specimen, factbook(), effects, plan=plan, tell=tell)
         suite = load_suite(effects, plan=plan, model=specimen.model)
         scope = Scope(request.paper, request.seeds, request.steps, request.episodes)
-        policies = train_policies(suite, scope, directory / "policies", told=tell)
+        wanted = trainings(scope, directory / "policies")
+        tell("training policies", 0, len(wanted))
+        for done, training in enumerate(train_apart(wanted, effects, plan, jobs=jobs), 1):
+            tell(f"trained {training.name}, seed {training.settings.seed}", done, len(wanted))
+        policies = train_policies(suite, wanted)
         tell("playing", 0, 1)
         found = study(suite, policies, scope)
     document = {

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from vesalius.model.specimen import Specimen
 
 
-class _CallablePackage(ModuleType):
+class CallablePackage(ModuleType):
     def __call__(
         self,
         specimen: "Specimen",
@@ -58,4 +58,4 @@ class _CallablePackage(ModuleType):
         return explain_either(specimen, named, n=n, top=top, force=force, seed=seed, progress=progress)
 
 
-sys.modules[__name__].__class__ = _CallablePackage
+sys.modules[__name__].__class__ = CallablePackage

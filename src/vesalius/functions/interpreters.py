@@ -6,18 +6,18 @@ points and interpolates between them: it predicts and understands nothing, and i
 the box and `seed=`, and returns an `Answer`.
 """
 
-import importlib
 import random
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from vesalius.backbones import Backbone
-from vesalius.errors import USER_CODE_ERRORS, BadInput, Failed, choices
+from vesalius.errors import BadInput, Failed, choices
 from vesalius.functions.agents import Limits, interpret_with
 from vesalius.functions.agents.exemplars import exemplars_for
 from vesalius.functions.answer import Answer, Interpreter
 from vesalius.functions.box import Box, Function
 from vesalius.functions.suite import Suite
+from vesalius.guests import function_named
 
 BUILTIN, ORACLE, TABLE = "builtin", "oracle", "table"
 AIA, MILAN, BOTH = "aia", "milan", "aia+milan"
@@ -38,7 +38,7 @@ class Interpretation:
 def check_interpreter(name: str, category: str, *, backbone: str | None) -> None:
     """Refuse a name nobody has, or one that does not go with the category or the language model."""
     if name not in NAMES:
-        _custom(name)
+        _guest(name)
     if name == TABLE and category != "numeric":
         raise BadInput("interpreter table interpolates between numbers; use it with --category numeric")
     if name in WITH_MODEL and backbone is None:
@@ -73,7 +73,7 @@ def interpret(
     if name == TABLE:
         return Interpretation(interpolate(box, seed=seed))
     if name not in WITH_MODEL:
-        answer = _custom(name)(box, seed=seed)
+        answer = _guest(name)(box, seed=seed)
         if not isinstance(answer, Answer):
             raise Failed(f"interpreter {name} returned a {type(answer).__name__}; it must return an Answer")
         return Interpretation(answer)
@@ -109,18 +109,5 @@ def _table_code(points: Sequence[tuple[float, float]]) -> str:
     return f"import numpy as np\n\nX = {xs!r}\nY = {ys!r}\n\n\ndef f(x):\n    return float(np.interp(x, X, Y))\n"
 
 
-def _custom(name: str) -> Interpreter:
-    module, colon, function = name.partition(":")
-    known = f"use {choices(NAMES)} or package.module:function"
-    if not (colon and module and function):
-        raise BadInput(f"interpreter {name!r} does not exist; {known}")
-    try:
-        found = getattr(importlib.import_module(module), function)
-    except ModuleNotFoundError as error:
-        raise BadInput(f"interpreter {name!r}: {error}; put its folder on PYTHONPATH, or {known}") from None
-    except (*USER_CODE_ERRORS, SystemExit) as error:
-        said = " ".join(f"{type(error).__name__}: {error}".split())
-        raise BadInput(f"interpreter {name!r} cannot be imported ({said}); {known}") from None
-    if not callable(found):
-        raise BadInput(f"interpreter {name!r} is no function; {known}")
-    return found  # type: ignore[return-value]
+def _guest(name: str) -> Interpreter:
+    return function_named(name, role="interpreter", known=NAMES)

@@ -25,6 +25,21 @@ from vesalius.errors import BadInput, choices
 # A hashable Python value: str, int, float, bool, a tuple of these, or None.
 Value = Any
 
+# Everything a user's own code is expected to raise; each becomes one line for that user.
+USER_CODE_ERRORS = (
+    ArithmeticError,
+    AssertionError,
+    AttributeError,
+    ImportError,
+    LookupError,
+    NameError,
+    OSError,
+    RuntimeError,
+    SyntaxError,
+    TypeError,
+    ValueError,
+)
+
 
 class Comparison(Enum):
     """A predicate of (key, query): `Select(indices, indices, Comparison.LEQ)` selects keys at or before the query."""

@@ -12,9 +12,10 @@ from math import isinf
 from pathlib import Path
 from typing import Any
 
-from vesalius.errors import USER_CODE_ERRORS, BadInput
+from vesalius.errors import BadInput
 from vesalius.rasp.graph import is_input
 from vesalius.rasp.language import (
+    USER_CODE_ERRORS,
     Aggregate,
     Comparison,
     Expression,

@@ -15,8 +15,9 @@ from dataclasses import dataclass, field
 import numpy as np
 from jaxtyping import Bool
 
-from vesalius.errors import USER_CODE_ERRORS, BadInput
+from vesalius.errors import BadInput
 from vesalius.rasp.language import (
+    USER_CODE_ERRORS,
     Aggregate,
     Comparison,
     Expression,

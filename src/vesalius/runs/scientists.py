@@ -5,16 +5,15 @@ case and an open `Backbone` (None if the run has none) and returns an `Explained
 they come (`BackboneError`): the case then counts as an error, never as a wrong answer.
 """
 
-import importlib
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, cast
 
 from vesalius.backbones import Backbone
-from vesalius.errors import BadInput, choices
 from vesalius.explain.explanation import Explanation
 from vesalius.explain.trace import Trace
+from vesalius.guests import function_named
 
 if TYPE_CHECKING:
     from vesalius.discovery.circuit import Circuit
@@ -111,14 +110,4 @@ def scientist_named(name: str) -> Scientist:
     """The scientist of that name, or the function that `package.module:function` names."""
     if name in NAMED:
         return NAMED[name]
-    module, colon, function = name.partition(":")
-    known = f"use {choices(NAMED)} or package.module:function"
-    if not (colon and module and function):
-        raise BadInput(f"scientist {name!r} does not exist; {known}")
-    try:
-        found = getattr(importlib.import_module(module), function)
-    except (ImportError, AttributeError) as error:
-        raise BadInput(f"scientist {name!r}: {error}; {known}") from None
-    if not callable(found):
-        raise BadInput(f"scientist {name!r} is no function; {known}")
-    return found  # type: ignore[return-value]
+    return function_named(name, role="scientist", known=NAMED)

@@ -5,7 +5,7 @@ end with the copies of every setting, best first. Nothing here accepts a model; 
 """
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -94,7 +94,7 @@ def train(
     recipe: Recipe | None = None,
     checkpoint: Path | None = None,
     stop_early: bool = True,
-) -> Iterator[Event]:
+) -> Generator[Event, None, None]:
     """Train every setting with every `(seed, learning rate)` of `copies`, all in one stack.
 
     With a `checkpoint` directory a killed run goes on from its last check when it is called again with the same
@@ -139,7 +139,7 @@ class _Run:
         self.checkpoint = None if checkpoint is None else Checkpoint(checkpoint, identity)
         self._resume()
 
-    def events(self, stop_early: bool) -> Iterator[Event]:
+    def events(self, stop_early: bool) -> Generator[Event, None, None]:
         for target in self.recipe.check_steps():
             if target <= self.stepper.step:
                 continue

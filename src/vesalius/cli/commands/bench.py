@@ -143,6 +143,9 @@ def mechrl(
         str | None,
         typer.Option(help="Directory of measured effect matrices. Default: measured into the run's directory."),
     ] = None,
+    jobs: Annotated[
+        int, typer.Option("--jobs", min=1, help="Policies trained at a time; the results do not depend on it.")
+    ] = 2,
     out: RunOption = None,
     device: DeviceOption = "cpu",
     json: JsonOption = False,
@@ -158,7 +161,7 @@ def mechrl(
 
     tasks = tuple(listed(training) or ()), tuple(listed(held_out) or ())
     request = command.Request(specimen, paper, seeds, steps, episodes, size, *tasks)
-    command.bench(request, matrices=matrices, out=out, device=device, as_json=json)
+    command.bench(request, matrices=matrices, jobs=jobs, out=out, device=device, as_json=json)
 
 
 @commands.command()

@@ -14,7 +14,7 @@ that put most attention where the name of the set says, on training rows, as man
 only path patching could tell have no row.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -29,7 +29,7 @@ from vesalius.discovery.mechrl.evaluate import begun, pick_ranks, policy_entrant
 from vesalius.discovery.mechrl.ppo import PER_HEAD, Policy, Settings, play, train
 from vesalius.discovery.mechrl.suite import Suite
 from vesalius.discovery.search.contest import BUDGETS, Comparison, contest, episode_seeds, standard_entrants
-from vesalius.intervene.statistics import mean_interval
+from vesalius.intervene.statistics import few_interval
 
 #: The policies of each mode: what is trained.
 RUNS = {
@@ -45,7 +45,6 @@ PAPER_TRANSFER_EPISODES, PAPER_TRANSFER_ORACLE = 30, 15
 INDUCTION_HEADS = 5
 #: Groups a detector can tell: the published name, how many heads the published set has, and where such heads look.
 GROUPS = {"Induction": (4, "after copy"), "Duplicate Token": (3, "copy"), "Previous Token": (2, "previous")}
-Told = Callable[[str, int, int], None]
 
 
 @dataclass(frozen=True)
@@ -59,19 +58,35 @@ class Scope:
     budgets: tuple[float, ...] = BUDGETS
 
 
-def train_policies(suite: Suite, scope: Scope, directory: Path, *, told: Told | None = None) -> dict[str, list[Policy]]:
-    """Every policy of the mode, one per seed; each resumes from, and keeps its learning curve in, its own directory."""
+@dataclass(frozen=True)
+class Training:
+    """One policy of a study: its kind, what it is trained with, and the directory that keeps it."""
+
+    name: str
+    settings: Settings
+    directory: Path
+
+    def run(self, suite: Suite) -> Policy:
+        """Train it, or go on from where it stopped; a finished one is only read."""
+        return train(suite.train, self.settings, validation=suite.validation, directory=self.directory)
+
+
+def trainings(scope: Scope, directory: Path) -> list[Training]:
+    """Every policy of the mode, one per kind and seed, each with its learning curve in a directory of its own."""
+    found = []
+    for name, settings in RUNS[scope.paper].items():
+        steps = scope.steps // PER_HEAD_SHARE if settings.view == "per-head" else scope.steps
+        for seed in range(1, scope.seeds + 1):
+            place = Path(directory) / f"{name.replace(' ', '-')}-seed{seed}"
+            found.append(Training(name, replace(settings, seed=seed, total_steps=steps), place))
+    return found
+
+
+def train_policies(suite: Suite, wanted: Sequence[Training]) -> dict[str, list[Policy]]:
+    """The policies, by kind in the order of their seeds."""
     found: dict[str, list[Policy]] = {}
-    runs = RUNS[scope.paper]
-    for name, settings in runs.items():
-        for seed in range(scope.seeds):
-            if told:
-                told(f"training {name}, seed {seed + 1}", sum(map(len, found.values())), len(runs) * scope.seeds)
-            place = Path(directory) / f"{name.replace(' ', '-')}-seed{seed + 1}"
-            steps = scope.steps // PER_HEAD_SHARE if settings.view == "per-head" else scope.steps
-            wanted = replace(settings, seed=seed + 1, total_steps=steps)
-            policy = train(suite.train, wanted, validation=suite.validation, directory=place)
-            found.setdefault(name, []).append(policy)
+    for training in wanted:
+        found.setdefault(training.name, []).append(training.run(suite))
     return found
 
 
@@ -183,20 +198,20 @@ def table_of_transfer(
 def verdicts(contests: Sequence[Comparison], held_out: Sequence[str]) -> list[dict[str, Any]]:
     """Per task and budget: the rival of least regret, and whether the best learned policy beats the best of the others.
 
-    `wins` and `loses` need intervals that do not touch; otherwise it is a draw.
+    Both played the same episodes, so their regrets are compared seed by seed: `wins` and `loses` need a 95 % interval
+    of the mean difference that leaves out 0; otherwise it is a draw. Whoever does best of either side is chosen by
+    these same episodes.
     """
     found = []
     for each in contests:
         for place, budget in enumerate(each.methods[0].budgets):
             ours = min((m for m in each.methods if is_learned(m.method)), key=lambda m: m.mean[place])
             rival = min((m for m in each.methods if not is_learned(m.method)), key=lambda m: m.mean[place])
+            less = _figure([one[place] - other[place] for one, other in zip(ours.seeds, rival.seeds, strict=True)])
             result = "draw"
-            if ours.low and ours.high and rival.low and rival.high:
-                if ours.high[place] < rival.low[place]:
-                    result = "wins"
-                elif ours.low[place] > rival.high[place]:
-                    result = "loses"
-            regrets = {"policy_regret": ours.mean[place], "rival_regret": rival.mean[place]}
+            if less["low"] is not None and not less["low"] <= 0 <= less["high"]:
+                result = "wins" if less["value"] < 0 else "loses"
+            regrets = {"policy_regret": ours.mean[place], "rival_regret": rival.mean[place], "difference": less}
             row = {"task": each.task, "held_out": each.task in held_out, "budget": budget, "policy": ours.method}
             found.append({**row, "rival": rival.method, **regrets, "result": result})
     return found
@@ -269,5 +284,5 @@ def _figure(values: Sequence[float] | Float[np.ndarray, " seed"]) -> dict[str, A
     each = np.asarray(values, float)
     low, high = (None, None)
     if len(each) > 1:
-        low, high = (float(bound) for bound in mean_interval(torch.from_numpy(each[:, None])))
+        low, high = (float(bound[0]) for bound in few_interval(each[:, None]))
     return {"value": float(each.mean()), "low": low, "high": high, "n": len(each)}
