@@ -198,6 +198,7 @@ def test_structure_is_graded_where_there_is_one(sandbox: Sandbox) -> None:
     assert structured(wave, sandbox, family="sin")["family_named"] == 1
     first_root = function(Atom("root", (2.0, 1.0, 1)), mode="published")
     assert structured(first_root, sandbox, family="linear")["family_named"] == 1
+    assert structured(first_root, sandbox, family="root")["family_named"] == 1
 
 
 def test_the_same_function_by_another_name_is_named(sandbox: Sandbox) -> None:

@@ -173,16 +173,18 @@ def structure_metrics(function: NumericFunction, answer: Answer, *, points: ndar
 def _is_named(function: NumericFunction, said: dict[str, Any], points: ndarray) -> bool:
     """Whether the name is right: the function's own, or another that it has where the code is the function."""
     family, parts = str(said.get("family")), [str(part) for part in said.get("operands") or []]
-    if _canonical(family, parts) == _true_name(function):
+    if _canonical(family, parts) in _own_names(function):
         return True
     return len(points) > 0 and can_express(family, parts, function, points)
 
 
-def _true_name(function: NumericFunction) -> tuple[str, tuple[str, ...]]:
+def _own_names(function: NumericFunction) -> list[tuple[str, tuple[str, ...]]]:
+    """What the function was drawn as; a first root is also a line."""
     expression = function.expression
     if isinstance(expression, Pair):
-        return _canonical(expression.operation, [atom.family for atom in operands(expression)])
-    return _canonical("linear" if _is_first_root(expression) else expression.family, [])
+        return [_canonical(expression.operation, [atom.family for atom in operands(expression)])]
+    lines = ["linear"] if _is_first_root(expression) else []
+    return [_canonical(name, []) for name in (expression.family, *lines)]
 
 
 def _is_first_root(atom: Atom) -> bool:
