@@ -18,6 +18,9 @@ from vesalius.intervene import Batch, Readout, agreement
 from vesalius.model.specimen import FiniteVocabulary, Specimen, TextVocabulary
 
 NUMERIC_TOLERANCE = 0.05
+MOST_PROMPTS = 100_000
+#: Seeds of controls and held-out prompts lie above the one asked for, and all must fit 64 bits.
+LARGEST_SEED = 2**62
 
 
 @dataclass(frozen=True)
@@ -37,8 +40,7 @@ class Trial:
 
 def trial(specimen: Specimen, n: int, *, seed: int = 0, split: str = "test") -> Trial:
     """Draw the material for a specimen; `split` picks the behaviour's pool of names, templates and fillers."""
-    if n < 1:
-        raise BadInput(f"an experiment on {n} prompts says nothing; ask for at least one")
+    require_drawable(n, seed)
     vocabulary = specimen.vocabulary
     if isinstance(vocabulary, TextVocabulary):
         if specimen.behaviour is None:
@@ -55,6 +57,14 @@ def trial(specimen: Specimen, n: int, *, seed: int = 0, split: str = "test") -> 
     mask = tokens != specimen.model.config.pad_token
     batch, other = Batch(tokens[:n], mask[:n]), Batch(tokens[n:], mask[n:])
     return Trial(batch, other, unchanged_outputs(specimen, batch), where=mask[n:])
+
+
+def require_drawable(n: int, seed: int) -> None:
+    """Refuse numbers of prompts and seeds that nothing can be drawn with."""
+    if not 1 <= n <= MOST_PROMPTS:
+        raise BadInput(f"an experiment on {n} prompts cannot be made; ask for 1 to {MOST_PROMPTS:,}")
+    if not 0 <= seed <= LARGEST_SEED:
+        raise BadInput(f"seed {seed} cannot be used; take one from 0 to {LARGEST_SEED}")
 
 
 def unchanged_outputs(specimen: Specimen, batch: Batch) -> Readout:
