@@ -217,8 +217,8 @@ def _print_scorecard(scorecard: dict[str, Any]) -> None:
     for method, figures in scorecard["methods"].items():
         for name in AREAS:
             if (area := figures[name]) is not None:
-                median = f"{area['median']:.3f}", f"{area['median_low']:.3f} to {area['median_high']:.3f}"
-                mean = f"{area['mean']:.3f}", f"{area['mean_low']:.3f} to {area['mean_high']:.3f}"
+                median = f"{area['median']:.3f}", f"{area['median_low']:.3f}, {area['median_high']:.3f}"
+                mean = f"{area['mean']:.3f}", f"{area['mean_low']:.3f}, {area['mean_high']:.3f}"
                 baseline = "" if area["baseline"] is None else f"{area['baseline']:.3f}"
                 table.add_row(method, name, *median, *mean, str(area["n"]), baseline)
     stdout.print(table)
