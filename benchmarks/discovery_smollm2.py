@@ -2,8 +2,8 @@
 
     python -m benchmarks.discovery_smollm2 --out benchmarks/results/discovery_smollm2.json
 
-The same as `vesalius discover smollm2-135m -b BEHAVIOUR --method METHOD --n N`, kept without the 380,000 edges. Every
-run is written as soon as it is there; a file that holds some of them already is completed.
+The same as `vesalius discover smollm2-135m -b BEHAVIOUR --method METHOD --n N`, with the strongest of the 123,211 edges
+only. Every run is written as soon as it is there; a file that holds some of them already is completed.
 """
 
 import argparse
