@@ -25,7 +25,7 @@ from vesalius.report.html import duration, figure, macro, package_text, render, 
 from vesalius.report.profiles import Bars, bars_of
 from vesalius.report.tables import Sheet, sheet
 
-NUMBERS, PAGE = "discovery.json", "discovery.html"
+NUMBERS, PAGE, CIRCUIT = "discovery.json", "discovery.html", "circuit.json"
 #: What the page draws and lists.
 CONNECTIONS, LISTED = 18, 15
 #: Scores below these parts of the strongest are not named, or not drawn.
@@ -69,12 +69,15 @@ def render_discovery(directory: Path) -> Path:
         headmap=headmap,
         negative=any(score < 0 for _, score in ranked),
         score_meaning=MEANINGS.get(document["method"], BY_EDGES),
-        strongest=_strongest(ranked, trust),
+        strongest=_strongest(ranked, trust, _score_column(document)),
         diagram=diagram,
+        scored="heads" if document["method"] in SEARCHES else "components",
         box_scores=scores,
         n_edges=document.get("n_edges", len(document["edges"])),
         listed_edges=len(document["edges"]),
-        edge_sheet=sheet("", ("edge", "score"), [(edge.format("canonical"), score) for edge, score in edges[:LISTED]]),
+        edge_sheet=sheet(
+            "", ("edge", _score_column(document)), [(edge.format("canonical"), score) for edge, score in edges[:LISTED]]
+        ),
         trust=trust,
         trust_intro=_intro(trust) if trust else "",
         chart=chart,
@@ -168,7 +171,7 @@ def _write_pictures(
         unit=document["unit"],
         n_layers=document["layers"],
         n_heads=document["heads"],
-        label=f"score ({document['unit']})" if document["unit"] else "score",
+        label=_score_column(document),
     )
 
 
@@ -237,7 +240,11 @@ def _curve_caption(trust: Mapping[str, Any]) -> str:
     )
 
 
-def _strongest(ranked: Sequence[tuple[Component, float]], trust: Mapping[str, Any] | None) -> Sheet:
+def _score_column(document: Mapping[str, Any]) -> str:
+    return f"score ({document['unit']})" if document["unit"] else "score"
+
+
+def _strongest(ranked: Sequence[tuple[Component, float]], trust: Mapping[str, Any] | None, score_column: str) -> Sheet:
     """The strongest components, with what is known of each."""
     flagged = ((trust or {}).get("detectors") or {}).get("flagged", {})
     published = ((trust or {}).get("known_heads") or {}).get("roles", {})
@@ -245,7 +252,7 @@ def _strongest(ranked: Sequence[tuple[Component, float]], trust: Mapping[str, An
     for rank, (part, score) in enumerate(ranked[:LISTED], 1):
         looks = ", ".join(ROLES[role] for role, heads in flagged.items() if str(part) in heads)
         rows.append((rank, str(part), score, looks or None, *([published.get(str(part))] if published else [])))
-    columns = ("rank", "component", "score", "by its attention", *(["published as"] if published else []))
+    columns = ("rank", "component", score_column, "by its attention", *(["published as"] if published else []))
     return sheet("", columns, rows)
 
 
@@ -283,7 +290,7 @@ def _figures(trust: Mapping[str, Any]) -> Sheet:
 
 
 def _interval(low: float, high: float) -> str:
-    return f"{figure(low)} to {figure(high)}"
+    return f"{figure(low)}\N{NO-BREAK SPACE}to\N{NO-BREAK SPACE}{figure(high)}"
 
 
 def _drops(special: Mapping[str, Any], behaviour: str) -> Bars:
