@@ -198,7 +198,7 @@ def test_a_search_is_checked_on_heads(vesalius: Vesalius, method: str) -> None:
     got = vesalius("discover", "frac_prevs", "-m", method, "--n", 4, "--seeds", 2, "--budget", 8, "--json")
     found = json.loads(got.out)
     assert "edges" not in found
-    assert found["metrics"]["jaccard"] == 1.0
+    assert found["metrics"]["seeds_jaccard"] == 1.0
     assert found["metrics"]["cmd"] == pytest.approx(1 / 16)
     assert Path(f"vesalius-runs/discover-frac_prevs-{method}-budget8-seeds2-n4-seed0/discovery.html").exists()
 
