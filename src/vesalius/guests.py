@@ -15,12 +15,13 @@ def function_named(name: str, *, role: str, known: Iterable[str]) -> Callable[..
         raise BadInput(f"{role} {name!r} does not exist; {mend}")
     try:
         found = getattr(importlib.import_module(module), function)
+    except ModuleNotFoundError as error:
+        raise BadInput(f"{role} {name!r}: {error}; put its folder on PYTHONPATH, or {mend}") from None
     except (ImportError, AttributeError) as error:
         raise BadInput(f"{role} {name!r}: {error}; {mend}") from None
-    except Exception as error:  # whatever the first lines of somebody's module raise
-        raise BadInput(
-            f"{role} {name!r}: importing {module} raises {type(error).__name__}: {error}; mend it"
-        ) from error
+    except (Exception, SystemExit) as error:  # whatever the first lines of somebody's module raise
+        said = " ".join(f"{type(error).__name__}: {error}".split())
+        raise BadInput(f"{role} {name!r}: importing {module} raises {said}; mend it") from error
     if not callable(found):
         raise BadInput(f"{role} {name!r} is no function; {mend}")
     return found

@@ -70,6 +70,45 @@ def test_the_scorecard_keeps_the_contract(vesalius: Vesalius) -> None:
     assert "page: run/report.html" in shown
 
 
+def published(folder: Path) -> Path:
+    """Four numeric records, one of them broken, and two string functions without source, the second past recovery."""
+    line = {"params": [2.0, 3.0], "name": "absolute((2.0, 3.0))"}
+    records = [{**line, "dir": f"/data/f0000{n}"} for n in range(3)] + [{"dir": "f00003", "name": "cubic(1)"}]
+    texts = ["abc", "Hello you", "x1", "Zebra crossing", "a b c", "tail'", "word", "", "12", "AbCd"]
+    own = [[[s, "p", "q"], [s[::-1], "no", "nor"]] for s in texts]
+    odd = [[[s, "p", "q"], [f"{number}#{s}", "no", "nor"]] for number, s in enumerate(texts)]
+    tests = [{"name": f"f0000{n}", "test_vec": t, "correct_inx": [1] * 10} for n, t in enumerate((own, odd))]
+    for name in ("numeric", "strings"):
+        (folder / name).mkdir(parents=True)
+    (folder / "numeric" / "data.json").write_text(json.dumps(records))
+    scripts = {f"f0000{n}": "function_code.py" for n in range(4)}
+    (folder / "numeric" / "func_name_dict.json").write_text(json.dumps(scripts))
+    (folder / "strings" / "unit_test_data.json").write_text(json.dumps(tests))
+    return folder
+
+
+def test_a_published_folder_means_the_published_mode_and_says_what_it_leaves_out(
+    vesalius: Vesalius, tmp_path: Path
+) -> None:
+    folder = published(tmp_path / "find")
+    got = vesalius("bench", "functions", "--category", "numeric", "--dataset", folder, "--jobs", 1, "--json")
+    assert "3 functions, 1 records left out; the first, record 3 (f00003): " in got.err
+    card = json.loads(got.out)
+    assert (card["mode"], card["n"], [*card["left_out"]]) == ("published", 3, ["record 3 (f00003)"])
+    assert card["metrics"]["success"]["value"] == 1.0
+    shown = vesalius("functions", "sample", "--category", "numeric", "--dataset", folder, "--mode", "fixed").out
+    assert "2 * abs(x) + 3" in shown
+
+
+def test_a_program_stands_in_for_a_missing_string_source(vesalius: Vesalius, tmp_path: Path) -> None:
+    folder = published(tmp_path / "find")
+    got = vesalius("bench", "functions", "--category", "strings", "--dataset", folder, "--jobs", 1, "--json")
+    card = json.loads(got.out)
+    assert (card["n"], card["n_error"], card["metrics"]["exact_match"]["value"]) == (1, 1, 1.0)
+    assert "published without its source" in got.err
+    assert any("2 of 2 functions were published as test pairs without source" in said for said in card["caveats"])
+
+
 def test_the_example_script_runs_end_to_end(vesalius: Vesalius) -> None:
     options = ["--interpreter", "aia", "--backbone", f"scripted:{EXAMPLE}", "--count", 3, "--out", "run"]
     card = card_of(vesalius, *options)
@@ -133,7 +172,9 @@ def test_killed_half_way_it_loses_the_cases_under_way_only(tmp_path: Path) -> No
         ([*BENCH, "--rounds", 0], "--rounds"),
         ([*BENCH, "--jobs", 0], "--jobs"),
         ([*BENCH, "--engine", "steam"], "engine 'steam' does not exist"),
-        ([*BENCH, "--dataset", "EMPTY"], "empty"),
+        ([*BENCH, "--dataset", "EMPTY"], "there is no numeric/data.json in it"),
+        ([*BENCH, "--dataset", ""], "--dataset: is empty"),
+        ([*BENCH, "--dataset", EXAMPLE], "functions_aia.py: is a file; give the folder that it is in"),
     ],
 )
 def test_bad_input(vesalius: Vesalius, tmp_path: Path, arguments: list[object], reason: str) -> None:

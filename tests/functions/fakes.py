@@ -55,6 +55,17 @@ def interpret(box: Box, *, seed: int = 0) -> Answer:
     return Answer(description=f"{reply.value} times x", code=code, structure={"family": "linear"}, queries=box.asked)
 
 
+def careless(box: Box, *, seed: int) -> str:
+    return "an answer, but no Answer"
+
+
+def odd(box: Box, *, seed: int) -> Answer:
+    """Asks and says what files and pages cannot hold as it is."""
+    box.ask([10**400, float("nan"), 1.0])
+    structure = {"\ud800": complex(1, 2)}
+    return Answer(description="half a character: \ud800", code="def f(x):\n    return '\ud800'\n", structure=structure)
+
+
 def oracle(function: Line) -> Answer:
     return Answer(description="the truth", code=f"def f(x):\n    return {function.slope} * x\n")
 

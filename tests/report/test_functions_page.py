@@ -82,17 +82,31 @@ def test_numeric_cases_are_drawn_failures_first(numeric: Path) -> None:
     assert (right or "").startswith("M")
     assert text.count(EVIL.replace("\n", " ")) >= 3
     assert not any(tag == "img" for tag, _ in reader.tags)
-    for words in ("1 errors of the machinery", "cost unknown", "1 of the 1 that are less than right", "40.0"):
+    for words in ("1 error, in no figure", "cost unknown", "1 of the 1 that are less than right", "40.0"):
         assert words in text
 
 
 def test_other_cases_are_listed(words: Path) -> None:
     _, text = read(render_functions(words))
     assert "Entity functions interpreted by aia" in text
-    assert "sun · fuel" in text
+    assert f"sun fuel {EVIL} right" in " ".join(text.split())  # the three offered, then where the answer led
+    assert f"sun fuel {EVIL} another" in " ".join(text.split())
     assert "another" in text
     assert "abc (differs)" in text
     assert "… (300 characters)" in text
+
+
+def test_figures_of_a_case_stand_beside_the_published_verdict_and_what_was_left_out_is_listed(numeric: Path) -> None:
+    path = numeric / "grades" / "f00001.json"
+    grade = json.loads(path.read_text())
+    path.write_text(json.dumps({**grade, "metrics": {"success": 0.0, "nmse": 0.98765, "r2": 1.0, "understood": 1.0}}))
+    card = json.loads((numeric / "scorecard.json").read_text())
+    card["metrics"]["rule_named"] = card["metrics"]["success"]
+    (numeric / "scorecard.json").write_text(json.dumps({**card, "left_out": {"record 7 (f00007)": EVIL}}))
+    _, text = read(render_functions(numeric))
+    assert "NMSE 0.988, R² 1, understood" in text
+    assert f"record 7 (f00007) {EVIL}" in " ".join(text.split())
+    assert "rule named" not in text  # it is the family named, under a category's own name
 
 
 def test_a_page_shows_a_limited_number(tmp_path: Path) -> None:

@@ -234,6 +234,37 @@ def test_a_custom_interpreter(place: Path) -> None:
     assert (card["subject"], card["metrics"]["success"]["value"]) == ("tests.functions.fakes:interpret", 1.0)
 
 
+@pytest.mark.parametrize(
+    ("module", "said"),
+    [
+        ("def f(:", "importing theirs raises SyntaxError"),
+        ("1 / 0", "importing theirs raises ZeroDivisionError: division by zero; mend it"),
+        ("raise SystemExit(3)", "importing theirs raises SystemExit: 3; mend it"),
+        (None, "put its folder on PYTHONPATH"),
+    ],
+)
+def test_an_interpreter_that_cannot_be_imported(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, module: str | None, said: str
+) -> None:
+    monkeypatch.syspath_prepend(tmp_path)
+    if module is not None:
+        (tmp_path / "theirs.py").write_text(module)
+    with pytest.raises(BadInput) as refusal:
+        settings(interpreter="theirs:f")
+    assert said in str(refusal.value)
+    assert "\n" not in str(refusal.value)
+
+
+def test_what_an_interpreter_returns_is_checked_and_can_be_written(place: Path) -> None:
+    for name in "ab":
+        (place / name).mkdir(parents=True)
+    with pytest.raises(Failed, match=r"fakes:careless returned a str; it must return an Answer"):
+        carried_out(place / "a", settings(interpreter="tests.functions.fakes:careless"))
+    card = carried_out(place / "b", settings(interpreter="tests.functions.fakes:odd"))
+    assert card["metrics"]["success"]["value"] == 0.0
+    assert "half a character: ?" in render_run(place / "b").read_text(encoding="utf-8")
+
+
 def test_a_dataset_folder(place: Path, tmp_path: Path) -> None:
     with pytest.raises(BadInput, match=r"data.json is missing"):
         Suite("numeric", dataset=str(tmp_path)).functions()
@@ -264,3 +295,4 @@ def test_what_json_does_not_have_becomes_text() -> None:
     assert plain({"a": (float("nan"), 1 + 2j, float("inf"), None, True, 2)}) == {
         "a": ["nan", "(1+2j)", "inf", None, True, 2]
     }
+    assert plain(["\ud800", 10**400, 10**18]) == ["?", "an integer of 1329 bits", 10**18]

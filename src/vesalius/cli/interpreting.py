@@ -13,12 +13,12 @@ from rich.table import Table
 from vesalius.cli.benching import anywhere, label
 from vesalius.cli.console import print_json, stderr, stdout, steps
 from vesalius.cli.places import out_directory
+from vesalius.errors import BadInput
 from vesalius.functions.agents import Limits as Talk
 from vesalius.functions.agents import exemplars_for
 from vesalius.functions.agents.writing import said_input, said_output
 from vesalius.functions.answer import Mode
 from vesalius.functions.box import Box, Function
-from vesalius.functions.interpreters import check_askable
 from vesalius.functions.suite import SEED, Suite, in_words
 from vesalius.report.run import render_run
 from vesalius.runs.directory import Run
@@ -42,7 +42,7 @@ class Request:
     dataset: str | None
     seed: int | None
     count: int | None
-    mode: str
+    mode: str | None
     budget: int | None
     rounds: int
     prices: str | None
@@ -66,7 +66,7 @@ class Request:
             self.category,
             self.interpreter.replace(":", "."),
             None if self.backbone is None else Path(self.backbone.replace(":", "_")).name,
-            self.mode if self.mode != "fixed" else None,
+            None if self.mode == _usual_mode(self.dataset) else self.mode,
             None if self.dataset is None else Path(self.dataset).resolve().name,
             None if self.count is None else f"first{self.count}",
             None if self.budget is None else f"budget{self.budget}",
@@ -74,9 +74,12 @@ class Request:
         )
 
 
-def sample(category: str, *, seed: int | None, count: int, mode: str, dataset: str | None, as_json: bool) -> None:
+def sample(
+    category: str, *, seed: int | None, count: int, mode: str | None, dataset: str | None, as_json: bool
+) -> None:
     """Show functions of a category with their truth and a few examples."""
     suite = _suite(category, seed, count, mode, dataset)
+    _tell_left_out(suite)
     rows = [_shown(suite, function) for function in suite.functions()]
     if as_json:
         return print_json(rows)
@@ -102,9 +105,7 @@ def bench(
     settings, runs_on = request.settings(), engine_named(engine)
     limits = Limits(max_cost=max_cost, sandbox_unsafe=unsafe_sandbox)
     limits.check_models(settings.models, settings.prices)
-    check_askable(
-        settings.interpreter, settings.suite
-    )  # refuses a dataset that is not whole before a directory is made
+    _tell_left_out(settings.suite)  # also refuses a dataset that cannot be read, before a directory is made
     directory = out_directory(out, *request.words())
     opened = Run(directory, settings=settings.as_data(), notes=settings.notes(), limits=limits.as_data())
     with opened as run, steps() as tell:
@@ -122,9 +123,29 @@ def bench(
     return None
 
 
-def _suite(category: str, seed: int | None, count: int | None, mode: str, dataset: str | None) -> Suite:
+def _suite(category: str, seed: int | None, count: int | None, mode: str | None, dataset: str | None) -> Suite:
+    if dataset is not None and not dataset.strip():
+        raise BadInput("--dataset: is empty; give the folder of a published dataset, or leave it out")
     place = None if dataset is None else str(Path(dataset).resolve())
-    return Suite(category, SEED if seed is None else seed, count, cast(Mode, mode), place)
+    return Suite(category, SEED if seed is None else seed, count, cast(Mode, mode or _usual_mode(dataset)), place)
+
+
+def _usual_mode(dataset: str | None) -> Mode:
+    """Functions drawn afresh are without the published faults; those of a published folder are what was published."""
+    return "fixed" if dataset is None else "published"
+
+
+def _tell_left_out(suite: Suite) -> None:
+    """One line about records of a dataset that are no functions here."""
+    functions, left_out = suite.functions(), suite.left_out
+    if left_out:
+        name, reason = next(iter(left_out.items()))
+        stderr.print(
+            f"dataset {suite.dataset}: {len(functions)} functions, {len(left_out)} records left out; the first, "
+            f"{name}: {reason}",
+            markup=False,
+            soft_wrap=True,
+        )
 
 
 def _shown(suite: Suite, function: Function) -> dict[str, Any]:

@@ -36,7 +36,13 @@ DatasetOption = Annotated[
     str | None,
     typer.Option("--dataset", help="A folder of the published dataset, instead of drawing afresh."),
 ]
-ModeOption = Annotated[str, typer.Option("--mode", help="fixed, or published with the published benchmark's faults.")]
+ModeOption = Annotated[
+    str | None,
+    typer.Option(
+        "--mode",
+        help="fixed, or published with the published faults. Default: published with --dataset, else fixed.",
+    ),
+]
 JobsOption = Annotated[int, typer.Option("--jobs", min=1, help="Cases at a time; the results do not depend on it.")]
 EngineOption = Annotated[str, typer.Option("--engine", help="Where cases run: local processes, or ray.")]
 MaxCostOption = Annotated[

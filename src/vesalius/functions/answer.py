@@ -2,7 +2,7 @@
 
 from typing import Any, Literal, Protocol
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from vesalius.functions.box import Box
 
@@ -34,6 +34,16 @@ class Answer(BaseModel):
     output_tokens: int | None = None
     #: Outputs that a language model invented instead of asking for them.
     hallucinated: int | None = None
+
+    @field_validator("description", "domain", "code")
+    @classmethod
+    def _can_be_written(cls, text: str | None) -> str | None:
+        return None if text is None else writable(text)
+
+
+def writable(text: str) -> str:
+    """A text that a file can hold: halves of characters, which language models sometimes send, become `?`."""
+    return text.encode("utf-8", "replace").decode("utf-8")
 
 
 class Grade(BaseModel):

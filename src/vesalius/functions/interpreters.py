@@ -11,12 +11,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from vesalius.backbones import Backbone
-from vesalius.errors import BadInput, choices
+from vesalius.errors import BadInput, Failed, choices
 from vesalius.functions.agents import Limits, interpret_with
 from vesalius.functions.agents.exemplars import exemplars_for
 from vesalius.functions.answer import Answer, Interpreter
 from vesalius.functions.box import Box, Function
-from vesalius.functions.suite import Suite, is_passive
+from vesalius.functions.suite import Suite
 from vesalius.guests import function_named
 
 BUILTIN, ORACLE, TABLE = "builtin", "oracle", "table"
@@ -47,16 +47,11 @@ def check_interpreter(name: str, category: str, *, backbone: str | None) -> None
         raise BadInput(f"--backbone: interpreter {name} asks no language model; use one of {choices(WITH_MODEL)}")
 
 
-def check_askable(name: str, suite: Suite) -> None:
-    """Refuse to have functions asked that were published as test pairs without source; only the oracle needs no box."""
-    functions = suite.functions()
-    askable = sum(not is_passive(function) for function in functions)
-    if name != ORACLE and askable < len(functions):
-        rest = f"take --count {askable}" if askable else "take --interpreter oracle"
-        raise BadInput(
-            f"dataset {suite.dataset}: {len(functions) - askable} of {len(functions)} functions are test pairs without "
-            f"source and cannot be asked; {rest}, or a folder with their scripts"
-        )
+def check_askable(function: Function) -> None:
+    """Refuse to have a function asked that was published as test pairs, and that nothing can stand in for."""
+    silent = getattr(function, "why_silent", None)
+    if silent is not None:
+        raise Failed(f"{silent}; only the oracle, which asks nothing, can be graded on it")
 
 
 def interpret(
@@ -70,14 +65,18 @@ def interpret(
     limits: Limits | None = None,
 ) -> Interpretation:
     """Let the interpreter of that name explain a function. Only the oracle is given more than the box."""
-    if name == BUILTIN:
-        return Interpretation(suite.rooms.interpret(box, seed=seed))
     if name == ORACLE:
         return Interpretation(suite.rooms.oracle(function))
+    check_askable(function)
+    if name == BUILTIN:
+        return Interpretation(suite.rooms.interpret(box, seed=seed))
     if name == TABLE:
         return Interpretation(interpolate(box, seed=seed))
     if name not in WITH_MODEL:
-        return Interpretation(_guest(name)(box, seed=seed))
+        answer = _guest(name)(box, seed=seed)
+        if not isinstance(answer, Answer):
+            raise Failed(f"interpreter {name} returned a {type(answer).__name__}; it must return an Answer")
+        return Interpretation(answer)
     assert backbone is not None
     if name == AIA:
         return Interpretation(interpret_with(backbone, box, limits=limits, name=name))

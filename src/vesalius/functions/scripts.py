@@ -6,8 +6,11 @@
 A published script reads its inputs from the command line and prints `(input, output)` pairs. Here a warm process that
 has numpy and scipy loaded runs it once per input, so an input that makes it raise, print ten megabytes or never end
 costs its own reply and no other. Nothing is imported from a script and no pickle of its folder is opened outside.
+
+`calls` asks the function that a script defines, without the command-line part, whatever that part prints.
 """
 
+import ast
 import math
 import random
 import weakref
@@ -46,6 +49,18 @@ def run(job):
 """
 
 
+#: Runs inside the sandbox: the script's function alone, for one input.
+_CALL_ONCE = """
+{definitions}
+
+import random as _random
+
+def _call(job):
+    _random.seed(job["seed"])
+    return {entry}(job["input"])
+"""
+
+
 def libraries(argument: dict[str, bool]) -> dict[str, Any]:
     """What published scripts import, loaded once in the warm process."""
     import scipy.signal
@@ -57,13 +72,19 @@ def libraries(argument: dict[str, bool]) -> dict[str, Any]:
 
 
 class ScriptRunner:
-    """Runs the scripts of one dataset folder. Its sandbox starts at the first query and ends with `close` or us."""
+    """Runs the scripts of one dataset folder. Its sandbox starts at the first query and ends with `close` or us.
 
-    def __init__(self, dataset: Path, *, unsafe: bool = False) -> None:
+    Args:
+        dataset: the folder; scripts can read in it.
+        unsafe: run where the kernel offers no isolation.
+        plain: the scripts import no libraries, so that the sandbox starts without them, and fast.
+    """
+
+    def __init__(self, dataset: Path, *, unsafe: bool = False, plain: bool = False) -> None:
         if not dataset.is_dir():
             raise BadInput(f"dataset {dataset}: no such directory")
         self.dataset = dataset.resolve()
-        self._unsafe = unsafe
+        self._unsafe, self._plain = unsafe, plain
         self._sandbox: Sandbox | None = None
 
     def replies(
@@ -97,6 +118,18 @@ class ScriptRunner:
         )
         return [_reply(*pair, category=category) for pair in zip(arguments, answers, strict=True)]
 
+    def calls(self, source: str, inputs: Sequence[Any], *, seed_text: str = "", first_call: int = 0) -> list[Reply]:
+        """One reply per input from the function that the script's text defines; draws are seeded as in `replies`."""
+        jobs = [{"input": value, "seed": _seed(seed_text, first_call + number)} for number, value in enumerate(inputs)]
+        answers = self._open().call_many(
+            _CALL_ONCE.format(definitions=definitions(source), entry=entry(source)),
+            "_call",
+            jobs,
+            per_call_seconds=PER_INPUT_SECONDS,
+            total_seconds=_SLACK_SECONDS + 2 * PER_INPUT_SECONDS * len(jobs),
+        )
+        return [Reply(answer.value, _last_line(answer.error)) for answer in answers]
+
     def close(self) -> None:
         """End the sandbox; a later query starts another."""
         if self._sandbox is not None:
@@ -113,8 +146,8 @@ class ScriptRunner:
 
     def _open(self) -> Sandbox:
         if self._sandbox is None:
-            needs = {"torch": next(self.dataset.glob(_WEIGHTS), None) is not None}
-            preload = f"{__name__}:{libraries.__name__}"
+            needs = {"torch": not self._plain and next(self.dataset.glob(_WEIGHTS), None) is not None}
+            preload = None if self._plain else f"{__name__}:{libraries.__name__}"
             sandbox = Sandbox(preload, needs, toolbox=self.dataset, unsafe=self._unsafe)
             self._sandbox = sandbox.__enter__()
             weakref.finalize(self, sandbox.close)
@@ -154,7 +187,7 @@ class ScriptFunction:
 def read_script(script: Path) -> str:
     """The text of a script; reading runs nothing."""
     try:
-        return script.read_text(encoding="utf-8")
+        return script.read_text(encoding="utf-8-sig")
     except OSError as error:
         raise BadInput(f"script {script}: {error.strerror}; the dataset folder is not whole") from None
     except UnicodeDecodeError:
@@ -172,11 +205,42 @@ def printed_output(argument: str, printed: str) -> str | None:
 
 def _reply(argument: str, answer: Answer, *, category: Category) -> Reply:
     if answer.error is not None:
-        return Reply(error=answer.error.splitlines()[-1] if answer.error else "it failed")
+        return Reply(error=_last_line(answer.error))
     output = printed_output(argument, str(answer.value))
     if output is None:
         return Reply(error="the script printed no pair for this input")
     return Reply(output) if category in ("strings", "relations") else _number(output)
+
+
+def definitions(script: str) -> str:
+    """A script without what it does when it is run from a command line: imports, functions and constants."""
+    kept = (ast.Import, ast.ImportFrom, ast.FunctionDef, ast.ClassDef, ast.Assign, ast.AnnAssign)
+    tree = _parsed(script)
+    body: list[ast.stmt] = [
+        node
+        for node in tree.body
+        if isinstance(node, kept) and not any(isinstance(n, ast.Name) and n.id == "sys" for n in ast.walk(node))
+    ]
+    return ast.unparse(ast.Module(body=body, type_ignores=[]))
+
+
+def entry(script: str) -> str:
+    """The function that a script is about: the one named `function`, or else the last."""
+    names = [node.name for node in _parsed(script).body if isinstance(node, ast.FunctionDef)]
+    if not names:
+        raise BadInput(f"a published {SCRIPT} defines no function; it begins {script[:40]!r}")
+    return "function" if "function" in names else names[-1]
+
+
+def _parsed(script: str) -> ast.Module:
+    try:
+        return ast.parse(script)
+    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
+        raise BadInput(f"a published {SCRIPT} is not Python ({error}); it begins {script[:40]!r}") from None
+
+
+def _last_line(error: str | None) -> str | None:
+    return None if error is None else (error.strip().splitlines() or ["it failed"])[-1]
 
 
 def _number(text: str) -> Reply:

@@ -15,6 +15,7 @@ from vesalius.errors import BadInput, choices
 from vesalius.functions.answer import Mode
 from vesalius.functions.box import Function
 from vesalius.functions.categories import SUITE, Rooms, category
+from vesalius.functions.published import Loaded
 from vesalius.functions.unit_tests import UnitTest, unit_test_of
 
 SEED = 2309
@@ -45,7 +46,7 @@ class Suite:
             raise BadInput(f"count {self.count}: give between 1 and {MOST} functions")
         if self.seed < 0:
             raise BadInput(f"seed {self.seed}: give 0 or more")
-        if self.dataset is not None and not Path(self.dataset).is_dir():
+        if self.dataset is not None and not Path(self.dataset).exists():
             raise BadInput(f"dataset {self.dataset}: no such directory")
 
     @property
@@ -56,6 +57,11 @@ class Suite:
     def functions(self) -> Sequence[Function]:
         """The functions; made once per process."""
         return _made(self)
+
+    @property
+    def left_out(self) -> dict[str, str]:
+        """Records of the dataset that are no functions here, with the reason."""
+        return getattr(self.functions(), "left_out", {})
 
     def unit_tests(self, function: Function, *, draw: int = 0) -> list[UnitTest]:
         """The unit tests of one of its functions, those that grading takes unless `draw` says otherwise."""
@@ -86,9 +92,10 @@ def _made(suite: Suite) -> Sequence[Function]:
     found = suite.rooms.load_published(Path(suite.dataset), mode=suite.mode)
     if not found:
         raise BadInput(f"dataset {suite.dataset}: holds no {suite.category} function that can be run")
-    return sorted(found, key=is_passive)[: suite.count]  # those that can be asked first
+    ordered = sorted(found, key=lacks_source)  # those that were published whole come first
+    return Loaded(ordered[: suite.count], getattr(found, "left_out", {}))
 
 
-def is_passive(function: Function) -> bool:
-    """Whether a function was published without its source, so that it can be graded and not asked."""
-    return bool(function.truth().get("passive"))
+def lacks_source(function: Function) -> bool:
+    """Whether a function was published as test pairs without its source, so that somebody must stand in for it."""
+    return function.truth().get("source") == "missing"

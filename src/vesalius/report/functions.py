@@ -19,8 +19,12 @@ from vesalius.runs.functions.benchmark import GRADES
 from vesalius.runs.functions.work import Graded, Interpreted
 
 SHOWN_FAILURES, SHOWN_OTHERS = 48, 12
-#: Of one case: characters of its code and description, examples, queries.
+#: Of one case: characters of its code, examples, queries.
 MOST_TEXT, MOST_EXAMPLES, MOST_QUERIES = 3_000, 10, 12
+#: Of what is said about a function and of it; all of it is in the run's files.
+MOST_SAID = 600
+#: So many records that were left out are listed.
+MOST_LEFT_OUT = 200
 KINDS = {"numeric": "Numeric", "strings": "String", "entities": "Entity", "relations": "Relation"}
 #: The page's words for what decides; others are shown under their own names.
 TITLES = {
@@ -31,7 +35,31 @@ TITLES = {
     "false_alarm": "Interval seen where there is none",
     "family_named": "Family named",
     "queries": "Queries per function",
+    "exact_all": "All pairs exact",
+    "exact_held_out": "Exact on fresh inputs",
+    "held_out_success": "Success on fresh points, without noise",
+    "understood": "Understood (a short rule, right on fresh inputs)",
+    "table": "Answers that are tables",
+    "nmse": "Normalised squared error",
+    "held_out_nmse": "Normalised squared error on fresh points, without noise",
+    "r2": "R², on fresh points",
+    "code_length": "Characters of code",
+    "noise_named": "Noise named",
+    "operands_named": "Both operands named",
+    "interval_iou": "Overlap of the interval found",
+    "concepts_counted": "One or two concepts told",
     "hallucinated": "Outputs invented by the model",
+    "rounds": "Rounds per function",
+    "unit_test_executable": "Unit tests passed by the executable grader",
+    "unit_test_unanswered": "Unit tests left unanswered",
+    "exemplar_overlap": "Exemplars that are test items",
+}
+#: A category's own names for figures that the page shows under the common name.
+_SAME = {
+    "operations_named": "family_named",
+    "concept_named": "family_named",
+    "rule_named": "family_named",
+    "exception_found": "interval_found",
 }
 
 
@@ -50,6 +78,25 @@ class Example:
 
 
 @dataclass(frozen=True)
+class Test:
+    """One unit test: what was offered, which of them is the function's own, and where the answer led."""
+
+    offered: tuple[str, ...]
+    true: int
+    credit: float
+
+    @property
+    def right(self) -> bool:
+        """Whether the answer led to the function's own and to no other."""
+        return self.credit == 1
+
+    @property
+    def chosen(self) -> str:
+        """The choice in words; where several fit alike, there was none."""
+        return "right" if self.right else "undecided" if self.credit else "another"
+
+
+@dataclass(frozen=True)
 class Case:
     """One function as the page shows it."""
 
@@ -62,10 +109,11 @@ class Case:
     domain: str
     code: str
     fault: str
+    scores: str
     queries: int
     curves: Curves | None
-    columns: tuple[str, str, str]
     examples: tuple[Example, ...]
+    tests: tuple[Test, ...]
     asked: tuple[tuple[str, str], ...]
 
 
@@ -89,7 +137,9 @@ def render_functions(directory: Path, *, progress: Callable[[str, int, int], Non
         kind=KINDS[scorecard["category"]],
         cases=cases,
         titles=TITLES,
+        metrics=[(name, metric) for name, metric in scorecard["metrics"].items() if name not in _SAME],
         families=[(name, row) for name, row in scorecard["families"].items()],
+        left_out=[*scorecard.get("left_out", {}).items()][:MOST_LEFT_OUT],
         failures=len(failures),
         shown_failures=sum(case.failed for case in cases),
         command=command(settings),
@@ -118,17 +168,27 @@ def _case(directory: Path, case: str, failure: dict[str, Any] | None) -> Case | 
         family=interpreted.family,
         failed=failure is not None,
         value=value,
-        truth=_cut(in_words(interpreted.truth)),
-        description=_cut(answer.description),
-        domain=_cut(answer.domain or ""),
+        truth=_cut(in_words(interpreted.truth), MOST_SAID),
+        description=_cut(answer.description, MOST_SAID),
+        domain=_cut(answer.domain or "", MOST_SAID),
         code=_cut(answer.code or ""),
         fault=_cut(graded.fault or ""),
+        scores=_scores(graded.metrics),
         queries=len(interpreted.log),
         curves=_curves(graded.picture, interpreted),
-        columns=("Offered", "Right", "Chosen") if "triplets" in graded.picture else ("Input", "Function", "Answer"),
         examples=_examples(graded.picture),
+        tests=tuple(map(_test, graded.picture.get("triplets", [])[:MOST_EXAMPLES])),
         asked=tuple((_text(x), _text(y)) for x, y in interpreted.log[:MOST_QUERIES]),
     )
+
+
+def _scores(metrics: dict[str, float | None]) -> str:
+    """What else says how right an answer is: a noisy function can be understood and fail by the published rule."""
+    names = {"nmse": "NMSE", "r2": "R²", "exact_held_out": "exact on fresh inputs"}
+    parts = [f"{said} {value:.3g}" for name, said in names.items() if (value := metrics.get(name)) is not None]
+    if (understood := metrics.get("understood")) is not None:
+        parts.append("understood" if understood else "not understood")
+    return ", ".join(parts)
 
 
 def _curves(picture: dict[str, Any], interpreted: Interpreted) -> Curves | None:
@@ -145,19 +205,15 @@ def _curves(picture: dict[str, Any], interpreted: Interpreted) -> Curves | None:
 
 
 def _examples(picture: dict[str, Any]) -> tuple[Example, ...]:
-    if "triplets" in picture:
-        return tuple(map(_picked, picture["triplets"][:MOST_EXAMPLES]))
     rows: Sequence[dict[str, Any]] = picture.get("examples", [])
     return tuple(
         Example(*(_text(row.get(name)) for name in ("input", "truth", "answer"))) for row in rows[:MOST_EXAMPLES]
     )
 
 
-def _picked(triplet: dict[str, Any]) -> Example:
-    """A unit test as a row: the three that were offered, the true one, and whether the answer led there."""
+def _test(triplet: dict[str, Any]) -> Test:
     offered = [_text(one) if isinstance(one, str) else " → ".join(map(_text, one)) for one in _offered(triplet)]
-    true, credit = offered[triplet["true"]], triplet["credit"]
-    return Example(" · ".join(offered), true, true if credit == 1 else "another" if credit == 0 else "undecided")
+    return Test(tuple(offered), triplet["true"], triplet["credit"])
 
 
 def _offered(triplet: dict[str, Any]) -> Sequence[Any]:
@@ -173,7 +229,10 @@ def _number(value: Any) -> float | None:
             return None
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         return None
-    return float(value) if math.isfinite(value) else None
+    try:
+        return float(value) if math.isfinite(value) else None
+    except OverflowError:  # an integer beyond all floats
+        return None
 
 
 def _text(value: Any) -> str:

@@ -50,8 +50,8 @@ def test_a_published_function_runs_on_vectors(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("data", "tests", "message"),
     [
-        ({}, TESTS, "expected a list of records"),
-        (DATA, TESTS[:1], "no tests for 'f00000'"),
+        ({}, TESTS, "must be a list of records, not a dict"),
+        (DATA[:1], TESTS[:1], "no tests for 'f00000'"),
         ([{"dir": "f00000", "concept1": None}], TESTS, "'concept1' is None"),
         (DATA[:1], [TESTS[1] | {"correct_inx": [0, 1]}], "numbers are 1, 2 or 3"),
         (DATA[:1], [TESTS[1] | {"correct_inx": [1]}], "not lists of the same length"),
@@ -64,8 +64,19 @@ def test_other_layouts_are_refused(tmp_path: Path, data: Any, tests: Any, messag
 
 
 def test_missing_and_broken_files_are_named(tmp_path: Path) -> None:
-    with pytest.raises(BadInput, match=r"data\.json does not exist"):
+    with pytest.raises(BadInput, match=r"there is no neurons_entities/data\.json"):
         load_published(tmp_path)
     (tmp_path / "data.json").write_text("[")
-    with pytest.raises(BadInput, match="not JSON"):
+    with pytest.raises(BadInput, match=r"unit_test_data\.json: cannot be read"):
         load_published(tmp_path)
+    (tmp_path / "unit_test_data.json").write_text(json.dumps(TESTS))
+    with pytest.raises(BadInput, match="is not JSON"):
+        load_published(tmp_path)
+
+
+def test_a_bad_record_is_left_out_and_the_others_stay(tmp_path: Path) -> None:
+    bad = [7, {"dir": "f00009", "concept1": "ponds"}, DATA[0] | {"initial": "saddle"}, DATA[1], DATA[1]]
+    loaded = load_published(written(tmp_path, bad))
+    assert [function.id for function in loaded] == ["f00001"]
+    assert [*loaded.left_out] == ["record 0 (None)", "record 1 (f00009)", "record 2 (f00000)", "record 4 (f00001)"]
+    assert "no tests for 'f00009'" in loaded.left_out["record 1 (f00009)"]

@@ -1,6 +1,7 @@
 """The built-in interpreter: every family recovered, disturbances named, budgets kept, tables admitted."""
 
 import math
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -8,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from vesalius.functions import Box
+from vesalius.functions import Box, Reply
 from vesalius.functions.answer import Answer, Mode
 from vesalius.functions.numeric import NumericFunction, interpret
 from vesalius.functions.numeric.expressions import Atom, Expression, Pair
@@ -198,3 +199,44 @@ def test_a_rule_must_meet_every_answer() -> None:
     square = Candidate("polynomial", "x**2", lambda x: x**2, free=3)
     assert meets(square, points)
     assert not meets(square, points + Points(np.array([4.0]), np.array([16.001])))
+
+
+class Odd:
+    """Any Python function of x behind the door."""
+
+    id, family, category = "f0", "odd", "numeric"
+
+    def __init__(self, rule: Callable[[float], Any]) -> None:
+        self.rule = rule
+
+    def truth(self) -> dict[str, Any]:
+        return {}
+
+    def replies(self, inputs: Sequence[float], *, first_call: int = 0) -> list[Reply]:
+        return [Reply(self.rule(x)) for x in inputs]
+
+
+@pytest.mark.parametrize(
+    "rule",
+    [
+        lambda x: 1e308,
+        lambda x: 1e308 if abs(x) > 1 else 1e308 * x,
+        lambda x: 1e-300 * x,
+        lambda x: 10**400,
+        lambda x: math.inf,
+        lambda x: "a" * 20_000,
+        lambda x: None,
+        lambda x: complex(x, 1),
+        lambda x: 1e300 if 3 < x < 6 else x,
+    ],
+)
+@pytest.mark.parametrize("budget", [1, 17, 400])
+def test_whatever_a_function_answers_there_is_an_answer(rule: Callable[[float], Any], budget: int) -> None:
+    box = Box(Odd(rule), budget=budget)
+    answer = interpret(box)
+    assert answer.queries == box.asked <= budget
+    assert callable(defined(answer))
+
+
+def test_numbers_with_an_imaginary_part_everywhere_are_not_their_real_part() -> None:
+    assert interpret(Box(Odd(lambda x: complex(x, 1)), budget=400)).table

@@ -44,7 +44,8 @@ def written(folder: Path, data: Any = None, tests: Any = None) -> Path:
 
 
 def test_what_the_tables_cover_runs_without_a_language_model(tmp_path: Path) -> None:
-    functions = {function.id: function for function in load_published(written(tmp_path))}
+    loaded = load_published(written(tmp_path))
+    functions = {function.id: function for function in loaded}
     assert list(functions) == ["f00000", "f00002", "f00003", "f00004", "f00005", "f00006"]
     assert [functions[name].exception for name in list(functions)[1:]] == [
         Condition("is", "Asia", "continent"),
@@ -53,11 +54,26 @@ def test_what_the_tables_cover_runs_without_a_language_model(tmp_path: Path) -> 
         Condition("is", "Mexico", "country"),
         Condition("begins", "s"),
     ]
+    assert [*loaded.left_out] == [f"record {n} (/data/somebody/else/f0000{n})" for n in (1, 7)]
+    assert "no fact table has 'the color of that gemstone'" in next(iter(loaded.left_out.values()))
     assert functions["f00000"].replies(["France"])[0].value == "Paris"
     assert functions["f00002"].replies(["Japan"])[0].value == UNDEFINED
     assert functions["f00006"].replies(["Spain"])[0].value == UNDEFINED
     assert functions["f00004"].replies(["Emma", "Ulysses"])[0].value == "Jane Austen"
     assert functions["f00004"].replies(["Emma", "Ulysses"])[1].value == UNDEFINED
+
+
+def test_places_go_by_any_of_their_names_and_keys_by_either_spelling(tmp_path: Path) -> None:
+    city = record(0, "a city", "the country where that city is located")
+    told = [f"the input city is in {place}" for place in ("the USA", "USA", "the United States")]
+    data = [city | {"dir": f"f0000{n}", "exeption": None, "exception": text} for n, text in enumerate(told)]
+    loaded = load_published(written(tmp_path, data))
+    assert [function.exception for function in loaded] == [Condition("is", "United States", "country")] * 3
+
+
+def test_a_year_needs_a_table_with_years(tmp_path: Path) -> None:
+    data = [record(0, COUNTRY, "the capital of that country", "the input country was founded before 1900"), DATA[2]]
+    assert [function.id for function in load_published(written(tmp_path, data))] == ["f00002"]
 
 
 def test_blanks_go_in_fixed_mode_only(tmp_path: Path) -> None:

@@ -7,12 +7,14 @@ from typing import Any
 
 import pytest
 
-from vesalius.errors import BadInput
+from vesalius.errors import BadInput, Failed
 from vesalius.functions import Answer, Box
 from vesalius.functions.interpreters import check_askable
+from vesalius.functions.interpreters import interpret as interpret_by_name
+from vesalius.functions.scripts import definitions, entry
 from vesalius.functions.strings import PublishedFunction, grade, interpret, load_published, oracle, unit_tests
 from vesalius.functions.strings.program import program
-from vesalius.functions.strings.published import definitions, entry, proposed_inputs
+from vesalius.functions.strings.published import proposed_inputs
 from vesalius.functions.suite import Suite
 from vesalius.sandbox import Sandbox
 
@@ -72,7 +74,7 @@ def write(path: Path, document: object) -> None:
 
 def test_pairs_descriptions_and_proposed_inputs_are_read(folder: Path) -> None:
     first, second = load_published(folder)
-    assert (first.id, first.generation, first.passive, first.mode) == ("f00000", "v1", True, "published")
+    assert (first.id, first.generation, first.source, first.mode) == ("f00000", "v1", "missing", "published")
     assert [s for s, _ in first.tests] == INPUTS
     assert first.tests[2] == ("two\nlines", "nine")
     assert second.tests[1] == ("don't", "t'qnod")
@@ -94,14 +96,29 @@ def test_many_functions_without_number_words_are_of_the_first_generation(tmp_pat
     assert {f.generation for f in load_published(tmp_path)} == {"v0"}
 
 
-def test_a_passive_function_answers_its_stored_inputs_only(folder: Path) -> None:
+def test_a_program_that_agrees_with_all_pairs_stands_in_for_a_missing_source(folder: Path, sandbox: Sandbox) -> None:
     first, _ = load_published(folder)
-    stored, unknown, number = first.replies(["don't", "other", 5])
-    assert stored.value == "five"
-    assert unknown.error == number.error
-    assert "published without its source" in (unknown.error or "")
-    assert first.fresh(5, seed=0) == []
-    assert interpret(Box(first, budget=20)).table
+    stored, unknown, number = first.replies(["don't", "other!!", 5])
+    assert (stored.value, unknown.value) == ("five", "seven")
+    assert number.error == "the input is a int; this function takes a string"
+    assert first.fresh(5, seed=0) == []  # what the stand-in says is not the truth to be graded by
+    answer = interpret(Box(first, budget=100))
+    scored = grade(first, answer, sandbox=sandbox)
+    assert (scored.metrics["exact_match"], scored.metrics["exact_held_out"]) == (1, None)
+
+
+def test_where_nothing_stands_in_only_stored_inputs_are_answered(folder: Path) -> None:
+    odd = record("f00000", [("reverse_string", ())])
+    odd["test_vec"][0][1][0] = "something else"
+    write(folder / "strings" / "unit_test_data.json", [odd])
+    suite = Suite("strings", dataset=str(folder))
+    (function,) = suite.functions()
+    stored, unknown = function.replies(["don't", "other"])
+    assert stored.value == "t'nod"
+    assert "no program of two operations agrees with all its 10 stored pairs" in (unknown.error or "")
+    with pytest.raises(Failed, match=r"published without its source.*only the oracle"):
+        interpret_by_name("builtin", function, Box(function), suite=suite)
+    assert interpret_by_name("oracle", function, Box(function), suite=suite).answer.table
 
 
 def test_a_correct_program_scores_one_on_the_pairs_of_its_generation(folder: Path, sandbox: Sandbox) -> None:
@@ -134,10 +151,10 @@ def test_pairs_that_no_program_explains_are_a_table(sandbox: Sandbox, folder: Pa
 def test_scripts_run_in_the_sandbox(folder: Path, sandbox: Sandbox) -> None:
     (folder / "strings" / "f00001").mkdir()
     (folder / "strings" / "f00001" / "function_code.py").write_text(SCRIPT)
-    passive, function = load_published(folder)
-    assert (passive.passive, function.passive) == (True, False)
+    without, function = load_published(folder)
+    assert (without.source, function.source) == ("missing", "script")
     assert [reply.value for reply in function.replies(["abcd", "it's"])] == ["dcqba", "s'qti"]
-    assert function.replies([4])[0].error == "TypeError: 'int' object is not subscriptable"
+    assert function.replies([4, ""])[0].error == "the input is a int; this function takes a string"
     scored = grade(function, oracle(function), sandbox=sandbox)
     assert scored.metrics["exact_match"] == scored.metrics["exact_held_out"] == 1
 
@@ -182,9 +199,9 @@ def test_the_unit_tests_of_a_published_function_are_its_own(folder: Path) -> Non
 
 
 @pytest.mark.parametrize(("document", "said"), [
-    ("not json", "cannot be read as JSON"),
-    ([{"name": "f00000"}], "not in the published layout: at 0.test_vec"),
-    ([SECOND[0] | {"correct_inx": [4] * 10}], "at 0.correct_inx.0"),
+    ("not json", "is not JSON"),
+    ([{"name": "f00000"}], "not in the published layout: at test_vec"),
+    ([SECOND[0] | {"correct_inx": [4] * 10}], "at correct_inx.0"),
     ([SECOND[0] | {"correct_inx": [1]}], "10 tests and 1 answers"),
 ])  # fmt: skip
 def test_files_in_another_layout_are_refused(folder: Path, document: object, said: str) -> None:
@@ -197,7 +214,7 @@ def test_files_in_another_layout_are_refused(folder: Path, document: object, sai
 
 
 def test_a_folder_without_string_functions_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(BadInput, match="holds no published string functions"):
+    with pytest.raises(BadInput, match=r"there is no strings/unit_test_data\.json nor strings/eval_data_strings\.json"):
         load_published(tmp_path)
 
 
@@ -207,15 +224,60 @@ def test_an_answer_without_code_gets_nothing(folder: Path, sandbox: Sandbox) -> 
     assert scored.fault == "there is no code"
 
 
-def test_functions_without_source_are_graded_but_not_asked(folder: Path) -> None:
-    suite = Suite("strings", dataset=str(folder))
-    check_askable("oracle", suite)
-    with pytest.raises(BadInput, match=r"2 of 2 functions are test pairs without source .* take --interpreter oracle"):
-        check_askable("builtin", suite)
+def test_functions_with_a_source_come_first(folder: Path) -> None:
     (folder / "strings" / "f00001").mkdir()
-    (folder / "strings" / "f00001" / "function_code.py").write_text(SCRIPT)
+    (folder / "strings" / "f00001" / "function_code.py").write_text("\ufeff" + SCRIPT.replace("\n", "\r\n"))
     mixed = Suite("strings", dataset=str(folder), mode="published")
     assert [function.id for function in mixed.functions()] == ["f00001", "f00000"]
-    with pytest.raises(BadInput, match=r"1 of 2 functions are test pairs without source .* take --count 1"):
-        check_askable("builtin", mixed)
-    check_askable("builtin", replace(mixed, count=1))
+    for function in mixed.functions():
+        check_askable(function)
+
+
+RANDOM_SCRIPT = """import random
+
+def function(x):
+    return x + random.choice("abcdefghijklmnopqrstuvwxyz") + str(random.random())
+"""
+
+
+def test_draws_of_a_script_are_those_of_the_call(folder: Path) -> None:
+    write(folder / "strings" / "unit_test_data.json", [SECOND[0]])
+    (folder / "strings" / "f00000").mkdir()
+    path = folder / "strings" / "f00000" / "function_code.py"
+    path.write_text("def function(x):\n    raise KeyError(x)\n")  # no outputs, so no wrong ones
+    (function,) = load_published(folder)
+    function = replace(function, script=RANDOM_SCRIPT)
+    together = function.replies(["a", 3, "a"])
+    assert together[0] == function.replies(["a"])[0]
+    assert together[2] == function.replies(["a"], first_call=2)[0] != together[0]
+
+
+@pytest.mark.parametrize(
+    ("script", "said"),
+    [
+        ("raise SystemExit(3)\n", "defines no function"),
+        ("def function(x)\n", "is not Python"),
+        ("\x00", "is not Python"),
+    ],
+)
+def test_a_script_that_is_none_leaves_one_function_out(folder: Path, script: str, said: str) -> None:
+    (folder / "strings" / "f00001").mkdir()
+    (folder / "strings" / "f00001" / "function_code.py").write_text(script)
+    loaded = load_published(folder)
+    assert [function.id for function in loaded] == ["f00000"]
+    assert said in loaded.left_out["f00001"]
+
+
+@pytest.mark.parametrize(
+    ("script", "said"),
+    [
+        ("import os\nX = 1 / 0\ndef function(x):\n    return x\n", "ZeroDivisionError"),
+        ("def function(x):\n    return open('/etc/passwd', 'w').write(x)\n", "Error"),
+        ("import socket\ndef function(x):\n    return socket.create_connection(('127.0.0.1', 9))\n", "Error"),
+    ],
+)
+def test_a_hostile_script_harms_its_own_replies(folder: Path, script: str, said: str) -> None:
+    (folder / "strings" / "f00001").mkdir()
+    (folder / "strings" / "f00001" / "function_code.py").write_text(script)
+    hostile = next(function for function in load_published(folder) if function.id == "f00001")
+    assert all(said in (reply.error or "") for reply in hostile.replies(["a", "b"]))

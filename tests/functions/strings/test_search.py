@@ -59,6 +59,8 @@ SOLVED: list[Steps] = [
     [("string_concatenate", ("lJRW",)), ("string_concatenate", ("VRB",))],
     [("string_concatenate", ("Anr",)), ("map_string", (ROTATED,))],
     [("string_concatenate", ("T",)), ("swap_first_last", ())],
+    [("string_concatenate", ("JSGEP",)), ("remove_duplicates", ())],
+    [("string_concatenate", ("EEyp",)), ("replace_vowels_with_ind_of_count", ())],
     [("get_string_length", ()), ("replace_substring", ("e", "Q"))],
     [("replace_substring", ("e", "Q")), ("add_len_to_string", ())],
     [("replace_substring", ("e", "Q")), ("string_concatenate", ("ab",))],
@@ -213,3 +215,14 @@ def test_stored_pairs_are_enough_to_recover_a_program(steps: Steps) -> None:
 
 def test_pairs_of_no_program_recover_nothing() -> None:
     assert recover([("abc", "q1"), ("abd", "zz-top"), ("it's", "\n")]) is None
+
+
+@pytest.mark.parametrize("suffix", ["Exg", None])
+def test_random_pairs_recover_a_random_program_that_can_give_them(suffix: str | None) -> None:
+    steps: Steps = [("add_order_to_inx", ()), *([("string_concatenate", (suffix,))] if suffix else [])]
+    drawn = program(steps, "published")
+    pairs = [(s, drawn.draw(Random(i))(s)) for i, s in enumerate(PROBES[:30]) if len(s) > 3]
+    found = recover(pairs)
+    assert found is not None
+    assert found.random
+    assert {step.operation.name for step in found.steps} == {name for name, _ in steps}

@@ -188,7 +188,7 @@ def functions(
         int | None,
         typer.Option("--count", min=1, help="How many functions. Default: 1000, 1000, 200 or 75, by category."),
     ] = None,
-    mode: ModeOption = "fixed",
+    mode: ModeOption = None,
     budget: Annotated[
         int | None,
         typer.Option("--budget", min=1, help="Queries per function. Default: as many as the interpreter wants."),

@@ -25,7 +25,7 @@ def sample(
     count: Annotated[
         int, typer.Option("--count", min=1, help="How many; the first of a longer draw are the same.")
     ] = 5,
-    mode: ModeOption = "fixed",
+    mode: ModeOption = None,
     dataset: DatasetOption = None,
     json: JsonOption = False,
 ) -> None:

@@ -8,40 +8,30 @@ from pathlib import Path
 from typing import Any
 
 from vesalius.backbones import Backbone
-from vesalius.errors import BadInput
 from vesalius.functions.answer import Mode
 from vesalius.functions.entities.functions import EntityFunction, Triplet, scorer_of
-from vesalius.functions.knowledge.published import places, records, texts
+from vesalius.functions.knowledge.published import functions_of, hints, tests_with_places, texts
 from vesalius.functions.knowledge.scoring import Concept
+from vesalius.functions.published import Loaded, Unusable
 
 
 def load_published(
     directory: Path, *, mode: Mode = "published", backbone: Backbone | str = "glove"
-) -> list[EntityFunction]:
+) -> Loaded[EntityFunction]:
     """The functions of `neurons_entities` in a published folder, on the backbone given."""
     scorer = scorer_of(backbone, mode)
-    functions = []
-    for name, record, test in records(directory, "neurons_entities"):
-        second = record.get("concept2")
-        concepts = (texts(record, "concept1", name), *([texts(record, "concept2", name)] if second else []))
-        functions.append(
-            EntityFunction(
-                name,
-                tuple(Concept(concept) for concept in concepts),
-                scorer,
-                mode,
-                triplets=_triplets(test, name),
-                hints=tuple(str(word) for word in record.get("initial") or ()),
-            )
-        )
-    return functions
+
+    def made(name: str, record: dict[str, Any], test: dict[str, Any]) -> EntityFunction:
+        concepts = [texts(record, key) for key in ("concept1", "concept2") if key == "concept1" or record.get(key)]
+        triplets = tuple(_triplet(words, place) for words, place in tests_with_places(test))
+        named = tuple(Concept(concept) for concept in concepts)
+        return EntityFunction(name, named, scorer, mode, triplets=triplets, hints=hints(record))
+
+    return functions_of(directory, "neurons_entities", made)
 
 
-def _triplets(test: dict[str, Any], name: str) -> tuple[Triplet, ...]:
-    found = []
-    for words, place in zip(test.get("test_vec", []), places(test, name), strict=False):
-        if not isinstance(words, list) or len(words) != 3:
-            raise BadInput(f"published function {name}: a test has {words!r}, not three words")
-        first, second, third = (str(word) for word in words)
-        found.append(Triplet((first, second, third), place))
-    return tuple(found)
+def _triplet(words: Any, place: int) -> Triplet:
+    if not isinstance(words, list) or len(words) != 3:
+        raise Unusable(f"a test has {words!r:.60}, not three words")
+    first, second, third = (str(word) for word in words)
+    return Triplet((first, second, third), place)

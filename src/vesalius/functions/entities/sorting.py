@@ -24,7 +24,8 @@ FIRST, FAR_AWAY = 24, 20
 AWAY, ENOUGH = 10.0, 3.0
 #: A word is asked together with this many of a group, those of the most similar scores.
 COMPANIONS = 2
-#: How many of the highest and of the lowest scorers the control takes, and how far the mean of the highs has to fall for texts to tell anything.
+#: How many of the highest and of the lowest scorers the control takes, and how far the mean of the highs has to fall
+#: for texts to tell anything.
 CONTROLS, FALL = 4, 1.0
 LOW = -HIGH
 #: Two halves by nearness are two concepts if their centres have at most this cosine.

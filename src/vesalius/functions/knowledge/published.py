@@ -1,55 +1,67 @@
 """Records of a published dataset folder: what each function is, joined with its tests."""
 
-import json
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
-from vesalius.errors import BadInput
+from vesalius.functions.published import Loaded, Unusable, folder_of, name_in, read_records, usable
 
-
-def records(directory: Path, category: str) -> list[tuple[str, dict[str, Any], dict[str, Any]]]:
-    """`(id, description, tests)` of every function of a category; `directory` is the dataset's or the category's.
-
-    Folders in the records are absolute paths of another machine; their last part is the id.
-    """
-    folder = Path(directory)
-    folder = folder / category if (folder / category).is_dir() else folder
-    described, tested = (_read(folder / name) for name in ("data.json", "unit_test_data.json"))
-    tests = {str(test.get("name")): test for test in tested}
-    found = []
-    for record in described:
-        name = str(record.get("dir", "")).rstrip("/").rpartition("/")[2]
-        if name not in tests:
-            raise BadInput(f"{folder / 'unit_test_data.json'}: no tests for {name!r}; the two files belong together")
-        found.append((name, record, tests[name]))
-    return found
+F = TypeVar("F")
+Record = dict[str, Any]
 
 
-def texts(record: dict[str, Any], key: str, where: str) -> str:
-    """A text of a record; one clear line where it is not there."""
+def functions_of(directory: Path, category: str, make: Callable[[str, Record, Record], F]) -> Loaded[F]:
+    """What `make(name, record, tests)` makes of every record of a category; those that it cannot use are left out."""
+    folder = folder_of(directory, category, holding=["data.json"])
+    tests = _by_name(folder / "unit_test_data.json")
+    functions: dict[str, F] = {}
+    left_out: dict[str, str] = {}
+    for number, record in enumerate(read_records(folder / "data.json")):
+        named = record.get("dir") if isinstance(record, dict) else None
+        try:
+            if not isinstance(record, dict):
+                raise Unusable(f"must be an object, not a {type(record).__name__}")
+            name = name_in(named)
+            if name not in tests:
+                raise Unusable(f"unit_test_data.json has no tests for {name!r}; the two files belong together")
+            if name in functions:
+                raise Unusable("an earlier record has the same `dir`")
+            functions[name] = make(name, record, tests[name])
+        except Unusable as wrong:
+            left_out[f"record {number} ({named!s:.60})"] = str(wrong)
+    return usable([*functions.values()], left_out, folder / "data.json")
+
+
+def texts(record: Record, key: str) -> str:
+    """A text of a record."""
     value = record.get(key)
     if not isinstance(value, str) or not value.strip():
-        raise BadInput(f"published function {where}: {key!r} is {value!r}, not a text; is this the published layout?")
+        raise Unusable(f"{key!r} is {value!r:.40}, not a text; is this the published layout?")
     return value
 
 
-def places(test: dict[str, Any], where: str) -> list[int]:
-    """The places of the right answers, counted from 0; the files count from 1."""
-    given, tested = test.get("correct_inx"), test.get("test_vec")
-    if not isinstance(given, list) or not isinstance(tested, list) or len(given) != len(tested):
-        raise BadInput(f"published function {where}: 'correct_inx' and 'test_vec' are not lists of the same length")
-    if any(place not in (1, 2, 3) for place in given):
-        raise BadInput(f"published function {where}: 'correct_inx' has {given}; its numbers are 1, 2 or 3")
-    return [place - 1 for place in given]
+def hints(record: Record) -> tuple[str, ...]:
+    """The words that interpreters were given to begin with."""
+    given = record.get("initial") or []
+    if not isinstance(given, list):
+        raise Unusable(f"'initial' is a {type(given).__name__}, not a list of words")
+    return tuple(str(word) for word in given)
 
 
-def _read(path: Path) -> list[dict[str, Any]]:
-    try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        raise BadInput(f"{path} does not exist; give the folder of the published dataset") from None
-    except ValueError as error:
-        raise BadInput(f"{path}: not JSON ({error})") from None
-    if not isinstance(content, list) or not all(isinstance(item, dict) for item in content):
-        raise BadInput(f"{path}: expected a list of records")
-    return content
+def tests_with_places(test: Record) -> list[tuple[Any, int]]:
+    """Every test with the place of its right answer, counted from 0; the files count from 1."""
+    places, tested = test.get("correct_inx"), test.get("test_vec")
+    if not isinstance(places, list) or not isinstance(tested, list) or len(places) != len(tested):
+        raise Unusable("'correct_inx' and 'test_vec' are not lists of the same length")
+    if any(place not in (1, 2, 3) for place in places):
+        raise Unusable(f"'correct_inx' has {places!r:.60}; its numbers are 1, 2 or 3")
+    return [(item, int(place) - 1) for item, place in zip(tested, places, strict=True)]
+
+
+def _by_name(path: Path) -> dict[str, Record]:
+    """Tests by the name of their function; what is no test of a named function is nobody's."""
+    found: dict[str, Record] = {}
+    for test in read_records(path):
+        if isinstance(test, dict) and isinstance(test.get("name"), str):
+            found[name_in(test["name"])] = test
+    return found

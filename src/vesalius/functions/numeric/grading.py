@@ -83,7 +83,10 @@ def _published(live: ndarray, guess: ndarray, faults: list[str | None]) -> tuple
     if fault is not None:
         return None, fault
     with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
-        nmse = float((np.abs(live[kept] - guess[kept]) ** 2).sum() / (np.abs(live[kept]) ** 2).sum())
+        error, size = ((np.abs(values[kept]) ** 2).sum() for values in (live - guess, live))
+        nmse = float(error / size)
+    if size == 0:
+        return None, "the function is zero or undefined at all points: the published error divides by zero"
     return (nmse, None) if math.isfinite(nmse) else (None, "its error is not finite")
 
 

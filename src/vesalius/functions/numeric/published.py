@@ -4,14 +4,15 @@
     DIRECTORY/numeric/func_name_dict.json   which of a record's scripts is the function: clean, corrupted, noised or net
 
 Nothing published is executed: functions are rebuilt from the records. Weights of nets were not published; nets trained
-here stand in for them, and `published_mse` keeps the error of the original beside `net.mse`.
+here stand in for them, and `published_mse` keeps the error of the original beside `net.mse`. A record that is not
+understood is left out, and `left_out` of what is returned says why.
 """
 
-import json
+import math
 import zlib
 from collections.abc import Sequence
 from dataclasses import replace
-from pathlib import Path
+from pathlib import Path, PureWindowsPath
 from typing import Any, cast
 
 from vesalius.errors import BadInput, choices
@@ -19,6 +20,7 @@ from vesalius.functions.answer import Mode
 from vesalius.functions.numeric import nets
 from vesalius.functions.numeric.expressions import FAMILIES, OPERANDS, Atom, Expression, Operation, Pair
 from vesalius.functions.numeric.function import NOISE, Corruption, Kind, NoiseKind, NumericFunction, Shape
+from vesalius.functions.published import Loaded, Unusable, folder_of, name_in, read_json, read_records, usable
 
 SCRIPTS: dict[str, Kind] = {
     "function_code.py": "clean",
@@ -33,56 +35,52 @@ _PARAMETERS = {
     "linear": 2, "absolute": 2, "root": 3, "logarithm": 3, "step": 3, "relu": 3, "tanh": 4, "sin": 4, "cos": 4,
     "constant": 1, "reciprocal": 1, "gaussian": 2, "rectangle": 1, "square_wave": 2, "ceil": 0, "floor": 0,
 }  # fmt: skip
+#: Which parameter, a period or a degree, may not be 0.
+_DIVIDES = {"tanh": 1, "sin": 1, "cos": 1, "square_wave": 0, "root": 2}
 
 
-class _Malformed(Exception):
-    """What is wrong with a record."""
-
-
-def load_published(directory: Path, *, mode: Mode = "published") -> list[NumericFunction]:
+def load_published(directory: Path, *, mode: Mode = "published") -> Loaded[NumericFunction]:
     """The numeric functions of a published dataset folder, in the order of its records.
 
-    `directory` holds `numeric/`, or is that folder. `mode="fixed"` computes what the records say, without the faults of
-    the scripts.
+    `directory` is the dataset or its `numeric`. `mode="fixed"` computes what the records say, without the faults of the
+    scripts.
     """
-    folder = Path(directory)
-    folder = folder / "numeric" if (folder / "numeric").is_dir() else folder
-    records = _read(folder / "data.json", list, "a list of records")
-    scripts = _read(folder / "func_name_dict.json", dict, "an object from function names to script names")
-    functions = []
+    folder = folder_of(directory, "numeric", holding=["data.json"])
+    records = read_records(folder / "data.json")
+    scripts = _scripts(folder / "func_name_dict.json")
+    functions: dict[str, NumericFunction] = {}
+    left_out: dict[str, str] = {}
     for number, record in enumerate(records):
         try:
-            functions.append(_function(record, scripts, mode))
-        except _Malformed as wrong:
+            function = _function(record, scripts, mode)
+            if function.id in functions:
+                raise Unusable("an earlier record has the same `dir`")
+        except Unusable as wrong:
             name = record.get("dir") if isinstance(record, dict) else None
-            raise BadInput(f"{folder / 'data.json'}: record {number} ({name}): {wrong}") from None
-    if len({function.id for function in functions}) < len(functions):
+            left_out[f"record {number} ({name!s:.60})"] = str(wrong)
+        else:
+            functions[function.id] = function
+    return usable(_with_nets([*functions.values()]), left_out, folder / "data.json")
+
+
+def _scripts(path: Path) -> dict[str, Any]:
+    """Which script each function is; the names may be paths of another machine."""
+    document = read_json(path)
+    if not isinstance(document, dict):
         raise BadInput(
-            f"{folder / 'data.json'}: two records have the same `dir`; every function needs a name of its own"
+            f"{path}: must be an object from function names to script names, not a {type(document).__name__}"
         )
-    return _with_nets(functions)
-
-
-def _read(path: Path, kind: type, wanted: str) -> Any:
-    try:
-        document = json.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise BadInput(f"{path}: cannot be read ({error.strerror}); give the folder of a published dataset") from None
-    except ValueError as error:
-        raise BadInput(f"{path}: is not JSON ({error})") from None
-    if not isinstance(document, kind):
-        raise BadInput(f"{path}: must be {wanted}, not a {type(document).__name__}")
-    return document
+    return {PureWindowsPath(name).name: script for name, script in document.items()}
 
 
 def _function(record: Any, scripts: dict[str, Any], mode: Mode) -> NumericFunction:
     if not isinstance(record, dict):
-        raise _Malformed(f"must be an object, not a {type(record).__name__}")
-    name = Path(_field(record, "dir", str)).name
+        raise Unusable(f"must be an object, not a {type(record).__name__}")
+    name = name_in(_field(record, "dir", object))
     script = scripts.get(name)
-    if script not in SCRIPTS:
-        raise _Malformed(f"func_name_dict.json names the script {script!r} for it; known are {choices(SCRIPTS)}")
-    kind = SCRIPTS[script]
+    kind = SCRIPTS.get(PureWindowsPath(script).name) if isinstance(script, str) else None
+    if kind is None:
+        raise Unusable(f"func_name_dict.json names the script {script!r:.40} for it; known are {choices(SCRIPTS)}")
     return NumericFunction(
         name,
         _expression(record),
@@ -91,8 +89,14 @@ def _function(record: Any, scripts: dict[str, Any], mode: Mode) -> NumericFuncti
         noise_key=zlib.crc32(name.encode()) << 30,
         noise=_noise(record) if kind == "noised" else None,
         corruption=_corruption(record) if kind == "corrupted" else None,
-        published_mse=_number(_field(record, "approx_mse_error", object)) if kind == "mlp" else None,
+        published_mse=_training_error(record) if kind == "mlp" else None,
     )
+
+
+def _training_error(record: dict[str, Any]) -> float | None:
+    """Only to compare with: a net without one is trained all the same."""
+    given = record.get("approx_mse_error")
+    return None if given is None else _number(given)
 
 
 def _expression(record: dict[str, Any]) -> Expression:
@@ -101,59 +105,67 @@ def _expression(record: dict[str, Any]) -> Expression:
     if len(names) == 1:
         return _atom(names[0], params, FAMILIES)
     if len(names) != 3 or names[2] not in _OPERATIONS:
-        raise _Malformed(f"name {record['name']!r:.60} is neither a family nor `family;family;operation`")
+        raise Unusable(f"name {record['name']!r:.60} is neither a family nor `family;family;operation`")
     if not isinstance(params, list) or len(params) != 2:
-        raise _Malformed("params of a composition must be a list of two")
+        raise Unusable("params of a composition must be a list of two")
     first, second = (_atom(name, part, OPERANDS) for name, part in zip(names[:2], params, strict=True))
     return Pair(_OPERATIONS[names[2]], first, second)
 
 
 def _atom(name: str, params: Any, known: Sequence[str]) -> Atom:
     if name not in known:
-        raise _Malformed(f"family {name!r} does not exist here; known are {choices(known, limit=20)}")
+        raise Unusable(f"family {name!r} does not exist here; known are {choices(known, limit=20)}")
     listed = [] if params is None else params if isinstance(params, list) else [params]
     if name == "rational":
         if len(listed) != 2 or not all(isinstance(part, list) and part for part in listed):
-            raise _Malformed("params of a rational must be two lists of numbers")
-        return Atom(name, tuple(tuple(_number(value) for value in part) for part in listed))
+            raise Unusable("params of a rational must be two lists of numbers")
+        return Atom(name, tuple(tuple(_finite(value) for value in part) for part in listed))
     if name == "polynomial":
         if not listed:
-            raise _Malformed("params of a polynomial must be a list of numbers")
+            raise Unusable("params of a polynomial must be a list of numbers")
     elif len(listed) != _PARAMETERS[name]:
-        raise _Malformed(f"{name} has {_PARAMETERS[name]} parameters, not {len(listed)}")
-    return Atom(name, tuple(_number(value) for value in listed))
+        raise Unusable(f"{name} has {_PARAMETERS[name]} parameters, not {len(listed)}")
+    if name in _DIVIDES and listed[_DIVIDES[name]] == 0:
+        raise Unusable(f"parameter {_DIVIDES[name] + 1} of {name} is 0, and the function divides by it")
+    return Atom(name, tuple(_finite(value) for value in listed))
 
 
 def _noise(record: dict[str, Any]) -> NoiseKind:
     noise = _field(record, "noise_type", str)
     if noise not in NOISE:
-        raise _Malformed(f"noise_type {noise!r} does not exist; known are {choices(NOISE)}")
+        raise Unusable(f"noise_type {noise!r} does not exist; known are {choices(NOISE)}")
     return cast(NoiseKind, noise)
 
 
 def _corruption(record: dict[str, Any]) -> Corruption:
     shape = _field(record, "corruption_type", str)
     if shape not in _SHAPES:
-        raise _Malformed(f"corruption_type {shape!r} does not exist; known are {choices(_SHAPES)}")
+        raise Unusable(f"corruption_type {shape!r} does not exist; known are {choices(_SHAPES)}")
     params = _field(record, "corruption_params", dict)
     boundary = tuple(_number(value) for value in _field(params, "boundary", list))
     if len(boundary) != (2 if shape == "interval_inside" else 1):
-        raise _Malformed(f"{shape} has a boundary of {len(boundary)} numbers")
+        raise Unusable(f"{shape} has a boundary of {len(boundary)} numbers")
     # The mean of the corrupted values is published under the name `std`.
     return Corruption(_SHAPES[shape], boundary, mean=_number(_field(params, "std", object)))
 
 
 def _field(record: dict[str, Any], name: str, kind: type) -> Any:
     if name not in record:
-        raise _Malformed(f"has no {name!r}")
+        raise Unusable(f"has no {name!r}")
     if not isinstance(record[name], kind):
-        raise _Malformed(f"{name!r} is a {type(record[name]).__name__}, not a {kind.__name__}")
+        raise Unusable(f"{name!r} is a {type(record[name]).__name__}, not a {kind.__name__}")
     return record[name]
 
 
 def _number(value: Any) -> float:
     if isinstance(value, bool) or not isinstance(value, (int, float)):
-        raise _Malformed(f"{value!r:.40} should be a number")
+        raise Unusable(f"{value!r:.40} should be a number")
+    return value
+
+
+def _finite(value: Any) -> float:
+    if not math.isfinite(_number(value)):
+        raise Unusable(f"its parameter {value} is not a finite number")
     return value
 
 

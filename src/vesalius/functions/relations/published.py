@@ -10,12 +10,12 @@ from pathlib import Path
 from typing import Any
 
 from vesalius.backbones import Backbone
-from vesalius.errors import BadInput
 from vesalius.functions.answer import Mode
 from vesalius.functions.knowledge.inventory import inventory
 from vesalius.functions.knowledge.mapping import ModelMapper, TableMapper
-from vesalius.functions.knowledge.published import places, records, texts
+from vesalius.functions.knowledge.published import functions_of, hints, tests_with_places, texts
 from vesalius.functions.knowledge.tables import Condition, Relation, by_name, plain
+from vesalius.functions.published import Loaded, Unusable
 from vesalius.functions.relations.functions import Pair, RelationFunction, Triplet
 
 #: Published pairs of concepts that a fact table covers.
@@ -33,26 +33,29 @@ COVERED = {
 
 def load_published(
     directory: Path, *, mode: Mode = "published", backbone: Backbone | None = None
-) -> list[RelationFunction]:
+) -> Loaded[RelationFunction]:
     """The functions of `neurons_relations` in a published folder: all on a language model, else those of the tables."""
-    functions = []
-    for name, record, test in records(directory, "neurons_relations"):
-        what, result = texts(record, "concept1", name), texts(record, "concept2", name)
-        # The published key is misspelt; a mended file may spell it right.
-        told = record.get("exeption") or record.get("exception")
+
+    def made(name: str, record: dict[str, Any], test: dict[str, Any]) -> RelationFunction:
+        what, result, told = texts(record, "concept1"), texts(record, "concept2"), _exception(record)
         relation, exception = _covered(what, result, told)
         if backbone:
             mapper = ModelMapper(backbone, what, result, told, mode)
         elif relation:
             mapper = TableMapper(relation, exception)
         else:
-            continue
-        hints = tuple(str(word) for word in record.get("initial") or ())
-        triplets = _triplets(test, name, mode)
-        functions.append(
-            RelationFunction(name, mapper, (what, result, told), relation, exception, mode, triplets, hints)
-        )
-    return functions
+            raise Unusable(f"no fact table has {result!r:.60}{f' except if {told!r:.60}' if told else ''}")
+        triplets = tuple(_triplet(item, place, mode) for item, place in tests_with_places(test))
+        phrases = (what, result, told)
+        return RelationFunction(name, mapper, phrases, relation, exception, mode, triplets, hints(record))
+
+    return functions_of(directory, "neurons_relations", made)
+
+
+def _exception(record: dict[str, Any]) -> str | None:
+    """Where the function is undefined; the published key is misspelt, a mended file may spell it right."""
+    key = "exeption" if record.get("exeption") else "exception"
+    return texts(record, key) if record.get(key) else None
 
 
 def _covered(what: str, result: str, told: str | None) -> tuple[Relation | None, Condition | None]:
@@ -71,22 +74,26 @@ def _condition(relation: Relation, told: str) -> Condition | None:
     """The condition of the relation's table that a published exception words."""
     if found := re.search(r"begins with (?:the letter )?(\w)\b", told, re.IGNORECASE):
         return Condition("begins", found[1].lower())
-    if found := re.search(r"\b(before|after) (\d{4})", told):
+    found = re.search(r"\b(before|after) (\d{4})", told)
+    if found and "year" in relation.table.bounds:
         return Condition("below" if found[1] == "before" else "above", float(found[2]), "year")
     if found := re.search(r"\bis in (.+)$", told):
-        place = plain(found[1])
-        offered = [one for one in relation.table.conditions if one.test == "is" and plain(str(one.value)) == place]
+        meant = _names(found[1])
+        offered = [one for one in relation.table.conditions if one.test == "is" and plain(str(one.value)) in meant]
         return offered[0] if offered else None
     return None
 
 
-def _triplets(test: dict[str, Any], name: str, mode: Mode) -> tuple[Triplet, ...]:
-    found = []
-    for item, place in zip(test.get("test_vec", []), places(test, name), strict=False):
-        if not isinstance(item, list) or len(item) != 2 or any(len(part) != 3 for part in item):
-            raise BadInput(f"published function {name}: a test has {item!r}, not three inputs and three outputs")
-        pairs: list[Pair] = [(str(given), str(output)) for given, output in zip(*item, strict=True)]
-        if mode == "fixed":
-            pairs = [(given.strip(), output.strip()) for given, output in pairs]
-        found.append(Triplet((pairs[0], pairs[1], pairs[2]), place))
-    return tuple(found)
+def _names(place: str) -> set[str]:
+    """A place or language as told, and what the tables call it: the USA is the United States."""
+    tables = {relation.table.kind: relation.table for relation in inventory()}.values()
+    return {plain(place), *(plain(member) for table in tables if (member := table.member(place)))}
+
+
+def _triplet(item: Any, place: int, mode: Mode) -> Triplet:
+    if not isinstance(item, list) or [type(part) for part in item] != [list, list] or [*map(len, item)] != [3, 3]:
+        raise Unusable(f"a test has {item!r:.60}, not three inputs and three outputs")
+    pairs: list[Pair] = [(str(given), str(output)) for given, output in zip(*item, strict=True)]
+    if mode == "fixed":
+        pairs = [(given.strip(), output.strip()) for given, output in pairs]
+    return Triplet((pairs[0], pairs[1], pairs[2]), place)

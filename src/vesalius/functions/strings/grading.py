@@ -17,10 +17,10 @@ from typing import Any
 from vesalius.errors import BadInput
 from vesalius.functions.answer import ENTRY, Answer, Grade
 from vesalius.functions.box import LONGEST_OUTPUT, Function
+from vesalius.functions.scripts import definitions, entry
 from vesalius.functions.strings.function import StringFunction
 from vesalius.functions.strings.program import Program
-from vesalius.functions.strings.published import PublishedFunction, Triplet, definitions, entry
-from vesalius.functions.strings.search.recover import recover
+from vesalius.functions.strings.published import PublishedFunction, Triplet
 from vesalius.functions.strings.unit_tests import unit_tests
 from vesalius.sandbox import Answer as Outcome
 from vesalius.sandbox import Sandbox
@@ -68,7 +68,7 @@ def oracle(function: Function) -> Answer:
     if known.script is not None:
         code = f"{definitions(known.script)}\n\n{ENTRY} = {entry(known.script)}\n"
         return Answer(description=known.description, code=code, interpreter="oracle")
-    found = recover(known.tests)
+    found = known.stand_in
     if found is not None:
         return _from_program(found, f"{found.description} (Recovered from its {len(known.tests)} stored pairs.)")
     code = f"STORED = {dict(known.tests)!r}\n\n\ndef {ENTRY}(s):\n    return STORED.get(s)\n"

@@ -5,31 +5,34 @@ Two generations are about. The first (June 2023, `eval_data_strings.json`) knows
 Tests of one generation tell nothing about functions of the other, so the loader says which it found, by content, and
 refuses scripts that do not reproduce the pairs beside them.
 
-A function without a script is passive: it answers the inputs whose outputs are stored, and says so for all others.
+For a function without a script somebody stands in: a program of up to two operations that agrees with all its stored
+pairs, where there is one. It is found when first asked. Answers are graded on the stored pairs alone, never on what the
+stand-in says.
 """
 
-import ast
-import json
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from random import Random
 from typing import Any, Literal
 
-from pydantic import BaseModel, TypeAdapter, ValidationError
+from pydantic import BaseModel, ValidationError
 
 from vesalius.errors import BadInput
 from vesalius.functions.answer import Mode
 from vesalius.functions.box import Category, Reply
+from vesalius.functions.published import Loaded, Unusable, folder_of, name_in, read_records, usable
+from vesalius.functions.scripts import SCRIPT, ScriptRunner, entry, read_script
 from vesalius.functions.strings.faulty import WORDS
-from vesalius.functions.strings.function import Pair
+from vesalius.functions.strings.function import Pair, run
 from vesalius.functions.strings.inputs import varied
-from vesalius.sandbox import Sandbox
+from vesalius.functions.strings.program import Program
+from vesalius.functions.strings.search.recover import recover
 
 Generation = Literal["v0", "v1"]
 SECOND, FIRST = "unit_test_data.json", "eval_data_strings.json"
-SCRIPT = "function_code.py"
 #: A file with so many functions and no number word among their outputs is of the first generation, whatever its name.
 _MANY = 50
 _CHECKED_SCRIPTS = 3
@@ -69,6 +72,8 @@ class PublishedFunction:
     description: str = ""
     proposed: tuple[str, ...] = ()
     script: str | None = field(default=None, repr=False)
+    #: Asks the script; all functions of a dataset share it.
+    runner: ScriptRunner | None = field(default=None, repr=False, compare=False)
     mode: Mode = "published"
     category: Category = "strings"
 
@@ -78,9 +83,22 @@ class PublishedFunction:
         return f"published {self.generation}"
 
     @property
-    def passive(self) -> bool:
-        """Whether only its stored pairs are known."""
-        return self.script is None
+    def source(self) -> Literal["script", "missing"]:
+        """Whether its script was published."""
+        return "missing" if self.script is None else "script"
+
+    @property
+    def stand_in(self) -> Program | None:
+        """For a missing source: the simplest program that agrees with all stored pairs; None where there is none."""
+        return None if self.script is not None else _recovered(self.tests)
+
+    @property
+    def why_silent(self) -> str | None:
+        """Why it cannot be asked for more than its stored inputs; None where it can."""
+        if self.script is not None or self.stand_in is not None:
+            return None
+        known = f"no program of two operations agrees with all its {len(self.tests)} stored pairs"
+        return f"published without its source, and {known}: it cannot be asked"
 
     @property
     def tests(self) -> tuple[Pair, ...]:
@@ -88,22 +106,33 @@ class PublishedFunction:
         return tuple((t.inputs[t.correct], t.outputs[t.correct]) for t in self.triplets)
 
     def truth(self) -> dict[str, Any]:
-        """What is known: a description in words, and whether more than the stored pairs can be asked."""
-        return {"description": self.description, "generation": self.generation, "passive": self.passive}
+        """What is known: a description in words, and whether its source was published."""
+        return {"description": self.description, "generation": self.generation, "source": self.source}
 
     def replies(self, inputs: Sequence[Any], *, first_call: int = 0) -> list[Reply]:
-        """The script's answers, run in a sandbox; without a script, the stored outputs."""
-        if self.script is not None:
-            with Sandbox() as sandbox:
-                answers = sandbox.call_many(definitions(self.script), entry(self.script), list(inputs))
-            return [Reply(answer.value, _last_line(answer.error)) for answer in answers]
-        stored = dict(self.tests)
-        missing = f"{self.id} was published without its source: only its {len(stored)} stored inputs have outputs"
-        return [Reply(stored[s]) if isinstance(s, str) and s in stored else Reply(error=missing) for s in inputs]
+        """The script's answers, from the sandbox; without a script, the stored outputs and what the stand-in says."""
+        if self.script is None:
+            return [self._from_pairs(value, first_call + number) for number, value in enumerate(inputs)]
+        assert self.runner is not None
+        texts = [value if isinstance(value, str) else "" for value in inputs]
+        replies = self.runner.calls(self.script, texts, seed_text=self.id, first_call=first_call)
+        return [
+            reply if isinstance(value, str) else _no_text(value) for value, reply in zip(inputs, replies, strict=True)
+        ]
+
+    def _from_pairs(self, value: Any, call: int) -> Reply:
+        if not isinstance(value, str):
+            return _no_text(value)
+        program, stored = self.stand_in, dict(self.tests)
+        if value in stored and not (program and program.random):
+            return Reply(stored[value])
+        if program is None:
+            return Reply(error=self.why_silent)
+        return run(program.draw(Random(f"{self.id} call {call}")), value)
 
     def fresh(self, count: int, *, seed: object) -> list[Pair]:
-        """Pairs on random inputs; none for a passive function."""
-        if self.passive:
+        """Pairs on random inputs; none where the source is missing, because a stand-in's are not the function's."""
+        if self.script is None:
             return []
         source = varied(Random(f"{self.id} pairs {seed}"), count)
         inputs = [next(source) for _ in range(count)]
@@ -111,31 +140,75 @@ class PublishedFunction:
         return [(s, reply.value) for s, reply in zip(inputs, replies, strict=True) if isinstance(reply.value, str)]
 
 
-def load_published(directory: Path, *, mode: Mode = "published") -> list[PublishedFunction]:
-    """The string functions of a published dataset folder (the folder itself, or its `strings`), with their tests."""
+@cache
+def _recovered(pairs: tuple[Pair, ...]) -> Program | None:
+    return recover(pairs)
+
+
+def _no_text(value: Any) -> Reply:
+    return Reply(error=f"the input is a {type(value).__name__}; this function takes a string")
+
+
+def load_published(directory: Path, *, mode: Mode = "published") -> Loaded[PublishedFunction]:
+    """The string functions of a published dataset folder (the dataset, or its `strings`), with their tests."""
     path = _pairs_file(Path(directory))
-    records = _read(path, list[_Record])
-    prose_file = path.with_name("test_data.json")
-    prose = {said.name: said for said in _read(prose_file, list[_Prose])} if prose_file.exists() else {}
-    triplets = {record.name: _triplets(record, path) for record in records}
-    found = generation(triplets.values(), named=path.name)
+    tests: dict[str, tuple[Triplet, ...]] = {}
+    left_out: dict[str, str] = {}
+    for number, record in enumerate(read_records(path)):
+        named = record.get("name") if isinstance(record, dict) else None
+        try:
+            name = name_in(named)
+            if name in tests:
+                raise Unusable("an earlier record has the same `name`")
+            tests[name] = _triplets(record)
+        except Unusable as wrong:
+            left_out[f"record {number} ({named!s:.60})"] = str(wrong)
+    found, runner = generation(tests.values(), named=path.name), ScriptRunner(path.parent, plain=True)
+    prose = _prose(path.with_name("test_data.json"))
     functions = []
-    for name, tests in triplets.items():
+    for name, triplets in tests.items():
         said = prose.get(name)
-        script = path.parent / name / SCRIPT
+        try:
+            script = _script(path.parent / name / SCRIPT)
+        except BadInput as wrong:
+            left_out[name] = str(wrong)
+            continue
         functions.append(
             PublishedFunction(
                 name,
                 found,
-                tests,
+                triplets,
                 description=said.description.lstrip(": ").strip() if said else "",
                 proposed=tuple(proposed_inputs(said.test_inputs)) if said else (),
-                script=script.read_text(encoding="utf-8") if script.is_file() else None,
+                script=script,
+                runner=runner,
                 mode=mode,
             )
         )
     _check_scripts(functions, path)
-    return functions
+    runner.close()
+    return usable(functions, left_out, path)
+
+
+def _script(path: Path) -> str | None:
+    """The text of a function's script, if it has one that defines a function; reading runs nothing."""
+    if not path.is_file():
+        return None
+    text = read_script(path)
+    entry(text)
+    return text
+
+
+def _prose(path: Path) -> dict[str, _Prose]:
+    """What was written about the functions, where that was published and can be read."""
+    found = {}
+    for record in read_records(path) if path.is_file() else []:
+        try:
+            said = _Prose.model_validate(record)
+        except ValidationError:
+            continue
+        found[said.name] = said
+    return found
 
 
 def generation(tests: Any, *, named: str) -> Generation:
@@ -160,73 +233,34 @@ def proposed_inputs(prose: str) -> list[str]:
     return [item.strip().strip('"“”') for item in text.strip(_OPEN).split(",")]
 
 
-def definitions(script: str) -> str:
-    """A script without what it does when it is run from a command line: imports, functions and constants."""
-    kept = (ast.Import, ast.ImportFrom, ast.FunctionDef, ast.ClassDef, ast.Assign, ast.AnnAssign)
-    tree = _parsed(script)
-    body: list[ast.stmt] = [
-        node
-        for node in tree.body
-        if isinstance(node, kept) and not any(isinstance(n, ast.Name) and n.id == "sys" for n in ast.walk(node))
-    ]
-    return ast.unparse(ast.Module(body=body, type_ignores=[]))
-
-
-def entry(script: str) -> str:
-    """The function that a script is about: the one named `function`, or else the last."""
-    names = [node.name for node in _parsed(script).body if isinstance(node, ast.FunctionDef)]
-    if not names:
-        raise BadInput(f"a published {SCRIPT} defines no function; it begins {script[:40]!r}")
-    return "function" if "function" in names else names[-1]
-
-
-def _parsed(script: str) -> ast.Module:
-    try:
-        return ast.parse(script)
-    except (SyntaxError, ValueError) as error:
-        raise BadInput(f"a published {SCRIPT} is not Python ({error}); it begins {script[:40]!r}") from None
-
-
 def _pairs_file(directory: Path) -> Path:
-    places = [directory / "strings" / SECOND, directory / SECOND, directory / "strings" / FIRST, directory / FIRST]
-    for place in places:
-        if place.is_file():
-            return place
-    raise BadInput(f"{directory} holds no published string functions: neither strings/{SECOND} nor {FIRST} is there")
+    folder = folder_of(directory, "strings", holding=[SECOND, FIRST])
+    return folder / (SECOND if (folder / SECOND).is_file() else FIRST)
 
 
-def _read(path: Path, kind: Any) -> Any:
+def _triplets(record: Any) -> tuple[Triplet, ...]:
     try:
-        return TypeAdapter(kind).validate_python(json.loads(path.read_text(encoding="utf-8")))
-    except (OSError, UnicodeDecodeError, json.JSONDecodeError) as error:
-        raise BadInput(f"{path} cannot be read as JSON: {error}") from None
+        read = _Record.model_validate(record)
     except ValidationError as error:
         first = error.errors()[0]
         where = ".".join(str(part) for part in first["loc"])
-        raise BadInput(f"{path} is not in the published layout: at {where}: {first['msg']}") from None
-
-
-def _triplets(record: _Record, path: Path) -> tuple[Triplet, ...]:
-    if len(record.test_vec) != len(record.correct_inx):
-        counts = f"{len(record.test_vec)} tests and {len(record.correct_inx)} answers"
-        raise BadInput(f"{path}: {record.name} has {counts}; every test needs its answer")
-    return tuple(Triplet(*test, right - 1) for test, right in zip(record.test_vec, record.correct_inx, strict=True))
+        raise Unusable(f"not in the published layout: at {where}: {first['msg']}") from None
+    if len(read.test_vec) != len(read.correct_inx) or not read.test_vec:
+        counts = f"{len(read.test_vec)} tests and {len(read.correct_inx)} answers"
+        raise Unusable(f"it has {counts}; every test needs its answer")
+    return tuple(Triplet(*test, right - 1) for test, right in zip(read.test_vec, read.correct_inx, strict=True))
 
 
 def _check_scripts(functions: Sequence[PublishedFunction], path: Path) -> None:
-    """Refuse scripts of another generation; a few differences are random operations."""
-    checked = [function for function in functions if not function.passive][:_CHECKED_SCRIPTS]
+    """Refuse scripts of another generation; a few differences are random operations, and what fails says nothing."""
+    checked = [function for function in functions if function.script is not None][:_CHECKED_SCRIPTS]
     same = total = 0
     for function in checked:
-        replies = function.replies([s for s, _ in function.tests])
-        same += sum(reply.value == out for reply, (_, out) in zip(replies, function.tests, strict=True))
-        total += len(replies)
+        for reply, (_, out) in zip(function.replies([s for s, _ in function.tests]), function.tests, strict=True):
+            same += reply.value == out
+            total += reply.error is None
     if same < total / 2:
         raise BadInput(
             f"{path}: the scripts beside it give {same} of {total} stored outputs: they are of another generation; "
             f"put the pairs and the scripts of one generation into a folder"
         )
-
-
-def _last_line(error: str | None) -> str | None:
-    return None if error is None else error.strip().splitlines()[-1]

@@ -12,7 +12,7 @@ import torch
 
 from vesalius.errors import Failed
 from vesalius.functions.interpreters import BUILTIN
-from vesalius.functions.suite import SEED
+from vesalius.functions.suite import SEED, lacks_source
 from vesalius.grading.metrics import Metric
 from vesalius.intervene.statistics import mean_interval
 from vesalius.runs.functions.settings import BENCHMARK
@@ -46,6 +46,7 @@ CAVEAT = (
     "The built-in interpreter {}: it shows that search with the right prior solves these functions, not that it"
     " interprets better than a language model that has no such prior."
 )
+STANDS_IN = "a program that agrees with all stored pairs answers in its place, and grading is by those pairs alone."
 
 Figures = dict[str, float | None]
 
@@ -79,15 +80,35 @@ def summed(benchmark: "FunctionsBenchmark") -> dict[str, Any]:
         "metrics": metrics_of([row["figures"] for row in rows]),
         "families": _families(rows),
         "failures": [_failure(row, state.graded[row["id"]]["fault"]) for row in rows if is_failure(row["figures"])],
-        "caveats": [CAVEAT.format(CAVEATS[suite.category])] if settings.interpreter == BUILTIN else [],
+        "caveats": _caveats(benchmark),
         "seconds": sum(
             state.graded[function.id]["seconds"] + state.interpreted[function.id]["seconds"] for function in graded
         ),
         "cost": state.total().cost,
     }
+    if suite.left_out:
+        card["left_out"] = suite.left_out
     if settings.models:
         card["usage"] = {"calls": state.total().model_dump(exclude={"at_most"})}
     return rounded(card)
+
+
+def _caveats(benchmark: "FunctionsBenchmark") -> list[str]:
+    """What has to be said beside the figures."""
+    suite, functions = benchmark.settings.suite, benchmark.functions
+    said = [CAVEAT.format(CAVEATS[suite.category])] if benchmark.settings.interpreter == BUILTIN else []
+    if suite.dataset is None:
+        return said
+    missing = sum(map(lacks_source, functions))
+    nets = sum(function.truth().get("kind") == "mlp" for function in functions)
+    of = f"of {len(functions)} functions"
+    if missing:
+        said.append(f"{missing} {of} were published as test pairs without source: {STANDS_IN}")
+    if nets:
+        said.append(f"{nets} {of} are nets whose weights were not published: nets trained here stand in for them.")
+    if suite.left_out:
+        said.append(f"{len(suite.left_out)} records of the dataset are left out; scorecard.json says why.")
+    return said
 
 
 def case_figures(benchmark: "FunctionsBenchmark", case: str) -> Figures:

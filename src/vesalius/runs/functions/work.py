@@ -15,7 +15,7 @@ from pydantic import BaseModel, ConfigDict
 
 from vesalius.functions.agents import Limits as Talk
 from vesalius.functions.agents import take_unit_tests
-from vesalius.functions.answer import Answer
+from vesalius.functions.answer import Answer, writable
 from vesalius.functions.box import Box
 from vesalius.functions.interpreters import interpret
 from vesalius.functions.scripts import libraries
@@ -25,6 +25,8 @@ from vesalius.sandbox import Sandbox
 
 #: The published rule for numeric functions: normalised squared error below this.
 CONSTANT_SUCCEEDS = 0.1
+#: Integers of more bits are no floats either; such an input or output is only mentioned.
+LONGEST_INTEGER = 1000
 
 
 class Interpreted(BaseModel):
@@ -166,16 +168,18 @@ def _answer(path: Path) -> Answer:
 
 
 def plain(value: Any) -> Any:
-    """A value as JSON holds it: NaN, infinities and complex numbers as texts, tuples as lists."""
+    """A value as JSON holds it: NaN, infinities, complex and endless numbers as texts, tuples as lists."""
     if isinstance(value, dict):
-        return {str(name): plain(item) for name, item in value.items()}
+        return {writable(str(name)): plain(item) for name, item in value.items()}
     if isinstance(value, (list, tuple)):
         return [plain(item) for item in value]
-    if value is None or isinstance(value, (bool, int, str)):
+    if isinstance(value, str):
+        return writable(value)
+    if value is None or isinstance(value, bool) or (isinstance(value, int) and value.bit_length() <= LONGEST_INTEGER):
         return value
     if isinstance(value, float):
         return value if math.isfinite(value) else str(value)
-    return str(value)
+    return f"an integer of {value.bit_length()} bits" if isinstance(value, int) else writable(str(value))
 
 
 def _finite(value: float | None) -> float | None:

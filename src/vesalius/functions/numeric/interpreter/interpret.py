@@ -79,8 +79,8 @@ def _clean(survey: Survey, points: Points) -> Points:
 
 
 def _real_part(points: Points) -> Points:
-    """Of complex answers those above zero, where a root is real."""
-    above = points.where(points.x > 0)
+    """Of complex answers those above zero that are real, as a root's are."""
+    above = points.where((points.x > 0) & (np.imag(points.y) == 0))
     return Points(above.x, np.real(above.y))
 
 

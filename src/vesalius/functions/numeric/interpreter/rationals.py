@@ -55,6 +55,8 @@ def _vanishing(points: Points, low: int, high: int) -> tuple[Float[ndarray, "coe
     matrix = np.concatenate([_powers(points.x, low), -points.y[:, None] * _powers(points.x, high)], axis=1)
     matrix = matrix / np.linalg.norm(matrix, axis=1, keepdims=True)
     norms = np.linalg.norm(matrix, axis=0)
+    if not (np.isfinite(norms).all() and norms.all()):  # answers near the ends of what floats can hold
+        return np.ones(len(norms)), np.inf
     _, singular, directions = np.linalg.svd(matrix / norms, full_matrices=False)
     return directions[-1] / norms, float(singular[-1] / singular[0])
 

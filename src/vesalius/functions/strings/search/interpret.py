@@ -19,10 +19,11 @@ from vesalius.errors import BadInput
 from vesalius.functions.answer import ENTRY, Answer, Mode
 from vesalius.functions.box import Box
 from vesalius.functions.strings.inputs import strings, varied
-from vesalius.functions.strings.library import RANDOM, library
+from vesalius.functions.strings.library import library
 from vesalius.functions.strings.operations import LETTERS
 from vesalius.functions.strings.parameters import BOTH_CASES
-from vesalius.functions.strings.program import Program, Step
+from vesalius.functions.strings.program import Program
+from vesalius.functions.strings.search.chance import possible
 from vesalius.functions.strings.search.evidence import Evidence, Output, attempt
 from vesalius.functions.strings.search.probes import KEYS, PROBES
 from vesalius.functions.strings.search.solve import solved
@@ -197,24 +198,7 @@ def _partial(evidence: Evidence, spaces: Sequence[Space]) -> Iterator[Program]:
 def _random_answer(asking: _Asking, spaces: Sequence[Space]) -> Answer:
     """Name the random operation and what stands before or after it, where every output is a possible one."""
     for searched in spaces:
-        for name in (name for name in RANDOM if name in searched.operations):
-            draw = Step(searched.operations[name])
-            for step in searched.steps:
-                for found in (Program((*step.steps, draw)), Program((draw, *step.steps))):
-                    if _possible(found, asking.evidence):
-                        return _answer(found, asking, "random: every output seen is one that it can give")
+        found = next(possible(searched, asking.evidence), None)
+        if found is not None:
+            return _answer(found, asking, "random: every output seen is one that it can give")
     return _fallback(asking, spaces)
-
-
-def _possible(program: Program, evidence: Evidence) -> bool:
-    """Whether every output is one that the program gives for some index."""
-    for s, out in zip(evidence.inputs, evidence.outputs, strict=True):
-        longest = max(len(s), 30) + 8
-        chances = [(i + 0.5) / longest for i in range(longest)]
-        if not any(attempt(_with_chance(program, chance), s) == out for chance in chances):
-            return False
-    return True
-
-
-def _with_chance(program: Program, chance: float) -> Program:
-    return Program(tuple(Step(s.operation, (chance,)) if s.operation.random else s for s in program.steps))  # type: ignore[arg-type]

@@ -1,24 +1,32 @@
 """A program for pairs that somebody else stored: not an interpretation, because nothing is asked.
 
 The published string functions of the second generation came without their sources. A program that agrees with all
-their pairs shows that the pairs are read rightly, and what a correct answer scores on them.
+their pairs shows that the pairs are read rightly and what a correct answer scores on them, and can stand in for the
+source.
 """
 
 from collections.abc import Sequence
 
 from vesalius.functions.answer import Mode
 from vesalius.functions.strings.program import Program
+from vesalius.functions.strings.search.chance import possible
 from vesalius.functions.strings.search.evidence import Evidence, attempt
 from vesalius.functions.strings.search.solve import solved
 from vesalius.functions.strings.search.space import Space, space
 
 
 def recover(pairs: Sequence[tuple[str, str]], *, mode: Mode = "published") -> Program | None:
-    """The simplest program of up to two operations that agrees with all pairs, if there is one."""
+    """The simplest program of up to two operations that agrees with all pairs, if there is one.
+
+    A random program agrees if it can give every output; it is taken only where no other agrees.
+    """
     evidence = Evidence([s for s, _ in pairs], [out for _, out in pairs])
     searched = space(mode)
     return (
-        _one_step(searched, evidence) or _two_steps(searched, evidence) or next(iter(solved(searched, evidence)), None)
+        _one_step(searched, evidence)
+        or _two_steps(searched, evidence)
+        or next(iter(solved(searched, evidence)), None)
+        or next(possible(searched, evidence), None)
     )
 
 

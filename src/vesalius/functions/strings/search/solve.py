@@ -102,7 +102,8 @@ def _appended_first(space: Space, made: Made, evidence: Evidence) -> Iterator[Pr
     short = [(s, out) for s, out in seen if out is not None and len(s) < _SHORT]
     counting = [step for step in space.steps if _counts(step)]
     others = [step for step in space.steps if step.steps and not _counts(step)]
-    tries = [([then], _standing(then, short)) for then in counting] + [(others, _built(space, short))]
+    tries = [([then], _standing(then, short)) for then in counting]
+    tries += [(others, _of_nothing(short)), (others, _built(space, short))]
     for steps, guesses in tries:
         for suffix in guesses:
             programs = [Program((Step(operation, (suffix,)), *then.steps)) for then in steps]
@@ -166,6 +167,13 @@ def _standing(then: Program, pairs: Sequence[tuple[str, str]]) -> Iterator[str]:
     for length in range(1, LONGEST_SUFFIX + 1):
         yield from ("t" * (length - 1) + letter for letter in BOTH_CASES)
         yield from ("".join(map(str, letters)) for letters in product(sorts, repeat=length))
+
+
+def _of_nothing(pairs: Sequence[tuple[str, str]]) -> Iterator[str]:
+    """What the function makes of the empty string: the suffix itself, where the step leaves a suffix alone as it is."""
+    for s, out in pairs:
+        if not s and 0 < len(out) <= LONGEST_SUFFIX and set(out) <= set(BOTH_CASES):
+            yield out
 
 
 def _built(space: Space, pairs: Sequence[tuple[str, str]]) -> Iterator[str]:

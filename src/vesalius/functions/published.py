@@ -1,0 +1,103 @@
+"""Where the files of a published dataset are, and what is read from them whatever machine wrote them.
+
+A dataset has a folder per category (`numeric`, `strings`, `neurons_entities`, `neurons_relations`). People point at it
+in many ways: at the dataset, at a folder of this or another category, at whatever the download was unpacked into. All
+of these are found. A record that cannot be used is left out and kept in `Loaded.left_out` with the reason; a
+dataset of which nothing can be used is refused.
+"""
+
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path, PureWindowsPath
+from typing import Any, Generic, TypeVar
+
+from vesalius.errors import BadInput, choices
+
+F = TypeVar("F")
+FOLDERS = ("numeric", "strings", "neurons_entities", "neurons_relations")
+#: So many folders between what was given and the folder of the category are looked through.
+_DEEPEST = 2
+ARCHIVES = (".zip", ".tar", ".gz", ".tgz")
+
+
+class Loaded(list[F], Generic[F]):
+    """The functions of a dataset. `left_out` says of the others why: from the function's name to the reason."""
+
+    def __init__(self, functions: Iterable[F] = (), left_out: dict[str, str] | None = None) -> None:
+        super().__init__(functions)
+        self.left_out: dict[str, str] = dict(left_out or {})
+
+
+class Unusable(Exception):
+    """What is wrong with one record; the others may be right."""
+
+
+def folder_of(directory: Path, category: str, *, holding: Sequence[str]) -> Path:
+    """The folder of a category that holds one of the files: at, above or below the directory that was given."""
+    given = Path(directory).resolve()
+    if given.is_file():
+        mend = "unpack it and give the folder" if given.suffix in ARCHIVES else "give the folder that it is in"
+        raise BadInput(f"dataset {given}: is a file; {mend}")
+    if not given.is_dir():
+        raise BadInput(f"dataset {given}: no such directory")
+    for places in _places(given, category):
+        found = [place for place in places if any((place / name).is_file() for name in holding)]
+        if len(found) > 1:
+            raise BadInput(f"dataset {given}: holds several, {choices(found, limit=3)}; give one of them")
+        if found:
+            return found[0]
+    wanted = " nor ".join(f"{category}/{name}" for name in holding)
+    archives = sorted(path.name for path in given.iterdir() if path.suffix in ARCHIVES)
+    mend = f"unpack {archives[0]} first" if archives else "give the folder of a published dataset"
+    raise BadInput(f"dataset {given}: there is no {wanted} in it; {mend}")
+
+
+def _places(given: Path, category: str) -> Iterator[Sequence[Path]]:
+    """Where the folder of a category may be, the likeliest first; never a folder that is another category's."""
+    yield [given / category]
+    if given.name not in FOLDERS or given.name == category:
+        yield [given]
+    if given.name in FOLDERS:
+        yield [given.parent / category]
+    if given.parent.name == category:
+        yield [given.parent]
+    for depth in range(1, _DEEPEST + 1):
+        yield sorted(given.glob("/".join(["*"] * depth + [category])))
+
+
+def read_json(path: Path) -> Any:
+    """A JSON file, with or without the mark that some editors put at its beginning."""
+    try:
+        return json.loads(path.read_text(encoding="utf-8-sig"))
+    except OSError as error:
+        raise BadInput(f"{path}: cannot be read ({error.strerror}); give the folder of a published dataset") from None
+    except (ValueError, RecursionError) as error:
+        raise BadInput(f"{path}: is not JSON ({error})") from None
+
+
+def read_records(path: Path) -> list[Any]:
+    """A JSON file that holds a list with something in it."""
+    document = read_json(path)
+    if not isinstance(document, list):
+        raise BadInput(f"{path}: must be a list of records, not a {type(document).__name__}")
+    if not document:
+        raise BadInput(f"{path}: the list of records is empty")
+    return document
+
+
+def name_in(place: Any) -> str:
+    """The function's name at the end of a path of any machine: `f00003` of `/data/x/f00003/` and `D:\\x\\f00003`."""
+    if not isinstance(place, str):
+        raise Unusable(f"its name is {place!r:.40}, not a text")
+    name = PureWindowsPath(place.strip()).name  # takes slashes of both kinds
+    if not name or name in (".", ".."):
+        raise Unusable(f"its name is {place!r:.40}, which names nothing")
+    return name
+
+
+def usable(functions: Sequence[F], left_out: dict[str, str], path: Path) -> Loaded[F]:
+    """What was read, with what was left out; refused where nothing is left."""
+    if not functions:
+        name, reason = next(iter(left_out.items()))
+        raise BadInput(f"{path}: none of {len(left_out)} records can be used; the first, {name}: {reason}")
+    return Loaded(functions, left_out)
