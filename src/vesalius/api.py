@@ -62,6 +62,8 @@ def load(
     Hugging Face directory, a GGUF file, a hub id).
     """
     text = str(name)
+    if not text.strip():
+        raise BadInput(f"specimen {text!r} is no name; use one that `vesalius specimens` lists, a path or a hub id")
     path = Path(text).expanduser()
     directory = benchmark_directory(text) or (path if (path / SPECIMEN_FILE).is_file() else None)
     if directory is not None:

@@ -87,6 +87,14 @@ def test_sweep(vesalius: Vesalius, tiny: Path, arguments: list[str], reason: str
         (["discover", "TINY", *SETS, "--search", "pairs", "--budget", "9"], "cost 36 queries and the budget is 9"),
         (["discover", "TINY", *SETS, "--n", "4"], "use at least 8"),
         (["discover", "TINY", *SETS, "--least", "0"], "least 0 do not fit"),
+        (["discover", "TINY", *SETS, "--quick"], "--quick do not go with --method sets"),
+        (["discover", "TINY", *SETS, "--paper"], "--paper, --seeds, --steps and --quick do not go with"),
+        (["discover", "TINY", *SETS, "--seeds", "2"], "do not go with --method sets"),
+        (["discover", "TINY", *SETS, "--kind", ""], "kind '' does not exist"),
+        (["discover", "frac_prevs", "--n", "1000000000000"], "ask for 1 to 100,000"),
+        (["discover", "frac_prevs", "--seed", "-1"], "seed -1 cannot be used"),
+        (["discover", "frac_prevs", "--seed", str(2**64)], "take one from 0 to"),
+        (["discover", ""], "specimen '' is no name"),
         (["discover", "TINY", *INDUCTION], "tiny does not perform induction: accuracy 0."),
         (["discover", "TINY", *INDUCTION, "--method", "rl", "--budget", "0"], "the model has 8 heads; choose 1 to 8"),
         (["discover", "TINY", *INDUCTION, "--method", "bandit", "--budget", "9"], "--budget 9: the model has 8 heads"),
@@ -94,6 +102,12 @@ def test_sweep(vesalius: Vesalius, tiny: Path, arguments: list[str], reason: str
         (["discover", "frac_prevs", "--method", "rl", "--budget", "3"], "give at least 4"),
         (["discover", "frac_prevs", "--method", "bandit", "--paper"], "--steps and --paper belong to --method rl"),
         (["bench", "mechrl", "frac_prevs"], "does not read text"),
+        (["bench", "mechrl", "TINY", "--training", "juggling"], "behaviour 'juggling' does not exist"),
+        (["bench", "mechrl", "TINY", "--training", "ioi", "--held-out", "ioi"], "ioi is named twice"),
+        (["bench", "mechrl", "TINY", "--matrices", "TINY/config.json"], "config.json: not a directory"),
+        (["bench", "discovery", "--n", "1000000000000"], "ask for 1 to 100,000"),
+        (["bench", "discovery", "--seed", "-1"], "seed -1 cannot be used"),
+        (["report", "nowhere"], "nowhere: no such directory"),
         (
             ["bench", "mechrl", "smollm2-135m", "--size", "huge"],
             "size 'huge' does not exist; choose one of laptop, full",
@@ -112,7 +126,18 @@ def test_sweep(vesalius: Vesalius, tiny: Path, arguments: list[str], reason: str
     ],
 )
 def test_discovery(vesalius: Vesalius, tiny: Path, arguments: list[str], reason: str) -> None:
-    refused(vesalius, [str(tiny) if a == "TINY" else a for a in arguments], reason)
+    refused(vesalius, [a.replace("TINY", str(tiny)) for a in arguments], reason)
+
+
+def test_out_is_looked_at_before_anything_is_measured(vesalius: Vesalius, tmp_path: Path) -> None:
+    (tmp_path / "notes.txt").write_text("no directory")
+    for method in ("sweep", "sets"):
+        refused(vesalius, ["discover", "3", "-m", method, "--out", "notes.txt"], "cannot be used as a directory")
+
+
+def test_sets_have_no_page(vesalius: Vesalius, tmp_path: Path) -> None:
+    (tmp_path / "sets.json").write_text("{}")
+    refused(vesalius, ["report", "."], "sets of heads have no page")
 
 
 def test_specimens_without_a_key(vesalius: Vesalius, tmp_path: Path) -> None:
@@ -129,6 +154,7 @@ def test_specimens_without_a_key(vesalius: Vesalius, tmp_path: Path) -> None:
         (None, "circuit.json"),
         ("no JSON", "circuit.json"),
         ("[1]", "circuit.json"),
+        ("[" * 100_000, "too many brackets"),
         ("{}", "'cfg' is missing or no object; a MIB circuit has cfg, nodes and edges"),
         (json.dumps({"cfg": SHAPE, "nodes": {"m9": {"in_graph": True}}, "edges": {}}), "not in this model"),
         (json.dumps({"cfg": SHAPE, "nodes": {"m0": {"in_graph": True, "score": "high"}}, "edges": {}}), "'high'"),

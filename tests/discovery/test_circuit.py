@@ -85,6 +85,7 @@ def test_round_trip(data: st.DataObject) -> None:
         ({"nodes": {"banana": {"in_graph": True}}}, "'banana' is not a name"),
         ({"nodes": {"m0": {}}}, "m0: 'in_graph' must be true or false"),
         ({"nodes": {"m0": {"in_graph": True}, "L0_MLP": {"in_graph": True}}}, "listed twice"),
+        ({"nodes": {"m0": {"in_graph": True, "score": 10**400}}}, "is not a finite number"),
         ({"edges": {"m1->m0": {"in_graph": True}}}, "runs backwards"),
         ({"edges": {"m0->m1": {"in_graph": True, "score": float("nan")}}}, "m0->m1: score nan is not a finite number"),
     ],

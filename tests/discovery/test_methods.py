@@ -51,8 +51,14 @@ def test_refusals() -> None:
     specimen = ves.load("frac_prevs")
     with pytest.raises(BadInput, match="method 'magic' does not exist; choose one of sweep, eap, eap-ig, acdc"):
         discover(specimen, "magic")
-    with pytest.raises(BadInput, match="0 prompts"):
-        discover(specimen, n=0)
+    with pytest.raises(BadInput, match=r"use discovery\.sets\.discover\.discover_sets"):
+        discover(specimen, "sets")
+    for n in (0, -1, 10**12):
+        with pytest.raises(BadInput, match=f"{n} prompts cannot be made; ask for 1 to 100,000"):
+            discover(specimen, n=n)
+    for seed in (-1, 2**64):
+        with pytest.raises(BadInput, match=f"seed {seed} cannot be used"):
+            discover(specimen, seed=seed)
     with torch.no_grad():
         specimen.model.blocks[0].mlp.W_out[0, 0] = float("nan")
     for method in METHODS:

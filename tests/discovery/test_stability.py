@@ -68,5 +68,7 @@ def test_refusals() -> None:
         bootstrap_jaccard(torch.ones(0, 2), 1)
     with pytest.raises(BadInput, match="not finite"):
         bootstrap_jaccard(torch.tensor([[1.0, float("nan")]]), 1)
+    with pytest.raises(BadInput, match="the same prompt again"):
+        bootstrap_jaccard(torch.ones(1, 2), 1)
     with pytest.raises(BadInput, match="two resamples"):
         pairwise_jaccard(torch.ones(1, 2), 1)

@@ -51,9 +51,25 @@ def test_a_suite_of_another_model_or_half_measured_is_refused(measured: Path, tm
         other.W_E[0, 0] += 1e-3
     with pytest.raises(BadInput, match="effects of model"):
         load_suite(measured, plan=PLAN, model=other)
+    with pytest.raises(BadInput, match="induction-out: was measured without train and validation rows"):
+        load_suite(measured, plan=replace(PLAN, training=("induction", "ioi", "induction-out"), held_out=()))
     assert missing_sources(tmp_path, PLAN) == ["induction", "ioi", "induction-out", "control"]
     with pytest.raises(BadInput, match="induction: is missing or not finished"):
         load_suite(tmp_path, plan=PLAN)
+
+
+@pytest.mark.parametrize(
+    ("training", "held_out", "reason"),
+    [
+        ((), (), "--training names no behaviour"),
+        (("juggling",), (), "behaviour 'juggling' does not exist"),
+        (("induction",), ("induction",), "induction is named twice"),
+        (("ioi", "ioi"), (), "ioi is named twice"),
+    ],
+)
+def test_plans_that_make_no_experiment(training: tuple[str, ...], held_out: tuple[str, ...], reason: str) -> None:
+    with pytest.raises(BadInput, match=reason):
+        replace(PLAN, training=training, held_out=held_out)
 
 
 @pytest.mark.slow

@@ -110,5 +110,45 @@ def test_a_method_without_edges_and_checks(tmp_path: Path) -> None:
 
 def test_numbers_of_an_older_version(tmp_path: Path) -> None:
     (tmp_path / "discovery.json").write_text('{"components": []}', encoding="utf-8")
-    with pytest.raises(BadInput, match="'layers' is missing; run `vesalius discover` again"):
+    with pytest.raises(BadInput, match="specimen: field required; run `vesalius discover` again"):
         render_discovery(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({"components": []}, "components: list should have at least 1 item"),
+        ({"components": [{"id": "L0H0"}]}, "components.0.score: field required"),
+        ({"components": [{"id": "L9H0", "score": 1.0}]}, "L9H0 is not in this model"),
+        ({"edges": [{"id": "m1->m0", "score": 1.0}]}, "runs backwards"),
+        ({"layers": "two"}, "layers: input should be a valid integer"),
+        ({"trust": {"size": 1}}, "trust.n: field required"),
+    ],
+)
+def test_damaged_numbers(tmp_path: Path, changes: dict[str, Any], reason: str) -> None:
+    with pytest.raises(BadInput, match=reason):
+        render_discovery(written(tmp_path, **changes))
+
+
+def test_a_search_of_heads_says_so_and_how_to_repeat_it(tmp_path: Path) -> None:
+    performance = {"accuracy": 0.51, "performs": False}
+    search = {"budget": 7, "paper": True, "seeds": 3, "steps": 0}
+    changes = {"method": "rl", "search": search, "behaviour": "ioi", "performance": performance, "edges": []}
+    text = render_discovery(written(tmp_path, **changes)).read_text(encoding="utf-8")
+    assert "MLPs were not searched" in text
+    assert "0.51: not performed, what is found may be noise" in text
+    assert "--method rl --n 8 --seed 0 --budget 7 --seeds 3 --paper --force" in text
+
+
+def test_pictures_of_an_earlier_discovery_are_taken_away(tmp_path: Path) -> None:
+    render_discovery(written(tmp_path))
+    assert (tmp_path / "curve.svg").exists()
+    render_discovery(written(tmp_path, edges=[], trust=None))
+    assert not (tmp_path / "curve.svg").exists()
+    assert not (tmp_path / "circuit.svg").exists()
+
+
+def test_a_part_of_the_edges_is_called_a_part(tmp_path: Path) -> None:
+    text = render_discovery(written(tmp_path, n_edges=123_211)).read_text(encoding="utf-8")
+    assert "strongest connections of 123,211 edges" in text
+    assert "circuit.json that of all 123,211" in text

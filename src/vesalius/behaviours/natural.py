@@ -51,7 +51,9 @@ def load_natural(name: str, *, behaviour: str | None = None, progress: Progress 
     )
 
 
-def require_performance(specimen: Specimen, *, seed: int = 0, force: bool = False, forced: str) -> Performance:
+def require_performance(
+    specimen: Specimen, *, seed: int = 0, force: bool = False, forced: str = "go on all the same"
+) -> Performance:
     """How well a natural model does its behaviour; refuses what it does not do, unless `force` (which is there to
     `forced`).
     """
@@ -60,9 +62,8 @@ def require_performance(specimen: Specimen, *, seed: int = 0, force: bool = Fals
     found = measure(find_behaviour(specimen.behaviour), specimen.model, specimen.vocabulary.tokenizer, seed=seed)
     if not found.performs and not force:
         raise BadInput(
-            f"{specimen.name} does not perform {specimen.behaviour}: accuracy {found.accuracy:.2f} "
-            f"[{found.accuracy_low:.2f}, {found.accuracy_high:.2f}], logit difference {found.logit_difference:.2f} "
-            f"[{found.ld_low:.2f}, {found.ld_high:.2f}]; choose another behaviour, or --force to {forced}"
+            f"{specimen.name} does not perform {specimen.behaviour}: {found.describe()}; choose another behaviour, or "
+            f"--force (in Python force=True) to {forced}"
         )
     return found
 

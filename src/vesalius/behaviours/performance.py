@@ -34,6 +34,13 @@ class Performance:
     performs: bool
     rule: str = RULE
 
+    def describe(self) -> str:
+        """Both figures with their intervals, in words."""
+        return (
+            f"accuracy {self.accuracy:.2f} [{self.accuracy_low:.2f}, {self.accuracy_high:.2f}], logit difference "
+            f"{self.logit_difference:.2f} [{self.ld_low:.2f}, {self.ld_high:.2f}]"
+        )
+
 
 def measure(
     behaviour: Behaviour, model: Transformer, tokenizer: Tokenizer, *, n: int = 64, seed: int = 0, split: str = "test"

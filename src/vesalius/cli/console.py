@@ -4,10 +4,13 @@ import json
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, ProgressColumn, TextColumn, TimeRemainingColumn
+
+if TYPE_CHECKING:
+    from vesalius.behaviours.performance import Performance
 
 stdout = Console()
 stderr = Console(stderr=True)
@@ -16,6 +19,13 @@ stderr = Console(stderr=True)
 def print_json(document: Any) -> None:
     """One JSON document on stdout."""
     sys.stdout.write(json.dumps(document, ensure_ascii=False, allow_nan=False, indent=2) + "\n")
+
+
+def warn_unperformed(name: str, behaviour: str | None, performance: "Performance | None") -> None:
+    """Say on stderr that a model was dissected for something it does not do (somebody forced it)."""
+    if performance is not None and not performance.performs:
+        told = f"note: {name} does not perform {behaviour} ({performance.describe()}); what is found may be noise"
+        stderr.print(told, markup=False, soft_wrap=True)
 
 
 def _bar(*columns: ProgressColumn) -> Progress:

@@ -8,17 +8,17 @@ from typing import Any
 from rich.table import Table
 
 from vesalius.api import discover
-from vesalius.behaviours.natural import require_performance
 from vesalius.circuits.making import KEY_FILE, KEY_FOLDER
 from vesalius.circuits.specimens import benchmark_directory
 from vesalius.cli.catalogue import open_specimen
-from vesalius.cli.console import print_json, progress, stderr, stdout, steps
+from vesalius.cli.console import print_json, progress, stderr, stdout, steps, warn_unperformed
 from vesalius.cli.places import out_directory
 from vesalius.cli.trusting import checked, draw, print_trust
 from vesalius.discovery.circuit import Circuit
 from vesalius.discovery.mechrl.environment import PAPER_QUIRKS
 from vesalius.discovery.methods import METHODS, Discovery, require_method
-from vesalius.discovery.search.live import SEARCHES, SearchOptions
+from vesalius.discovery.pruning import MAX_EDGES
+from vesalius.discovery.search.live import SearchOptions
 from vesalius.grading.discovery import grade_circuit_scores, true_circuit
 from vesalius.model.files import write_json
 from vesalius.runs.directory import Run
@@ -27,6 +27,8 @@ from vesalius.runs.methods import AREAS
 from vesalius.runs.selection import chosen_circuits, selection_word
 
 SCHEMA = 1
+#: Of a model of more edges than `MAX_EDGES`, the document lists this many.
+EDGES_LISTED = 1000
 
 
 @dataclass(frozen=True)
@@ -39,6 +41,22 @@ class Request:
     n: int
     seed: int
     search: SearchOptions = field(default_factory=SearchOptions)
+
+    def words(self, name: str) -> tuple[str | None, ...]:
+        """The parts of the directory's name, where none was asked for: whatever decides the scores."""
+        given = self.search
+        return (
+            "discover",
+            name,
+            self.behaviour,
+            self.method,
+            "paper" if given.paper else None,
+            None if given.budget is None else f"budget{given.budget}",
+            f"steps{given.steps}" if given.steps else None,
+            f"seeds{given.seeds}" if given.seeds > 1 else None,
+            f"n{self.n}",
+            f"seed{self.seed}",
+        )
 
 
 @dataclass(frozen=True)
@@ -77,20 +95,24 @@ def discover_one(
     """Run one method on one specimen, write the circuit and report the scores; `quick` leaves the checks out."""
     require_method(request.method, request.search)
     specimen = open_specimen(request.specimen, request.behaviour, device=device)
-    if request.method in SEARCHES:
-        request.search.budget_of(sum(part.is_head for part in specimen.model.components))
-    if request.behaviour is not None:
-        require_performance(specimen, seed=request.seed, force=force, forced="go on all the same")
+    directory = out_directory(out, *request.words(specimen.name))
     with progress(f"{request.method} of {specimen.name}") as tell:
-        found = discover(specimen, request.method, n=request.n, seed=request.seed, search=request.search, progress=tell)
-    words = ("discover", specimen.name, request.behaviour, request.method, f"n{request.n}", f"seed{request.seed}")
-    directory = out_directory(out, *words)
+        found = discover(
+            specimen,
+            request.method,
+            n=request.n,
+            seed=request.seed,
+            search=request.search,
+            force=force,
+            progress=tell,
+        )
+    warn_unperformed(specimen.name, request.behaviour, found.performance)
     found.circuit.write(directory / "circuit.json")
     metrics = {**_metrics(request.specimen, found.circuit), **found.metrics}
     document = _document(request, found, metrics, directory)
     if request.search.paper:
         document["quirks"] = PAPER_QUIRKS
-        stderr.print(f"paper mode: {', '.join(PAPER_QUIRKS)}; docs/mechrl.md says what they are", soft_wrap=True)
+        stderr.print(f"paper mode: {'; '.join(PAPER_QUIRKS)} (docs/mechrl.md says what they are)", soft_wrap=True)
     if not quick:
         document |= checked(specimen, found, n=request.n, seed=request.seed)
         document["metrics"] |= document.pop("trust_metrics")
@@ -139,13 +161,15 @@ def _metrics(specimen: str, circuit: Circuit) -> dict[str, float]:
 
 
 def _document(request: Request, found: Discovery, metrics: dict[str, float], directory: Path) -> dict[str, Any]:
-    edges = sorted(found.circuit.edge_scores.items(), key=lambda item: -abs(item[1]))
-    listed = [{"id": str(edge), "score": score} for edge, score in edges]
+    edges = found.circuit.ranked_edges()
+    listed = [{"id": str(edge), "score": score} for edge, score in edges[: _edges_listed(len(edges))]]
     return {
         "schema": SCHEMA,
         **asdict(request),
         "components": [{"id": str(part), "score": score} for part, score in found.circuit.ranked()],
-        **({"edges": listed} if listed else {}),
+        **({"edges": listed, "n_edges": len(edges)} if listed else {}),
+        "unit": found.unit,
+        "performance": found.performance and asdict(found.performance),
         "metrics": metrics,
         "forwards": found.forwards,
         "seconds": found.seconds,
@@ -155,13 +179,23 @@ def _document(request: Request, found: Discovery, metrics: dict[str, float], dir
     }
 
 
+def _edges_listed(n: int) -> int:
+    """All edges of a model whose edges can be cut one by one; of a larger one the strongest (circuit.json has all)."""
+    return n if n <= MAX_EDGES else EDGES_LISTED
+
+
 def _print(document: dict[str, Any], top: int) -> None:
     for what in ("components", "edges"):
         if what in document:
-            table = Table(what, "score", box=None)
+            table = Table(what, f"score ({document['unit']})", box=None)
             for row in document[what][:top]:
                 table.add_row(row["id"], f"{row['score']:+.4f}")
             stdout.print(table)
+    if not any(row["score"] for row in document["components"]):
+        stdout.print("nothing scores other than 0 on these prompts; take more of them (--n) or another method")
+    if document["search"]["seeds"] > 1 and "jaccard" in document["metrics"]:
+        seeds, alike = document["search"]["seeds"], document["metrics"]["jaccard"]
+        stdout.print(f"jaccard {alike:.3f}: likeness of the ten strongest heads of {seeds} searches", soft_wrap=True)
     for name, value in document["metrics"].items():
         if name.endswith(("_auroc", "_all")):
             stdout.print(f"{name} {value:.3f}")

@@ -15,6 +15,7 @@ from rich.text import Text
 from vesalius.cli.catalogue import open_specimen
 from vesalius.cli.console import print_json, stderr, stdout, steps
 from vesalius.cli.places import out_directory
+from vesalius.cli.sets import SETS
 from vesalius.discovery.circuit import Circuit
 from vesalius.errors import BadInput, Failed
 from vesalius.explain.circuits import explained_components
@@ -156,11 +157,15 @@ def _by_model(
 def report(run: str, *, as_json: bool) -> None:
     """Render the pages of a run directory again: the evidence page, a discovery's, or all pages of a benchmark."""
     directory = Path(run)
+    if not directory.is_dir():
+        raise BadInput(f"{run}: no such directory; name one made by `vesalius explain`, `discover` or `bench`")
     if is_run(directory):
         with steps() as tell:
             page = render_run(directory, progress=tell)
     elif is_discovery(directory):
         page = render_discovery(directory)
+    elif (directory / SETS).is_file():
+        raise BadInput(f"{run}: sets of heads have no page; {SETS} holds the numbers and synergy.png draws all pairs")
     else:
         found = read_explanation(directory / EXPLANATION)
         page = render_page(found, directory / PAGE, specimen=_specimen_of(found))

@@ -1,5 +1,6 @@
 """`bench mechrl`: the published tables of MechRL on a natural model, as published and corrected."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -7,12 +8,14 @@ from typing import Any
 from rich.table import Table
 
 from vesalius.behaviours.controls import factbook
+from vesalius.behaviours.natural import require_performance
 from vesalius.cli.catalogue import open_specimen
-from vesalius.cli.console import print_json, stderr, stdout, steps
+from vesalius.cli.console import print_json, stderr, stdout, steps, warn_unperformed
 from vesalius.cli.places import out_directory
 from vesalius.discovery.mechrl.environment import PAPER_QUIRKS
 from vesalius.discovery.mechrl.study import Scope, study, train_policies, trainings
 from vesalius.discovery.mechrl.suite import (
+    CONTROL,
     PAPER_TRAINING,
     SIZES,
     TRAINING,
@@ -23,6 +26,7 @@ from vesalius.discovery.mechrl.suite import (
 )
 from vesalius.errors import BadInput, choices
 from vesalius.model.files import write_json
+from vesalius.model.specimen import Specimen, TextVocabulary
 from vesalius.report.regret import draw_learning, draw_regret
 from vesalius.runs.training import train_apart
 
@@ -55,9 +59,12 @@ def bench(request: Request, *, matrices: str | None, jobs: int, out: str | None,
     mode, plan = "paper" if request.paper else "corrected", request.plan()
     directory = out_directory(out, "bench-mechrl", Path(request.specimen).name, request.size)
     effects = Path(matrices) if matrices else directory / "matrices"
+    if effects.exists() and not effects.is_dir():
+        raise BadInput(f"--matrices {effects}: not a directory; name one of effect matrices, or an empty one")
     specimen = open_specimen(request.specimen, None, device=device)
     with steps() as tell:
-        if missing_sources(effects, plan):
+        if missing := missing_sources(effects, plan):
+            _warn_of_unperformed(specimen, [source for source in missing if source != CONTROL])
             measure_suite(specimen, factbook(), effects, plan=plan, tell=tell)
         suite = load_suite(effects, plan=plan, model=specimen.model)
         scope = Scope(request.paper, request.seeds, request.steps, request.episodes)
@@ -87,6 +94,14 @@ def bench(request: Request, *, matrices: str | None, jobs: int, out: str | None,
     for picture in pictures:
         stdout.print(f"picture: {picture}", soft_wrap=True)
     return None
+
+
+def _warn_of_unperformed(specimen: Specimen, behaviours: Sequence[str]) -> None:
+    """Heads that a model needs for what it does not do are noise; the tables are made all the same."""
+    if isinstance(specimen.vocabulary, TextVocabulary):
+        measured = {name: require_performance(replace(specimen, behaviour=name), force=True) for name in behaviours}
+        for name, performance in measured.items():
+            warn_unperformed(specimen.name, name, performance)
 
 
 def show(document: dict[str, Any]) -> None:

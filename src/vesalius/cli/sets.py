@@ -6,9 +6,8 @@ from typing import Any
 
 from rich.table import Table
 
-from vesalius.behaviours.natural import require_performance
 from vesalius.cli.catalogue import open_specimen
-from vesalius.cli.console import print_json, progress, stdout
+from vesalius.cli.console import print_json, progress, stdout, warn_unperformed
 from vesalius.cli.places import out_directory
 from vesalius.discovery.sets.discover import NAMES, SetDiscovery, discover_sets
 from vesalius.discovery.sets.synergy import synergy_matrix
@@ -17,7 +16,7 @@ from vesalius.intervene import KINDS
 from vesalius.model.files import write_json
 from vesalius.report.synergy import draw_synergy
 
-SCHEMA = 1
+SCHEMA, SETS = 1, "sets.json"
 
 
 @dataclass(frozen=True)
@@ -43,8 +42,6 @@ def run(request: Request, *, out: str | None, top: int, device: str, as_json: bo
     if request.kind not in KINDS:
         raise BadInput(f"kind {request.kind!r} does not exist; choose one of {choices(KINDS)}")
     specimen = open_specimen(request.specimen, request.behaviour, device=device)
-    if request.behaviour is not None:
-        require_performance(specimen, seed=request.seed, force=force, forced="go on all the same")
     words = ("sets", specimen.name, request.behaviour, request.search, request.kind, f"n{request.n}")
     directory = out_directory(out, *words, f"seed{request.seed}")
     with progress(f"{request.search} search of {specimen.name}") as tell:
@@ -58,13 +55,15 @@ def run(request: Request, *, out: str | None, top: int, device: str, as_json: bo
             n=request.n,
             seed=request.seed,
             directory=directory / "effects",
+            force=force,
             progress=tell,
         )
     document: dict[str, Any] = {**found.document(), "schema": SCHEMA, **asdict(request), "directory": str(directory)}
     document |= {"pool": list(found.queries.source.heads), "budget": found.queries.budget}
+    warn_unperformed(specimen.name, request.behaviour, found.performance)
     if found.synergies:
         document["picture"] = str(_picture(found, request, directory))
-    write_json(directory / "sets.json", document)
+    write_json(directory / SETS, document)
     if as_json:
         return print_json(document)
     _print(document, top)

@@ -34,7 +34,8 @@ def print_trust(document: dict[str, Any]) -> None:
     if curve:
         for name in ("cmd", "cpr"):
             interval = f"{curve[f'{name}_low']:.3f} to {curve[f'{name}_high']:.3f}"
-            table.add_row(name, f"{curve[name]:.3f}", interval, f"{chance[name]:.3f} random order")
+            control = f"{chance[name]:.3f} random order{' of heads, MLPs kept' if trust['heads_only'] else ''}"
+            table.add_row(name, f"{curve[name]:.3f}", interval, control)
     if edges := trust["edge_faithfulness"]:
         for name in ("cmd", "cpr"):
             interval = f"{edges[f'{name}_low']:.3f} to {edges[f'{name}_high']:.3f}"
@@ -45,7 +46,7 @@ def print_trust(document: dict[str, Any]) -> None:
     if special := trust["specificity"]:
         own, mean, ratio = special["own"]["drop"], special["others_mean"], special["ratio"]
         shown = "-" if ratio is None else f"{ratio:.2f}"
-        drops = " / ".join("-" if x is None else f"{x:.2f}" for x in (own, mean))
+        drops = " / ".join("not performed" if x is None else f"{x:.2f}" for x in (own, mean))
         table.add_row("specificity", shown, "", f"drop own / others {drops}")
     for name in ("detectors", "known_heads"):
         if overlap := trust[name]:

@@ -175,8 +175,13 @@ def _member(name: str, entry: Any) -> Member:
     if not isinstance(entry, Mapping) or not isinstance(entry.get("in_graph"), bool):
         raise BadInput(f"{name}: 'in_graph' must be true or false")
     score = entry.get("score")
-    if score is not None and (
-        isinstance(score, bool) or not isinstance(score, int | float) or not math.isfinite(score)
-    ):
-        raise BadInput(f"{name}: score {score!r} is not a finite number")
+    if score is not None and not _is_number(score):
+        raise BadInput(f"{name}: score {repr(score)[:40]} is not a finite number")
     return Member(score, entry["in_graph"], {k: v for k, v in entry.items() if k not in ("score", "in_graph")})
+
+
+def _is_number(value: Any) -> bool:
+    try:
+        return not isinstance(value, bool) and isinstance(value, int | float) and math.isfinite(value)
+    except OverflowError:  # an integer beyond what a float holds
+        return False

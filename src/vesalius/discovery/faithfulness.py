@@ -80,16 +80,19 @@ def faithfulness_curves(
     rankings: Sequence[Ranking],
     sizes: Sequence[int] | None = None,
     *,
+    searched: Sequence[Component] | None = None,
     kind: str = "resample",
     memory: int = DEFAULT_MEMORY,
 ) -> list[Curve]:
     """Curves of several rankings, all of components or all of edges; a circuit that two of them share is run once.
 
     Candidates that a ranking leaves out come after all it names. `sizes` defaults to `default_sizes`; 0 and the whole
-    model are always read. Refused where ablating everything does not change the score.
+    model are always read. With `searched`, only these components are candidates and all others are kept throughout.
+    Refused where ablating everything does not change the score.
     """
     by_edges = _is_of_edges(rankings)
-    candidates: Sequence[Component | Edge] = EdgeGraph.of(model.config).edges if by_edges else model.components
+    parts = model.components if searched is None else searched
+    candidates: Sequence[Component | Edge] = EdgeGraph.of(model.config).edges if by_edges else parts
     read = _sizes(sizes, len(candidates))
     orders = [_completed(ranking, candidates) for ranking in rankings]
     removed = [[frozenset(order[size:]) for size in read] for order in orders]
@@ -201,7 +204,7 @@ def _completed(ranking: Ranking, candidates: Sequence[Component | Edge]) -> list
     known = set(candidates)
     stranger = next((item for item in ranking if item not in known), None)
     if stranger is not None:
-        raise BadInput(f"ranking: {stranger} is not in this model")
+        raise BadInput(f"ranking: {stranger} is not in this model, or not among what is searched")
     if len(set(ranking)) < len(ranking):
         raise BadInput("ranking: an item is listed twice; list each once")
     named = set(ranking)

@@ -9,7 +9,8 @@
 | `bandit` | as `sweep`, heads only, Thompson sampling under a budget              | no    | about the budget       |
 | `rl`     | as `sweep`, heads only, in a policy's order under a budget            | no    | about the budget       |
 
-A backward pass counts as two forward passes. Gradients need a readout with a slope; the share of unchanged outputs has
+A natural model is asked first whether it performs its behaviour at all. A backward pass counts as two forward passes.
+Gradients need a readout with a slope; the share of unchanged outputs has
 none, so for specimens with a listed vocabulary EAP reads `contrast` instead and pays two more passes for it.
 """
 
@@ -22,6 +23,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from vesalius.behaviours.natural import require_performance
+from vesalius.behaviours.performance import Performance
 from vesalius.behaviours.trial import Trial, trial
 from vesalius.discovery.attribution import edge_attribution
 from vesalius.discovery.circuit import Circuit
@@ -50,7 +53,9 @@ class Discovery:
     """A method's circuit, its cost in forward passes of all prompts, and the seconds it took.
 
     `per_prompt` holds the scores whose means over prompts the circuit's are: [prompt, component] of a sweep, [prompt,
-    sender, receiver] of EAP and EAP-IG (tables of `EdgeGraph`), None for ACDC, whose scores are no means.
+    sender, receiver] of EAP and EAP-IG (tables of `EdgeGraph`), None for ACDC, whose scores are no means, and for
+    searches, which look at some heads only. `unit` is what scores are measured in, `performance` how well a natural
+    model does its behaviour.
     """
 
     method: str
@@ -59,9 +64,16 @@ class Discovery:
     seconds: float
     per_prompt: Tensor | None = field(default=None, compare=False, repr=False)
     metrics: Mapping[str, float] = field(default_factory=dict)
+    unit: str = ""
+    performance: Performance | None = None
 
     def stability(self, top: int, *, resamples: int = RESAMPLES, seed: int = 0) -> Stability:
         """How alike the circuits of the `top` components are on bootstrap resamples of the prompts."""
+        if self.method in SEARCHES:
+            raise BadInput(
+                f"{self.method} looks where its own draws lead it, so its scores cannot be resampled; --seeds 5 "
+                "compares five searches instead"
+            )
         if self.per_prompt is None:
             raise BadInput(f"the scores of {self.method} are no means over prompts; use acdc_stability")
         options: dict[str, Any] = {"resamples": resamples, "seed": seed}
@@ -102,6 +114,7 @@ class _Scores:
     components: dict[Component, float]
     edges: dict[Edge, float]
     forwards: float
+    unit: str
     per_prompt: Tensor | None = None
     metrics: Mapping[str, float] = field(default_factory=dict)
 
@@ -115,17 +128,23 @@ def discover(
     split: str = "test",
     material: Trial | None = None,
     search: SearchOptions | None = None,
+    force: bool = False,
     progress: Tell | None = None,
 ) -> Discovery:
     """Score the components (and edges) of a specimen on `n` prompts with a method of `METHODS`, or its heads with one
     of `SEARCHES`; `search` is for those.
+
+    A behaviour that a natural model does not perform is refused, unless `force`.
     """
     require_method(method, search)
-    start = time.perf_counter()
+    if method in SEARCHES:
+        (search or SearchOptions()).require(method, sum(part.is_head for part in specimen.model.components))
     material = material or trial(specimen, n, seed=seed, split=split)
     _require_finite(specimen.model, material)
+    performance = None if specimen.behaviour is None else require_performance(specimen, seed=seed, force=force)
+    start = time.perf_counter()
     if method in SEARCHES:
-        found = _searched(specimen, material, method, search or SearchOptions(), seed)
+        found = _searched(specimen, material, method, search or SearchOptions(), seed, progress)
     else:
         found = METHODS[method](specimen, material, progress)
     if not all(map(math.isfinite, [*found.components.values(), *found.edges.values()])):
@@ -133,24 +152,28 @@ def discover(
     config = specimen.model.config
     circuit = Circuit.scored(config, config.d_model, found.components, found.edges)
     seconds = time.perf_counter() - start
-    return Discovery(method, circuit, found.forwards, seconds, found.per_prompt, found.metrics)
+    return Discovery(method, circuit, found.forwards, seconds, found.per_prompt, found.metrics, found.unit, performance)
 
 
 def require_method(method: str, search: SearchOptions | None = None) -> None:
     """Refuse a method that does not exist, and options of a search for one that is none."""
+    if method == "sets":
+        raise BadInput("method 'sets' finds sets instead of scores; use discovery.sets.discover.discover_sets")
     if method not in (*METHODS, *SEARCHES):
         raise BadInput(f"method {method!r} does not exist; choose one of {choices((*METHODS, *SEARCHES, 'sets'))}")
     if method not in SEARCHES and search not in (None, SearchOptions()):
         raise BadInput(f"--budget, --paper, --seeds and --steps are for --method bandit and rl, not {method}")
 
 
-def _searched(specimen: Specimen, material: Trial, method: str, options: SearchOptions, seed: int) -> _Scores:
+def _searched(
+    specimen: Specimen, material: Trial, method: str, options: SearchOptions, seed: int, progress: Tell | None
+) -> _Scores:
     def smooth(given: Trial) -> Readout:
         return given.readout if given.prompts is not None else contrast(specimen.model, given)
 
-    found = search_heads(specimen, material, method, options, smooth=smooth, seed=seed)
+    found = search_heads(specimen, material, method, options, smooth=smooth, seed=seed, progress=progress)
     metrics = {} if found.jaccard is None else {"jaccard": found.jaccard}
-    return _Scores(found.components, {}, found.forwards, metrics=metrics)
+    return _Scores(found.components, {}, found.forwards, material.readout.unit, metrics=metrics)
 
 
 def _sweep(specimen: Specimen, material: Trial, progress: Tell | None) -> _Scores:
@@ -164,7 +187,7 @@ def _sweep(specimen: Specimen, material: Trial, progress: Tell | None) -> _Score
         progress=progress,
     )
     scores = {members[0]: float(mean) for members, mean in zip(found.sets, found.mean, strict=True)}
-    return _Scores(scores, {}, found.forwards + 1, found.matrix)
+    return _Scores(scores, {}, found.forwards + 1, material.readout.unit, found.matrix)
 
 
 def _eap(specimen: Specimen, material: Trial, progress: Tell | None) -> _Scores:
@@ -177,15 +200,17 @@ def _eap_ig(specimen: Specimen, material: Trial, progress: Tell | None) -> _Scor
 
 def _attributed(specimen: Specimen, material: Trial, steps: int) -> _Scores:
     smooth = material.prompts is not None
+    readout = material.readout if smooth else contrast(specimen.model, material)
     scores = edge_attribution(
         specimen.model,
         material.batch,
-        material.readout if smooth else contrast(specimen.model, material),
+        readout,
         counterfactual=material.counterfactual,
         where=material.where,
         steps=steps,
     )
-    return replace(_by_edges(specimen, scores.mean(0), 1 + 3 * steps + (0 if smooth else 2)), per_prompt=scores)
+    forwards = 1 + 3 * steps + (0 if smooth else 2)
+    return replace(_by_edges(specimen, scores.mean(0), forwards, readout.unit), per_prompt=scores)
 
 
 def _acdc(specimen: Specimen, material: Trial, progress: Tell | None) -> _Scores:
@@ -197,7 +222,7 @@ def _acdc(specimen: Specimen, material: Trial, progress: Tell | None) -> _Scores
         where=material.where,
         progress=progress,
     )
-    return _by_edges(specimen, pruned.scores, pruned.forwards)
+    return _by_edges(specimen, pruned.scores, pruned.forwards, "threshold, share of the clean score")
 
 
 METHODS: dict[str, Callable[[Specimen, Trial, Tell | None], _Scores]] = {
@@ -246,9 +271,9 @@ def _switched(model: Transformer, batch: Batch, other: Batch, where: Tensor | No
     return model(batch.tokens, mask=batch.mask, tap=Tap([("blocks.0.hook_resid_pre", switch)]))
 
 
-def _by_edges(specimen: Specimen, scores: Tensor, forwards: float) -> _Scores:
+def _by_edges(specimen: Specimen, scores: Tensor, forwards: float, unit: str) -> _Scores:
     graph = EdgeGraph.of(specimen.model.config)
-    return _Scores(graph.by_sender(scores), graph.listed(scores), forwards)
+    return _Scores(graph.by_sender(scores), graph.listed(scores), forwards, unit)
 
 
 def _require_finite(model: Transformer, material: Trial) -> None:

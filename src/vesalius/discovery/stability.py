@@ -53,7 +53,10 @@ def bootstrap_jaccard(
     """
     if per_prompt.ndim != 2 or not per_prompt.numel():
         raise BadInput(f"scores of shape {list(per_prompt.shape)} cannot be resampled; give [prompt, item]")
-    means = bootstrap_means(_finite(per_prompt).double(), resamples=resamples, seed=seed)
+    scores = _finite(per_prompt).double()
+    if len(scores) < 2:
+        raise BadInput("one prompt resampled is the same prompt again; discover on at least two (--n 2)")
+    means = bootstrap_means(scores, resamples=resamples, seed=seed)
     return pairwise_jaccard(means if combine is None else combine(means), top)
 
 

@@ -9,8 +9,9 @@
 | known heads  | are they the heads published for GPT-2 small?                  | `known_heads`: share; control: chance|
 
 Natural models are checked on the validation split (other names, templates and tokens than the discovery's test split),
-specimens with a listed vocabulary on other random inputs. Stability resamples the discovery's own scores and costs no
-forward pass, except for ACDC. A check that cannot be made says why instead of a figure.
+specimens with a listed vocabulary on other random inputs. Where a method searches heads only, MLPs are kept throughout
+the faithfulness curve. Stability resamples the discovery's own scores and costs no forward pass, except for ACDC. A
+check that cannot be made says why instead of a figure.
 """
 
 import random
@@ -43,12 +44,13 @@ Tell = Callable[[str, int, int], None]
 class Trust:
     """The checks of one discovery; `missing` says why a check gave no figure.
 
-    `size` components (or heads) count as the circuit where a check needs one. `rows` is the work in forward passes of
-    one prompt.
+    `size` components (or heads) count as the circuit where a check needs one. `heads_only`: the method searched no
+    MLPs, and the curves keep them. `rows` is the work in forward passes of one prompt.
     """
 
     size: int
     n: int
+    heads_only: bool
     curve: Curve | None
     random_curve: Curve | None
     edge_curve: Curve | None
@@ -83,6 +85,7 @@ class Trust:
         return {
             "size": self.size,
             "n": self.n,
+            "heads_only": self.heads_only,
             "faithfulness": self.curve and asdict(self.curve),
             "faithfulness_random": self.random_curve and asdict(self.random_curve),
             "edge_faithfulness": self.edge_curve and asdict(self.edge_curve),
@@ -138,6 +141,7 @@ def examine(
     return Trust(
         size=size,
         n=n,
+        heads_only=all(part.is_head for part in found.circuit.components),
         curve=curve,
         random_curve=random_curve,
         edge_curve=made["edge faithfulness"],
@@ -178,7 +182,7 @@ def _stability(
     specimen: Specimen, found: Discovery, material: Trial | None, size: int, seed: int
 ) -> tuple[Stability, float]:
     """By the discovery's own scores; ACDC's are no means, so it is pruned anew on each resample of its prompts."""
-    if found.per_prompt is not None or material is None:
+    if found.method != "acdc" or material is None:
         return found.stability(size, seed=seed), 0.0
     stability, forwards = acdc_stability(specimen.model, material, seed=seed)
     return stability, forwards * len(material.batch)
@@ -186,6 +190,11 @@ def _stability(
 
 def _detectors(specimen: Specimen, heads: Sequence[Component], candidates: int, seed: int) -> tuple[Detected, Overlap]:
     detected = detect(specimen, seed=seed)
+    if not detected.any:
+        raise BadInput(
+            f"no head of {specimen.name} puts more than half of its attention where one of these roles would; there is "
+            "nothing to compare with"
+        )
     return detected, overlap(heads, detected.any, candidates=candidates)
 
 
@@ -193,7 +202,7 @@ def _curves(specimen: Specimen, found: Discovery, n: int, seed: int) -> list[Cur
     """The discovery's ranking (by magnitude) and a random order of the same components, on held-out prompts."""
     ranking: list[Component] = [part for part, _ in found.circuit.ranked()]
     shuffled = random.Random(f"trust/{seed}").sample(ranking, len(ranking))
-    return faithfulness_curves(specimen.model, _held_out(specimen, n, seed), [ranking, shuffled])
+    return faithfulness_curves(specimen.model, _held_out(specimen, n, seed), [ranking, shuffled], searched=ranking)
 
 
 def _edge_curve(specimen: Specimen, found: Discovery, n: int, seed: int) -> Curve | None:

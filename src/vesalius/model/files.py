@@ -28,6 +28,8 @@ def read_json(path: Path) -> dict[str, Any]:
         raise BadInput(f"{path}: no such file") from None
     except (OSError, UnicodeDecodeError, json.JSONDecodeError) as error:
         raise BadInput(f"{path}: not readable as JSON ({error})") from None
+    except RecursionError:
+        raise BadInput(f"{path}: not readable as JSON (too many brackets inside each other)") from None
     if not isinstance(data, dict):
         raise BadInput(f"{path}: expected a JSON object, found {type(data).__name__}")
     return data

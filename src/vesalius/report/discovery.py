@@ -9,7 +9,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from pydantic import BaseModel, Field, FiniteFloat, PositiveInt, ValidationError
+
 from vesalius.discovery.detectors import ROLES
+from vesalius.discovery.graph import EdgeGraph
+from vesalius.discovery.search.live import SEARCHES
 from vesalius.errors import BadInput
 from vesalius.model.components import Component, Edge
 from vesalius.model.files import read_json, write_text
@@ -29,6 +33,11 @@ WORTH_NAMING, WORTH_DRAWING = 0.05, 0.02
 MEANINGS = {
     "sweep": "A component's score is the clean minus the edited score when it alone is replaced.",
     "acdc": "A component's score is the largest threshold at which one of its outgoing edges survives pruning.",
+    **dict.fromkeys(
+        SEARCHES,
+        "A head's score is the clean minus the edited score when it alone is replaced; a head that the search never "
+        "paid for scores 0, and MLPs were not searched.",
+    ),
 }
 BY_EDGES = "A component's score is the largest magnitude among its outgoing edges."
 
@@ -40,12 +49,10 @@ def is_discovery(directory: Path) -> bool:
 
 def render_discovery(directory: Path) -> Path:
     """Write the page and the pictures of a discovery from its numbers, and return the page's path."""
-    document = read_json(directory / NUMBERS)
-    for field in ("components", "layers", "heads", "method", "metrics"):
-        if field not in document:
-            raise BadInput(f"{directory / NUMBERS}: {field!r} is missing; run `vesalius discover` again")
-    ranked = [(Component.parse(row["id"]), float(row["score"])) for row in document["components"]]
-    edges = [(Edge.parse(row["id"]), float(row["score"])) for row in document.get("edges", ())[: 20 * CONNECTIONS]]
+    document = _read(directory / NUMBERS)
+    shape = EdgeGraph(document["layers"], document["heads"])
+    ranked = [(Component.parse(row["id"]).within(shape), row["score"]) for row in document["components"]]
+    edges = [(Edge.parse(row["id"]).within(shape), row["score"]) for row in document["edges"][: 20 * CONNECTIONS]]
     headmap = draw_headmap(ranked, n_layers=document["layers"], n_heads=document["heads"])
     diagram = _diagram(edges) if edges else None
     trust = document.get("trust")
@@ -65,7 +72,8 @@ def render_discovery(directory: Path) -> Path:
         strongest=_strongest(ranked, trust),
         diagram=diagram,
         box_scores=scores,
-        n_edges=len(document.get("edges", ())),
+        n_edges=document.get("n_edges", len(document["edges"])),
+        listed_edges=len(document["edges"]),
         edge_sheet=sheet("", ("edge", "score"), [(edge.format("canonical"), score) for edge, score in edges[:LISTED]]),
         trust=trust,
         trust_intro=_intro(trust) if trust else "",
@@ -79,6 +87,60 @@ def render_discovery(directory: Path) -> Path:
     return write(directory / PAGE, html)
 
 
+def _read(path: Path) -> dict[str, Any]:
+    """The numbers, refused in one line where they are not whole."""
+    document = read_json(path)
+    try:
+        _Numbers.model_validate(document)
+    except ValidationError as error:
+        first = error.errors()[0]
+        place = ".".join(map(str, first["loc"]))
+        raise BadInput(f"{path}: {place}: {first['msg'].lower()}; run `vesalius discover` again") from None
+    absent = {"edges": [], "behaviour": None, "trust": None, "performance": None, "search": {}, "unit": ""}
+    trust = document.get("trust") and {"heads_only": False, **document["trust"]}
+    return {**absent, **document, "trust": trust}
+
+
+class _Score(BaseModel):
+    id: str
+    score: FiniteFloat
+
+
+class _Checks(BaseModel):
+    """The checks, each None where it was not made; what is in them is what `examine` wrote."""
+
+    size: int
+    n: int
+    heads_only: bool = False
+    seconds: float
+    missing: dict[str, str]
+    faithfulness: dict[str, Any] | None
+    faithfulness_random: dict[str, Any] | None
+    edge_faithfulness: dict[str, Any] | None
+    stability: dict[str, Any] | None
+    specificity: dict[str, Any] | None
+    detectors: dict[str, Any] | None
+    known_heads: dict[str, Any] | None
+
+
+class _Numbers(BaseModel):
+    """What the page needs of `discovery.json`."""
+
+    specimen: str
+    method: str
+    n: int
+    seed: int
+    layers: PositiveInt
+    heads: PositiveInt
+    forwards: FiniteFloat
+    seconds: FiniteFloat
+    metrics: dict[str, FiniteFloat]
+    components: list[_Score] = Field(min_length=1)
+    edges: list[_Score] = []
+    trust: _Checks | None = None
+    trust_forwards: FiniteFloat = 0.0
+
+
 def _write_pictures(
     directory: Path,
     document: Mapping[str, Any],
@@ -89,18 +151,23 @@ def _write_pictures(
     scores: Mapping[str, str],
 ) -> None:
     write_text(directory / "heads.svg", _file("headmap", headmap))
-    if diagram is not None:
-        write_text(directory / "circuit.svg", _file("circuit", diagram, scores))
-    if chart is not None:
-        write_text(directory / "curve.svg", _file("curve", chart))
+    drawn = {
+        "circuit.svg": diagram and _file("circuit", diagram, scores),
+        "curve.svg": chart and _file("curve", chart),
+    }
+    for name, text in drawn.items():
+        if text:
+            write_text(directory / name, text)
+        else:  # one of an earlier discovery in the same directory would pass for this one's
+            (directory / name).unlink(missing_ok=True)
     draw_heatmap(
         dict(ranked),
         directory / "heads.png",
         title=f"{_name(document)}: {document['method']}, {document['n']} prompts",
-        unit="",
+        unit=document["unit"],
         n_layers=document["layers"],
         n_heads=document["heads"],
-        label="score",
+        label=f"score ({document['unit']})" if document["unit"] else "score",
     )
 
 
@@ -122,10 +189,13 @@ def _lede(document: Mapping[str, Any], ranked: Sequence[tuple[Component, float]]
 def _facts(document: Mapping[str, Any]) -> list[tuple[str, str]]:
     trust = document.get("trust")
     facts = [("Method", f"{document['method']}, seed {document['seed']}"), ("Prompts", str(document["n"]))]
+    if performance := document["performance"]:
+        verdict = "" if performance["performs"] else ": not performed, what is found may be noise"
+        facts.append((f"Accuracy on {document['behaviour']}", f"{performance['accuracy']:.2f}{verdict}"))
     facts.append(("Discovery", f"{document['forwards']:.1f} forward passes of them, {duration(document['seconds'])}"))
     if trust:
         facts.append(("Checks", f"{document['trust_forwards']:.1f} more, {duration(trust['seconds'])}"))
-    names = {"auroc": "Node AUROC", "edge_auroc": "Edge AUROC"}
+    names = {"auroc": "Head AUROC" if document["method"] in SEARCHES else "Node AUROC", "edge_auroc": "Edge AUROC"}
     facts += [
         (words, figure(document["metrics"][name])) for name, words in names.items() if name in document["metrics"]
     ]
@@ -149,16 +219,18 @@ def _chart(trust: Mapping[str, Any]) -> Chart:
 def _intro(trust: Mapping[str, Any]) -> str:
     return (
         f"Checked on {trust['n']} prompts that the discovery has not seen. Where a check needs a circuit of one size, "
-        f"it takes the {trust['size']} strongest components, or as many heads."
+        + ("it takes the strongest component." if trust["size"] == 1 else f"it takes the {trust['size']} strongest.")
     )
 
 
 def _curve_caption(trust: Mapping[str, Any]) -> str:
     curve = trust["faithfulness"]
+    kept = "Every head but the strongest is" if trust["heads_only"] else "Everything but the strongest components is"
     return (
-        "Everything but the strongest components is replaced by its value on the counterfactual prompt. 1 is the whole "
-        f"model ({figure(curve['full'])} {curve['unit']}), 0 is nothing kept ({figure(curve['ablated'])}). CMD is the "
-        "area between the curve and 1, CPR the area under it, both on a linear scale of shares."
+        f"{kept} replaced by its value on the counterfactual prompt{'; MLPs stay' if trust['heads_only'] else ''}. "
+        f"1 is the whole model ({figure(curve['full'])} {curve['unit']}), 0 is nothing kept "
+        f"({figure(curve['ablated'])}). CMD is the area between the curve and 1, CPR the area under it, both "
+        "on a linear scale of shares."
     )
 
 
@@ -237,4 +309,10 @@ def _command(document: Mapping[str, Any]) -> str:
     if document.get("behaviour"):
         words += ["--behaviour", shlex.quote(document["behaviour"])]
     words += ["--method", document["method"], "--n", str(document["n"]), "--seed", str(document["seed"])]
+    search = document["search"]
+    words += [f"--{name} {search[name]}" for name in ("budget", "steps") if search.get(name)]
+    words += [f"--seeds {search['seeds']}"] if search.get("seeds", 1) > 1 else []
+    words += ["--paper"] if search.get("paper") else []
+    if document["performance"] and not document["performance"]["performs"]:
+        words.append("--force")
     return " ".join([*words, *([] if document.get("trust") else ["--quick"])])

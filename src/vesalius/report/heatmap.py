@@ -16,7 +16,8 @@ from matplotlib.colors import SymLogNorm
 from vesalius.model.components import Component
 from vesalius.report.figures import save_figure
 
-LABELLED = 6
+#: So many cells have their figure in them, if it is at least this part of the largest.
+LABELLED, WORTH_LABELLING = 6, 0.02
 
 
 def draw_heatmap(
@@ -61,7 +62,7 @@ def draw_heatmap(
 
 def _label_strongest(axes: Axes, effects: Mapping[Component, float], n_heads: int, reach: float) -> None:
     strongest = sorted(effects, key=lambda component: -abs(effects[component]))[:LABELLED]
-    for component in strongest:
+    for component in (one for one in strongest if abs(effects[one]) >= WORTH_LABELLING * reach):
         x = n_heads + 1 if component.head is None else component.head
         dark = abs(effects[component]) > 0.1 * reach
         axes.text(

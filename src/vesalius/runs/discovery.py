@@ -9,6 +9,7 @@ from contextlib import closing
 from dataclasses import dataclass
 from typing import Any
 
+from vesalius.behaviours.trial import require_drawable
 from vesalius.discovery.methods import LARGE_EDGES, LARGE_PROMPTS, METHODS
 from vesalius.errors import BadInput, Failed, choices
 from vesalius.grading.discovery import Centre, centre
@@ -43,6 +44,7 @@ class DiscoverySettings:
             raise BadInput("a benchmark of no circuits says nothing; choose at least one")
         if self.n < 2:
             raise BadInput(f"--n {self.n}: prompts are resampled to see how stable circuits are; give at least 2")
+        require_drawable(self.n, self.seed)
 
     @property
     def cases(self) -> list[DiscoveryCase]:

@@ -9,7 +9,7 @@ from tests.discovery.test_matrices import corpus
 from tests.explain.induction_model import as_specimen, induction_model
 from vesalius.discovery.matrices import behaviour_matrix
 from vesalius.discovery.sets.queries import Queries
-from vesalius.discovery.sets.sources import PairEffects, control_pair_effects, live_source, pair_effects
+from vesalius.discovery.sets.sources import PairEffects, live_source, pair_effects
 from vesalius.errors import BadInput
 from vesalius.model.specimen import Specimen
 
@@ -33,7 +33,7 @@ def test_the_table_is_what_running_the_model_gives(specimen: Specimen, tmp_path:
 
 def test_ordinary_text_is_a_control(specimen: Specimen, tmp_path: Path) -> None:
     task = pair_effects(specimen, tmp_path / "task", **OPTIONS).source("test")
-    text = control_pair_effects(specimen, corpus(), tmp_path / "text", length=8, **OPTIONS).source("test")
+    text = pair_effects(specimen, tmp_path / "text", text=corpus(), text_length=8, **OPTIONS).source("test")
     queries = Queries(task, control=text, weight=0.5)
     pair = frozenset({0, 1})
     expected = task.effects([pair]).mean() - 0.5 * text.effects([pair]).mean()

@@ -108,10 +108,19 @@ def discover(
     if method == "sets":
         from vesalius.cli import sets as sets_command
 
-        named = listed(pool)
-        least = 0.1 if least is None else least
+        if paper or quick or steps or seeds != 1:
+            raise BadInput("--paper, --seeds, --steps and --quick do not go with --method sets; leave them out")
         request = sets_command.Request(
-            specimen, behaviour, method, search or "group", budget, named, kind or "mean", least, n, seed
+            specimen,
+            behaviour,
+            method,
+            "group" if search is None else search,
+            budget,
+            listed(pool),
+            "mean" if kind is None else kind,
+            0.1 if least is None else least,
+            n,
+            seed,
         )
         return sets_command.run(request, out=out, top=top, device=device, as_json=json, force=force)
     if any(given is not None for given in (search, pool, kind, least)):

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from vesalius.behaviours.controls import Corpus
+from vesalius.behaviours.registry import behaviour
 from vesalius.discovery.beforehand import Beforehand, beforehand, load_beforehand
 from vesalius.discovery.matrices import (
     Matrix,
@@ -48,6 +49,15 @@ class Plan:
     held_out: tuple[str, ...] = HELD_OUT
     fewer: Mapping[str, int] = field(default_factory=lambda: {"docstring": 12})
     block: int = 8
+
+    def __post_init__(self) -> None:
+        tasks = (*self.training, *self.held_out)
+        for task in tasks:
+            behaviour(task)
+        if not self.training:
+            raise BadInput("--training names no behaviour; policies are trained on at least one")
+        if twice := [task for task in dict.fromkeys(tasks) if tasks.count(task) > 1]:
+            raise BadInput(f"{twice[0]} is named twice; a behaviour is either trained on or held out, and named once")
 
     def pools_of(self, source: str) -> dict[str, int]:
         """The pools of one source; a held-out behaviour has test rows only."""
@@ -121,6 +131,12 @@ def load_suite(directory: Path, *, plan: Plan | None = None, model: Transformer 
     if missing := missing_sources(directory, plan):
         raise BadInput(f"{directory / missing[0]}: is missing or not finished; measure it with `vesalius bench mechrl`")
     matrices = {source: load_matrix(directory / source, model=model) for source in plan.sources}
+    for source, matrix in matrices.items():
+        if lacking := plan.pools_of(source).keys() - matrix.pools.keys():
+            raise BadInput(
+                f"{directory / source}: was measured without {' and '.join(sorted(lacking))} rows (as held out); "
+                "choose another directory, or delete it to have it measured again"
+            )
     known = {source: load_beforehand(matrix, directory / source) for source, matrix in matrices.items()}
 
     def tables(split: str, tasks: Sequence[str]) -> Tables:

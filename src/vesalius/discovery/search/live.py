@@ -11,6 +11,7 @@ MLPs are not searched and have no score. A head that was never looked at scores 
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from importlib.resources import files
 from pathlib import Path
 
@@ -56,6 +57,19 @@ class SearchOptions:
             raise BadInput(f"--budget {budget}: the model has {heads} heads; choose 1 to {heads}")
         return budget
 
+    def require(self, method: str, heads: int) -> None:
+        """Refuse what a search on a model of so many heads cannot do, before anything is run."""
+        budget = self.budget_of(heads)
+        if self.seeds < 1 or self.steps < 0:
+            raise BadInput(f"--seeds {self.seeds} and --steps {self.steps} do not fit; at least 1 and 0 are needed")
+        if method == "bandit" and (self.steps or self.paper):
+            raise BadInput("--steps and --paper belong to --method rl; a bandit learns nothing beforehand")
+        if method == "rl" and not self.paper and budget <= ATTRIBUTION_PASSES:
+            raise BadInput(
+                f"--budget {budget}: the policy pays {ATTRIBUTION_PASSES} queries for attribution first; "
+                f"give at least {ATTRIBUTION_PASSES + 1}"
+            )
+
 
 @dataclass(frozen=True)
 class Found:
@@ -73,11 +87,15 @@ class Bench:
         self.specimen, self.material, self.smooth = specimen, material, smooth
         self.kind = PUBLISHED_KIND if paper else "resample"
         self.heads = [part for part in specimen.model.components if part.is_head]
-        self.forwards = 0.0
+        self.forwards, self.looks = 0.0, 0
+        self.told: Callable[[int], None] | None = None
         self._known: Beforehand | None = None
 
     def look(self, head: int, rows: Int[np.ndarray, " row"]) -> Float[np.ndarray, " row"]:
-        """Clean minus edited score of one head on some prompts."""
+        """Clean minus edited score of one head on some prompts; `told` hears how many were looked at so far."""
+        self.looks += len(rows)
+        if self.told:
+            self.told(self.looks)
         return self.effects([self.heads[head]], torch.from_numpy(rows))[:, 0]
 
     def effects(self, heads: list[Component], rows: torch.Tensor) -> Float[np.ndarray, "row head"]:
@@ -110,27 +128,39 @@ class Bench:
 
 
 def search_heads(
-    specimen: Specimen, material: Trial, method: str, options: SearchOptions, *, smooth: Smooth, seed: int = 0
+    specimen: Specimen,
+    material: Trial,
+    method: str,
+    options: SearchOptions,
+    *,
+    smooth: Smooth,
+    seed: int = 0,
+    progress: Callable[[int, int], None] | None = None,
 ) -> Found:
     """Search a specimen's heads on given prompts; `smooth` gives a readout with a slope, for attribution."""
     bench = Bench(specimen, material, paper=options.paper, smooth=smooth)
+    options.require(method, len(bench.heads))
     budget, n = options.budget_of(len(bench.heads)), len(material.batch)
-    if min(options.seeds, options.steps + 1) < 1:
-        raise BadInput("--seeds must be at least 1 and --steps at least 0")
-    searches = _bandits(options) if method == "bandit" else _policies(bench, options, budget, seed)
+    if progress:
+        bench.told = partial(_tell, progress, options.seeds * budget * n)
+    searches = [thompson()] * options.seeds if method == "bandit" else _policies(bench, options, budget, seed)
     seen: list[list[float]] = []
     tops = []
     for number, search in enumerate(searches):
         purse = Purse(bench.look, len(bench.heads), n, float(budget), bench.attribution)
         spend(search, purse, np.random.default_rng([seed, number]))
-        scores = [float(np.mean(values)) if values else 0.0 for values in purse.seen]
+        scores = [float(np.mean(values)) if values else np.nan for values in purse.seen]
         seen.append(scores)
-        tops.append({int(head) for head in np.argsort(-np.abs(scores))[:10] if scores[head] != 0})
+        tops.append({int(head) for head in np.argsort(-np.abs(np.nan_to_num(scores)))[:10] if abs(scores[head]) > 0})
     # Looks of several seeds at one head differ in the prompts only; the mean over those that looked stands for it.
     stacked = np.array(seen)
-    looked = np.maximum((stacked != 0).sum(0), 1)
-    components = dict(zip(bench.heads, (stacked.sum(0) / looked).tolist(), strict=True))
+    looked = np.maximum((~np.isnan(stacked)).sum(0), 1)
+    components = dict(zip(bench.heads, (np.nansum(stacked, 0) / looked).tolist(), strict=True))
     return Found(components, bench.forwards, _alike(tops))
+
+
+def _tell(progress: Callable[[int, int], None], most: int, looks: int) -> None:
+    progress(looks, most)
 
 
 def packaged_policy() -> Policy:
@@ -138,21 +168,10 @@ def packaged_policy() -> Policy:
     return load_policy(Path(str(files("vesalius.discovery.mechrl") / "trained")))
 
 
-def _bandits(options: SearchOptions) -> list[Search]:
-    if options.steps or options.paper:
-        raise BadInput("--steps and --paper belong to --method rl; a bandit learns nothing beforehand")
-    return [thompson()] * options.seeds
-
-
 def _policies(bench: Bench, options: SearchOptions, budget: int, seed: int) -> list[Search]:
     """One search per seed."""
     view = HeadView.of(tuple(map(str, bench.heads)))
     steps = options.steps or (TRAINING_STEPS if options.paper else 0)
-    if not options.paper and budget <= ATTRIBUTION_PASSES:
-        raise BadInput(
-            f"--budget {budget}: the policy pays {ATTRIBUTION_PASSES} queries for attribution first; "
-            f"give at least {ATTRIBUTION_PASSES + 1}"
-        )
     if steps:
         tables = _own_tables(bench, seed)
         base = Settings(paper=True) if options.paper else PER_HEAD

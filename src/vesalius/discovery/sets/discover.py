@@ -10,7 +10,7 @@ import itertools
 import math
 import time
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -18,6 +18,8 @@ from typing import Any
 import numpy as np
 import torch
 
+from vesalius.behaviours.natural import require_performance
+from vesalius.behaviours.performance import Performance
 from vesalius.discovery.matrices import Progress
 from vesalius.discovery.sets.backups import Confirmation, confirm
 from vesalius.discovery.sets.policy import SetPolicy, by_policy, load_policy
@@ -51,6 +53,7 @@ class SetDiscovery:
     synergies: tuple[Synergy, ...]
     forwards: float
     seconds: float
+    performance: Performance | None = None
 
     @property
     def best(self) -> HeadSet:
@@ -96,6 +99,7 @@ class SetDiscovery:
             "complete": self.complete,
             "forwards": self.forwards,
             "seconds": self.seconds,
+            "performance": self.performance and asdict(self.performance),
         }
 
     def _describe(self, members: HeadSet) -> dict[str, Any]:
@@ -123,20 +127,23 @@ def discover_sets(
     least: float = LEAST_SHARE,
     policy: SetPolicy | None = None,
     directory: Path | None = None,
+    force: bool = False,
     progress: Progress | None = None,
 ) -> SetDiscovery:
     """Look for sets of heads that matter together, and say which back each other up.
 
     `pool` are the heads to choose among (default: all), `budget` the most queries, `price` and `least` shares of the
-    clean score (see `queries.Goal`). `search_name` is one of `NAMES`.
+    clean score (see `queries.Goal`). `search_name` is one of `NAMES`. A behaviour that a natural model does not perform
+    is refused, unless `force`.
     """
-    start = time.perf_counter()
     if search_name not in NAMES:
         raise BadInput(f"search {search_name!r} does not exist; choose one of {choices(NAMES)}")
     if n < LEAST_PROMPTS:
         raise BadInput(f"--n {n}: synergies over so few prompts say nothing; use at least {LEAST_PROMPTS}")
     heads = head_pool(specimen, pool)
     check_budget(budget, len(heads))
+    performance = None if specimen.behaviour is None else require_performance(specimen, seed=seed, force=force)
+    start = time.perf_counter()
     options = {"n": n, "kind": kind}
     source: Source
     if search_name == "pairs" and directory is not None:
@@ -160,7 +167,7 @@ def discover_sets(
     confirmation = confirm(fresh, suspected, least=goal.least, seed=seed)
     forwards = source.forwards + fresh.forwards
     seconds = time.perf_counter() - start
-    return SetDiscovery(search_name, queries, goal, complete, confirmation, synergies, forwards, seconds)
+    return SetDiscovery(search_name, queries, goal, complete, confirmation, synergies, forwards, seconds, performance)
 
 
 def _way(name: str, policy: SetPolicy | None) -> Search:

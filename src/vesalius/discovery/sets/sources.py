@@ -8,6 +8,7 @@ not know which one it asks; a table knows no set of more than two heads.
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Protocol
 
@@ -177,6 +178,8 @@ def pair_effects(
     specimen: Specimen,
     directory: Path,
     *,
+    text: Corpus | None = None,
+    text_length: int = 60,
     pools: Mapping[str, int] = POOLS,
     heads: Iterable[str | Component] | None = None,
     kind: str = PUBLISHED_KIND,
@@ -184,53 +187,21 @@ def pair_effects(
     block: int = FINISHED_BLOCK,
     progress: Progress | None = None,
 ) -> PairEffects:
-    """Measure, or finish measuring, or load, what each head and each pair of heads does to the behaviour.
+    """Measure, or finish measuring, or load, what each head and each pair of heads does to the behaviour, or to
+    ordinary `text` in rows of `text_length` tokens (nats of next-token loss).
 
     `directory/heads` and `directory/pairs` are effect matrices like any other (see `discovery.matrices`).
     """
     named = None if heads is None else list(heads)
+    measure = behaviour_matrix if text is None else partial(control_matrix, corpus=text, length=text_length)
     matrices = [
-        behaviour_matrix(
+        measure(
             specimen,
-            Path(directory) / folder,
+            directory=Path(directory) / folder,
             pools=pools,
             heads=named,
             kind=kind,
             size=size,
-            seed=seed,
-            block=block,
-            progress=progress,
-        )
-        for folder, size in (("heads", 1), ("pairs", 2))
-    ]
-    return PairEffects(*matrices)
-
-
-def control_pair_effects(
-    specimen: Specimen,
-    corpus: Corpus,
-    directory: Path,
-    *,
-    pools: Mapping[str, int] = POOLS,
-    heads: Iterable[str | Component] | None = None,
-    kind: str = PUBLISHED_KIND,
-    length: int = 60,
-    seed: int = 0,
-    block: int = FINISHED_BLOCK,
-    progress: Progress | None = None,
-) -> PairEffects:
-    """The same for ordinary text, in nats of next-token loss."""
-    named = None if heads is None else list(heads)
-    matrices = [
-        control_matrix(
-            specimen,
-            corpus,
-            Path(directory) / folder,
-            pools=pools,
-            heads=named,
-            kind=kind,
-            size=size,
-            length=length,
             seed=seed,
             block=block,
             progress=progress,

@@ -1,0 +1,103 @@
+"""Searches on a model itself: what they score, what their checks say, and what is refused before anything runs."""
+
+import pytest
+
+import vesalius as ves
+from tests.behaviours.word_tokenizer import word_tokenizer
+from tests.explain.induction_model import as_specimen, induction_model
+from tests.models import random_model, small_config
+from vesalius.behaviours.trial import trial
+from vesalius.discovery.faithfulness import faithfulness_curves
+from vesalius.discovery.methods import discover
+from vesalius.discovery.search.live import SEARCHES, SearchOptions
+from vesalius.discovery.sets.discover import discover_sets
+from vesalius.discovery.trust import examine
+from vesalius.errors import BadInput
+from vesalius.model.components import Component
+
+
+@pytest.mark.parametrize("method", SEARCHES)
+def test_heads_that_were_paid_for_score_as_in_a_sweep(method: str) -> None:
+    specimen = ves.load("frac_prevs")
+    swept = discover(specimen, n=6).circuit.components
+    told: list[tuple[int, int]] = []
+    found = discover(specimen, method, n=6, progress=lambda done, total: told.append((done, total)))
+    assert all(part.is_head for part in found.circuit.components)
+    scored = {part: score for part, score in found.circuit.components.items() if score}
+    assert scored == pytest.approx({part: swept[part] for part in scored})
+    assert Component(1, 2) in scored
+    assert found.unit == "share of outputs"
+    assert [done for done, _ in told] == sorted(done for done, _ in told)
+    assert told[-1][0] <= told[-1][1] == 8 * 6
+
+
+def test_the_mean_over_searches_counts_a_look_that_saw_nothing() -> None:
+    """With enough to pay for every head all searches see the same, zeros included."""
+    specimen = ves.load("frac_prevs")
+    once = discover(specimen, "bandit", n=4).circuit
+    found = discover(specimen, "bandit", n=4, search=SearchOptions(seeds=3))
+    assert found.circuit.components == pytest.approx(once.components)
+    assert found.metrics["jaccard"] == 1.0
+
+
+@pytest.mark.parametrize("method", SEARCHES)
+def test_a_search_is_checked_on_heads_and_not_resampled(method: str) -> None:
+    """L1H2 is the one head that matters: with MLPs kept, the first of eight heads restores everything."""
+    specimen = ves.load("frac_prevs")
+    material = trial(specimen, 6)
+    trust = examine(specimen, discover(specimen, method, material=material), material=material)
+    assert trust.heads_only
+    assert trust.curve is not None
+    assert trust.curve.sizes == tuple(range(9))
+    assert trust.curve.faithfulness == (0.0, *(1.0,) * 8)
+    assert trust.metrics["cmd"] == pytest.approx(1 / 16)  # a triangle of width 1/8
+    assert "jaccard" not in trust.metrics
+    assert "--seeds 5 compares five searches" in trust.missing["stability"]
+    assert "nothing to compare with" in trust.missing["detectors"]
+
+
+def test_searched_components_alone_are_ablated() -> None:
+    specimen = ves.load("frac_prevs")
+    heads = [part for part in specimen.model.components if part.is_head]
+    kept, all_parts = (
+        faithfulness_curves(specimen.model, trial(specimen, 6), [heads], searched=searched)[0]
+        for searched in (heads, None)
+    )
+    assert kept.sizes[-1] == 8
+    assert all_parts.sizes[-1] == 10
+    assert kept.full == all_parts.full
+    with pytest.raises(BadInput, match="L0_MLP is not in this model, or not among what is searched"):
+        faithfulness_curves(specimen.model, trial(specimen, 6), [[Component(0)]], searched=heads)
+
+
+@pytest.mark.parametrize(
+    ("method", "options", "reason"),
+    [
+        ("bandit", SearchOptions(budget=0), "--budget 0: the model has 8 heads; choose 1 to 8"),
+        ("bandit", SearchOptions(budget=10**12), "choose 1 to 8"),
+        ("bandit", SearchOptions(seeds=0), "--seeds 0"),
+        ("bandit", SearchOptions(paper=True), "belong to --method rl"),
+        ("rl", SearchOptions(steps=-1), "--steps -1"),
+        ("rl", SearchOptions(budget=3), "give at least 4"),
+    ],
+)
+def test_refusals(method: str, options: SearchOptions, reason: str) -> None:
+    with pytest.raises(BadInput, match=reason):
+        discover(ves.load("frac_prevs"), method, n=4, search=options)
+
+
+def test_a_behaviour_that_is_not_performed_is_refused_unless_forced() -> None:
+    able = as_specimen(induction_model(word_tokenizer().size))
+    found = discover(able, n=4)
+    assert found.performance is not None
+    assert found.performance.performs
+    size = word_tokenizer().size
+    unable = as_specimen(random_model(small_config(d_vocab=size, d_vocab_out=size, n_ctx=64)))
+    with pytest.raises(BadInput, match=r"does not perform induction: accuracy .*force=True\) to go on all the same"):
+        ves.discover(unable, n=4)
+    with pytest.raises(BadInput, match="does not perform induction"):
+        discover_sets(unable, n=8)
+    forced = ves.discover(unable, n=4, force=True)
+    assert forced.performance is not None
+    assert not forced.performance.performs
+    assert discover_sets(unable, n=8, force=True).document()["performance"]["performs"] is False
