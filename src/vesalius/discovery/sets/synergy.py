@@ -7,11 +7,11 @@ The synergy of a set is what removing it does less the sum of what removing each
 Positive: *backup*; together they hurt more than the sum, each did the other's work while it was missing. Negative:
 *series*; once one is gone the other has nothing left to do.
 
-Rule of significance. Prompts are drawn again 2,000 times, the same draws for every set tested. Each draw gives every set
-a t: how far its mean moved, over the standard error *in that draw*. The largest |t| of any set has some 95 % quantile c;
-a set's interval is its mean give or take c of its own standard errors. So *all* intervals hold at once, however many
-sets were tested. Dividing by the draw's own error is what makes this true of few prompts: the mean and the error of a
-skewed column go astray together. A synergy counts as backup (or series) if its interval lies above (below) zero and
+Rule of significance. Prompts are drawn again 2,000 times, the same draws for every set tested. Each draw gives every
+set a t: how far its mean moved, over its standard error *in that draw*. The largest |t| of any set has some 95 %
+quantile c; a set's interval is its mean give or take c of its own standard errors. So *all* intervals hold at once,
+however many sets were tested. Dividing by the draw's own error matters when prompts are few: the mean and the error of
+a skewed column go astray together. A synergy counts as backup (or series) if its interval lies above (below) zero and
 its mean is at least `least` in size, by default a tenth of the clean score: with enough prompts everything differs from
 zero.
 """
