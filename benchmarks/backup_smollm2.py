@@ -2,9 +2,9 @@
 
     OMP_NUM_THREADS=1 python -m benchmarks.backup_smollm2 --out benchmarks/results/backup_smollm2.json
 
-Mean ablation, behaviour `induction`. Four parts: all pairs of twelve heads on 16 prompts of the validation split;
+Mean ablation, behaviour `induction`. Five parts: all pairs of twelve heads on 16 prompts of the validation split;
 eleven sets among them on 48 prompts of the test split, judged together; group testing on the same twelve heads; pruning
-of the four heads that attend like induction heads. The weights must be there already (`vesalius fetch smollm2-135m`).
+of the four heads that attend like induction heads, on 16 prompts and on 48.
 
 The twelve heads were chosen by their effects on the train split (and two because they attend like induction heads), the
 eleven sets after the pairs were seen on the validation split and before the test split was touched.
@@ -14,6 +14,7 @@ import argparse
 import json
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -40,7 +41,7 @@ ELEVEN = (
     ("L17H3", "L17H5", "L18H6"),
     ("L17H3", "L17H4", "L17H5", "L18H6"),
 )
-PROMPTS, TEST_PROMPTS = 16, 48
+PROMPTS, MORE_PROMPTS = 16, 48
 SHARE, LOWER_SHARE = 0.1, 0.05
 
 
@@ -59,7 +60,7 @@ def all_pairs(specimen: Specimen) -> dict[str, Any]:
 def eleven_sets(specimen: Specimen) -> dict[str, Any]:
     """The sets chosen beforehand on the test split; all intervals hold at once."""
     heads = head_pool(specimen, TWELVE)
-    source = LiveSource(specimen, trial(specimen, TEST_PROMPTS, split="test"), heads)
+    source = LiveSource(specimen, trial(specimen, MORE_PROMPTS, split="test"), heads)
     sets = [frozenset(source.heads.index(head) for head in members) for members in ELEVEN]
     known: dict[frozenset[int], Any] = {}
     judged = judge(synergy_rows(source, sets, known), ELEVEN, least=SHARE * source.clean)
@@ -72,7 +73,7 @@ def eleven_sets(specimen: Specimen) -> dict[str, Any]:
         for members, found in zip(sets, judged, strict=True)
     ]
     alone = {source.heads[head]: float(rows.mean()) for (head, *more), rows in known.items() if not more}
-    return {"prompts": TEST_PROMPTS, "clean": source.clean, "alone": alone, "sets": rows}
+    return {"prompts": MORE_PROMPTS, "clean": source.clean, "alone": alone, "sets": rows}
 
 
 def group_testing(specimen: Specimen) -> dict[str, Any]:
@@ -80,9 +81,9 @@ def group_testing(specimen: Specimen) -> dict[str, Any]:
     return _summary(discover_sets(specimen, "group", pool=TWELVE, n=PROMPTS, least=LOWER_SHARE))
 
 
-def pruning(specimen: Specimen) -> dict[str, Any]:
+def pruning(specimen: Specimen, n: int = PROMPTS) -> dict[str, Any]:
     """From the four induction heads."""
-    return _summary(discover_sets(specimen, "prune", pool=FOUR, n=PROMPTS, least=SHARE))
+    return _summary(discover_sets(specimen, "prune", pool=FOUR, n=n, least=SHARE))
 
 
 PARTS: dict[str, Callable[[Specimen], dict[str, Any]]] = {
@@ -90,6 +91,7 @@ PARTS: dict[str, Callable[[Specimen], dict[str, Any]]] = {
     "eleven_sets": eleven_sets,
     "group": group_testing,
     "prune": pruning,
+    "prune_on_more_prompts": partial(pruning, n=MORE_PROMPTS),
 }
 
 
