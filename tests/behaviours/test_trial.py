@@ -56,7 +56,7 @@ def test_few_inputs_give_few_prompts(specimen: Specimen) -> None:
     assert rows_of(left).isdisjoint(rows_of(seen))
     rows = zip(left.batch.tokens.tolist(), left.counterfactual.tokens.tolist(), strict=True)
     assert all(clean != other for clean, other in rows)
-    with pytest.raises(NothingUnseen, match="0 inputs are left .* discover on fewer prompts"):
+    with pytest.raises(NothingUnseen, match=r"0 inputs are left .* discover on fewer prompts"):
         trial(few, 10, seed=0, apart_from=seen)
 
 

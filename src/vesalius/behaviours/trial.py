@@ -4,9 +4,9 @@ Natural models: the behaviour's prompts and logit difference. Specimens with a f
 other random inputs of independent lengths as counterfactuals (so that what depends on the length shows), and the share
 of outputs that stay as they were.
 
-A trial can be asked for *apart from* another one, to check on what was not seen. The splits of a natural behaviour share
-no prompt; random inputs of a small vocabulary do repeat, so there the seen ones are left out, and a vocabulary that is
-used up gives fewer prompts than were asked for.
+A trial can be asked for *apart from* another one, to check on what was not seen. The splits of a natural behaviour
+share no prompt; random inputs of a small vocabulary do repeat, so there the seen ones are left out, and a vocabulary
+that is used up gives fewer prompts than were asked for.
 """
 
 from collections.abc import Collection
@@ -27,8 +27,8 @@ NUMERIC_TOLERANCE = 0.05
 MOST_PROMPTS = 100_000
 #: Seeds of controls and held-out prompts lie above the one asked for, and all must fit 64 bits.
 LARGEST_SEED = 2**62
-#: How often inputs are drawn before a vocabulary counts as used up.
-DRAWS = 16
+#: How often inputs are drawn, and how many at least each time, before a vocabulary counts as used up.
+DRAWS, DRAWN_AT_ONCE = 16, 1024
 Row = tuple[int, ...]
 
 
@@ -113,15 +113,19 @@ def _unseen_pairs(specimen: Specimen, n: int, seed: int, seen: Collection[Row]) 
 
 def different_inputs(specimen: Specimen, n: int, *, seed: int, seen: Collection[Row] = ()) -> list[Any]:
     """Up to `n` inputs of a listed vocabulary, no two alike and none among `seen` (token ids without padding)."""
-    found: dict[Row, Any] = {}
+    met: set[tuple[Any, ...]] = set()
+    found: list[Any] = []
     for draw in range(DRAWS):
-        inputs = specimen.sample(2 * n, seed + draw)
-        tokens = specimen.tokenize(inputs)
-        rows = _rows(Batch(tokens, tokens != specimen.model.config.pad_token))
-        found |= {row: given for row, given in zip(rows, inputs, strict=True) if row not in seen and row not in found}
+        drawn = {tuple(given): given for given in specimen.sample(max(2 * n, DRAWN_AT_ONCE), seed + draw)}
+        new = [given for key, given in drawn.items() if key not in met]
+        if new:
+            tokens = specimen.tokenize(new)
+            rows = _rows(Batch(tokens, tokens != specimen.model.config.pad_token))
+            found += [given for row, given in zip(rows, new, strict=True) if row not in seen]
         if len(found) >= n:
             break
-    return list(found.values())[:n]
+        met |= drawn.keys()
+    return found[:n]
 
 
 def require_drawable(n: int, seed: int) -> None:

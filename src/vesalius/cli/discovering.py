@@ -193,9 +193,11 @@ def _print(document: dict[str, Any], top: int) -> None:
             stdout.print(table)
     if not any(row["score"] for row in document["components"]):
         stdout.print("nothing scores other than 0 on these prompts; take more of them (--n) or another method")
-    if document["search"]["seeds"] > 1 and "jaccard" in document["metrics"]:
-        seeds, alike = document["search"]["seeds"], document["metrics"]["jaccard"]
-        stdout.print(f"jaccard {alike:.3f}: likeness of the ten strongest heads of {seeds} searches", soft_wrap=True)
+    if "seeds_jaccard" in document["metrics"]:
+        seeds, alike = document["search"]["seeds"], document["metrics"]["seeds_jaccard"]
+        stdout.print(
+            f"seeds_jaccard {alike:.3f}: likeness of the ten strongest heads of {seeds} searches", soft_wrap=True
+        )
     for name, value in document["metrics"].items():
         if name.endswith(("_auroc", "_all")):
             stdout.print(f"{name} {value:.3f}")
@@ -215,8 +217,8 @@ def _print_scorecard(scorecard: dict[str, Any]) -> None:
     for method, figures in scorecard["methods"].items():
         for name in AREAS:
             if (area := figures[name]) is not None:
-                median = f"{area['median']:.3f}", f"{area['median_low']:.3f} to {area['median_high']:.3f}"
-                mean = f"{area['mean']:.3f}", f"{area['mean_low']:.3f} to {area['mean_high']:.3f}"
+                median = f"{area['median']:.3f}", f"{area['median_low']:.3f}, {area['median_high']:.3f}"
+                mean = f"{area['mean']:.3f}", f"{area['mean_low']:.3f}, {area['mean_high']:.3f}"
                 baseline = "" if area["baseline"] is None else f"{area['baseline']:.3f}"
                 table.add_row(method, name, *median, *mean, str(area["n"]), baseline)
     stdout.print(table)

@@ -82,9 +82,10 @@ def bench(request: Request, *, matrices: str | None, jobs: int, out: str | None,
         **found,
         "quirks": PAPER_QUIRKS if request.paper else {},
     }
+    title, regret = f"{specimen.name}, {mode}", directory / f"regret-{mode}.png"
     pictures = [
-        draw_regret(found["regret"], directory / f"regret-{mode}.png", title=f"{specimen.name}, {mode}"),
-        draw_learning(found["curves"], directory / f"learning-{mode}.png", title=f"{specimen.name}, {mode}"),
+        draw_regret(found["regret"], regret, title=title, held_out=plan.held_out),
+        draw_learning(found["curves"], directory / f"learning-{mode}.png", title=title),
     ]
     write_json(directory / f"mechrl-{mode}.json", document)
     if as_json:

@@ -1,6 +1,6 @@
 """Pictures of a search: regret against queries paid, and how policies learned, both with bands over seeds."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -10,32 +10,63 @@ matplotlib.use("Agg")
 import matplotlib.pyplot as plt
 import numpy as np
 from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator, StrMethodFormatter
 
 from vesalius.report.figures import save_figure
 
 COLUMNS = 3
-#: Learned policies are drawn in colours and thick, the others thin.
+#: Learned policies are thick lines that lie below the others, so that a rival of equal regret is seen on top of them.
 _LEARNED = ("one-hot", "per-head", "paper")
-_COLOURS = plt.get_cmap("tab20")
+_LEARNED_COLOURS = ("#c9b3e6", "#6a3fa0", "#f2b8a0", "#b5402a")
+_RIVAL_COLOURS = ("C0", "C1", "C2", "C8", "C9", "black", "C6", "C7")
+_MARKERS = "osDv^<>P"
 
 
-def draw_regret(comparisons: Sequence[Mapping[str, Any]], path: Path, *, title: str) -> Path:
+def draw_regret(
+    comparisons: Sequence[Mapping[str, Any]], path: Path, *, title: str, held_out: Collection[str] = ()
+) -> Path:
     """One panel per task: mean regret of every rival at each budget, with its 95 % band over seeds (PNG)."""
     figure, axes = _panels(len(comparisons))
     for panel, found in zip(axes, comparisons, strict=False):
-        for place, method in enumerate(found["methods"]):
-            name, budgets = method["method"], method["budgets"]
-            learned = name.startswith(_LEARNED)
-            style = {"color": _COLOURS(place % _COLOURS.N), "linewidth": 2.2 if learned else 1.1}
-            panel.plot(budgets, method["mean"], label=name, linestyle="-" if learned else "--", **style)
+        for method, style in zip(found["methods"], _styles([m["method"] for m in found["methods"]]), strict=True):
+            budgets = method["budgets"]
+            panel.plot(budgets, method["mean"], label=method["method"], **style)
             if method["low"] is not None:
-                panel.fill_between(budgets, method["low"], method["high"], alpha=0.15, color=style["color"], lw=0)
-        panel.set(xscale="log", title=f"{found['task']} (best {found['oracle']:.2f})")
+                panel.fill_between(budgets, method["low"], method["high"], alpha=0.12, color=style["color"], lw=0)
+        kind = ", held out" if found["task"] in held_out else ""
+        panel.set(xscale="log", title=f"{found['task']}{kind} (best {found['oracle']:.2f})")
         panel.set_xticks(method["budgets"], [f"{budget:g}" for budget in method["budgets"]], fontsize=7)
         panel.minorticks_off()
         panel.set_ylim(bottom=0)
         panel.spines[["top", "right"]].set_visible(False)
-    return _finish(figure, axes, path, title=title, x="queries paid", y=f"regret ({comparisons[0]['unit']})")
+    unit = comparisons[0]["unit"].replace(" - 1 * ", " less ")
+    told = f"{title}: mean regret and its 95 % band over seeds"
+    return _finish(figure, axes, path, title=told, x="queries paid", y=f"regret ({unit})")
+
+
+def _styles(names: Sequence[str]) -> list[dict[str, Any]]:
+    """A line for every rival: markers tell lines apart where they lie on each other."""
+    styles: list[dict[str, Any]] = []
+    counts = {True: 0, False: 0}
+    for name in names:
+        learned = name.startswith(_LEARNED)
+        place = counts[learned]
+        counts[learned] += 1
+        if learned:
+            colour = _LEARNED_COLOURS[(place ^ 1) % len(_LEARNED_COLOURS)]
+            styles.append({"color": colour, "linewidth": 3.2, "linestyle": "-", "zorder": 2})
+        else:
+            look = {"marker": _MARKERS[place % len(_MARKERS)], "markersize": 4, "markerfacecolor": "white"}
+            styles.append(
+                {
+                    "color": _RIVAL_COLOURS[place % len(_RIVAL_COLOURS)],
+                    "linewidth": 1.1,
+                    "linestyle": "--",
+                    "zorder": 3,
+                    **look,
+                }
+            )
+    return styles
 
 
 def draw_learning(curves: Mapping[str, Sequence[Sequence[Mapping[str, Any]]]], path: Path, *, title: str) -> Path:
@@ -49,8 +80,11 @@ def draw_learning(curves: Mapping[str, Sequence[Sequence[Mapping[str, Any]]]], p
             panel.fill_between(steps, values.min(0), values.max(0), color=f"C{place}", alpha=0.15, lw=0)
         panel.set(title=name)
         panel.tick_params(axis="x", labelsize=7)
+        panel.xaxis.set_major_locator(MaxNLocator(5))
+        panel.xaxis.set_major_formatter(StrMethodFormatter("{x:,.0f}"))
         panel.spines[["top", "right"]].set_visible(False)
-    return _finish(figure, axes, path, title=title, x="training steps", y="best reward found")
+    told = f"{title}: mean and range over seeds"
+    return _finish(figure, axes, path, title=told, x="training steps", y="best reward in validation episodes")
 
 
 def _panels(n: int) -> tuple[Figure, list[Any]]:
@@ -68,7 +102,8 @@ def _panels(n: int) -> tuple[Figure, list[Any]]:
 def _finish(figure: Figure, axes: Sequence[Any], path: Path, *, title: str, x: str, y: str) -> Path:
     for panel in axes:
         panel.set_xlabel(x, fontsize=8)
-    axes[0].set_ylabel(y)
+    for place in range(0, len(axes), COLUMNS):
+        axes[place].set_ylabel(y, fontsize=8)
     handles, labels = axes[0].get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside lower center", ncols=min(6, len(labels)), frameon=False, fontsize=8)
     figure.suptitle(title)
