@@ -2,6 +2,8 @@
 
     python -m benchmarks.function_modules --seed 770001 --entities 200 --relations 75 --out FILE
 
+`--relations 0` leaves the relations out.
+
 `answer of another` grades each function with the answer given for one half the list away: what an answer earns by its
 form alone.
 `published DIR` runs the functions of a published dataset; test words there are neither asked nor named.
@@ -97,6 +99,8 @@ def fresh(arguments: argparse.Namespace, sandbox: Sandbox) -> dict[str, Any]:
             sandbox,
             seed,
         )
+    if not arguments.relations:
+        return report
     functions = relations.sample(arguments.relations, seed=seed)
     report["relations"] = measured(
         relations, functions, lambda function: relations.interpret(Box(function), seed=seed), sandbox, seed

@@ -1,6 +1,6 @@
 """What MechRL costs in forward passes: effect matrices measured once, against the published procedure.
 
-    OMP_NUM_THREADS=1 python -m benchmarks.mechrl --matrices vesalius-runs/bench-mechrl-smollm2-135m-full/matrices
+    OMP_NUM_THREADS=1 python -m benchmarks.mechrl
 
 The published run counts 487,560 forward passes of 32 rows for one policy (K = 1: 400,000 in training, the rest in
 evaluation). Here the model runs only for the matrices: every row of every pool, once per head, from where the head
@@ -10,46 +10,46 @@ and evaluation look numbers up. Both are counted in rows (one row = one prompt t
 
 import argparse
 import json
-from dataclasses import replace
 from pathlib import Path
 
 import vesalius as ves
 from vesalius.behaviours.trial import trial
 from vesalius.discovery.beforehand import ATTRIBUTION_PASSES
-from vesalius.discovery.matrices import load_matrix
-from vesalius.discovery.mechrl.suite import Plan
+from vesalius.discovery.mechrl.suite import CONTROL, SIZES
 from vesalius.intervene import effects
+from vesalius.model.components import Component
+from vesalius.model.specimen import Specimen
 
 PUBLISHED_FORWARDS, PUBLISHED_ROWS = 487_560, 32
 RESULT = Path("benchmarks/results/mechrl.json")
 
 
-def row_passes(model: str) -> float:
+def row_passes(specimen: Specimen, heads: list[list[Component]]) -> float:
     """Whole forward passes that all heads of one prompt cost, the clean run included."""
-    specimen = ves.load(model, behaviour="capitals")
     drawn = trial(specimen, 1)
-    heads = [[part] for part in specimen.model.components if part.is_head]
     return effects(specimen.model, drawn.batch, drawn.readout, kind="value-bias", sets=heads).forwards
 
 
 def main() -> None:
     """Count, print and write the JSON."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--matrices", type=Path, required=True)
     parser.add_argument("--model", default="smollm2-135m")
+    parser.add_argument("--size", default="full", choices=SIZES)
     parser.add_argument("--out", type=Path, default=RESULT)
     given = parser.parse_args()
-    sources = [name for name in Plan().sources if (given.matrices / name / "matrix.json").is_file()]
-    rows = {name: sum(load_matrix(given.matrices / name).identity.pools.values()) for name in sources}
-    heads = len(load_matrix(given.matrices / "control").identity.heads)
-    each = row_passes(given.model)
+    plan = SIZES[given.size]
+    rows = {source: sum(plan.pools_of(source).values()) for source in plan.sources}
+    specimen = ves.load(given.model, behaviour="capitals")
+    heads = [[part] for part in specimen.model.components if part.is_head]
+    each = row_passes(specimen, heads)
     ours = sum(rows.values()) * (each + ATTRIBUTION_PASSES + 1)
-    trained = sum(rows[name] for name in replace(Plan(), held_out=()).sources) * (each + ATTRIBUTION_PASSES + 1)
+    trained = sum(rows[name] for name in (*plan.training, CONTROL)) * (each + ATTRIBUTION_PASSES + 1)
     published = PUBLISHED_FORWARDS * PUBLISHED_ROWS
     document = {
         "schema": 1,
         "model": given.model,
-        "heads": heads,
+        "size": given.size,
+        "heads": len(heads),
         "rows": rows,
         "passes_per_row": each,
         "row_passes": ours,

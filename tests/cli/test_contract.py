@@ -11,6 +11,7 @@ from typer.core import TyperGroup
 
 from tests.cli.conftest import Vesalius
 from vesalius.cli import app
+from vesalius.discovery.circuit import Circuit
 from vesalius.version import __version__
 
 COMMANDS = ["specimens", "show", "predict", "behaviours", "sweep", "discover", "explain", "report", "train", "generate"]
@@ -163,7 +164,10 @@ def test_discover(vesalius: Vesalius, tiny: Path, method: str) -> None:
     assert {row["id"] for row in found["components"]} == {
         f"L{i}{part}" for i in (0, 1) for part in ("H0", "H1", "H2", "H3", "_MLP")
     }
-    assert {"cmd", "cpr", "detectors"} <= set(found["metrics"])
+    assert {"cmd", "cpr"} <= set(found["metrics"])
+    assert "nothing to compare with" in found["trust"]["missing"]["detectors"]
+    assert found["performance"]["performs"] is False
+    assert "does not perform induction" in got.err
     assert "jaccard" in found["metrics"]
     assert ("edge_cmd" in found["metrics"]) == (method != "sweep")
     assert found["trust_forwards"] > 0
@@ -176,6 +180,27 @@ def test_discover(vesalius: Vesalius, tiny: Path, method: str) -> None:
     pictures = {"heads.png", "heads.svg", "curve.svg", *(() if method == "sweep" else ("circuit.svg",))}
     assert pictures | {"discovery.html"} <= {path.name for path in Path("here").iterdir()}
     assert json.loads(vesalius("report", "here", "--json").out) == {"page": "here/discovery.html"}
+
+
+def test_discover_lists_the_strongest_of_very_many_edges(vesalius: Vesalius, monkeypatch: pytest.MonkeyPatch) -> None:
+    options = ["--method", "eap", "--n", 4, "--quick", "--json", "--out", "here"]
+    whole = json.loads(vesalius("discover", "frac_prevs", *options).out)
+    assert len(whole["edges"]) == whole["n_edges"] == 110
+    monkeypatch.setattr("vesalius.cli.discovering.MAX_EDGES", 109)
+    monkeypatch.setattr("vesalius.cli.discovering.EDGES_LISTED", 5)
+    found = json.loads(vesalius("discover", "frac_prevs", *options).out)
+    assert (found["edges"], found["n_edges"]) == (whole["edges"][:5], 110)
+    assert len(Circuit.read(Path("here/circuit.json")).edge_scores) == 110
+
+
+@pytest.mark.parametrize("method", ["bandit", "rl"])
+def test_a_search_is_checked_on_heads(vesalius: Vesalius, method: str) -> None:
+    got = vesalius("discover", "frac_prevs", "-m", method, "--n", 4, "--seeds", 2, "--budget", 8, "--json")
+    found = json.loads(got.out)
+    assert "edges" not in found
+    assert found["metrics"]["jaccard"] == 1.0
+    assert found["metrics"]["cmd"] == pytest.approx(1 / 16)
+    assert Path(f"vesalius-runs/discover-frac_prevs-{method}-budget8-seeds2-n4-seed0/discovery.html").exists()
 
 
 def test_discover_without_checks(vesalius: Vesalius) -> None:

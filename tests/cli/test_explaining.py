@@ -60,7 +60,7 @@ def test_what_cannot_be_explained_is_one_line(vesalius: Vesalius, tiny: Path, tm
         (["explain", tiny, "-b", "induction", "-c", ","], "the list of components is empty"),
         (["explain", tiny, "-b", "induction", "--n", "2"], "--n"),
         (["explain", tiny, "-b", "induction", "--top", "0"], "--top"),
-        (["report", tmp_path / "nowhere"], "no such file"),
+        (["report", tmp_path / "nowhere"], "no such directory"),
         (["report", tmp_path / "damaged"], "Field required"),
     ):
         left = vesalius(*arguments)
@@ -144,3 +144,12 @@ def test_a_behaviour_that_is_not_performed_gives_attention_only_by_force(
     left = vesalius(*arguments, "--out", tmp_path / "run")
     assert left.code == 0, left.err
     assert {part["role"] for part in json.loads(left.out)["components"]} == {"no role established"}
+
+
+def test_a_circuit_found_in_other_weights(vesalius: Vesalius, tmp_path: Path) -> None:
+    """Circuits 3 and 11 have one shape; only the discovery beside the circuit tells them apart."""
+    assert vesalius("discover", "3", "--quick", "--n", "4", "--out", "found").code == 0
+    got = vesalius("explain", "11", "--circuit", "found/circuit.json")
+    assert (got.code, got.out) == (2, "")
+    assert "(3), not in this one" in got.err
+    assert "copy the file elsewhere" in got.err

@@ -11,6 +11,7 @@ from vesalius.discovery.faithfulness import faithfulness_curves
 from vesalius.discovery.methods import discover, smooth_readout
 from vesalius.discovery.search import live
 from vesalius.discovery.search.live import SEARCHES, Bench, SearchOptions, search_heads
+from vesalius.discovery.search.purse import Purse
 from vesalius.discovery.sets.discover import discover_sets
 from vesalius.discovery.trust import examine
 from vesalius.errors import BadInput
@@ -43,23 +44,43 @@ def test_the_mean_over_searches_counts_a_look_that_saw_nothing() -> None:
 
 def test_a_head_scores_the_mean_of_all_looks_at_it(monkeypatch: pytest.MonkeyPatch) -> None:
     """A budget of one query pays 16 looks per search: every look counts once, whatever it saw."""
+    purses: list[Purse] = []
+
+    def noted(*given, **options) -> Purse:
+        purses.append(Purse(*given, **options))
+        return purses[-1]
+
+    monkeypatch.setattr(live, "Purse", noted)
     specimen = ves.load("frac_prevs")
-    looks: dict[Component, list[tuple[int, float]]] = {}
+    material = trial(specimen, 16)
+    options = SearchOptions(budget=1, seeds=5)
+    found = search_heads(specimen, material, "bandit", options, smooth=smooth_readout, seed=2)
+    assert sum(len(values) for purse in purses for values in purse.seen) == 5 * 16
+    strongest = [purse.seen[6] for purse in purses]  # L1H2
+    assert len({len(values) for values in strongest}) > 1
+    assert any(values and not any(values) for values in strongest), "some search looked at it and saw nothing"
+    for head, score in enumerate(found.components.values()):
+        looks = [value for purse in purses for value in purse.seen[head]]
+        assert score == pytest.approx(sum(looks) / max(1, len(looks)))
+
+
+def test_every_search_takes_the_prompts_in_an_order_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    first: list[int] = []
     look = Bench.look
 
     def noted(bench: Bench, head: int, rows):
-        values = look(bench, head, rows)
-        looks.setdefault(bench.heads[head], []).extend(zip(rows.tolist(), values.tolist(), strict=True))
-        return values
+        first.append(int(rows[0]))
+        return look(bench, head, rows)
 
     monkeypatch.setattr(Bench, "look", noted)
-    found = discover(specimen, "bandit", n=16, search=SearchOptions(budget=1, seeds=5))
-    assert sum(map(len, looks.values())) == 5 * 16
-    assert any(value == 0 for value in dict(looks[Component(1, 2)]).values()), "some looks see nothing"
-    for part, score in found.circuit.components.items():
-        assert score == pytest.approx(sum(value for _, value in looks.get(part, [])) / max(1, len(looks.get(part, []))))
-    prompts = {row for row, _ in looks[Component(0, 0)]}
-    assert len(prompts) > len(looks[Component(0, 0)]) / 5, "searches take the prompts in different orders"
+    specimen = ves.load("frac_prevs")
+    for seeds in (1, 4):
+        first.clear()
+        options = SearchOptions(budget=1, seeds=seeds)
+        search_heads(specimen, trial(specimen, 16), "bandit", options, smooth=smooth_readout)
+        starts = first[:: len(first) // seeds]
+        assert len(starts) == seeds
+        assert len(set(starts)) >= min(2, seeds)
 
 
 class Counted:

@@ -45,6 +45,13 @@ def test_the_account_by_hand() -> None:
     assert [purse.named_at(budget) for budget in (0.5, 1, 1.9, 2, 9)] == [None, 0, 0, 2, 2]
 
 
+def test_rows_are_looked_at_in_the_order_given() -> None:
+    purse = by_hand(3)
+    turned = Purse(purse.look, 3, 2, 3.0, order=np.array([1, 0]))
+    assert (list(purse.pull(2)), list(turned.pull(2))) == ([6.0], [0.0])
+    assert turned.query(2) == 3.0
+
+
 def test_attribution_costs_three_queries_and_orders_the_rest() -> None:
     tables = with_attribution(planted_tables(best={"t": 5}))
     purse = purse_of(tables, "t", 1, budget=5)
@@ -84,6 +91,30 @@ def test_a_planted_head_is_found_within_the_budget(search: object, budget: int) 
     for number in range(5):
         purse = spend(search, purse_of(tables, "t", number, budget=budget), rng())  # type: ignore[arg-type]
         assert purse.named_at(budget) == 13
+
+
+def test_halving_sees_every_head_and_spends_its_budget() -> None:
+    """20 heads, 4 rows, 10 queries: 40 looks. Rounds of 20, 10, 5, 3 and 2 heads, one look each."""
+    tables = replace(planted_tables(best={"t": 13}), rows=4)
+    purse = spend(halving, purse_of(tables, "t", 0, budget=10), rng())
+    assert [len(values) > 0 for values in purse.seen] == [True] * 20
+    assert sorted(map(len, purse.seen), reverse=True)[:5] == [4, 4, 4, 3, 3]
+    assert purse.named_at(10) == 13
+    assert spend(halving, purse_of(tables, "t", 0, budget=2.5), rng()).spent == 2.5, "10 of the 20 heads, one look each"
+
+
+def test_thompson_looks_further_although_the_first_heads_are_noisy() -> None:
+    """Four heads are worth 0.5 with noise of 3, one is worth 2, the others nothing, with noise of 0.1.
+
+    With the pooled noise taken from the spread of the means, as it once was, 4 of the 10 searches gave up too soon.
+    """
+    dice = np.random.default_rng(5)
+    table = dice.normal(0, 0.1, (32, 200))
+    table[:, :4] = dice.normal(0.5, 3, (32, 4))
+    table[:, 199] += 2
+    for seed in range(10):
+        purse = Purse(lambda head, rows: table[rows, head], 200, 32, 20.0)
+        assert spend(thompson(), purse, np.random.default_rng(seed)).named_at(20) == 199
 
 
 def test_layers_come_in_order_and_a_sweep_answers_at_its_end() -> None:

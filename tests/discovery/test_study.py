@@ -14,9 +14,10 @@ from tests.models import random_model, small_config
 from vesalius.cli.searching import conclusions, show
 from vesalius.discovery.matrices import behaviour_matrix
 from vesalius.discovery.mechrl.ppo import Settings, Trainer
-from vesalius.discovery.mechrl.study import Scope, _in_top_ten, detected, study, train_policies, trainings
+from vesalius.discovery.mechrl.study import Scope, _in_top_ten, detected, study, train_policies, trainings, verdicts
 from vesalius.discovery.mechrl.suite import Plan, Suite, load_suite, measure_suite, missing_sources
 from vesalius.discovery.mechrl.tables import Tables
+from vesalius.discovery.search.contest import Comparison, Regret
 from vesalius.errors import BadInput
 from vesalius.report.regret import draw_learning, draw_regret
 
@@ -115,3 +116,22 @@ def test_gpt2_small_has_144_heads_and_the_published_observation(tmp_path: Path) 
     trainer = Trainer(tables, Settings(paper=True))
     assert trainer.games.observe().shape == (8, 290)
     assert sum(weight.numel() for weight in trainer.network.parameters()) == 177_553
+
+
+def test_verdicts_compare_seed_by_seed() -> None:
+    """Regrets that vary between seeds but are 0.1 lower in each: the policy wins; lower by luck alone, a draw."""
+    rival = ((1.0,), (2.0,), (3.0,))
+    steady, lucky = ((0.9,), (1.88,), (2.9,)), ((0.5,), (2.4,), (2.9,))
+    assert verdict(steady, rival) == ("wins", pytest.approx(-0.32 / 3))
+    assert verdict(rival, steady)[0] == "loses"
+    assert verdict(lucky, rival)[0] == "draw"
+    assert verdict(steady[:1], rival[:1])[0] == "draw", "one seed says nothing"
+
+
+def verdict(policy: tuple[tuple[float, ...], ...], rival: tuple[tuple[float, ...], ...]) -> tuple[str, float]:
+    def regret(name: str, seeds: tuple[tuple[float, ...], ...]) -> Regret:
+        return Regret(name, (50.0,), (float(np.mean(seeds)),), None, None, seeds)
+
+    contest = Comparison("t", "logits", 1, len(policy), 0.0, (regret("per-head", policy), regret("halving", rival)))
+    (row,) = verdicts([contest], held_out=())
+    return row["result"], row["difference"]["value"]

@@ -5,7 +5,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from rich.table import Table
+from rich.table import Column, Table
 
 from vesalius.api import load
 from vesalius.api import specimens as all_specimens
@@ -21,12 +21,14 @@ def list_specimens(*, as_json: bool) -> None:
     found = all_specimens()
     if as_json:
         return print_json(found)
-    table = Table("id", "name", "kind", "layers", "heads", "d_model", "components", box=None)
+    # A name that is cut off cannot be typed again, so names are never shortened.
+    table = Table("id", Column("name", no_wrap=True, overflow="ignore"), "shape", "components", box=None)
     for row in found:
         parts = row["components"]
         listed = " ".join(parts) if len(parts) <= 10 else f"{parts[0]} ... {parts[-1]} ({len(parts)})"
-        table.add_row(*(str(row[key]) for key in ("id", "name", "kind", "layers", "heads", "d_model")), listed)
+        table.add_row(row["id"], row["name"], f"{row['layers']} x {row['heads']} x {row['d_model']}", listed)
     stdout.print(table)
+    stdout.print("shape: layers x heads x d_model")
 
 
 def show(name: str, *, behaviour: str | None, as_json: bool) -> None:

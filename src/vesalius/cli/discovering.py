@@ -15,12 +15,14 @@ from vesalius.cli.console import print_json, progress, stderr, stdout, steps, wa
 from vesalius.cli.places import out_directory
 from vesalius.cli.trusting import checked, draw, print_trust
 from vesalius.discovery.circuit import Circuit
+from vesalius.discovery.matrices import fingerprint
 from vesalius.discovery.mechrl.environment import PAPER_QUIRKS
 from vesalius.discovery.methods import METHODS, Discovery, require_method
 from vesalius.discovery.pruning import MAX_EDGES
 from vesalius.discovery.search.live import SearchOptions
 from vesalius.grading.discovery import grade_circuit_scores, true_circuit
 from vesalius.model.files import write_json
+from vesalius.report.discovery import CIRCUIT, NUMBERS
 from vesalius.runs.directory import Run
 from vesalius.runs.discovery import DiscoveryBenchmark, DiscoverySettings
 from vesalius.runs.methods import AREAS
@@ -107,16 +109,17 @@ def discover_one(
             progress=tell,
         )
     warn_unperformed(specimen.name, request.behaviour, found.performance)
-    found.circuit.write(directory / "circuit.json")
+    (directory / NUMBERS).unlink(missing_ok=True)  # those of an earlier discovery are not this circuit's
+    found.circuit.write(directory / CIRCUIT)
     metrics = {**_metrics(request.specimen, found.circuit), **found.metrics}
-    document = _document(request, found, metrics, directory)
+    document = _document(request, found, metrics, directory, fingerprint(specimen.model))
     if request.search.paper:
         document["quirks"] = PAPER_QUIRKS
         stderr.print(f"paper mode: {'; '.join(PAPER_QUIRKS)} (docs/mechrl.md says what they are)", soft_wrap=True)
     if not quick:
         document |= checked(specimen, found, n=request.n, seed=request.seed)
         document["metrics"] |= document.pop("trust_metrics")
-    write_json(directory / "discovery.json", document)
+    write_json(directory / NUMBERS, document)
     document |= draw(directory)
     if as_json:
         return print_json(document)
@@ -160,7 +163,9 @@ def _metrics(specimen: str, circuit: Circuit) -> dict[str, float]:
     return {name: area for name, area in {"auroc": areas["node_auroc"], **areas}.items() if area is not None}
 
 
-def _document(request: Request, found: Discovery, metrics: dict[str, float], directory: Path) -> dict[str, Any]:
+def _document(
+    request: Request, found: Discovery, metrics: dict[str, float], directory: Path, model: str
+) -> dict[str, Any]:
     edges = found.circuit.ranked_edges()
     listed = [{"id": str(edge), "score": score} for edge, score in edges[: _edges_listed(len(edges))]]
     return {
@@ -175,7 +180,8 @@ def _document(request: Request, found: Discovery, metrics: dict[str, float], dir
         "seconds": found.seconds,
         "layers": found.circuit.n_layers,
         "heads": found.circuit.n_heads,
-        "circuit": str(directory / "circuit.json"),
+        "model": model,
+        "circuit": str(directory / CIRCUIT),
     }
 
 

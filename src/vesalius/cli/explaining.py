@@ -17,15 +17,16 @@ from vesalius.cli.console import print_json, stderr, stdout, steps
 from vesalius.cli.places import out_directory
 from vesalius.cli.sets import SETS
 from vesalius.discovery.circuit import Circuit
+from vesalius.discovery.matrices import fingerprint
 from vesalius.errors import BadInput, Failed
 from vesalius.explain.circuits import explained_components
 from vesalius.explain.claims.interchange import ACCURACY
 from vesalius.explain.either import explain_either
 from vesalius.explain.explanation import ClaimRecord, Evidence, Explanation
 from vesalius.explain.hyve.verdicts import FREE_CODE
-from vesalius.model.files import write_json
+from vesalius.model.files import read_json, write_json
 from vesalius.model.specimen import Specimen
-from vesalius.report.discovery import is_discovery, render_discovery
+from vesalius.report.discovery import CIRCUIT, NUMBERS, is_discovery, render_discovery
 from vesalius.report.page import render_page
 from vesalius.report.run import render_run
 from vesalius.runs.directory import is_run, read_explanation
@@ -53,6 +54,7 @@ class Request:
         if self.components is not None:
             raise BadInput("--components and --circuit both say what to explain; leave one out")
         found = explained_components(specimen, Circuit.read(Path(self.circuit)), source=self.circuit)
+        _require_own(Path(self.circuit), specimen)
         return [str(part) for part in found or ()]
 
 
@@ -83,6 +85,21 @@ class Asked:
         if self.backbone and self.protocol not in ("typed", "paper"):
             raise BadInput(f"--protocol {self.protocol!r} does not exist; use typed or paper")
         return self.backbone is not None
+
+
+def _require_own(circuit: Path, specimen: Specimen) -> None:
+    """Where a discovery lies beside its circuit, refuse that of other weights, and name another behaviour."""
+    numbers = circuit.with_name(NUMBERS)
+    found = read_json(numbers) if circuit.name == CIRCUIT and numbers.is_file() else {}
+    model, behaviour = found.get("model"), found.get("behaviour")
+    if model is not None and model != (mine := fingerprint(specimen.model)):
+        raise BadInput(
+            f"{circuit}: found in model {model} ({found.get('specimen')}), not in this one ({mine}); discover again "
+            "or copy the file elsewhere to explain it all the same"
+        )
+    if found and behaviour != specimen.behaviour:
+        told = f"note: {circuit} was found for {behaviour} and is explained for {specimen.behaviour}"
+        stderr.print(told, markup=False, soft_wrap=True)
 
 
 def explain(request: Request, *, out: str | None, device: str, as_json: bool, asked: Asked | None = None) -> None:

@@ -19,6 +19,7 @@ from typing import Any
 
 import torch
 from jaxtyping import Float
+from pydantic import TypeAdapter, ValidationError
 from torch import Tensor
 
 from vesalius.behaviours.controls import Corpus, control
@@ -182,11 +183,15 @@ def load_matrix(directory: Path, *, model: Transformer | None = None) -> Matrix:
     data = read_json(directory / _DESCRIPTION)
     if data.get("schema") != SCHEMA:
         raise BadInput(f"{directory / _DESCRIPTION}: schema {data.get('schema')!r}; this version reads schema {SCHEMA}")
+    for name, kind in (("identity", dict), ("unit", str)):
+        if not isinstance(data.get(name), kind):
+            raise BadInput(f"{directory / _DESCRIPTION}: {name!r} is missing or damaged; measure it again")
     try:
-        identity = Identity(**data["identity"])
-        unit = str(data["unit"])
-    except (KeyError, TypeError) as error:
-        raise BadInput(f"{directory / _DESCRIPTION}: not a whole description ({error}); measure it again") from None
+        identity, unit = TypeAdapter(Identity).validate_python(data["identity"]), data["unit"]
+    except ValidationError as error:
+        first = error.errors()[0]
+        place = ".".join(("identity", *map(str, first["loc"])))
+        raise BadInput(f"{directory / _DESCRIPTION}: {place}: {first['msg'].lower()}; measure it again") from None
     if model is not None and identity.model != (mine := fingerprint(model)):
         raise BadInput(f"{directory}: effects of model {identity.model}, not of this one ({mine}); measure them again")
     tensors = read_tensors(directory / _NUMBERS)

@@ -29,7 +29,7 @@ from vesalius.behaviours.trial import Trial, trial
 from vesalius.discovery.attribution import edge_attribution
 from vesalius.discovery.circuit import Circuit
 from vesalius.discovery.graph import EdgeGraph
-from vesalius.discovery.pruning import acdc, acdc_resampled
+from vesalius.discovery.pruning import acdc, acdc_resampled, require_few_edges
 from vesalius.discovery.search.live import SEARCHES, SearchOptions, search_heads
 from vesalius.discovery.stability import RESAMPLES, Stability, bootstrap_jaccard, pairwise_jaccard
 from vesalius.errors import BadInput, choices
@@ -139,6 +139,8 @@ def discover(
     A behaviour that a natural model does not perform is refused, unless `force`.
     """
     require_method(method, search)
+    if method == "acdc":
+        require_few_edges(specimen.model.config)
     if method in SEARCHES:
         (search or SearchOptions()).require(method, sum(part.is_head for part in specimen.model.components))
     material = material or trial(specimen, n, seed=seed, split=split)

@@ -23,6 +23,7 @@ from vesalius.errors import BadInput
 from vesalius.intervene.readout import Readout
 from vesalius.intervene.statistics import bootstrap_means
 from vesalius.intervene.values import Batch, activations
+from vesalius.model.components import Shape
 from vesalius.model.hooks import Tap
 from vesalius.model.transformer import Heads, Transformer, take_positions
 
@@ -89,10 +90,15 @@ def acdc_resampled(
 def _runs(
     model: Transformer, batch: Batch, readout: Readout, counterfactual: Batch, where: Tensor | None
 ) -> "PatchedRuns":
-    edges = len(EdgeGraph.of(model.config).edges)
+    require_few_edges(model.config)
+    return PatchedRuns(model, batch, readout, counterfactual=counterfactual, where=where)
+
+
+def require_few_edges(shape: Shape) -> None:
+    """Refuse a model of too many edges to be tested one by one."""
+    edges = len(EdgeGraph.of(shape).edges)
     if edges > MAX_EDGES:
         raise BadInput(f"acdc tests edges one by one and this model has {edges}; use eap-ig")
-    return PatchedRuns(model, batch, readout, counterfactual=counterfactual, where=where)
 
 
 def _require_thresholds(thresholds: Sequence[float]) -> None:

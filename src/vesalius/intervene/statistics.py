@@ -1,6 +1,7 @@
-"""Intervals by resampling, the same way everywhere."""
+"""Intervals, the same way everywhere: by resampling for means over prompts, Student's for the few seeds of a study."""
 
 import numpy as np
+import scipy.stats
 import torch
 from jaxtyping import Float
 from torch import Tensor
@@ -25,6 +26,15 @@ def mean_interval(
     tail = (1 - level) / 2
     low, high = torch.quantile(means, torch.tensor([tail, 1 - tail], dtype=means.dtype), dim=0)
     return low, high
+
+
+def few_interval(
+    values: Float[np.ndarray, "sample column"], *, level: float = 0.95
+) -> tuple[Float[np.ndarray, " column"], Float[np.ndarray, " column"]]:
+    """Student's interval of each column's mean: for a handful of samples, where resampling is too sure of itself."""
+    n = len(values)
+    half = scipy.stats.t.ppf((1 + level) / 2, n - 1) * values.std(0, ddof=1) / n**0.5
+    return values.mean(0) - half, values.mean(0) + half
 
 
 def share_interval(successes: float, n: int, *, z: float = 1.959964) -> tuple[float, float]:

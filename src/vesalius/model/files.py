@@ -60,7 +60,7 @@ def read_tensors(path: Path) -> dict[str, Tensor]:
     except FileNotFoundError:
         raise BadInput(f"{path}: no such file") from None
     except (OSError, SafetensorError) as error:
-        raise BadInput(f"{path}: not a whole safetensors file ({error}); download or train it again") from None
+        raise BadInput(f"{path}: not a whole safetensors file ({error}); download or make it again") from None
 
 
 def write_tensors(path: Path, tensors: dict[str, Tensor]) -> None:

@@ -25,7 +25,7 @@ from vesalius.report.html import duration, figure, macro, package_text, render, 
 from vesalius.report.profiles import Bars, bars_of
 from vesalius.report.tables import Sheet, sheet
 
-NUMBERS, PAGE = "discovery.json", "discovery.html"
+NUMBERS, PAGE, CIRCUIT = "discovery.json", "discovery.html", "circuit.json"
 #: What the page draws and lists.
 CONNECTIONS, LISTED = 18, 15
 #: Scores below these parts of the strongest are not named, or not drawn.
@@ -69,12 +69,15 @@ def render_discovery(directory: Path) -> Path:
         headmap=headmap,
         negative=any(score < 0 for _, score in ranked),
         score_meaning=MEANINGS.get(document["method"], BY_EDGES),
-        strongest=_strongest(ranked, trust),
+        strongest=_strongest(ranked, trust, _score_column(document)),
         diagram=diagram,
+        scored="heads" if document["method"] in SEARCHES else "components",
         box_scores=scores,
         n_edges=document.get("n_edges", len(document["edges"])),
         listed_edges=len(document["edges"]),
-        edge_sheet=sheet("", ("edge", "score"), [(edge.format("canonical"), score) for edge, score in edges[:LISTED]]),
+        edge_sheet=sheet(
+            "", ("edge", _score_column(document)), [(edge.format("canonical"), score) for edge, score in edges[:LISTED]]
+        ),
         trust=trust,
         trust_intro=_intro(trust) if trust else "",
         chart=chart,
@@ -97,7 +100,7 @@ def _read(path: Path) -> dict[str, Any]:
         place = ".".join(map(str, first["loc"]))
         raise BadInput(f"{path}: {place}: {first['msg'].lower()}; run `vesalius discover` again") from None
     absent = {"edges": [], "behaviour": None, "trust": None, "performance": None, "search": {}, "unit": ""}
-    trust = document.get("trust") and {"heads_only": False, **document["trust"]}
+    trust = document.get("trust") and {"heads_only": False, "asked": document["trust"]["n"], **document["trust"]}
     return {**absent, **document, "trust": trust}
 
 
@@ -111,6 +114,7 @@ class _Checks(BaseModel):
 
     size: int
     n: int
+    asked: int | None = None
     heads_only: bool = False
     seconds: float
     missing: dict[str, str]
@@ -167,7 +171,7 @@ def _write_pictures(
         unit=document["unit"],
         n_layers=document["layers"],
         n_heads=document["heads"],
-        label=f"score ({document['unit']})" if document["unit"] else "score",
+        label=_score_column(document),
     )
 
 
@@ -217,8 +221,10 @@ def _chart(trust: Mapping[str, Any]) -> Chart:
 
 
 def _intro(trust: Mapping[str, Any]) -> str:
+    fewer = "" if trust["n"] == trust["asked"] else f" (all there are; {trust['asked']} were asked for)"
     return (
-        f"Checked on {trust['n']} prompts that the discovery has not seen. Where a check needs a circuit of one size, "
+        f"Checked on {trust['n']} prompts that the discovery has not seen{fewer}. "
+        "Where a check needs a circuit of one size, "
         + ("it takes the strongest component." if trust["size"] == 1 else f"it takes the {trust['size']} strongest.")
     )
 
@@ -234,7 +240,11 @@ def _curve_caption(trust: Mapping[str, Any]) -> str:
     )
 
 
-def _strongest(ranked: Sequence[tuple[Component, float]], trust: Mapping[str, Any] | None) -> Sheet:
+def _score_column(document: Mapping[str, Any]) -> str:
+    return f"score ({document['unit']})" if document["unit"] else "score"
+
+
+def _strongest(ranked: Sequence[tuple[Component, float]], trust: Mapping[str, Any] | None, score_column: str) -> Sheet:
     """The strongest components, with what is known of each."""
     flagged = ((trust or {}).get("detectors") or {}).get("flagged", {})
     published = ((trust or {}).get("known_heads") or {}).get("roles", {})
@@ -242,7 +252,7 @@ def _strongest(ranked: Sequence[tuple[Component, float]], trust: Mapping[str, An
     for rank, (part, score) in enumerate(ranked[:LISTED], 1):
         looks = ", ".join(ROLES[role] for role, heads in flagged.items() if str(part) in heads)
         rows.append((rank, str(part), score, looks or None, *([published.get(str(part))] if published else [])))
-    columns = ("rank", "component", "score", "by its attention", *(["published as"] if published else []))
+    columns = ("rank", "component", score_column, "by its attention", *(["published as"] if published else []))
     return sheet("", columns, rows)
 
 
@@ -280,7 +290,7 @@ def _figures(trust: Mapping[str, Any]) -> Sheet:
 
 
 def _interval(low: float, high: float) -> str:
-    return f"{figure(low)} to {figure(high)}"
+    return f"{figure(low)}\N{NO-BREAK SPACE}to\N{NO-BREAK SPACE}{figure(high)}"
 
 
 def _drops(special: Mapping[str, Any], behaviour: str) -> Bars:

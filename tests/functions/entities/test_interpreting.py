@@ -1,5 +1,6 @@
 """The interpreter's manners and reach, the triplets, and the figures of a grade."""
 
+import random
 from collections.abc import Iterator, Sequence
 
 import pytest
@@ -9,7 +10,9 @@ from vesalius.errors import BadInput
 from vesalius.functions import Answer, Box, Reply
 from vesalius.functions.entities import EntityFunction, Triplet, grade, interpret, listed, oracle, sample, unit_tests
 from vesalius.functions.entities.interpreter import MOST_QUERIES
-from vesalius.functions.knowledge.scoring import Concept
+from vesalius.functions.entities.probing import open_notebook
+from vesalius.functions.entities.sorting import Sorter
+from vesalius.functions.knowledge.scoring import Concept, Scorer, VectorScorer
 from vesalius.sandbox import Sandbox
 
 pytestmark = needs_vectors
@@ -65,8 +68,84 @@ def test_a_small_budget_is_kept(budget: int) -> None:
 def test_words_of_tests_and_words_left_out_are_neither_asked_nor_named() -> None:
     box = Box(drawn("universities"))
     answer = interpret(box, seed=1, without=["University", "college"])
-    seen = {asked.input for asked in box.log} | {word for words in answer.structure["concepts"] for word in words}
+    seen = {word for asked in box.log for word in asked.input.split()} | {
+        word for words in answer.structure["concepts"] for word in words
+    }
     assert not seen & ({word for one in listed() for word in one.tests} | {"university", "college"})
+
+
+def pair(one: str, other: str, scorer: Scorer) -> EntityFunction:
+    known = {concept.concept.name: concept for concept in listed()}
+    both = (known[one], known[other])
+    return EntityFunction("f1", tuple(x.concept for x in both), scorer, words=tuple(x.tests for x in both))
+
+
+def test_two_concepts_are_told_apart_and_both_named(sandbox: Sandbox) -> None:
+    function = pair("fishing", "kings and queens", VectorScorer("glove"))
+    box = Box(function)
+    answer = interpret(box, seed=1)
+    assert answer.queries == box.asked <= MOST_QUERIES
+    assert len(answer.structure["concepts"]) == 2
+    fish, kings = sorted(answer.structure["concepts"], key=lambda words: "king" in words)
+    assert {"fishing", "boats"} & set(fish)
+    assert {"king", "prince", "throne"} & set(kings)
+    assert not set(fish) & set(kings)
+    assert grade(function, answer, sandbox=sandbox).metrics["concept_named"] == 1
+
+
+@pytest.mark.parametrize("name", ["cars", "body parts", "cattle and dairy", "piano and orchestra"])
+def test_one_concept_is_not_taken_for_two(name: str) -> None:
+    assert len(interpret(Box(drawn(name)), seed=1).structure["concepts"]) == 1
+
+
+class BetterWord(VectorScorer):
+    """Scores a text by the better of its words, as a language model may: a stranger beside a word changes nothing."""
+
+    def score(self, words: Sequence[object], concepts: Sequence[Concept]) -> list[Reply]:
+        plain = super().score
+        return [max(plain(str(text).split(), concepts), key=lambda reply: reply.value or 0.0) for text in words]
+
+
+def test_a_function_that_strangers_do_not_dilute_is_sorted_by_nearness() -> None:
+    notebook = open_notebook(Box(pair("fishing", "numbers", BetterWord())), 400, without=(), space_name="wordllama")
+    known = {word: number for number, word in enumerate(notebook.words)}
+    fish, numbers = ["fishing", "boats", "fisheries", "waters"], ["seven", "ten", "five", "twelve"]
+    notebook.ask_words(known[word] for word in [*fish, *numbers, "parliament", "theory", "poetry", "violence"])
+    sorter = Sorter(notebook)
+    # Two of a kind and two of different kinds lie above their mean alike, so texts tell nothing.
+    assert min(sorter.above_mean(known["fishing"], [known["waters"], known["ten"]])) >= 0
+    groups = [{notebook.words[i] for i in group} for group in sorter.groups()]
+    assert len(groups) == 2
+    assert all(group <= set(fish) or group <= set(numbers) for group in groups)
+
+
+def test_two_words_of_a_concept_lie_above_their_mean_and_two_of_different_ones_below() -> None:
+    notebook = open_notebook(
+        Box(pair("fishing", "numbers", VectorScorer("glove"))), 400, without=(), space_name="wordllama"
+    )
+    known = {word: number for number, word in enumerate(notebook.words)}
+    notebook.ask_words(known[word] for word in ["fishing", "boats", "seven", "ten"])
+    sorter = Sorter(notebook)
+    same = sorter.above_mean(known["fishing"], [known["boats"]]) + sorter.above_mean(known["seven"], [known["ten"]])
+    different = sorter.above_mean(known["fishing"], [known["seven"], known["ten"]])
+    assert min(same) > 0 > max(different)
+    before = notebook.box.asked
+    assert sorter.above_mean(known["ten"], [known["fishing"]]) == different[1:]
+    assert notebook.box.asked == before  # a text is asked once
+
+
+def test_the_search_finds_better_words_than_as_many_drawn_at_random() -> None:
+    function = drawn("volcanoes")
+    box, chance = Box(function), Box(function)
+    interpret(box, seed=1)
+    words = open_notebook(chance, 1, without=(), space_name="wordllama").words
+    drawn_words = random.Random(1).sample(list(words), box.asked)
+    by_chance = sorted(reply.value or 0.0 for reply in chance.ask(drawn_words))
+    by_search = sorted(asked.reply.value or 0.0 for asked in box.log if " " not in str(asked.input))
+    assert sum(value > 0.5 for value in by_search) > 3 * sum(value > 0.5 for value in by_chance)
+    # Of the ten best words of the whole vocabulary most are found.
+    best = sorted(words, key=lambda word: -(function.replies([word])[0].value or 0.0))[:10]
+    assert len(set(best) & {asked.input for asked in box.log}) >= 6
 
 
 class Broken(EntityFunction):

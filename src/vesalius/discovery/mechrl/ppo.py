@@ -11,7 +11,7 @@ probability, every candidate is seen and counts against the budget. Published (`
 
 `view` is what the policy sees: the published one-hot and vectors over heads, or features per head. `objective` is what
 it is taught: the published sum of rewards, or what the search is judged by, the best head found (each step's gain over
-the best so far, as a part of the episode's best). `PER_HEAD` are the settings of the corrected policy.
+the best so far, as a part of the largest reward's size). `PER_HEAD` are the settings of the corrected policy.
 """
 
 import json

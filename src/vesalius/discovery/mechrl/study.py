@@ -29,7 +29,7 @@ from vesalius.discovery.mechrl.evaluate import begun, pick_ranks, policy_entrant
 from vesalius.discovery.mechrl.ppo import PER_HEAD, Policy, Settings, play, train
 from vesalius.discovery.mechrl.suite import Suite
 from vesalius.discovery.search.contest import BUDGETS, Comparison, contest, episode_seeds, standard_entrants
-from vesalius.intervene.statistics import mean_interval
+from vesalius.intervene.statistics import few_interval
 
 #: The policies of each mode: what is trained.
 RUNS = {
@@ -198,20 +198,20 @@ def table_of_transfer(
 def verdicts(contests: Sequence[Comparison], held_out: Sequence[str]) -> list[dict[str, Any]]:
     """Per task and budget: the rival of least regret, and whether the best learned policy beats the best of the others.
 
-    `wins` and `loses` need intervals that do not touch; otherwise it is a draw.
+    Both played the same episodes, so their regrets are compared seed by seed: `wins` and `loses` need a 95 % interval
+    of the mean difference that leaves out 0; otherwise it is a draw. Whoever does best of either side is chosen by
+    these same episodes.
     """
     found = []
     for each in contests:
         for place, budget in enumerate(each.methods[0].budgets):
             ours = min((m for m in each.methods if is_learned(m.method)), key=lambda m: m.mean[place])
             rival = min((m for m in each.methods if not is_learned(m.method)), key=lambda m: m.mean[place])
+            less = _figure([one[place] - other[place] for one, other in zip(ours.seeds, rival.seeds, strict=True)])
             result = "draw"
-            if ours.low and ours.high and rival.low and rival.high:
-                if ours.high[place] < rival.low[place]:
-                    result = "wins"
-                elif ours.low[place] > rival.high[place]:
-                    result = "loses"
-            regrets = {"policy_regret": ours.mean[place], "rival_regret": rival.mean[place]}
+            if less["low"] is not None and not less["low"] <= 0 <= less["high"]:
+                result = "wins" if less["value"] < 0 else "loses"
+            regrets = {"policy_regret": ours.mean[place], "rival_regret": rival.mean[place], "difference": less}
             row = {"task": each.task, "held_out": each.task in held_out, "budget": budget, "policy": ours.method}
             found.append({**row, "rival": rival.method, **regrets, "result": result})
     return found
@@ -284,5 +284,5 @@ def _figure(values: Sequence[float] | Float[np.ndarray, " seed"]) -> dict[str, A
     each = np.asarray(values, float)
     low, high = (None, None)
     if len(each) > 1:
-        low, high = (float(bound) for bound in mean_interval(torch.from_numpy(each[:, None])))
+        low, high = (float(bound[0]) for bound in few_interval(each[:, None]))
     return {"value": float(each.mean()), "low": low, "high": high, "n": len(each)}

@@ -2,8 +2,8 @@
 
 Regret at a budget is the episode's best reward less the reward of the head named by then: never negative, whoever
 searches, because both come from the same episode. A head named before anything was paid for is worth the mean of all.
-Each seed draws its own episodes; intervals are bootstrap intervals of the mean over seeds, so for rivals that are
-trained they hold the luck of training as well.
+Each seed draws its own episodes; intervals are Student's, of the mean over seeds, so for rivals that are trained they
+hold the luck of training as well.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -12,14 +12,13 @@ from functools import cache
 from typing import Any
 
 import numpy as np
-import torch
 from jaxtyping import Float, Int
 
 from vesalius.discovery.mechrl.tables import EVALUATION_SEED, Tables
 from vesalius.discovery.search.purse import Purse
 from vesalius.discovery.search.rivals import PLAIN, PLANNERS, Search, by_attribution, in_order, spend, thompson
 from vesalius.errors import BadInput
-from vesalius.intervene.statistics import mean_interval
+from vesalius.intervene.statistics import few_interval
 from vesalius.model.components import Component
 
 BUDGETS = (1, 2, 5, 10, 20, 50)
@@ -73,9 +72,9 @@ def standard_entrants(tables: Tables, task: str, *, ranking: Tables | None) -> d
     if tables.known is not None:
         entrants["attribution"] = same_for_all(by_attribution)
     scores = None if ranking is None else static_scores(ranking, task)
-    if scores is not None:
+    if ranking is not None and scores is not None:
         entrants["static"] = same_for_all(in_order(np.argsort(-scores, kind="stable").tolist()))
-        entrants["thompson-static"] = same_for_all(thompson(scores))
+        entrants["thompson-static"] = same_for_all(thompson(_mean_elsewhere(ranking, task)))
     return entrants
 
 
@@ -85,6 +84,11 @@ def static_scores(ranking: Tables, task: str) -> Float[np.ndarray, " head"] | No
     if not others:
         return None
     return np.mean([reward / max(float(np.abs(reward).max()), 1e-12) for reward in others], 0)
+
+
+def _mean_elsewhere(ranking: Tables, task: str) -> Float[np.ndarray, " head"]:
+    """Mean reward of every head over the other tasks' rows, in its unit."""
+    return np.mean([ranking.mean(name) for name in ranking.names if name != task], 0)
 
 
 def purse_of(tables: Tables, task: str, number: int, *, budget: float) -> Purse:
@@ -159,5 +163,5 @@ def _summary(method: str, budgets: Sequence[float], found: Float[np.ndarray, "se
     mean, each = tuple(found.mean(0).tolist()), tuple(tuple(row) for row in found.tolist())
     if len(found) < 2:
         return Regret(method, tuple(budgets), mean, None, None, each)
-    low, high = mean_interval(torch.from_numpy(found))
-    return Regret(method, tuple(budgets), mean, tuple(low.tolist()), tuple(high.tolist()), each)
+    low, high = few_interval(found)
+    return Regret(method, tuple(budgets), mean, tuple(np.maximum(low, 0).tolist()), tuple(high.tolist()), each)
