@@ -147,7 +147,7 @@ def test_ctrl_c_is_one_line_and_keeps_what_is_finished(vesalius: Vesalius, monke
     monkeypatch.setattr(benching.CircuitsBenchmark, "work", interrupted)
     got = vesalius("bench", "circuits", "--ids", "8", "--out", "here", "--json")
     assert (got.code, got.out) == (130, "")
-    assert got.err == "vesalius: interrupted; what was finished is kept, the same command goes on from there\n"
+    assert got.err == "vesalius: interrupted; the same command goes on from what was written by now\n"
     Ledger(Path("here/events.jsonl")).close()  # the lock is free
 
 

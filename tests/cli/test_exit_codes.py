@@ -12,7 +12,7 @@ from vesalius.errors import BadInput, Failed
     [
         (BadInput("colour 'x' does not exist;\n choose another"), 2, "colour 'x' does not exist; choose another"),
         (Failed("out of paper; buy some"), 1, "out of paper; buy some"),
-        (KeyboardInterrupt(), 130, "interrupted; what was finished is kept, the same command goes on from there"),
+        (KeyboardInterrupt(), 130, "interrupted; the same command goes on from what was written by now"),
         (OSError(28, "No space left on device", "a.json"), 1, "a.json: No space left on device"),
         (MemoryError(), 1, "out of memory; use fewer prompts (--n) or a smaller model"),
     ],

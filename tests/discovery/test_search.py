@@ -45,6 +45,13 @@ def test_the_account_by_hand() -> None:
     assert [purse.named_at(budget) for budget in (0.5, 1, 1.9, 2, 9)] == [None, 0, 0, 2, 2]
 
 
+def test_rows_are_looked_at_in_the_order_given() -> None:
+    purse = by_hand(3)
+    turned = Purse(purse.look, 3, 2, 3.0, order=np.array([1, 0]))
+    assert (list(purse.pull(2)), list(turned.pull(2))) == ([6.0], [0.0])
+    assert turned.query(2) == 3.0
+
+
 def test_attribution_costs_three_queries_and_orders_the_rest() -> None:
     tables = with_attribution(planted_tables(best={"t": 5}))
     purse = purse_of(tables, "t", 1, budget=5)

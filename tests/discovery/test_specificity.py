@@ -9,7 +9,7 @@ from tests.explain.induction_model import as_specimen, induction_model
 from tests.models import random_model, small_config
 from vesalius.behaviours import behaviour
 from vesalius.discovery import specificity as room
-from vesalius.discovery.specificity import _drop, _random_heads, specificity
+from vesalius.discovery.specificity import _drop, _random_heads, own_and_others, specificity
 from vesalius.errors import BadInput
 from vesalius.intervene import Cost
 from vesalius.model.components import Component
@@ -51,8 +51,29 @@ def test_cutting_the_induction_head_breaks_induction() -> None:
     assert circuit.own.random == pytest.approx(0.0, abs=0.05)
     assert abs(idle.own.drop) < 0.05
     assert "induction" not in circuit.others
-    assert {"induction-out", "ioi"} <= set(circuit.others)
+    assert "ioi" in circuit.others
     assert circuit.rows > 0
+
+
+@pytest.mark.parametrize(
+    ("own", "others"),
+    [
+        ("induction", {"ioi", "docstring", "greater-than", "capitals", "successor"}),
+        ("induction-out", {"ioi", "docstring", "greater-than", "capitals", "successor"}),
+        ("ioi", {"induction", "docstring", "greater-than", "capitals", "successor"}),
+    ],
+)
+def test_variants_are_no_other_behaviours_and_a_family_counts_once(own: str, others: set[str]) -> None:
+    first, *rest = [each.name for each in own_and_others(own)]
+    assert first == own
+    assert len(rest) == 5
+    assert set(rest) == others
+
+
+def test_the_others_of_a_circuit_hold_no_variant_of_its_own_behaviour() -> None:
+    specimen = as_specimen(induction_model(word_tokenizer().size))
+    found = specificity(specimen, [Component(1, 0)], n=4)
+    assert not {"induction", "induction-out"} & set(found.others)
 
 
 def test_the_cut_is_a_constant_in_the_place_of_each_head(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,6 +1,7 @@
 """The checks together: a specimen, a hand-made natural model, and what each says where it cannot be made."""
 
 import json
+from dataclasses import replace
 
 import pytest
 
@@ -8,9 +9,11 @@ import vesalius as ves
 from tests.behaviours.word_tokenizer import word_tokenizer
 from tests.explain.induction_model import as_specimen, induction_model
 from tests.models import small_config
-from vesalius.behaviours.trial import trial
+from vesalius.behaviours.trial import Trial, rows_of, trial
+from vesalius.discovery import trust as trust_room
 from vesalius.discovery.circuit import Circuit
-from vesalius.discovery.methods import discover
+from vesalius.discovery.faithfulness import faithfulness_curves
+from vesalius.discovery.methods import acdc_stability, discover
 from vesalius.discovery.trust import circuit_size, examine
 from vesalius.errors import BadInput
 from vesalius.model.components import all_components
@@ -35,17 +38,51 @@ def test_a_known_circuit_can_be_trusted() -> None:
 
 
 def test_acdc_is_resampled_on_its_own_prompts() -> None:
+    """By hand: pruned anew on resamples of the very prompts it was given."""
     specimen = ves.load("frac_prevs")
-    material = trial(specimen, 4)
+    material = trial(specimen, 4, seed=7)
     found = discover(specimen, "acdc", material=material)
-    trust = examine(specimen, found, n=4, material=material)
-    assert trust.metrics["jaccard"] > 0.5
-    assert trust.stability is not None
+    trust = examine(specimen, found, n=4)
+    expected, forwards = acdc_stability(specimen.model, material)
+    assert trust.stability == expected
     assert trust.stability.resamples == 100
-    without = examine(specimen, found, n=4)
-    assert "no means over prompts" in without.missing["stability"]
-    assert "jaccard" not in without.metrics
-    assert without.rows < trust.rows
+    assert trust.metrics["jaccard"] > 0.5
+    assert trust.rows >= forwards * 4
+
+
+@pytest.mark.parametrize("name", ["frac_prevs", "hist"])
+def test_checks_are_made_on_inputs_that_the_discovery_has_not_seen(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    specimen = ves.load(name)
+    found = discover(specimen, n=32)
+    checked: list[Trial] = []
+
+    def noted(model, material, rankings, **options):
+        checked.append(material)
+        return faithfulness_curves(model, material, rankings, **options)
+
+    monkeypatch.setattr(trust_room, "faithfulness_curves", noted)
+    trust = examine(specimen, found)
+    assert (trust.n, trust.asked) == (12, 12)
+    assert rows_of(found.material) == rows_of(trial(specimen, 32))
+    assert len(checked) == 1
+    assert rows_of(checked[0]).isdisjoint(rows_of(found.material))
+
+
+def test_a_small_vocabulary_says_how_many_prompts_were_left() -> None:
+    """Of 340 inputs the discovery sees all but a few when it is given 1,200 prompts."""
+    specimen = ves.load("frac_prevs")
+    found = discover(specimen, n=1200)
+    left = 340 - len(rows_of(found.material))
+    assert 2 <= left < 60
+    trust = examine(specimen, found, n=60)
+    assert (trust.n, trust.asked) == (left, 60)
+    assert trust.curve is not None
+    assert trust.curve.n == left
+    assert trust.as_data()["n"] == left
+    nothing = examine(specimen, replace(found, material=trial(specimen, 6000)))
+    assert nothing.n == 0
+    assert "0 inputs are left" in nothing.missing["faithfulness"]
+    assert not {"cmd", "cpr"} & set(nothing.metrics)
 
 
 @pytest.mark.parametrize("method", ["sweep", "eap-ig"])
@@ -78,3 +115,5 @@ def test_sizes() -> None:
     assert circuit_size(many) == 10
     with pytest.raises(BadInput, match="11 components does not fit"):
         examine(specimen, found, size=11)
+    with pytest.raises(BadInput, match="0 components does not fit"):
+        examine(specimen, found, size=0)

@@ -136,8 +136,17 @@ def test_a_search_of_heads_says_so_and_how_to_repeat_it(tmp_path: Path) -> None:
     changes = {"method": "rl", "search": search, "behaviour": "ioi", "performance": performance, "edges": []}
     text = render_discovery(written(tmp_path, **changes)).read_text(encoding="utf-8")
     assert "MLPs were not searched" in text
+    assert "outgoing edges" not in text, "a search scores heads by replacing them"
     assert "0.51: not performed, what is found may be noise" in text
     assert "--method rl --n 8 --seed 0 --budget 7 --seeds 3 --paper --force" in text
+
+
+def test_a_used_up_vocabulary_shows_how_many_prompts_there_were(tmp_path: Path) -> None:
+    whole = render_discovery(written(tmp_path)).read_text(encoding="utf-8")
+    assert "Checked on 12 prompts that the discovery has not seen." in whole
+    trust = {**json.loads((tmp_path / "discovery.json").read_text(encoding="utf-8"))["trust"], "n": 5}
+    text = render_discovery(written(tmp_path, trust=trust)).read_text(encoding="utf-8")
+    assert "5 prompts that the discovery has not seen (all there are; 12 were asked for)." in text
 
 
 def test_pictures_of_an_earlier_discovery_are_taken_away(tmp_path: Path) -> None:

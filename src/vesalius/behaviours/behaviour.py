@@ -20,11 +20,19 @@ PATIENCE = 1000
 
 @dataclass(frozen=True)
 class Behaviour:
-    """`prepare(material)` gives a draw; a draw returning None is asked again."""
+    """`prepare(material)` gives a draw; a draw returning None is asked again. `variant_of` names the behaviour that
+    this one asks for in another way.
+    """
 
     name: str
     description: str
     prepare: Callable[[Material], Draw]
+    variant_of: str | None = None
+
+    @property
+    def family(self) -> str:
+        """The behaviour that is really asked for: the name, or that of what it is a variant of."""
+        return self.variant_of or self.name
 
     def sample(
         self, tokenizer: Tokenizer, n: int, *, seed: int, split: str = "train", n_ctx: int, d_vocab: int

@@ -56,4 +56,5 @@ INDUCTION_OUT = Behaviour(
     "induction-out",
     "After [A B ... A] say B, on random tokens; the wrong answer is a token that is not in the prompt.",
     partial(_prepare, in_context=False),
+    variant_of=INDUCTION.name,
 )

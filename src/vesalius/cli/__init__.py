@@ -61,7 +61,7 @@ def main() -> None:
         _stop("out of memory; use fewer prompts (--n) or a smaller model", 1)
     else:
         if code == INTERRUPTED:
-            _stop("interrupted; what was finished is kept, the same command goes on from there", INTERRUPTED)
+            _stop("interrupted; the same command goes on from what was written by now", INTERRUPTED)
         sys.exit(code or 0)
 
 

@@ -199,9 +199,11 @@ def _print(document: dict[str, Any], top: int) -> None:
             stdout.print(table)
     if not any(row["score"] for row in document["components"]):
         stdout.print("nothing scores other than 0 on these prompts; take more of them (--n) or another method")
-    if document["search"]["seeds"] > 1 and "jaccard" in document["metrics"]:
-        seeds, alike = document["search"]["seeds"], document["metrics"]["jaccard"]
-        stdout.print(f"jaccard {alike:.3f}: likeness of the ten strongest heads of {seeds} searches", soft_wrap=True)
+    if "seeds_jaccard" in document["metrics"]:
+        seeds, alike = document["search"]["seeds"], document["metrics"]["seeds_jaccard"]
+        stdout.print(
+            f"seeds_jaccard {alike:.3f}: likeness of the ten strongest heads of {seeds} searches", soft_wrap=True
+        )
     for name, value in document["metrics"].items():
         if name.endswith(("_auroc", "_all")):
             stdout.print(f"{name} {value:.3f}")

@@ -5,7 +5,6 @@ from typing import Any
 
 from rich.table import Table
 
-from vesalius.behaviours.trial import trial
 from vesalius.cli.console import stdout, steps
 from vesalius.discovery.methods import Discovery
 from vesalius.discovery.trust import examine
@@ -16,8 +15,7 @@ from vesalius.report.discovery import render_discovery
 def checked(specimen: Specimen, found: Discovery, *, n: int, seed: int) -> dict[str, Any]:
     """The fields that the checks add to the document: `trust`, and its work in forward passes of the `n` prompts."""
     with steps() as tell:
-        material = trial(specimen, n, seed=seed) if found.per_prompt is None else None
-        trust = examine(specimen, found, seed=seed, material=material, progress=tell)
+        trust = examine(specimen, found, seed=seed, progress=tell)
     return {"trust": trust.as_data(), "trust_metrics": trust.metrics, "trust_forwards": trust.rows / n}
 
 
@@ -55,7 +53,8 @@ def print_trust(document: dict[str, Any]) -> None:
     stdout.print(table)
     for check, why in trust["missing"].items():
         stdout.print(f"{check}: not measured ({why})", markup=False, soft_wrap=True)
+    fewer = "" if trust["n"] == trust["asked"] else f" (all that are unseen; {trust['asked']} were asked for)"
     stdout.print(
-        f"checks: {trust['n']} held-out prompts, circuit of {trust['size']}, {document['trust_forwards']:.1f} "
+        f"checks: {trust['n']} held-out prompts{fewer}, circuit of {trust['size']}, {document['trust_forwards']:.1f} "
         f"forward-equivalents, {trust['seconds']:.1f} s (--quick leaves them out)"
     )

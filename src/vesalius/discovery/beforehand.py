@@ -66,9 +66,18 @@ def load_beforehand(matrix: Matrix, directory: Path) -> Mapping[str, Beforehand]
     return found
 
 
-def known_of(model: Transformer, pool: Rows, *, kind: str, heads: Sequence[Component]) -> Beforehand:
-    """Attribution and attention of some heads on some rows."""
-    replacement = Replacement.of_kind(kind, model, pool.batch, counterfactual=pool.counterfactual, reference=pool.batch)
+def known_of(
+    model: Transformer,
+    pool: Rows,
+    *,
+    kind: str,
+    heads: Sequence[Component],
+    replacement: Replacement | None = None,
+) -> Beforehand:
+    """Attribution and attention of some heads on some rows; `replacement` where that of the kind is there already."""
+    replacement = replacement or Replacement.of_kind(
+        kind, model, pool.batch, counterfactual=pool.counterfactual, reference=pool.batch
+    )
     columns = {component: column for column, component in enumerate(model.components)}
     scores = attribute(model, pool.batch, pool.readout, replacement)[:, [columns[head] for head in heads]].float().cpu()
     if not bool(scores.isfinite().all()):

@@ -38,12 +38,16 @@ _SMALLEST_RANGE = 1e-6
 Ranking = Sequence[Component] | Sequence[Edge]
 
 
+class NothingToKeep(BadInput):
+    """Ablating everything does not change the score, so that faithfulness is undefined."""
+
+
 @dataclass(frozen=True)
 class Curve:
     """Faithfulness by circuit size, and its areas with 95 % bootstrap intervals over the prompts.
 
     `shares` are the sizes as parts of all candidates; `full` and `ablated` the mean scores of the model and of nothing;
-    `forwards` the work in forward passes of all prompts.
+    `forwards` the work in forward passes of all `n` prompts.
     """
 
     sizes: tuple[int, ...]
@@ -58,6 +62,7 @@ class Curve:
     full: float
     ablated: float
     unit: str
+    n: int
     forwards: float
 
 
@@ -108,7 +113,14 @@ def faithfulness_curves(
     shares = [size / len(candidates) for size in read]
     found = [areas(scores[:, [place[one] for one in row]], shares) for row in removed]
     return [
-        Curve(tuple(read), tuple(shares), **one, unit=material.readout.unit, forwards=forwards / len(rankings))
+        Curve(
+            tuple(read),
+            tuple(shares),
+            **one,
+            unit=material.readout.unit,
+            n=len(material.batch),
+            forwards=forwards / len(rankings),
+        )
         for one in found
     ]
 
@@ -127,7 +139,7 @@ def areas(scores: Float[Tensor, "prompt size"], shares: Sequence[float]) -> dict
     scores, x = scores.double(), torch.tensor(shares, dtype=torch.float64)
     mean = scores.mean(0)
     if abs(float(mean[-1] - mean[0])) < _SMALLEST_RANGE * max(1.0, abs(float(mean[-1]))):
-        raise BadInput(
+        raise NothingToKeep(
             f"faithfulness is undefined: the mean score is {float(mean[-1]):.4g} also with everything ablated; "
             "choose prompts or a readout that the ablation changes"
         )

@@ -50,7 +50,8 @@ Tell = Callable[[int, int], None]
 
 @dataclass(frozen=True)
 class Discovery:
-    """A method's circuit, its cost in forward passes of all prompts, and the seconds it took.
+    """A method's circuit, its cost in forward passes of all prompts, the seconds it took and the prompts themselves
+    (`material`).
 
     `per_prompt` holds the scores whose means over prompts the circuit's are: [prompt, component] of a sweep, [prompt,
     sender, receiver] of EAP and EAP-IG (tables of `EdgeGraph`), None for ACDC, whose scores are no means, and for
@@ -62,6 +63,7 @@ class Discovery:
     circuit: Circuit
     forwards: float
     seconds: float
+    material: Trial = field(compare=False, repr=False)
     per_prompt: Tensor | None = field(default=None, compare=False, repr=False)
     metrics: Mapping[str, float] = field(default_factory=dict)
     unit: str = ""
@@ -153,8 +155,17 @@ def discover(
         raise BadInput(f"{method}: some scores are not finite; check the model's weights and readout for overflow")
     config = specimen.model.config
     circuit = Circuit.scored(config, config.d_model, found.components, found.edges)
-    seconds = time.perf_counter() - start
-    return Discovery(method, circuit, found.forwards, seconds, found.per_prompt, found.metrics, found.unit, performance)
+    return Discovery(
+        method,
+        circuit,
+        found.forwards,
+        time.perf_counter() - start,
+        material,
+        found.per_prompt,
+        found.metrics,
+        found.unit,
+        performance,
+    )
 
 
 def require_method(method: str, search: SearchOptions | None = None) -> None:
@@ -170,11 +181,8 @@ def require_method(method: str, search: SearchOptions | None = None) -> None:
 def _searched(
     specimen: Specimen, material: Trial, method: str, options: SearchOptions, seed: int, progress: Tell | None
 ) -> _Scores:
-    def smooth(given: Trial) -> Readout:
-        return given.readout if given.prompts is not None else contrast(specimen.model, given)
-
-    found = search_heads(specimen, material, method, options, smooth=smooth, seed=seed, progress=progress)
-    metrics = {} if found.jaccard is None else {"jaccard": found.jaccard}
+    found = search_heads(specimen, material, method, options, smooth=smooth_readout, seed=seed, progress=progress)
+    metrics = {} if found.jaccard is None else {"seeds_jaccard": found.jaccard}
     return _Scores(found.components, {}, found.forwards, material.readout.unit, metrics=metrics)
 
 
@@ -201,8 +209,7 @@ def _eap_ig(specimen: Specimen, material: Trial, progress: Tell | None) -> _Scor
 
 
 def _attributed(specimen: Specimen, material: Trial, steps: int) -> _Scores:
-    smooth = material.prompts is not None
-    readout = material.readout if smooth else contrast(specimen.model, material)
+    readout, passes = smooth_readout(specimen.model, material)
     scores = edge_attribution(
         specimen.model,
         material.batch,
@@ -211,7 +218,7 @@ def _attributed(specimen: Specimen, material: Trial, steps: int) -> _Scores:
         where=material.where,
         steps=steps,
     )
-    forwards = 1 + 3 * steps + (0 if smooth else 2)
+    forwards = 1 + 3 * steps + passes
     return replace(_by_edges(specimen, scores.mean(0), forwards, readout.unit), per_prompt=scores)
 
 
@@ -239,6 +246,11 @@ def affordable_prompts(method: str, shape: Shape, n: int) -> int:
     """How many of `n` prompts a benchmark gives a method: all, but for ACDC on large models."""
     large = len(EdgeGraph.of(shape).edges) > LARGE_EDGES
     return min(n, LARGE_PROMPTS) if method == "acdc" and large else n
+
+
+def smooth_readout(model: Transformer, material: Trial) -> tuple[Readout, int]:
+    """A readout with a slope, and the forward passes of all prompts that it took to make."""
+    return (material.readout, 0) if material.prompts is not None else (contrast(model, material), 2)
 
 
 def contrast(model: Transformer, material: Trial) -> Readout:

@@ -5,7 +5,9 @@
    the prompts of all behaviours.
 2. For each behaviour: drop = (clean - edited logit difference) / clean logit difference, mean over prompts with a
    bootstrap interval. Behaviours that the model does not perform (the interval of the clean logit difference reaches
-   0) have no drop. For text: the rise of the next-token loss in nats and as a share of the clean loss.
+   0) have no drop. Variants of the circuit's own behaviour (`induction-out` of `induction`) are none of the others, and
+   of a behaviour with variants only the plain form counts. For text: the rise of the next-token loss in nats and as a
+   share of the clean loss.
 3. The same for random heads, as many in the same layers where there are enough others.
 
 `ratio` is the own drop divided by the mean drop of the other behaviours: 1 means that the circuit serves the others as
@@ -21,8 +23,9 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from vesalius.behaviours.behaviour import Behaviour
 from vesalius.behaviours.controls import Control, control, factbook
-from vesalius.behaviours.registry import behaviours
+from vesalius.behaviours.registry import behaviour, behaviours
 from vesalius.errors import BadInput
 from vesalius.intervene import Batch, Cost, Readout, Recordings, Replacement, Values, means
 from vesalius.intervene.effects import effect_columns
@@ -102,7 +105,7 @@ def specificity(
     if not heads:
         raise BadInput("no heads were given to cut; name at least one")
     config, drawn = model.config, {}
-    for each in behaviours():
+    for each in own_and_others(specimen.behaviour):
         try:
             drawn[each.name] = each.sample(
                 vocabulary.tokenizer, n, seed=seed, split=split, n_ctx=config.n_ctx, d_vocab=config.d_vocab
@@ -123,6 +126,12 @@ def specificity(
         score, lost = _losses(model, text[1].batch, text[1].readout, sets, values, cost)
         on_text = _drop(-score, lost)  # the score of text is minus its loss
     return Specificity(tuple(heads), own, drops, on_text, cost.rows)
+
+
+def own_and_others(name: str) -> list[Behaviour]:
+    """The behaviour of this name, and every behaviour of another family in its plain form."""
+    own = behaviour(name)
+    return [own, *(each for each in behaviours() if each.variant_of is None and each.family != own.family)]
 
 
 def _text(specimen: Specimen, vocabulary: TextVocabulary, seed: int) -> tuple[Control, Control] | None:

@@ -9,18 +9,21 @@
 | known heads  | are they the heads published for GPT-2 small?                  | `known_heads`: share; control: chance|
 
 Natural models are checked on the validation split (other names, templates and tokens than the discovery's test split),
-specimens with a listed vocabulary on other random inputs. Where a method searches heads only, MLPs are kept throughout
-the faithfulness curve. Stability resamples the discovery's own scores and costs no forward pass, except for ACDC. A
-check that cannot be made says why instead of a figure.
+specimens with a listed vocabulary on random inputs that the discovery has not seen, neither as prompts nor as
+counterfactuals; where those run out there are fewer (`n` of `asked`). Where a method searches heads only, MLPs are kept
+throughout the faithfulness curve. Stability resamples the discovery's own scores and costs no forward pass, except for
+ACDC; searches look where their draws lead them and are not resampled. A check that cannot be made says why instead of a
+figure.
 """
 
 import random
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import asdict, dataclass
+from functools import cached_property
 from typing import Any
 
-from vesalius.behaviours.trial import Trial, trial
+from vesalius.behaviours.trial import NothingUnseen, Trial, trial
 from vesalius.discovery.circuit import Circuit
 from vesalius.discovery.detectors import Detected, detect
 from vesalius.discovery.faithfulness import Curve, faithfulness_curve, faithfulness_curves
@@ -44,12 +47,14 @@ Tell = Callable[[str, int, int], None]
 class Trust:
     """The checks of one discovery; `missing` says why a check gave no figure.
 
-    `size` components (or heads) count as the circuit where a check needs one. `heads_only`: the method searched no
-    MLPs, and the curves keep them. `rows` is the work in forward passes of one prompt.
+    `size` components (or heads) count as the circuit where a check needs one; `n` of the `asked` held-out prompts were
+    there. `heads_only`: the method searched no MLPs, and the curves keep them. `rows` is the work in forward passes of
+    one prompt.
     """
 
     size: int
     n: int
+    asked: int
     heads_only: bool
     curve: Curve | None
     random_curve: Curve | None
@@ -85,6 +90,7 @@ class Trust:
         return {
             "size": self.size,
             "n": self.n,
+            "asked": self.asked,
             "heads_only": self.heads_only,
             "faithfulness": self.curve and asdict(self.curve),
             "faithfulness_random": self.random_curve and asdict(self.random_curve),
@@ -110,37 +116,25 @@ def examine(
     n: int = HELD_OUT_PROMPTS,
     size: int | None = None,
     seed: int = 0,
-    material: Trial | None = None,
     progress: Tell | None = None,
 ) -> Trust:
     """Make every check of a discovery that its specimen allows.
 
-    `n` held-out prompts for the curves; `size` of the circuit, by default `circuit_size`; `material` are the
-    discovery's own prompts, which only the stability of ACDC needs.
+    `n` held-out prompts for the curves; `size` of the circuit, by default `circuit_size`.
     """
-    start, model = time.perf_counter(), specimen.model
-    size = circuit_size(found.circuit) if size is None else size
-    if not 1 <= size <= len(model.components):
-        raise BadInput(f"a circuit of {size} components does not fit; this model has {len(model.components)}")
-    heads = [part for part, score in found.circuit.ranked() if part.is_head and score != 0][:size]
-    candidates = model.config.n_layers * model.config.n_heads
-    published = published_heads(model.config, specimen.behaviour)
-    checks: dict[str, Callable[[], Any]] = {
-        "faithfulness": lambda: _curves(specimen, found, n, seed),
-        "edge faithfulness": lambda: _edge_curve(specimen, found, n, seed),
-        "stability": lambda: _stability(specimen, found, material, size, seed),
-        "specificity": lambda: specificity(specimen, heads, seed=seed, split=HELD_OUT_SPLIT),
-        "detectors": lambda: _detectors(specimen, heads, candidates, seed),
-        "known heads": lambda: published and overlap(heads, published.heads, candidates=candidates),
-    }
-    made, missing = _attempted(checks, progress)
+    start, components = time.perf_counter(), len(specimen.model.components)
+    case = _Case(specimen, found, n, circuit_size(found.circuit) if size is None else size, seed)
+    if not 1 <= case.size <= components:
+        raise BadInput(f"a circuit of {case.size} components does not fit; this model has {components}")
+    made, missing = _attempted(case.checks(), progress)
     curve, random_curve = made["faithfulness"] or (None, None)
     stability, resampling = made["stability"] or (None, 0.0)
     detected, detectors = made["detectors"] or (None, None)
     special, curves = made["specificity"], [curve, random_curve, made["edge faithfulness"]]
     return Trust(
-        size=size,
-        n=n,
+        size=case.size,
+        n=case.n_held_out,
+        asked=n,
         heads_only=all(part.is_head for part in found.circuit.components),
         curve=curve,
         random_curve=random_curve,
@@ -149,10 +143,10 @@ def examine(
         specificity=special,
         detected=detected,
         detectors=detectors,
-        published=published,
+        published=case.published,
         known_heads=made["known heads"],
         missing=missing,
-        rows=sum(one.forwards * n for one in curves if one)
+        rows=sum(one.forwards * one.n for one in curves if one)
         + resampling
         + (special.rows if special else 0)
         + (detected.rows if detected else 0),
@@ -178,43 +172,85 @@ def circuit_size(circuit: Circuit) -> int:
     return max(1, min(LARGEST_CIRCUIT, len(circuit.chosen())))
 
 
-def _stability(
-    specimen: Specimen, found: Discovery, material: Trial | None, size: int, seed: int
-) -> tuple[Stability, float]:
-    """By the discovery's own scores; ACDC's are no means, so it is pruned anew on each resample of its prompts."""
-    if found.method != "acdc" or material is None:
-        return found.stability(size, seed=seed), 0.0
-    stability, forwards = acdc_stability(specimen.model, material, seed=seed)
-    return stability, forwards * len(material.batch)
+@dataclass(frozen=True)
+class _Case:
+    """One discovery under examination, and the checks of it."""
 
+    specimen: Specimen
+    found: Discovery
+    n: int
+    size: int
+    seed: int
 
-def _detectors(specimen: Specimen, heads: Sequence[Component], candidates: int, seed: int) -> tuple[Detected, Overlap]:
-    detected = detect(specimen, seed=seed)
-    if not detected.any:
-        raise BadInput(
-            f"no head of {specimen.name} puts more than half of its attention where one of these roles would; there is "
-            "nothing to compare with"
-        )
-    return detected, overlap(heads, detected.any, candidates=candidates)
+    @cached_property
+    def held_out(self) -> Trial:
+        """Prompts that the discovery has not seen."""
+        seed = HELD_OUT_SEED + self.seed
+        return trial(self.specimen, self.n, seed=seed, split=HELD_OUT_SPLIT, apart_from=self.found.material)
 
+    @property
+    def n_held_out(self) -> int:
+        """How many there are; 0 where none are left."""
+        try:
+            return len(self.held_out.batch)
+        except NothingUnseen:
+            return 0
 
-def _curves(specimen: Specimen, found: Discovery, n: int, seed: int) -> list[Curve]:
-    """The discovery's ranking (by magnitude) and a random order of the same components, on held-out prompts."""
-    ranking: list[Component] = [part for part, _ in found.circuit.ranked()]
-    shuffled = random.Random(f"trust/{seed}").sample(ranking, len(ranking))
-    return faithfulness_curves(specimen.model, _held_out(specimen, n, seed), [ranking, shuffled], searched=ranking)
+    @cached_property
+    def heads(self) -> list[Component]:
+        """The circuit's heads, strongest first."""
+        return [part for part, score in self.found.circuit.ranked() if part.is_head and score != 0][: self.size]
 
+    @cached_property
+    def published(self) -> Published | None:
+        """The heads known for this model and behaviour."""
+        return published_heads(self.specimen.model.config, self.specimen.behaviour)
 
-def _edge_curve(specimen: Specimen, found: Discovery, n: int, seed: int) -> Curve | None:
-    """The same by edges, where the method scores them and they are few enough to be cut in reasonable time."""
-    ranking = [edge for edge, _ in found.circuit.ranked_edges()]
-    if len(ranking) > MAX_EDGES:
-        raise BadInput(f"this model has {len(ranking)} edges and up to {MAX_EDGES} are cut; see the one by components")
-    return faithfulness_curve(specimen.model, _held_out(specimen, n, seed), ranking) if ranking else None
+    def checks(self) -> dict[str, Callable[[], Any]]:
+        """Every check by name, none made yet."""
+        return {
+            "faithfulness": self._curves,
+            "edge faithfulness": self._edge_curve,
+            "stability": self._stability,
+            "specificity": lambda: specificity(self.specimen, self.heads, seed=self.seed, split=HELD_OUT_SPLIT),
+            "detectors": self._detectors,
+            "known heads": lambda: self.published and self._overlap(self.published.heads),
+        }
 
+    def _curves(self) -> list[Curve]:
+        """The discovery's ranking (by magnitude) and a random order of the same components, on held-out prompts."""
+        ranking: list[Component] = [part for part, _ in self.found.circuit.ranked()]
+        shuffled = random.Random(f"trust/{self.seed}").sample(ranking, len(ranking))
+        return faithfulness_curves(self.specimen.model, self.held_out, [ranking, shuffled], searched=ranking)
 
-def _held_out(specimen: Specimen, n: int, seed: int) -> Trial:
-    return trial(specimen, n, seed=HELD_OUT_SEED + seed, split=HELD_OUT_SPLIT)
+    def _edge_curve(self) -> Curve | None:
+        """The same by edges, where the method scores them and they are few enough to be cut in reasonable time."""
+        ranking = [edge for edge, _ in self.found.circuit.ranked_edges()]
+        if len(ranking) > MAX_EDGES:
+            raise BadInput(
+                f"this model has {len(ranking)} edges and up to {MAX_EDGES} are cut; see the one by components"
+            )
+        return faithfulness_curve(self.specimen.model, self.held_out, ranking) if ranking else None
+
+    def _stability(self) -> tuple[Stability, float]:
+        """By the discovery's own scores; ACDC's are no means, so it is pruned anew on each resample of its prompts."""
+        if self.found.method != "acdc":
+            return self.found.stability(self.size, seed=self.seed), 0.0
+        stability, forwards = acdc_stability(self.specimen.model, self.found.material, seed=self.seed)
+        return stability, forwards * len(self.found.material.batch)
+
+    def _detectors(self) -> tuple[Detected, Overlap]:
+        detected = detect(self.specimen, seed=self.seed)
+        if not detected.any:
+            raise BadInput(
+                f"no head of {self.specimen.name} puts more than half of its attention where one of these roles would; "
+                "there is nothing to compare with"
+            )
+        return detected, self._overlap(detected.any)
+
+    def _overlap(self, known: Collection[Component]) -> Overlap:
+        config = self.specimen.model.config
+        return overlap(self.heads, known, candidates=config.n_layers * config.n_heads)
 
 
 def _known_data(found: Overlap, published: Published) -> dict[str, Any]:

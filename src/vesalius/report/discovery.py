@@ -100,7 +100,7 @@ def _read(path: Path) -> dict[str, Any]:
         place = ".".join(map(str, first["loc"]))
         raise BadInput(f"{path}: {place}: {first['msg'].lower()}; run `vesalius discover` again") from None
     absent = {"edges": [], "behaviour": None, "trust": None, "performance": None, "search": {}, "unit": ""}
-    trust = document.get("trust") and {"heads_only": False, **document["trust"]}
+    trust = document.get("trust") and {"heads_only": False, "asked": document["trust"]["n"], **document["trust"]}
     return {**absent, **document, "trust": trust}
 
 
@@ -114,6 +114,7 @@ class _Checks(BaseModel):
 
     size: int
     n: int
+    asked: int | None = None
     heads_only: bool = False
     seconds: float
     missing: dict[str, str]
@@ -220,8 +221,10 @@ def _chart(trust: Mapping[str, Any]) -> Chart:
 
 
 def _intro(trust: Mapping[str, Any]) -> str:
+    fewer = "" if trust["n"] == trust["asked"] else f" (all there are; {trust['asked']} were asked for)"
     return (
-        f"Checked on {trust['n']} prompts that the discovery has not seen. Where a check needs a circuit of one size, "
+        f"Checked on {trust['n']} prompts that the discovery has not seen{fewer}. "
+        "Where a check needs a circuit of one size, "
         + ("it takes the strongest component." if trust["size"] == 1 else f"it takes the {trust['size']} strongest.")
     )
 

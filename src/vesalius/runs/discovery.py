@@ -57,6 +57,7 @@ class DiscoverySettings:
             "benchmark": BENCHMARK,
             "methods": list(self.methods),
             "prompts": self.n,
+            "held_out": "inputs that the discovery has not seen",
             "seed": self.seed,
             "version": __version__,
             "specimens": {circuit.id: circuit.fingerprint for circuit in self.circuits},
@@ -134,6 +135,7 @@ def scorecard_of(
         "n": len(settings.circuits),
         "n_error": len({error["case"] for error in errors}),
         "prompts": settings.n,
+        "held_out_prompts": min((found[key]["held_out"] for key in keys if key in found), default=0),
         "prompts_of_acdc": f"{LARGE_PROMPTS} at most for models of more than {LARGE_EDGES} edges",
         "seed": settings.seed,
         "metrics": {

@@ -1,7 +1,8 @@
 """One method on one circuit: discover, grade against the key, and say how faithful and how stable the circuit is.
 
 Faithfulness is read on prompts that the method did not see, for circuits of the best k components (and, where the
-method scores edges, of the best k edges), beside that of a random ranking. Stability is that of the components that
+method scores edges, of the best k edges), beside that of a random ranking; `held_out` counts those prompts, which can
+be fewer than asked for where the vocabulary is small. Stability is that of the components that
 would be explained (`Circuit.chosen`), beside that of random circuits of the same size.
 """
 
@@ -12,13 +13,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from vesalius.behaviours.trial import Trial, trial
+from vesalius.behaviours.trial import NothingUnseen, Trial, trial
 from vesalius.circuits.specimens import load_specimen
-from vesalius.discovery.faithfulness import Ranking, faithfulness_curves
+from vesalius.discovery.faithfulness import NothingToKeep, Ranking, faithfulness_curves
 from vesalius.discovery.graph import EdgeGraph
 from vesalius.discovery.methods import Discovery, acdc_stability, affordable_prompts, discover
 from vesalius.discovery.stability import Stability
-from vesalius.errors import BadInput
 from vesalius.grading.discovery import grade_circuit_scores, true_circuit
 from vesalius.model.specimen import Specimen
 
@@ -53,7 +53,8 @@ def run_case(case: DiscoveryCase) -> dict[str, Any]:
     material = trial(specimen, n, seed=case.seed)
     found = discover(specimen, case.method, material=material)
     areas = grade_circuit_scores(found.circuit, true_circuit(case.id, case.directory)).model_dump()
-    faithful, chance = _faithfulness(specimen, found, n=case.n, seed=case.seed)
+    held_out = _held_out(specimen, found, n=case.n, seed=case.seed)
+    faithful, chance = _faithfulness(specimen, found, held_out, seed=case.seed)
     chosen = found.circuit.chosen()
     stability = _stability(specimen, found, material, max(1, len(chosen)))
     return {
@@ -64,6 +65,7 @@ def run_case(case: DiscoveryCase) -> dict[str, Any]:
         "chance": chance | ({} if stability is None else {"jaccard": stability.chance}),
         "chosen": [str(part) for part in chosen],
         "prompts": n,
+        "held_out": 0 if held_out is None else len(held_out.batch),
         "forwards": found.forwards,
         "seconds": found.seconds,
         "work_seconds": time.perf_counter() - started,
@@ -78,11 +80,18 @@ def _stability(specimen: Specimen, found: Discovery, material: Trial, top: int) 
     return None if size > MOST_RESAMPLED else acdc_stability(specimen.model, material)[0]
 
 
+def _held_out(specimen: Specimen, found: Discovery, *, n: int, seed: int) -> Trial | None:
+    """Up to `n` prompts that the method has not seen; None where there are none."""
+    try:
+        return trial(specimen, n, seed=seed + HELD_OUT, apart_from=found.material)
+    except NothingUnseen:
+        return None
+
+
 def _faithfulness(
-    specimen: Specimen, found: Discovery, *, n: int, seed: int
+    specimen: Specimen, found: Discovery, held_out: Trial | None, *, seed: int
 ) -> tuple[dict[str, float | None], dict[str, float]]:
-    """The areas of components and edges on fresh prompts, and those of a random ranking; None where undefined."""
-    material = trial(specimen, n, seed=seed + HELD_OUT)
+    """The areas of components and edges on held-out prompts, and those of a random ranking; None where undefined."""
     graph = EdgeGraph.of(specimen.model.config)
     rankings: dict[str, tuple[Ranking, Sequence[Any]]] = {
         "": ([part for part, _ in found.circuit.ranked()], specimen.model.components),
@@ -92,12 +101,12 @@ def _faithfulness(
     chance: dict[str, float] = {}
     for prefix, (ranking, candidates) in rankings.items():
         areas |= {f"{prefix}cmd": None, f"{prefix}cpr": None}
-        if not ranking:
+        if not ranking or held_out is None:
             continue
         shuffled = random.Random(f"{seed}/{specimen.id}").sample(candidates, len(candidates))
         try:
-            own, other = faithfulness_curves(specimen.model, material, [ranking, shuffled])
-        except BadInput:  # ablating everything changes no output: there is nothing to keep
+            own, other = faithfulness_curves(specimen.model, held_out, [ranking, shuffled])
+        except NothingToKeep:
             continue
         areas |= {f"{prefix}cmd": own.cmd, f"{prefix}cpr": own.cpr}
         chance |= {f"{prefix}cmd": other.cmd, f"{prefix}cpr": other.cpr}

@@ -1,17 +1,20 @@
 """The hand-written model: it does its task, hides its backup from single heads, and the set searches find it."""
 
 import itertools
+import random
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 
 from vesalius.behaviours.trial import Trial, trial
 from vesalius.circuits.redundancy import NOTHING, Redundant, plant, previous_letter
-from vesalius.discovery.matrices import behaviour_matrix
+from vesalius.discovery.matrices import behaviour_matrix, behaviour_rows
 from vesalius.discovery.methods import discover
 from vesalius.discovery.sets.discover import discover_sets
-from vesalius.discovery.sets.sources import live_source, pair_effects
+from vesalius.discovery.sets.sources import LiveSource, pair_effects
 from vesalius.errors import BadInput
 from vesalius.intervene import Batch, effects
 from vesalius.model.components import all_components
@@ -134,8 +137,40 @@ def test_a_pair_column_is_the_effect_of_both_heads(specimen: Specimen, planted: 
     found = behaviour_matrix(specimen, tmp_path, pools={"test": 8}, heads=heads, kind="zero", size=2)
     sets = [frozenset({0, 1}), frozenset({0, 2}), frozenset({1, 2})]
     assert found.identity.sets == [tuple(str(heads[i]) for i in sorted(pair)) for pair in sets]
-    source = live_source(specimen, heads, n=64, kind="zero")
+    source = LiveSource(specimen, trial(specimen, 64), heads, kind="zero")
     assert found.pool("test").mean(0).tolist() == pytest.approx(source.effects(sets).mean(0).tolist(), abs=0.15)
+
+
+@pytest.mark.parametrize("search", ["group", "pairs"])
+def test_nothing_searched_on_is_confirmed_on(
+    specimen: Specimen, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, search: str
+) -> None:
+    """40 inputs in all: the search sees 8 of them (and 8 to resample from), the confirmation 8 of the others."""
+    inputs, seen = specimen.sample(40, 1), []
+    few = replace(specimen, draw=lambda n, seed: random.Random(seed).choices(inputs, k=n))
+    measured = LiveSource.__init__
+
+    def spy(self: LiveSource, specimen: Specimen, material: Trial, *rest: Any, **options: Any) -> None:
+        seen.append(set(map(tuple, material.batch.tokens.tolist())))
+        measured(self, specimen, material, *rest, **options)
+
+    monkeypatch.setattr(LiveSource, "__init__", spy)
+    discover_sets(few, search, pool=["L0H0", "L0H1", "L1H0"], n=8)
+    confirmed, searched = seen
+    assert len(confirmed) == 8
+    assert confirmed.isdisjoint(searched)
+    on_disk = pair_effects(few, tmp_path, pools={"validation": 8}, heads=["L0H0", "L0H1"], kind="mean")
+    seen.clear()
+    discover_sets(few, "pairs", pool=["L0H0", "L0H1"], n=8, directory=tmp_path)
+    searched = behaviour_rows(few, on_disk.single.identity.pools)("validation").batch.tokens.tolist()
+    assert seen[0].isdisjoint(map(tuple, searched))
+
+
+def test_too_few_inputs_to_confirm_on_are_refused(specimen: Specimen) -> None:
+    inputs = specimen.sample(20, 1)
+    few = replace(specimen, draw=lambda n, seed: [inputs[i % (20 if seed > 1 else 14)] for i in range(n)])
+    with pytest.raises(BadInput, match="only 6 inputs are left to confirm on once 16 are searched on"):
+        discover_sets(few, n=16)
 
 
 @pytest.mark.parametrize(

@@ -7,9 +7,10 @@ import pytest
 from tests.behaviours.word_tokenizer import word_tokenizer
 from tests.discovery.test_matrices import corpus
 from tests.explain.induction_model import as_specimen, induction_model
+from vesalius.behaviours.trial import trial
 from vesalius.discovery.matrices import behaviour_matrix
 from vesalius.discovery.sets.queries import Queries
-from vesalius.discovery.sets.sources import PairEffects, live_source, pair_effects
+from vesalius.discovery.sets.sources import LiveSource, PairEffects, head_pool, pair_effects
 from vesalius.errors import BadInput
 from vesalius.model.specimen import Specimen
 
@@ -24,7 +25,7 @@ def specimen() -> Specimen:
 
 def test_the_table_is_what_running_the_model_gives(specimen: Specimen, tmp_path: Path) -> None:
     table = pair_effects(specimen, tmp_path, **OPTIONS).source("validation")
-    live = live_source(specimen, n=4, kind="zero", split="validation")
+    live = LiveSource(specimen, trial(specimen, 4, split="validation"), head_pool(specimen, None), kind="zero")
     assert table.heads == live.heads
     assert table.clean == pytest.approx(live.clean, abs=1e-4)
     sets = [frozenset({0}), frozenset({1, 3}), frozenset({0, 2})]

@@ -1,14 +1,18 @@
 """Synergy by hand, the interval's promise on pure noise, and groups from links."""
 
+from collections.abc import Callable
+
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from tests.discovery.sets.tables import FunctionSource, three_heads
 from vesalius.discovery.sets.backups import confirm, connected
 from vesalius.discovery.sets.queries import Goal, Queries
 from vesalius.discovery.sets.searches import surplus
 from vesalius.discovery.sets.sources import HeadSet, pair_place
-from vesalius.discovery.sets.synergy import judge, simultaneous_interval, synergy_matrix, synergy_rows
+from vesalius.discovery.sets.synergy import LEAST_VARIANCE, judge, simultaneous_interval, synergy_matrix, synergy_rows
 from vesalius.errors import BadInput
 
 PAIRS = [frozenset({0, 1}), frozenset({0, 2}), frozenset({1, 2})]
@@ -41,22 +45,66 @@ def test_the_order_of_pairs_is_that_of_combinations() -> None:
     assert [pair_place(i, j, 4) for i in range(4) for j in range(i + 1, 4)] == list(range(6))
 
 
-def test_all_intervals_hold_at_once() -> None:
-    """On 20 columns of pure noise an alarm anywhere is as rare as 5 %; separate intervals would raise one in 64 %."""
-    rng = np.random.default_rng(0)
-    alarms = 0
+@pytest.mark.parametrize(
+    "noise", [lambda rng: rng.normal(size=(16, 66)), lambda rng: rng.exponential(size=(16, 66)) - 1]
+)
+def test_all_intervals_hold_at_once(noise: Callable[[np.random.Generator], np.ndarray]) -> None:
+    """An alarm anywhere among 66 columns of noise is rare, also when prompts are few and the noise is skewed.
+
+    Of 60 families 3 may fail; 10 or more would in one of 1,000 tests. One standard error for all draws fails 14 times,
+    and 51 times when the noise is skewed.
+    """
+    rng, alarms = np.random.default_rng(0), 0
     for repeat in range(60):
-        _, low, high = simultaneous_interval(rng.normal(size=(64, 20)), seed=repeat)
+        _, low, high = simultaneous_interval(noise(rng), seed=repeat)
         alarms += bool(((low > 0) | (high < 0)).any())
-    assert alarms <= 9
+    assert alarms < 10
 
 
-def test_a_constant_column_has_no_width_and_widens_nobody() -> None:
-    rows = np.random.default_rng(0).normal(size=(32, 1))
+def test_the_interval_is_that_of_a_slow_twin() -> None:
+    """The same draws, one by one and column by column."""
+    rows = np.random.default_rng(3).exponential(size=(12, 4))
+    n, mean, error = 12, rows.mean(0), rows.std(0, ddof=1) / np.sqrt(12)
+    largest = []
+    for counts in np.random.default_rng(5).multinomial(n, np.full(n, 1 / n), size=2000):
+        drawn = np.repeat(rows, counts, 0)
+        least = np.sqrt(LEAST_VARIANCE) * error
+        t = [
+            abs(d.mean() - m) / max(d.std(ddof=1) / np.sqrt(n), e) for d, m, e in zip(drawn.T, mean, least, strict=True)
+        ]
+        largest.append(max(t))
+    reach = sorted(largest)[1900] * error
+    _, low, high = simultaneous_interval(rows, seed=5)
+    assert low == pytest.approx(mean - reach)
+    assert high == pytest.approx(mean + reach)
+
+
+@settings(max_examples=25)
+@given(seed=st.integers(0, 1000), scale=st.floats(0.01, 100), shift=st.floats(-10, 10))
+def test_intervals_move_with_the_unit(seed: int, scale: float, shift: float) -> None:
+    rows = np.random.default_rng(seed).normal(size=(9, 3))
+    before, after = simultaneous_interval(rows, seed=seed), simultaneous_interval(scale * rows + shift, seed=seed)
+    assert np.stack(after) == pytest.approx(scale * np.stack(before) + shift)
+
+
+@pytest.mark.parametrize("rounding", [0.0, 1e-16])
+def test_a_constant_column_has_no_width_and_widens_nobody(rounding: float) -> None:
+    rng = np.random.default_rng(0)
+    rows, constant = rng.normal(size=(32, 1)), np.ones((32, 1)) + rounding * rng.normal(size=(32, 1))
     alone = simultaneous_interval(rows)
-    beside = simultaneous_interval(np.hstack([rows, np.ones((32, 1))]))
+    beside = simultaneous_interval(np.hstack([rows, constant]))
     assert [side[1] for side in beside] == [1, 1, 1]
     assert [side[0] for side in beside] == pytest.approx([float(side[0]) for side in alone])
+    assert [side.tolist() for side in simultaneous_interval(constant)] == [[1], [1], [1]]
+
+
+def test_columns_that_are_zero_on_nearly_all_prompts_silence_nobody() -> None:
+    """Draws that miss the one prompt would have no error at all; the clear effect beside them stays clear."""
+    sparse, clear = np.eye(16)[:, :8], 1 + 0.1 * np.random.default_rng(0).normal(size=(16, 1))
+    _, low, high = simultaneous_interval(np.hstack([sparse, clear]))
+    assert np.isfinite([low, high]).all()
+    assert (low[:8] < 0).all()
+    assert low[8] > 0.5
 
 
 def test_few_prompts_are_refused() -> None:

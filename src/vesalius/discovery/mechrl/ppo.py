@@ -225,7 +225,7 @@ class Trainer:
             drawn = torch.nn.functional.pad(drawn, (0, missing), value=NOBODY)
             finished = self.games.finished
             bests += self.games.best[finished].tolist()
-            kept.append((observation, legal, drawn, log_prob, value, _float(reward), _float(finished)))
+            kept.append((observation, legal, drawn, log_prob, value, as_float32(reward), as_float32(finished)))
             for game in np.flatnonzero(finished):
                 self._begin(int(game))
             self._see()
@@ -423,7 +423,8 @@ def _under(tensors: dict[str, Tensor], prefix: str) -> dict[str, Tensor]:
     return {name.removeprefix(prefix): tensor for name, tensor in tensors.items() if name.startswith(prefix)}
 
 
-def _float(array: np.ndarray) -> Tensor:
+def as_float32(array: np.ndarray) -> Tensor:
+    """An array of rewards or flags as networks take it."""
     return torch.from_numpy(array.astype(np.float32))
 
 

@@ -6,18 +6,24 @@ comes with the package (per head, trained on two behaviours of SmolLM2; see docs
 prompts of another pool, which costs a whole sweep of that pool. As published (`paper`): heads are replaced by their
 constant bias, the policy sees the one-hot and the vectors, is trained here, and pays for nothing beforehand.
 
-MLPs are not searched and have no score. A head that was never looked at scores 0.
+Every search of several takes the prompts in an order of its own, and a head scores the mean of all looks at it. MLPs
+are not searched and have no score. A head that was never looked at scores 0.
+
+`forwards` counts what is run, not what the budget pays: the clean and the counterfactual prompts once for all searches,
+the part of the model behind the head for every look, and for a policy attribution and attention.
 """
 
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cached_property, partial
 from importlib.resources import files
 from pathlib import Path
 
 import numpy as np
 import torch
 from jaxtyping import Float, Int
+from torch import Tensor
 
 from vesalius.behaviours.trial import Trial, trial
 from vesalius.discovery.beforehand import ATTRIBUTION_PASSES, Beforehand, known_of
@@ -30,15 +36,18 @@ from vesalius.discovery.mechrl.tables import Known, Tables
 from vesalius.discovery.search.purse import Purse
 from vesalius.discovery.search.rivals import Search, spend, thompson
 from vesalius.errors import BadInput
-from vesalius.intervene import Readout, effects
+from vesalius.intervene import Cost, Plan, Readout, Recordings, Replacement, run
 from vesalius.model.components import Component
 from vesalius.model.specimen import Specimen
+from vesalius.model.transformer import Transformer
 
 SEARCHES = ("bandit", "rl")
 TRAINING_STEPS = 20_000
 TASK = "task"
-#: The readout of some material that has a slope.
-Smooth = Callable[[Trial], Readout]
+#: A forward pass that reads attention off.
+ATTENTION_PASSES = 1
+#: The readout of some material that has a slope, and the forward passes of the prompts that it took to make.
+Smooth = Callable[[Transformer, Trial], tuple[Readout, int]]
 
 
 @dataclass(frozen=True)
@@ -87,9 +96,33 @@ class Bench:
         self.specimen, self.material, self.smooth = specimen, material, smooth
         self.kind = PUBLISHED_KIND if paper else "resample"
         self.heads = [part for part in specimen.model.components if part.is_head]
-        self.forwards, self.looks = 0.0, 0
+        self.looks, self._cost = 0, Cost()
         self.told: Callable[[int], None] | None = None
-        self._known: Beforehand | None = None
+        model = specimen.model
+        # Kept whole: made again for every look, as larger ones are elsewhere, it would cost more than the looks.
+        self._clean = Recordings(model, material.batch.to(model.device), material.readout, memory=sys.maxsize)
+
+    @property
+    def forwards(self) -> float:
+        """The work so far, in forward passes of all prompts."""
+        return self._cost.rows / len(self.material.batch)
+
+    def spend_elsewhere(self, rows: float) -> None:
+        """Count work on other prompts, in forward passes of one."""
+        self._cost.rows += rows
+
+    @cached_property
+    def baseline(self) -> Float[Tensor, " prompt"]:
+        """The clean score of every prompt."""
+        self._cost.rows += len(self.material.batch)
+        return self._clean.scores().cpu()
+
+    @cached_property
+    def replacement(self) -> Replacement:
+        """What heads are replaced by."""
+        given = self.material
+        self._cost.rows += len(given.batch) if self.kind == "resample" else 0
+        return Replacement.of_kind(self.kind, self.specimen.model, given.batch, counterfactual=given.counterfactual)
 
     def look(self, head: int, rows: Int[np.ndarray, " row"]) -> Float[np.ndarray, " row"]:
         """Clean minus edited score of one head on some prompts; `told` hears how many were looked at so far."""
@@ -98,33 +131,32 @@ class Bench:
             self.told(self.looks)
         return self.effects([self.heads[head]], torch.from_numpy(rows))[:, 0]
 
-    def effects(self, heads: list[Component], rows: torch.Tensor) -> Float[np.ndarray, "row head"]:
+    def effects(self, heads: list[Component], rows: Int[Tensor, " row"]) -> Float[np.ndarray, "row head"]:
         """The same for several heads."""
-        given = self.material
-        found = effects(
-            self.specimen.model,
-            given.batch.take(rows).to(self.specimen.model.device),
-            given.readout.take(rows),
-            kind=self.kind,
-            sets=[[head] for head in heads],
-            counterfactual=given.counterfactual.take(rows),
-            positions=None if given.where is None or self.kind != "resample" else given.where[rows],
+        clean, replacement = self.baseline, self.replacement
+        where = self.material.where if self.kind == "resample" else None
+        plan = Plan.grid(
+            self.specimen.model.config,
+            [[head] for head in heads],
+            choices=replacement.choices[rows],
+            positions=None if where is None else where[rows],
         )
-        self.forwards += found.forwards * len(rows) / len(given.batch)
-        return found.matrix.double().numpy()
+        plan = replace(plan, prompt=rows[plan.prompt])
+        scores = run(self._clean, plan, replacement.values, cost=self._cost).cpu().view(len(heads), len(rows)).T
+        return (clean[rows][:, None] - scores).double().numpy()
 
-    def beforehand(self) -> Beforehand:
+    @cached_property
+    def known(self) -> Beforehand:
         """Attribution and attention of every head."""
-        if self._known is None:
-            given = self.material
-            self.forwards += ATTRIBUTION_PASSES
-            rows = Rows(given.batch, self.smooth(given), given.counterfactual)
-            self._known = known_of(self.specimen.model, rows, kind=self.kind, heads=self.heads)
-        return self._known
+        given, model = self.material, self.specimen.model
+        readout, passes = self.smooth(model, given)
+        self._cost.rows += (passes + ATTRIBUTION_PASSES + ATTENTION_PASSES) * len(given.batch)
+        rows = Rows(given.batch, readout, given.counterfactual)
+        return known_of(model, rows, kind=self.kind, heads=self.heads, replacement=self.replacement)
 
     def attribution(self) -> Float[np.ndarray, " head"]:
         """Mean attribution of every head."""
-        return self.beforehand().attribution.mean(0).double().numpy()
+        return self.known.attribution.mean(0).double().numpy()
 
 
 def search_heads(
@@ -144,19 +176,25 @@ def search_heads(
     if progress:
         bench.told = partial(_tell, progress, options.seeds * budget * n)
     searches = [thompson()] * options.seeds if method == "bandit" else _policies(bench, options, budget, seed)
-    seen: list[list[float]] = []
+    looks: list[list[float]] = [[] for _ in bench.heads]
     tops = []
     for number, search in enumerate(searches):
-        purse = Purse(bench.look, len(bench.heads), n, float(budget), bench.attribution)
-        spend(search, purse, np.random.default_rng([seed, number]))
-        scores = [float(np.mean(values)) if values else np.nan for values in purse.seen]
-        seen.append(scores)
-        tops.append({int(head) for head in np.argsort(-np.abs(np.nan_to_num(scores)))[:10] if abs(scores[head]) > 0})
-    # Looks of several seeds at one head differ in the prompts only; the mean over those that looked stands for it.
-    stacked = np.array(seen)
-    looked = np.maximum((~np.isnan(stacked)).sum(0), 1)
-    components = dict(zip(bench.heads, (np.nansum(stacked, 0) / looked).tolist(), strict=True))
-    return Found(components, bench.forwards, _alike(tops))
+        rng = np.random.default_rng([seed, number])
+        purse = Purse(bench.look, len(bench.heads), n, float(budget), bench.attribution, order=rng.permutation(n))
+        spend(search, purse, rng)
+        tops.append(_strongest(list(map(_mean, purse.seen))))
+        for head, values in enumerate(purse.seen):
+            looks[head] += values
+    return Found(dict(zip(bench.heads, map(_mean, looks), strict=True)), bench.forwards, _alike(tops))
+
+
+def _mean(values: list[float]) -> float:
+    return float(np.mean(values)) if values else 0.0
+
+
+def _strongest(scores: list[float]) -> set[int]:
+    """The ten heads of the largest scores by magnitude, as far as they are not 0."""
+    return {int(head) for head in np.argsort(-np.abs(scores))[:10] if scores[head] != 0}
 
 
 def _tell(progress: Callable[[int, int], None], most: int, looks: int) -> None:
@@ -181,7 +219,7 @@ def _policies(bench: Bench, options: SearchOptions, budget: int, seed: int) -> l
         policies = [packaged_policy()] * options.seeds
     fixed = None
     if not options.paper:
-        known = bench.beforehand()
+        known = bench.known
         fixed = view.fixed(bench.attribution(), known.attention.mean(0).double().numpy())
     return [_played(policy, view, fixed, seed + i) for i, policy in enumerate(policies)]
 
@@ -210,16 +248,13 @@ def _played(policy: Policy, view: HeadView, fixed: Float[np.ndarray, "head featu
 
 
 def _own_tables(bench: Bench, seed: int) -> Tables:
-    """Effects of every head on as many prompts of the training pool: what a policy is trained on here."""
-    n = len(bench.material.batch)
-    other = trial(bench.specimen, n, seed=seed + 1, split="train")
+    """Effects of every head on as many prompts of the training pool, none of them seen in the search."""
+    other = trial(bench.specimen, len(bench.material.batch), seed=seed + 1, split="train", apart_from=bench.material)
+    n = len(other.batch)
     training = Bench(bench.specimen, other, paper=bench.kind == PUBLISHED_KIND, smooth=bench.smooth)
     table = training.effects(training.heads, torch.arange(n)).astype(np.float32)
-    known = None
-    if bench.kind != PUBLISHED_KIND:
-        told = training.beforehand()
-        known = Known.of({TASK: told}, None)
-    bench.forwards += training.forwards
+    known = None if bench.kind == PUBLISHED_KIND else Known.of({TASK: training.known}, None)
+    bench.spend_elsewhere(training.forwards * n)
     unit = other.readout.unit
     return Tables(tuple(map(str, bench.heads)), {TASK: table}, None, rows=max(1, n // 2), unit=unit, known=known)
 

@@ -27,7 +27,9 @@ class Spent(Exception):
 
 @dataclass
 class Purse:
-    """Pays for looks at the heads of one episode until `budget` queries are spent."""
+    """Pays for looks at the heads of one episode until `budget` queries are spent; rows of a head are looked at in
+    `order` (default: as they are).
+    """
 
     look: Look
     heads: int
@@ -35,10 +37,12 @@ class Purse:
     budget: float
     attribution: Callable[[], Float[np.ndarray, " head"]] | None = None
     layers: tuple[int, ...] | None = None
+    order: Int[np.ndarray, " row"] | None = None
     spent: float = 0.0
     trace: list[tuple[float, int]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
+        self._order = np.arange(self.rows) if self.order is None else self.order
         self.seen: list[list[float]] = [[] for _ in range(self.heads)]
         self._best: tuple[float, int] | None = None
 
@@ -56,7 +60,7 @@ class Purse:
         n = min(n, left)
         if n > 0:
             self._pay(n / self.rows)
-            fresh = np.arange(self.rows - left, self.rows - left + n)
+            fresh = self._order[self.rows - left : self.rows - left + n]
             self.seen[head] += [float(value) for value in self.look(head, fresh)]
         return self.seen[head]
 

@@ -1,15 +1,16 @@
 """From a specimen to backup groups: search on some prompts, confirm on others.
 
 The search spends its budget on one set of prompts (a behaviour's validation split, or inputs of one seed). What it
-suspects is tested on prompts it never saw (the test split, another seed); those queries are counted apart. With
-`search="pairs"` and a directory, the effects of all pairs are measured into effect matrices on disk, which can be
-interrupted and read by others; every other search runs the model as it goes.
+suspects is tested on prompts it never saw (the test split; of a listed vocabulary, inputs of another seed less those
+that were searched on, as many as there are); those queries are counted apart. With `search="pairs"` and a
+directory, the effects of all pairs are measured into effect matrices on disk, which can be interrupted and read by
+others; every other search runs the model as it goes.
 """
 
 import itertools
 import math
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
@@ -20,12 +21,13 @@ import torch
 
 from vesalius.behaviours.natural import require_performance
 from vesalius.behaviours.performance import Performance
-from vesalius.discovery.matrices import Progress
+from vesalius.behaviours.trial import Trial, trial
+from vesalius.discovery.matrices import Progress, behaviour_rows
 from vesalius.discovery.sets.backups import Confirmation, confirm
 from vesalius.discovery.sets.policy import SetPolicy, by_policy, load_policy
 from vesalius.discovery.sets.queries import LEAST_SHARE, PRICE_SHARE, Goal, Queries, check_budget
 from vesalius.discovery.sets.searches import SEARCHES, Search, search
-from vesalius.discovery.sets.sources import HeadSet, Source, head_pool, live_source, pair_effects
+from vesalius.discovery.sets.sources import HeadSet, LiveSource, Source, head_pool, pair_effects
 from vesalius.discovery.sets.synergy import LEAST_PROMPTS, Synergy, judge, synergy_rows
 from vesalius.errors import BadInput, choices
 from vesalius.intervene.statistics import mean_interval
@@ -35,6 +37,7 @@ from vesalius.model.specimen import FiniteVocabulary, Specimen
 NAMES = (*SEARCHES, "rl")
 DEFAULT_SEARCH = "group"
 HELD_OUT_SEED = 104_729
+SEARCHED = "validation"
 SETS_LISTED = 10
 
 
@@ -144,30 +147,69 @@ def discover_sets(
     check_budget(budget, len(heads))
     performance = None if specimen.behaviour is None else require_performance(specimen, seed=seed, force=force)
     start = time.perf_counter()
-    options = {"n": n, "kind": kind}
+    tables = directory if search_name == "pairs" else None
+    material = _material(specimen, n, seed=seed, on_disk=tables is not None)
+    fresh = LiveSource(specimen, _held_out(specimen, n, material, seed=seed), heads, kind=kind)
     source: Source
-    if search_name == "pairs" and directory is not None:
-        if kind == "resample" and isinstance(specimen.vocabulary, FiniteVocabulary):
-            raise BadInput("all pairs of this specimen cannot be resampled on disk; choose --kind zero or mean")
-        pools = {"validation": n}
-        tables = pair_effects(specimen, directory, pools=pools, heads=heads, kind=kind, seed=seed, progress=progress)
-        source = tables.source("validation")
+    if tables is None:
+        source = LiveSource(specimen, material, heads, kind=kind)
     else:
-        source = live_source(specimen, heads, seed=seed, split="validation", **options)
+        source = _measured_pairs(specimen, tables, heads, n=n, kind=kind, seed=seed, progress=progress)
     if source.clean == 0:
         raise BadInput("the clean score is zero on these prompts, so shares of it mean nothing; choose another --seed")
     queries, goal = Queries(source, budget), Goal.of(source, price=price, least=least)
-    suspected, complete = search(queries, goal, _way(search_name, policy))
-    synergies: tuple[Synergy, ...] = ()
-    if search_name == "pairs":
-        synergies = _all_pairs(queries, goal, seed)
-        significant = {found.heads for found in synergies if found.verdict == "backup"}
-        suspected = [members for members in suspected if tuple(queries.names(members)) in significant]
-    fresh = live_source(specimen, heads, seed=seed + HELD_OUT_SEED, split="test", **options)
+    suspected, complete, synergies = _suspects(queries, goal, search_name, policy=policy, seed=seed)
     confirmation = confirm(fresh, suspected, least=goal.least, seed=seed)
-    forwards = source.forwards + fresh.forwards
-    seconds = time.perf_counter() - start
+    forwards, seconds = source.forwards + fresh.forwards, time.perf_counter() - start
     return SetDiscovery(search_name, queries, goal, complete, confirmation, synergies, forwards, seconds, performance)
+
+
+def _material(specimen: Specimen, n: int, *, seed: int, on_disk: bool) -> Trial:
+    """The prompts of the search: those of effect matrices if they are measured on disk, else a trial of their own."""
+    if not on_disk:
+        return trial(specimen, n, seed=seed, split=SEARCHED)
+    rows = behaviour_rows(specimen, {SEARCHED: n}, seed=seed)(SEARCHED)
+    return Trial(rows.batch, rows.counterfactual or rows.batch, rows.readout)
+
+
+def _held_out(specimen: Specimen, n: int, seen: Trial, *, seed: int) -> Trial:
+    """As many as `n` prompts of which the search sees none."""
+    fresh = trial(specimen, n, seed=seed + HELD_OUT_SEED, split="test", apart_from=seen)
+    if len(fresh.batch) < LEAST_PROMPTS:
+        raise BadInput(
+            f"specimen {specimen.name!r}: only {len(fresh.batch)} inputs are left to confirm on once {n} are searched "
+            f"on, and it takes {LEAST_PROMPTS}; lower --n"
+        )
+    return fresh
+
+
+def _measured_pairs(
+    specimen: Specimen,
+    directory: Path,
+    heads: Sequence[Component],
+    *,
+    n: int,
+    kind: str,
+    seed: int,
+    progress: Progress | None,
+) -> Source:
+    if kind == "resample" and isinstance(specimen.vocabulary, FiniteVocabulary):
+        raise BadInput("all pairs of this specimen cannot be resampled on disk; choose --kind zero or mean")
+    pools = {SEARCHED: n}
+    tables = pair_effects(specimen, directory, pools=pools, heads=heads, kind=kind, seed=seed, progress=progress)
+    return tables.source(SEARCHED)
+
+
+def _suspects(
+    queries: Queries, goal: Goal, name: str, *, policy: SetPolicy | None, seed: int
+) -> tuple[list[HeadSet], bool, tuple[Synergy, ...]]:
+    """The sets a search suspects, whether it came to its end, and the synergies of all pairs if it measured them."""
+    suspected, complete = search(queries, goal, _way(name, policy))
+    if name != "pairs":
+        return suspected, complete, ()
+    synergies = _all_pairs(queries, goal, seed)
+    significant = {found.heads for found in synergies if found.verdict == "backup"}
+    return [members for members in suspected if tuple(queries.names(members)) in significant], complete, synergies
 
 
 def _way(name: str, policy: SetPolicy | None) -> Search:

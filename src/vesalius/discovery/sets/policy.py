@@ -19,7 +19,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
 from vesalius.discovery.mechrl.policy import MASKED, draw_candidates, draw_log_prob
-from vesalius.discovery.mechrl.ppo import Rollout, Settings, learn
+from vesalius.discovery.mechrl.ppo import Rollout, Settings, as_float32, learn
 from vesalius.discovery.sets.environment import FEATURES, Rules, SetGames
 from vesalius.discovery.sets.queries import Goal, Queries
 from vesalius.discovery.sets.searches import STARTS, suspects
@@ -165,7 +165,8 @@ def _play_round(
         drawn = draw_candidates(logits, 1, generator=generator)
         reward = games.step(drawn[:, 0].numpy())
         finished = games.finished
-        kept.append((observation, legal, drawn, draw_log_prob(logits, drawn), value, _float(reward), _float(finished)))
+        log_prob = draw_log_prob(logits, drawn)
+        kept.append((observation, legal, drawn, log_prob, value, as_float32(reward), as_float32(finished)))
         ended += games.best[finished].tolist()
         for game in np.flatnonzero(finished):
             seeds[game] += 1
@@ -173,7 +174,3 @@ def _play_round(
     last_value = network(torch.from_numpy(games.observe()), torch.from_numpy(games.legal))[1]
     columns = [torch.stack(column) for column in zip(*kept, strict=True)]
     return Rollout(*columns, last_value=last_value), float(np.mean(ended)) if ended else 0.0
-
-
-def _float(array: np.ndarray) -> Tensor:
-    return torch.from_numpy(array.astype(np.float32))

@@ -17,7 +17,7 @@ import torch
 from jaxtyping import Float
 
 from vesalius.behaviours.controls import Corpus
-from vesalius.behaviours.trial import Trial, trial
+from vesalius.behaviours.trial import Trial
 from vesalius.discovery.matrices import POOLS, PUBLISHED_KIND, Matrix, Progress, behaviour_matrix, control_matrix
 from vesalius.errors import BadInput
 from vesalius.intervene.effects import Replacement, effect_columns
@@ -209,19 +209,6 @@ def pair_effects(
         for folder, size in (("heads", 1), ("pairs", 2))
     ]
     return PairEffects(*matrices)
-
-
-def live_source(
-    specimen: Specimen,
-    pool: Iterable[str | Component] | None = None,
-    *,
-    n: int = 32,
-    kind: str = "mean",
-    seed: int = 0,
-    split: str = "validation",
-) -> LiveSource:
-    """The model on `n` prompts; `pool` are the heads to choose among (default: all)."""
-    return LiveSource(specimen, trial(specimen, n, seed=seed, split=split), head_pool(specimen, pool), kind=kind)
 
 
 def head_pool(specimen: Specimen, pool: Iterable[str | Component] | None) -> list[Component]:

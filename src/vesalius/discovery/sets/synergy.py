@@ -7,13 +7,16 @@ The synergy of a set is what removing it does less the sum of what removing each
 Positive: *backup*; together they hurt more than the sum, each did the other's work while it was missing. Negative:
 *series*; once one is gone the other has nothing left to do.
 
-Rule of significance. Prompts are resampled 2,000 times, the same draws for every set tested. The largest deviation of
-any set's mean from its own, in standard errors, has some 95 % quantile c; a set's interval is its mean give or take c
-standard errors. So with 95 % confidence *all* intervals hold at once, however many sets were tested. A synergy counts
-as backup (or series) if its interval lies above (below) zero and its mean is at least `least` in size, by default a
-tenth of the clean score: with enough prompts everything differs from zero.
+Rule of significance. Prompts are drawn again 2,000 times, the same draws for every set tested. Each draw gives every
+set a t: how far its mean moved, over its standard error *in that draw*. The largest |t| of any set has some 95 %
+quantile c; a set's interval is its mean give or take c of its own standard errors. So *all* intervals hold at once,
+however many sets were tested. Dividing by the draw's own error matters when prompts are few: the mean and the error of
+a skewed column go astray together. A synergy counts as backup (or series) if its interval lies above (below) zero and
+its mean is at least `least` in size, by default a tenth of the clean score: with enough prompts everything differs from
+zero.
 """
 
+import math
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
@@ -29,6 +32,9 @@ from vesalius.intervene.statistics import bootstrap_means
 Verdict = Literal["backup", "series", "none"]
 LEAST_PROMPTS = 8
 ROUNDING = 1e-9
+# A draw may miss the few prompts on which a sparse column is not zero. Its variance is then taken for this share of the
+# column's own, or c would be infinite and one such column would silence all others.
+LEAST_VARIANCE = 0.1
 
 
 @dataclass(frozen=True)
@@ -75,19 +81,27 @@ def simultaneous_interval(
 ) -> tuple[Float[np.ndarray, " column"], Float[np.ndarray, " column"], Float[np.ndarray, " column"]]:
     """Mean of each column and an interval around it; all intervals hold together with the given confidence.
 
-    A column that is the same on every prompt has no width and takes no part in the others'.
+    A column that is the same on every prompt (up to rounding) has no width and takes no part in the others'.
     """
-    if len(rows) < LEAST_PROMPTS:
-        raise BadInput(f"intervals over {len(rows)} prompts say nothing; use at least {LEAST_PROMPTS}")
-    mean = rows.mean(0)
-    spread = bootstrap_means(torch.from_numpy(np.ascontiguousarray(rows, np.float64)), seed=seed).numpy() - mean
-    error = spread.std(0)
-    varies = error > ROUNDING * max(1.0, float(np.abs(rows).max()))
-    if not varies.any():
-        return mean, mean.copy(), mean.copy()
-    largest = (np.abs(spread[:, varies]) / error[varies]).max(1)
-    reach = np.where(varies, float(np.quantile(largest, level)) * error, 0.0)
+    n = len(rows)
+    if n < LEAST_PROMPTS:
+        raise BadInput(f"intervals over {n} prompts say nothing; use at least {LEAST_PROMPTS}")
+    mean, deviation = rows.mean(0), rows.std(0, ddof=1)
+    varies = deviation > ROUNDING * max(1.0, float(np.abs(rows).max()))
+    reach = np.zeros_like(mean)
+    if varies.any():
+        standard = (rows[:, varies] - mean[varies]) / deviation[varies]
+        reach[varies] = _largest_t(standard, level, seed) * deviation[varies] / math.sqrt(n)
     return mean, mean - reach, mean + reach
+
+
+def _largest_t(standard: Float[np.ndarray, "prompt column"], level: float, seed: int) -> float:
+    """The quantile of the largest |t| over draws of the prompts; columns have mean 0 and variance 1."""
+    n = len(standard)
+    columns = torch.from_numpy(np.ascontiguousarray(standard, np.float64))
+    moved, squares = (bootstrap_means(values, seed=seed).numpy() for values in (columns, columns**2))
+    variance = np.maximum((squares - moved**2) * n / (n - 1), LEAST_VARIANCE)
+    return float(np.quantile(np.abs(moved / np.sqrt(variance / n)).max(1), level, method="higher"))
 
 
 def synergy_matrix(heads: Sequence[str], pairs: Sequence[Synergy]) -> Float[np.ndarray, "head head"]:

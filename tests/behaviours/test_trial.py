@@ -1,0 +1,75 @@
+"""Trials apart from others: nothing seen comes back, and a vocabulary that is used up says so."""
+
+from dataclasses import replace
+
+import pytest
+
+import vesalius as ves
+from tests.behaviours.word_tokenizer import word_tokenizer
+from tests.explain.induction_model import as_specimen, induction_model
+from vesalius.behaviours.trial import NothingUnseen, Trial, different_inputs, rows_of, trial
+from vesalius.errors import BadInput
+from vesalius.model.specimen import Specimen
+
+
+@pytest.fixture(scope="module")
+def specimen() -> Specimen:
+    """Four tokens, one to four of them: 4 + 16 + 64 + 256 = 340 inputs in all."""
+    return ves.load("frac_prevs")
+
+
+def inputs_of(specimen: Specimen, material: Trial) -> list[tuple[int, ...]]:
+    """The prompts, read off without the masks: all ids below BOS."""
+    bos = len(specimen.vocabulary.summary())
+    return [tuple(code for code in row if code < bos) for row in material.batch.tokens.tolist()]
+
+
+def test_random_inputs_repeat_unless_they_are_asked_for_apart(specimen: Specimen) -> None:
+    seen = trial(specimen, 32)
+    prompts = set(inputs_of(specimen, seen))
+    repeated = [row in prompts for row in inputs_of(specimen, trial(specimen, 32, seed=500_003))]
+    assert sum(repeated) / 32 == pytest.approx(0.41, abs=0.01)
+    apart = trial(specimen, 32, seed=500_003, apart_from=seen)
+    assert len(apart.batch) == 32
+    assert len(set(inputs_of(specimen, apart))) == 32
+    assert rows_of(apart).isdisjoint(rows_of(seen))
+    assert len(rows_of(apart)) == 64, "counterfactuals are different inputs too"
+
+
+def test_the_material_of_a_discovery_is_drawn_as_ever(specimen: Specimen) -> None:
+    material = trial(specimen, 8, seed=5)
+    tokens = specimen.tokenize([*specimen.sample(8, 5), *specimen.sample(8, 6)])
+    assert material.batch.tokens.equal(tokens[:8])
+    assert material.counterfactual.tokens.equal(tokens[8:])
+
+
+def test_few_inputs_give_few_prompts(specimen: Specimen) -> None:
+    """Six inputs, of which the discovery sees three: three are left, and each is another's counterfactual."""
+    small = [[token] for token in specimen.vocabulary.summary()] + [
+        [specimen.vocabulary.summary()[0]] * k for k in (2, 3)
+    ]
+    few = replace(specimen, draw=lambda n, seed: [small[(seed + i) % 3 + 3 * (seed >= 100)] for i in range(n)])
+    seen = trial(few, 4, seed=0)
+    assert len(rows_of(seen)) == 3
+    left = trial(few, 10, seed=100, apart_from=seen)
+    assert len(left.batch) == len(set(inputs_of(few, left))) == 3
+    assert rows_of(left).isdisjoint(rows_of(seen))
+    rows = zip(left.batch.tokens.tolist(), left.counterfactual.tokens.tolist(), strict=True)
+    assert all(clean != other for clean, other in rows)
+    with pytest.raises(NothingUnseen, match=r"0 inputs are left .* discover on fewer prompts"):
+        trial(few, 10, seed=0, apart_from=seen)
+
+
+def test_a_whole_vocabulary_is_found(specimen: Specimen) -> None:
+    assert len(different_inputs(specimen, 1000, seed=0)) == 340
+    seen = trial(specimen, 32)
+    assert len(different_inputs(specimen, 1000, seed=0, seen=rows_of(seen))) == 340 - len(rows_of(seen))
+
+
+def test_prompts_of_one_split_are_not_held_out_from_themselves() -> None:
+    specimen = as_specimen(induction_model(word_tokenizer().size))
+    seen = trial(specimen, 4, split="validation")
+    with pytest.raises(BadInput, match="the validation split were seen already; choose another split or seed"):
+        trial(specimen, 4, split="validation", apart_from=seen)
+    other = trial(specimen, 4, split="test", apart_from=seen)
+    assert other.batch.tokens.equal(trial(specimen, 4, split="test").batch.tokens)
