@@ -130,7 +130,7 @@ def fresh(arguments: argparse.Namespace, sandbox: Sandbox) -> dict[str, Any]:
 def published(directory: Path, sandbox: Sandbox) -> dict[str, Any]:
     """The functions of a published dataset, on word vectors and fact tables."""
     concepts = entities.load_published(directory)
-    tested = {word for function in concepts for triplet in function.triplets for word in triplet.words}
+    tested = {word for function in concepts for triplet in function.triplets for word in triplet.inputs}
     return {
         "published entities on glove": measured(
             entities, concepts, lambda function: entities.interpret(Box(function), without=tested), sandbox, 0

@@ -1,11 +1,9 @@
-"""The built-in interpreter of numeric functions against the oracle, by kind of function.
+"""The built-in interpreter of numeric functions without the families that a function is made of.
 
-    python -m benchmarks.numeric_functions --out benchmarks/results/numeric_suite.json
-    python -m benchmarks.numeric_functions --published DIRECTORY --out benchmarks/results/numeric_published.json
-    python -m benchmarks.numeric_functions --count 400 --leave-out --out benchmarks/results/numeric_left_out.json
+    python -m benchmarks.numeric_functions --out benchmarks/results/numeric_left_out.json
 
-With --leave-out every function is interpreted by somebody who knows nothing of the families it is made of: what is left
-is what the list of families does not explain.
+Every function is interpreted by somebody who knows nothing of its families: what is left is what the list of families
+does not explain. Nets, which are of no family, are left aside. With all families, `vesalius bench functions` measures.
 """
 
 import argparse
@@ -18,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from vesalius.functions import Box
-from vesalius.functions.numeric import NumericFunction, grade, interpret, load_published, oracle, sample
+from vesalius.functions.numeric import NumericFunction, grade, interpret, oracle, sample
 from vesalius.functions.numeric.expressions import operands
 from vesalius.sandbox import Sandbox
 
@@ -33,14 +31,13 @@ def left_out(function: NumericFunction) -> frozenset[str]:
     return frozenset(names.union(*(TWINS.get(name, set()) for name in names)))
 
 
-def rows(functions: list[NumericFunction], *, leave_out: bool) -> list[dict[str, Any]]:
+def rows(functions: list[NumericFunction]) -> list[dict[str, Any]]:
     """One row of figures per function."""
     found = []
     with Sandbox() as sandbox:
         for function in functions:
             start = time.process_time()
-            without = left_out(function) if leave_out else frozenset[str]()
-            answer = interpret(Box(function, budget=BUDGET), without=without)
+            answer = interpret(Box(function, budget=BUDGET), without=left_out(function))
             seconds = time.process_time() - start
             row: dict[str, Any] = dict(grade(function, answer, sandbox=sandbox).metrics)
             row["oracle"] = grade(function, oracle(function), sandbox=sandbox).metrics["success"]
@@ -73,26 +70,19 @@ def _means(group: list[dict[str, Any]]) -> dict[str, float]:
 def main() -> None:
     """Measure and write down."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--published", type=Path, help="a published dataset folder, instead of a fresh suite")
-    parser.add_argument("--count", type=int, default=1000)
+    parser.add_argument("--count", type=int, default=400)
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--mode", choices=("fixed", "published"), default="fixed")
-    parser.add_argument("--leave-out", action="store_true")
     parser.add_argument("--out", type=Path, required=True)
     asked = parser.parse_args()
-    if asked.published:
-        functions = load_published(asked.published)
-    else:
-        functions = sample(asked.count, seed=asked.seed, mode=asked.mode)
-    if asked.leave_out:
-        functions = [function for function in functions if function.kind != "mlp"]
+    functions = [function for function in sample(asked.count, seed=asked.seed) if function.kind != "mlp"]
     start = time.perf_counter()
-    found = summary(rows(functions, leave_out=asked.leave_out))
-    settings = {
-        "published": bool(asked.published),
-        **{key: vars(asked)[key] for key in ("count", "seed", "mode", "leave_out")},
+    found = summary(rows(functions))
+    document = {
+        "count": asked.count,
+        "seed": asked.seed,
+        "seconds": round(time.perf_counter() - start, 1),
+        "groups": found,
     }
-    document = {**settings, "seconds": round(time.perf_counter() - start, 1), "groups": found}
     asked.out.write_text(json.dumps(document, indent=1) + "\n")
     for name, means in found.items():
         print(name, means)

@@ -22,7 +22,7 @@ class Line:
         self.id, self.category, self.family = f"f{number:05d}", category, "steep" if number % 2 else "flat"
         self.slope = SLOPES[number % len(SLOPES)] + seed
         if category == "entities":
-            self.initial: tuple[object, ...] = ("sun", "moon", "carrot")
+            self.hints: tuple[object, ...] = ("sun", "moon", "carrot")
 
     def truth(self) -> dict[str, Any]:
         return {"family": "linear", "slope": self.slope, "description": f"{self.slope} times x"}

@@ -99,7 +99,7 @@ def test_a_conversation_that_outgrows_the_model_ends_with_what_was_said() -> Non
     assert interpret_with(backbone, Box(Line(0))).description == "doubles x"
 
 
-LOG = [Asked("dog", Reply(0.1)), Asked(3.0, Reply(9.0))]
+LOG = [Asked("dog", Reply(0.1)), Asked(3.0, Reply(9.0)), Asked(1.5, Reply(9.12345)), Asked("ab", Reply("ba"))]
 
 
 @pytest.mark.parametrize(
@@ -120,6 +120,18 @@ LOG = [Asked("dog", Reply(0.1)), Asked(3.0, Reply(9.0))]
         ("```\nf(4) = 16\n```", 0),
         ("f(x) = x**2 fits", 0),
         ("f(3) = 9.0\nf(4) = 16", 1),
+        ("f(1.5) = 9.12", 0),
+        ("f(1.5) = 9.1235, f(1.5) = 9, f(1.50) = 9.123e0", 0),
+        ("f(1.5) = 9.13", 1),
+        ("f(1.5) = 9.120", 1),
+        ("f(2) is positive", 0),
+        ("f(2) = x + 1", 0),
+        ("1: look at zero\n2: 400 points\n3. -5 to 5", 0),
+        ('"ab": "ba"\n"cd": "dc"', 1),
+        ("'ab' -> 'ba'", 0),
+        ("f(2) = 4*x", 0),
+        ('f("nan") = "inf"\nf(1e999) = 1e-999\nf(1.5) = 9.123450000000000000000000000000001', 2),
+        ("3 -> 9\n4 -> 16", 1),
     ],
 )
 def test_invented_outputs_are_counted(turn: str, count: int) -> None:
@@ -157,18 +169,18 @@ def test_exemplars() -> None:
 @pytest.mark.usefixtures("fake_categories")
 def test_exemplars_that_are_test_items_are_left_out_or_counted() -> None:
     words = Line(0, category="entities")
-    words.initial = ("sun", 1, "carrot")  # 1 is the correct input of the unit tests
+    words.hints = ("sun", 1, "carrot")  # 1 is the correct input of the unit tests
     assert exemplars_for(words, Suite("entities", seed=0, count=3)) == Exemplars(("sun", "carrot"), 1)
     published = Suite("entities", seed=0, count=3, mode="published")
     assert exemplars_for(words, published) == Exemplars(("sun", 1, "carrot"), 1)
 
 
 @pytest.mark.parametrize("category", ["entities", "relations"])
-def test_exemplars_put_together_hold_no_test_item(category: Category) -> None:
-    suite = Suite(category, seed=1, count=12)
-    for function in suite.functions()[:3]:
+def test_exemplars_put_together_hold_no_input_of_a_test(category: Category) -> None:
+    suite = Suite(category, seed=1, count=24)
+    for function in suite.functions()[:12]:
         shown = exemplars_for(function, suite)
-        tested = {test.examples[test.correct].input for test in suite.unit_tests(function)}
+        tested = {value for test in suite.unit_tests(function) for value in test.inputs}
         assert 3 <= len(shown.inputs) <= 10
         assert (shown.overlap, set(shown.inputs) & tested) == (0, set())
 

@@ -65,5 +65,42 @@ def test_unreadable_outputs_cost_their_own_reply() -> None:
     assert fine == Reply("fine")
 
 
-def test_the_function_is_not_an_attribute_of_its_box() -> None:
-    assert not any(isinstance(value, Halves) for value in vars(Box(Halves())).values())
+def reachable(box: Box) -> list[object]:
+    """What the attributes of a box hold, and what those are bound to."""
+    held = [getattr(box, name) for name in dir(box) if not name.startswith("__")]
+    return held + [getattr(value, "__self__", None) for value in held]
+
+
+def test_no_attribute_of_a_box_leads_to_its_function() -> None:
+    assert not any(isinstance(value, Halves) for value in reachable(Box(Halves())))
+
+
+def test_budget_and_log_cannot_be_changed() -> None:
+    box = Box(Halves(), budget=2)
+    box.ask([1])
+    for name, value in {"budget": None, "log": [], "asked": 0, "category": "strings", "spare": 1}.items():
+        with pytest.raises(AttributeError):
+            setattr(box, name, value)
+    assert isinstance(box.log, tuple)
+    with pytest.raises(OutOfQueries):
+        box.ask([1, 2])
+
+
+def test_every_way_to_ask_is_counted_and_written_down() -> None:
+    box = Box(Halves(), budget=3)
+    for way in [value for value in reachable(box) if callable(value)]:
+        try:
+            way([1])  # type: ignore[operator]
+        except TypeError:
+            continue
+    assert 1 <= box.asked <= 3
+    assert box.left == 3 - box.asked
+    with pytest.raises(OutOfQueries):
+        box.ask([1] * 3)
+
+
+def test_inputs_are_taken_as_they_are_when_asked() -> None:
+    box, inputs = Box(Halves()), [2.0]
+    box.ask(inputs)
+    inputs.append(4.0)
+    assert [asked.input for asked in box.log] == [2.0]

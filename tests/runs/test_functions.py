@@ -140,6 +140,22 @@ def test_an_evaluator_reads_descriptions(place: Path, script: str) -> None:
     assert card["evaluator"] == "scripted:model.py"
 
 
+def test_a_function_whose_evaluation_failed_is_in_no_figure(place: Path, tmp_path: Path) -> None:
+    path = tmp_path / "model.py"
+    path.write_text(
+        "def reply(request):\n"
+        "    said = request.messages[-1].text\n"
+        "    return {'fail': 'bad_key'} if '3 times x' in said else '{\"example\": 1}'\n"
+    )
+    chosen = Suite("relations", seed=0, count=3)
+    card = carried_out(place, FunctionSettings(suite=chosen, evaluator=f"scripted:{path}"))
+    assert (card["n"], card["n_error"]) == (2, 1)
+    assert [(error["case"], error["step"]) for error in card["errors"]] == [("f00001", "evaluate")]
+    assert {(metric["n"]) for metric in card["metrics"].values()} == {2}
+    assert card["metrics"]["unit_test"]["value"] == 0.0
+    assert sum(family["n"] for family in card["families"].values()) == 2
+
+
 def test_failures_of_the_machinery_are_counted_apart(place: Path, tmp_path: Path) -> None:
     path = tmp_path / "model.json"
     path.write_text(json.dumps({"replies": [{"match": "x", "fail": "bad_key"}]}))

@@ -10,6 +10,8 @@ from vesalius.functions.box import Box
 Mode = Literal["fixed", "published"]
 #: The name under which submitted code defines its function. Without it the last function defined counts, as published.
 ENTRY = "f"
+#: The published rule for numeric functions: a normalised squared error below this.
+SUCCESS = 0.1
 
 
 class Answer(BaseModel):

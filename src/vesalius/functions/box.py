@@ -4,12 +4,14 @@
     replies = box.ask([0.5, 1.5, 1.5])     # one reply each, in order; a bad input costs only its own reply
     box.asked, box.left, box.log
 
-Whoever interprets a function holds the box and never the function. A function is asked for many inputs at once and is
-told the number of the first call, so that noise can be seeded by (function, call) and a run repeats exactly.
+Whoever interprets a function is given the box and not the function. Through the box there is no way to the function,
+around the budget or past the log, so nobody gets there by accident. It is a convention all the same: Python hides
+nothing from code in the same process that goes looking. A function is asked for many inputs at once and is told the
+number of the first call, so that noise can be seeded by (function, call) and a run repeats exactly.
 """
 
 import cmath
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
@@ -75,34 +77,62 @@ class Box:
         budget: how many inputs may be asked in all; None for any number.
     """
 
+    __slots__ = ("_ask", "_budget", "_category", "_log")
+
     def __init__(self, function: Function, *, budget: int | None = None) -> None:
         if budget is not None and budget < 1:
             raise BadInput(f"budget {budget}: a function that may not be asked cannot be interpreted; give 1 or more")
-        self._replies = function.replies
-        self.category: Category = function.category
-        self.budget = budget
-        self.log: list[Asked] = []
+        self._category: Category = function.category
+        self._budget = budget
+        self._ask, self._log = _door(function.replies, budget)
+
+    @property
+    def category(self) -> Category:
+        """Which kind of inputs and outputs the function has."""
+        return self._category
+
+    @property
+    def budget(self) -> int | None:
+        """How many inputs may be asked in all; None for any number."""
+        return self._budget
+
+    @property
+    def log(self) -> tuple[Asked, ...]:
+        """Everything asked so far, in order."""
+        return self._log()
 
     @property
     def asked(self) -> int:
         """How many inputs were asked so far."""
-        return len(self.log)
+        return len(self._log())
 
     @property
     def left(self) -> int | None:
         """How many inputs may still be asked; None for any number."""
-        return None if self.budget is None else self.budget - self.asked
+        return None if self._budget is None else self._budget - self.asked
 
     def ask(self, inputs: Sequence[Any]) -> list[Reply]:
         """Ask all of them: one reply each, in order. Raises `OutOfQueries`, asking none, if the budget is too small."""
-        if self.left is not None and len(inputs) > self.left:
-            raise OutOfQueries(
-                f"{len(inputs)} inputs asked, {self.left} of the budget of {self.budget} left; ask fewer"
-            )
-        replies = [_readable(reply) for reply in self._replies(inputs, first_call=self.asked)]
-        assert len(replies) == len(inputs)
-        self.log += [Asked(value, reply) for value, reply in zip(inputs, replies, strict=True)]
-        return replies
+        return self._ask(inputs)
+
+
+def _door(
+    replies: Callable[..., list[Reply]], budget: int | None
+) -> tuple[Callable[[Sequence[Any]], list[Reply]], Callable[[], tuple[Asked, ...]]]:
+    """How to ask, and how to read what was asked: the only two that hold the function, the budget and the log."""
+    log: list[Asked] = []
+
+    def ask(inputs: Sequence[Any]) -> list[Reply]:
+        inputs = list(inputs)
+        left = None if budget is None else budget - len(log)
+        if left is not None and len(inputs) > left:
+            raise OutOfQueries(f"{len(inputs)} inputs asked, {left} of the budget of {budget} left; ask fewer")
+        given = [_readable(reply) for reply in replies(inputs, first_call=len(log))]
+        assert len(given) == len(inputs)
+        log.extend(Asked(value, reply) for value, reply in zip(inputs, given, strict=True))
+        return given
+
+    return ask, lambda: tuple(log)
 
 
 def _readable(reply: Reply) -> Reply:

@@ -10,7 +10,7 @@ from vesalius.functions.answer import Answer, Grade, Mode
 from vesalius.functions.box import Box, Function
 from vesalius.sandbox import Sandbox
 
-#: Where each is; imported when it is asked for. The number of functions in the default suite.
+#: Where each is; imported when it is asked for. The number of functions in the reported suite.
 CATEGORIES = {
     "numeric": "vesalius.functions.numeric",
     "strings": "vesalius.functions.strings",

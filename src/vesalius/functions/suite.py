@@ -16,7 +16,7 @@ from vesalius.functions.answer import Mode
 from vesalius.functions.box import Function
 from vesalius.functions.categories import SUITE, Rooms, category
 from vesalius.functions.published import Loaded
-from vesalius.functions.unit_tests import UnitTest, unit_test_of
+from vesalius.functions.unit_tests import UnitTest
 
 SEED = 2309
 MODES: tuple[Mode, ...] = ("fixed", "published")
@@ -66,8 +66,7 @@ class Suite:
     def unit_tests(self, function: Function, *, draw: int = 0) -> list[UnitTest]:
         """The unit tests of one of its functions, those that grading takes unless `draw` says otherwise."""
         make = getattr(self.rooms, "unit_tests", None)
-        found = [] if make is None else make(function, seed=self.seed + GRADING_SEED + draw * _NEXT_DRAW)
-        return [unit_test_of(triplet) for triplet in found]
+        return [] if make is None else make(function, seed=self.seed + GRADING_SEED + draw * _NEXT_DRAW)
 
 
 def in_words(truth: dict[str, Any]) -> str:

@@ -1,11 +1,17 @@
 """Unit tests of a description: of three examples, which one is the function's?
 
-A category package makes them (`unit_tests(function, seed)`), each in its own terms; `unit_test_of` puts them in ours,
-which an LM evaluator takes (`agents.evaluator`).
+A category makes them (`unit_tests(function, seed)`). Its grader takes them by running an answer, or an LM evaluator by
+reading its description (`agents.evaluator`).
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
+
+#: What somebody earns who chooses blindly.
+CHANCE = 1 / 3
+#: Fits this close are a tie.
+_TIE = 1e-12
 
 
 @dataclass(frozen=True)
@@ -27,13 +33,36 @@ class UnitTest:
         assert len(self.examples) == 3
         assert 0 <= self.correct < 3
 
+    @classmethod
+    def of_inputs(cls, inputs: Sequence[Any], correct: int) -> "UnitTest":
+        """Inputs alone."""
+        return cls(tuple(map(Example, inputs)), correct)
 
-def unit_test_of(triplet: Any) -> UnitTest:
-    """A category's triplet as a unit test: words alone, pairs, or inputs and outputs side by side."""
-    if isinstance(triplet, UnitTest):
-        return triplet
-    if hasattr(triplet, "words"):
-        return UnitTest(tuple(Example(word) for word in triplet.words), triplet.true)
-    if hasattr(triplet, "pairs"):
-        return UnitTest(tuple(Example(*pair) for pair in triplet.pairs), triplet.true)
-    return UnitTest(tuple(map(Example, triplet.inputs, triplet.outputs)), triplet.correct)
+    @classmethod
+    def of_pairs(cls, pairs: Sequence[tuple[Any, Any]], correct: int) -> "UnitTest":
+        """Inputs with outputs."""
+        return cls(tuple(Example(*pair) for pair in pairs), correct)
+
+    @property
+    def inputs(self) -> tuple[Any, ...]:
+        """The three inputs."""
+        return tuple(example.input for example in self.examples)
+
+    @property
+    def outputs(self) -> tuple[Any, ...]:
+        """The three outputs; None where inputs alone are shown."""
+        return tuple(example.output for example in self.examples)
+
+    @property
+    def right(self) -> Example:
+        """The function's own example."""
+        return self.examples[self.correct]
+
+
+def credit(fits: Sequence[float | None], correct: int) -> float:
+    """1 if the right example fits best, a share if it is tied, else 0; one without a fit (None) is never chosen."""
+    known = [fit for fit in fits if fit is not None]
+    if not known:
+        return 0.0
+    best = [index for index, fit in enumerate(fits) if fit is not None and fit >= max(known) - _TIE]
+    return (correct in best) / len(best)

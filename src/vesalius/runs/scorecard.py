@@ -135,8 +135,8 @@ def _row(run: Run, settings: Settings, state: State, circuit: Circuit) -> dict[s
         "components": len(own.tags),
         "tags_right": own.tags_right,
         "supported": sum(row["verdict"] == "supported" for row in own.tags.values()),
-        "iia": _mean([score.iia or 0.0 for score in scores]),
-        "iia_changed": _mean([score.iia_changed or 0.0 for score in scores]),
+        "iia": mean([score.iia or 0.0 for score in scores]),
+        "iia_changed": mean([score.iia_changed or 0.0 for score in scores]),
         "task_agreement": own.program.task_agreement,
         "task_exact": own.program.task_exact,
         "cost": state.total(case=circuit.id).cost if settings.models else explanation.cost,
@@ -158,7 +158,8 @@ def _inert(graded: Graded) -> list[str]:
     return [] if graded.program is None else [name for name, score in graded.program.components.items() if score.inert]
 
 
-def _mean(values: Sequence[float]) -> float | None:
+def mean(values: Sequence[float]) -> float | None:
+    """The mean; None of no values."""
     return sum(values) / len(values) if values else None
 
 

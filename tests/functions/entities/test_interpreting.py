@@ -8,11 +8,12 @@ import pytest
 from tests.functions.needs import needs_vectors
 from vesalius.errors import BadInput
 from vesalius.functions import Answer, Box, Reply
-from vesalius.functions.entities import EntityFunction, Triplet, grade, interpret, listed, oracle, sample, unit_tests
+from vesalius.functions.entities import EntityFunction, grade, interpret, listed, oracle, sample, unit_tests
 from vesalius.functions.entities.interpreter import MOST_QUERIES
 from vesalius.functions.entities.probing import open_notebook
 from vesalius.functions.entities.sorting import Sorter
 from vesalius.functions.knowledge.scoring import Concept, Scorer, VectorScorer
+from vesalius.functions.unit_tests import UnitTest
 from vesalius.sandbox import Sandbox
 
 pytestmark = needs_vectors
@@ -34,14 +35,14 @@ def test_triplets_hold_one_related_word() -> None:
         assert 6 <= len(triplets) <= 10
         assert triplets == unit_tests(function, seed=5)
         for triplet in triplets:
-            values = [reply.value for reply in function.replies(triplet.words)]
-            assert values.pop(triplet.true) > 0.5
+            values = [reply.value for reply in function.replies(triplet.inputs)]
+            assert values.pop(triplet.correct) > 0.5
             assert max(values) < 0.2
 
 
 def test_half_of_a_pairs_triplets_are_from_each_concept() -> None:
     function = next(f for f in sample(10, seed=4) if f.family == "pair")
-    right = [triplet.words[triplet.true] for triplet in unit_tests(function)]
+    right = [triplet.right.input for triplet in unit_tests(function)]
     assert all(2 <= sum(word in words for word in right) <= 5 for words in function.words)
 
 
@@ -176,9 +177,9 @@ BY_HAND = EntityFunction(
     (Concept("dogs"),),
     sample(1, seed=0)[0].scorer,
     triplets=(
-        Triplet(("cloud", "terrier", "ink"), 1),
-        Triplet(("spaniel", "algebra", "rice"), 0),
-        Triplet(("tax", "opera", "poodle"), 2),
+        UnitTest.of_inputs(("cloud", "terrier", "ink"), 1),
+        UnitTest.of_inputs(("spaniel", "algebra", "rice"), 0),
+        UnitTest.of_inputs(("tax", "opera", "poodle"), 2),
     ),
 )
 
@@ -196,13 +197,34 @@ def test_answers_are_read_from_structure_then_code_then_description(sandbox: San
     assert grade(BY_HAND, both, sandbox=sandbox).metrics["unit_test"] == 1.0
 
 
-def test_an_empty_answer_earns_exactly_chance_and_broken_code_says_so(sandbox: Sandbox) -> None:
-    empty = grade(BY_HAND, Answer(description=""), sandbox=sandbox)
-    assert empty.metrics["unit_test"] == pytest.approx(1 / 3)
-    assert empty.metrics["concept_named"] == 0
-    broken = grade(BY_HAND, Answer(description="", code="def f(word):\n    return 1 / 0"), sandbox=sandbox)
-    assert broken.metrics["unit_test"] == pytest.approx(1 / 3)
-    assert "ZeroDivisionError" in (broken.fault or "")
+@pytest.mark.parametrize(("code", "fault"), [
+    (None, ""),
+    ("def f(word):\n    return 1 / 0", "ZeroDivisionError"),
+    ("def f(word):\n    return 'high'", "returned a str"),
+    ("def f(word):\n    return float('nan')", "not a finite number"),
+    ("def f(word:", "does not parse"),
+])  # fmt: skip
+def test_an_empty_answer_and_code_that_fails_earn_nothing(code: str | None, fault: str, sandbox: Sandbox) -> None:
+    graded = grade(BY_HAND, Answer(description="", code=code), sandbox=sandbox)
+    assert graded.metrics["unit_test"] == graded.metrics["concept_named"] == 0
+    assert fault in (graded.fault or "")
+
+
+def test_a_constant_earns_exactly_chance(sandbox: Sandbox) -> None:
+    constant = grade(BY_HAND, Answer(description="", code="def f(word):\n    return 1"), sandbox=sandbox)
+    assert constant.metrics["unit_test"] == pytest.approx(1 / 3)
+
+
+def test_whoever_lists_every_concept_names_none(sandbox: Sandbox) -> None:
+    functions = [f for f in sample(40, seed=3) if f.concepts[0] not in [one.concept for one in listed()[:10]]][:20]
+    names = [one.concept.name for one in listed()]
+    for concepts in ([[name] for name in names], [names], [" ".join(names)]):
+        answer = Answer(description="", structure={"concepts": concepts})
+        named = [grade(f, answer, sandbox=sandbox).metrics["concept_named"] or 0 for f in functions]
+        assert sum(named) / len(named) < 0.1
+    in_words = Answer(description=" ".join(names))
+    named = [grade(f, in_words, sandbox=sandbox).metrics["concept_named"] or 0 for f in functions]
+    assert sum(named) / len(named) < 0.25
 
 
 def test_other_categories_are_refused(sandbox: Sandbox) -> None:

@@ -32,8 +32,8 @@ def test_functions_come_with_their_own_tests(tmp_path: Path) -> None:
     one, two = load_published(written(tmp_path))
     assert (one.id, one.family, one.truth()["concepts"]) == ("f00000", "concept", ["horses"])
     assert (two.family, two.truth()["concepts"]) == ("pair", ["horses", "the cinema"])
-    assert [triplet.words[triplet.true] for triplet in unit_tests(one)] == ["pony", "mare"]
-    assert [triplet.words[triplet.true] for triplet in unit_tests(two)] == ["film"]
+    assert [triplet.right.input for triplet in unit_tests(one)] == ["pony", "mare"]
+    assert [triplet.right.input for triplet in unit_tests(two)] == ["film"]
     assert one.hints == ("saddle", "bus")
     assert one.mode == "published"
     assert load_published(tmp_path / "neurons_entities")[0].truth() == one.truth()

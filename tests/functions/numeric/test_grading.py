@@ -12,7 +12,7 @@ from vesalius.functions.numeric import NumericFunction, grade, oracle, sample
 from vesalius.functions.numeric.expressions import Atom, Expression, Pair
 from vesalius.functions.numeric.function import Corruption
 from vesalius.functions.numeric.grading import GRID, LONGEST_RULE, held_out_points
-from vesalius.functions.numeric.submitted import entry_of, length
+from vesalius.functions.submitted import Size, entry_of, size_of
 from vesalius.sandbox import Sandbox
 
 
@@ -114,7 +114,62 @@ def test_a_table_of_the_grid_succeeds_and_is_not_understood(sandbox: Sandbox) ->
     code = f"T = {values}\n\ndef f(x):\n    return T.get(x, 0)"
     found = graded(LINE, code, sandbox).metrics
     assert (found["success"], found["held_out_success"], found["understood"]) == (1, 0, 0)
-    assert (length(code) or 0) > LONGEST_RULE
+    size = size_of(code)
+    assert size is not None
+    assert not size.within(LONGEST_RULE)
+
+
+CODED = """
+def f(x):
+    t = min(max((x + 128) / {step}, 0), {last})
+    i = int(t)
+    a, b = ord(Y[i]) - 40, ord(Y[i + 1]) - 40
+    return -255 + {unit} * (a + (b - a) * (t - i))
+
+Y = {values}
+"""
+
+
+@pytest.mark.parametrize("count", [400, 100, 25])
+def test_a_table_of_one_character_a_value_is_not_understood(count: int, sandbox: Sandbox) -> None:
+    values = "".join(chr(40 + round(85 * i / (count - 1))) for i in range(count))
+    unit, step, last = 512 / 85, 256 / (count - 1), count - 1.001
+    found = graded(LINE, CODED.format(step=step, last=last, unit=unit, values=repr(values)), sandbox).metrics
+    assert (found["r2"] or 0) > 0.99
+    assert found["understood"] == 0
+
+
+def test_a_table_in_a_docstring_is_not_understood(sandbox: Sandbox) -> None:
+    values = " ".join(f"{2 * x + 1:g}" for x in GRID)
+    code = f"def f(x):\n    '{values}'\n    return float(f.__doc__.split()[min(max(round(x + 127.5), 0), 255)])"
+    found = graded(LINE, code, sandbox).metrics
+    assert (found["r2"] or 0) > 0.99
+    assert (found["code_length"] or 0) < 100
+    assert found["understood"] == 0
+
+
+SPELT = {
+    "in names": "a, b = 0, 1\nY = [{}]".format(", ".join("ab" * 60)),
+    "in brackets": "Y = [{}]".format(", ".join(["[[]]", "[]"] * 60)),
+    "in nested pairs": f"Y = {'(' * 60}0{', 1)' * 60}",
+    "in one name": f"Y = list(dict({'abc' * 60}=0))[0]",
+    "in one number": f"Y = {'123' * 60}",
+    "in short texts": "Y = {}".format(" + ".join(["'abcdefgh'"] * 25)),
+}
+
+
+@pytest.mark.parametrize("table", SPELT.values(), ids=SPELT.keys())
+def test_however_a_long_table_is_spelt_it_is_too_large(table: str) -> None:
+    size = size_of(f"{table}\n\ndef f(x):\n    return Y[int(x)]")
+    assert size is not None
+    assert not size.within(LONGEST_RULE)
+
+
+def test_sizes_by_hand() -> None:
+    code = "def f(x):\n    'words'\n    # more\n    return   [10, 'ab']"
+    # Nodes: the module, f, its arguments, x, return, the list and its two items.
+    assert size_of(code) == Size(characters=len("def f(x):\n    return [10, 'ab']"), literals=4, longest=2, parts=8)
+    assert size_of("def f(:") is None
 
 
 def test_a_rule_marked_as_a_table_is_not_understood(sandbox: Sandbox) -> None:
@@ -127,7 +182,6 @@ def test_which_function_counts() -> None:
     assert entry_of("def f(x): pass\ndef g(x): pass") == "f"
     assert entry_of("def g(x): pass\ndef h(x): pass") == "h"
     assert entry_of("f = lambda x: x\ndef g(x): pass") == "f"
-    assert length("def f(x):\n    '''words'''\n    # more\n    return   x") == len("def f(x):\n    return x")
 
 
 def structured(known: NumericFunction, sandbox: Sandbox, code: str = "def f(x):\n    return 0", **said: Any) -> Any:
@@ -144,6 +198,7 @@ def test_structure_is_graded_where_there_is_one(sandbox: Sandbox) -> None:
     assert structured(wave, sandbox, family="sin")["family_named"] == 1
     first_root = function(Atom("root", (2.0, 1.0, 1)), mode="published")
     assert structured(first_root, sandbox, family="linear")["family_named"] == 1
+    assert structured(first_root, sandbox, family="root")["family_named"] == 1
 
 
 def test_the_same_function_by_another_name_is_named(sandbox: Sandbox) -> None:
@@ -152,7 +207,36 @@ def test_the_same_function_by_another_name_is_named(sandbox: Sandbox) -> None:
     assert structured(total, sandbox, right, family="linear")["family_named"] == 1
     assert structured(total, sandbox, wrong, family="linear")["family_named"] == 0
     assert structured(total, sandbox, right, family="banana")["family_named"] == 0
-    assert structured(total, sandbox, wrong, family="sum", operands=["linear", "linear"])["operands_named"] == 1
+    assert structured(total, sandbox, wrong, family="sum", operands=["linear", "linear"])["family_named"] == 1
+
+
+POLYNOMIAL = Atom("polynomial", (1.0, -2.0, 0.5))
+BOX, WAVE = Atom("rectangle", (9.0,)), Atom("square_wave", (3.0, 1.0))
+
+
+@pytest.mark.parametrize(("expression", "names", "wrong"), [
+    (Atom("linear", (2.0, 1.0)), ["polynomial", "relu", "sum constant linear"], ["constant", "absolute", "step"]),
+    (Atom("tanh", (2.0, 3.0, 1.0, 0.5)), [], ["gaussian", "sin", "step", "sum step constant", "rational"]),
+    (Atom("sin", (2.0, 3.0, 1.0, 0.5)), ["cos"], ["tanh", "square_wave", "constant"]),
+    (Atom("absolute", (2.0, 1.0)), ["sum linear relu"], ["relu", "linear", "product linear linear"]),
+    (Atom("relu", (-2.0, 1.0, 0.1)), ["sum relu linear"], ["absolute", "linear"]),
+    (Pair("product", Atom("linear", (1.0, 1.0)), Atom("linear", (1.0, 0.0))), ["polynomial"], ["linear", "absolute"]),
+    (Pair("product", Atom("constant", (2.0,)), BOX), [], ["rectangle", "product rectangle rectangle", "constant"]),
+    (Pair("product", BOX, Atom("rectangle", (4.0,))), [], ["sum rectangle rectangle", "product rectangle square_wave"]),
+    (Pair("sum", Atom("constant", (0.0,)), BOX), ["rectangle"], ["square_wave", "sum rectangle rectangle"]),
+    (Pair("sum", WAVE, POLYNOMIAL), [], ["polynomial", "product square_wave polynomial", "sum step polynomial"]),
+    (Pair("sum", Atom("ceil"), Atom("step", (1.0, 0.0, 0.0))), ["sum floor step"], ["sum floor constant", "linear"]),
+], ids=str)  # fmt: skip
+def test_another_name_is_right_only_if_the_family_has_that_function(
+    expression: Expression, names: list[str], wrong: list[str], sandbox: Sandbox
+) -> None:
+    """The code is right every time: it alone does not make a name right."""
+    known = function(expression)
+    truth = oracle(known)
+    for name in [*names, *wrong]:
+        family, *parts = name.split()
+        said = truth.model_copy(update={"structure": {"family": family, "operands": parts}})
+        assert grade(known, said, sandbox=sandbox).metrics["family_named"] == float(name in names), name
 
 
 def test_overlap_of_intervals_by_hand(sandbox: Sandbox) -> None:
@@ -166,6 +250,11 @@ def test_overlap_of_intervals_by_hand(sandbox: Sandbox) -> None:
     assert (missed["interval_found"], missed["interval_iou"], missed["false_alarm"]) == (0, 0, None)
     half = function(Atom("linear", (2.0, 1.0)), kind="corrupted", corruption=Corruption("larger", (64.0,), 0.0))
     assert structured(half, sandbox, family="linear", interval=[0.0, None])["interval_iou"] == pytest.approx(0.5)
+    found = {
+        end: structured(half, sandbox, family="linear", interval=[*end])["interval_found"]
+        for end in ((0.0, None), (-1.0, None), (96.0, None), (200.0, 201.0), (-5.0, 5.0), (None, 64.0))
+    }
+    assert [end for end, value in found.items() if value] == [(0.0, None), (96.0, None)]
 
 
 def test_held_out_points_lie_off_the_grid_and_close_to_features() -> None:

@@ -10,7 +10,8 @@ from tests.functions.relations.test_functions import capital
 from vesalius.errors import BadInput
 from vesalius.functions import Answer, Box, Reply
 from vesalius.functions.knowledge.tables import UNDEFINED, Condition, same
-from vesalius.functions.relations import RelationFunction, Triplet, grade, interpret, oracle, sample, unit_tests
+from vesalius.functions.relations import RelationFunction, grade, interpret, oracle, sample, unit_tests
+from vesalius.functions.unit_tests import UnitTest
 from vesalius.sandbox import Sandbox
 
 pytestmark = needs_facts
@@ -34,17 +35,17 @@ def test_triplets_are_true_in_one_place_only(suite: list[RelationFunction]) -> N
         assert len(triplets) == 10
         assert triplets == unit_tests(function, seed=1)
         for triplet in triplets:
-            said = [reply.value for reply in function.replies([item for item, _ in triplet.pairs])]
-            right = [same(output, value) for (_, output), value in zip(triplet.pairs, said, strict=True)]
-            assert right == [place == triplet.true for place in range(3)]
+            said = [reply.value for reply in function.replies(triplet.inputs)]
+            right = [same(output, value) for output, value in zip(triplet.outputs, said, strict=True)]
+            assert right == [place == triplet.correct for place in range(3)]
 
 
 def test_undefined_and_blanks_give_nothing_away(suite: list[RelationFunction]) -> None:
     """`undefined` is the right answer as often as it is a distractor; no text has blanks around it."""
     right, wrong = [], []
     for triplet in (triplet for function in suite for triplet in unit_tests(function, seed=1)):
-        outputs = [output for _, output in triplet.pairs]
-        right.append(outputs.pop(triplet.true))
+        outputs = list(triplet.outputs)
+        right.append(outputs.pop(triplet.correct))
         wrong += outputs
     assert all(text == text.strip() for text in right + wrong)
     shares = [sum(text == UNDEFINED for text in texts) / len(texts) for texts in (right, wrong)]
@@ -57,9 +58,9 @@ def test_most_inputs_of_tests_were_kept_from_the_interpreter() -> None:
     box = Box(function)
     interpret(box)
     asked = {entry.input for entry in box.log}
-    tested = [item for triplet in unit_tests(function) for item, _ in triplet.pairs]
+    tested = [item for triplet in unit_tests(function) for item in triplet.inputs]
     assert sum(item not in asked for item in tested) >= 0.5 * len(tested)
-    right = [triplet.pairs[triplet.true][0] for triplet in unit_tests(function)]
+    right = [triplet.right.input for triplet in unit_tests(function)]
     assert not set(right) & asked
 
 
@@ -132,8 +133,8 @@ def test_the_oracle_is_always_right(sandbox: Sandbox, suite: list[RelationFuncti
 @pytest.fixture
 def by_hand() -> RelationFunction:
     triplets = (
-        Triplet((("Peru", "Lima"), ("Peru", "Sol"), ("Japan", "Tokyo")), 0),
-        Triplet((("Chile", "Lima"), ("Japan", "undefined"), ("Spain", "undefined")), 1),
+        UnitTest.of_pairs((("Peru", "Lima"), ("Peru", "Sol"), ("Japan", "Tokyo")), 0),
+        UnitTest.of_pairs((("Chile", "Lima"), ("Japan", "undefined"), ("Spain", "undefined")), 1),
     )
     return dataclasses.replace(capital(ASIA), triplets=triplets)
 
@@ -157,8 +158,18 @@ def test_code_predicts_too(sandbox: Sandbox, by_hand: RelationFunction) -> None:
     assert graded.metrics["rule_named"] is None
     assert graded.metrics["exception_found"] == 0
     broken = grade(by_hand, Answer(description="", code="def f(item):\n    return item.no"), sandbox=sandbox)
-    assert broken.metrics["unit_test"] == pytest.approx(1 / 3)
+    assert broken.metrics["unit_test"] == 0
     assert "AttributeError" in (broken.fault or "")
+
+
+def test_what_the_code_fails_on_is_never_chosen(sandbox: Sandbox, by_hand: RelationFunction) -> None:
+    def earned(code: str) -> float | None:
+        return grade(by_hand, Answer(description="", code=code), sandbox=sandbox).metrics["unit_test"]
+
+    # Japan fails: of the first triplet Lima and Sol are left and neither agrees, of the second the right one is lost.
+    assert earned("def f(item):\n    return {'Peru': '', 'Chile': '', 'Spain': ''}[item]") == pytest.approx(1 / 4)
+    assert earned("def f(item):\n    return None") == earned("def f(item:") == earned("x = 1") == 0
+    assert earned("def f(item):\n    return ''") == pytest.approx(1 / 3)
 
 
 def test_an_answer_in_words_alone_is_left_to_a_judge(sandbox: Sandbox) -> None:

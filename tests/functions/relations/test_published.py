@@ -11,6 +11,7 @@ from vesalius.backbones import Scripted, open_backbone
 from vesalius.errors import BadInput
 from vesalius.functions.knowledge.tables import UNDEFINED, Condition
 from vesalius.functions.relations import load_published, unit_tests
+from vesalius.functions.unit_tests import Example
 
 pytestmark = needs_facts
 
@@ -79,8 +80,8 @@ def test_a_year_needs_a_table_with_years(tmp_path: Path) -> None:
 def test_blanks_go_in_fixed_mode_only(tmp_path: Path) -> None:
     folder = written(tmp_path)
     kept, fixed = (unit_tests(load_published(folder, mode=mode)[0])[0] for mode in ("published", "fixed"))
-    assert kept.pairs[kept.true] == ("Italy", " Rome")
-    assert fixed.pairs[fixed.true] == ("Italy", "Rome")
+    assert kept.right == Example("Italy", " Rome")
+    assert fixed.right == Example("Italy", "Rome")
 
 
 def test_a_language_model_runs_them_all(tmp_path: Path) -> None:
@@ -89,7 +90,7 @@ def test_a_language_model_runs_them_all(tmp_path: Path) -> None:
     assert len(functions) == len(DATA)
     assert functions[1].replies(["Ruby"])[0].value == "red"
     assert functions[1].truth()["rule"] is None
-    assert unit_tests(functions[1])[0].true == 1
+    assert unit_tests(functions[1])[0].correct == 1
 
 
 @pytest.mark.parametrize(

@@ -57,9 +57,9 @@ def test_the_published_rule_ends_at_the_first_exception(sandbox: Sandbox) -> Non
 @pytest.mark.parametrize(("code", "fault"), [
     (None, "there is no code"),
     ("  \n", "there is no code"),
-    ("def f(s) return s", "the code is not Python"),
-    ("x\0y", "the code is not Python"),
-    ("(" * 5000, "the code is not Python"),
+    ("def f(s) return s", "the code does not parse"),
+    ("x\0y", "the code does not parse"),
+    ("(" * 5000, "the code does not parse"),
     ("x = 1", "the code defines no function"),
     ("f = 3", "did not define a function 'f'"),
     ("raise SystemExit\ndef f(s): pass", "SystemExit"),
@@ -75,7 +75,16 @@ def test_code_that_fails_is_a_fault_and_not_a_crash(code: str | None, fault: str
     result = scored(code, sandbox)
     assert fault in (result.fault or "")
     assert "\n" not in (result.fault or "")
-    assert result.metrics["exact_match"] == result.metrics["understood"] == 0
+    assert result.metrics["exact_match"] == result.metrics["understood"] == result.metrics["unit_test"] == 0
+
+
+def test_a_pair_that_the_code_fails_on_is_never_picked(sandbox: Sandbox) -> None:
+    """Whoever answers the right inputs of the tests alone, even wrongly, points at them by failing on the others."""
+    own = [s for s, _ in function().tests]
+    only_own = f"OWN = {own!r}\ndef f(s):\n    return '' if s in OWN else 1 / 0"
+    assert scored(only_own, sandbox).metrics["unit_test"] == 1
+    all_but_own = f"OWN = {own!r}\ndef f(s):\n    return s[::-1] if s not in OWN else 1 / 0"
+    assert scored(all_but_own, sandbox).metrics["unit_test"] == 0
 
 
 def test_an_endless_loop_is_stopped(sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -104,6 +113,14 @@ def test_a_table_is_not_understood(sandbox: Sandbox) -> None:
     padded = f"SEEN = {dict.fromkeys(map(str, range(1000)), 'x')!r}\n{right}"
     result = scored(padded, sandbox)
     assert (result.metrics["exact_held_out"], result.metrics["understood"]) == (1, 0)
+
+
+def test_a_table_in_a_docstring_is_no_rule() -> None:
+    table = {f"k{i}": "v" * 20 for i in range(300)}
+    code = f'def f(s):\n    """{table}"""\n    import ast\n    return ast.literal_eval(HERE).get(s, s)\n'
+    reading = ["f.__doc__", "getattr(f, '__' + 'doc__')", "vars(f)", "globals()['f']", "f.__code__.co_consts[0]"]
+    assert not any(is_rule(Answer(description="", code=code.replace("HERE", how))) for how in reading)
+    assert is_rule(Answer(description="", code=f'def f(s):\n    """{table}"""\n    return s[::-1]'))
 
 
 @pytest.mark.parametrize("mode", ["fixed", "published"])

@@ -14,7 +14,6 @@ from vesalius.functions.interpreters import interpret as interpret_by_name
 from vesalius.functions.scripts import definitions, entry
 from vesalius.functions.strings import PublishedFunction, grade, interpret, load_published, oracle, unit_tests
 from vesalius.functions.strings.program import program
-from vesalius.functions.strings.published import proposed_inputs
 from vesalius.functions.suite import Suite
 from vesalius.sandbox import Sandbox
 
@@ -72,15 +71,13 @@ def write(path: Path, document: object) -> None:
     path.write_text(json.dumps(document), encoding="utf-8")
 
 
-def test_pairs_descriptions_and_proposed_inputs_are_read(folder: Path) -> None:
+def test_pairs_and_descriptions_are_read(folder: Path) -> None:
     first, second = load_published(folder)
     assert (first.id, first.generation, first.source, first.mode) == ("f00000", "v1", "missing", "published")
     assert [s for s, _ in first.tests] == INPUTS
     assert first.tests[2] == ("two\nlines", "nine")
     assert second.tests[1] == ("don't", "t'qnod")
     assert first.description == "Gives the length."
-    assert first.proposed == ("hello", "don't", "x y")
-    assert second.proposed == ("a", "b c", "")
     assert load_published(folder / "strings") == [first, second]
 
 
@@ -175,20 +172,6 @@ def test_a_script_is_cut_down_to_its_definitions() -> None:
         entry("x = 1")
     with pytest.raises(BadInput, match="is not Python"):
         entry("def")
-
-
-@pytest.mark.parametrize(("prose", "items"), [
-    (': "hello", "This is a test", "a, b"', ["hello", "This is a test", "a, b"]),
-    (": 'hello', 'it's', 'world'", ["hello", "it's", "world"]),
-    (': "one”, “two", “three”', ["one", "two", "three"]),
-    (": hello1, a b, !x", ["hello1", "a b", "!x"]),
-    (': Hello, "!Hello", Cat', ["Hello", "!Hello", "Cat"]),
-    (': "umbrella, super, vacuum"', ["umbrella", "super", "vacuum"]),
-    (": a, , b", ["a", "", "b"]),
-    ("", [""]),
-])  # fmt: skip
-def test_lists_in_prose_are_parsed(prose: str, items: list[str]) -> None:
-    assert proposed_inputs(prose) == items
 
 
 def test_the_unit_tests_of_a_published_function_are_its_own(folder: Path) -> None:

@@ -1,9 +1,10 @@
 """What MILAN is shown: a few inputs chosen beforehand.
 
 Published entity and relation functions come with a list of their own: two words that belong, eight that do not. Some of
-those words are also test items, which gives answers away: they are left out in `fixed` mode and counted in either mode.
-For functions drawn afresh such a list is put together here from what defines this function and others of the suite, and
-no test item is in it. Numeric and string functions have no list: the harness draws inputs by seed.
+those words stand in the unit tests as well, as right or as wrong examples, and to see either's output gives an answer
+away: they are left out in `fixed` mode and counted in either mode. For functions drawn afresh such a list is put
+together here from what defines this function and others of the suite, without any input of a unit test. Numeric and
+string functions have no list: the harness draws inputs by seed.
 """
 
 import random
@@ -19,12 +20,14 @@ from vesalius.functions.suite import Suite
 #: As published for entities and relations; the same number is drawn for the other two.
 COUNT = 10
 BELONGING = 2
+#: So many further draws of a function's unit tests are searched for inputs that no test has.
+DRAWS = 3
 _WORDS = ["apple", "Banana", "river", "42nd", "OpenAI", "window", "zebra", "Quiet", "house7", "LEVEL", "Tokyo", "x9"]
 
 
 @dataclass(frozen=True)
 class Exemplars:
-    """Inputs to show, and how many of the function's own list are test items as well."""
+    """Inputs to show, and how many of the function's own list are inputs of its unit tests as well."""
 
     inputs: tuple[Any, ...]
     overlap: int = 0
@@ -34,8 +37,8 @@ def exemplars_for(function: Function, suite: Suite, *, count: int = COUNT) -> Ex
     """The exemplars of a function of a suite."""
     if function.category in ("numeric", "strings"):
         return Exemplars(tuple(drawn(function.category, count, seed=f"{function.id}:{suite.seed}")))
-    tested = {test.examples[test.correct].input for test in suite.unit_tests(function)}
-    own: Sequence[Any] = getattr(function, "initial", None) or getattr(function, "hints", None) or ()
+    tested = {value for test in suite.unit_tests(function) for value in test.inputs}
+    own: Sequence[Any] = getattr(function, "hints", ())
     if not own:
         return Exemplars(tuple(_put_together(function, suite, tested, count)))
     overlap = [value for value in own if value in tested]
@@ -57,10 +60,10 @@ def _put_together(function: Function, suite: Suite, tested: Collection[Any], cou
 
 def _belonging(function: Function, suite: Suite, tested: Collection[Any], dice: random.Random) -> list[Any]:
     """Inputs that belong to a function, none of them tested: its defining words, of each concept in turn, or what
-    another draw of its unit tests holds."""
+    other draws of its unit tests hold."""
     groups = [list(words) for words in function.truth().get("defining_words", [])]
     if not groups:
-        groups = [[test.examples[test.correct].input for test in suite.unit_tests(function, draw=1)]]
+        groups = [[test.right.input for draw in range(1, 1 + DRAWS) for test in suite.unit_tests(function, draw=draw)]]
     for words in groups:
         dice.shuffle(words)
     in_turn = [word for together in zip_longest(*groups) for word in together if word is not None]

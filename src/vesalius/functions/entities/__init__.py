@@ -1,7 +1,7 @@
 """Entity functions: how strongly a word relates to one hidden concept, or to either of two."""
 
 from vesalius.functions.entities.concepts import listed
-from vesalius.functions.entities.functions import EntityFunction, Triplet, sample
+from vesalius.functions.entities.functions import EntityFunction, sample
 from vesalius.functions.entities.grading import grade, oracle
 from vesalius.functions.entities.interpreter import interpret
 from vesalius.functions.entities.published import load_published
@@ -9,7 +9,6 @@ from vesalius.functions.entities.unit_tests import unit_tests
 
 __all__ = [
     "EntityFunction",
-    "Triplet",
     "grade",
     "interpret",
     "listed",

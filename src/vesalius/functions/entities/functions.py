@@ -14,19 +14,12 @@ from vesalius.functions.answer import Mode
 from vesalius.functions.box import Category, Reply
 from vesalius.functions.entities.concepts import Listed, listed
 from vesalius.functions.knowledge.scoring import Concept, ModelScorer, Scorer, VectorScorer
+from vesalius.functions.unit_tests import UnitTest
 
 #: Places in every ten that hold a pair.
 PAIRS = (2, 5, 8)
 #: As published: this many decimals.
 DECIMALS = 4
-
-
-@dataclass(frozen=True)
-class Triplet:
-    """Three words, of which one relates to the function's concept: `words[true]`."""
-
-    words: tuple[str, str, str]
-    true: int
 
 
 @dataclass(frozen=True)
@@ -41,7 +34,7 @@ class EntityFunction:
     scorer: Scorer
     mode: Mode = "fixed"
     words: tuple[tuple[str, ...], ...] = ()
-    triplets: tuple[Triplet, ...] = ()
+    triplets: tuple[UnitTest, ...] = ()
     #: The words a published interpreter was given to start with.
     hints: tuple[str, ...] = ()
     category: Category = "entities"

@@ -3,10 +3,12 @@
 `unit_test`: an evaluator picks, from each triplet, the word that best fits the answer. It reads the answer's
 `structure["concepts"]` (one list of words per concept), or runs the answer's code, or reads the words of its
 description. The evaluator's word vectors are never those behind the function: an answer is right if it says in words
-what the concept is, not if it repeats the function's own numbers. Chance is 1/3, and a tie earns its share.
+what the concept is, not if it repeats the function's own numbers. Chance is 1/3, and a tie earns its share; a word for
+which the code gives no number is never picked.
 
 `concept_named`: the share of the function's concepts that the answer names. A concept is named if half the words of its
-name are among the answer's words, or if it is the nearest to them of all listed concepts and the function's own.
+name are among the answer's words, or if it is the nearest to them of all listed concepts and the function's own. Of an
+answer only the first two concepts are read, and of each only the first words: whoever lists everything names nothing.
 """
 
 from collections.abc import Sequence
@@ -14,17 +16,20 @@ from collections.abc import Sequence
 import numpy as np
 
 from vesalius.errors import BadInput
-from vesalius.functions.answer import ENTRY, Answer, Grade
+from vesalius.functions.answer import Answer, Grade
 from vesalius.functions.box import Function
 from vesalius.functions.entities.concepts import listed
 from vesalius.functions.entities.functions import EntityFunction
 from vesalius.functions.entities.unit_tests import unit_tests
 from vesalius.functions.knowledge.scoring import VectorScorer
 from vesalius.functions.knowledge.vectors import EMPTY_WORDS, other_space, words_of
+from vesalius.functions.submitted import Refused, entry_of
+from vesalius.functions.unit_tests import credit
 from vesalius.sandbox import Sandbox
 
-CHANCE = 1 / 3
 SECONDS_PER_WORD = 1.0
+#: A function has at most two concepts. So many words are read of each, and of a description as a whole.
+MOST_CONCEPTS, MOST_WORDS, MOST_OF_DESCRIPTION = 2, 16, 32
 #: Words that describe any function of this category, not its concept.
 BOILERPLATE = """
 function word words input inputs output outputs score scores value values relates related relate concept concepts
@@ -36,17 +41,17 @@ def grade(function: Function, answer: Answer, *, sandbox: Sandbox, seed: int = 0
     """Score an answer on the function's triplets; its code runs in the sandbox only."""
     own = _entity(function)
     evaluator = VectorScorer(other_space(own.scorer.name))
-    triplets = unit_tests(own, seed)
-    words = [word for triplet in triplets for word in triplet.words]
+    tests = unit_tests(own, seed)
+    words = [word for test in tests for word in test.inputs]
     groups = _groups(answer)
     read_from, fault = "structure", None
     if groups or not answer.code:
         read_from = "structure" if answer.structure.get("concepts") else "description"
-        fits = evaluator.similarity(words, groups).max(0) if groups and words else np.zeros(len(words))
+        fits = evaluator.similarity(words, groups).max(0).tolist() if groups and words else [None] * len(words)
     else:
         read_from = "code"
         fits, fault = _run(answer.code, words, sandbox)
-    credits = [_credit(fits[3 * i : 3 * i + 3], triplet.true) for i, triplet in enumerate(triplets)]
+    credits = [credit(fits[3 * i : 3 * i + 3], test.correct) for i, test in enumerate(tests)]
     named = _named(own, groups, evaluator) if groups else [False] * len(own.concepts)
     metrics: dict[str, float | None] = {
         "unit_test": float(np.mean(credits)) if credits else None,
@@ -54,8 +59,8 @@ def grade(function: Function, answer: Answer, *, sandbox: Sandbox, seed: int = 0
         "concepts_counted": float(len(groups) == len(own.concepts)) if read_from == "structure" else None,
     }
     examples = [
-        {"words": list(triplet.words), "true": triplet.true, "credit": credit}
-        for triplet, credit in zip(triplets, credits, strict=True)
+        {"words": list(test.inputs), "true": test.correct, "credit": earned}
+        for test, earned in zip(tests, credits, strict=True)
     ]
     return Grade(
         metrics=metrics,
@@ -86,29 +91,42 @@ def _groups(answer: Answer) -> list[list[str]]:
     given = answer.structure.get("concepts")
     if isinstance(given, list) and given:
         groups = [[item] if isinstance(item, str) else [str(word) for word in item] for item in given]
-        return [group for group in groups if group]
+        return [read for group in groups[:MOST_CONCEPTS] if (read := _first_words(group))]
     if answer.code:
         return []
     boilerplate = set(BOILERPLATE.split())
     telling = [word for word in words_of(answer.description) if word not in EMPTY_WORDS and word not in boilerplate]
-    return [telling] if telling else []
+    return [telling[:MOST_OF_DESCRIPTION]] if telling else []
 
 
-def _run(code: str, words: Sequence[str], sandbox: Sandbox) -> tuple[np.ndarray, str | None]:
-    """What the answer's code gives for each word, and why not, if so."""
-    answers = sandbox.call_many(code, ENTRY, list(words), per_call_seconds=SECONDS_PER_WORD)
-    errors = [answer.error for answer in answers if answer.error]
-    values = [
-        float(answer.value) if isinstance(answer.value, int | float) and np.isfinite(answer.value) else 0.0
-        for answer in answers
+def _first_words(group: Sequence[str]) -> list[str]:
+    """The texts of a group up to `MOST_WORDS` words; the last one may be cut."""
+    found: list[str] = []
+    room = MOST_WORDS
+    for text in group:
+        words = text.split()[:room]
+        found += [" ".join(words)] if words else []
+        room -= len(words)
+    return found
+
+
+def _run(code: str, words: Sequence[str], sandbox: Sandbox) -> tuple[list[float | None], str | None]:
+    """What the answer's code gives for each word, None where it gives no number, and why not."""
+    entry = entry_of(code)
+    if isinstance(entry, Refused):
+        return [None] * len(words), entry.why
+    answers = sandbox.call_many(code, entry, list(words), per_call_seconds=SECONDS_PER_WORD)
+    values = [None if answer.error else _number(answer.value) for answer in answers]
+    faults = [
+        answer.error or f"it returned a {type(answer.value).__name__}, not a finite number"
+        for answer, value in zip(answers, values, strict=True)
+        if value is None
     ]
-    return np.array(values), errors[0] if errors else None
+    return values, faults[0] if faults else None
 
 
-def _credit(fits: Sequence[float] | np.ndarray, true: int) -> float:
-    """1 if the true word fits best, a share if it is tied, else 0."""
-    best = np.isclose(fits, np.max(fits), atol=1e-12)
-    return float(best[true]) / float(best.sum())
+def _number(value: object) -> float | None:
+    return float(value) if isinstance(value, int | float) and abs(value) < np.inf else None
 
 
 def _named(function: EntityFunction, groups: Sequence[Sequence[str]], evaluator: VectorScorer) -> list[bool]:

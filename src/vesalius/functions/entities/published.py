@@ -9,10 +9,11 @@ from typing import Any
 
 from vesalius.backbones import Backbone
 from vesalius.functions.answer import Mode
-from vesalius.functions.entities.functions import EntityFunction, Triplet, scorer_of
+from vesalius.functions.entities.functions import EntityFunction, scorer_of
 from vesalius.functions.knowledge.published import functions_of, hints, tests_with_places, texts
 from vesalius.functions.knowledge.scoring import Concept
 from vesalius.functions.published import Loaded, Unusable
+from vesalius.functions.unit_tests import UnitTest
 
 
 def load_published(
@@ -30,8 +31,7 @@ def load_published(
     return functions_of(directory, "neurons_entities", made)
 
 
-def _triplet(words: Any, place: int) -> Triplet:
+def _triplet(words: Any, place: int) -> UnitTest:
     if not isinstance(words, list) or len(words) != 3:
         raise Unusable(f"a test has {words!r:.60}, not three words")
-    first, second, third = (str(word) for word in words)
-    return Triplet((first, second, third), place)
+    return UnitTest.of_inputs([str(word) for word in words], place)

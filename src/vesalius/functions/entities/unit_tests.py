@@ -8,7 +8,8 @@ import random
 from collections.abc import Sequence
 
 from vesalius.functions.entities.concepts import listed
-from vesalius.functions.entities.functions import EntityFunction, Triplet
+from vesalius.functions.entities.functions import EntityFunction
+from vesalius.functions.unit_tests import UnitTest
 
 TRIPLETS = 10
 RELATED, UNRELATED = 0.5, 0.2
@@ -16,20 +17,19 @@ RELATED, UNRELATED = 0.5, 0.2
 PORTION = 10
 
 
-def unit_tests(function: EntityFunction, seed: int = 0) -> list[Triplet]:
+def unit_tests(function: EntityFunction, seed: int = 0) -> list[UnitTest]:
     """Ten triplets, half of them from each concept of a pair; fewer where the function accepts fewer of the words."""
     if function.triplets:
         return list(function.triplets)
     rng = random.Random(f"entities/tests/{seed}/{function.id}/{function.truth()['concepts']}")
     related = _related(function, rng)
     unrelated = _unrelated(function, 2 * len(related), rng)
-    triplets = []
+    tests = []
     for word in related[: len(unrelated) // 2]:
         others = [unrelated.pop(), unrelated.pop()]
         place = rng.randrange(3)
-        first, second, third = [*others[:place], word, *others[place:]]
-        triplets.append(Triplet((first, second, third), place))
-    return triplets
+        tests.append(UnitTest.of_inputs([*others[:place], word, *others[place:]], place))
+    return tests
 
 
 def _related(function: EntityFunction, rng: random.Random) -> list[str]:

@@ -7,7 +7,8 @@ zero, and its points are known, so a table of them is perfect.
 
 Better ones: points drawn at random over -128..128 and more of them close to where something happens (boundaries,
 jumps, kinks, peaks); the reference is the expected value, without noise, and the measure is relative to the variance
-(`r2`, not below 0). `understood` also asks for a rule: code of at most `LONGEST_RULE` characters that is not a table.
+(`r2`, not below 0). `understood` also asks for code within `LONGEST_RULE` that is not marked as a table. That is no
+proof of a rule: about a hundred values of a smooth function fit in, and lines between them predict it.
 Structure is graded where the answer has one (built-in interpreters): None where a figure does not apply.
 """
 
@@ -17,26 +18,27 @@ from typing import Any
 import numpy as np
 from numpy import ndarray
 
-from vesalius.functions.answer import Answer, Grade
+from vesalius.functions.answer import SUCCESS, Answer, Grade
 from vesalius.functions.box import Function
-from vesalius.functions.numeric.expressions import FAMILIES, OPERANDS, Atom, Pair, operands
+from vesalius.functions.numeric.expressions import Atom, Pair, operands
 from vesalius.functions.numeric.function import NumericFunction
+from vesalius.functions.numeric.names import SAME, can_express
 from vesalius.functions.numeric.oracle import numeric
-from vesalius.functions.numeric.submitted import length, run_code
+from vesalius.functions.numeric.submitted import run_code
+from vesalius.functions.submitted import Size, says_a_rule, size_of
 from vesalius.sandbox import Sandbox
 
 GRID = np.arange(256) - 127.5
 EDGE = 128.0
-THRESHOLD = 0.1
-#: Characters of code without comments and spacing. The longest rule of the families, a product of a relu and a quintic
-#: in a corrupted interval with all digits, has about 600; a table of 256 values at least 1,000.
-LONGEST_RULE = 900
+#: The longest rules of the families, a product of a kink and a quintic in a corrupted interval, or a rational with all
+#: digits, have 290 characters, 170 of them in literals, and 80 parts.
+LONGEST_RULE = Size(characters=500, literals=170, longest=16, parts=130)
+#: An interval that shares at least this much of what it and the true one cover is the one that was meant.
+FOUND_IOU = 0.5
 HELD_OUT = 256
 NEAR_FEATURE = 8
 #: Calls that interpreters do not reach: the noise of grading is never the noise of a query.
 _GRADING_CALLS = 1 << 40
-#: Relative to the spread of the function: two ways to write the same function differ by less.
-_SAME = 1e-6
 _NEAR_JUMPS = 0.03
 #: Relative to its size: a function with less spread is a constant, and an answer as close to it is right.
 _CONSTANT = 0.01
@@ -55,19 +57,19 @@ def grade(function: Function, answer: Answer, *, sandbox: Sandbox, seed: int = 0
     guess = outputs.values[len(GRID) :]
     r2, held_out_nmse = _held_out(mean, guess)
     uncorrupted = np.ones(len(held_out), bool) if known.corruption is None else ~known.corruption.covers(held_out)
-    same = _same(mean[uncorrupted], guess[uncorrupted])
-    size = length(answer.code)
-    understood = r2 > 1 - THRESHOLD and not answer.table and size is not None and size <= LONGEST_RULE
+    same = _same(mean[uncorrupted], guess[uncorrupted]) and not answer.table
+    size = size_of(answer.code)
+    understood = r2 > 1 - SUCCESS and not answer.table and says_a_rule(answer.code, most=LONGEST_RULE)
     metrics: dict[str, float | None] = {
-        "success": float(nmse is not None and nmse < THRESHOLD),
+        "success": float(nmse is not None and nmse < SUCCESS),
         "nmse": nmse,
-        "held_out_success": float(held_out_nmse is not None and held_out_nmse < THRESHOLD),
+        "held_out_success": float(held_out_nmse is not None and held_out_nmse < SUCCESS),
         "held_out_nmse": held_out_nmse,
         "r2": r2,
         "understood": float(understood),
         "table": float(answer.table),
-        "code_length": None if size is None else float(size),
-        **structure_metrics(known, answer, same=same and not answer.table),
+        "code_length": None if size is None else float(size.characters),
+        **structure_metrics(known, answer, points=held_out[uncorrupted] if same else held_out[:0]),
     }
     picture = {"x": GRID.tolist(), "truth": _drawable(live), "answer": _drawable(outputs.values[: len(GRID)])}
     return Grade(metrics=metrics, picture=picture, fault=fault)
@@ -143,44 +145,46 @@ def _same(mean: ndarray, guess: ndarray) -> bool:
         return False
     with np.errstate(over="ignore", invalid="ignore"):
         typical = math.sqrt(float((np.abs(mean) ** 2).mean()))
-        agree = np.abs(mean - guess) <= _SAME * (np.abs(mean) + typical)
+        agree = np.abs(mean - guess) <= SAME * (np.abs(mean) + typical)
     return bool(agree.mean() >= 1 - _NEAR_JUMPS)
 
 
-def structure_metrics(function: NumericFunction, answer: Answer, *, same: bool) -> dict[str, float | None]:
-    """Family, operands, noise and interval against the truth; all None for an answer without structure."""
-    names = ("family_named", "operands_named", "noise_named", "interval_found", "false_alarm", "interval_iou")
+def structure_metrics(function: NumericFunction, answer: Answer, *, points: ndarray) -> dict[str, float | None]:
+    """Family, noise and interval against the truth; all None for an answer without structure.
+
+    `points` are those where the answer's code was seen to be the function, none if it is not.
+    """
+    names = ("family_named", "noise_named", "interval_found", "false_alarm", "interval_iou")
     if not answer.structure:
         return dict.fromkeys(names)
     said = answer.structure
     interval = said.get("interval")
     truth = None if function.corruption is None else function.corruption.interval
-    named = _family_named(function, said, same=same)
+    iou = None if truth is None else _overlap(truth, interval)
     return {
-        "family_named": named,
-        "operands_named": named if isinstance(function.expression, Pair) else None,
+        "family_named": float(_is_named(function, said, points)),
         "noise_named": float((said.get("noise") or None) == function.noise),
-        "interval_found": None if truth is None else float(interval is not None),
+        "interval_found": None if iou is None else float(iou >= FOUND_IOU),
         "false_alarm": float(interval is not None) if truth is None else None,
-        "interval_iou": None if truth is None else 0.0 if interval is None else _overlap(truth, interval),
+        "interval_iou": iou,
     }
 
 
-def _family_named(function: NumericFunction, said: dict[str, Any], *, same: bool) -> float:
-    """Whether the name is right; the same function by another name of the families is."""
-    family, parts = said.get("family"), said.get("operands") or []
-    if family not in (*FAMILIES, "sum", "product") or not set(parts) <= set(OPERANDS):
-        return 0.0
-    if same:
-        return 1.0
-    return float(_canonical(family, parts) == _true_name(function))
+def _is_named(function: NumericFunction, said: dict[str, Any], points: ndarray) -> bool:
+    """Whether the name is right: the function's own, or another that it has where the code is the function."""
+    family, parts = str(said.get("family")), [str(part) for part in said.get("operands") or []]
+    if _canonical(family, parts) in _own_names(function):
+        return True
+    return len(points) > 0 and can_express(family, parts, function, points)
 
 
-def _true_name(function: NumericFunction) -> tuple[str, tuple[str, ...]]:
+def _own_names(function: NumericFunction) -> list[tuple[str, tuple[str, ...]]]:
+    """What the function was drawn as; a first root is also a line."""
     expression = function.expression
     if isinstance(expression, Pair):
-        return _canonical(expression.operation, [atom.family for atom in operands(expression)])
-    return _canonical("linear" if _is_first_root(expression) else expression.family, [])
+        return [_canonical(expression.operation, [atom.family for atom in operands(expression)])]
+    lines = ["linear"] if _is_first_root(expression) else []
+    return [_canonical(name, []) for name in (expression.family, *lines)]
 
 
 def _is_first_root(atom: Atom) -> bool:

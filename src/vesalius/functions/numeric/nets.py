@@ -6,7 +6,7 @@ its kink, so outputs are running sums of slopes from kink to kink, and gradients
 A step costs as much as the points plus the units, instead of their product. Every net starts from a seed of its own and
 meets no other net in any sum, so it comes out the same in whatever company it is trained.
 
-Trained nets are looked up first in the package (those of the default suite), then in the user's cache.
+Trained nets are looked up first in the package (those of seed 0 and of the reported suite), then in the user's cache.
 """
 
 import hashlib

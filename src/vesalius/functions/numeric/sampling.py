@@ -45,7 +45,7 @@ _LONGEST_SUITE = 100_000
 
 
 def sample(count: int, *, seed: int, mode: Mode = "fixed") -> list[NumericFunction]:
-    """Draw `count` functions; nets that are not yet known are trained, a third of a second each."""
+    """Draw `count` functions; nets that are not yet known are trained, some 0.4 s each."""
     if not 0 <= count <= _LONGEST_SUITE:
         raise BadInput(f"count {count}: draw between 0 and {_LONGEST_SUITE} functions")
     if seed < 0:

@@ -1,7 +1,7 @@
 """Relation functions: from a thing to a fact about it, sometimes with an exception where it is undefined."""
 
 from vesalius.functions.knowledge.inventory import inventory
-from vesalius.functions.relations.functions import RelationFunction, Triplet, exceptions, sample
+from vesalius.functions.relations.functions import RelationFunction, exceptions, sample
 from vesalius.functions.relations.grading import grade, oracle
 from vesalius.functions.relations.interpreter import interpret
 from vesalius.functions.relations.published import load_published
@@ -9,7 +9,6 @@ from vesalius.functions.relations.unit_tests import unit_tests
 
 __all__ = [
     "RelationFunction",
-    "Triplet",
     "exceptions",
     "grade",
     "interpret",

@@ -16,6 +16,7 @@ from vesalius.functions.box import Category, Reply
 from vesalius.functions.knowledge.inventory import inventory
 from vesalius.functions.knowledge.mapping import Mapper, ModelMapper, TableMapper
 from vesalius.functions.knowledge.tables import Condition, Relation
+from vesalius.functions.unit_tests import UnitTest
 
 #: An exception covers at least this many members that are asked and that are kept for tests, and at most this share.
 FEWEST_ASKED, FEWEST_KEPT, LARGEST_SHARE = 3, 2, 0.4
@@ -23,14 +24,6 @@ FEWEST_ASKED, FEWEST_KEPT, LARGEST_SHARE = 3, 2, 0.4
 KINDS = {"is": 5, "above": 1, "below": 1, "begins": 2, "member": 1}
 
 Pair = tuple[str, str]
-
-
-@dataclass(frozen=True)
-class Triplet:
-    """Three inputs with outputs, of which one pair is the function's: `pairs[true]`."""
-
-    pairs: tuple[Pair, Pair, Pair]
-    true: int
 
 
 @dataclass(frozen=True)
@@ -44,7 +37,7 @@ class RelationFunction:
     relation: Relation | None = None
     exception: Condition | None = None
     mode: Mode = "fixed"
-    triplets: tuple[Triplet, ...] = ()
+    triplets: tuple[UnitTest, ...] = ()
     hints: tuple[str, ...] = ()
     category: Category = "relations"
 

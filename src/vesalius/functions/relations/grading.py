@@ -1,31 +1,32 @@
 """Grading of relation answers without a language model.
 
 An answer predicts: by its `structure` (the name of a rule in the fact tables, a condition where it is undefined), or by
-its code. `unit_test`: in each triplet the pair that the prediction agrees with; chance is 1/3, and a tie earns its
-share. `rule_named`: the rule is the function's. `exception_found`, for functions with an exception: the answer says
-`undefined` for the same members up to a fifth (a Jaccard index of at least 0.8); `false_alarm`, for the others: it says
-so for some.
+its code. `unit_test`: in each triplet the pair that the prediction agrees with; chance is 1/3, a tie earns its share,
+and a pair for whose input the code gives nothing is never chosen. `rule_named`: the rule is the function's.
+`exception_found`, for functions with an exception: the answer says `undefined` for the same members up to a fifth (a
+Jaccard index of at least 0.8); `false_alarm`, for the others: it says so for some.
 """
 
 from collections.abc import Callable, Sequence
 from typing import Any
 
 from vesalius.errors import BadInput
-from vesalius.functions.answer import ENTRY, Answer, Grade
+from vesalius.functions.answer import Answer, Grade
 from vesalius.functions.box import Function
 from vesalius.functions.knowledge.inventory import inventory
 from vesalius.functions.knowledge.tables import UNDEFINED, Condition, Relation, same
-from vesalius.functions.relations.functions import RelationFunction, Triplet
+from vesalius.functions.relations.functions import RelationFunction
 from vesalius.functions.relations.unit_tests import unit_tests
+from vesalius.functions.submitted import Refused, entry_of
+from vesalius.functions.unit_tests import UnitTest, credit
 from vesalius.sandbox import Sandbox
 
-CHANCE = 1 / 3
 SAME_MEMBERS = 0.8
 SECONDS_PER_INPUT = 1.0
 #: Members that an answer's code is asked for, to see where it says `undefined`.
 MEMBERS_ASKED = 60
 
-#: What an answer predicts for inputs, and a mark for "something, but I cannot say what".
+#: What an answer predicts for inputs: None for nothing, and a mark for "something, but I cannot say what".
 SOMETHING = object()
 Predict = Callable[[Sequence[str]], list[object]]
 
@@ -33,7 +34,7 @@ Predict = Callable[[Sequence[str]], list[object]]
 def grade(function: Function, answer: Answer, *, sandbox: Sandbox, seed: int = 0) -> Grade:
     """Score an answer on the function's triplets and members; its code runs in the sandbox only."""
     own = _relation(function)
-    triplets = unit_tests(own, seed)
+    tests = unit_tests(own, seed)
     predict, read_from, faults = _predictor(answer, sandbox)
     metrics: dict[str, float | None] = {
         "unit_test": None,
@@ -43,17 +44,16 @@ def grade(function: Function, answer: Answer, *, sandbox: Sandbox, seed: int = 0
     }
     credits: list[float] = []
     if predict:
-        inputs = [item for triplet in triplets for item, _ in triplet.pairs]
-        predicted = predict(inputs)
-        credits = [_credit(triplet, predicted[3 * i : 3 * i + 3]) for i, triplet in enumerate(triplets)]
+        predicted = predict([item for test in tests for item in test.inputs])
+        credits = [_credit(test, predicted[3 * i : 3 * i + 3]) for i, test in enumerate(tests)]
         metrics["unit_test"] = sum(credits) / len(credits) if credits else None
         if own.relation:
             metrics |= _exception_figures(own, own.relation, predict)
     if read_from == "structure" and own.relation:
         metrics["rule_named"] = float(answer.structure.get("rule") == own.relation.name)
     examples = [
-        {"pairs": [list(pair) for pair in triplet.pairs], "true": triplet.true, "credit": credit}
-        for triplet, credit in zip(triplets, credits, strict=False)
+        {"pairs": [[one.input, one.output] for one in test.examples], "true": test.correct, "credit": earned}
+        for test, earned in zip(tests, credits, strict=False)
     ]
     return Grade(
         metrics=metrics, picture={"triplets": examples, "read_from": read_from}, fault=faults[0] if faults else None
@@ -104,7 +104,11 @@ def _predictor(answer: Answer, sandbox: Sandbox) -> tuple[Predict | None, str, l
         ]
 
     def by_code(inputs: Sequence[str]) -> list[object]:
-        answers = sandbox.call_many(str(answer.code), ENTRY, list(inputs), per_call_seconds=SECONDS_PER_INPUT)
+        entry = entry_of(answer.code)
+        if isinstance(entry, Refused):
+            faults.append(entry.why)
+            return [None] * len(inputs)
+        answers = sandbox.call_many(str(answer.code), entry, list(inputs), per_call_seconds=SECONDS_PER_INPUT)
         faults.extend(one.error for one in answers if one.error)
         return [None if one.error or one.value is None else str(one.value) for one in answers]
 
@@ -115,12 +119,12 @@ def _predictor(answer: Answer, sandbox: Sandbox) -> tuple[Predict | None, str, l
     return (by_code, "code", faults) if answer.code else (None, "nothing", faults)
 
 
-def _credit(triplet: Triplet, predicted: Sequence[object]) -> float:
-    """1 if only the true pair agrees with the prediction, a share if others do too or none does, else 0."""
-    agrees = [_agrees(said, output) for said, (_, output) in zip(predicted, triplet.pairs, strict=True)]
-    if not any(agrees):
-        return CHANCE
-    return agrees[triplet.true] / sum(agrees)
+def _credit(test: UnitTest, predicted: Sequence[object]) -> float:
+    fits = [
+        None if said is None else float(_agrees(said, output))
+        for said, output in zip(predicted, test.outputs, strict=True)
+    ]
+    return credit(fits, test.correct)
 
 
 def _agrees(predicted: object, output: str) -> bool:

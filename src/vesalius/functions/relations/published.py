@@ -16,7 +16,8 @@ from vesalius.functions.knowledge.mapping import ModelMapper, TableMapper
 from vesalius.functions.knowledge.published import functions_of, hints, tests_with_places, texts
 from vesalius.functions.knowledge.tables import Condition, Relation, by_name, plain
 from vesalius.functions.published import Loaded, Unusable
-from vesalius.functions.relations.functions import Pair, RelationFunction, Triplet
+from vesalius.functions.relations.functions import Pair, RelationFunction
+from vesalius.functions.unit_tests import UnitTest
 
 #: Published pairs of concepts that a fact table covers.
 COVERED = {
@@ -90,10 +91,10 @@ def _names(place: str) -> set[str]:
     return {plain(place), *(plain(member) for table in tables if (member := table.member(place)))}
 
 
-def _triplet(item: Any, place: int, mode: Mode) -> Triplet:
+def _triplet(item: Any, place: int, mode: Mode) -> UnitTest:
     if not isinstance(item, list) or [type(part) for part in item] != [list, list] or [*map(len, item)] != [3, 3]:
         raise Unusable(f"a test has {item!r:.60}, not three inputs and three outputs")
     pairs: list[Pair] = [(str(given), str(output)) for given, output in zip(*item, strict=True)]
     if mode == "fixed":
         pairs = [(given.strip(), output.strip()) for given, output in pairs]
-    return Triplet((pairs[0], pairs[1], pairs[2]), place)
+    return UnitTest.of_pairs(pairs, place)

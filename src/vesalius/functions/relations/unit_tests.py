@@ -13,12 +13,13 @@ from collections.abc import Iterator, Sequence
 from vesalius.errors import BadInput
 from vesalius.functions.knowledge.inventory import inventory
 from vesalius.functions.knowledge.tables import UNDEFINED, Relation, same
-from vesalius.functions.relations.functions import Pair, RelationFunction, Triplet
+from vesalius.functions.relations.functions import Pair, RelationFunction
+from vesalius.functions.unit_tests import UnitTest
 
 TRIPLETS, UNDEFINED_RIGHT, UNDEFINED_WRONG, MISSED = 10, 2, 4, 4
 
 
-def unit_tests(function: RelationFunction, seed: int = 0) -> list[Triplet]:
+def unit_tests(function: RelationFunction, seed: int = 0) -> list[UnitTest]:
     """Ten triplets; a published function keeps its own, without blanks around the outputs unless in published mode."""
     if function.triplets:
         return list(function.triplets)
@@ -30,7 +31,7 @@ def unit_tests(function: RelationFunction, seed: int = 0) -> list[Triplet]:
     right = _right(function, ordinary, special)
     wrong = _wrong(function, relation, ordinary, special, rng)
     rng.shuffle(right)
-    return [_triplet(pair, [next(wrong), next(wrong)], rng) for pair in right]
+    return [_unit_test(pair, [next(wrong), next(wrong)], rng) for pair in right]
 
 
 def _inputs(function: RelationFunction, relation: Relation, rng: random.Random) -> tuple[list[str], list[str]]:
@@ -78,7 +79,6 @@ def _wrong(
     return iter(pairs)
 
 
-def _triplet(right: Pair, wrong: Sequence[Pair], rng: random.Random) -> Triplet:
+def _unit_test(right: Pair, wrong: Sequence[Pair], rng: random.Random) -> UnitTest:
     place = rng.randrange(3)
-    first, second, third = [*wrong[:place], right, *wrong[place:]]
-    return Triplet((first, second, third), place)
+    return UnitTest.of_pairs([*wrong[:place], right, *wrong[place:]], place)

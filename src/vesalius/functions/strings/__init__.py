@@ -8,7 +8,7 @@ draws functions, `published.py` reads the published ones; `search/` is the built
 from vesalius.functions.strings.function import StringFunction
 from vesalius.functions.strings.grading import grade, oracle
 from vesalius.functions.strings.program import Program, program
-from vesalius.functions.strings.published import PublishedFunction, Triplet, load_published
+from vesalius.functions.strings.published import PublishedFunction, load_published
 from vesalius.functions.strings.search.interpret import interpret
 from vesalius.functions.strings.search.recover import recover
 from vesalius.functions.strings.suite import sample
@@ -18,7 +18,6 @@ __all__ = [
     "Program",
     "PublishedFunction",
     "StringFunction",
-    "Triplet",
     "grade",
     "interpret",
     "load_published",

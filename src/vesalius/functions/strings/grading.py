@@ -5,11 +5,11 @@
 - `exact_all`: whether all ten are right.
 - `exact_held_out`: the share right on inputs drawn afresh.
 - `understood`: right on nearly all of those, by code that is short enough to be a rule and no table.
-- `unit_test`: the share of triplets of which the code picks the right pair; chance is a third.
+- `unit_test`: the share of triplets of which the code picks the right pair; chance is a third, and a pair for whose
+  input the code gives no text is never picked.
 - `operations_named`: whether the operations named are those of the function, where both are known.
 """
 
-import ast
 from collections.abc import Sequence
 from difflib import SequenceMatcher
 from typing import Any
@@ -20,28 +20,30 @@ from vesalius.functions.box import LONGEST_OUTPUT, Function
 from vesalius.functions.scripts import definitions, entry
 from vesalius.functions.strings.function import StringFunction
 from vesalius.functions.strings.program import Program
-from vesalius.functions.strings.published import PublishedFunction, Triplet
+from vesalius.functions.strings.published import PublishedFunction
 from vesalius.functions.strings.unit_tests import unit_tests
+from vesalius.functions.submitted import Refused, Size, entry_of, says_a_rule
+from vesalius.functions.unit_tests import UnitTest, credit
 from vesalius.sandbox import Answer as Outcome
 from vesalius.sandbox import Sandbox
 
 HELD_OUT = 30
 #: On this share of the inputs drawn afresh a rule must be right to count as understood.
 UNDERSTOOD = 0.95
-#: A rule has at most this much code, and this much of it in literals; a table of what was seen has more.
-LONGEST_RULE, LONGEST_LITERALS = 4_000, 700
+#: Programs of two operations have up to 1,400 characters, 430 of them in literals, and 240 parts.
+LONGEST_RULE = Size(characters=2_500, literals=500, longest=60, parts=400)
 _PER_CALL_SECONDS, _ALL_SECONDS = 1.0, 10.0
 
 
 def grade(function: Function, answer: Answer, *, sandbox: Sandbox, seed: int = 0) -> Grade:
     """Score an answer about a string function; code that fails in whatever way is wrong, and `fault` says why."""
     known = _known(function)
-    triplets = unit_tests(known, seed=seed)
+    choices = unit_tests(known, seed=seed)
     held_out = known.fresh(HELD_OUT, seed=f"held out {seed}")
     tests = list(known.tests)
-    asked = [s for s, _ in tests + held_out] + [s for triplet in triplets for s in triplet.inputs]
+    asked = [s for s, _ in tests + held_out] + [s for test in choices for s in test.inputs]
     outcomes, fault = _run(answer.code, asked, sandbox)
-    for_tests, for_held_out, for_triplets = _cut(outcomes, [len(tests), len(held_out)])
+    for_tests, for_held_out, for_choices = _cut(outcomes, [len(tests), len(held_out)])
     right = [_right(outcome, out) for outcome, (_, out) in zip(for_tests, tests, strict=True)]
     fresh = [_right(outcome, out) for outcome, (_, out) in zip(for_held_out, held_out, strict=True)]
     share = sum(fresh) / len(fresh) if fresh else None
@@ -50,7 +52,7 @@ def grade(function: Function, answer: Answer, *, sandbox: Sandbox, seed: int = 0
         "exact_all": float(all(right)),
         "exact_held_out": share,
         "understood": None if share is None else float(share >= UNDERSTOOD and is_rule(answer)),
-        "unit_test": _picks(triplets, for_triplets),
+        "unit_test": _picks(choices, for_choices),
         "operations_named": _named(known, answer),
     }
     shown = [
@@ -76,19 +78,8 @@ def oracle(function: Function) -> Answer:
 
 
 def is_rule(answer: Answer) -> bool:
-    """Whether the code of an answer is short enough, literals and all, to say a rule and not list cases."""
-    tree = None if answer.table or not answer.code else _parsed(answer.code)
-    if tree is None:
-        return False
-    docstrings = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
-    constants = [n for n in ast.walk(tree) if isinstance(n, ast.Constant) and id(n) not in docstrings]
-    said = sum(len(node.value) for node in ast.walk(tree) if _is_text(node) and id(node) in docstrings)  # type: ignore[attr-defined]
-    literals = sum(len(str(node.value)) for node in constants)
-    return len(ast.unparse(tree)) - said <= LONGEST_RULE and literals <= LONGEST_LITERALS
-
-
-def _is_text(node: ast.AST) -> bool:
-    return isinstance(node, ast.Constant) and isinstance(node.value, str)
+    """Whether the code of an answer is small enough to say a rule and not list cases."""
+    return not answer.table and says_a_rule(answer.code, most=LONGEST_RULE)
 
 
 def _from_program(program: Program, description: str) -> Answer:
@@ -105,9 +96,10 @@ def _known(function: Function) -> StringFunction | PublishedFunction:
 
 def _run(code: str | None, inputs: Sequence[str], sandbox: Sandbox) -> tuple[list[Outcome], str | None]:
     """What the code gives for each input, and one line on what went wrong, if anything did."""
-    problem, name = _entry(code)
-    if problem is not None or code is None:
-        return [Outcome(error=problem)] * len(inputs), problem
+    name = entry_of(code)
+    if isinstance(name, Refused):
+        return [Outcome(error=name.why)] * len(inputs), name.why
+    assert code is not None
     outcomes = sandbox.call_many(
         code, name, list(inputs), per_call_seconds=_PER_CALL_SECONDS, total_seconds=_ALL_SECONDS
     )
@@ -125,33 +117,6 @@ def _short(outcome: Outcome) -> bool:
     return not isinstance(outcome.value, str) or len(outcome.value) <= LONGEST_OUTPUT
 
 
-def _entry(code: str | None) -> tuple[str | None, str]:
-    """What is wrong with the code before it runs, and the name of its function: `f`, or else the last one defined."""
-    if not code or not code.strip():
-        return "there is no code", ""
-    tree = _parsed(code)
-    if tree is None:
-        return "the code is not Python", ""
-    names = [node.name for node in tree.body if isinstance(node, ast.FunctionDef)]
-    assigned = [
-        name.id
-        for node in tree.body
-        if isinstance(node, ast.Assign)
-        for name in node.targets
-        if isinstance(name, ast.Name)
-    ]
-    if ENTRY in names + assigned:
-        return None, ENTRY
-    return (None, names[-1]) if names else ("the code defines no function", "")
-
-
-def _parsed(code: str) -> ast.Module | None:
-    try:
-        return ast.parse(code)
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
-        return None
-
-
 def _right(outcome: Outcome, wanted: str) -> bool:
     return outcome.ok and isinstance(outcome.value, str) and outcome.value == wanted
 
@@ -164,20 +129,20 @@ def _exact_match(right: Sequence[bool], outcomes: Sequence[Outcome], *, publishe
     return sum(right) / max(len(right), 1)
 
 
-def _picks(triplets: Sequence[Triplet], outcomes: Sequence[Outcome]) -> float | None:
-    """The share of triplets where the pair most like what the code gives is the true one; ties count in part."""
-    scores = []
-    for number, triplet in enumerate(triplets):
+def _picks(tests: Sequence[UnitTest], outcomes: Sequence[Outcome]) -> float | None:
+    """The share of tests where the pair most like what the code gives is the true one; ties count in part."""
+    credits = []
+    for number, test in enumerate(tests):
         three = outcomes[3 * number : 3 * number + 3]
-        alike = [_likeness(outcome, out) for outcome, out in zip(three, triplet.outputs, strict=True)]
-        best = [i for i in range(3) if alike[i] == max(alike)]
-        scores.append((triplet.correct in best) / len(best))
-    return sum(scores) / len(scores) if scores else None
+        alike = [_likeness(outcome, out) for outcome, out in zip(three, test.outputs, strict=True)]
+        credits.append(credit(alike, test.correct))
+    return sum(credits) / len(credits) if credits else None
 
 
-def _likeness(outcome: Outcome, wanted: str) -> float:
+def _likeness(outcome: Outcome, wanted: str) -> float | None:
+    """How like the output is to what was wanted; None if there is none."""
     if not outcome.ok or not isinstance(outcome.value, str) or not _short(outcome):
-        return 0.0
+        return None
     return 2.0 if outcome.value == wanted else SequenceMatcher(None, outcome.value, wanted, autojunk=False).ratio()
 
 

@@ -10,7 +10,6 @@ pairs, where there is one. It is found when first asked. Answers are graded on t
 stand-in says.
 """
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cache
@@ -30,14 +29,13 @@ from vesalius.functions.strings.function import Pair, run
 from vesalius.functions.strings.inputs import varied
 from vesalius.functions.strings.program import Program
 from vesalius.functions.strings.search.recover import recover
+from vesalius.functions.unit_tests import UnitTest
 
 Generation = Literal["v0", "v1"]
 SECOND, FIRST = "unit_test_data.json", "eval_data_strings.json"
 #: A file with so many functions and no number word among their outputs is of the first generation, whatever its name.
 _MANY = 50
 _CHECKED_SCRIPTS = 3
-_OPEN, _CLOSE = "\"'“”‘’", "\"'“”’"
-_BETWEEN = re.compile(rf"[{_CLOSE}]\s*,\s*[{_OPEN}]")
 
 
 class _Record(BaseModel):
@@ -49,16 +47,6 @@ class _Record(BaseModel):
 class _Prose(BaseModel):
     name: str
     description: str
-    test_inputs: str
-
-
-@dataclass(frozen=True)
-class Triplet:
-    """Three inputs with an output each, of which one pair, `correct` (from 0), is the function's own."""
-
-    inputs: tuple[str, str, str]
-    outputs: tuple[str, str, str]
-    correct: int
 
 
 @dataclass(frozen=True)
@@ -67,10 +55,9 @@ class PublishedFunction:
 
     id: str
     generation: Generation
-    triplets: tuple[Triplet, ...]
-    #: What GPT-4 said of the true code, and the inputs it proposed, where published.
+    triplets: tuple[UnitTest, ...]
+    #: What GPT-4 said of the true code, where published.
     description: str = ""
-    proposed: tuple[str, ...] = ()
     script: str | None = field(default=None, repr=False)
     #: Asks the script; all functions of a dataset share it.
     runner: ScriptRunner | None = field(default=None, repr=False, compare=False)
@@ -103,7 +90,7 @@ class PublishedFunction:
     @property
     def tests(self) -> tuple[Pair, ...]:
         """The stored pairs: the true members of the unit tests."""
-        return tuple((t.inputs[t.correct], t.outputs[t.correct]) for t in self.triplets)
+        return tuple((test.right.input, test.right.output) for test in self.triplets)
 
     def truth(self) -> dict[str, Any]:
         """What is known: a description in words, and whether its source was published."""
@@ -152,7 +139,7 @@ def _no_text(value: Any) -> Reply:
 def load_published(directory: Path, *, mode: Mode = "published") -> Loaded[PublishedFunction]:
     """The string functions of a published dataset folder (the dataset, or its `strings`), with their tests."""
     path = _pairs_file(Path(directory))
-    tests: dict[str, tuple[Triplet, ...]] = {}
+    tests: dict[str, tuple[UnitTest, ...]] = {}
     left_out: dict[str, str] = {}
     for number, record in enumerate(read_records(path)):
         named = record.get("name") if isinstance(record, dict) else None
@@ -179,7 +166,6 @@ def load_published(directory: Path, *, mode: Mode = "published") -> Loaded[Publi
                 found,
                 triplets,
                 description=said.description.lstrip(": ").strip() if said else "",
-                proposed=tuple(proposed_inputs(said.test_inputs)) if said else (),
                 script=script,
                 runner=runner,
                 mode=mode,
@@ -214,7 +200,7 @@ def _prose(path: Path) -> dict[str, _Prose]:
 def generation(tests: Any, *, named: str) -> Generation:
     """Which generation unit tests are of: only the second has outputs that spell numbers their inputs do not."""
     triplets = [triplet for function in tests for triplet in function]
-    spelled = [_spells(t.inputs[t.correct], t.outputs[t.correct]) for t in triplets]
+    spelled = [_spells(test.right.input, test.right.output) for test in triplets]
     if any(spelled):
         return "v1"
     return "v0" if named == FIRST or len(triplets) >= 10 * _MANY else "v1"
@@ -225,20 +211,12 @@ def _spells(s: str, out: str) -> bool:
     return bool(words) and set(words) <= set(WORDS) and not any(word in s for word in words)
 
 
-def proposed_inputs(prose: str) -> list[str]:
-    """The items of a list that a language model wrote out: quoted in any way or not at all, after a colon or none."""
-    text = prose.strip().removeprefix(":").strip()
-    if text[:1] in tuple(_OPEN) and len(items := _BETWEEN.split(text)) > 1:
-        return [items[0][1:], *items[1:-1], items[-1].rstrip(_CLOSE)]
-    return [item.strip().strip('"“”') for item in text.strip(_OPEN).split(",")]
-
-
 def _pairs_file(directory: Path) -> Path:
     folder = folder_of(directory, "strings", holding=[SECOND, FIRST])
     return folder / (SECOND if (folder / SECOND).is_file() else FIRST)
 
 
-def _triplets(record: Any) -> tuple[Triplet, ...]:
+def _triplets(record: Any) -> tuple[UnitTest, ...]:
     try:
         read = _Record.model_validate(record)
     except ValidationError as error:
@@ -248,7 +226,8 @@ def _triplets(record: Any) -> tuple[Triplet, ...]:
     if len(read.test_vec) != len(read.correct_inx) or not read.test_vec:
         counts = f"{len(read.test_vec)} tests and {len(read.correct_inx)} answers"
         raise Unusable(f"it has {counts}; every test needs its answer")
-    return tuple(Triplet(*test, right - 1) for test, right in zip(read.test_vec, read.correct_inx, strict=True))
+    tests = zip(read.test_vec, read.correct_inx, strict=True)
+    return tuple(UnitTest.of_pairs([*zip(*three, strict=True)], right - 1) for three, right in tests)
 
 
 def _check_scripts(functions: Sequence[PublishedFunction], path: Path) -> None:

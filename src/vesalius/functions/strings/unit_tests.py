@@ -12,25 +12,24 @@ from vesalius.functions.strings.function import TESTS, Pair, StringFunction, run
 from vesalius.functions.strings.inputs import strings
 from vesalius.functions.strings.library import library
 from vesalius.functions.strings.program import Program, Step
-from vesalius.functions.strings.published import PublishedFunction, Triplet
+from vesalius.functions.strings.published import PublishedFunction
 from vesalius.functions.strings.suite import functions
+from vesalius.functions.unit_tests import UnitTest
 
 
-def unit_tests(function: StringFunction | PublishedFunction, *, seed: int = 0) -> list[Triplet]:
-    """Ten triplets, or as many as a published function has."""
+def unit_tests(function: StringFunction | PublishedFunction, *, seed: int = 0) -> list[UnitTest]:
+    """Ten, or as many as a published function has."""
     if isinstance(function, PublishedFunction):
         return list(function.triplets)
     rng = Random(f"{function.seed} unit tests {seed}")
     unrelated = _unrelated(function, rng)
     related = _related(function, rng) if function.mode == "fixed" else unrelated
-    return [_triplet(own, [next(unrelated), next(related)], rng) for own in function.tests[:TESTS]]
+    return [_unit_test(own, [next(unrelated), next(related)], rng) for own in function.tests[:TESTS]]
 
 
-def _triplet(own: Pair, wrong: list[Pair], rng: Random) -> Triplet:
+def _unit_test(own: Pair, wrong: list[Pair], rng: Random) -> UnitTest:
     correct = rng.randrange(3)
-    first, second, third = [*wrong[:correct], own, *wrong[correct:]]
-    inputs, outputs = zip(first, second, third, strict=True)
-    return Triplet(inputs, outputs, correct)
+    return UnitTest.of_pairs([*wrong[:correct], own, *wrong[correct:]], correct)
 
 
 def _unrelated(function: StringFunction, rng: Random) -> Iterator[Pair]:

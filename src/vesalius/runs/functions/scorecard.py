@@ -1,8 +1,8 @@
 """The scorecard of a functions run, from the ledger alone; functions in the order of the suite.
 
 Every metric is a mean over the functions it applies to, with its interval and, where grading gave one (`X_baseline`),
-the baseline it has to beat. Functions that the machinery failed on are counted in `n_error` and are in no figure; code
-that cannot be run is a wrong answer, not an error.
+the baseline it has to beat. Functions that the machinery failed on, at whatever step (an evaluator's call, too), are
+counted in `n_error` and are in no figure; code that cannot be run is a wrong answer, not an error.
 """
 
 from collections.abc import Sequence
@@ -13,10 +13,11 @@ import torch
 from vesalius.errors import Failed
 from vesalius.functions.interpreters import BUILTIN
 from vesalius.functions.suite import SEED, lacks_source
+from vesalius.functions.unit_tests import CHANCE
 from vesalius.grading.metrics import Metric
 from vesalius.intervene.statistics import mean_interval
 from vesalius.runs.functions.settings import BENCHMARK
-from vesalius.runs.scorecard import model_name, rounded
+from vesalius.runs.scorecard import mean, model_name, rounded
 
 if TYPE_CHECKING:
     from vesalius.runs.functions.benchmark import FunctionsBenchmark
@@ -27,7 +28,6 @@ BASELINE = "_baseline"
 DECIDING = ("success", "exact_match", "unit_test")
 #: The figures that come first, in this order, where a category has them.
 CONTRACT = (*DECIDING, "interval_found", "false_alarm", "family_named", "queries")
-UNIT_TEST_CHANCE = 1 / 3
 COUNTED = ("queries", "rounds", "input_tokens", "output_tokens", "hallucinated")
 OVERLAP = "exemplar_overlap"
 #: What the categories call a rule named and a corruption found, under the names that all of them share.
@@ -54,7 +54,8 @@ Figures = dict[str, float | None]
 def summed(benchmark: "FunctionsBenchmark") -> dict[str, Any]:
     """The figures of a run; refused where no function could be interpreted and graded."""
     state, settings = benchmark.state, benchmark.settings
-    graded = [function for function in benchmark.functions if function.id in state.graded]
+    through = state.graded if settings.evaluator is None else state.graded.keys() & state.evaluated.keys()
+    graded = [function for function in benchmark.functions if function.id in through]
     if not graded:
         reason = next(iter(state.failed.values()), {"reason": "nothing was run"})["reason"]
         raise Failed(f"{benchmark.run.directory}: no function could be interpreted and graded; the first: {reason}")
@@ -151,7 +152,7 @@ def metrics_of(rows: Sequence[Figures]) -> dict[str, Any]:
         values = [value for row in rows if (value := row.get(name)) is not None]
         if values:
             baselines = [value for row in rows if (value := row.get(name + BASELINE)) is not None]
-            chance = UNIT_TEST_CHANCE if name.startswith("unit_test") and "unanswered" not in name else None
+            chance = CHANCE if name.startswith("unit_test") and "unanswered" not in name else None
             baseline = sum(baselines) / len(baselines) if baselines else chance
             measured = _metric([float(value) for value in values], baseline, count=name in (*COUNTED, OVERLAP))
             found[name] = measured.model_dump(exclude_none=True)
@@ -177,7 +178,7 @@ def _families(rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
         family: {
             "n": len(figures),
             "failed": sum(map(is_failure, figures)),
-            "value": _mean([decided[1] for one in figures if (decided := deciding(one)) is not None]),
+            "value": mean([decided[1] for one in figures if (decided := deciding(one)) is not None]),
         }
         for family, figures in found.items()
     }
@@ -200,7 +201,3 @@ def _suite_name(benchmark: "FunctionsBenchmark") -> str:
 
 def _one_line(text: str | None) -> str | None:
     return None if text is None else " ".join(text.split())[:200]
-
-
-def _mean(values: Sequence[float]) -> float | None:
-    return sum(values) / len(values) if values else None

@@ -15,7 +15,7 @@ from pydantic import BaseModel, ConfigDict
 
 from vesalius.functions.agents import Limits as Talk
 from vesalius.functions.agents import take_unit_tests
-from vesalius.functions.answer import Answer, writable
+from vesalius.functions.answer import SUCCESS, Answer, writable
 from vesalius.functions.box import Box
 from vesalius.functions.interpreters import interpret
 from vesalius.functions.scripts import libraries
@@ -23,8 +23,6 @@ from vesalius.functions.suite import GRADING_SEED, Suite
 from vesalius.runs.work import Line
 from vesalius.sandbox import Sandbox
 
-#: The published rule for numeric functions: normalised squared error below this.
-CONSTANT_SUCCEEDS = 0.1
 #: Integers of more bits are no floats either; such an input or output is only mentioned.
 LONGEST_INTEGER = 1000
 
@@ -156,7 +154,7 @@ def baselines(picture: dict[str, Any]) -> dict[str, float | None]:
         values = [value for value in picture["truth"] if isinstance(value, (int, float))]
         square = sum(value * value for value in values)
         explained = sum(values) ** 2 / len(values) if values else 0.0
-        return {"success_baseline": float(square == 0 or 1 - explained / square < CONSTANT_SUCCEEDS)}
+        return {"success_baseline": float(square == 0 or 1 - explained / square < SUCCESS)}
     rows = picture.get("examples")
     if rows:
         return {"exact_match_baseline": sum(row["input"] == row["truth"] for row in rows) / len(rows)}

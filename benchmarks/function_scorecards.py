@@ -1,0 +1,66 @@
+"""The scorecards of functions runs in one small file: what docs/functions*.md quotes.
+
+    vesalius bench functions --category numeric            # and so on: every run that is to be quoted
+    python -m benchmarks.function_scorecards vesalius-runs --out benchmarks/results/function_scorecards.json
+
+Of each run it keeps who interpreted what, every metric and, for numeric functions, the means by kind of function; what
+is listed case by case stays with the run.
+"""
+
+import argparse
+import json
+from collections import defaultdict
+from pathlib import Path
+from typing import Any
+
+from vesalius.runs.scorecard import mean, rounded
+
+KEPT = ("subject", "category", "mode", "seed", "suite", "n", "n_error", "metrics", "families")
+BY_KIND = ("success", "understood", "table", "family_named", "noise_named", "interval_found", "false_alarm")
+
+
+def short(run: Path) -> dict[str, Any]:
+    """The part of a run's scorecard that is quoted."""
+    card = json.loads((run / "scorecard.json").read_text(encoding="utf-8"))
+    kept = {name: card[name] for name in KEPT}
+    if kept["suite"].startswith("published folder"):
+        kept["suite"] = "published folder"  # where it lay is nobody's business
+    return kept | ({"kinds": kinds(run)} if card["category"] == "numeric" else {})
+
+
+def kinds(run: Path) -> dict[str, Any]:
+    """Means over the functions of each kind, and over clean functions of one family."""
+    groups: dict[str, list[dict[str, Any]]] = defaultdict(list)
+    for path in sorted((run / "grades").glob("*.json")):
+        answer = json.loads((run / "explanations" / path.name).read_text(encoding="utf-8"))
+        figures = json.loads(path.read_text(encoding="utf-8"))["metrics"] | {"queries": answer["answer"]["queries"]}
+        kind = answer["truth"]["kind"]
+        groups[kind].append(figures)
+        if kind == "clean" and not answer["truth"]["operands"]:
+            groups["clean, one family"].append(figures)
+    return {
+        kind: {"n": len(rows)}
+        | {
+            name: mean([row[name] for row in rows if row.get(name) is not None])
+            for name in (*BY_KIND, "queries")
+            if any(row.get(name) is not None for row in rows)
+        }
+        for kind, rows in sorted(groups.items())
+    }
+
+
+def main() -> None:
+    """Collect and write down."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("runs", type=Path, help="a directory of runs")
+    parser.add_argument("--out", type=Path, required=True)
+    asked = parser.parse_args()
+    found = {path.parent.name: short(path.parent) for path in sorted(asked.runs.glob("*/scorecard.json"))}
+    asked.out.write_text(json.dumps(rounded(found), indent=1) + "\n", encoding="utf-8")
+    for name, card in found.items():
+        first = next(iter(card["metrics"].items()))
+        print(name, card["n"], first[0], round(first[1]["value"], 3))
+
+
+if __name__ == "__main__":
+    main()
