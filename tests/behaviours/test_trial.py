@@ -3,12 +3,12 @@
 from dataclasses import replace
 
 import pytest
+import torch
 
 import vesalius as ves
 from tests.behaviours.word_tokenizer import word_tokenizer
 from tests.explain.induction_model import as_specimen, induction_model
 from vesalius.behaviours.trial import NothingUnseen, Trial, different_inputs, rows_of, trial
-from vesalius.errors import BadInput
 from vesalius.model.specimen import Specimen
 
 
@@ -69,7 +69,15 @@ def test_a_whole_vocabulary_is_found(specimen: Specimen) -> None:
 def test_prompts_of_one_split_are_not_held_out_from_themselves() -> None:
     specimen = as_specimen(induction_model(word_tokenizer().size))
     seen = trial(specimen, 4, split="validation")
-    with pytest.raises(BadInput, match="the validation split were seen already; choose another split or seed"):
+    with pytest.raises(NothingUnseen, match="of the validation split were seen already; choose another"):
         trial(specimen, 4, split="validation", apart_from=seen)
+    more = trial(specimen, 12, split="validation", seed=1)
+    assert more.prompts is not None
+    half = Trial(more.batch.take(torch.arange(6)), more.counterfactual.take(torch.arange(6)), more.readout)
+    left = trial(specimen, 12, split="validation", seed=1, apart_from=half)
+    rows = [tuple(row) for row in more.batch.tokens.tolist()]
+    unseen = [row for row in rows[6:] if row not in rows[:6]]
+    assert [tuple(row) for row in left.batch.tokens.tolist()] == unseen
+    assert 0 < len(unseen) <= 6
     other = trial(specimen, 4, split="test", apart_from=seen)
     assert other.batch.tokens.equal(trial(specimen, 4, split="test").batch.tokens)

@@ -135,6 +135,12 @@ def test_out_is_looked_at_before_anything_is_measured(vesalius: Vesalius, tmp_pa
         refused(vesalius, ["discover", "3", "-m", method, "--out", "notes.txt"], "cannot be used as a directory")
 
 
+def test_a_refusal_leaves_no_directory_behind(vesalius: Vesalius, tmp_path: Path) -> None:
+    refused(vesalius, ["discover", "3", "-m", "bandit", "--budget", "0"], "choose 1 to 8")
+    refused(vesalius, ["discover", "3", "-m", "sets", "--budget", "0"], "pays for nothing")
+    assert not list((tmp_path / "vesalius-runs").iterdir())
+
+
 def test_sets_have_no_page(vesalius: Vesalius, tmp_path: Path) -> None:
     (tmp_path / "sets.json").write_text("{}")
     refused(vesalius, ["report", "."], "sets of heads have no page")

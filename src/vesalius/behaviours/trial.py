@@ -55,14 +55,15 @@ def trial(specimen: Specimen, n: int, *, seed: int = 0, split: str = "test", apa
     """Draw the material for a specimen; `split` picks the behaviour's pool of names, templates and fillers.
 
     With `apart_from`, no prompt is one of that trial's, counterfactuals included. Of a listed vocabulary that leaves
-    `n` different prompts or as many as there are; `len(trial.batch)` says how many.
+    `n` different prompts or as many as there are, of a behaviour the unseen ones of `n`; `len(trial.batch)` says how
+    many.
     """
     require_drawable(n, seed)
     vocabulary = specimen.vocabulary
     if isinstance(vocabulary, TextVocabulary):
         prompts = _prompts(specimen, vocabulary, n, seed, split)
-        if apart_from is not None and not rows_of(apart_from).isdisjoint(_rows(prompts.batch)):
-            raise BadInput(f"prompts of the {split} split were seen already; choose another split or seed")
+        if apart_from is not None:
+            prompts = _unseen_prompts(prompts, split, rows_of(apart_from))
         return Trial(prompts.batch, prompts.counterfactual_batch, prompts.readout(), prompts)
     assert isinstance(vocabulary, FiniteVocabulary)
     if apart_from is None:
@@ -94,6 +95,13 @@ def _prompts(specimen: Specimen, vocabulary: TextVocabulary, n: int, seed: int, 
     return behaviour(specimen.behaviour).sample(
         vocabulary.tokenizer, n, seed=seed, split=split, n_ctx=config.n_ctx, d_vocab=config.d_vocab
     )
+
+
+def _unseen_prompts(prompts: Prompts, split: str, seen: Collection[Row]) -> Prompts:
+    kept = [place for place, row in enumerate(_rows(prompts.batch)) if row not in seen]
+    if not kept:
+        raise NothingUnseen(f"all prompts drawn of the {split} split were seen already; choose another split or seed")
+    return prompts.take(torch.tensor(kept))
 
 
 def _unseen_pairs(specimen: Specimen, n: int, seed: int, seen: Collection[Row]) -> tuple[list[Any], list[Any]]:

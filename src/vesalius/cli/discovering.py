@@ -12,7 +12,7 @@ from vesalius.circuits.making import KEY_FILE, KEY_FOLDER
 from vesalius.circuits.specimens import benchmark_directory
 from vesalius.cli.catalogue import open_specimen
 from vesalius.cli.console import print_json, progress, stderr, stdout, steps, warn_unperformed
-from vesalius.cli.places import out_directory
+from vesalius.cli.places import leaving_nothing_empty, out_directory
 from vesalius.cli.trusting import checked, draw, print_trust
 from vesalius.discovery.circuit import Circuit
 from vesalius.discovery.matrices import fingerprint
@@ -98,7 +98,7 @@ def discover_one(
     require_method(request.method, request.search)
     specimen = open_specimen(request.specimen, request.behaviour, device=device)
     directory = out_directory(out, *request.words(specimen.name))
-    with progress(f"{request.method} of {specimen.name}") as tell:
+    with leaving_nothing_empty(directory), progress(f"{request.method} of {specimen.name}") as tell:
         found = discover(
             specimen,
             request.method,

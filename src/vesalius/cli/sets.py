@@ -1,5 +1,6 @@
 """`discover --method sets`: which heads matter together, and which back each other up."""
 
+import hashlib
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -8,7 +9,7 @@ from rich.table import Table
 
 from vesalius.cli.catalogue import open_specimen
 from vesalius.cli.console import print_json, progress, stdout, warn_unperformed
-from vesalius.cli.places import out_directory
+from vesalius.cli.places import leaving_nothing_empty, out_directory
 from vesalius.discovery.sets.discover import NAMES, SetDiscovery, discover_sets
 from vesalius.discovery.sets.synergy import synergy_matrix
 from vesalius.errors import BadInput, choices
@@ -17,6 +18,8 @@ from vesalius.model.files import write_json
 from vesalius.report.synergy import draw_synergy
 
 SCHEMA, SETS = 1, "sets.json"
+#: The smallest synergy that counts where none is asked for, as a share of the clean score.
+LEAST = 0.1
 
 
 @dataclass(frozen=True)
@@ -34,6 +37,22 @@ class Request:
     n: int
     seed: int
 
+    def words(self, name: str) -> tuple[str | None, ...]:
+        """The parts of the directory's name, where none was asked for: whatever decides what is found."""
+        pool = None if self.pool is None else hashlib.sha256(",".join(self.pool).encode()).hexdigest()[:8]
+        return (
+            "sets",
+            name,
+            self.behaviour,
+            self.search,
+            self.kind,
+            None if pool is None else f"pool{pool}",
+            None if self.budget is None else f"budget{self.budget}",
+            None if self.least == LEAST else f"least{self.least:g}",
+            f"n{self.n}",
+            f"seed{self.seed}",
+        )
+
 
 def run(request: Request, *, out: str | None, top: int, device: str, as_json: bool, force: bool = False) -> None:
     """Search, confirm, write and report."""
@@ -42,9 +61,8 @@ def run(request: Request, *, out: str | None, top: int, device: str, as_json: bo
     if request.kind not in KINDS:
         raise BadInput(f"kind {request.kind!r} does not exist; choose one of {choices(KINDS)}")
     specimen = open_specimen(request.specimen, request.behaviour, device=device)
-    words = ("sets", specimen.name, request.behaviour, request.search, request.kind, f"n{request.n}")
-    directory = out_directory(out, *words, f"seed{request.seed}")
-    with progress(f"{request.search} search of {specimen.name}") as tell:
+    directory = out_directory(out, *request.words(specimen.name))
+    with leaving_nothing_empty(directory), progress(f"{request.search} search of {specimen.name}") as tell:
         found = discover_sets(
             specimen,
             request.search,

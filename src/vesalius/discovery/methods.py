@@ -10,8 +10,8 @@
 | `rl`     | as `sweep`, heads only, in a policy's order under a budget            | no    | about the budget       |
 
 A natural model is asked first whether it performs its behaviour at all. A backward pass counts as two forward passes.
-Gradients need a readout with a slope; the share of unchanged outputs has
-none, so for specimens with a listed vocabulary EAP reads `contrast` instead and pays two more passes for it.
+Gradients need a readout with a slope; the share of unchanged outputs has none, so for specimens with a listed
+vocabulary EAP reads `contrast` instead and pays two more passes for it.
 """
 
 import math

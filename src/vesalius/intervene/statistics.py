@@ -28,7 +28,7 @@ def mean_interval(
     return low, high
 
 
-def few_interval(
+def student_interval(
     values: Float[np.ndarray, "sample column"], *, level: float = 0.95
 ) -> tuple[Float[np.ndarray, " column"], Float[np.ndarray, " column"]]:
     """Student's interval of each column's mean: for a handful of samples, where resampling is too sure of itself."""

@@ -140,6 +140,7 @@ def render_functions(directory: Path, *, progress: Callable[[str, int, int], Non
         metrics=[(name, metric) for name, metric in scorecard["metrics"].items() if name not in _SAME],
         families=[(name, row) for name, row in scorecard["families"].items()],
         left_out=[*scorecard.get("left_out", {}).items()][:MOST_LEFT_OUT],
+        n_left_out=len(scorecard.get("left_out", {})),
         failures=len(failures),
         shown_failures=sum(case.failed for case in cases),
         command=command(settings),

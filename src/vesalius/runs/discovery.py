@@ -57,7 +57,7 @@ class DiscoverySettings:
             "benchmark": BENCHMARK,
             "methods": list(self.methods),
             "prompts": self.n,
-            "held_out": "inputs that the discovery has not seen",
+            "checked_on": "inputs that the discovery has not seen",
             "seed": self.seed,
             "version": __version__,
             "specimens": {circuit.id: circuit.fingerprint for circuit in self.circuits},

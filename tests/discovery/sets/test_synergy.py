@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.discovery.sets.tables import FunctionSource, three_heads
+from vesalius.discovery.sets import synergy
 from vesalius.discovery.sets.backups import confirm, connected
 from vesalius.discovery.sets.queries import Goal, Queries
 from vesalius.discovery.sets.searches import surplus
@@ -43,6 +44,13 @@ def test_surplus_is_the_synergy_of_the_mean_and_can_be_conditional() -> None:
 
 def test_the_order_of_pairs_is_that_of_combinations() -> None:
     assert [pair_place(i, j, 4) for i in range(4) for j in range(i + 1, 4)] == list(range(6))
+
+
+def test_many_columns_are_taken_in_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = np.random.default_rng(3).normal(size=(12, 10))
+    whole = simultaneous_interval(rows)
+    monkeypatch.setattr(synergy, "COLUMNS_AT_ONCE", 3)
+    assert all(np.array_equal(one, other) for one, other in zip(simultaneous_interval(rows), whole, strict=True))
 
 
 @pytest.mark.parametrize(

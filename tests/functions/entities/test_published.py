@@ -63,6 +63,12 @@ def test_other_layouts_are_refused(tmp_path: Path, data: Any, tests: Any, messag
         load_published(written(tmp_path, data, tests))
 
 
+def test_a_test_without_a_name_is_nobodys(tmp_path: Path) -> None:
+    nameless = [{**TESTS[0], "name": name} for name in ("", "/", "..", None)]
+    loaded = load_published(written(tmp_path, DATA, [*nameless, 3, *TESTS]))
+    assert (len(loaded), loaded.left_out) == (len(DATA), {})
+
+
 def test_missing_and_broken_files_are_named(tmp_path: Path) -> None:
     with pytest.raises(BadInput, match=r"there is no neurons_entities/data\.json"):
         load_published(tmp_path)

@@ -100,7 +100,8 @@ def test_the_inner_folder_will_do(folder: Path) -> None:
         ({"dir": "/"}, "names nothing"),
         ({"name": "sin((1, 0, 0, 0))", "params": [1, 0, 0, 0]}, "parameter 2 of sin is 0"),
         ({"name": "root((1, 0, 0))", "params": [1.0, 0.0, 0]}, "parameter 3 of root is 0"),
-        ({"params": [math.nan, 1.0]}, "its parameter nan is not a finite number"),
+        ({"params": [math.nan, 1.0]}, "nan is not a finite number"),
+        ({"params": [10**400, 1.0]}, "000000 is not a finite number"),
     ],
 )
 def test_a_malformed_record_is_left_out_and_named_in_one_line(folder: Path, change: dict[str, Any], said: str) -> None:
@@ -127,6 +128,7 @@ def test_a_dataset_of_which_nothing_can_be_used_is_refused(folder: Path) -> None
     [
         (1, {"corruption_params": {"boundary": [1.0, 2.0]}}, "has no 'std'"),
         (1, {"corruption_type": "outside"}, "'outside' does not exist"),
+        (1, {"corruption_params": {"std": 1.0, "boundary": [1.0, math.inf]}}, "inf is not a finite number"),
         (1, {"params": 3}, "must be a list of two"),
         (2, {"noise_type": "pink"}, "'pink' does not exist"),
         (4, {"params": [1.0, 2.0]}, "two lists of numbers"),

@@ -81,6 +81,17 @@ def test_pairs_and_descriptions_are_read(folder: Path) -> None:
     assert load_published(folder / "strings") == [first, second]
 
 
+@pytest.mark.parametrize("text", ["[]", "{}", "[1", json.dumps([{**PROSE[0], "name": ".."}, 7])])
+def test_descriptions_that_cannot_be_read_are_none(folder: Path, text: str) -> None:
+    (folder / "strings" / "test_data.json").write_text(text, encoding="utf-8")
+    assert [function.description for function in load_published(folder)] == ["", ""]
+
+
+def test_descriptions_are_found_under_any_path(folder: Path) -> None:
+    write(folder / "strings" / "test_data.json", [{**PROSE[0], "name": "/data/strings/f00000"}])
+    assert load_published(folder)[0].description == "Gives the length."
+
+
 def test_the_first_generation_is_recognised(tmp_path: Path) -> None:
     write(tmp_path / "eval_data_strings.json", FIRST)
     assert {f.generation for f in load_published(tmp_path)} == {"v0"}

@@ -29,7 +29,7 @@ from vesalius.discovery.mechrl.evaluate import begun, pick_ranks, policy_entrant
 from vesalius.discovery.mechrl.ppo import PER_HEAD, Policy, Settings, play, train
 from vesalius.discovery.mechrl.suite import Suite
 from vesalius.discovery.search.contest import BUDGETS, Comparison, contest, episode_seeds, standard_entrants
-from vesalius.intervene.statistics import few_interval
+from vesalius.intervene.statistics import student_interval
 
 #: The policies of each mode: what is trained.
 RUNS = {
@@ -284,5 +284,5 @@ def _figure(values: Sequence[float] | Float[np.ndarray, " seed"]) -> dict[str, A
     each = np.asarray(values, float)
     low, high = (None, None)
     if len(each) > 1:
-        low, high = (float(bound[0]) for bound in few_interval(each[:, None]))
+        low, high = (float(bound[0]) for bound in student_interval(each[:, None]))
     return {"value": float(each.mean()), "low": low, "high": high, "n": len(each)}

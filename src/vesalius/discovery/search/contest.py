@@ -18,7 +18,7 @@ from vesalius.discovery.mechrl.tables import EVALUATION_SEED, Tables
 from vesalius.discovery.search.purse import Purse
 from vesalius.discovery.search.rivals import PLAIN, PLANNERS, Search, by_attribution, in_order, spend, thompson
 from vesalius.errors import BadInput
-from vesalius.intervene.statistics import few_interval
+from vesalius.intervene.statistics import student_interval
 from vesalius.model.components import Component
 
 BUDGETS = (1, 2, 5, 10, 20, 50)
@@ -163,5 +163,5 @@ def _summary(method: str, budgets: Sequence[float], found: Float[np.ndarray, "se
     mean, each = tuple(found.mean(0).tolist()), tuple(tuple(row) for row in found.tolist())
     if len(found) < 2:
         return Regret(method, tuple(budgets), mean, None, None, each)
-    low, high = few_interval(found)
+    low, high = student_interval(found)
     return Regret(method, tuple(budgets), mean, tuple(np.maximum(low, 0).tolist()), tuple(high.tolist()), each)

@@ -13,7 +13,6 @@ are not searched and have no score. A head that was never looked at scores 0.
 the part of the model behind the head for every look, and for a policy attribution and attention.
 """
 
-import sys
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
@@ -43,6 +42,8 @@ from vesalius.model.transformer import Transformer
 
 SEARCHES = ("bandit", "rl")
 TRAINING_STEPS = 20_000
+#: Bytes of the clean runs that are kept for all looks.
+MOST_KEPT = 4 * 2**30
 TASK = "task"
 #: A forward pass that reads attention off.
 ATTENTION_PASSES = 1
@@ -99,8 +100,8 @@ class Bench:
         self.looks, self._cost = 0, Cost()
         self.told: Callable[[int], None] | None = None
         model = specimen.model
-        # Kept whole: made again for every look, as larger ones are elsewhere, it would cost more than the looks.
-        self._clean = Recordings(model, material.batch.to(model.device), material.readout, memory=sys.maxsize)
+        # Kept whole up to a larger size than elsewhere: made again for every look, it would cost more than the looks.
+        self._clean = Recordings(model, material.batch.to(model.device), material.readout, memory=MOST_KEPT)
 
     @property
     def forwards(self) -> float:

@@ -27,7 +27,7 @@ from jaxtyping import Float
 
 from vesalius.discovery.sets.sources import HeadSet, Source
 from vesalius.errors import BadInput
-from vesalius.intervene.statistics import bootstrap_means
+from vesalius.intervene.statistics import RESAMPLES, bootstrap_means
 
 Verdict = Literal["backup", "series", "none"]
 LEAST_PROMPTS = 8
@@ -35,6 +35,7 @@ ROUNDING = 1e-9
 # A draw may miss the few prompts on which a sparse column is not zero. Its variance is then taken for this share of the
 # column's own, or c would be infinite and one such column would silence all others.
 LEAST_VARIANCE = 0.1
+COLUMNS_AT_ONCE = 1024
 
 
 @dataclass(frozen=True)
@@ -97,11 +98,13 @@ def simultaneous_interval(
 
 def _largest_t(standard: Float[np.ndarray, "prompt column"], level: float, seed: int) -> float:
     """The quantile of the largest |t| over draws of the prompts; columns have mean 0 and variance 1."""
-    n = len(standard)
-    columns = torch.from_numpy(np.ascontiguousarray(standard, np.float64))
-    moved, squares = (bootstrap_means(values, seed=seed).numpy() for values in (columns, columns**2))
-    variance = np.maximum((squares - moved**2) * n / (n - 1), LEAST_VARIANCE)
-    return float(np.quantile(np.abs(moved / np.sqrt(variance / n)).max(1), level, method="higher"))
+    n, largest = len(standard), np.zeros(RESAMPLES)
+    for start in range(0, standard.shape[1], COLUMNS_AT_ONCE):
+        columns = torch.from_numpy(np.ascontiguousarray(standard[:, start : start + COLUMNS_AT_ONCE], np.float64))
+        moved, squares = (bootstrap_means(values, seed=seed).numpy() for values in (columns, columns**2))
+        variance = np.maximum((squares - moved**2) * n / (n - 1), LEAST_VARIANCE)
+        largest = np.maximum(largest, np.abs(moved / np.sqrt(variance / n)).max(1))
+    return float(np.quantile(largest, level, method="higher"))
 
 
 def synergy_matrix(heads: Sequence[str], pairs: Sequence[Synergy]) -> Float[np.ndarray, "head head"]:

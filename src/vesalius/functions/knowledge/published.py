@@ -1,6 +1,7 @@
 """Records of a published dataset folder: what each function is, joined with its tests."""
 
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -62,6 +63,7 @@ def _by_name(path: Path) -> dict[str, Record]:
     """Tests by the name of their function; what is no test of a named function is nobody's."""
     found: dict[str, Record] = {}
     for test in read_records(path):
-        if isinstance(test, dict) and isinstance(test.get("name"), str):
-            found[name_in(test["name"])] = test
+        with suppress(Unusable):
+            if isinstance(test, dict):
+                found[name_in(test.get("name"))] = test
     return found

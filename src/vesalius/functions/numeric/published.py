@@ -8,9 +8,10 @@ here stand in for them, and `published_mse` keeps the error of the original besi
 understood is left out, and `left_out` of what is returned says why.
 """
 
-import math
+import sys
 import zlib
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path, PureWindowsPath
 from typing import Any, cast
@@ -95,8 +96,9 @@ def _function(record: Any, scripts: dict[str, Any], mode: Mode) -> NumericFuncti
 
 def _training_error(record: dict[str, Any]) -> float | None:
     """Only to compare with: a net without one is trained all the same."""
-    given = record.get("approx_mse_error")
-    return None if given is None else _number(given)
+    with suppress(Unusable):
+        return _finite(record.get("approx_mse_error"))
+    return None
 
 
 def _expression(record: dict[str, Any]) -> Expression:
@@ -142,11 +144,11 @@ def _corruption(record: dict[str, Any]) -> Corruption:
     if shape not in _SHAPES:
         raise Unusable(f"corruption_type {shape!r} does not exist; known are {choices(_SHAPES)}")
     params = _field(record, "corruption_params", dict)
-    boundary = tuple(_number(value) for value in _field(params, "boundary", list))
+    boundary = tuple(_finite(value) for value in _field(params, "boundary", list))
     if len(boundary) != (2 if shape == "interval_inside" else 1):
         raise Unusable(f"{shape} has a boundary of {len(boundary)} numbers")
     # The mean of the corrupted values is published under the name `std`.
-    return Corruption(_SHAPES[shape], boundary, mean=_number(_field(params, "std", object)))
+    return Corruption(_SHAPES[shape], boundary, mean=_finite(_field(params, "std", object)))
 
 
 def _field(record: dict[str, Any], name: str, kind: type) -> Any:
@@ -157,15 +159,11 @@ def _field(record: dict[str, Any], name: str, kind: type) -> Any:
     return record[name]
 
 
-def _number(value: Any) -> float:
+def _finite(value: Any) -> float:
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         raise Unusable(f"{value!r:.40} should be a number")
-    return value
-
-
-def _finite(value: Any) -> float:
-    if not math.isfinite(_number(value)):
-        raise Unusable(f"its parameter {value} is not a finite number")
+    if not -sys.float_info.max <= value <= sys.float_info.max:
+        raise Unusable(f"{value!r:.40} is not a finite number")
     return value
 
 

@@ -11,6 +11,7 @@ stand-in says.
 """
 
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
@@ -187,13 +188,12 @@ def _script(path: Path) -> str | None:
 
 def _prose(path: Path) -> dict[str, _Prose]:
     """What was written about the functions, where that was published and can be read."""
-    found = {}
-    for record in read_records(path) if path.is_file() else []:
-        try:
-            said = _Prose.model_validate(record)
-        except ValidationError:
-            continue
-        found[said.name] = said
+    found: dict[str, _Prose] = {}
+    with suppress(BadInput):
+        for record in read_records(path) if path.is_file() else []:
+            with suppress(ValidationError, Unusable):
+                said = _Prose.model_validate(record)
+                found[name_in(said.name)] = said
     return found
 
 
