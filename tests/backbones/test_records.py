@@ -176,6 +176,7 @@ def test_ordinary_words_stay() -> None:
     assert Redactor(environment={"A_KEY": "short", "TOKENIZERS_PARALLELISM": "disabled-by-me"}).text(text) == text
 
 
+@pytest.mark.slow
 def test_a_file_cut_anywhere_opens_and_loses_one_call(tmp_path: Path) -> None:
     backbone = echo(record=tmp_path)
     for text in ("one", "two é", "three"):

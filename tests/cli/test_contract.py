@@ -257,6 +257,7 @@ def test_discover_is_graded_where_there_is_a_key(vesalius: Vesalius) -> None:
     assert 0.9 <= found["metrics"]["edge_auroc"] <= 1
 
 
+@pytest.mark.slow
 def test_bench_discovery(vesalius: Vesalius) -> None:
     options = ["--methods", "sweep,eap", "--ids", "3,8", "--n", 8, "--jobs", 1]
     got = vesalius("bench", "discovery", *options, "--json")

@@ -179,6 +179,7 @@ def test_any_program_and_its_translation_agree(seed: int) -> None:
     assert_same(random_program.program, random_program.vocabulary, random_program.inputs)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["3", "4", "13", "58", "79", "129"])
 def test_what_is_found_in_a_shipped_circuit_and_its_translation_agree(name: str) -> None:
     specimen = ves.load(name)

@@ -211,6 +211,7 @@ def test_the_same_seed_gives_the_same_explanation() -> None:
     assert "a function of the token alone" in first.task_description
 
 
+@pytest.mark.slow
 def test_a_head_that_copies_the_next_token_is_a_router() -> None:
     parts = {part.id: part for part in explain_specimen(ves.load("13")).components}
     assert (parts["L0H0"].tag, parts["L0_MLP"].tag) == ("ROUTER", "COMBINER")

@@ -21,6 +21,7 @@ def graded(pool: list[Explanation]) -> list[CircuitGrade]:
     return [grade_circuit(explanation, donor=donor_of(explanation, pool)) for explanation in pool]
 
 
+@pytest.mark.slow
 def test_the_truth_beside_its_nulls(graded: list[CircuitGrade]) -> None:
     nulls = {name: [grade.nulls[name] for grade in graded] for name in NULLS}
     found = circuit_metrics([grade.own for grade in graded], null=nulls["shuffled"])

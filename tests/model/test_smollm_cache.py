@@ -105,6 +105,7 @@ def test_a_cache_of_another_source_is_made_again(monkeypatch: pytest.MonkeyPatch
     assert steps_of_a_use() == ["checking", "converting"]
 
 
+@pytest.mark.slow
 def test_a_conversion_killed_half_way(wheel: tuple[Transformer, Path]) -> None:
     model, path = wheel
     command = [sys.executable, "-c", KILLED, str(path), sha256(path)]

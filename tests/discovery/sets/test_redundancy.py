@@ -97,6 +97,7 @@ def test_single_heads_and_attribution_do_not_see_the_pair(specimen: Specimen, pl
     assert [scores[copy] for copy in planted.copies] == [0, 0]
 
 
+@pytest.mark.slow
 def test_who_finds_it_and_at_what_price(specimen: Specimen, planted: Redundant) -> None:
     """All pairs would be 496 queries on top of the 32 heads; 8 specialists hold greedy and beam busy."""
     pair, paid = names(planted), {}

@@ -212,6 +212,7 @@ def test_helpers_are_listed_with_their_signatures() -> None:
     assert "ablate(component, inputs, how)" in lines
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("id", ["3", "24"])
 @pytest.mark.parametrize("protocol", ["typed", "paper"])
 def test_no_prompt_or_tool_result_holds_the_answer(id: str, protocol: Any) -> None:

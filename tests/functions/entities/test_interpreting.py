@@ -135,6 +135,7 @@ def test_two_words_of_a_concept_lie_above_their_mean_and_two_of_different_ones_b
     assert notebook.box.asked == before  # a text is asked once
 
 
+@pytest.mark.slow
 def test_the_search_finds_better_words_than_as_many_drawn_at_random() -> None:
     function = drawn("volcanoes")
     box, chance = Box(function), Box(function)

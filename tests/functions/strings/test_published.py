@@ -104,6 +104,7 @@ def test_many_functions_without_number_words_are_of_the_first_generation(tmp_pat
     assert {f.generation for f in load_published(tmp_path)} == {"v0"}
 
 
+@pytest.mark.slow
 def test_a_program_that_agrees_with_all_pairs_stands_in_for_a_missing_source(folder: Path, sandbox: Sandbox) -> None:
     first, _ = load_published(folder)
     stored, unknown, number = first.replies(["don't", "other!!", 5])
@@ -115,6 +116,7 @@ def test_a_program_that_agrees_with_all_pairs_stands_in_for_a_missing_source(fol
     assert (scored.metrics["exact_match"], scored.metrics["exact_held_out"]) == (1, None)
 
 
+@pytest.mark.slow
 def test_where_nothing_stands_in_only_stored_inputs_are_answered(folder: Path) -> None:
     odd = record("f00000", [("reverse_string", ())])
     odd["test_vec"][0][1][0] = "something else"
