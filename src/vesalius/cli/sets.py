@@ -11,6 +11,7 @@ from vesalius.cli.catalogue import open_specimen
 from vesalius.cli.console import print_json, progress, stdout, warn_unperformed
 from vesalius.cli.places import leaving_nothing_empty, out_directory
 from vesalius.discovery.sets.discover import NAMES, SetDiscovery, discover_sets
+from vesalius.discovery.sets.queries import LEAST_SHARE
 from vesalius.discovery.sets.synergy import synergy_matrix
 from vesalius.errors import BadInput, choices
 from vesalius.intervene import KINDS
@@ -18,8 +19,6 @@ from vesalius.model.files import write_json
 from vesalius.report.synergy import draw_synergy
 
 SCHEMA, SETS = 1, "sets.json"
-#: The smallest synergy that counts where none is asked for, as a share of the clean score.
-LEAST = 0.1
 
 
 @dataclass(frozen=True)
@@ -48,7 +47,7 @@ class Request:
             self.kind,
             None if pool is None else f"pool{pool}",
             None if self.budget is None else f"budget{self.budget}",
-            None if self.least == LEAST else f"least{self.least:g}",
+            None if self.least == LEAST_SHARE else f"least{self.least:g}",
             f"n{self.n}",
             f"seed{self.seed}",
         )

@@ -50,13 +50,12 @@ def run_case(case: DiscoveryCase) -> dict[str, Any]:
     started = time.perf_counter()
     specimen = load_specimen(case.directory)
     n = affordable_prompts(case.method, specimen.model.config, case.n)
-    material = trial(specimen, n, seed=case.seed)
-    found = discover(specimen, case.method, material=material)
+    found = discover(specimen, case.method, material=trial(specimen, n, seed=case.seed))
     areas = grade_circuit_scores(found.circuit, true_circuit(case.id, case.directory)).model_dump()
     held_out = _held_out(specimen, found, n=case.n, seed=case.seed)
     faithful, chance = _faithfulness(specimen, found, held_out, seed=case.seed)
     chosen = found.circuit.chosen()
-    stability = _stability(specimen, found, material, max(1, len(chosen)))
+    stability = _stability(specimen, found, max(1, len(chosen)))
     return {
         **areas,
         **faithful,
@@ -72,12 +71,12 @@ def run_case(case: DiscoveryCase) -> dict[str, Any]:
     }
 
 
-def _stability(specimen: Specimen, found: Discovery, material: Trial, top: int) -> Stability | None:
+def _stability(specimen: Specimen, found: Discovery, top: int) -> Stability | None:
     if found.per_prompt is not None:
         return found.stability(top)
     config = specimen.model.config
     size = len(EdgeGraph.of(config).edges) * config.d_model
-    return None if size > MOST_RESAMPLED else acdc_stability(specimen.model, material)[0]
+    return None if size > MOST_RESAMPLED else acdc_stability(specimen.model, found.material)[0]
 
 
 def _held_out(specimen: Specimen, found: Discovery, *, n: int, seed: int) -> Trial | None:

@@ -118,7 +118,7 @@ def discover(
             budget,
             listed(pool),
             "mean" if kind is None else kind,
-            sets_command.LEAST if least is None else least,
+            sets_command.LEAST_SHARE if least is None else least,
             n,
             seed,
         )

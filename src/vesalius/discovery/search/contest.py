@@ -74,21 +74,21 @@ def standard_entrants(tables: Tables, task: str, *, ranking: Tables | None) -> d
     scores = None if ranking is None else static_scores(ranking, task)
     if ranking is not None and scores is not None:
         entrants["static"] = same_for_all(in_order(np.argsort(-scores, kind="stable").tolist()))
-        entrants["thompson-static"] = same_for_all(thompson(_mean_elsewhere(ranking, task)))
+        entrants["thompson-static"] = same_for_all(thompson(np.mean(_elsewhere(ranking, task), 0)))
     return entrants
 
 
 def static_scores(ranking: Tables, task: str) -> Float[np.ndarray, " head"] | None:
     """Mean reward of every head over the other tasks' rows, each task scaled to its largest; None without another."""
-    others = [ranking.mean(name) for name in ranking.names if name != task]
+    others = _elsewhere(ranking, task)
     if not others:
         return None
     return np.mean([reward / max(float(np.abs(reward).max()), 1e-12) for reward in others], 0)
 
 
-def _mean_elsewhere(ranking: Tables, task: str) -> Float[np.ndarray, " head"]:
-    """Mean reward of every head over the other tasks' rows, in its unit."""
-    return np.mean([ranking.mean(name) for name in ranking.names if name != task], 0)
+def _elsewhere(ranking: Tables, task: str) -> list[Float[np.ndarray, " head"]]:
+    """Mean reward of every head on each of the other tasks."""
+    return [ranking.mean(name) for name in ranking.names if name != task]
 
 
 def purse_of(tables: Tables, task: str, number: int, *, budget: float) -> Purse:
