@@ -27,10 +27,10 @@ from transformer_lens.tools.analysis.attribution_patching import (
 from transformers import GPT2Config, GPT2LMHeadModel
 
 from benchmarks.measure import agree, report, rivals
+from vesalius.components import Component, Edge
 from vesalius.discovery.attribution import edge_attribution
 from vesalius.discovery.graph import EdgeGraph
 from vesalius.intervene import Batch, logit_difference
-from vesalius.model.components import Component, Edge
 from vesalius.model.huggingface import load_huggingface
 
 PAIRS, TOKENS, VOCABULARY = 8, 15, 50257

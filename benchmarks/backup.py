@@ -25,8 +25,8 @@ from vesalius.circuits.redundancy import Redundant, plant
 from vesalius.discovery.methods import discover
 from vesalius.discovery.sets.discover import NAMES, discover_sets
 from vesalius.discovery.sets.policy import practise, save_policy
+from vesalius.files import write_json
 from vesalius.intervene import effects
-from vesalius.model.files import write_json
 from vesalius.model.specimen import Specimen
 
 SEEDS = range(100, 110)

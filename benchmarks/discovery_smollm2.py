@@ -16,7 +16,7 @@ import torch
 
 import vesalius as ves
 from vesalius.discovery.trust import examine
-from vesalius.model.files import read_json, write_json
+from vesalius.files import read_json, write_json
 
 RUNS = (("induction", "eap-ig", 8), ("ioi", "eap-ig", 8), ("induction", "sweep", 4))
 SEED, EDGES_KEPT = 0, 20

@@ -15,10 +15,10 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from vesalius.explain.explanation import Explanation
-from vesalius.explain.scientist.hypotheses import FAMILIES
+from vesalius.documents.explanation import Explanation
+from vesalius.documents.metric import Metric
+from vesalius.explanations.scientist.hypotheses import FAMILIES
 from vesalius.grading import grade
-from vesalius.grading.metrics import Metric
 
 
 def explanations(run: Path) -> list[Explanation]:

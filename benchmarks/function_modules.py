@@ -19,11 +19,11 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+from vesalius.documents.metric import Metric
 from vesalius.functions import Answer, Box, Function, Reply, entities, relations
 from vesalius.functions.knowledge.mapping import TableMapper
 from vesalius.functions.knowledge.tables import UNDEFINED
 from vesalius.functions.knowledge.vectors import other_space
-from vesalius.grading.metrics import Metric
 from vesalius.sandbox import Sandbox
 
 #: The published relations were answered rightly in 91.2 % of cases.

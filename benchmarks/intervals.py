@@ -19,8 +19,8 @@ from typing import Any
 import numpy as np
 
 from vesalius.discovery.sets.synergy import simultaneous_interval
-from vesalius.intervene.statistics import share_interval
-from vesalius.model.files import write_json
+from vesalius.files import write_json
+from vesalius.statistics import share_interval
 
 SEED = 2309
 FAMILIES, FAMILIES_OF_MANY, MANY = 1000, 250, 400

@@ -20,12 +20,12 @@ import torch
 from vesalius.api import load
 from vesalius.circuits.key import all_tasks
 from vesalius.circuits.key.task import Task
-from vesalius.explain.claims import Computes, Hypothesis, check
-from vesalius.explain.claims.laboratory import Lab
-from vesalius.explain.claims.rivals import RIVAL_KINDS, rivals
-from vesalius.intervene.statistics import share_interval
-from vesalius.model.components import Component
+from vesalius.components import Component
+from vesalius.explanations.claims import Computes, Hypothesis, check
+from vesalius.explanations.claims.laboratory import Lab
+from vesalius.explanations.claims.rivals import RIVAL_KINDS, rivals
 from vesalius.rasp import Program
+from vesalius.statistics import share_interval
 
 NEAR_MISS_SEED = 20_001  # not the seed of the rivals that the rule itself looks at
 PER_COMPONENT = 4

@@ -10,15 +10,16 @@ import vesalius
 ROOT = Path(vesalius.__file__).parent
 
 #: What each room may import, apart from itself and the ground. Order of the floors, bottom to top.
-GROUND = {"errors", "guests", "version"}
+GROUND = {"components", "errors", "files", "plugins", "statistics", "version"}
 FLOORS = [
+    {"documents"},
     {"model", "sandbox", "backbones"},
     {"intervene"},
     {"behaviours", "rasp"},
     {"training"},
     {"circuits"},
     {"discovery"},
-    {"explain"},
+    {"explanations"},
     {"grading"},
     {"runs"},
     {"report"},
@@ -27,9 +28,9 @@ FLOORS = [
     {"__main__"},
 ]
 #: Rooms that stand apart from the stairs: these are all they may import.
-ALONE = {"sandbox": set(), "backbones": set(), "functions": {"sandbox", "backbones"}}
+ALONE = {"sandbox": set(), "backbones": set(), "functions": {"documents", "sandbox", "backbones"}}
 #: Everything above may use `functions`; it stands on its two rooms, beside the rest.
-HEIGHT = {room: height for height, floor in enumerate(FLOORS) for room in floor} | {"functions": 1}
+HEIGHT = {room: height for height, floor in enumerate(FLOORS) for room in floor} | {"functions": 2}
 
 Import = tuple[str, str, int]
 
@@ -63,14 +64,14 @@ def offence(importer: str, imported: str) -> str | None:
     if here == there or there in GROUND:
         return None
     if here in GROUND:
-        return "the ground imports nothing"
+        return "the ground imports nothing but the ground"
     if here in ALONE and there not in ALONE[here]:
         return f"{here} stands apart"
     if there not in HEIGHT:
         return f"{there!r} is on no floor"
     if HEIGHT[here] <= HEIGHT[there]:
         return f"{here} is not above {there}"
-    if here == "rasp" and not imported.startswith("vesalius.model.components"):
+    if here == "rasp" and not imported.startswith("vesalius.components"):
         return "rasp knows a model's component names and nothing else of it"
     return None
 

@@ -16,21 +16,19 @@ from vesalius.errors import BadInput, Failed
 from vesalius.version import __version__
 
 if TYPE_CHECKING:
-    from vesalius.api import discover, load, specimens, sweep
-    from vesalius.explain import CallablePackage
+    from vesalius.api import discover, explain, load, specimens, sweep
+    from vesalius.components import Component, Edge
     from vesalius.grading import grade
-    from vesalius.model.components import Component, Edge
-
-    explain: CallablePackage
 
 _HOMES = {
     "discover": "vesalius.api",
+    "explain": "vesalius.api",
     "grade": "vesalius.grading",
     "load": "vesalius.api",
     "specimens": "vesalius.api",
     "sweep": "vesalius.api",
-    "Component": "vesalius.model.components",
-    "Edge": "vesalius.model.components",
+    "Component": "vesalius.components",
+    "Edge": "vesalius.components",
 }
 __all__ = [
     "BadInput",
@@ -48,8 +46,6 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    if name == "explain":  # a package that can be called
-        return import_module("vesalius.explain")
     if name not in _HOMES:
         raise AttributeError(f"module 'vesalius' has no attribute {name!r}; it has {', '.join(__all__)}")
     return getattr(import_module(_HOMES[name]), name)

@@ -1,15 +1,16 @@
 """The few functions a notebook needs, gathered from the floors below.
 
 `load` finds a specimen by id, name or path; `specimens` lists what there is; `sweep` measures how much each
-component matters; `discover` finds the circuit.
+component matters; `discover` finds the circuit; `explain` says what its components do.
 """
 
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import torch
 
+from vesalius.backbones import Backbone, open_backbone
 from vesalius.behaviours.natural import load_natural
 from vesalius.behaviours.trial import Trial, trial
 from vesalius.circuits.originals import WEIGHTS as ORIGINAL_WEIGHTS
@@ -21,16 +22,20 @@ from vesalius.circuits.specimens import (
     known_names,
     load_specimen,
 )
+from vesalius.components import Component, all_components
 from vesalius.discovery.methods import Discovery, discover
+from vesalius.documents.circuit import Circuit
+from vesalius.documents.explanation import Explanation
 from vesalius.errors import BadInput
+from vesalius.explanations.circuits import explained_components
+from vesalius.explanations.either import explain_either
 from vesalius.intervene import Effects, effects
 from vesalius.intervene.effects import pairs as all_pairs
-from vesalius.model.components import Component, all_components
 from vesalius.model.config import Config
 from vesalius.model.smollm import NAME as SMOLLM
 from vesalius.model.specimen import Specimen
 
-__all__ = ["Discovery", "chosen_device", "discover", "load", "specimens", "sweep", "sweep_sets"]
+__all__ = ["Discovery", "chosen_device", "discover", "explain", "load", "specimens", "sweep", "sweep_sets"]
 
 #: Natural models that need no download; their shape is stated so that listing them loads nothing.
 NATURAL = {
@@ -139,6 +144,39 @@ def sweep_sets(
             f"a sweep over {len(chosen)} components{' in pairs' if pairs else ''} is empty; name more components"
         )
     return all_pairs(chosen) if pairs else [(component,) for component in chosen]
+
+
+def explain(
+    specimen: Specimen,
+    components: Circuit | Discovery | Iterable[str | Component] | None = None,
+    *,
+    n: int | None = None,
+    top: int | None = None,
+    force: bool = False,
+    backbone: str | Backbone | None = None,
+    protocol: Literal["typed", "paper"] = "typed",
+    seed: int = 0,
+    progress: Callable[[str], None] | None = None,
+) -> Explanation:
+    """Say what each component of a circuit does, with evidence.
+
+    `components` is what `ves.discover` returned or a circuit read from its file (of both, the components that score
+    at least a tenth of the largest are explained), or names; by default the specimen's own. Listed vocabularies go
+    to the built-in scientist, natural models to the causal profile for the behaviour they were loaded with; `n`
+    (held-out prompts), `top` (components) and `force` (go on although the model does not perform the behaviour)
+    are for natural models. With `backbone`, such as "openai:gpt-5.4", a language model proposes (docs/hyve.md), by
+    the `protocol` "typed" or "paper".
+    """
+    named = explained_components(specimen, components)
+    if backbone is None:
+        return explain_either(specimen, named, n=n, top=top, force=force, seed=seed, progress=progress)
+    from vesalius.explanations.hyve import explain_hyve
+
+    options: dict[str, Any] = {"protocol": protocol, "components": named, "seed": seed, "progress": progress}
+    if not isinstance(backbone, str):
+        return explain_hyve(specimen, backbone=backbone, **options).explanation
+    with open_backbone(backbone) as opened:
+        return explain_hyve(specimen, backbone=opened, **options).explanation
 
 
 def chosen_device(name: str | torch.device) -> torch.device:

@@ -36,7 +36,7 @@ from vesalius.backbones import Usage as Tokens
 from vesalius.backbones.messages import Answer, Finish, Message, Settings
 from vesalius.backbones.retry import Retrier, SystemClock
 from vesalius.backbones.wire import Abilities
-from vesalius.explain.explanation import Explanation
+from vesalius.documents.explanation import Explanation
 from vesalius.grading import grade
 from vesalius.runs.scientists import BUILTIN, HYVE, PROTOCOLS, Explained, scientist_named
 from vesalius.runs.scientists import Task as Circuit

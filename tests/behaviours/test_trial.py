@@ -7,7 +7,7 @@ import torch
 
 import vesalius as ves
 from tests.behaviours.word_tokenizer import word_tokenizer
-from tests.explain.induction_model import as_specimen, induction_model
+from tests.explanations.induction_model import as_specimen, induction_model
 from vesalius.behaviours.trial import NothingUnseen, Trial, different_inputs, rows_of, trial
 from vesalius.model.specimen import Specimen
 

@@ -12,8 +12,8 @@ import torch
 import vesalius.circuits.key as key
 import vesalius.rasp as rasp
 from vesalius.circuits.inputs import draw_inputs
+from vesalius.components import Component
 from vesalius.errors import BadInput
-from vesalius.model.components import Component
 
 PAIRS = 2_000
 TASKS = key.all_tasks()

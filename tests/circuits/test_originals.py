@@ -24,9 +24,9 @@ from vesalius.circuits.originals import (
     original_edges,
     tracr_order,
 )
+from vesalius.components import Component
 from vesalius.errors import BadInput, Failed
 from vesalius.model import Config, Transformer
-from vesalius.model.components import Component
 from vesalius.model.states import to_state
 from vesalius.rasp import Role
 

@@ -11,7 +11,7 @@ from typer.core import TyperGroup
 
 from tests.cli.conftest import Vesalius
 from vesalius.cli import app
-from vesalius.discovery.circuit import Circuit
+from vesalius.documents.circuit import Circuit
 from vesalius.version import __version__
 
 COMMANDS = ["specimens", "show", "predict", "behaviours", "sweep", "discover", "explain", "report", "train", "generate"]

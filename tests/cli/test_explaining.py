@@ -9,10 +9,10 @@ import torch
 
 from tests.behaviours.word_tokenizer import word_tokenizer
 from tests.cli.conftest import Vesalius
-from tests.explain.induction_model import induction_model
+from tests.explanations.induction_model import induction_model
 from vesalius.circuits.specimens import Card, benchmark_directory, load_specimen, write_specimen
-from vesalius.discovery.circuit import Circuit
-from vesalius.explain.explanation import Explanation
+from vesalius.documents.circuit import Circuit
+from vesalius.documents.explanation import Explanation
 from vesalius.grading import grade
 from vesalius.model.files import save_model
 from vesalius.model.transformer import Transformer

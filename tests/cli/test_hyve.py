@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from tests.cli.conftest import Vesalius
-from tests.explain.hyve.scripts import WALKTHROUGH
-from vesalius.explain.explanation import Explanation
-from vesalius.explain.trace import Trace
+from tests.explanations.hyve.scripts import WALKTHROUGH
+from vesalius.documents.explanation import Explanation
+from vesalius.documents.trace import Trace
 
 pytestmark = pytest.mark.slow
 

@@ -5,11 +5,11 @@ import torch
 
 import vesalius as ves
 from tests.behaviours.word_tokenizer import word_tokenizer
-from tests.explain.induction_model import as_specimen, induction_model
+from tests.explanations.induction_model import as_specimen, induction_model
 from tests.models import random_model, small_config
+from vesalius.components import Component
 from vesalius.discovery.detectors import detect
 from vesalius.errors import BadInput
-from vesalius.model.components import Component
 
 
 def test_heads_set_by_hand_are_told() -> None:

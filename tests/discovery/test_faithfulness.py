@@ -8,11 +8,11 @@ from tests.discovery.material import material
 from tests.discovery.test_pruning import engine_scores
 from tests.models import random_model, small_config
 from vesalius.behaviours.trial import Trial, trial
+from vesalius.components import Component
 from vesalius.discovery.faithfulness import areas, default_sizes, faithfulness_curve, faithfulness_curves
 from vesalius.discovery.graph import EdgeGraph
 from vesalius.errors import BadInput
 from vesalius.intervene import effects
-from vesalius.model.components import Component
 
 
 def test_areas_by_hand() -> None:

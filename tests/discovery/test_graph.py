@@ -2,8 +2,8 @@
 
 import torch
 
+from vesalius.components import Component, Edge
 from vesalius.discovery.graph import EdgeGraph
-from vesalius.model.components import Component, Edge
 
 
 def test_gpt2_small_has_the_published_number_of_edges() -> None:

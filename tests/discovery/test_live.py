@@ -4,9 +4,10 @@ import pytest
 
 import vesalius as ves
 from tests.behaviours.word_tokenizer import word_tokenizer
-from tests.explain.induction_model import as_specimen, induction_model
+from tests.explanations.induction_model import as_specimen, induction_model
 from tests.models import random_model, small_config
 from vesalius.behaviours.trial import rows_of, trial
+from vesalius.components import Component
 from vesalius.discovery.faithfulness import faithfulness_curves
 from vesalius.discovery.methods import discover, smooth_readout
 from vesalius.discovery.search import live
@@ -15,7 +16,6 @@ from vesalius.discovery.search.purse import Purse
 from vesalius.discovery.sets.discover import discover_sets
 from vesalius.discovery.trust import examine
 from vesalius.errors import BadInput
-from vesalius.model.components import Component
 
 
 @pytest.mark.parametrize("method", SEARCHES)

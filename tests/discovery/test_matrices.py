@@ -8,14 +8,14 @@ import pytest
 import torch
 
 from tests.behaviours.word_tokenizer import word_tokenizer
-from tests.explain.induction_model import as_specimen, induction_model
+from tests.explanations.induction_model import as_specimen, induction_model
 from vesalius.behaviours import Corpus, control, factbook
 from vesalius.behaviours.controls import Article
 from vesalius.behaviours.trial import trial
 from vesalius.behaviours.words import NAMES, OBJECTS, PLACES
 from vesalius.circuits.specimens import benchmark_directory, load_specimen
 from vesalius.discovery import matrices
-from vesalius.discovery.matrices import Matrix, behaviour_matrix, control_matrix, fingerprint, load_matrix
+from vesalius.discovery.matrices import Matrix, behaviour_matrix, control_matrix, load_matrix
 from vesalius.discovery.mechrl.environment import HeadsEnv
 from vesalius.discovery.mechrl.tables import CONTROL_SEED_OFFSET, Tables
 from vesalius.errors import BadInput
@@ -23,6 +23,7 @@ from vesalius.intervene import Batch, Readout, Values, run, value_bias
 from vesalius.intervene.engine import Recordings
 from vesalius.intervene.plan import Plan
 from vesalius.model.specimen import Specimen, TextVocabulary
+from vesalius.model.states import fingerprint
 from vesalius.model.transformer import Transformer
 
 SIZE = word_tokenizer().size

@@ -2,10 +2,10 @@
 
 import pytest
 
+from vesalius.components import Component, all_components
 from vesalius.discovery.known_heads import GPT2_SMALL, PUBLISHED, published_heads
 from vesalius.discovery.overlap import overlap
 from vesalius.errors import BadInput
-from vesalius.model.components import Component, all_components
 from vesalius.model.config import Config
 
 HEADS = [Component(0, head) for head in range(10)]

@@ -7,13 +7,13 @@ from hypothesis import strategies as st
 
 from tests.discovery.material import material
 from tests.models import configs, random_model, small_config
+from vesalius.components import Edge
 from vesalius.discovery.graph import EdgeGraph
 from vesalius.discovery.pruning import PatchedRuns, acdc, acdc_resampled
 from vesalius.errors import BadInput
 from vesalius.intervene import Batch, Plan, Readout, Recordings, Row, activations, run
-from vesalius.intervene.statistics import bootstrap_means
 from vesalius.model import Config, Transformer
-from vesalius.model.components import Edge
+from vesalius.statistics import bootstrap_means
 
 
 def engine_scores(

@@ -5,14 +5,14 @@ import torch
 
 import vesalius as ves
 from tests.behaviours.word_tokenizer import word_tokenizer
-from tests.explain.induction_model import as_specimen, induction_model
+from tests.explanations.induction_model import as_specimen, induction_model
 from tests.models import random_model, small_config
 from vesalius.behaviours import behaviour
+from vesalius.components import Component
 from vesalius.discovery import specificity as room
 from vesalius.discovery.specificity import _drop, _random_heads, own_and_others, specificity
 from vesalius.errors import BadInput
 from vesalius.intervene import Cost
-from vesalius.model.components import Component
 
 
 def test_drops_by_hand() -> None:

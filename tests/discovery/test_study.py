@@ -9,7 +9,7 @@ import torch
 
 from tests.behaviours.word_tokenizer import word_tokenizer
 from tests.discovery.test_matrices import corpus
-from tests.explain.induction_model import as_specimen, induction_model
+from tests.explanations.induction_model import as_specimen, induction_model
 from tests.models import random_model, small_config
 from vesalius.cli.searching import conclusions, show
 from vesalius.discovery.matrices import behaviour_matrix

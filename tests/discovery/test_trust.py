@@ -7,16 +7,16 @@ import pytest
 
 import vesalius as ves
 from tests.behaviours.word_tokenizer import word_tokenizer
-from tests.explain.induction_model import as_specimen, induction_model
+from tests.explanations.induction_model import as_specimen, induction_model
 from tests.models import small_config
 from vesalius.behaviours.trial import Trial, rows_of, trial
+from vesalius.components import all_components
 from vesalius.discovery import trust as trust_room
-from vesalius.discovery.circuit import Circuit
 from vesalius.discovery.faithfulness import faithfulness_curves
 from vesalius.discovery.methods import acdc_stability, discover
 from vesalius.discovery.trust import circuit_size, examine
+from vesalius.documents.circuit import Circuit
 from vesalius.errors import BadInput
-from vesalius.model.components import all_components
 
 
 def test_a_known_circuit_can_be_trusted() -> None:

@@ -1,7 +1,7 @@
 """Explanations made from the answer key, which tests may open, and from nothing."""
 
 from vesalius.circuits.key import answer, task
-from vesalius.explain.explanation import ComponentExplanation, Executable, Explanation
+from vesalius.documents.explanation import ComponentExplanation, Executable, Explanation
 from vesalius.rasp.document import to_document
 
 

@@ -2,9 +2,9 @@
 
 import pytest
 
-from vesalius.explain.trace import Attempt, ComponentTrace, Execution, Stage, Trace
+from vesalius.documents.metric import Metric
+from vesalius.documents.trace import Attempt, ComponentTrace, Execution, Stage, Trace
 from vesalius.grading.diagnostics import convergence, error_categories, success_by_stage, trace_metrics
-from vesalius.grading.metrics import Metric
 
 
 def runs(stage: Stage, *categories: str | None) -> tuple[Execution, ...]:

@@ -10,7 +10,7 @@ from tests.grading.payloads import PAYLOADS
 from vesalius.backbones import Scripted, blocks, open_backbone
 from vesalius.backbones.blocks import MARK, fence_key, neutralised
 from vesalius.circuits.key import answer
-from vesalius.explain.explanation import Explanation
+from vesalius.documents.explanation import Explanation
 from vesalius.grading.judges import MEASURES, Judge, MeasureName, judge_explanation, prompts
 
 RIGHT = "Marks every position whose token equals x and writes that flag for later heads."

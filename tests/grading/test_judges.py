@@ -9,9 +9,9 @@ import pytest
 from tests.grading.explanations import truth
 from vesalius.backbones import Patience, Request, Scripted, open_backbone
 from vesalius.circuits.key import answer
+from vesalius.documents.explanation import Explanation
+from vesalius.documents.trace import Attempt, ComponentTrace, Trace
 from vesalius.errors import BadInput
-from vesalius.explain.explanation import Explanation
-from vesalius.explain.trace import Attempt, ComponentTrace, Trace
 from vesalius.grading.judges import Judge, JudgedCircuit, judge_agreement, judge_explanation, judged_metrics
 from vesalius.grading.keys import reference_texts
 

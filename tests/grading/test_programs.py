@@ -7,12 +7,12 @@ import pytest
 
 from tests.grading.explanations import explained, true_executable, truth
 from vesalius.circuits.key import INERT, task
-from vesalius.explain.claims.laboratory import HELD_OUT_SEED
-from vesalius.explain.explanation import Executable
+from vesalius.components import Component
+from vesalius.documents.explanation import Executable
+from vesalius.explanations.claims.laboratory import HELD_OUT_SEED
 from vesalius.grading import grade, grade_circuit
 from vesalius.grading.keys import graded_specimen
 from vesalius.grading.programs import GRADING_SEED, Grader, ProgramGrade, fresh_seed
-from vesalius.model.components import Component
 
 
 def graded(specimen: str, executable: Executable | None, *, n: int = 600) -> ProgramGrade:

@@ -8,8 +8,8 @@ import pytest
 
 from vesalius.circuits.key import all_tasks, answer
 from vesalius.circuits.specimens import benchmark_directory
+from vesalius.documents.explanation import ComponentExplanation, Explanation, Tag
 from vesalius.errors import BadInput
-from vesalius.explain.explanation import ComponentExplanation, Explanation, Tag
 from vesalius.grading import grade
 from vesalius.grading.keys import true_tags
 from vesalius.grading.tags import always, tag_metrics, tag_rows

@@ -22,8 +22,8 @@ from vesalius.intervene import (
     next_token_loss,
     pairs,
 )
-from vesalius.intervene.statistics import bootstrap_means, mean_interval, share_interval
 from vesalius.model import Component, Config
+from vesalius.statistics import bootstrap_means, mean_interval, share_interval
 
 
 def last_difference(tokens: torch.Tensor, correct: int = 1, wrong: int = 0) -> Readout:

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from tests.intervene.twin import naive_logits
 from tests.models import configs, random_model, small_config
+from vesalius.components import _feeds
 from vesalius.intervene import (
     Batch,
     Plan,
@@ -22,7 +23,6 @@ from vesalius.intervene import (
     zeros,
 )
 from vesalius.model import Component, Config, Edge
-from vesalius.model.components import _feeds
 
 ROWS_PER_EXAMPLE = 12
 

@@ -18,8 +18,9 @@ from safetensors.torch import load_file, save_file
 from tests.model.tiny_gpt2 import write_tiny_gpt2
 from tests.models import configs, random_model, small_config
 from vesalius.errors import BadInput, Failed
+from vesalius.files import read_json, sha256, write_json
 from vesalius.model import Config, Transformer
-from vesalius.model.files import load_model, read_json, save_model, sha256, write_json
+from vesalius.model.files import load_model, save_model
 from vesalius.model.huggingface import download, load_huggingface
 from vesalius.model.lens_files import Inert, load_lens, read_pickle_inert
 from vesalius.model.states import to_state

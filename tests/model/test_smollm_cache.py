@@ -14,8 +14,9 @@ import torch
 
 from tests.model.tiny_gguf import write_tiny_gguf
 from vesalius.errors import BadInput, Failed
+from vesalius.files import read_json, sha256
 from vesalius.model import Transformer, smollm
-from vesalius.model.files import load_model, read_json, sha256
+from vesalius.model.files import load_model
 from vesalius.model.smollm import smollm_directory
 from vesalius.model.tokenizer import Tokenizer
 

@@ -1,6 +1,6 @@
 """Two explanations written by hand: the two components of frac_prevs, and a circuit of ten."""
 
-from vesalius.explain.explanation import ClaimRecord, ComponentExplanation, Evidence, Explanation, Tag, Verdict
+from vesalius.documents.explanation import ClaimRecord, ComponentExplanation, Evidence, Explanation, Tag, Verdict
 from vesalius.report.index import IndexRow
 
 

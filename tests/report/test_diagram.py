@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.report.explanations import TEN, TEN_EDGES
-from vesalius.model.components import Component
+from vesalius.components import Component
 from vesalius.report.diagram import BOX_HEIGHT, BOX_WIDTH, NODE_GAP, Diagram, _spaced, draw_circuit
 
 NAMES = [name for name, *_ in TEN]

@@ -9,10 +9,10 @@ from xml.etree import ElementTree
 import pytest
 
 import vesalius as ves
+from vesalius.components import Component
 from vesalius.discovery.methods import discover
 from vesalius.discovery.trust import examine
 from vesalius.errors import BadInput
-from vesalius.model.components import Component
 from vesalius.report.discovery import is_discovery, render_discovery
 from vesalius.report.faithfulness import draw_curve
 from vesalius.report.headmap import draw_headmap

@@ -7,8 +7,8 @@ import matplotlib.image
 import numpy as np
 import pytest
 
+from vesalius.components import Component
 from vesalius.errors import Failed
-from vesalius.model.components import Component
 from vesalius.report.heatmap import draw_heatmap
 
 EVERY = {Component(layer, head): 0.1 * layer - 0.3 for layer in range(4) for head in (0, 1, 2, None)}

@@ -12,8 +12,8 @@ import pytest
 
 from tests.report.explanations import evidence, frac_prevs, index_rows, invert_if_sorted, natural
 from vesalius.api import load
+from vesalius.documents.explanation import ClaimRecord, ComponentExplanation, Explanation
 from vesalius.errors import BadInput, Failed
-from vesalius.explain.explanation import ClaimRecord, ComponentExplanation, Explanation
 from vesalius.report.html import LIMIT_BYTES, duration, figure
 from vesalius.report.index import IndexRow, render_index
 from vesalius.report.page import commands, plot, render_page

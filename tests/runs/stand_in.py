@@ -7,8 +7,8 @@ was lost, repeated or mixed up shows in the files.
 import json
 
 from vesalius.backbones import Backbone, Garbled
-from vesalius.explain.explanation import ComponentExplanation, Explanation
-from vesalius.explain.trace import Attempt, ComponentTrace, Execution, Trace, Usage
+from vesalius.documents.explanation import ComponentExplanation, Explanation
+from vesalius.documents.trace import Attempt, ComponentTrace, Execution, Trace, Usage
 from vesalius.runs.scientists import Explained, Task
 
 NAME = f"{__name__}:explain"

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from tests.grading.explanations import explained, truth
+from vesalius.documents.explanation import Explanation
 from vesalius.errors import BadInput, Failed
-from vesalius.explain import scientist as builtin_scientist
-from vesalius.explain.explanation import Explanation
+from vesalius.explanations import scientist as builtin_scientist
 from vesalius.grading.circuits import CircuitGrade, Graded
 from vesalius.grading.nulls import NULLS
 from vesalius.grading.programs import ComponentScore, ProgramGrade

@@ -7,7 +7,7 @@ import pytest
 
 from tests.behaviours.word_tokenizer import word_tokenizer
 from tests.discovery.test_matrices import corpus
-from tests.explain.induction_model import as_specimen, induction_model
+from tests.explanations.induction_model import as_specimen, induction_model
 from vesalius.discovery.mechrl.ppo import load_policy
 from vesalius.discovery.mechrl.study import Scope, train_policies, trainings
 from vesalius.discovery.mechrl.suite import Plan, load_suite, measure_suite

@@ -12,9 +12,9 @@ from torch import Tensor
 from vesalius.behaviours.behaviour import Behaviour
 from vesalius.behaviours.prompts import Prompts
 from vesalius.errors import BadInput
-from vesalius.intervene.statistics import mean_interval, share_interval
 from vesalius.model.tokenizer import Tokenizer
 from vesalius.model.transformer import Transformer
+from vesalius.statistics import mean_interval, share_interval
 
 RULE = "performs if the 95 % intervals of accuracy and of the mean logit difference lie above 0.5 and above 0"
 

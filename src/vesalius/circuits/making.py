@@ -19,7 +19,8 @@ from torch import Tensor
 
 from vesalius.circuits.specimens import SPECIMEN_FILE, Card, as_examples, write_specimen
 from vesalius.errors import BadInput
-from vesalius.model.files import load_model, read_json
+from vesalius.files import read_json
+from vesalius.model.files import load_model
 from vesalius.model.transformer import Transformer
 from vesalius.rasp import Program, load_spec, random_inputs
 from vesalius.training.gate import Gate, measure

@@ -19,9 +19,9 @@ from typing import Any
 
 from vesalius.circuits.inputs import Inputs, draw_inputs
 from vesalius.circuits.specimens import as_examples, benchmark_cards
+from vesalius.components import Component
 from vesalius.errors import BadInput, choices
-from vesalius.model.components import Component
-from vesalius.model.files import read_json
+from vesalius.files import read_json
 from vesalius.model.huggingface import download
 from vesalius.model.lens_files import Inert, load_lens, read_pickle_inert
 from vesalius.model.specimen import FiniteVocabulary, Specimen, Token, Value

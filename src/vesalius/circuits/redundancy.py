@@ -21,8 +21,8 @@ import torch
 from torch import Generator, Tensor
 
 from vesalius.circuits.specimens import SPECIMEN_FILE, Card, as_examples, load_specimen, write_specimen
+from vesalius.components import Component, all_components
 from vesalius.errors import BadInput
-from vesalius.model.components import Component, all_components
 from vesalius.model.config import Config
 from vesalius.model.specimen import Specimen
 from vesalius.model.transformer import Transformer

@@ -14,9 +14,10 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, ValidationError, field_serializer
 
 from vesalius.circuits.inputs import Inputs, Sampler, draw_inputs
+from vesalius.components import parse_components
 from vesalius.errors import BadInput, choices
-from vesalius.model.components import parse_components
-from vesalius.model.files import load_model, read_json, save_model, write_json
+from vesalius.files import read_json, write_json
+from vesalius.model.files import load_model, save_model
 from vesalius.model.specimen import FiniteVocabulary, Specimen, Token, Value, plain
 from vesalius.model.transformer import Transformer
 

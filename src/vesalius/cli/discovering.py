@@ -14,14 +14,14 @@ from vesalius.cli.catalogue import open_specimen
 from vesalius.cli.console import print_json, progress, stderr, stdout, steps, warn_unperformed
 from vesalius.cli.places import leaving_nothing_empty, out_directory
 from vesalius.cli.trusting import checked, draw, print_trust
-from vesalius.discovery.circuit import Circuit
-from vesalius.discovery.matrices import fingerprint
 from vesalius.discovery.mechrl.environment import PAPER_QUIRKS
 from vesalius.discovery.methods import METHODS, Discovery, require_method
 from vesalius.discovery.pruning import MAX_EDGES
 from vesalius.discovery.search.live import SearchOptions
+from vesalius.documents.circuit import Circuit
+from vesalius.files import write_json
 from vesalius.grading.discovery import grade_circuit_scores, true_circuit
-from vesalius.model.files import write_json
+from vesalius.model.states import fingerprint
 from vesalius.report.discovery import CIRCUIT, NUMBERS
 from vesalius.runs.directory import Run
 from vesalius.runs.discovery import DiscoveryBenchmark, DiscoverySettings

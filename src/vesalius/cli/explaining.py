@@ -16,16 +16,16 @@ from vesalius.cli.catalogue import open_specimen
 from vesalius.cli.console import print_json, stderr, stdout, steps
 from vesalius.cli.places import out_directory
 from vesalius.cli.sets import SETS
-from vesalius.discovery.circuit import Circuit
-from vesalius.discovery.matrices import fingerprint
+from vesalius.documents.circuit import Circuit
+from vesalius.documents.explanation import ClaimRecord, Evidence, Explanation
 from vesalius.errors import BadInput, Failed
-from vesalius.explain.circuits import explained_components
-from vesalius.explain.claims.interchange import ACCURACY
-from vesalius.explain.either import explain_either
-from vesalius.explain.explanation import ClaimRecord, Evidence, Explanation
-from vesalius.explain.hyve.verdicts import FREE_CODE
-from vesalius.model.files import read_json, write_json
+from vesalius.explanations.circuits import explained_components
+from vesalius.explanations.claims.interchange import ACCURACY
+from vesalius.explanations.either import explain_either
+from vesalius.explanations.hyve.verdicts import FREE_CODE
+from vesalius.files import read_json, write_json
 from vesalius.model.specimen import Specimen
+from vesalius.model.states import fingerprint
 from vesalius.report.discovery import CIRCUIT, NUMBERS, is_discovery, render_discovery
 from vesalius.report.page import render_page
 from vesalius.report.run import render_run
@@ -146,7 +146,7 @@ def _by_model(
 ) -> Explanation:
     """Let a language model explain; its calls are recorded, so the same command goes on where it was stopped."""
     from vesalius.backbones import open_backbone
-    from vesalius.explain.hyve import explain_hyve
+    from vesalius.explanations.hyve import explain_hyve
 
     backbone = open_backbone(
         asked.backbone or "",

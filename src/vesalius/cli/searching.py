@@ -25,7 +25,7 @@ from vesalius.discovery.mechrl.suite import (
     missing_sources,
 )
 from vesalius.errors import BadInput, choices
-from vesalius.model.files import write_json
+from vesalius.files import write_json
 from vesalius.model.specimen import Specimen, TextVocabulary
 from vesalius.report.regret import draw_learning, draw_regret
 from vesalius.runs.training import train_apart

@@ -14,8 +14,8 @@ from vesalius.discovery.sets.discover import NAMES, SetDiscovery, discover_sets
 from vesalius.discovery.sets.queries import LEAST_SHARE
 from vesalius.discovery.sets.synergy import synergy_matrix
 from vesalius.errors import BadInput, choices
+from vesalius.files import write_json
 from vesalius.intervene import KINDS
-from vesalius.model.files import write_json
 from vesalius.report.synergy import draw_synergy
 
 SCHEMA, SETS = 1, "sets.json"

@@ -22,12 +22,13 @@ from vesalius.cli.catalogue import open_specimen
 from vesalius.cli.console import print_json, progress, stdout
 from vesalius.cli.places import out_directory
 from vesalius.errors import BadInput
+from vesalius.files import write_json
 from vesalius.intervene.effects import KINDS, ComponentSet, Effects, Replacement, effect_columns
 from vesalius.intervene.engine import Cost, Recordings
-from vesalius.intervene.statistics import mean_interval
-from vesalius.model.files import read_tensors, write_json, write_tensors
+from vesalius.model.files import read_tensors, write_tensors
 from vesalius.model.specimen import Specimen
 from vesalius.report.heatmap import draw_heatmap
+from vesalius.statistics import mean_interval
 from vesalius.version import __version__
 
 ROWS_BETWEEN_SAVES = 512

@@ -13,12 +13,12 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from vesalius.components import Component
 from vesalius.discovery.matrices import Matrix, Rows
 from vesalius.errors import BadInput
 from vesalius.intervene import Batch
 from vesalius.intervene.attribution import attribute
 from vesalius.intervene.effects import Replacement
-from vesalius.model.components import Component
 from vesalius.model.files import read_tensors, write_tensors
 from vesalius.model.transformer import Transformer
 

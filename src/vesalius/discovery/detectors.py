@@ -13,10 +13,10 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from vesalius.components import Component
 from vesalius.discovery.attention import general_roles, masses
 from vesalius.errors import BadInput
 from vesalius.intervene import Batch
-from vesalius.model.components import Component
 from vesalius.model.specimen import Specimen, TextVocabulary
 
 ROLES = {"induction": "induction head", "duplicate": "duplicate-token head", "previous": "previous-token head"}

@@ -21,14 +21,14 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from vesalius.behaviours.trial import Trial
+from vesalius.components import Component, Edge
 from vesalius.discovery.graph import EdgeGraph
 from vesalius.discovery.pruning import PatchedRuns
 from vesalius.errors import BadInput
 from vesalius.intervene import effects
 from vesalius.intervene.engine import DEFAULT_MEMORY
-from vesalius.intervene.statistics import bootstrap_means
-from vesalius.model.components import Component, Edge
 from vesalius.model.transformer import Transformer
+from vesalius.statistics import bootstrap_means
 
 #: Shares of the model at which MIB reads the curve.
 SHARES = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0)

@@ -14,7 +14,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from vesalius.model.components import Component, Edge, Port, Shape, all_components
+from vesalius.components import Component, Edge, Port, Shape, all_components
 
 HEAD_PORTS: tuple[Literal["q", "k", "v"], ...] = ("q", "k", "v")
 

@@ -13,7 +13,7 @@ fine-tuned or a random model) say how far its circuit agrees with the published 
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from vesalius.model.components import Component
+from vesalius.components import Component
 from vesalius.model.config import Config
 
 GPT2_SMALL = {"n_layers": 12, "n_heads": 12, "n_kv_heads": 12, "d_model": 768, "d_vocab": 50257}

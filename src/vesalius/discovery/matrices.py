@@ -8,7 +8,6 @@ A directory holds `matrix.safetensors` (memory-mapped when loaded) and `matrix.j
 finished blocks of rows lie beside them, and the same call goes on from there.
 """
 
-import hashlib
 import itertools
 import json
 import math
@@ -25,12 +24,13 @@ from torch import Tensor
 from vesalius.behaviours.controls import Corpus, control
 from vesalius.behaviours.material import SPLITS, split_index
 from vesalius.behaviours.trial import trial, unchanged_outputs
+from vesalius.components import Component, parse_components
 from vesalius.errors import BadInput
+from vesalius.files import read_json, write_json
 from vesalius.intervene import KINDS, Batch, Readout, effects
-from vesalius.model.components import Component, parse_components
-from vesalius.model.files import read_json, read_tensors, write_json, write_tensors
+from vesalius.model.files import read_tensors, write_tensors
 from vesalius.model.specimen import FiniteVocabulary, Specimen, TextVocabulary
-from vesalius.model.states import to_state
+from vesalius.model.states import fingerprint
 from vesalius.model.transformer import Transformer
 
 SCHEMA = 1
@@ -90,16 +90,6 @@ class Matrix:
         if split not in self.pools:
             raise BadInput(f"matrix of {self.identity.source}: it has no {split} rows; measure it with that pool")
         return self.pools[split]
-
-
-def fingerprint(model: Transformer) -> str:
-    """A short hash of a model's shape and weights."""
-    digest = hashlib.sha256(json.dumps(model.config.model_dump(mode="json"), sort_keys=True).encode())
-    for name, tensor in sorted(to_state(model).items()):
-        digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
-        exact = tensor if tensor.dtype == torch.float64 else tensor.float()  # numpy has no bfloat16
-        digest.update(exact.detach().cpu().numpy().tobytes())
-    return digest.hexdigest()[:16]
 
 
 def behaviour_matrix(

@@ -6,8 +6,8 @@ from typing import Any
 
 from scipy.stats import hypergeom
 
+from vesalius.components import Component
 from vesalius.errors import BadInput
-from vesalius.model.components import Component
 
 
 @dataclass(frozen=True)

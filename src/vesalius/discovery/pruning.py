@@ -17,15 +17,15 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
+from vesalius.components import Shape
 from vesalius.discovery.attribution import sender_outputs
 from vesalius.discovery.graph import HEAD_PORTS, EdgeGraph
 from vesalius.errors import BadInput
 from vesalius.intervene.readout import Readout
-from vesalius.intervene.statistics import bootstrap_means
 from vesalius.intervene.values import Batch, activations
-from vesalius.model.components import Shape
 from vesalius.model.hooks import Tap
 from vesalius.model.transformer import Heads, Transformer, take_positions
+from vesalius.statistics import bootstrap_means
 
 #: Shares of the clean score.
 THRESHOLDS = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.4)

@@ -26,13 +26,13 @@ from torch import Tensor
 from vesalius.behaviours.behaviour import Behaviour
 from vesalius.behaviours.controls import Control, control, factbook
 from vesalius.behaviours.registry import behaviour, behaviours
+from vesalius.components import Component
 from vesalius.errors import BadInput
 from vesalius.intervene import Batch, Cost, Readout, Recordings, Replacement, Values, means
 from vesalius.intervene.effects import effect_columns
-from vesalius.intervene.statistics import bootstrap_means
-from vesalius.model.components import Component
 from vesalius.model.specimen import Specimen, TextVocabulary
 from vesalius.model.transformer import Transformer
+from vesalius.statistics import bootstrap_means
 
 PROMPTS, TEXT_ROWS, TEXT_LENGTH, RANDOM_SETS = 12, 12, 32, 3
 #: Text that means are taken over, and text that is measured.

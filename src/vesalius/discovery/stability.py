@@ -17,7 +17,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from vesalius.errors import BadInput
-from vesalius.intervene.statistics import bootstrap_means
+from vesalius.statistics import bootstrap_means
 
 RESAMPLES = 100
 

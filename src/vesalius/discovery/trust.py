@@ -24,7 +24,7 @@ from functools import cached_property
 from typing import Any
 
 from vesalius.behaviours.trial import NothingUnseen, Trial, trial
-from vesalius.discovery.circuit import Circuit
+from vesalius.components import Component
 from vesalius.discovery.detectors import Detected, detect
 from vesalius.discovery.faithfulness import Curve, faithfulness_curve, faithfulness_curves
 from vesalius.discovery.known_heads import Published, published_heads
@@ -33,8 +33,8 @@ from vesalius.discovery.overlap import Overlap, overlap
 from vesalius.discovery.pruning import MAX_EDGES
 from vesalius.discovery.specificity import Specificity, specificity
 from vesalius.discovery.stability import Stability
+from vesalius.documents.circuit import Circuit
 from vesalius.errors import BadInput
-from vesalius.model.components import Component
 from vesalius.model.specimen import Specimen
 
 HELD_OUT_PROMPTS, HELD_OUT_SPLIT, HELD_OUT_SEED = 12, "validation", 1_000_003

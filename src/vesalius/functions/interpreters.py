@@ -17,7 +17,7 @@ from vesalius.functions.agents.exemplars import exemplars_for
 from vesalius.functions.answer import Answer, Interpreter
 from vesalius.functions.box import Box, Function
 from vesalius.functions.suite import Suite
-from vesalius.guests import function_named
+from vesalius.plugins import function_named
 
 BUILTIN, ORACLE, TABLE = "builtin", "oracle", "table"
 AIA, MILAN, BOTH = "aia", "milan", "aia+milan"

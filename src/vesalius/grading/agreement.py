@@ -11,9 +11,9 @@ from collections.abc import Iterable
 import numpy as np
 from pydantic import BaseModel, ConfigDict
 
+from vesalius.documents.metric import LEVEL
 from vesalius.errors import BadInput
-from vesalius.grading.metrics import LEVEL
-from vesalius.intervene.statistics import RESAMPLES
+from vesalius.statistics import RESAMPLES
 
 
 class Kappa(BaseModel):

@@ -10,10 +10,10 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict
 
+from vesalius.documents.explanation import Explanation
+from vesalius.documents.metric import Metric
 from vesalius.errors import BadInput
-from vesalius.explain.explanation import Explanation
 from vesalius.grading.keys import graded_specimen, true_tags
-from vesalius.grading.metrics import Metric
 from vesalius.grading.nulls import empty, generic, mixed, turned_wrong
 from vesalius.grading.programs import GOOD_FROM, ComponentScore, Grader, ProgramGrade, fresh_seed
 from vesalius.grading.tags import TagRow, always, tag_metrics, tag_rows

@@ -7,8 +7,8 @@ circuit goes wrong together. The names of the failure categories are those the a
 from collections.abc import Callable, Iterable, Sequence
 from typing import TypeVar, get_args
 
-from vesalius.explain.trace import ComponentTrace, Execution, Stage, Trace
-from vesalius.grading.metrics import Metric
+from vesalius.documents.metric import Metric
+from vesalius.documents.trace import ComponentTrace, Execution, Stage, Trace
 
 #: The published budget: iterations of hypothesis and validation per component.
 BUDGET = 3

@@ -25,13 +25,13 @@ from pydantic import BaseModel, ConfigDict
 
 from vesalius.circuits.key import task
 from vesalius.circuits.specimens import benchmark_directory
-from vesalius.discovery.circuit import Circuit
+from vesalius.components import Component, Edge, Port
+from vesalius.documents.circuit import Circuit
 from vesalius.errors import BadInput
 from vesalius.grading.keys import key_file
-from vesalius.intervene.statistics import RESAMPLES
-from vesalius.model.components import Component, Edge, Port
 from vesalius.rasp import Aggregate, Program, SelectorWidth, Variable, indices, load_spec
 from vesalius.rasp.graph import is_input
+from vesalius.statistics import RESAMPLES
 
 
 @dataclass(frozen=True)

@@ -16,8 +16,8 @@ import random
 from collections.abc import Sequence
 from typing import Any, get_args
 
+from vesalius.documents.explanation import ComponentExplanation, Executable, Explanation, Tag
 from vesalius.errors import BadInput
-from vesalius.explain.explanation import ComponentExplanation, Executable, Explanation, Tag
 from vesalius.grading.tags import guess_by_kind
 from vesalius.rasp.document import from_document
 

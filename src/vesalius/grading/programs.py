@@ -18,11 +18,11 @@ from functools import cached_property
 from pydantic import BaseModel, ConfigDict
 from torch import Tensor
 
+from vesalius.components import Component
+from vesalius.documents.explanation import Executable
 from vesalius.errors import BadInput
-from vesalius.explain.claims.interchange import MIN_CHANGED_ROWS, Bench
-from vesalius.explain.claims.laboratory import Lab
-from vesalius.explain.explanation import Executable
-from vesalius.model.components import Component
+from vesalius.explanations.claims.interchange import MIN_CHANGED_ROWS, Bench
+from vesalius.explanations.claims.laboratory import Lab
 from vesalius.model.specimen import Specimen
 from vesalius.rasp import Program
 from vesalius.rasp.document import from_document

@@ -23,11 +23,11 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict
 
+from vesalius.components import Component
 from vesalius.errors import BadInput, choices
 from vesalius.grading.agreement import Kappa, cohen_kappa
 from vesalius.grading.judges.circuit import JudgedCircuit
 from vesalius.grading.judges.measures import MEASURES, Item, MeasureName
-from vesalius.model.components import Component
 
 REQUIRED = ("specimen", "component", "rater", "measure", "score")
 OPTIONAL = ("iteration", "comment")

@@ -7,9 +7,9 @@ components, so a tag accuracy means something only above 0.64.
 from collections.abc import Callable, Mapping, Sequence
 from typing import get_args
 
-from vesalius.explain.explanation import Explanation, Tag
-from vesalius.grading.metrics import Metric
-from vesalius.model.components import Component
+from vesalius.components import Component
+from vesalius.documents.explanation import Explanation, Tag
+from vesalius.documents.metric import Metric
 
 #: Per component: the true tag, the given ones, the verdict and the guess by kind.
 TagRow = dict[str, str]

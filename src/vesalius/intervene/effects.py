@@ -15,14 +15,14 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
+from vesalius.components import Component, parse_components
 from vesalius.errors import BadInput
 from vesalius.intervene.engine import DEFAULT_MEMORY, Cost, Recordings, run
 from vesalius.intervene.plan import Plan
 from vesalius.intervene.readout import Readout
-from vesalius.intervene.statistics import mean_interval
 from vesalius.intervene.values import Batch, Values, activations, means, value_bias, zeros
-from vesalius.model.components import Component, parse_components
 from vesalius.model.transformer import Transformer
+from vesalius.statistics import mean_interval
 
 Kind = Literal["zero", "mean", "resample", "value-bias"]
 KINDS: tuple[Kind, ...] = get_args(Kind)

@@ -17,11 +17,11 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
+from vesalius.components import Component
 from vesalius.errors import BadInput
 from vesalius.intervene.plan import KEEP, EdgeEdit, Plan
 from vesalius.intervene.readout import Readout
 from vesalius.intervene.values import Batch, Values
-from vesalius.model.components import Component
 from vesalius.model.hooks import Tap
 from vesalius.model.transformer import Block, Heads, Layout, Transformer, take_positions
 

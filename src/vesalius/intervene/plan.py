@@ -12,8 +12,8 @@ import torch
 from jaxtyping import Bool, Int
 from torch import Tensor
 
+from vesalius.components import Component, Edge, all_components
 from vesalius.errors import BadInput
-from vesalius.model.components import Component, Edge, all_components
 from vesalius.model.config import Config
 
 KEEP = -1

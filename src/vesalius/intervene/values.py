@@ -17,8 +17,8 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
+from vesalius.components import Component
 from vesalius.errors import BadInput
-from vesalius.model.components import Component
 from vesalius.model.hooks import Cache
 from vesalius.model.transformer import Transformer
 

@@ -1,6 +1,6 @@
 """The body: one hooked transformer, its component names, its checkpoints."""
 
-from vesalius.model.components import Component, Edge, all_components, parse_components
+from vesalius.components import Component, Edge, all_components, parse_components
 from vesalius.model.config import Config, Rotary
 from vesalius.model.hooks import Cache, HookPoint, Tap
 from vesalius.model.transformer import Transformer

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 from jaxtyping import Float
 from torch import Tensor
 
+from vesalius.components import Component
 from vesalius.errors import BadInput
-from vesalius.model.components import Component
 
 if TYPE_CHECKING:
     from vesalius.model.transformer import Transformer

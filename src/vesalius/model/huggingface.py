@@ -14,8 +14,9 @@ import torch
 from torch import Tensor
 
 from vesalius.errors import BadInput, Failed
+from vesalius.files import read_json
 from vesalius.model.config import Config
-from vesalius.model.files import read_json, read_tensors
+from vesalius.model.files import read_tensors
 from vesalius.model.states import State, build
 from vesalius.model.transformer import Transformer
 

@@ -13,8 +13,8 @@ from typing import Any
 import torch
 
 from vesalius.errors import BadInput
+from vesalius.files import read_json
 from vesalius.model.config import Config
-from vesalius.model.files import read_json
 from vesalius.model.states import State, build
 from vesalius.model.transformer import Transformer
 

@@ -17,7 +17,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 from vesalius.errors import BadInput, Failed
-from vesalius.model.files import read_json, save_model, sha256, write_json
+from vesalius.files import read_json, sha256, write_json
+from vesalius.model.files import save_model
 from vesalius.model.gguf_file import GgufFile
 
 NAME = "smollm2-135m"

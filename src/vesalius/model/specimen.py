@@ -16,8 +16,8 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from vesalius.components import Component
 from vesalius.errors import BadInput, choices
-from vesalius.model.components import Component
 from vesalius.model.tokenizer import Tokenizer
 from vesalius.model.transformer import Transformer
 

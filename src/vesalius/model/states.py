@@ -5,6 +5,8 @@ Names and shapes are TransformerLens': `embed.W_E [vocab, d_model]`, `blocks.0.a
 rest and refuses what does not fit.
 """
 
+import hashlib
+import json
 from collections.abc import Mapping
 
 import torch
@@ -77,3 +79,13 @@ def _checked(name: str, value: Tensor, view: Tensor, where: str) -> Tensor:
 def _norm_views(prefix: str, norm: nn.Module) -> State:
     named = {f"{prefix}.{letter}": getattr(norm, letter) for letter in ("w", "b")}
     return {name: weight for name, weight in named.items() if weight is not None}
+
+
+def fingerprint(model: Transformer) -> str:
+    """A short hash of a model's shape and weights."""
+    digest = hashlib.sha256(json.dumps(model.config.model_dump(mode="json"), sort_keys=True).encode())
+    for name, tensor in sorted(to_state(model).items()):
+        digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
+        exact = tensor if tensor.dtype == torch.float64 else tensor.float()  # numpy has no bfloat16
+        digest.update(exact.detach().cpu().numpy().tobytes())
+    return digest.hexdigest()[:16]

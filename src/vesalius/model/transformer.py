@@ -19,8 +19,8 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from vesalius.components import Component, all_components
 from vesalius.errors import BadInput
-from vesalius.model.components import Component, all_components
 from vesalius.model.config import Config, Rotary
 from vesalius.model.hooks import Cache, Hook, NameFilter, Tap, name_filter
 

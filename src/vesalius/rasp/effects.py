@@ -4,7 +4,7 @@ import torch
 from jaxtyping import Bool
 from torch import Tensor
 
-from vesalius.model.components import Component
+from vesalius.components import Component
 from vesalius.rasp.program import Program
 from vesalius.rasp.sampling import random_inputs
 

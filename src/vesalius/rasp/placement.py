@@ -12,8 +12,8 @@ The widths are those of the compiled one-hot model; the published sizes of train
 from dataclasses import dataclass
 from typing import Literal
 
+from vesalius.components import Component
 from vesalius.errors import BadInput
-from vesalius.model.components import Component
 from vesalius.rasp.graph import graph_order, head_name, is_operator, readers
 from vesalius.rasp.language import Aggregate, Expression, LinearSequenceMap, Map, SelectorWidth, SequenceMap, Variable
 from vesalius.rasp.values import Tables

@@ -14,8 +14,8 @@ import torch
 from jaxtyping import Bool, Int
 from torch import Tensor
 
+from vesalius.components import Component
 from vesalius.errors import BadInput, choices
-from vesalius.model.components import Component
 from vesalius.rasp.graph import evaluation_order, graph_order, head_name, unique_names
 from vesalius.rasp.interpreter import Count, Decode, Linear, Look, LookPair, Mean, Step, Values, Vote, evaluate
 from vesalius.rasp.language import (

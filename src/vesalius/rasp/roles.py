@@ -9,7 +9,7 @@
 
 from enum import StrEnum
 
-from vesalius.model.components import Component
+from vesalius.components import Component
 from vesalius.rasp.language import Aggregate, LinearSequenceMap, Map, SequenceMap, Tokens, Variable, indices
 from vesalius.rasp.placement import Placed
 from vesalius.rasp.program import Program

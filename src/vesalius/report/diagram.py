@@ -12,8 +12,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 
+from vesalius.components import Component
 from vesalius.errors import BadInput
-from vesalius.model.components import Component
 
 BOX_WIDTH, BOX_HEIGHT = 124.0, 46.0
 WAYPOINT_WIDTH = 16.0

@@ -8,7 +8,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from vesalius.model.components import Component
+from vesalius.components import Component
 
 SHADES = 9
 RANKED = 10

@@ -13,7 +13,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.colors import SymLogNorm
 
-from vesalius.model.components import Component
+from vesalius.components import Component
 from vesalius.report.figures import save_figure
 
 #: So many cells have their figure in them, if it is at least this part of the largest.

@@ -16,7 +16,7 @@ from typing import Any
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
-from vesalius.model.files import write_text
+from vesalius.files import write_text
 from vesalius.report.profiles import short_role
 from vesalius.report.tables import spell
 from vesalius.version import __version__

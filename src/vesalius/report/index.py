@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import quote
 
-from vesalius.explain.explanation import Explanation
+from vesalius.documents.explanation import Explanation
 from vesalius.report.html import render, write
 
 

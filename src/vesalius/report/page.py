@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import get_args
 
+from vesalius.components import Component
+from vesalius.documents.explanation import ClaimRecord, ComponentExplanation, Evidence, Explanation, Tag, Verdict
 from vesalius.errors import Failed
-from vesalius.explain.explanation import ClaimRecord, ComponentExplanation, Evidence, Explanation, Tag, Verdict
-from vesalius.model.components import Component
 from vesalius.model.specimen import Specimen
 from vesalius.report.diagram import draw_circuit
 from vesalius.report.html import LIMIT_BYTES, render, write

@@ -14,7 +14,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from vesalius.model.components import Component
+from vesalius.components import Component
 from vesalius.model.hooks import Cache
 from vesalius.model.specimen import FiniteVocabulary, Specimen
 from vesalius.report.grids import Grid, draw_grid

@@ -10,8 +10,8 @@ from collections.abc import Callable, Generator, Sequence
 from typing import Any
 
 from vesalius.backbones import Totals
+from vesalius.documents.explanation import Explanation
 from vesalius.errors import BadInput
-from vesalius.explain.explanation import Explanation
 from vesalius.grading.nulls import donor_of
 from vesalius.runs.directory import Run
 from vesalius.runs.engine import Engine, Failure

@@ -14,11 +14,11 @@ from typing import Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
-from vesalius.discovery.circuit import Circuit
+from vesalius.documents.circuit import Circuit
+from vesalius.documents.explanation import Explanation
+from vesalius.documents.trace import Trace
 from vesalius.errors import BadInput, Failed, choices
-from vesalius.explain.explanation import Explanation
-from vesalius.explain.trace import Trace
-from vesalius.model.files import read_json, write_json
+from vesalius.files import read_json, write_json
 from vesalius.runs.ledger import Ledger
 from vesalius.version import __version__
 

@@ -11,12 +11,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal, cast
 
 from vesalius.backbones import Backbone
-from vesalius.explain.explanation import Explanation
-from vesalius.explain.trace import Trace
-from vesalius.guests import function_named
+from vesalius.documents.explanation import Explanation
+from vesalius.documents.trace import Trace
+from vesalius.plugins import function_named
 
 if TYPE_CHECKING:
-    from vesalius.discovery.circuit import Circuit
+    from vesalius.documents.circuit import Circuit
     from vesalius.model.specimen import Specimen
 
 #: Why nothing is explained where discovery found no component.
@@ -70,8 +70,8 @@ Scientist = Callable[[Task, Backbone | None], Explained]
 
 def builtin(task: Task, backbone: Backbone | None) -> Explained:
     """The built-in scientist."""
-    from vesalius.explain.scientist import explain_specimen
-    from vesalius.explain.scientist.writing import abstention
+    from vesalius.explanations.scientist import explain_specimen
+    from vesalius.explanations.scientist.writing import abstention
 
     without = frozenset() if task.leave_out is None else frozenset({task.leave_out})
     specimen = task.specimen()
@@ -86,8 +86,8 @@ def builtin(task: Task, backbone: Backbone | None) -> Explained:
 
 def hyve(task: Task, backbone: Backbone | None) -> Explained:
     """The HyVE agent, driven by a language model."""
-    from vesalius.explain.circuits import explained_components
-    from vesalius.explain.hyve import explain_hyve
+    from vesalius.explanations.circuits import explained_components
+    from vesalius.explanations.hyve import explain_hyve
 
     assert backbone is not None
     specimen = task.specimen()

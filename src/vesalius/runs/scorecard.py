@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from vesalius.backbones import Totals
+from vesalius.documents.metric import Metric
 from vesalius.errors import BadInput, Failed
 from vesalius.grading.circuits import (
     CircuitGrade,
@@ -18,7 +19,6 @@ from vesalius.grading.circuits import (
     null_metrics,
     tag_baselines,
 )
-from vesalius.grading.metrics import Metric
 from vesalius.grading.nulls import NULLS
 from vesalius.grading.programs import fresh_seed
 from vesalius.runs.directory import Run

@@ -6,8 +6,9 @@ from pathlib import Path
 
 from vesalius.circuits.specimens import SPECIMEN_FILE, Card, benchmark_cards, benchmark_directory, known_names
 from vesalius.errors import BadInput
+from vesalius.files import sha256
 from vesalius.grading.keys import key_file
-from vesalius.model.files import WEIGHTS_FILE, sha256
+from vesalius.model.files import WEIGHTS_FILE
 
 
 @dataclass(frozen=True)

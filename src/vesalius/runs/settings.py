@@ -8,7 +8,7 @@ from typing import Any
 from vesalius.backbones import Budget, open_backbone
 from vesalius.discovery.methods import METHODS
 from vesalius.errors import BadInput, choices
-from vesalius.model.files import sha256
+from vesalius.files import sha256
 from vesalius.runs.scientists import BUILTIN, HYVE, PROTOCOLS, scientist_named
 from vesalius.runs.selection import Circuit
 from vesalius.version import __version__

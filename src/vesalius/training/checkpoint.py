@@ -14,7 +14,8 @@ from typing import Any
 from torch import Tensor
 
 from vesalius.errors import BadInput
-from vesalius.model.files import read_json, read_tensors, write_json, write_tensors
+from vesalius.files import read_json, write_json
+from vesalius.model.files import read_tensors, write_tensors
 from vesalius.training.stack import Stack
 from vesalius.training.stepper import Recipe
 from vesalius.training.tables import Tables

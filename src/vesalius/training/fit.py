@@ -12,8 +12,8 @@ from pathlib import Path
 import torch
 
 from vesalius.errors import BadInput
+from vesalius.files import read_json, write_json
 from vesalius.model import Transformer
-from vesalius.model.files import read_json, write_json
 from vesalius.training.gate import Gate, headroom, measure
 from vesalius.training.recipes import default_copies, default_recipe
 from vesalius.training.setting import Setting

@@ -13,7 +13,8 @@ from pathlib import Path
 import torch
 
 from vesalius.errors import BadInput
-from vesalius.model.files import save_model, write_json
+from vesalius.files import write_json
+from vesalius.model.files import save_model
 from vesalius.training.checkpoint import Checkpoint
 from vesalius.training.fit import best_measured
 from vesalius.training.gate import Gate

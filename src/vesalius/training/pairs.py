@@ -13,7 +13,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from vesalius.model.components import Component
+from vesalius.components import Component
 from vesalius.rasp import Program
 from vesalius.rasp.effects import outputs_differ
 

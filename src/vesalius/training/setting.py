@@ -8,9 +8,9 @@ import torch
 from jaxtyping import Int
 from torch import Tensor
 
+from vesalius.components import all_components
 from vesalius.errors import BadInput
 from vesalius.model import Component, Config
-from vesalius.model.components import all_components
 from vesalius.model.states import State
 from vesalius.rasp import Program, random_inputs
 from vesalius.training.pairs import Draw, Slot, find_inert

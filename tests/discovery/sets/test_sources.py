@@ -6,7 +6,7 @@ import pytest
 
 from tests.behaviours.word_tokenizer import word_tokenizer
 from tests.discovery.test_matrices import corpus
-from tests.explain.induction_model import as_specimen, induction_model
+from tests.explanations.induction_model import as_specimen, induction_model
 from vesalius.behaviours.trial import trial
 from vesalius.discovery.matrices import behaviour_matrix
 from vesalius.discovery.sets.queries import Queries

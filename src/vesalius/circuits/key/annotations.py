@@ -12,9 +12,9 @@ from typing import Any
 from vesalius.circuits.key.answers import AnswerKey, ComponentAnswer
 from vesalius.circuits.key.inert import is_interchange_inert
 from vesalius.circuits.originals import hook_component
+from vesalius.components import Component
 from vesalius.errors import BadInput, choices
-from vesalius.model.components import Component
-from vesalius.model.files import read_json
+from vesalius.files import read_json
 from vesalius.rasp import Role
 
 _PATTERN, _PREFIX = "case_*.json", "case_"

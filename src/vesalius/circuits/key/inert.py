@@ -8,7 +8,7 @@ shown by no interchange at all, only by ablation.
 
 from typing import Literal
 
-from vesalius.model.components import Component
+from vesalius.components import Component
 
 Reason = Literal["position_only", "constant"]
 

@@ -21,7 +21,8 @@ from vesalius.circuits.inputs import draw_inputs
 from vesalius.circuits.key import INERT, Task, all_tasks, examples, task, trained_size
 from vesalius.circuits.specimens import Card, as_examples, benchmark_cards, load_specimen, write_specimen
 from vesalius.errors import BadInput
-from vesalius.model.files import CONFIG_FILE, load_model, read_json
+from vesalius.files import read_json
+from vesalius.model.files import CONFIG_FILE, load_model
 from vesalius.model.states import State, to_state
 from vesalius.training.gate import THRESHOLDS, Gate, measure
 from vesalius.training.group import Written, train_group

@@ -6,7 +6,7 @@ an aggregator, which also makes the totals over the 84 circuits the published on
 """
 
 from vesalius.circuits.key.task import Task
-from vesalius.model.components import Component
+from vesalius.components import Component
 from vesalius.rasp import Role, roles_of
 
 EXCEPTIONS = {("21", Component(3, 0)): Role.AGGREGATOR}

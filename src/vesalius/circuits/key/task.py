@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from vesalius.circuits.inputs import Inputs, Sampler
-from vesalius.model.components import Component
+from vesalius.components import Component
 from vesalius.model.specimen import Token
 from vesalius.rasp import Program, Variable, compile_program
 

@@ -17,8 +17,8 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 from scipy.stats import rankdata
 
+from vesalius.components import Component
 from vesalius.discovery.beforehand import LOOKS
-from vesalius.model.components import Component
 
 FIXED = ("depth", "place", "attribution", "attribution rank", *LOOKS)
 MOVING = (

@@ -31,7 +31,8 @@ from vesalius.discovery.mechrl.features import HeadView
 from vesalius.discovery.mechrl.policy import NOBODY, ActorCritic, PerHead, draw_candidates, draw_log_prob, entropy
 from vesalius.discovery.mechrl.tables import EVALUATION_SEED, Tables
 from vesalius.errors import BadInput, choices
-from vesalius.model.files import read_json, read_tensors, write_json, write_tensors
+from vesalius.files import read_json, write_json
+from vesalius.model.files import read_tensors, write_tensors
 
 SCHEMA = 1
 FIRST_GAME_SEED = 100

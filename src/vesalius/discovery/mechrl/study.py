@@ -29,7 +29,7 @@ from vesalius.discovery.mechrl.evaluate import begun, pick_ranks, policy_entrant
 from vesalius.discovery.mechrl.ppo import PER_HEAD, Policy, Settings, play, train
 from vesalius.discovery.mechrl.suite import Suite
 from vesalius.discovery.search.contest import BUDGETS, Comparison, contest, episode_seeds, standard_entrants
-from vesalius.intervene.statistics import student_interval
+from vesalius.statistics import student_interval
 
 #: The policies of each mode: what is trained.
 RUNS = {

@@ -14,12 +14,12 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float, Int
 
+from vesalius.components import Component
 from vesalius.discovery.mechrl.tables import EVALUATION_SEED, Tables
 from vesalius.discovery.search.purse import Purse
 from vesalius.discovery.search.rivals import PLAIN, PLANNERS, Search, by_attribution, in_order, spend, thompson
 from vesalius.errors import BadInput
-from vesalius.intervene.statistics import student_interval
-from vesalius.model.components import Component
+from vesalius.statistics import student_interval
 
 BUDGETS = (1, 2, 5, 10, 20, 50)
 SEED_STEP = 100_000

@@ -25,6 +25,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from vesalius.behaviours.trial import Trial, trial
+from vesalius.components import Component
 from vesalius.discovery.beforehand import ATTRIBUTION_PASSES, Beforehand, known_of
 from vesalius.discovery.matrices import PUBLISHED_KIND, Rows
 from vesalius.discovery.mechrl.environment import REWARD_SCALE, STEPS
@@ -36,7 +37,6 @@ from vesalius.discovery.search.purse import Purse
 from vesalius.discovery.search.rivals import Search, spend, thompson
 from vesalius.errors import BadInput
 from vesalius.intervene import Cost, Plan, Readout, Recordings, Replacement, run
-from vesalius.model.components import Component
 from vesalius.model.specimen import Specimen
 from vesalius.model.transformer import Transformer
 

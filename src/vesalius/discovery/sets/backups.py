@@ -15,7 +15,7 @@ import torch
 
 from vesalius.discovery.sets.sources import HeadSet, Source
 from vesalius.discovery.sets.synergy import Synergy, judge, synergy_rows
-from vesalius.intervene.statistics import mean_interval
+from vesalius.statistics import mean_interval
 
 
 @dataclass(frozen=True)

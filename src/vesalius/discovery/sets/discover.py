@@ -22,6 +22,7 @@ import torch
 from vesalius.behaviours.natural import require_performance
 from vesalius.behaviours.performance import Performance
 from vesalius.behaviours.trial import Trial, trial
+from vesalius.components import Component
 from vesalius.discovery.matrices import Progress, behaviour_rows
 from vesalius.discovery.sets.backups import Confirmation, confirm
 from vesalius.discovery.sets.policy import SetPolicy, by_policy, load_policy
@@ -30,9 +31,8 @@ from vesalius.discovery.sets.searches import SEARCHES, Search, search
 from vesalius.discovery.sets.sources import HeadSet, LiveSource, Source, head_pool, pair_effects
 from vesalius.discovery.sets.synergy import LEAST_PROMPTS, Synergy, judge, synergy_rows
 from vesalius.errors import BadInput, choices
-from vesalius.intervene.statistics import mean_interval
-from vesalius.model.components import Component
 from vesalius.model.specimen import FiniteVocabulary, Specimen
+from vesalius.statistics import mean_interval
 
 NAMES = (*SEARCHES, "rl")
 DEFAULT_SEARCH = "group"

@@ -26,7 +26,8 @@ from vesalius.discovery.sets.searches import STARTS, suspects
 from vesalius.discovery.sets.sources import HeadSet
 from vesalius.discovery.sets.worlds import QueriedWorld, Worlds, planted_world
 from vesalius.errors import BadInput
-from vesalius.model.files import read_json, read_tensors, write_json, write_tensors
+from vesalius.files import read_json, write_json
+from vesalius.model.files import read_tensors, write_tensors
 
 SCHEMA = 1
 _DESCRIPTION, _WEIGHTS = "policy.json", "policy.safetensors"

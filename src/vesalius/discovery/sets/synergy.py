@@ -27,7 +27,7 @@ from jaxtyping import Float
 
 from vesalius.discovery.sets.sources import HeadSet, Source
 from vesalius.errors import BadInput
-from vesalius.intervene.statistics import RESAMPLES, bootstrap_means
+from vesalius.statistics import RESAMPLES, bootstrap_means
 
 Verdict = Literal["backup", "series", "none"]
 LEAST_PROMPTS = 8

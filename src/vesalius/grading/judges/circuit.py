@@ -15,9 +15,9 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict
 
+from vesalius.documents.explanation import Explanation
+from vesalius.documents.trace import Attempt, Trace
 from vesalius.errors import BadInput
-from vesalius.explain.explanation import Explanation
-from vesalius.explain.trace import Attempt, Trace
 from vesalius.grading.judges.judge import Judge, Judgement
 from vesalius.grading.judges.measures import Item, MeasureName
 from vesalius.grading.keys import ReferenceTexts, reference_texts

@@ -3,10 +3,10 @@
 from collections.abc import Iterable, Sequence
 from itertools import combinations
 
+from vesalius.documents.metric import Metric
 from vesalius.grading.agreement import Kappa, cohen_kappa
 from vesalius.grading.judges.circuit import JudgedCircuit, JudgedItem
 from vesalius.grading.judges.measures import MEASURES, Measure, MeasureName
-from vesalius.grading.metrics import Metric
 
 
 class JudgedMetric(Metric):

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from vesalius.backbones import Totals
+from vesalius.files import write_json
 from vesalius.functions.box import Function
-from vesalius.model.files import write_json
 from vesalius.runs.directory import EXPLANATIONS, Run, document_or_none
 from vesalius.runs.engine import Engine, Failure
 from vesalius.runs.functions.settings import FunctionSettings

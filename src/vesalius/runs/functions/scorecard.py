@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from vesalius.documents.metric import Metric
 from vesalius.errors import Failed
 from vesalius.functions.interpreters import BUILTIN
 from vesalius.functions.suite import SEED, lacks_source
 from vesalius.functions.unit_tests import CHANCE
-from vesalius.grading.metrics import Metric
-from vesalius.intervene.statistics import mean_interval
 from vesalius.runs.functions.settings import BENCHMARK
 from vesalius.runs.scorecard import mean, model_name, rounded
+from vesalius.statistics import mean_interval
 
 if TYPE_CHECKING:
     from vesalius.runs.functions.benchmark import FunctionsBenchmark

@@ -5,10 +5,10 @@ from pathlib import Path
 from typing import Any
 
 from vesalius.errors import BadInput
+from vesalius.files import sha256
 from vesalius.functions.agents import Limits as Talk
 from vesalius.functions.interpreters import BUILTIN, WITH_MODEL, check_interpreter
 from vesalius.functions.suite import Suite
-from vesalius.model.files import sha256
 from vesalius.version import __version__
 
 BENCHMARK = "functions"

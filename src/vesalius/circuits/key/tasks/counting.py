@@ -7,7 +7,7 @@ length of the sequence.
 from vesalius.circuits.key.task import circuit
 from vesalius.circuits.key.tasks.vocabularies import ABC, BELOW_THIRTY, LETTERS, WORDS, ZERO_TO_TEN
 from vesalius.circuits.key.tasks.wording import count_notes, length_notes
-from vesalius.model.components import Component
+from vesalius.components import Component
 from vesalius.rasp import (
     Aggregate,
     Comparison,

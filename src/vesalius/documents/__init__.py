@@ -1,0 +1,1 @@
+"""The documents that pass between rooms and onto the disk."""

@@ -1,0 +1,94 @@
+"""How an explanation came about, step by step: what was observed, tried, run and decided, and what it cost.
+
+A trace is what diagnostics are computed from (execution success, soundness of plans, grounding of hypotheses,
+convergence) and what a reader follows when an explanation looks wrong. The explanation itself never depends on it.
+"""
+
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict
+
+from vesalius.documents.explanation import Verdict
+
+SCHEMA = 1
+Stage = Literal["observe", "hypothesize", "validate", "classify", "summarize"]
+Decider = Literal["engine", "model", "nobody"]
+
+
+class _Record(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class Execution(_Record):
+    """One run of generated code. `category` names the kind of failure; None when it ran and gave a result."""
+
+    stage: Stage
+    code: str
+    category: str | None = None
+    error: str = ""
+    result: str = ""
+    stdout: str = ""
+
+    @property
+    def succeeded(self) -> bool:
+        """It ran to its end and gave a result."""
+        return self.category is None
+
+
+class Attempt(_Record):
+    """One hypothesis about a component: the plan to test it, the claims or code that did, and the decision.
+
+    `decided_by` is `engine` where typed claims were checked, `model` where the language model read its own code's
+    result, `nobody` where the budget ended first.
+    """
+
+    iteration: int
+    hypothesis: str
+    plan: str = ""
+    claims: tuple[dict[str, Any], ...] = ()
+    executions: tuple[Execution, ...] = ()
+    verdict: Verdict = "untested"
+    reasoning: str = ""
+    decided_by: Decider = "nobody"
+
+
+class ComponentTrace(_Record):
+    """Everything that was tried on one component; `resolved_at` is the iteration whose hypothesis was supported."""
+
+    component: str
+    observation: str
+    executions: tuple[Execution, ...] = ()
+    attempts: tuple[Attempt, ...] = ()
+
+    @property
+    def resolved_at(self) -> int | None:
+        """The first iteration that ended in support, counted from 1; None if none did."""
+        return next((attempt.iteration for attempt in self.attempts if attempt.verdict == "supported"), None)
+
+
+class Usage(_Record):
+    """Calls, tokens and dollars; `cost` is None where a price is not known. `repaired` and `reasked` count answers
+    that could not be read at first, `failed` calls that gave nothing in the end, `malformed` claims and tool calls that
+    could not be carried out.
+    """
+
+    calls: int = 0
+    input_tokens: int = 0
+    output_tokens: int = 0
+    cost: float | None = 0.0
+    repaired: int = 0
+    reasked: int = 0
+    failed: int = 0
+    malformed: int = 0
+
+
+class Trace(_Record):
+    """The whole way from specimen to explanation. `problems` are failures that were worked around, one line each."""
+
+    schema_version: Literal[1] = SCHEMA
+    specimen: str
+    protocol: Literal["paper", "typed"]
+    backbone: str
+    components: tuple[ComponentTrace, ...]
+    usage: Usage = Usage()
+    problems: tuple[str, ...] = ()

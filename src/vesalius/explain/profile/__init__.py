@@ -1,5 +1,0 @@
-"""The causal profile of natural models: roles of heads and MLPs for one behaviour, each backed by claims."""
-
-from vesalius.explain.profile.natural import PROMPTS, TOP, explain_natural
-
-__all__ = ["PROMPTS", "TOP", "explain_natural"]

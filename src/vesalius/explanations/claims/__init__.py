@@ -1,0 +1,76 @@
+"""Typed claims about components, each with its experiment, its controls and a verdict by rule.
+
+    lab = Lab(specimen)
+    record = check(Necessary(component="L0_MLP"), lab)
+    idea = Hypothesis(program=program, carriers={"L0_MLP": ("is_x",), "L1H2": ("share",)})
+    record = check(Computes(component="L0_MLP", hypothesis=idea), lab, tried=3)
+
+A claim says what must be seen if it is true; `check` looks. Nobody who makes a claim has a say in its verdict.
+"""
+
+from typing import Annotated, Any
+
+from pydantic import Field, TypeAdapter, ValidationError
+
+from vesalius.documents.explanation import ClaimRecord
+from vesalius.errors import BadInput
+from vesalius.explanations.claims.ablation import BackupOf, Necessary, Redundant, Sufficient
+from vesalius.explanations.claims.aggregating import Aggregates
+from vesalius.explanations.claims.base import Claim, Hypothesis, level_for
+from vesalius.explanations.claims.dependence import Combines, DependsOnlyOn, IndependentOf
+from vesalius.explanations.claims.interchange import Computes
+from vesalius.explanations.claims.laboratory import Lab
+from vesalius.explanations.claims.reading import Copies, ReadsFrom
+
+__all__ = [
+    "Aggregates",
+    "BackupOf",
+    "Claim",
+    "Combines",
+    "Computes",
+    "Copies",
+    "DependsOnlyOn",
+    "Hypothesis",
+    "IndependentOf",
+    "Lab",
+    "Necessary",
+    "ReadsFrom",
+    "Redundant",
+    "Sufficient",
+    "check",
+    "claim_from",
+]
+
+AnyClaim = Annotated[
+    Aggregates
+    | BackupOf
+    | Combines
+    | Computes
+    | Copies
+    | DependsOnlyOn
+    | IndependentOf
+    | Necessary
+    | ReadsFrom
+    | Redundant
+    | Sufficient,
+    Field(discriminator="kind"),
+]
+_READER: TypeAdapter[Any] = TypeAdapter(AnyClaim)
+
+
+def claim_from(data: Any) -> Claim:
+    """Read a claim from JSON data, as `claim.model_dump(mode="json")` writes it."""
+    try:
+        return _READER.validate_python(data)
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join(map(str, first["loc"])) or "claim"
+        raise BadInput(f"claim cannot be read: {where}: {' '.join(first['msg'].split())}") from None
+
+
+def check(claim: Claim, lab: Lab, *, tried: int = 1) -> ClaimRecord:
+    """Run a claim's experiment. `tried` counts the claims of this kind tried on the component, this one included: the
+    more there were, the wider every interval of the rule.
+    """
+    verdict, evidence = claim.examine(lab, level=level_for(tried))
+    return ClaimRecord(kind=claim.kind, text=claim.text, verdict=verdict, evidence=evidence, tried=tried)

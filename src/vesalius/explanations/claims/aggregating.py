@@ -1,0 +1,66 @@
+"""*Aggregates*: a head gathers one variable over the positions a selector picks.
+
+It must carry the gathered value (the rule of `computes`, whose rivals move and replace the selector), and swapping its
+activations where that value is equal must change nothing (the rule of `depends_only_on`).
+"""
+
+from typing import Literal
+
+from vesalius.errors import BadInput
+from vesalius.explanations.claims.base import Claim, Hypothesis, Outcome
+from vesalius.explanations.claims.dependence import equal_in, examine_dependence
+from vesalius.explanations.claims.interchange import examine_program, expression_of
+from vesalius.explanations.claims.laboratory import Lab
+from vesalius.rasp import Aggregate, Comparison, Program, Select, SelectorWidth, indices
+
+_RELATIONS = {
+    Comparison.EQ: "equals",
+    Comparison.NEQ: "differs from",
+    Comparison.LT: "is less than",
+    Comparison.LEQ: "is at most",
+    Comparison.GT: "is more than",
+    Comparison.GEQ: "is at least",
+    Comparison.FALSE: "never goes with",
+}
+
+
+class Aggregates(Claim):
+    """The head carries an Aggregate or a count (SelectorWidth) of the hypothesised program."""
+
+    kind: Literal["aggregates"] = "aggregates"
+    hypothesis: Hypothesis
+
+    @property
+    def text(self) -> str:
+        program, name = self.hypothesis.program, self._variable()
+        node = expression_of(program, name)
+        gathered = f"the values of {program.name_of(node.values)}" if isinstance(node, Aggregate) else "the number"
+        assert isinstance(node, Aggregate | SelectorWidth)
+        return f"{self.component} aggregates {gathered} over positions {_selection(program, node.selector)}."
+
+    def examine(self, lab: Lab, *, level: float) -> Outcome:
+        """`computes` and `depends_only_on`, both for the gathered value."""
+        lab.require_finite(self.kind)
+        program, name = self.hypothesis.program, self._variable()
+        verdict, evidence = examine_program(lab, self.part, program, (name,), level=level)
+        if verdict != "supported":
+            return verdict, evidence
+        only, more = examine_dependence(lab, self.part, equal_in(lab, program, (name,)), level=level)
+        return only, (*evidence, *more)
+
+    def _variable(self) -> str:
+        carried = self.hypothesis.carried_by(self.component)
+        node = expression_of(self.hypothesis.program, carried[0])
+        if len(carried) != 1 or not isinstance(node, Aggregate | SelectorWidth):
+            raise BadInput(f"aggregates {self.component}: it must carry one Aggregate or SelectorWidth, not {carried}")
+        return carried[0]
+
+
+def _selection(program: Program, selector: Select) -> str:
+    keys, queries = program.name_of(selector.keys), program.name_of(selector.queries)
+    if selector.predicate is Comparison.TRUE:
+        return "everywhere"
+    if keys == queries == indices.kind and selector.predicate is Comparison.LEQ:
+        return "up to its own"
+    relation = _RELATIONS[selector.predicate] if isinstance(selector.predicate, Comparison) else "goes with"
+    return f"whose {keys} {relation} {queries} here"

@@ -1,0 +1,152 @@
+"""What every claim has in common: a kind, a sentence rendered from its prediction, an experiment, a verdict by rule.
+
+A claim is data. `check` hands it a laboratory; the claim's experiment returns evidence and the verdict its rule gives.
+Verdicts: *supported* where the prediction held against its controls, *refuted* where it failed, *untested* where this
+experiment cannot tell (nothing changes, too few cases, or the rivals predict the same).
+
+The more claims were tried on a component, the more one of them will pass by luck, so `tried` narrows what counts:
+every interval is taken at level 1 - 0.05 / tried (Bonferroni), and rules compare interval ends, not point values.
+"""
+
+from abc import abstractmethod
+from collections.abc import Sequence
+from statistics import NormalDist
+from typing import Annotated, Any
+
+import torch
+from jaxtyping import Float
+from pydantic import BaseModel, BeforeValidator, ConfigDict, PlainSerializer
+from torch import Tensor
+
+from vesalius.components import Component
+from vesalius.documents.explanation import Evidence, Verdict
+from vesalius.errors import BadInput
+from vesalius.explanations.claims.laboratory import Lab
+from vesalius.rasp import Program
+from vesalius.rasp.document import from_document, to_document
+from vesalius.statistics import mean_interval, share_interval
+
+ALPHA = 0.05
+
+Outcome = tuple[Verdict, tuple[Evidence, ...]]
+
+
+def _component_name(name: Any) -> str:
+    return str(Component.parse(name))
+
+
+def _program(given: Any) -> Program:
+    return given if isinstance(given, Program) else from_document(given)
+
+
+#: A component in its canonical name; any notation is read.
+ComponentName = Annotated[str, BeforeValidator(_component_name)]
+#: A compiled program; read from and written as the plain data of `rasp.document`.
+CompiledProgram = Annotated[Program, BeforeValidator(_program), PlainSerializer(to_document)]
+
+
+class Hypothesis(BaseModel):
+    """A hypothesised program, and which of its variables each component of the model carries."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", arbitrary_types_allowed=True)
+
+    program: CompiledProgram
+    carriers: dict[ComponentName, tuple[str, ...]]
+
+    def carried_by(self, component: str) -> tuple[str, ...]:
+        """The variables a component carries; at least one."""
+        carried = self.carriers.get(component, ())
+        if not carried:
+            raise BadInput(f"the hypothesis does not say what {component} carries; add it to carriers")
+        return carried
+
+
+class Claim(BaseModel):
+    """One falsifiable statement about a component. Subclasses add `kind`, the typed prediction and the experiment."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", arbitrary_types_allowed=True)
+
+    kind: str
+    component: ComponentName
+
+    @property
+    def part(self) -> Component:
+        """The component the claim is about."""
+        return Component.parse(self.component)
+
+    @property
+    @abstractmethod
+    def text(self) -> str:
+        """The claim as one sentence."""
+
+    @abstractmethod
+    def examine(self, lab: Lab, *, level: float) -> Outcome:
+        """Run the experiment; intervals at `level`."""
+
+
+def level_for(tried: int) -> float:
+    """The level of intervals when `tried` claims of a kind were tried on a component."""
+    if isinstance(tried, bool) or not isinstance(tried, int) or tried < 1:
+        raise BadInput(f"tried={tried!r} is not a count of claims; this one included it is at least 1")
+    return 1 - ALPHA / tried
+
+
+def share_within(successes: float, n: int, level: float) -> tuple[float, float]:
+    """Wilson interval of a share at a level."""
+    return share_interval(round(successes), n, z=NormalDist().inv_cdf((1 + level) / 2))
+
+
+def mean_within(values: Float[Tensor, " sample"], level: float, *, seed: int) -> tuple[float, float, float]:
+    """Mean and its bootstrap interval at a level."""
+    low, high = mean_interval(values.double()[:, None], level=level, seed=seed)
+    return float(values.double().mean()), float(low[0]), float(high[0])
+
+
+def figure(
+    lab: Lab,
+    experiment: str,
+    *,
+    measure: str,
+    values: Float[Tensor, " prompt"],
+    level: float,
+    rule: str,
+    controls: dict[str, float | None] | None = None,
+) -> Evidence:
+    """Evidence made of one value per prompt: their mean and its interval."""
+    mean, low, high = mean_within(values, level, seed=lab.seed) if len(values) else (None, None, None)
+    return Evidence(
+        experiment=experiment,
+        measure=measure,
+        value=rounded(mean),
+        low=rounded(low),
+        high=rounded(high),
+        n=len(values),
+        controls=controls or {},
+        rule=rule,
+        seed=lab.seed,
+    )
+
+
+def above(evidence: Evidence, bar: float) -> Verdict:
+    """Supported where the whole interval lies above the bar, refuted where none of it does."""
+    if evidence.low is None or evidence.high is None:
+        return "untested"
+    return "supported" if evidence.low > bar else "refuted" if evidence.high <= bar else "untested"
+
+
+def all_of(*verdicts: Verdict) -> Verdict:
+    """The verdict of a claim with several parts: one refuted part refutes it."""
+    if "refuted" in verdicts:
+        return "refuted"
+    return "untested" if "untested" in verdicts else "supported"
+
+
+def listed(names: Sequence[Any]) -> str:
+    """Names as a sentence has them: a, b and c."""
+    shown = [str(name) for name in names]
+    return shown[0] if len(shown) == 1 else f"{', '.join(shown[:-1])} and {shown[-1]}"
+
+
+def rounded(value: float | Tensor | None) -> float | None:
+    """A figure as a record keeps it."""
+    return None if value is None else round(float(torch.as_tensor(value)), 4)

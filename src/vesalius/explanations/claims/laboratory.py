@@ -1,0 +1,314 @@
+"""Where claims are tried: one specimen, held-out inputs, and recordings that every experiment shares.
+
+Inputs come in pairs, a base that is run and a source that values are taken from, drawn with a seed of their own so that
+they are not the inputs a hypothesis was made on. A specimen with a finite vocabulary answers at every position
+(`clean`, `interchange`); a natural one gives one score per prompt. `scores` serves both: higher is better, and for a
+finite vocabulary it is the share of outputs that stayed as they were.
+"""
+
+import random
+from collections.abc import Sequence
+from functools import cached_property
+from typing import Any, Literal
+from weakref import WeakKeyDictionary
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+
+from vesalius.behaviours.trial import NUMERIC_TOLERANCE, trial
+from vesalius.components import Component
+from vesalius.errors import BadInput
+from vesalius.intervene import Batch, Cost, Plan, Readout, Recordings, Values, activations, means, run, zeros
+from vesalius.intervene.plan import KEEP, component_index
+from vesalius.model.hooks import Hook
+from vesalius.model.specimen import FiniteVocabulary, Specimen, plain
+from vesalius.rasp import Program, Trace
+
+Replacement = Literal["zero", "mean", "resample"]
+
+HELD_OUT_SEED = 7_000_003
+FINITE_PAIRS = 1536
+NATURAL_PAIRS = 64
+ABLATION_PAIRS = 256  # effects of ablations need fewer inputs than worst-case interchange accuracy
+_NO_SUCH_OUTPUT = -2
+
+
+class Lab:
+    """A specimen with `n` held-out pairs of inputs and cached recordings.
+
+    `circuit` are the components under study; those outside it serve as matched controls. By default it is the
+    specimen's component list where that is a proper part of the model. `cost` counts the forward passes of ablations.
+    """
+
+    def __init__(
+        self,
+        specimen: Specimen,
+        *,
+        n: int | None = None,
+        seed: int = HELD_OUT_SEED,
+        circuit: Sequence[Component] | None = None,
+    ) -> None:
+        self.specimen, self.model, self.seed = specimen, specimen.model, seed
+        self.finite = isinstance(specimen.vocabulary, FiniteVocabulary)
+        self.n = n or (_finite_pairs(specimen.vocabulary.max_len) if self.finite else NATURAL_PAIRS)
+        everything = self.model.components
+        known = specimen.components if len(specimen.components) < len(everything) else ()
+        self.circuit = tuple(known if circuit is None else circuit)
+        self.cost = Cost()
+        self._material = trial(specimen, self.n, seed=seed)
+        self.batch, self.source = self._material.batch, self._material.counterfactual
+        self._traces: WeakKeyDictionary[Program, tuple[Trace, Trace]] = WeakKeyDictionary()
+        self._codes: dict[tuple[tuple, int], tuple[Tensor, Tensor]] = {}
+        self._full: dict[Component, Tensor] = {}
+        #: Outcomes of experiments on whole programs, which several kinds of claim share; kept as long as the program.
+        self.examined: WeakKeyDictionary[Program, dict[Any, Any]] = WeakKeyDictionary()
+        self._crossed: dict[Component, Tensor] = {}
+        self._scores: dict[tuple[frozenset[Component], str], Tensor] = {}
+
+    # Finite vocabularies: an answer at every position.
+
+    def require_finite(self, kind: str) -> None:
+        """Refuse a claim that needs every position's answer on a natural model."""
+        if not self.finite:
+            raise BadInput(
+                f"claim {kind!r} compares a program's outputs, so it needs a specimen with a finite vocabulary, "
+                f"not {self.specimen.name!r}"
+            )
+
+    @cached_property
+    def numerical(self) -> bool:
+        """Whether the specimen's outputs are numbers, compared within 0.05."""
+        return self.finite and self.specimen.vocabulary.outputs is None  # type: ignore[union-attr]
+
+    @cached_property
+    def inputs(self) -> tuple[list, list]:
+        """Base and source inputs as token lists."""
+        return self.specimen.sample(self.n, self.seed), self.specimen.sample(self.n, self.seed + 1)
+
+    @cached_property
+    def real(self) -> Bool[Tensor, "pair pos"]:
+        """Where the base has a token; positions are counted without BOS."""
+        return self._real(self.batch)
+
+    @cached_property
+    def source_real(self) -> Bool[Tensor, "pair pos"]:
+        """Where the source has a token."""
+        return self._real(self.source)
+
+    def _real(self, batch: Batch) -> Bool[Tensor, "pair pos"]:
+        assert batch.mask is not None
+        return batch.mask[:, 1:].cpu()
+
+    @cached_property
+    def same_place(self) -> Int[Tensor, "pair pos"]:
+        """For each base position the source position at the same place, -1 where the source has no token."""
+        places = torch.arange(self.real.shape[1]).expand_as(self.real)
+        return torch.where(self.source_real, places, -1)
+
+    @cached_property
+    def other_place(self) -> Int[Tensor, "pair pos"]:
+        """The source's positions in random order, for variables that depend on the position alone."""
+        order = torch.rand(self.real.shape, generator=torch.Generator().manual_seed(self.seed))
+        shuffled = order.masked_fill(~self.source_real, 2.0).argsort(1)
+        return torch.where(self.source_real, shuffled, -1)
+
+    @cached_property
+    def clean(self) -> Tensor:
+        """The model's answers on the base inputs."""
+        return self._recordings.scores().cpu()
+
+    def interchange(
+        self,
+        component: Component,
+        reads: Int[Tensor, "row pos"],
+        *,
+        rows: Int[Tensor, " row"] | None = None,
+    ) -> Tensor:
+        """The model's answers when `component` takes, at each base position, the source's value at `reads` (-1: keeps
+        its own). `rows` says which pair each row uses. BOS is exchanged with the rest where all positions are.
+        """
+        component.within(self.model.config)
+        rows = torch.arange(self.n) if rows is None else rows
+        whole = (reads == self.same_place[rows]).all(1, keepdim=True)
+        where = torch.cat([whole, reads >= 0], 1)
+        taken = torch.cat([torch.zeros_like(reads[:, :1]), reads.clamp(min=0) + 1], 1)
+        values = _gathered(self._source_values, component, rows, taken)
+        choice = torch.full((len(rows), len(self.model.components)), KEEP)
+        choice[:, component_index(component, self.model.config)] = torch.arange(len(rows))
+        return run(self._recordings, Plan(rows, choice, where), values).cpu()
+
+    def whole_interchange(self, component: Component) -> Tensor:
+        """The model's answers when `component` takes the source's values at every position it has; kept."""
+        if component not in self._full:
+            self._full[component] = self.interchange(component, self.same_place)
+        return self._full[component]
+
+    def crossed_interchange(self, component: Component) -> Tensor:
+        """The model's answers when `component` takes the source's values in random order of positions; kept."""
+        if component not in self._crossed:
+            self._crossed[component] = self.interchange(component, self.other_place)
+        return self._crossed[component]
+
+    def traces(self, program: Program) -> tuple[Trace, Trace]:
+        """A program's run on the base inputs and on the source inputs; kept as long as the program is."""
+        if program not in self._traces:
+            tokens, lengths = self._encoded(program)
+            n = self.n
+            pair = program.run(tokens[:n], lengths[:n]), program.run(tokens[n:], lengths[n:])
+            self._traces[program] = pair
+        return self._traces[program]
+
+    def _encoded(self, program: Program) -> tuple[Tensor, Tensor]:
+        """Base and source inputs in a program's codes; programs with one vocabulary, such as rivals, share them."""
+        key = program.vocab, program.max_len
+        if key not in self._codes:
+            base, source = self.inputs
+            self._codes[key] = program.encode([*base, *source])
+        return self._codes[key]
+
+    def answers(self, program: Program, output: Tensor) -> Tensor:
+        """A program's output in the specimen's terms: its output codes, or numbers."""
+        if program.numerical:
+            if not self.numerical:
+                raise BadInput(f"program {program.name!r} gives numbers, {self.specimen.name!r} gives listed values")
+            return output
+        if self.numerical:
+            numbers = [float(v) if isinstance(v, int | float) else float("nan") for v in program.outputs]
+            return torch.tensor([*numbers, float("nan")])[output]
+        outputs = self.specimen.vocabulary.outputs  # type: ignore[union-attr]
+        code_of = {_key(value): code for code, value in enumerate(outputs)}
+        codes = [code_of.get(_key(value), _NO_SUCH_OUTPUT) for value in program.outputs]
+        return torch.tensor([*codes, _NO_SUCH_OUTPUT])[output].float()
+
+    def same(self, first: Tensor, second: Tensor) -> Bool[Tensor, "row pos"]:
+        """Where two answers are the same: equal codes, or numbers less than 0.05 apart."""
+        return (first - second).abs() < NUMERIC_TOLERANCE if self.numerical else first == second
+
+    # Both kinds of specimen: one score per prompt.
+
+    def scores(self, components: Sequence[Component], replacement: Replacement) -> Float[Tensor, " prompt"]:
+        """The score of each prompt with some components replaced; none gives the clean scores."""
+        key = frozenset(components), replacement
+        if key not in self._scores:
+            self._scores[key] = self._measure(sorted(key[0]), replacement)
+        return self._scores[key]
+
+    def effect(self, components: Sequence[Component], replacement: Replacement) -> Float[Tensor, " prompt"]:
+        """How much worse each prompt gets; for natural models as a share of the mean clean score."""
+        clean = self.scores((), replacement)
+        scale = 1.0 if self.finite else max(float(clean.mean()), 1e-6)
+        return (clean - self.scores(components, replacement)) / scale
+
+    def matched(self, component: Component, *, exclude: Sequence[Component] = (), k: int = 4) -> list[Component]:
+        """Up to `k` components of the same kind outside the circuit and the claim, drawn by the lab's seed."""
+        barred = {component, *exclude, *self.circuit}
+        pool = [c for c in self.model.components if c.is_head == component.is_head and c not in barred]
+        rng = random.Random(f"{self.seed}/{component}")
+        return rng.sample(pool, min(k, len(pool)))
+
+    def hooked_scores(self, hooks: Sequence[Hook]) -> Float[Tensor, " prompt"]:
+        """The score of each prompt of a run with hooks."""
+        readout = self._ablation.readout
+        with torch.no_grad():
+            batch = self.ablation_batch.to(self.model.device)
+            at = None if readout.at is None else readout.at.to(self.model.device)
+            choose = None if readout.choose is None else readout.choose.to(self.model.device)
+            logits = self.model.run_with_hooks(batch.tokens, mask=batch.mask, at=at, choose=choose, fwd_hooks=hooks)
+            measured = readout.score(logits, torch.arange(len(batch), device=logits.device))
+        return self._as_scores(measured.cpu())
+
+    @cached_property
+    def ablation_batch(self) -> Batch:
+        """The prompts that ablations run on."""
+        return self.batch.take(slice(0, ABLATION_PAIRS))
+
+    @property
+    def answer_positions(self) -> Int[Tensor, "prompt query"] | None:
+        """Where a natural model's answer is read off (None: everywhere)."""
+        return None if self.finite else self._ablation.readout.at
+
+    def pattern(self, head: Component) -> Float[Tensor, "prompt query key"]:
+        """A head's attention on the ablation prompts; rows and columns past the end of a prompt are zero."""
+        batch = self.ablation_batch.to(self.model.device)
+        name = f"blocks.{head.layer}.attn.hook_pattern"
+        with torch.no_grad():
+            _, cache = self.model.run_with_cache(batch.tokens, mask=batch.mask, names=name)
+        real = torch.ones_like(batch.tokens, dtype=torch.bool) if batch.mask is None else batch.mask
+        return (cache[name][:, head.head] * real[:, :, None] * real[:, None, :]).cpu()
+
+    def _measure(self, components: list[Component], replacement: Replacement) -> Tensor:
+        if not components:
+            return self._as_scores(self._ablation.scores().cpu())
+        values = self._table(replacement)
+        n = len(self.ablation_batch)
+        single = len(values) == 1
+        choices = torch.zeros(n, dtype=torch.long) if single else torch.arange(n)
+        where = None if single or self._material.where is None else self._material.where[:n]
+        plan = Plan.grid(self.model.config, [components], choices=choices, positions=where)
+        return self._as_scores(run(self._ablation, plan, values, cost=self.cost).cpu())
+
+    def _as_scores(self, measured: Tensor) -> Float[Tensor, " prompt"]:
+        if not self.finite:
+            return measured
+        n = len(measured)
+        real = self.real[:n]
+        return (self.same(measured, self.clean[:n]) & real).sum(1) / real.sum(1)
+
+    def _table(self, replacement: Replacement) -> Values:
+        if replacement not in self._tables:
+            n = slice(0, ABLATION_PAIRS)
+            if replacement == "resample":
+                made = activations(self.model, self.source.take(n).to(self.model.device))
+            elif replacement == "mean":
+                made = means(self.model, self.source.take(n).to(self.model.device))
+            else:
+                made = zeros(self.model)
+            self._tables[replacement] = made
+        return self._tables[replacement]
+
+    @cached_property
+    def _tables(self) -> dict[str, Values]:
+        return {}
+
+    @cached_property
+    def _recordings(self) -> Recordings:
+        return Recordings(self.model, self.batch, Readout(self._read))
+
+    @cached_property
+    def _ablation(self) -> Recordings:
+        readout = Readout(self._read) if self.finite else self._material.readout
+        return Recordings(self.model, self.ablation_batch, readout)
+
+    @cached_property
+    def _source_values(self) -> Values:
+        return activations(self.model, self.source.to(self.model.device))
+
+    def _read(self, logits: Float[Tensor, "row pos out"], prompt: Tensor) -> Float[Tensor, "row pos"]:
+        return logits[:, 1:, 0] if self.numerical else logits[:, 1:].argmax(-1).float()
+
+
+def _finite_pairs(longest: int) -> int:
+    """Fewer pairs where sequences are long: a program's selections grow with the square of the length."""
+    return max(FINITE_PAIRS // 4, min(FINITE_PAIRS, FINITE_PAIRS * 15**2 // longest**2))
+
+
+def _gathered(source: Values, component: Component, rows: Int[Tensor, " row"], taken: Int[Tensor, "row pos"]) -> Values:
+    """A table with one row per experiment: the component's source values at the positions that are read."""
+    row = rows[:, None].to(source.embed.device)
+    taken = taken.to(source.embed.device)
+
+    def pick(values: Tensor, wanted: bool) -> Tensor:
+        return values[row, taken] if wanted else values[:0]
+
+    return Values(
+        tuple(pick(z, component.is_head and layer == component.layer) for layer, z in enumerate(source.z)),
+        tuple(pick(m, not component.is_head and layer == component.layer) for layer, m in enumerate(source.mlp)),
+        source.embed[row, taken],
+    )
+
+
+def _key(value: object) -> object:
+    """Values as a specimen's card keeps them: tuples, and infinities as text."""
+    written = plain(value)  # type: ignore[arg-type]
+    return tuple(map(_key, written)) if isinstance(written, list) else written

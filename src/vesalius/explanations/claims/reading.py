@@ -1,0 +1,249 @@
+"""*Reads from* and *copies*: where a head looks, and what it brings from there.
+
+Attention alone proves nothing: a head may look at a place and bring back nothing that matters. So a reading claim needs
+both, the attention mass on the claimed keys (above its nearest rivals, such as one position further), and an effect of
+cutting exactly those keys out of the head's attention, above that of cutting as many others. Copying is shown
+causally: swapping the head's activations changes nothing where the claimed source position holds the same value.
+"""
+
+from typing import Literal
+
+import torch
+from jaxtyping import Bool, Float
+from pydantic import model_validator
+from torch import Tensor
+
+from vesalius.components import Component
+from vesalius.errors import BadInput
+from vesalius.explanations.claims.base import Claim, CompiledProgram, Outcome, above, all_of, figure, listed, rounded
+from vesalius.explanations.claims.dependence import MIN_UNCHANGED, equal_in, examine_dependence, swap
+from vesalius.explanations.claims.laboratory import Lab
+from vesalius.model.hooks import HookPoint
+from vesalius.model.specimen import TextVocabulary, Token
+
+MIN_MASS = 0.5
+MIN_CUT_EFFECT = 0.02
+
+Target = Bool[Tensor, "prompt query key"]
+
+
+class ReadsFrom(Claim):
+    """The head attends to certain keys and uses what it finds there.
+
+    Exactly one of: `offset` (keys that many positions before the query; 0 is the query itself), `position` (counted
+    from the first token, BOS apart), `tokens`, or `bos`. Queries are all positions, or with `queries="answer"` those
+    where the output is read.
+    """
+
+    kind: Literal["reads_from"] = "reads_from"
+    offset: int | None = None
+    position: int | None = None
+    tokens: tuple[Token, ...] | None = None
+    bos: bool = False
+    queries: Literal["all", "answer"] = "all"
+
+    @model_validator(mode="after")
+    def _one_target(self) -> "ReadsFrom":
+        given = [self.offset is not None, self.position is not None, self.tokens is not None, self.bos]
+        if sum(given) != 1:
+            raise BadInput(f"reads_from {self.component}: give one of offset, position, tokens or bos")
+        return self
+
+    @property
+    def text(self) -> str:
+        return f"{self.component} reads from {self._where()} and uses what it finds."
+
+    def _where(self) -> str:
+        if self.tokens is not None:
+            return f"the token(s) {listed(self.tokens)}"
+        return "BOS" if self.bos else _place_words(self.offset, self.position)
+
+    def examine(self, lab: Lab, *, level: float) -> Outcome:
+        """Attention mass against rivals, then the effect of cutting the keys out."""
+        head = _head(self.part, lab)
+        keys = _Keys(lab, self.queries)
+        target = self._target(keys)
+        pattern = lab.pattern(head)
+        rivals = {label: mass for label, where in self._rivals(keys) if (mass := _mass(pattern, where)) is not None}
+        mass = _mass(pattern, target)
+        if mass is None:
+            nothing = figure(
+                lab, "attention", measure="mass on the claimed keys", values=torch.zeros(0), level=level, rule="n > 0"
+            )
+            return "untested", (nothing,)
+        bar = max([MIN_MASS, *(float(rival.mean()) for rival in rivals.values())])
+        looked = figure(
+            lab,
+            "attention",
+            measure="mass on the claimed keys",
+            values=mass,
+            level=level,
+            rule=f"interval above {bar:.3f}",
+            controls={label: rounded(rival.mean()) for label, rival in rivals.items()},
+        )
+        control = float(_cut_effect(lab, head, _as_many_others(target, keys.allowed, lab.seed)).mean())
+        lowest = max(MIN_CUT_EFFECT, control)
+        used = figure(
+            lab,
+            "claimed keys cut out of the attention",
+            measure="effect",
+            values=_cut_effect(lab, head, target),
+            level=level,
+            rule=f"interval above {lowest:.3f}",
+            controls={"as_many_other_keys": rounded(control)},
+        )
+        return all_of(above(looked, bar), above(used, lowest)), (looked, used)
+
+    def _target(self, keys: "_Keys") -> Target:
+        if self.offset is not None:
+            return keys.before(self.offset)
+        if self.position is not None:
+            return keys.at(self.position)
+        return keys.of_tokens(self.tokens) if self.tokens is not None else keys.bos()
+
+    def _rivals(self, keys: "_Keys") -> list[tuple[str, Target]]:
+        if self.offset is not None:
+            found = [(f"offset {o}", keys.before(o)) for o in (self.offset - 1, self.offset + 1)]
+            return found if self.offset != 0 else found[1:]
+        if self.position is not None:
+            return [(f"position {p}", keys.at(p)) for p in (self.position - 1, self.position + 1) if p >= 0]
+        if self.tokens is not None:
+            return [("all other tokens", keys.allowed & ~keys.of_tokens(self.tokens) & ~keys.bos())]
+        return [("first token", keys.at(0))]
+
+
+class Copies(Claim):
+    """The head brings a variable's value from another position: `offset` before its own, or a fixed `position`."""
+
+    kind: Literal["copies"] = "copies"
+    program: CompiledProgram
+    variable: str = "tokens"
+    offset: int | None = None
+    position: int | None = None
+
+    @model_validator(mode="after")
+    def _one_source(self) -> "Copies":
+        if (self.offset is None) == (self.position is None):
+            raise BadInput(f"copies {self.component}: give either the offset or the position it copies from")
+        return self
+
+    @property
+    def text(self) -> str:
+        return f"{self.component} copies {self.variable} from {_place_words(self.offset, self.position)}."
+
+    def examine(self, lab: Lab, *, level: float) -> Outcome:
+        """Swaps where the copied value is equal or differs, and the same for the neighbouring source positions."""
+        lab.require_finite(self.kind)
+        head = _head(self.part, lab)
+        verdict, evidence = examine_dependence(lab, head, self._equal(lab, 0), level=level)
+        rivals = [
+            swap(
+                lab,
+                head,
+                self._equal(lab, step),
+                f"where the value {step:+d} position away is equal",
+                level=level,
+                rule=f"below {MIN_UNCHANGED}",
+            )
+            for step in (-1, 1)
+        ]
+        if verdict == "supported" and any((rival.value or 0.0) >= MIN_UNCHANGED for rival in rivals):
+            verdict = "untested"  # the neighbouring position explains the head as well
+        return verdict, (*evidence, *rivals)
+
+    def _equal(self, lab: Lab, step: int) -> Bool[Tensor, "pair pos"]:
+        """Where base and source agree on the value at the source position moved by `step`; both absent counts."""
+        same = equal_in(lab, self.program, (self.variable,))
+        places = torch.arange(same.shape[1])
+        read = (places - self.offset if self.offset is not None else torch.full_like(places, self.position or 0)) + step
+        inside = (read >= 0) & (read < same.shape[1])
+        there = read.clamp(0, same.shape[1] - 1)
+        absent = ~inside | (~lab.real & ~lab.source_real)[:, there]
+        return absent | (same[:, there] & inside)
+
+
+class _Keys:
+    """Sets of (query, key) positions of the lab's ablation prompts."""
+
+    def __init__(self, lab: Lab, queries: Literal["all", "answer"]) -> None:
+        batch, model = lab.ablation_batch, lab.model
+        self.lab, self.tokens = lab, batch.tokens.cpu()
+        real = torch.ones_like(self.tokens, dtype=torch.bool) if batch.mask is None else batch.mask.cpu()
+        self.first = int(bool((self.tokens[:, 0] == model.config.bos_token).all()))
+        n = self.tokens.shape[1]
+        asked = real.clone()
+        asked[:, : self.first] = False
+        if queries == "answer" and (at := lab.answer_positions) is not None:
+            asked = torch.zeros_like(real).scatter_(1, at.cpu(), True)
+        causal = torch.ones(n, n, dtype=torch.bool).tril() if model.config.causal else torch.ones(n, n).bool()
+        self.allowed: Target = asked[:, :, None] & real[:, None, :] & causal
+        self.places = torch.arange(n)
+
+    def before(self, offset: int) -> Target:
+        """Keys `offset` positions before their query, tokens only."""
+        there = (self.places[None, :] == self.places[:, None] - offset) & (self.places >= self.first)
+        return self.allowed & there
+
+    def at(self, position: int) -> Target:
+        """Keys at one token position."""
+        return self.allowed & (self.places == position + self.first)
+
+    def of_tokens(self, tokens: tuple[Token, ...]) -> Target:
+        """Keys that hold one of the tokens."""
+        vocabulary = self.lab.specimen.vocabulary
+        if isinstance(vocabulary, TextVocabulary):
+            ids = [vocabulary.tokenizer.token(str(token)) for token in tokens]
+        else:
+            ids = vocabulary.tokenize([[token] * vocabulary.max_len for token in tokens])[:, -1].tolist()
+        return self.allowed & torch.isin(self.tokens, torch.tensor(ids))[:, None, :]
+
+    def bos(self) -> Target:
+        """BOS as the key."""
+        return self.allowed & (self.places < self.first)
+
+
+def _place_words(offset: int | None, position: int | None) -> str:
+    if offset is None:
+        return f"position {position}"
+    if offset == 0:
+        return "its own position"
+    return f"{abs(offset)} position(s) {'before' if offset > 0 else 'after'}"
+
+
+def _head(component: Component, lab: Lab) -> Component:
+    if not component.is_head:
+        raise BadInput(f"component {component} is an MLP, which reads only its own position; name a head")
+    return component.within(lab.model.config)
+
+
+def _mass(pattern: Float[Tensor, "prompt query key"], target: Target) -> Float[Tensor, " prompt"] | None:
+    """Mean attention on the target keys per prompt, over the queries that have one; None where nothing has."""
+    has = target.any(-1)
+    used = has.any(1)
+    if not bool(used.any()):
+        return None
+    mass = (pattern * target).sum(-1)
+    return ((mass * has).sum(1) / has.sum(1).clamp(min=1))[used]
+
+
+def _cut_effect(lab: Lab, head: Component, target: Target) -> Float[Tensor, " prompt"]:
+    """Effect of taking keys out of a head's attention, the rest scaled up to sum to one."""
+    target = target.to(lab.model.device)
+
+    def cut(pattern: Tensor, hook: HookPoint) -> Tensor:
+        left = pattern[:, head.head].masked_fill(target, 0.0)
+        changed = pattern.clone()
+        changed[:, head.head] = left / left.sum(-1, keepdim=True).clamp(min=1e-9)
+        return changed
+
+    clean = lab.scores((), "zero")
+    lost = clean - lab.hooked_scores([(f"blocks.{head.layer}.attn.hook_pattern", cut)])
+    return lost if lab.finite else lost / max(float(clean.mean()), 1e-6)
+
+
+def _as_many_others(target: Target, allowed: Target, seed: int) -> Target:
+    """For each query as many keys outside the target, drawn at random."""
+    order = torch.rand(target.shape, generator=torch.Generator().manual_seed(seed))
+    order = order.masked_fill(~(allowed & ~target), 2.0)
+    rank = order.argsort(-1).argsort(-1)
+    return (rank < target.sum(-1, keepdim=True)) & allowed & ~target

@@ -1,0 +1,92 @@
+"""Asking the language model, with an account of everything that went wrong.
+
+A model that answers garbage, or declines, has given its answer: it is counted, the stage ends with what there is, and
+the run goes on. Everything else that fails (no connection, no credit, a cap, a missing record) says nothing about the
+model, so it passes through and the case can be tried again. A request that the server will not take is the user's to
+mend if it is the first; later it means that this conversation outgrew the model's context, and the stage ends.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import TypeVar
+
+from pydantic import BaseModel
+
+from vesalius.backbones import Backbone, BackboneError, Garbled, Message, Refused, Rejected, Reply, tool_result
+from vesalius.documents.trace import Usage
+from vesalius.explanations.hyve.tools import Bench
+
+Shape = TypeVar("Shape", bound=BaseModel)
+#: Tool calls of one reply that are carried out; the rest are told to come one by one.
+MOST_CALLS = 8
+#: Replies after the last experiment is spent that may still ask for more before the stage is ended.
+MOST_REMINDERS = 2
+_LONGEST_PROBLEM = 200
+
+
+class Desk:
+    """Asks, and keeps the account of calls, tokens, dollars and problems."""
+
+    def __init__(self, backbone: Backbone, tell: Callable[[str], None]) -> None:
+        self._backbone, self.tell = backbone, tell
+        self.usage = Usage()
+        self.problems: list[str] = []
+        self._heard = False
+
+    def ask(
+        self, turns: Sequence[Message], shape: type[Shape], *, label: str, tools: Bench | None = None
+    ) -> Reply[Shape] | None:
+        """One answer of a shape, or a wish to use tools; None where the model gave neither."""
+        offered = () if tools is None else tools.tools
+        try:
+            reply = self._backbone.chat(turns, tools=offered, schema=shape, label=label)
+        except (Garbled, Refused, Rejected) as failure:
+            if isinstance(failure, Rejected) and not self._heard:
+                raise
+            self._count(failure)
+            self.usage = self.usage.model_copy(update={"failed": self.usage.failed + 1})
+            self.note(f"{label}: {failure}")
+            return None
+        self._heard = True
+        self._count(reply)
+        return reply
+
+    def work(self, turns: Sequence[Message], shape: type[Shape], *, label: str, bench: Bench) -> Shape | None:
+        """Let the model use tools until it answers with the shape; None where it never does."""
+        reminders = 0
+        while reminders <= MOST_REMINDERS:
+            reply = self.ask(turns, shape, label=label, tools=bench)
+            if reply is None or reply.parsed is not None:
+                return None if reply is None else reply.parsed
+            reminders += bench.exhausted
+            results = [
+                tool_result(call, bench.answer(call) if place < MOST_CALLS else "not run: too many calls at once")
+                for place, call in enumerate(reply.tool_calls)
+            ]
+            turns = [*turns, reply.message(), *results]
+        self.note(f"{label}: it went on calling tools and never answered")
+        return None
+
+    def note(self, problem: str) -> None:
+        """Write down a failure that was worked around."""
+        line = " ".join(problem.split())
+        self.problems.append(line if len(line) <= _LONGEST_PROBLEM else f"{line[:_LONGEST_PROBLEM]}...")
+
+    def count_malformed(self) -> None:
+        """One more claim or tool call that could not be carried out."""
+        self.usage = self.usage.model_copy(update={"malformed": self.usage.malformed + 1})
+
+    def _count(self, outcome: "Reply[Shape] | BackboneError") -> None:
+        kinds = [event.kind for event in outcome.events]
+        tokens, before = outcome.usage, self.usage
+        known = before.cost is not None and outcome.cost is not None
+        self.usage = before.model_copy(
+            update={
+                "calls": before.calls + outcome.attempts,
+                "input_tokens": before.input_tokens + (tokens.input if tokens else 0),
+                "output_tokens": before.output_tokens + (tokens.output if tokens else 0),
+                "cost": (before.cost or 0.0) + (outcome.cost or 0.0) if known else None,
+                "repaired": before.repaired + kinds.count("repaired"),
+                "reasked": before.reasked + kinds.count("asked_again"),
+                "malformed": before.malformed + kinds.count("bad_tool_call"),
+            }
+        )

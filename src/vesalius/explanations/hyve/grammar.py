@@ -1,0 +1,127 @@
+"""Claims as a language model writes them: the grammar it is shown, and how its JSON is read.
+
+The grammar is made from the claim classes themselves, so it cannot drift from what is checked. Programs come in the
+short notation of `notation`, and `hypothesis` is written flat: a program and its carriers beside each other.
+"""
+
+import json
+from collections.abc import Iterator
+from types import NoneType, UnionType
+from typing import Any, Literal, Union, get_args, get_origin
+
+from vesalius.components import Component
+from vesalius.errors import BadInput, choices
+from vesalius.explanations.claims import AnyClaim, Claim, Hypothesis, claim_from
+from vesalius.explanations.claims.interchange import Computes
+from vesalius.explanations.hyve.notation import read_program
+from vesalius.model.specimen import FiniteVocabulary
+from vesalius.rasp import Program
+
+KINDS: dict[str, type[Claim]] = {kind.model_fields["kind"].default: kind for kind in get_args(get_args(AnyClaim)[0])}
+#: A program that holds the two inputs and does nothing, for claims about tokens and positions.
+INPUTS_ONLY = {
+    "variables": [
+        {"name": "here", "op": "select", "of": ["indices", "indices"], "comparison": "EQ"},
+        {"name": "itself", "op": "aggregate", "of": ["here", "tokens"]},
+    ],
+    "output": "itself",
+}
+
+
+def describe_claims() -> str:
+    """Every kind of claim: what it says, and its JSON form."""
+    return "\n".join(f"- {name}: {_first_sentence(kind)}\n  {_form(kind)}" for name, kind in sorted(KINDS.items()))
+
+
+def example_claims(component: str, vocabulary: FiniteVocabulary) -> list[dict[str, Any]]:
+    """Well-formed claims in this specimen's own words; they show the form and mean nothing."""
+    flag = {"name": "v1", "op": "map", "of": ["tokens"], "table": [[vocabulary.tokens[0], True]], "otherwise": False}
+    program = {"variables": [flag], "output": "v1"}
+    return [
+        {"kind": "necessary", "component": component, "replacement": "resample"},
+        {"kind": "depends_only_on", "component": component, "variables": ["tokens"]},
+        {"kind": "computes", "component": component, "program": program, "carriers": {component: ["v1"]}},
+    ]
+
+
+def read_claim(given: Any, component: Component, vocabulary: FiniteVocabulary, *, causal: bool) -> Claim:
+    """A claim about `component` from a model's JSON; what is wrong is said in one line for the model."""
+    if not isinstance(given, dict) or not isinstance(given.get("kind"), str) or given["kind"] not in KINDS:
+        kind = given.get("kind") if isinstance(given, dict) else given
+        raise BadInput(f"claim of kind {kind!r:.40} does not exist; the kinds are {choices(sorted(KINDS))}")
+    fields, kind = dict(given), KINDS[given["kind"]]
+    for name in ("offset", "position"):
+        if isinstance(fields.get(name), int) and abs(fields[name]) > vocabulary.max_len:
+            raise BadInput(f"{name} {fields[name]:.6g} is beyond the longest input, {vocabulary.max_len} tokens")
+    fields.setdefault("component", str(component))
+    if not isinstance(fields["component"], str) or Component.parse(fields["component"]) != component:
+        raise BadInput(f"claim is about {fields['component']!r:.40}; in this stage claims are about {component}")
+    if "hypothesis" in kind.model_fields:
+        nested = fields.pop("hypothesis", None)
+        flat = nested if isinstance(nested, dict) else fields
+        program = read_program(flat.get("program"), vocabulary, causal=causal)
+        fields["hypothesis"] = {"program": program, "carriers": _carriers(flat.get("carriers"), program)}
+        fields = {name: value for name, value in fields.items() if name not in ("program", "carriers")}
+    elif "program" in kind.model_fields:
+        fields["program"] = read_program(fields.get("program", INPUTS_ONLY), vocabulary, causal=causal)
+    claim = claim_from(fields)
+    if isinstance(claim, Computes):
+        claim.hypothesis.carried_by(str(component))
+    return claim
+
+
+def _carriers(given: Any, program: Program) -> dict[str, tuple[str, ...]]:
+    """Who carries what, every variable being one that a component of the program writes."""
+    if not isinstance(given, dict) or not given:
+        raise BadInput('carriers must say which variables each component carries, as in {"L0_MLP": ["v1"]}')
+    writable = [name for placed in program.components for name in placed.variables]
+    carriers = {}
+    for component, names in given.items():
+        listed = [names] if isinstance(names, str) else names
+        if not isinstance(listed, list) or not listed:
+            raise BadInput(f"carriers: {component} must have a list of variables")
+        for name in listed:
+            if name not in writable:
+                raise BadInput(
+                    f"carriers: {component} is said to carry {name!r:.40}, which no component of the program writes; "
+                    f"the program's output must depend on it; written are {choices(writable) or 'none'}"
+                )
+        carriers[str(component)] = tuple(listed)
+    return carriers
+
+
+def _first_sentence(kind: type[Claim]) -> str:
+    return " ".join((kind.__doc__ or "").split()).split(". ")[0].rstrip(".") + "."
+
+
+def _form(kind: type[Claim]) -> str:
+    parts = []
+    for name, field in kind.model_fields.items():
+        if field.annotation is Hypothesis:
+            parts += ['"program": PROGRAM', '"carriers": {COMPONENT: [VARIABLE, ...], ...}']
+            continue
+        shown = " | ".join(_kinds(field.annotation, name))
+        optional = field.default is None or name == "program" or (not field.is_required() and name != "kind")
+        parts.append(f'"{name}"{"?" if optional else ""}: {shown}')
+    return "{" + ", ".join(parts) + "}"
+
+
+def _kinds(annotation: Any, name: str) -> Iterator[str]:
+    """How the values of a field are written."""
+    origin = get_origin(annotation)
+    if origin in (Union, UnionType):
+        for one in get_args(annotation):
+            if one is not NoneType:
+                yield from _kinds(one, name)
+    elif origin is Literal:
+        yield from (json.dumps(value) for value in get_args(annotation))
+    elif origin is tuple:
+        yield "[TOKEN, ...]" if name == "tokens" else "[COMPONENT, ...]" if name == "components" else "[VARIABLE, ...]"
+    elif annotation is Program:
+        yield "PROGRAM"
+    elif annotation is bool:
+        yield "true"
+    elif annotation is int:
+        yield "INTEGER"
+    else:
+        yield "VARIABLE" if name in ("variable", "given") else "COMPONENT"

@@ -1,0 +1,145 @@
+"""The prompts: template files in `prompts/`, filled with facts about the specimen and what is known so far.
+
+No fact is here that the specimen itself does not show: not its name, not its kind, never its answer.
+"""
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from inspect import getdoc, signature
+from pathlib import Path
+from typing import Any
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
+from vesalius.components import Component
+from vesalius.documents.trace import Attempt
+from vesalius.explanations.hyve.grammar import describe_claims, example_claims
+from vesalius.explanations.hyve.notation import OPERATORS
+from vesalius.explanations.hyve.scope import INPUTS, LIBRARIES, public
+from vesalius.explanations.hyve.tools import MAX_CLAIMS, MAX_EXECUTIONS
+from vesalius.model.specimen import FiniteVocabulary, Specimen
+from vesalius.rasp import Comparison
+
+PROMPTS = Path(__file__).parent / "prompts"
+MAX_ITERATIONS = 3
+MOST_EXAMPLES = 10
+MOST_OUTPUTS = 40
+
+#: The role taxonomy (the paper's appendix B in our words); no prompt but that of classification shows it.
+TAXONOMY = {
+    "INDICATOR": "looks at one input and says whether it has a property: a yes-or-no signal.",
+    "AGGREGATOR": "gathers content from several positions into one summary, such as a count, a share or a running "
+    "value; what was gathered can no longer be told apart.",
+    "ROUTER": "copies content from one position to another, chosen by position or index.",
+    "MAPPER": "turns the one input at each position, on its own, into something that is not yes-or-no: arithmetic, a "
+    "look-up, another form; also where the result steers others.",
+    "COMBINER": "reads two or more different upstream signals and fuses them into one output.",
+}
+
+
+@dataclass(frozen=True)
+class Known:
+    """What is believed of a component when another stage reads it."""
+
+    component: str
+    hypothesis: str
+    verdict: str
+
+
+@dataclass(frozen=True)
+class Prompts:
+    """Renders the prompts of one run."""
+
+    specimen: Specimen
+    circuit: tuple[Component, ...]
+
+    @cached_property
+    def _environment(self) -> Environment:
+        environment = Environment(
+            loader=FileSystemLoader(PROMPTS), undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
+        )
+        environment.filters["json"] = lambda value: json.dumps(value, ensure_ascii=False)
+        return environment
+
+    @cached_property
+    def _facts(self) -> dict[str, Any]:
+        config, vocabulary = self.specimen.model.config, self.specimen.vocabulary
+        assert isinstance(vocabulary, FiniteVocabulary)
+        outputs = vocabulary.outputs
+        return {
+            "config": config,
+            "vocab": list(vocabulary.tokens),
+            "outputs": None if outputs is None else [str(value) for value in outputs[:MOST_OUTPUTS]],
+            "more_outputs": 0 if outputs is None else max(0, len(outputs) - MOST_OUTPUTS),
+            "min_len": vocabulary.min_len,
+            "max_len": vocabulary.max_len,
+            "examples": list(self.specimen.examples[:MOST_EXAMPLES]),
+            "components": [str(component) for component in self.circuit],
+            "max_executions": MAX_EXECUTIONS,
+            "max_claims": MAX_CLAIMS,
+            "max_iterations": MAX_ITERATIONS,
+            "n_inputs": INPUTS,
+        }
+
+    def system(self, component: Component | None, known: Sequence[Known]) -> str:
+        """The standing instructions; without a component for the last two stages."""
+        hooks = [] if component is None else hooks_of(component, self.specimen)
+        return self._render("system.md", component=component, known=known, hooks=hooks)
+
+    def stage(self, template: str, component: Component | None = None, **facts: Any) -> str:
+        """One stage's instructions."""
+        return self._render(template, component=component, **facts)
+
+    def grammar(self, component: Component) -> dict[str, Any]:
+        """What the typed prompts say about claims."""
+        examples = example_claims(str(component), self.specimen.vocabulary)  # type: ignore[arg-type]
+        return {
+            "claims": describe_claims(),
+            "claim_examples": examples,
+            "operators": OPERATORS,
+            "comparisons": list(Comparison.__members__),
+        }
+
+    def _render(self, template: str, **more: Any) -> str:
+        text = self._environment.get_template(template).render(**self._facts, **more)
+        return "\n".join(line.rstrip() for line in text.splitlines()).strip() + "\n"
+
+
+def hooks_of(component: Component, specimen: Specimen) -> list[str]:
+    """The hook points of a component with their shapes."""
+    config, layer = specimen.model.config, component.layer
+    if component.is_head:
+        width, head = config.d_head, component.head
+        return [
+            f"blocks.{layer}.attn.hook_pattern [batch, head, query, key], head {head}",
+            f"blocks.{layer}.attn.hook_q, hook_k, hook_v, hook_z [batch, pos, head, {width}], head {head}",
+            f"blocks.{layer}.attn.hook_result [batch, pos, head, {config.d_model}], head {head}",
+        ]
+    return [
+        f"blocks.{layer}.mlp.hook_pre, hook_post [batch, pos, {config.d_mlp}]",
+        f"blocks.{layer}.hook_mlp_out [batch, pos, {config.d_model}]",
+    ]
+
+
+def helper_lines(*libraries: str) -> list[str]:
+    """The helper functions of some libraries, or of all: library, signature and what they do, one line each."""
+    lines = []
+    for library in libraries or LIBRARIES:
+        kind = LIBRARIES[library]
+        for name in public(kind):
+            parameters = [str(one.name) for one in list(signature(getattr(kind, name)).parameters.values())[1:]]
+            said = " ".join((getdoc(getattr(kind, name)) or "").split()).split(". ")[0].rstrip(".")
+            lines.append(f"{library}: {name}({', '.join(parameters)}): {said}.")
+    return lines
+
+
+def failures_of(attempts: Sequence[Attempt]) -> list[dict[str, str]]:
+    """Earlier hypotheses that were not supported, with what speaks against them."""
+    said = {"refuted": "refuted", "untested": "could not be decided"}
+    return [
+        {"hypothesis": attempt.hypothesis, "how": said[attempt.verdict], "why": attempt.reasoning}
+        for attempt in attempts
+        if attempt.verdict in said and attempt.hypothesis
+    ]

@@ -1,0 +1,145 @@
+"""The answers a language model is asked for, stage by stage."""
+
+from collections.abc import Sequence
+from math import isfinite
+from typing import Annotated, Any, Literal, get_args
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, create_model, model_validator
+
+from vesalius.components import Component
+from vesalius.documents.explanation import Tag
+from vesalius.errors import BadInput
+
+TAGS: tuple[str, ...] = get_args(Tag)
+DEEPEST = 20
+
+
+def plain_json(given: Any, depth: int = 0) -> Any:
+    """What a model wrote as JSON that any file can hold: no lone surrogates, no infinities, no bottomless nesting."""
+    if isinstance(given, str):
+        return given.encode("utf-8", "replace").decode("utf-8")
+    if isinstance(given, float):
+        return given if isfinite(given) else str(given)
+    if isinstance(given, list | dict) and depth >= DEEPEST:
+        return "..."
+    if isinstance(given, list):
+        return [plain_json(part, depth + 1) for part in given]
+    if isinstance(given, dict):
+        return {plain_json(str(name)): plain_json(part, depth + 1) for name, part in given.items()}
+    return given
+
+
+def _text(given: Any) -> Any:
+    """Models write lists and objects where text is asked for; said in lines, they are as good."""
+    return _lines(plain_json(given))
+
+
+def _lines(given: Any) -> Any:
+    if isinstance(given, list):
+        return "\n".join(str(_lines(part)) for part in given)
+    if isinstance(given, dict):
+        return "\n".join(f"{name}: {_lines(part)}" for name, part in given.items())
+    return str(given) if isinstance(given, int | float) else given
+
+
+def _word(given: Any) -> Any:
+    return given.strip().lower() if isinstance(given, str) else given
+
+
+def _decision(given: Any) -> Any:
+    return {"supported": "support", "supports": "support", "refuted": "refute", "refutes": "refute"}.get(
+        _word(given), _word(given)
+    )
+
+
+Text = Annotated[str, BeforeValidator(_text), Field(min_length=1, max_length=20_000)]
+MaybeText = Annotated[str, BeforeValidator(_text), Field(max_length=20_000)]
+
+
+class Plan(BaseModel):
+    """A plan, for an observation or for a test."""
+
+    stage: MaybeText = ""
+    goal: Text
+    procedure: Text
+    inputs: Text
+    expected_result: Text
+
+    def __str__(self) -> str:
+        return (
+            f"Goal: {self.goal}\nProcedure: {self.procedure}\nInputs: {self.inputs}\n"
+            f"Expected result: {self.expected_result}"
+        )
+
+
+class Observed(BaseModel):
+    """What was observed."""
+
+    observation: Text
+
+
+class Proposal(BaseModel):
+    """A hypothesis and why it fits what was observed."""
+
+    hypothesis: Text
+    reasoning: MaybeText = ""
+
+
+class Decision(BaseModel):
+    """The model's own reading of its experiment (protocol `paper`)."""
+
+    decision: Annotated[Literal["support", "refute"], BeforeValidator(_decision)]
+    explanation: Text
+    ruling_out: MaybeText = ""
+
+
+class Conclusion(BaseModel):
+    """The end of a typed validation: the engine has decided, the model says what it takes from that."""
+
+    explanation: Text
+    own_code: Annotated[Literal["support", "refute", "none"], BeforeValidator(_decision)] = "none"
+    ruling_out: MaybeText = ""
+
+
+class Role(BaseModel):
+    """A tag of the taxonomy and one sentence."""
+
+    tag: Annotated[Tag, BeforeValidator(lambda given: given.strip().upper() if isinstance(given, str) else given)]
+    description: Text
+
+
+class Summary(BaseModel):
+    """How information flows, and the task."""
+
+    information_flow: Text
+    derived_task_description: Text
+
+
+def classification(components: Sequence[str]) -> type[BaseModel]:
+    """The shape of a classification: one role per component.
+
+    All are asked for; an answer that leaves some out is read all the same, because the rest of it is worth having.
+    """
+
+    class Roles(BaseModel):
+        model_config = ConfigDict(extra="ignore", json_schema_extra={"required": list(components)})
+
+        @model_validator(mode="before")
+        @classmethod
+        def _canonical(cls, given: Any) -> Any:
+            if not isinstance(given, dict):
+                return given
+            found = {_canonical_name(name): role for name, role in given.items()}
+            if not set(found) & set(components):
+                raise ValueError(f"it names none of the components {', '.join(components)}")
+            return found
+
+    fields: dict[str, Any] = dict.fromkeys(components, (Role | None, None))
+    return create_model("Classification", __base__=Roles, **fields)
+
+
+def _canonical_name(name: Any) -> str:
+    try:
+        return str(Component.parse(name))
+    except BadInput:
+        return str(name)

@@ -1,0 +1,214 @@
+"""The tools of a stage: looking into the toolbox, running code, and (typed) putting claims to the engine.
+
+Whatever the model asks for, it gets text back: a result, or what to do differently. Results hold no times and no
+paths of this machine, so that the same replies lead to the same conversation. Experiments and looks are counted; when
+they are used up, the model is told to answer.
+"""
+
+import json
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from pydantic import BaseModel, Field
+
+from vesalius.backbones import Tool, ToolCall
+from vesalius.components import Component
+from vesalius.documents.explanation import ClaimRecord, Evidence
+from vesalius.documents.trace import Execution, Stage
+from vesalius.errors import BadInput
+from vesalius.explanations.claims import Claim, Lab, check
+from vesalius.explanations.hyve.failures import category_of
+from vesalius.explanations.hyve.grammar import read_claim
+from vesalius.explanations.hyve.shapes import plain_json
+from vesalius.sandbox import Outcome
+
+#: The paper's limit on executions per stage; claims have as many of their own.
+MAX_EXECUTIONS = 5
+MAX_CLAIMS = 5
+MAX_LOOKS = 8
+LONGEST_RESULT, LONGEST_OUTPUT, LONGEST_CODE = 6_000, 2_000, 20_000
+
+
+class Room(Protocol):
+    """The part of a sandbox that a stage uses."""
+
+    def execute(self, code: str) -> Outcome:
+        """Run one program."""
+        ...
+
+    def list_directory(self, path: str = ".") -> list[str]:
+        """Names in the toolbox."""
+        ...
+
+    def read_file(self, path: str) -> str:
+        """A file of the toolbox."""
+        ...
+
+
+class PathArgument(BaseModel):
+    """A path in the toolbox."""
+
+    path: str = "."
+
+
+class CodeArgument(BaseModel):
+    """A program."""
+
+    code: str = Field(max_length=LONGEST_CODE)
+
+
+class ClaimArgument(BaseModel):
+    """A claim in the grammar of the prompt."""
+
+    claim: dict[str, Any]
+
+
+LIST = Tool(name="list_directory", description="List the files of the toolbox.", arguments=PathArgument)
+READ = Tool(name="read_file", description="Read a file of the toolbox.", arguments=PathArgument)
+EXECUTE = Tool(
+    name="execute_python",
+    description="Run a self-contained Python program in the prepared environment; it must assign `result`.",
+    arguments=CodeArgument,
+)
+CHECK = Tool(
+    name="check_claim",
+    description="Put one claim, a JSON object in the claim grammar, to the engine, which experiments and decides.",
+    arguments=ClaimArgument,
+)
+
+
+@dataclass
+class Judge:
+    """The engine, for one component: reads claims, checks them, and counts how many of a kind were tried."""
+
+    lab: Callable[[], Lab]
+    component: Component
+    tried: Counter[str] = field(default_factory=Counter)
+
+    def examine(self, given: Any) -> tuple[Claim, ClaimRecord]:
+        """The claim and its record; what cannot be read or tested is a `BadInput`."""
+        lab = self.lab()
+        config, vocabulary = lab.model.config, lab.specimen.vocabulary
+        claim = read_claim(given, self.component, vocabulary, causal=config.causal)  # type: ignore[arg-type]
+        record = check(claim, lab, tried=self.tried[claim.kind] + 1)
+        self.tried[claim.kind] += 1
+        return claim, record
+
+
+@dataclass
+class Bench:
+    """The tools of one stage, and what was done with them."""
+
+    stage: Stage
+    room: Room
+    judge: Judge | None = None
+    malformed: Callable[[], None] = lambda: None
+    executions: list[Execution] = field(default_factory=list)
+    #: Claims as they were given, each with its verdict or with why it could not be checked.
+    given: list[dict[str, Any]] = field(default_factory=list)
+    checked: list[tuple[Claim, ClaimRecord]] = field(default_factory=list)
+    #: Calls that were no experiment, those refused included.
+    looks: int = 0
+
+    @property
+    def tools(self) -> tuple[Tool, ...]:
+        """What the model is offered."""
+        return (LIST, READ, EXECUTE) if self.judge is None else (CHECK, EXECUTE, LIST, READ)
+
+    @property
+    def exhausted(self) -> bool:
+        """No experiment is left, or the model does nothing but look."""
+        claims_left = self.judge is not None and len(self.given) < MAX_CLAIMS
+        return self.looks >= MAX_LOOKS or not (claims_left or len(self.executions) < MAX_EXECUTIONS)
+
+    def answer(self, call: ToolCall) -> str:
+        """Carry out a call."""
+        # In one order, whether they come from the model or from the record: later prompts quote them.
+        arguments = json.loads(json.dumps(plain_json(call.arguments), sort_keys=True))
+        call = call.model_copy(update={"arguments": arguments})
+        if call.error is None and call.name == EXECUTE.name:
+            return self._execute(CodeArgument.model_validate(call.arguments).code)
+        if call.error is None and call.name == CHECK.name and self.judge is not None:
+            return self._check(ClaimArgument.model_validate(call.arguments).claim, self.judge)
+        self.looks += 1
+        if self.looks > MAX_LOOKS:
+            return "no more looks into the toolbox in this stage: run an experiment, or answer with the JSON object"
+        if call.error is not None:
+            return call.error
+        return self._look(call.name, PathArgument.model_validate(call.arguments).path)
+
+    def _look(self, tool: str, path: str) -> str:
+        try:
+            if tool == READ.name:
+                return _cut(self.room.read_file(path), LONGEST_CODE)
+            return "\n".join(name for name in self.room.list_directory(path) if not name.startswith("_"))
+        except BadInput as error:
+            return str(error)
+
+    def _execute(self, code: str) -> str:
+        if len(self.executions) >= MAX_EXECUTIONS:
+            self.looks += 1  # so that asking in vain comes to an end too
+            return f"not run: all {MAX_EXECUTIONS} executions of this stage are used; answer with the JSON object"
+        outcome = self.room.execute(code)
+        result = "" if outcome.error is not None else _cut(json.dumps(_shortened(outcome.result)), LONGEST_RESULT)
+        stdout = _cut(outcome.stdout, LONGEST_OUTPUT)
+        self.executions.append(
+            Execution(
+                stage=self.stage,
+                code=code,
+                category=category_of(outcome),
+                error=outcome.error or "",
+                result=result,
+                stdout=stdout,
+            )
+        )
+        left = MAX_EXECUTIONS - len(self.executions)
+        said = f"error:\n{outcome.error}\nFind the cause and revise." if outcome.error else f"result = {result}"
+        printed = f"\nprinted:\n{stdout}" if stdout else ""
+        return f"{said}{printed}\n({left} of {MAX_EXECUTIONS} executions left)"
+
+    def _check(self, given: dict[str, Any], judge: Judge) -> str:
+        if len(self.given) >= MAX_CLAIMS:
+            self.looks += 1
+            return f"not checked: all {MAX_CLAIMS} claims of this stage are used; answer with the JSON object"
+        try:
+            claim, record = judge.examine(given)
+        except BadInput as error:
+            self.malformed()
+            self.given.append({**given, "error": str(error)})
+            said = f"this claim cannot be checked: {error}"
+        else:
+            self.given.append({**given, "verdict": record.verdict})
+            self.checked.append((claim, record))
+            said = record_text(record)
+        return f"{said}\n({MAX_CLAIMS - len(self.given)} of {MAX_CLAIMS} claims left)"
+
+
+def record_text(record: ClaimRecord) -> str:
+    """A checked claim as text: its verdict, then every experiment."""
+    return "\n".join([f"{record.verdict}: {record.text}", *(f"- {_evidence(one)}" for one in record.evidence)])
+
+
+def _evidence(one: Evidence) -> str:
+    interval = "" if one.low is None or one.high is None else f" [{one.low}, {one.high}]"
+    controls = "; ".join(f"{name} {value}" for name, value in one.controls.items())
+    return f"{one.experiment}: {one.measure} = {one.value}{interval}, n = {one.n}; rule {one.rule}" + (
+        f"; controls: {controls}" if controls else ""
+    )
+
+
+def _shortened(value: Any) -> Any:
+    """Numbers with five digits: more are noise, and are paid for."""
+    if isinstance(value, float):
+        return float(f"{value:.5g}")
+    if isinstance(value, list):
+        return [_shortened(part) for part in value]
+    if isinstance(value, dict):
+        return {name: _shortened(part) for name, part in value.items()}
+    return value
+
+
+def _cut(text: str, limit: int) -> str:
+    return text if len(text) <= limit else f"{text[:limit]}... (cut; {len(text)} characters)"

@@ -1,0 +1,37 @@
+"""Verdicts by rule: what the checked claims of one hypothesis say about it."""
+
+from collections.abc import Sequence
+
+from vesalius.documents.explanation import ClaimRecord, Evidence, Verdict
+
+#: Claims that say what a component does, not merely that it matters.
+FUNCTIONAL = frozenset({"computes", "copies", "aggregates", "combines", "depends_only_on", "reads_from"})
+FREE_CODE = "free_code"
+FREE_CODE_RULE = "decided by the language model from its own code"
+
+
+def verdict_of(records: Sequence[ClaimRecord]) -> Verdict:
+    """Supported where a functional claim is and none is refuted; refuted where one is; else untested.
+
+    Claims from free code have no say: whoever made them also judged them.
+    """
+    checked = [record for record in records if record.kind != FREE_CODE]
+    if any(record.verdict == "refuted" for record in checked):
+        return "refuted"
+    supported = any(record.verdict == "supported" and record.kind in FUNCTIONAL for record in checked)
+    return "supported" if supported else "untested"
+
+
+def from_free_code(text: str, verdict: Verdict, *, programs: int, tried: int, seed: int) -> ClaimRecord:
+    """A claim that a language model judged by itself, marked as such; `programs` is how many of its programs ran."""
+    evidence = Evidence(
+        experiment="code written by the language model",
+        measure="programs that ran to a result",
+        value=float(programs),
+        low=None,
+        high=None,
+        n=programs,
+        rule=FREE_CODE_RULE,
+        seed=seed,
+    )
+    return ClaimRecord(kind=FREE_CODE, text=text, verdict=verdict, evidence=(evidence,), tried=tried)

@@ -1,0 +1,258 @@
+"""Claims about a component of a natural model, each with its experiment, its controls and a verdict by rule.
+
+Typed claims (`necessary`, `backup_of`, `reads_from`) come from the claims library. The others are made here, by the
+same rules: the interval of a mean over held-out prompts against a bar, and the bar is never lower than what the
+controls reach. Hypotheses were made on another pool, so every claim counts as the first of its kind.
+"""
+
+import torch
+
+from vesalius.components import Component
+from vesalius.discovery.attention import Target, masses
+from vesalius.documents.explanation import ClaimRecord, Evidence, Verdict
+from vesalius.explanations.claims import BackupOf, Necessary, ReadsFrom, check
+from vesalius.explanations.claims.ablation import MIN_EFFECT
+from vesalius.explanations.claims.base import above, figure, level_for, listed, rounded
+from vesalius.explanations.claims.reading import MIN_CUT_EFFECT, MIN_MASS
+from vesalius.explanations.natural.choosing import SUSPECT_LOSS
+from vesalius.explanations.natural.composition import PORT_WORDS, AttentionPort, HeadInputs
+from vesalius.explanations.natural.places import MEANINGS, as_many_others, everywhere_in, shuffled
+from vesalius.explanations.natural.study import SINKS, PerPrompt, Study, finite
+
+#: Direct logit attribution below this share of the clean score is not called answer-writing; as for effects.
+MIN_LENS = MIN_EFFECT
+#: A component acts at the answer position if more than this part of its effect arises there.
+MOST = 0.5
+#: Matched components whose joint replacement is tried as a control of a group.
+GROUP_CONTROLS = 2
+LEVEL = level_for(1)
+
+
+def meaning(role: str) -> str:
+    """A token role in words."""
+    return MEANINGS.get(role, f"{role} (from the answer position)")
+
+
+def necessary(study: Study, component: Component) -> ClaimRecord:
+    """Replacing it by its value on the counterfactual prompt costs more than replacing matched components does."""
+    return check(Necessary(component=str(component)), study.lab)
+
+
+def inhibits(study: Study, component: Component) -> ClaimRecord:
+    """Replacing it helps, and more than replacing matched components does."""
+    controls = {str(c): -study.solo(c) for c in study.lab.matched(component)}
+    bar = _bar(MIN_EFFECT, controls)
+    evidence = _figure(study, "resample replacement", "gain of the score", -study.solo(component), bar, controls)
+    return _claim(
+        "inhibits", f"{component} works against the answer: replacing it helps.", above(evidence, bar), evidence
+    )
+
+
+def attends(study: Study, head: Component) -> ClaimRecord | None:
+    """Most of its attention lies on the suspected role, more than other heads' and more than on shuffled places."""
+    role, target = study.choice.looks_at.get(head), study.target(head)
+    if role is None or target is None:
+        return None
+    if role in SINKS:  # where all heads of a layer rest on BOS, each of them does: the rival is the key beside it
+        controls = {"the key after it": study.mass(head, target.roll(1, -1))}
+    else:
+        controls = {f"other heads of layer {head.layer}": _other_heads(study, head, target)}
+    if role not in ("previous", *SINKS):
+        controls["places of another prompt"] = study.mass(head, shuffled(target))
+    if role in ("induction", "duplicate"):
+        broken = target & ~everywhere_in(study.pool, study.pool.prompts.counterfactual)[role]
+        mass = masses(study.pool.source_pattern(head.layer)[:, [head.head]], broken)[:, 0]
+        controls["same places, no copy there"] = finite(mass)
+    controls = {name: values for name, values in controls.items() if len(values)}
+    bar = _bar(MIN_MASS, controls)
+    evidence = _figure(study, "attention", f"mass on {role}", study.mass(head, target), bar, controls)
+    return _claim("attends", f"{head} attends mostly to {meaning(role)}.", above(evidence, bar), evidence)
+
+
+def uses(study: Study, head: Component) -> ClaimRecord | None:
+    """Taking the keys of its role out of its attention costs more than taking out as many others."""
+    role, target = study.choice.looks_at.get(head), study.target(head)
+    if role is None or role in SINKS or target is None:
+        return None
+    inputs = HeadInputs(study.pool, head)
+    other = as_many_others(target, study.pool, seed=study.lab.seed)
+    lost = study.pool.head_effects(head, [inputs.z_without_keys(t) for t in (target, other)]) / study.pool.scale
+    controls = {"as many other keys": lost[:, 1]}
+    bar = _bar(MIN_CUT_EFFECT, controls)
+    evidence = _figure(study, f"{role} keys cut out of the attention", "effect", lost[:, 0], bar, controls)
+    return _claim("uses", f"{head} uses what it finds at {meaning(role)}.", above(evidence, bar), evidence)
+
+
+def reads_previous(study: Study, head: Component) -> ClaimRecord:
+    """The typed claim of a previous-token head."""
+    return check(ReadsFrom(component=str(head), offset=1), study.lab)
+
+
+def acts_at_answer(study: Study, component: Component) -> ClaimRecord:
+    """More than half of its effect arises at the answer position."""
+    text = f"{component} acts mostly at the answer position."
+    return _mostly(study, component, study.at_answer(component), "acts_at_answer", "at the answer position only", text)
+
+
+def acts_directly(study: Study, component: Component) -> ClaimRecord:
+    """More than half of its effect comes along its direct path to the logits."""
+    text = f"{component} acts mostly on the logits directly, not through later components."
+    return _mostly(
+        study, component, study.direct(component), "acts_directly", "on the direct path to the logits only", text
+    )
+
+
+def _mostly(study: Study, component: Component, part: PerPrompt, kind: str, where: str, text: str) -> ClaimRecord:
+    whole = study.solo(component)
+    evidence = figure(
+        study.lab,
+        f"replacement {where}",
+        measure="its effect minus half of the whole effect",
+        values=part - MOST * whole,
+        level=LEVEL,
+        rule="interval above 0",
+        controls={f"effect {where}": rounded(part.mean()), "whole effect": rounded(whole.mean())},
+    )
+    return _claim(kind, text, above(evidence, 0.0), evidence)
+
+
+def writes_answer(study: Study, component: Component) -> ClaimRecord:
+    """What it writes favours the answer directly, more than what matched components write."""
+    controls = {str(c): study.lens(c) for c in study.lab.matched(component)}
+    controls["answers of another prompt"] = study.lens(component, shuffle=True)
+    bar = _bar(MIN_LENS, controls)
+    values = study.lens(component)
+    evidence = _figure(
+        study, "logit lens on its output", "direct logit attribution, share of the score", values, bar, controls
+    )
+    return _claim(
+        "writes_answer", f"What {component} writes favours the answer by itself.", above(evidence, bar), evidence
+    )
+
+
+def covers(study: Study, component: Component) -> ClaimRecord | None:
+    """It matters once the rest of its group is out, more than alone and more than matched components do then."""
+    group = study.group(component)
+    rest = [c for c in group.members if c != component]
+    if not rest:
+        return None
+    matched = study.lab.matched(component, exclude=rest)[:GROUP_CONTROLS]
+    controls = {f"{c} instead": study.gain(c, rest) for c in matched}
+    bar = _bar(MIN_EFFECT, controls)
+    evidence = _figure(
+        study,
+        f"replacement with and without {listed(rest)}",
+        "gain in effect",
+        study.gain(component, rest),
+        bar,
+        controls,
+    )
+    text = f"{component} covers for {listed(rest)}: it matters more once they are replaced."
+    return _claim("covers", text, above(evidence, bar), evidence)
+
+
+def backup_of(study: Study, component: Component) -> ClaimRecord | None:
+    """The typed claim of a backup, against the strongest other member of its group."""
+    rest = [c for c in study.group(component).members if c != component]
+    primary = max(rest, key=lambda c: study.choice.effect.get(c, 0.0), default=None)
+    if primary is None:
+        return None
+    return check(BackupOf(component=str(component), primary=str(primary), replacement="resample"), study.lab)
+
+
+def composes(study: Study, head: Component, port: AttentionPort, sender: Component) -> ClaimRecord | None:
+    """The sender makes the head's queries or keys: without its path the attention leaves its target."""
+    target = study.target(head)
+    if target is None:
+        return None
+    inputs = HeadInputs(study.pool, head)
+    rivals = _beside(study, sender, head)
+    controls = {str(c): finite(inputs.mass_lost(c, port, target)) for c in rivals}
+    bar = _bar(SUSPECT_LOSS, controls)
+    lost = finite(inputs.mass_lost(sender, port, target))
+    largest = dict(sorted(controls.items(), key=lambda item: -float(item[1].mean()))[:3])
+    moved = _figure(
+        study, f"path into the {PORT_WORDS[port]} replaced", "attention that leaves the target", lost, bar, largest
+    )
+    cost = figure(
+        study.lab,
+        f"path into the {PORT_WORDS[port]} replaced",
+        measure="effect",
+        values=study.path(sender, head, port),
+        level=LEVEL,
+        rule="reported; the verdict rests on the attention",
+    )
+    text = f"{sender} makes the {PORT_WORDS[port]} by which {head} finds {meaning(study.choice.looks_at[head] or '')}."
+    return _claim("composes", text, above(moved, bar), moved, cost)
+
+
+def feeds(study: Study, sender: Component, receiver: Component) -> ClaimRecord:
+    """The path between two components matters, more than that from a component beside the sender."""
+    sign = 1.0 if study.choice.paths[sender, receiver] >= 0 else -1.0
+    rival = path_control(study, sender, receiver)
+    controls = {} if rival is None else {str(rival): sign * study.path(rival, receiver)}
+    bar = _bar(MIN_CUT_EFFECT, controls)
+    whole = _figure(
+        study, "path replaced", "effect" if sign > 0 else "gain", sign * study.path(sender, receiver), bar, controls
+    )
+    ports = [
+        figure(
+            study.lab,
+            f"path into the {PORT_WORDS[port]} replaced",
+            measure=f"effect by its {PORT_WORDS[port]}",
+            values=study.path(sender, receiver, port),
+            level=LEVEL,
+            rule="reported; the verdict rests on the whole path",
+        )
+        for port in ("qkv" if receiver.is_head else "")
+    ]
+    kind, harm = ("feeds", "") if sign > 0 else ("hinders", ", against the answer")
+    return _claim(kind, f"{sender} feeds {receiver} directly{harm}.", above(whole, bar), whole, *ports)
+
+
+def path_control(study: Study, sender: Component, receiver: Component) -> Component | None:
+    """A component beside the sender that is not under study, for comparison."""
+    rivals = [c for c in _beside(study, sender, receiver) if c not in study.choice.components]
+    order = torch.randperm(len(rivals), generator=torch.Generator().manual_seed(study.lab.seed + sender.layer))
+    return rivals[int(order[0])] if rivals else None
+
+
+def _beside(study: Study, sender: Component, receiver: Component) -> list[Component]:
+    """Other heads of the sender's layer, or the MLPs of the layers next to it, that come before the receiver."""
+    near = 0 if sender.is_head else 2
+    return [
+        c
+        for c in study.pool.model.components
+        if c.is_head == sender.is_head
+        and c != sender
+        and abs(c.layer - sender.layer) <= near
+        and c.layer < receiver.layer
+    ]
+
+
+def _other_heads(study: Study, head: Component, target: Target) -> PerPrompt:
+    found = masses(study.pool.pattern(head.layer), target)
+    kept = [h for h in range(found.shape[1]) if h != head.head]
+    return finite(found[:, kept].mean(1)) if kept else found[:0, 0]
+
+
+def _bar(least: float, controls: dict[str, PerPrompt]) -> float:
+    return max([least, *(float(values.mean()) for values in controls.values() if len(values))])
+
+
+def _figure(
+    study: Study, experiment: str, measure: str, values: PerPrompt, bar: float, controls: dict[str, PerPrompt]
+) -> Evidence:
+    return figure(
+        study.lab,
+        experiment,
+        measure=measure,
+        values=values,
+        level=LEVEL,
+        rule=f"interval above {bar:.3f}",
+        controls={name: rounded(control.mean()) for name, control in controls.items() if len(control)},
+    )
+
+
+def _claim(kind: str, text: str, verdict: Verdict, *evidence: Evidence) -> ClaimRecord:
+    return ClaimRecord(kind=kind, text=text, verdict=verdict, evidence=evidence)

@@ -1,0 +1,35 @@
+"""The logit lens: what a component's output alone says about the answer.
+
+The final norm's scale is held at its clean value, so that the logit difference is a sum over what was written into
+the residual stream at the answer position; a component's part of that sum is its direct logit attribution.
+"""
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from vesalius.components import Component
+from vesalius.explanations.natural.pool import Pool
+
+
+def direct_attribution(pool: Pool, component: Component | None, *, shuffle: bool = False) -> Float[Tensor, " prompt"]:
+    """What a component (None: the embedding) adds to logit(correct) - logit(wrong), in logits. `shuffle` reads every
+    prompt for the answers of the next one.
+    """
+    at = pool.prompts.position
+    return read_off(pool, pool.written(component, pool.values)[torch.arange(len(pool)), at], shuffle=shuffle)
+
+
+@torch.no_grad()
+def read_off(pool: Pool, vector: Float[Tensor, "prompt d_model"], *, shuffle: bool = False) -> Float[Tensor, " prompt"]:
+    """The logit difference that a vector in the final residual stream stands for."""
+    model, norm, resid = pool.model, pool.model.ln_final, pool.final_resid
+    if norm.w is not None:
+        if norm.b is not None:
+            vector, resid = vector - vector.mean(-1, keepdim=True), resid - resid.mean(-1, keepdim=True)
+        vector = vector / (resid.pow(2).mean(-1, keepdim=True) + norm.eps).sqrt() * norm.w
+    correct, wrong = pool.prompts.correct, pool.prompts.wrong
+    if shuffle:
+        correct, wrong = correct.roll(1), wrong.roll(1)
+    difference = model.unembed_weight[correct.to(model.device)] - model.unembed_weight[wrong.to(model.device)]
+    return (vector * difference).sum(-1).cpu()

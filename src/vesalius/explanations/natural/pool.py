@@ -1,0 +1,172 @@
+"""A pool of prompts of one behaviour, run once, and the experiments that start from that run.
+
+Every prompt has a counterfactual of the same length. Replacing a component means giving it the value it has on the
+counterfactual, position by position (corrupt-operand patching); an effect is the clean logit difference minus the
+edited one, so a positive effect means the component helped. Two pools are drawn from disjoint splits of names,
+templates and token ids: one to choose what is looked at, one for the evidence.
+"""
+
+from collections.abc import Sequence
+from functools import cached_property
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+
+from vesalius.behaviours.prompts import Prompts
+from vesalius.behaviours.trial import trial
+from vesalius.components import Component, Edge
+from vesalius.intervene import Batch, Cost, Plan, Recordings, Row, Values, activations, run
+from vesalius.model.hooks import Cache
+from vesalius.model.specimen import Specimen
+
+
+class Pool:
+    """`n` prompts of a natural specimen's behaviour with their clean run; `cost` counts the forward passes."""
+
+    def __init__(self, specimen: Specimen, n: int, *, seed: int, split: str) -> None:
+        self.specimen, self.model, self.seed = specimen, specimen.model, seed
+        prompts = trial(specimen, n, seed=seed, split=split).prompts
+        assert prompts is not None
+        self.prompts: Prompts = prompts
+        self.batch: Batch = prompts.batch.to(self.model.device)
+        self.source: Batch = prompts.counterfactual_batch.to(self.model.device)
+        self.cost = Cost()
+        self._recordings = Recordings(self.model, self.batch, prompts.readout())
+
+    def __len__(self) -> int:
+        return len(self.prompts)
+
+    @property
+    def first(self) -> int:
+        """1 where every prompt begins with BOS, else 0."""
+        return int(bool((self.prompts.tokens[:, 0] == self.model.config.bos_token).all()))
+
+    @cached_property
+    def clean(self) -> Float[Tensor, " prompt"]:
+        """The logit difference of each prompt with nothing replaced."""
+        return self._recordings.scores().cpu()
+
+    @property
+    def scale(self) -> float:
+        """The mean clean logit difference: what a share of an effect is a share of."""
+        return max(float(self.clean.mean()), 1e-6)
+
+    @cached_property
+    def values(self) -> Values:
+        """What every component writes on the clean prompts."""
+        self.cost.rows += len(self)
+        return activations(self.model, self.batch)
+
+    @cached_property
+    def source_values(self) -> Values:
+        """What every component writes on the counterfactual prompts."""
+        self.cost.rows += len(self)
+        return activations(self.model, self.source)
+
+    def pattern(self, layer: int) -> Float[Tensor, "prompt head query key"]:
+        """The attention of a layer's heads on the clean prompts."""
+        return self._cache[f"blocks.{layer}.attn.hook_pattern"]
+
+    def source_pattern(self, layer: int) -> Float[Tensor, "prompt head query key"]:
+        """The attention of a layer's heads on the counterfactual prompts."""
+        return self._source_cache[f"blocks.{layer}.attn.hook_pattern"]
+
+    def resid(self, layer: int) -> Float[Tensor, "prompt pos d_model"]:
+        """The residual stream that enters a layer on the clean prompts."""
+        return self._cache[f"blocks.{layer}.hook_resid_pre"]
+
+    @property
+    def final_resid(self) -> Float[Tensor, "prompt d_model"]:
+        """The residual stream at each prompt's answer position, before the last norm."""
+        last = self.model.config.n_layers - 1
+        return self._cache[f"blocks.{last}.hook_resid_post"][torch.arange(len(self)), self.prompts.position]
+
+    def written(self, component: Component | None, values: Values) -> Float[Tensor, "prompt pos d_model"]:
+        """What a component (None: the embedding) adds to the residual stream, without its layer's output bias."""
+        if component is None:
+            return values.embed
+        if component.head is None:
+            return values.mlp[component.layer]
+        return (
+            values.z[component.layer][:, :, component.head]
+            @ self.model.blocks[component.layer].attn.W_O[component.head]
+        )
+
+    def effects(
+        self,
+        sets: Sequence[Sequence[Component]],
+        *,
+        prompts: Int[Tensor, " chosen"] | None = None,
+        positions: Bool[Tensor, "prompt pos"] | None = None,
+    ) -> Float[Tensor, "chosen set"]:
+        """Effect of replacing each set on each prompt (default: all prompts, everywhere)."""
+        chosen = torch.arange(len(self)) if prompts is None else prompts
+        grid = Plan.grid(self.model.config, sets, choices=chosen)
+        rows = chosen.repeat(len(sets))
+        where = None if positions is None else positions[rows]
+        scores = run(self._recordings, Plan(rows, grid.choice, where), self.source_values, cost=self.cost)
+        return self.clean[chosen][:, None] - scores.cpu().view(len(sets), len(chosen)).T
+
+    def path_effects(
+        self, paths: Sequence[Sequence[Edge]], *, prompts: Int[Tensor, " chosen"] | None = None
+    ) -> Float[Tensor, "chosen path"]:
+        """Effect of letting the edges of a path, all at once, carry what their senders write on the counterfactual."""
+        chosen = list(range(len(self))) if prompts is None else prompts.tolist()
+        rows = [Row(prompt, edges=dict.fromkeys(edges, prompt)) for edges in paths for prompt in chosen]
+        plan = Plan.of(self.model.config, rows, width=self.batch.tokens.shape[1])
+        scores = run(self._recordings, plan, self.source_values, cost=self.cost)
+        return self.clean[chosen][:, None] - scores.cpu().view(len(paths), len(chosen)).T
+
+    def head_effects(self, head: Component, z: Sequence[Float[Tensor, "prompt pos d_head"]]) -> Tensor:
+        """Effect of giving a head other values of z, one column for each; [prompt, value]."""
+        n, config = len(self), self.model.config
+        assert head.head is not None
+        around = (0, 0, head.head, config.n_heads - 1 - head.head)
+        table = torch.cat([torch.nn.functional.pad(one[:, :, None], around) for one in z])
+        values = Values(
+            tuple(table if layer == head.layer else clean[:0] for layer, clean in enumerate(self.values.z)),
+            tuple(clean[:0] for clean in self.values.mlp),
+            self.values.embed.repeat(len(z), 1, 1),
+        )
+        plan = Plan.grid(config, [[head]] * len(z), choices=torch.arange(n))
+        offset = torch.arange(len(z)).repeat_interleave(n)[:, None] * n
+        shifted = Plan(plan.prompt, torch.where(plan.choice >= 0, plan.choice + offset, plan.choice))
+        scores = run(self._recordings, shifted, values, cost=self.cost)
+        return self.clean[:, None] - scores.cpu().view(len(z), n).T
+
+    def restored(self, sets: Sequence[Sequence[Component]]) -> Float[Tensor, "prompt set"]:
+        """What the clean values of each set bring back on the counterfactual prompts, as a share of the way from the
+        counterfactual to the clean score (means over the prompts).
+        """
+        recordings = Recordings(self.model, self.source, self.prompts.readout())
+        corrupt = recordings.scores().cpu()
+        plan = Plan.grid(self.model.config, sets, choices=torch.arange(len(self)))
+        scores = run(recordings, plan, self.values, cost=self.cost).cpu().view(len(sets), len(self)).T
+        distance = float((self.clean - corrupt).mean())
+        return (scores - corrupt[:, None]) / (distance if abs(distance) > 1e-6 else 1e-6)
+
+    @property
+    def answer_only(self) -> Bool[Tensor, "prompt pos"]:
+        """True at each prompt's answer position."""
+        return torch.zeros_like(self.prompts.mask).scatter_(1, self.prompts.position[:, None], True)
+
+    @cached_property
+    def _cache(self) -> Cache:
+        return self._run(self.batch)
+
+    @cached_property
+    def _source_cache(self) -> Cache:
+        return self._run(self.source)
+
+    @torch.no_grad()
+    def _run(self, batch: Batch) -> Cache:
+        last = f"blocks.{self.model.config.n_layers - 1}.hook_resid_post"
+        self.cost.rows += len(self)
+        _, cache = self.model.run_with_cache(
+            batch.tokens,
+            mask=batch.mask,
+            names=lambda name: name.endswith((".hook_pattern", ".hook_resid_pre")) or name == last,
+            choose=torch.zeros(len(self), 1, dtype=torch.long, device=batch.tokens.device),
+        )
+        return cache

@@ -1,0 +1,158 @@
+"""From verdicts to a role: what a component is called, by rule.
+
+A role has two halves. Where a head looks: *induction head*, *previous-token head*, *duplicate-token head*, *reads X*
+(a place the behaviour defines) or *BOS sink*, if the claim that it attends there is supported. What part it plays:
+
+    inhibits the answer          replacing it helps
+    primary mover                a head that is necessary, mostly at the answer position
+    necessary upstream           a head that is necessary, mostly elsewhere
+    necessary                    a head that is necessary; where it acts was not decided
+    writes the answer            an MLP that is necessary, mostly on its direct path to the logits
+    builds features              an MLP that is necessary, mostly through later components or not decided
+    backup mover, backup MLP     not found necessary alone, but it matters once its group is out
+    lens-positive but redundant  it favours the answer by itself, and replacing it costs next to nothing
+    no effect alone              it attends to a role, and replacing it costs next to nothing
+
+Neither half: *no role established*.
+"""
+
+from dataclasses import dataclass
+
+from vesalius.components import Component
+from vesalius.documents.explanation import ClaimRecord, Tag, Verdict
+from vesalius.explanations.claims.ablation import MIN_EFFECT
+from vesalius.explanations.natural.composition import AttentionPort
+from vesalius.explanations.natural.evidence import (
+    acts_at_answer,
+    acts_directly,
+    attends,
+    backup_of,
+    composes,
+    covers,
+    feeds,
+    inhibits,
+    necessary,
+    reads_previous,
+    uses,
+    writes_answer,
+)
+from vesalius.explanations.natural.places import NAMES
+from vesalius.explanations.natural.study import SINKS, Study
+
+NO_ROLE = "no role established"
+
+
+@dataclass(frozen=True)
+class Findings:
+    """The claims about one component and what follows from them.
+
+    `composed` says who makes its queries and keys: (sender, port, claim); `fed` whom it feeds: (receiver, claim).
+    """
+
+    component: Component
+    looks_at: str | None
+    own: tuple[ClaimRecord, ...]
+    composed: tuple[tuple[Component, AttentionPort, ClaimRecord], ...] = ()
+    fed: tuple[tuple[Component, ClaimRecord], ...] = ()
+
+    @property
+    def claims(self) -> tuple[ClaimRecord, ...]:
+        """Every claim, those about the component alone first."""
+        return (*self.own, *(claim for _, _, claim in self.composed), *(claim for _, claim in self.fed))
+
+    def verdict(self, kind: str) -> Verdict | None:
+        """The verdict of the first claim of a kind, None where none was made."""
+        return next((claim.verdict for claim in self.own if claim.kind == kind), None)
+
+    def supported(self, kind: str) -> bool:
+        """Whether the claim of this kind was made and held."""
+        return self.verdict(kind) == "supported"
+
+    @property
+    def pattern(self) -> str | None:
+        """Where it looks, if that was established."""
+        if self.looks_at is None or not self.supported("attends"):
+            return None
+        if self.looks_at in SINKS:
+            return f"{self.looks_at} sink"
+        return NAMES.get(self.looks_at, f"reads {self.looks_at}")
+
+    @property
+    def part(self) -> str | None:
+        """The part it plays for the answer, if one was established."""
+        head = self.component.is_head
+        if self.supported("inhibits"):
+            return "inhibits the answer"
+        if self.supported("necessary"):
+            if not head:
+                return "writes the answer" if self.supported("acts_directly") else "builds features"
+            where = self.verdict("acts_at_answer")
+            return {"supported": "primary mover", "refuted": "necessary upstream"}.get(where or "", "necessary")
+        if self.supported("covers"):
+            return "backup mover" if head else "backup MLP"
+        if not _costs_nothing(self):
+            return None
+        if self.supported("writes_answer"):
+            return "lens-positive but redundant"
+        return "no effect alone" if self.pattern is not None and self.looks_at not in SINKS else None
+
+    @property
+    def role(self) -> str:
+        """Both halves, or that none was established."""
+        return ", ".join(half for half in (self.pattern, self.part) if half) or NO_ROLE
+
+    @property
+    def tag(self) -> Tag:
+        """ROUTER for a head that copies from one place; AGGREGATOR and MAPPER by default."""
+        if not self.component.is_head:
+            return "MAPPER"
+        return "ROUTER" if self.pattern is not None and self.looks_at not in SINKS else "AGGREGATOR"
+
+
+def _costs_nothing(findings: Findings) -> bool:
+    """Whether the whole interval of its effect alone lies below what counts as an effect."""
+    claim = next((claim for claim in findings.own if claim.kind == "necessary"), None)
+    high = claim.evidence[0].high if claim else None
+    return high is not None and high < MIN_EFFECT
+
+
+def investigate(study: Study, component: Component, *, performs: bool) -> Findings:
+    """Make the claims about one component and examine them; where the model does not perform the behaviour there is no
+    score to lose, and only its attention is examined.
+    """
+    looks_at = study.choice.looks_at.get(component)
+    own: list[ClaimRecord | None] = [attends(study, component)] if component.is_head else []
+    if not performs:
+        return Findings(component, looks_at, _made(own))
+    own += _causal(study, component)
+    composed: list[tuple[Component, AttentionPort, ClaimRecord]] = [
+        (sender, port, claim)
+        for (head, port), sender in study.choice.feeders.items()
+        if head == component and (claim := composes(study, head, port, sender)) is not None
+    ]
+    fed = [(receiver, feeds(study, sender, receiver)) for sender, receiver in study.choice.paths if sender == component]
+    return Findings(component, looks_at, _made(own), tuple(composed), tuple(fed))
+
+
+def _made(claims: list[ClaimRecord | None]) -> tuple[ClaimRecord, ...]:
+    return tuple(claim for claim in claims if claim is not None)
+
+
+def _causal(study: Study, component: Component) -> list[ClaimRecord | None]:
+    alone = necessary(study, component)
+    found: list[ClaimRecord | None] = [alone]
+    if alone.verdict == "supported":
+        found += [acts_at_answer(study, component), acts_directly(study, component)]
+    elif float(study.solo(component).mean()) < -MIN_EFFECT:
+        found.append(inhibits(study, component))
+    else:
+        cover = covers(study, component)
+        found.append(cover)
+        if cover is not None and cover.verdict == "supported":
+            found.append(backup_of(study, component))
+    found.append(writes_answer(study, component))
+    if component.is_head:
+        found.append(uses(study, component))
+        if study.choice.looks_at.get(component) == "previous" and alone.verdict == "supported":
+            found.append(reads_previous(study, component))
+    return found

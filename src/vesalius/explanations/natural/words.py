@@ -1,0 +1,167 @@
+"""The findings in sentences: every sentence restates a claim with its figures, and only claims that were decided."""
+
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
+
+from vesalius.behaviours.performance import Performance
+from vesalius.behaviours.registry import behaviour
+from vesalius.documents.explanation import ClaimRecord, Evidence
+from vesalius.explanations.claims.base import listed
+from vesalius.explanations.natural.composition import PORT_WORDS
+from vesalius.explanations.natural.evidence import meaning
+from vesalius.explanations.natural.roles import Findings
+
+DEFAULT_TAGS = {
+    "MAPPER": "The tag MAPPER is by default: no experiment here says what it maps.",
+    "AGGREGATOR": "The tag AGGREGATOR is by default: no one kind of place was shown to hold most of its attention.",
+}
+
+
+def note(found: Findings) -> str:
+    """What was established about a component, one sentence for each claim."""
+    spoken = [_SENTENCES[claim.kind](claim, found) for claim in found.own if claim.kind in _SENTENCES]
+    sentences = [sentence for sentence in spoken if sentence]
+    sentences += [
+        f"{claim.text.removesuffix('.')}: without that path {_share(claim.evidence[0])} of its attention leaves."
+        for _, _, claim in found.composed
+        if claim.verdict == "supported"
+    ]
+    sentences += _feeding(found)
+    if not sentences:
+        sentences = ["No experiment established what it does for this behaviour."]
+    return " ".join([*sentences, *([DEFAULT_TAGS[found.tag]] if found.tag in DEFAULT_TAGS else [])])
+
+
+def information_flow(findings: Sequence[Findings]) -> str:
+    """Who makes whose queries and keys, which paths matter, and who writes the answer."""
+    roles = {str(found.component): found.role for found in findings}
+    made: dict[tuple[str, str], list[tuple[str, float]]] = defaultdict(list)
+    for found in findings:
+        for sender, port, claim in found.composed:
+            if claim.verdict == "supported":
+                made[str(sender), PORT_WORDS[port]].append((str(found.component), claim.evidence[0].value or 0.0))
+    sentences = []
+    for (sender, port), heads in made.items():
+        names, shares = [name for name, _ in heads], [f"{share:.2f}" for _, share in heads]
+        sentences.append(
+            f"{_capital(_named([sender], roles))} makes the {port} of {_named(names, roles)}: without that path "
+            f"{listed(shares)} of {'its' if len(names) == 1 else 'their'} attention leaves the target."
+        )
+    paths = [
+        f"{found.component} {'to' if claim.kind == 'feeds' else 'against the answer to'} {receiver} "
+        f"({claim.evidence[0].value:.2f})"
+        for found in findings
+        for receiver, claim in found.fed
+        if claim.verdict == "supported"
+    ]
+    if paths:
+        sentences.append(f"Direct paths that matter by themselves, as shares of the score: {', '.join(paths)}.")
+    writers = [str(found.component) for found in findings if found.supported("acts_directly")]
+    if writers:
+        sentences.append(f"{listed(writers)} {'acts' if len(writers) == 1 else 'act'} on the logits directly.")
+    return "\n".join(sentences) or "No path between these components was established."
+
+
+def task_description(name: str, performance: Performance) -> str:
+    """The behaviour, and how well the model performs it."""
+    return (
+        f"{behaviour(name).description} The model prefers the right answer on {performance.accuracy:.2f} "
+        f"[{performance.accuracy_low:.2f}, {performance.accuracy_high:.2f}] of {performance.n} prompts; mean logit "
+        f"difference {performance.logit_difference:.2f} [{performance.ld_low:.2f}, {performance.ld_high:.2f}]."
+    )
+
+
+def _named(names: Sequence[str], roles: Mapping[str, str]) -> str:
+    """Names, with the kind of head in front where all are of one kind."""
+    kinds = {roles.get(name, "").split(",")[0] for name in names}
+    kind = kinds.pop() if len(kinds) == 1 else ""
+    return f"{kind}{'s' if len(names) > 1 else ''} {listed(names)}" if kind.endswith("head") else listed(names)
+
+
+def _capital(text: str) -> str:
+    return text[:1].upper() + text[1:]
+
+
+def _share(evidence: Evidence) -> str:
+    if evidence.value is None or evidence.low is None or evidence.high is None:
+        return "not measured"
+    value, low, high = (round(x, 2) + 0.0 for x in (evidence.value, evidence.low, evidence.high))  # no minus zero
+    return f"{value:.2f} [{low:.2f}, {high:.2f}]"
+
+
+def _feeding(found: Findings) -> list[str]:
+    """One sentence for all supported paths that leave a component."""
+    paths = []
+    for receiver, claim in found.fed:
+        if claim.verdict != "supported":
+            continue
+        evidence, *ports = claim.evidence
+        strongest = max(ports, key=lambda port: abs(port.value or 0.0), default=None)
+        by = "" if strongest is None else f", mainly {strongest.measure.removeprefix('effect ')}"
+        against = "" if claim.kind == "feeds" else "against the answer, "
+        paths.append(f"{receiver} ({against}{_share(evidence)} of the score{by})")
+    return [f"It feeds {listed(paths)}."] if paths else []
+
+
+def _attends(claim: ClaimRecord, found: Findings) -> str | None:
+    where, share = meaning(found.looks_at or ""), _share(claim.evidence[0])
+    sentences: dict[str, str] = {
+        "supported": f"Attends to {where}: {share} of its attention.",
+        "refuted": f"Its attention on {where}, {share}, is not beyond that of its controls or not most of it.",
+    }
+    return sentences.get(claim.verdict)
+
+
+def _necessary(claim: ClaimRecord, found: Findings) -> str | None:
+    share = f"{_share(claim.evidence[0])} of the score"
+    if claim.verdict == "supported":
+        return f"Replacing it costs {share}."
+    if claim.verdict == "refuted" and not found.supported("inhibits"):
+        return f"Replacing it alone costs too little to tell from replacing other components: {share}."
+    return None
+
+
+def _when(*, supported: str = "", refuted: str = "") -> Callable[[ClaimRecord, Findings], str | None]:
+    """A sentence for each verdict; {} is the share with its interval."""
+
+    def speak(claim: ClaimRecord, found: Findings) -> str | None:
+        text = {"supported": supported, "refuted": refuted}.get(claim.verdict, "")
+        return text.format(_share(claim.evidence[0])) if text and claim.evidence else None
+
+    return speak
+
+
+def _uses(claim: ClaimRecord, found: Findings) -> str | None:
+    cut, share = f"Taking {meaning(found.looks_at or '')} out of its attention costs", _share(claim.evidence[0])
+    sentences: dict[str, str] = {
+        "supported": f"{cut} {share} of the score.",
+        "refuted": f"{cut} no more than taking out as many other keys: {share}.",
+    }
+    return sentences.get(claim.verdict)
+
+
+def _covers(claim: ClaimRecord, found: Findings) -> str | None:
+    rest = claim.text.split(" covers for ")[1].split(":")[0]
+    if claim.verdict == "supported":
+        return f"Once {rest} are replaced it costs {_share(claim.evidence[0])} more of the score than alone: a backup."
+    return None
+
+
+def _backup(claim: ClaimRecord, found: Findings) -> str | None:
+    return claim.text if claim.verdict == "supported" else None
+
+
+_SENTENCES: Mapping[str, Callable[[ClaimRecord, Findings], str | None]] = {
+    "attends": _attends,
+    "necessary": _necessary,
+    "acts_at_answer": _when(
+        supported="Most of that arises at the answer position.",
+        refuted="Less than half of that arises at the answer position.",
+    ),
+    "acts_directly": _when(supported="It acts on the logits directly."),
+    "inhibits": _when(supported="It works against the answer: replacing it gains {} of the score."),
+    "covers": _covers,
+    "backup_of": _backup,
+    "writes_answer": _when(supported="What it writes favours the answer by itself: {} of the score by the logit lens."),
+    "uses": _uses,
+}

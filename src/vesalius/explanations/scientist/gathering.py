@@ -1,0 +1,355 @@
+"""What heads can be hypothesised to gather from other positions: counts, shares, copies, look-ups, extremes."""
+
+import operator
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from jaxtyping import Bool, Int
+from torch import Tensor
+
+from vesalius.explanations.scientist.codes import distinct
+from vesalius.explanations.scientist.variables import (
+    INDICES,
+    MEAN_SCALE,
+    TOKENS,
+    UNDEFINED,
+    Environment,
+    Naming,
+    plain_name,
+)
+
+COMPARE: dict[str, Callable[[Any, Any], Any]] = {
+    "EQ": operator.eq,
+    "NEQ": operator.ne,
+    "LT": operator.lt,
+    "LEQ": operator.le,
+    "GT": operator.gt,
+    "GEQ": operator.ge,
+}
+_COMPARE_WORDS = {
+    "EQ": "equal to",
+    "NEQ": "different from",
+    "LT": "smaller than",
+    "LEQ": "not larger than",
+    "GT": "larger than",
+    "GEQ": "not smaller than",
+}
+
+
+@dataclass(frozen=True)
+class Selector:
+    """Which keys a query selects: by comparing a variable there and here, by fixed values there (`constant` or one of
+    `others`), or all.
+    """
+
+    kind: str
+    keys: str = TOKENS
+    queries: str = TOKENS
+    comparison: str = "EQ"
+    constant: int = 0
+    others: tuple[int, ...] = ()
+
+    def mask(self, env: Environment) -> Bool[Tensor, "row query key"]:
+        """The selected keys, among those the query can see."""
+        if self.kind == "all":
+            return env.visible
+        there = env[self.keys][:, None, :]
+        if self.kind == "constant":
+            return env.visible & among(there, self.constant, self.others)
+        here = env[self.queries][:, :, None]
+        defined = (there != UNDEFINED) & (here != UNDEFINED)
+        return env.visible & defined & COMPARE[self.comparison](there, here)
+
+    @property
+    def reads(self) -> tuple[str, ...]:
+        """Variables it needs."""
+        if self.kind == "all":
+            return ()
+        return (self.keys,) if self.kind == "constant" else tuple(dict.fromkeys((self.keys, self.queries)))
+
+    def rasp(self, naming: Naming) -> str:
+        """A Select expression."""
+        if self.kind == "all":
+            return "Select(tokens, tokens, TRUE)"
+        if self.kind == "constant":
+            if self.others:
+                return f"Select({self.keys}, {self.keys}, key in ({self._listed(naming, ', ')}))"
+            return f"Select({self.keys}, {naming.value(self.keys, self.constant)}, EQ)"
+        return f"Select({self.keys}, {self.queries}, {self.comparison})"
+
+    def words(self, naming: Naming) -> str:
+        """The selected positions in words."""
+        if self.kind == "all":
+            return "all positions in view"
+        if self.kind == "constant":
+            return f"positions where {plain_name(self.keys)} is {self._listed(naming, ' or ')}"
+        here = "the own one" if self.keys == self.queries else f"{plain_name(self.queries)} here"
+        return f"positions where {plain_name(self.keys)} is {_COMPARE_WORDS[self.comparison]} {here}"
+
+    def _listed(self, naming: Naming, between: str) -> str:
+        return between.join(naming.value(self.keys, value) for value in (self.constant, *self.others))
+
+
+def among(values: Int[Tensor, "..."], constant: int, others: tuple[int, ...]) -> Bool[Tensor, "..."]:
+    """Where a value is the constant or one of the others."""
+    return torch.isin(values, torch.tensor([constant, *others])) if others else values == constant
+
+
+@dataclass(frozen=True)
+class Width:
+    """How many positions a selector selects."""
+
+    selector: Selector
+    size: float = 1.0
+    family: str = "count"
+
+    @property
+    def reads(self) -> tuple[str, ...]:
+        """Variables it needs."""
+        return self.selector.reads
+
+    def evaluate(self, env: Environment) -> Int[Tensor, "row pos"]:
+        """Counts."""
+        return self.selector.mask(env).sum(-1).masked_fill(~env.real, UNDEFINED)
+
+    def rasp(self, naming: Naming) -> str:
+        """SelectorWidth of the selector."""
+        return f"SelectorWidth({self.selector.rasp(naming)})"
+
+    def words(self, naming: Naming) -> str:
+        """A count in words."""
+        if self.selector.kind == "all":
+            return "the number of tokens in view (the length)"
+        return f"the number of {self.selector.words(naming)}"
+
+
+@dataclass(frozen=True)
+class Mean:
+    """The share of one value of a variable (or of `others` with it) among the positions in view whose index stands in
+    the relation `scope` to the own one: LEQ (so far), LT (before here) or TRUE (all); undefined where there is none.
+    """
+
+    of: str
+    value: int
+    others: tuple[int, ...] = ()
+    scope: str = "LEQ"
+    size: float = 1.0
+    family: str = "mean"
+
+    @property
+    def reads(self) -> tuple[str, ...]:
+        """The variable averaged."""
+        return (self.of,)
+
+    def evaluate(self, env: Environment) -> Int[Tensor, "row pos"]:
+        """Shares in units of 1 / MEAN_SCALE."""
+        n = env.visible.shape[1]
+        latest = {"LEQ": 0, "LT": -1, "TRUE": n}[self.scope]
+        seen = env.visible & torch.ones(n, n, dtype=torch.bool).tril(latest)
+        hits = (seen & among(env[self.of], self.value, self.others)[:, None, :]).sum(-1)
+        share = hits / seen.sum(-1).clamp(min=1)
+        return (share * MEAN_SCALE).round().long().masked_fill(~env.real | ~seen.any(-1), UNDEFINED)
+
+    def rasp(self, naming: Naming) -> str:
+        """A numerical Aggregate."""
+        counted = " or ".join(f"{self.of} == {naming.value(self.of, value)}" for value in (self.value, *self.others))
+        return f"Aggregate(Select(indices, indices, {self.scope}), {counted}, mean)"
+
+    def words(self, naming: Naming) -> str:
+        """The share in words."""
+        scope = {"LEQ": "so far", "LT": "before here", "TRUE": "in view"}[self.scope]
+        values = " or ".join(naming.value(self.of, value) for value in (self.value, *self.others))
+        return f"the share of positions {scope} where {plain_name(self.of)} is {values}"
+
+
+@dataclass(frozen=True)
+class Copy:
+    """A variable's value at one other position, found by a named route, or by a table over one more variable and
+    (unless `anywhere`) the own position.
+    """
+
+    of: str
+    route: str
+    table: Mapping[tuple[int, int], int] = field(default_factory=dict)
+    by: str | None = None
+    anywhere: bool = False
+    size: float = 1.0
+    family: str = "copy"
+
+    @property
+    def reads(self) -> tuple[str, ...]:
+        """What is copied, and what steers."""
+        steering = () if self.by in (None, "length") else (self.by,)
+        return tuple(dict.fromkeys((self.of, *steering)))
+
+    def evaluate(self, env: Environment) -> Int[Tensor, "row pos"]:
+        """The copied codes; undefined where the route leads out of view."""
+        place = _places(self.route, env.real) if self.by is None else self._tabulated(env)
+        inside = (place >= 0) & (place < env.real.shape[1])
+        safe = place.clamp(0, env.real.shape[1] - 1)
+        inside &= env.visible.gather(2, safe[..., None])[..., 0]
+        return env[self.of].gather(1, safe).masked_fill(~inside | ~env.real, UNDEFINED)
+
+    def _tabulated(self, env: Environment) -> Int[Tensor, "row pos"]:
+        steering = env.real.sum(1, keepdim=True).expand(env.real.shape) if self.by == "length" else env[str(self.by)]
+        own = torch.zeros_like(steering) if self.anywhere else env[INDICES]
+        pairs = torch.stack([own, steering], -1).flatten(0, 1)
+        found, inverse = distinct(pairs)
+        places = torch.tensor([self.table.get((p, v), UNDEFINED) for p, v in found.tolist()])
+        return places[inverse].view(env.real.shape)
+
+    def rasp(self, naming: Naming) -> str:
+        """A categorical Aggregate over one selected position."""
+        if self.by is None:
+            return f"Aggregate(Select(indices, indices, key == {ROUTE_FORMULAS[self.route]}), {self.of})"
+        route = f"route[{self.by}]" if self.anywhere else f"route[indices, {self.by}]"
+        return f"Aggregate(Select(indices, {route}, EQ), {self.of})"
+
+    def words(self, naming: Naming) -> str:
+        """The copy in words."""
+        if self.by is None:
+            return f"{plain_name(self.of)} at {ROUTE_WORDS[self.route]}"
+        own = "" if self.anywhere else "the own position and "
+        return (
+            f"{plain_name(self.of)} at the position that {own}{plain_name(str(self.by))} point{'s' * self.anywhere} to"
+        )
+
+
+@dataclass(frozen=True)
+class Matched:
+    """A variable's value at the first position where `keys` equals the own `queries`."""
+
+    of: str
+    keys: str
+    queries: str
+    size: float = 1.5
+    family: str = "match"
+
+    @property
+    def reads(self) -> tuple[str, ...]:
+        """What is copied and what is compared."""
+        return tuple(name for name in dict.fromkeys((self.of, self.keys, self.queries)) if name != INDICES)
+
+    def evaluate(self, env: Environment) -> Int[Tensor, "row pos"]:
+        """The copied codes; undefined where nothing matches."""
+        mask = Selector("compare", self.keys, self.queries).mask(env)
+        place = mask.long().argmax(-1)
+        return env[self.of].gather(1, place).masked_fill(~mask.any(-1) | ~env.real, UNDEFINED)
+
+    def rasp(self, naming: Naming) -> str:
+        """A categorical Aggregate."""
+        return f"Aggregate(Select({self.keys}, {self.queries}, EQ), {self.of})"
+
+    def words(self, naming: Naming) -> str:
+        """The lookup in words."""
+        there, here = plain_name(self.keys), plain_name(self.queries)
+        return f"{plain_name(self.of)} at the position where {there} equals {here} here"
+
+
+@dataclass(frozen=True)
+class Gated:
+    """A variable's own value where another variable has one value, undefined elsewhere."""
+
+    of: str
+    by: str
+    value: int
+    size: float = 1.5
+    family: str = "gated"
+
+    @property
+    def reads(self) -> tuple[str, ...]:
+        """What is passed on, and what opens the gate."""
+        return (self.of, self.by)
+
+    def evaluate(self, env: Environment) -> Int[Tensor, "row pos"]:
+        """The own codes where the gate is open."""
+        return env[self.of].masked_fill(env[self.by] != self.value, UNDEFINED)
+
+    def rasp(self, naming: Naming) -> str:
+        """Select the own position where the gate is open."""
+        gate = f"{self.by} == {naming.value(self.by, self.value)}"
+        return f"Aggregate(Select(indices, indices, key == query and {gate}), {self.of})"
+
+    def words(self, naming: Naming) -> str:
+        """The gate in words."""
+        return (
+            f"{plain_name(self.of)} here if {plain_name(self.by)} is {naming.value(self.by, self.value)}, else nothing"
+        )
+
+
+@dataclass(frozen=True)
+class Extreme:
+    """The largest or smallest value of a variable in view."""
+
+    of: str
+    largest: bool
+    size: float = 1.5
+    family: str = "extreme"
+
+    @property
+    def reads(self) -> tuple[str, ...]:
+        """The variable searched."""
+        return (self.of,)
+
+    def evaluate(self, env: Environment) -> Int[Tensor, "row pos"]:
+        """The extreme code in view."""
+        there = env[self.of][:, None, :].expand(env.visible.shape)
+        if self.largest:
+            found = there.masked_fill(~env.visible, -1).amax(-1)
+        else:
+            found = there.masked_fill(~env.visible, 10**9).amin(-1)
+        return found.masked_fill(~env.real, UNDEFINED)
+
+    def rasp(self, naming: Naming) -> str:
+        """Written as the aggregate it is."""
+        return f"Aggregate(Select(tokens, tokens, TRUE), {self.of}, {'max' if self.largest else 'min'})"
+
+    def words(self, naming: Naming) -> str:
+        """The extreme in words."""
+        return f"the {'largest' if self.largest else 'smallest'} {plain_name(self.of)} in view"
+
+
+ROUTE_FORMULAS = {
+    "self": "query",
+    "next": "query + 1",
+    "previous": "query - 1",
+    "next_but_one": "query + 2",
+    "previous_but_one": "query - 2",
+    "half": "query // 2",
+    "first": "0",
+    "second": "1",
+    "last": "length - 1",
+    "reverse": "length - 1 - query",
+}
+ROUTE_WORDS = {
+    "self": "the own position",
+    "next": "the next position",
+    "previous": "the previous position",
+    "next_but_one": "the position two after",
+    "previous_but_one": "the position two before",
+    "half": "half the own position, rounded down",
+    "first": "the first position",
+    "second": "the second position",
+    "last": "the last position",
+    "reverse": "the mirrored position",
+}
+
+
+def _places(route: str, real: Bool[Tensor, "row pos"]) -> Int[Tensor, "row pos"]:
+    query = torch.arange(real.shape[1]).expand(real.shape)
+    last = real.sum(1, keepdim=True) - 1
+    places = {
+        "self": query,
+        "next": query + 1,
+        "previous": query - 1,
+        "next_but_one": query + 2,
+        "previous_but_one": query - 2,
+        "half": query // 2,
+        "first": torch.zeros_like(query),
+        "second": torch.ones_like(query),
+        "last": last.expand(real.shape),
+        "reverse": last - query,
+    }
+    return places[route]

@@ -1,0 +1,294 @@
+"""Hypotheses about one component, smallest first, each with its score.
+
+An MLP is a table over some of: the token, upstream variables. A head counts what a selector selects, averages one
+value or several, copies a variable from one position, looks a variable up by matching two others, or takes the largest
+or smallest. The smallest hypothesis among those nearly as good as the best is chosen; all scores are kept, because the
+ones that lost are part of the record.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from itertools import combinations
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+
+from vesalius.explanations.scientist.codes import distinct
+from vesalius.explanations.scientist.gathering import (
+    ROUTE_FORMULAS,
+    Copy,
+    Extreme,
+    Gated,
+    Matched,
+    Mean,
+    Selector,
+    Width,
+)
+from vesalius.explanations.scientist.observe import Observations
+from vesalius.explanations.scientist.tables import read_table
+from vesalius.explanations.scientist.variables import INDICES, TOKENS, UNDEFINED, Environment, Hypothesis, Table
+
+#: A larger hypothesis must beat a smaller one by this (0.03 chose a wrong route on the development tasks).
+TIE = 0.012
+#: An extra argument of a table must add this much, and a quarter of what is missing where much is missing.
+EXTRA_ARGUMENT, MUCH_MISSING, SHARE_OF_MISSING = 0.03, 0.9, 0.25
+#: Values of a variable that are tried one by one in selectors.
+MOST_CONSTANTS = 30
+#: Counts of several values are built from the best count of one, unless that is good already or far from the best.
+WIDEN_BELOW, WIDEN_NEAR = 0.95, 0.5
+#: All triples of arguments are tried up to so many names; beyond, only those that extend the best pair.
+MOST_NAMES_IN_TRIPLES = 6
+#: Kinds of hypotheses that can be left out of the grammar.
+FAMILIES = ("count", "mean", "copy", "match", "gated", "extreme", "table", "linear")
+
+
+@dataclass(frozen=True)
+class Scored:
+    """A hypothesis with the share of fingerprint variance it predicts."""
+
+    hypothesis: Hypothesis
+    score: float
+
+
+@dataclass(frozen=True)
+class Arguments:
+    """A set of variables a table may read, with its score."""
+
+    reads: tuple[str, ...]
+    score: float
+
+
+@dataclass(frozen=True)
+class Reading:
+    """How the table of an MLP is to be read off: over which arguments, and whether argument values of equal effect are
+    one class ("merged"), all stay "apart" (different readers may use different parts), or positions where nothing
+    shows are a class of their own ("silent": a later head may compare them with others).
+    """
+
+    reads: tuple[str, ...]
+    how: str = "merged"
+
+    @property
+    def label(self) -> str:
+        """Its name in a ranking."""
+        kept = {"merged": "", "apart": ", values apart", "silent": ", indices"}[self.how]
+        return f"table({', '.join(self.reads)}{kept})"
+
+
+def rank_tables(observations: Observations, env: Environment, names: list[str]) -> list[Arguments]:
+    """Subsets of `names` (nearest first) an MLP may be a table of, the chosen one first, then by score."""
+    tried: dict[tuple[str, ...], float] = {}
+
+    def score(reads: tuple[str, ...]) -> float:
+        if reads not in tried:
+            tried[reads] = observations.score(_joint(observations, env, reads))
+        return tried[reads]
+
+    chosen = _best([(name,) for name in names], score)
+    for size in (2, 3):
+        if len(names) < size or len(chosen) == size:
+            continue
+        extending = size == 3 and (len(names) > MOST_NAMES_IN_TRIPLES or score(chosen) >= MUCH_MISSING)
+        pool = list(combinations(names, size))
+        if extending:
+            pool = [(*chosen, *rest) for rest in combinations([n for n in names if n not in chosen], 3 - len(chosen))]
+        larger = _best(pool, score)
+        gain, missing = score(larger) - score(chosen), 1 - score(chosen)
+        needed = EXTRA_ARGUMENT if score(chosen) >= MUCH_MISSING else max(EXTRA_ARGUMENT, SHARE_OF_MISSING * missing)
+        if gain >= needed:
+            chosen = larger
+        elif score(chosen) >= MUCH_MISSING:
+            break
+    rest = sorted((reads for reads in tried if reads != chosen), key=lambda reads: -tried[reads])
+    return [Arguments(reads, tried[reads]) for reads in (chosen, *rest)]
+
+
+def _best(pool: list[tuple[str, ...]], score: Callable[[tuple[str, ...]], float]) -> tuple[str, ...]:
+    """The first in the pool that is within a tie of the best."""
+    top = max(score(reads) for reads in pool)
+    return next(reads for reads in pool if score(reads) >= top - TIE)
+
+
+def _joint(observations: Observations, env: Environment, reads: tuple[str, ...]) -> Int[Tensor, " n"]:
+    return distinct(arguments_of(observations, env, reads))[1]
+
+
+def arguments_of(observations: Observations, env: Environment, reads: tuple[str, ...]) -> Int[Tensor, "n argument"]:
+    """Values of variables at the observed places."""
+    return torch.stack([observations.values(env[name]) for name in reads], -1)
+
+
+def table_over(
+    observations: Observations, env: Environment, reading: Reading, silent: Int[Tensor, " position"]
+) -> Hypothesis:
+    """The table of an MLP over chosen arguments, read off its fingerprints."""
+    arguments = arguments_of(observations, env, reading.reads)
+    if reading.how == "merged":
+        return read_table(observations, reading.reads, arguments)
+    if reading.how == "apart":
+        found = distinct(arguments)[0].tolist()
+        return Table(reading.reads, {tuple(row): code for code, row in enumerate(found)}, len(found))
+    merged = read_table(observations, reading.reads, arguments)
+    return _with_silent_positions(merged, observations.position.unique().tolist(), set(silent.tolist()))
+
+
+def _with_silent_positions(merged: Table, positions: list[int], silent: set[int]) -> Table:
+    """One class for everything at positions where nothing shows, the merged classes elsewhere."""
+    codes = {
+        (*key, position): 0 if position in silent else code + 1
+        for key, code in merged.codes.items()
+        for position in positions
+    }
+    return Table((*merged.reads, INDICES), codes, merged.n_classes + 1)
+
+
+def rank_heads(
+    observations: Observations,
+    env: Environment,
+    names: list[str],
+    *,
+    attention: Float[Tensor, "row query key"],
+    numeric: bool,
+    without: frozenset[str] = frozenset(),
+) -> list[Scored]:
+    """Hypotheses about a head, the chosen one first, then by score. `names`: tokens and upstream variables; families
+    in `without` are left out, and the list is empty when none is left.
+    """
+    scored: list[Scored] = []
+    seen: set[bytes] = set()
+
+    def consider(hypothesis: Hypothesis) -> None:
+        if hypothesis.family in without:
+            return
+        values = hypothesis.evaluate(env)[observations.row, observations.position]
+        partition = _partition(observations.position, values)
+        if partition not in seen:
+            seen.add(partition)
+            scored.append(Scored(hypothesis, observations.score(values)))
+
+    for hypothesis in _head_hypotheses(observations, env, names, attention, numeric):
+        consider(hypothesis)
+    if not scored:
+        return []
+    _widen(env, scored, consider)
+    top = max(each.score for each in scored)
+    near = [each for each in scored if each.score >= top - TIE]
+    chosen = min(near, key=lambda each: (each.hypothesis.size, _farness(each.hypothesis, names), -each.score))
+    rest = sorted((each for each in scored if each is not chosen), key=lambda each: -each.score)
+    return [chosen, *rest]
+
+
+def _widen(env: Environment, scored: list[Scored], consider: Callable[[Hypothesis], None]) -> None:
+    """Let the best count and share of one value of each variable take in further values while that predicts more."""
+    best_of: dict[tuple[object, ...], Scored] = {}
+    for each in scored:
+        of, values = _counted(each.hypothesis)
+        key = (type(each.hypothesis), of, getattr(each.hypothesis, "scope", ""))
+        if values and (key not in best_of or each.score > best_of[key].score):
+            best_of[key] = each
+    top = max(each.score for each in scored)
+    for best in best_of.values():
+        while best.score < WIDEN_BELOW and best.score > top - WIDEN_NEAR:
+            of, values = _counted(best.hypothesis)
+            n_before = len(scored)
+            for value in _constants(env, of):
+                if value not in values:
+                    consider(_taking_in(best.hypothesis, value))
+            wider = max(scored[n_before:], key=lambda each: each.score, default=best)
+            if wider.score < best.score + TIE or len(values) >= MOST_CONSTANTS // 2:
+                break
+            best = wider
+
+
+def _counted(hypothesis: Hypothesis) -> tuple[str, tuple[int, ...]]:
+    """The variable and the values a count or share is about; no values where it is about something else."""
+    if isinstance(hypothesis, Mean):
+        return hypothesis.of, (hypothesis.value, *hypothesis.others)
+    if isinstance(hypothesis, Width) and hypothesis.selector.kind == "constant":
+        return hypothesis.selector.keys, (hypothesis.selector.constant, *hypothesis.selector.others)
+    return "", ()
+
+
+def _taking_in(hypothesis: Hypothesis, value: int) -> Hypothesis:
+    if isinstance(hypothesis, Mean):
+        return replace(hypothesis, others=(*hypothesis.others, value), size=hypothesis.size + 0.01)
+    assert isinstance(hypothesis, Width)
+    selector = replace(hypothesis.selector, others=(*hypothesis.selector.others, value))
+    return replace(hypothesis, selector=selector, size=hypothesis.size + 0.01)
+
+
+def _farness(hypothesis: Hypothesis, names: list[str]) -> int:
+    """How far upstream the nearest variable read is: among equals the nearest is the likelier cause."""
+    return min((names.index(name) for name in hypothesis.reads if name in names), default=len(names))
+
+
+def _partition(position: Tensor, values: Tensor) -> bytes:
+    """A key that is the same for hypotheses that group the observations alike."""
+    groups = distinct(torch.stack([position, values], 1))[1]
+    n = int(groups.max()) + 1
+    first = torch.full((n,), len(groups)).scatter_reduce_(0, groups, torch.arange(len(groups)), "amin")
+    return first[groups].numpy().tobytes()
+
+
+def _head_hypotheses(
+    observations: Observations, env: Environment, names: list[str], attention: Tensor, numeric: bool
+) -> Iterator[Hypothesis]:
+    upstream = [name for name in names if name != TOKENS]
+    yield Width(Selector("all"), size=1.0)
+    for name in names:
+        for constant in _constants(env, name):
+            count, share = (
+                Width(Selector("constant", name, constant=constant), size=1.2),
+                Mean(name, constant, size=1.2),
+            )
+            # In a causal model the two group alike; where outputs are numbers a share is the simpler word.
+            yield from (share, count) if numeric else (count, share)
+            yield from (Mean(name, constant, scope=scope, size=1.3) for scope in ("TRUE", "LT"))
+        for comparison in ("EQ", "NEQ", "LT", "LEQ", "GT", "GEQ"):
+            yield Width(Selector("compare", name, name, comparison), size=1.2)
+        yield from (Extreme(name, largest) for largest in (True, False))
+    for keys in [INDICES, *upstream]:
+        for queries in [INDICES, *upstream]:
+            if keys != queries:
+                yield from (Matched(name, keys, queries) for name in names if name not in (keys, queries))
+    for route in ROUTE_FORMULAS:
+        yield from (Copy(name, route, size=1.1) for name in names)
+    for by in [*upstream, "length"]:
+        # Steering by a variable of the circuit is preferred to steering by the length itself.
+        dearer = 0.2 * (by == "length")
+        for anywhere in (True, False):
+            table = _route_table(observations, env, by, attention, anywhere=anywhere)
+            yield from (Copy(name, "table", table, by, anywhere, size=1.4 + dearer) for name in names)
+    for gate in upstream:
+        for constant in _constants(env, gate)[:4]:
+            yield from (Gated(name, gate, constant) for name in names if name != gate)
+
+
+def _constants(env: Environment, name: str) -> list[int]:
+    """The values of a variable, rarest first, so that an indicator's marked class is named."""
+    values, counts = env[name][env.real].unique(return_counts=True)
+    order = counts.argsort(stable=True)
+    return [int(values[i]) for i in order[:MOST_CONSTANTS] if int(values[i]) != UNDEFINED]
+
+
+def _route_table(
+    observations: Observations, env: Environment, by: str, attention: Tensor, *, anywhere: bool
+) -> dict[tuple[int, int], int]:
+    """The position most attended to for every value of `by`, at each position apart, or anywhere the head matters."""
+    steering = env.real.sum(1, keepdim=True).expand(env.real.shape) if by == "length" else env[by]
+    row, query = env.real.nonzero(as_tuple=True)
+    if anywhere:
+        kept = _strong_positions(observations, env.real.shape[1])[query]
+        row, query = row[kept], query[kept]
+    own = torch.zeros_like(query) if anywhere else query
+    groups, member = distinct(torch.stack([own, steering[row, query]], 1))
+    weight = attention.new_zeros(len(groups), attention.shape[2]).index_add_(0, member, attention[row, query])
+    return {(p, v): int(place) for (p, v), place in zip(groups.tolist(), weight.argmax(1), strict=True)}
+
+
+def _strong_positions(observations: Observations, n: int) -> Bool[Tensor, " pos"]:
+    """Positions where the component's fingerprints vary at least half as much as where they vary most."""
+    energy = torch.zeros(n).index_add_(0, observations.position, observations.fingerprint.square().sum(1))
+    energy = energy / torch.bincount(observations.position, minlength=n).clamp(min=1)
+    return energy >= 0.5 * energy.max()

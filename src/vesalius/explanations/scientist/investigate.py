@@ -1,0 +1,232 @@
+"""The investigation: components in order of computation, each observed, explained, and put into the program."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from vesalius.components import Component
+from vesalius.explanations.scientist.assemble import TOLERANCE, Program, refitted, simplified, with_output
+from vesalius.explanations.scientist.body import Body, Recorded
+from vesalius.explanations.scientist.filling import ENOUGH, MOST_ADDED, candidate_pairings, observe_rare_arguments, rare
+from vesalius.explanations.scientist.hypotheses import Arguments, Reading, rank_heads, rank_tables, table_over
+from vesalius.explanations.scientist.inputs import Pairings, exchange_pairings, join
+from vesalius.explanations.scientist.observe import Observations, observe
+from vesalius.explanations.scientist.variables import MEAN_SCALE, TOKENS, Constant, Environment, Hypothesis, Linear
+
+#: Below this score nothing is taken as found, and the variable of the component stays a constant.
+FOUND_ABOVE = 0.15
+#: Candidates for rare arguments of the output map, per exchange it is fitted on.
+RARE_CANDIDATES = 4
+#: Hypotheses of a component that stay on record.
+KEPT = 12
+
+
+class Ranked(NamedTuple):
+    """One hypothesis of the ranking; a table that was not read off yet is given as a reading."""
+
+    label: str
+    score: float
+    hypothesis: Hypothesis | Reading
+
+
+@dataclass
+class Finding:
+    """What is known of one component: its observations, the ranked hypotheses and the one in use, at `place`."""
+
+    observations: Observations
+    hypothesis: Hypothesis
+    score: float
+    ranked: list[Ranked] = field(default_factory=list)
+    tried: int = 1
+    place: int = 0
+
+    @property
+    def adds_position(self) -> bool:
+        """The table in use sets silent positions apart; the same table without them follows in the ranking."""
+        chosen = self.ranked[self.place].hypothesis if self.ranked else None
+        return isinstance(chosen, Reading) and chosen.how == "silent"
+
+
+@dataclass
+class Investigation:
+    """Everything the scientist holds while it works."""
+
+    body: Body
+    pool: Recorded
+    findings: dict[Component, Finding]
+    program: Program
+
+
+def feeds(sender: Component, receiver: Component) -> bool:
+    """Whether the sender is computed before the receiver can read it."""
+    return sender.layer < receiver.layer or (sender.layer == receiver.layer and sender.is_head and not receiver.is_head)
+
+
+def explain_components(
+    body: Body,
+    pool: Recorded,
+    *,
+    seed: int,
+    forced: dict[Component, int] | None = None,
+    known: dict[Component, Observations] | None = None,
+    without: frozenset[str] = frozenset(),
+    progress: Callable[[Component], None] | None = None,
+) -> Investigation:
+    """Explain every component; `forced` takes a lower-ranked hypothesis for some, `known` reuses observations."""
+    findings: dict[Component, Finding] = {}
+    program = Program({}, None, body.model.config.causal, body.numeric)
+    for order, component in enumerate(body.components):
+        if progress:
+            progress(component)
+        upstream = [c for c in findings if feeds(c, component) and not findings[c].observations.is_inert]
+        observations = (known or {}).get(component) or observe(body, pool, component, upstream, seed=seed + 17 * order)
+        choice = (forced or {}).get(component, 0)
+        finding = _explain(body, pool, program, observations, upstream, choice, without)
+        findings[component] = finding
+        program.variables[component] = finding.hypothesis
+    return Investigation(body, pool, findings, program)
+
+
+def _explain(
+    body: Body,
+    pool: Recorded,
+    program: Program,
+    observations: Observations,
+    upstream: list[Component],
+    choice: int,
+    without: frozenset[str],
+) -> Finding:
+    if observations.is_inert:
+        return Finding(observations, Constant(), 0.0)
+    env = program.exchanged(pool.sequences, observations.pairings)
+    names = [str(c) for c in reversed(upstream) if program.variables[c].family != "nothing"] + [TOKENS]
+    component = observations.component
+    if component.is_head:
+        attention = _attention(body, pool, observations.pairings, component)
+        heads = rank_heads(observations, env, names, attention=attention, numeric=body.numeric, without=without)
+        ranked = [Ranked(_label(each.hypothesis), each.score, each.hypothesis) for each in heads[:KEPT]]
+        tried = len(heads)
+    else:
+        tables = rank_tables(observations, env, names)
+        tried = len(tables)
+        readings = _readings(body, observations, tables)
+        ranked = [Ranked(reading.label, score, reading) for reading, score in readings[:KEPT]]
+    if not ranked:
+        return Finding(observations, Constant(), 0.0)
+    place = min(choice, len(ranked) - 1)
+    _, score, found = ranked[place]
+    if score < FOUND_ABOVE:
+        return Finding(observations, Constant(), score, ranked, tried)
+    if not isinstance(found, Reading):
+        return Finding(observations, found, score, ranked, tried, place)
+    hypothesis = _of_mlp(body, pool, program, observations, found, without)
+    if hypothesis is None:
+        return Finding(observations, Constant(), 0.0)
+    return Finding(observations, hypothesis, score, ranked, tried, place)
+
+
+def _of_mlp(
+    body: Body,
+    pool: Recorded,
+    program: Program,
+    observations: Observations,
+    reading: Reading,
+    without: frozenset[str],
+) -> Hypothesis | None:
+    """What an MLP makes of its arguments: a weighted sum where that holds, else a table, rare entries filled."""
+    reads = reading.reads
+    if "linear" not in without and body.numeric and all(_is_share(program, name) for name in reads):
+        weighted = _weighted_sum(program, pool, reads)
+        if weighted is not None:
+            return weighted
+    if "table" in without:
+        return None
+    more = observe_rare_arguments(body, pool, program, observations, reads, seed=observations.probe.seed)
+    return table_over(more, program.exchanged(pool.sequences, more.pairings), reading, _silent(body, observations))
+
+
+def _readings(body: Body, observations: Observations, tables: list[Arguments]) -> list[tuple[Reading, float]]:
+    """Ways to read the table, likeliest first: the chosen arguments in more than one way where heads read later."""
+    best = tables[0]
+    plain = [(Reading(each.reads), each.score) for each in tables]
+    if not any(later.is_head and later.layer > observations.component.layer for later in body.components):
+        return plain
+    silent = [(Reading(best.reads, "silent"), best.score)] if len(_silent(body, observations)) else []
+    return [*silent, plain[0], (Reading(best.reads, "apart"), best.score), *plain[1:]]
+
+
+def _silent(body: Body, observations: Observations) -> Tensor:
+    return observations.silent_positions(numeric=body.numeric)
+
+
+def _is_share(program: Program, name: str) -> bool:
+    return any(
+        str(component) == name and variable.family == "mean" for component, variable in program.variables.items()
+    )
+
+
+def _weighted_sum(program: Program, pool: Recorded, reads: tuple[str, ...]) -> Linear | None:
+    """The outputs as a weighted sum of shares, where that holds: no table could list all pairs of shares."""
+    env = program.environment(pool.sequences)
+    shares = [env[name][env.real] / MEAN_SCALE for name in reads]
+    design, outputs = torch.stack([*shares, torch.ones_like(shares[0])], 1), pool.outputs[env.real]
+    weights = torch.linalg.lstsq(design, outputs[:, None]).solution[:, 0]
+    fits = (design @ weights - outputs).abs() < TOLERANCE
+    return Linear(reads, tuple(weights[:-1].tolist()), float(weights[-1])) if fits.float().mean() > 0.9 else None
+
+
+def _attention(body: Body, pool: Recorded, pairings: Pairings, component: Component) -> Tensor:
+    """Attention on the rows observed; on exchanged rows it is zero, so that only natural ones tabulate routes."""
+    natural = body.attention(pool, component)[pairings.base]
+    exchanged = torch.tensor([moved is not None for moved in pairings.moved])
+    return natural.masked_fill(exchanged[:, None, None], 0.0)
+
+
+def _label(hypothesis: Hypothesis) -> str:
+    class _Codes:
+        def value(self, name: str, code: int) -> str:
+            return str(code)
+
+    return hypothesis.rasp(_Codes())
+
+
+def assemble(investigation: Investigation, recorded: Recorded, *, exchanges: int, seed: int) -> Program:
+    """Fit the output map on natural and one-exchange runs of fresh inputs, then on exchanges with rare arguments."""
+    body, program = investigation.body, investigation.program
+    live = [c for c, finding in investigation.findings.items() if not finding.observations.is_inert]
+    n = len(recorded.sequences)
+    pairings = candidate_pairings(n, live, exchanges, seed=seed)
+    outputs = _outputs(body, recorded, pairings)
+    env = program.exchanged(recorded.sequences, pairings)
+    program = with_output(program, env, outputs)
+    assert program.output is not None
+    more = _with_rare_outputs(program, env, recorded, live, RARE_CANDIDATES * exchanges, seed=seed + 1)
+    if program.output.slope is not None or not len(more):
+        return simplified(program)
+    pairings = join(pairings, more)
+    outputs = torch.cat([outputs, _outputs(body, recorded, more)])
+    return simplified(refitted(program, program.exchanged(recorded.sequences, pairings), outputs))
+
+
+def _outputs(body: Body, recorded: Recorded, pairings: Pairings) -> Tensor:
+    """The model's outputs on the rows of `pairings`."""
+    outputs = recorded.outputs[pairings.base]
+    for component in dict.fromkeys(moved for moved in pairings.moved if moved is not None):
+        outputs[pairings.rows_of(component)] = body.interchange(recorded, pairings, component)[0]
+    return outputs
+
+
+def _with_rare_outputs(
+    program: Program, seen: Environment, recorded: Recorded, live: list[Component], n: int, *, seed: int
+) -> Pairings:
+    """Exchanges in which the output map meets arguments it hardly knows."""
+    assert program.output is not None
+    candidates = exchange_pairings(len(recorded.sequences), n, live, seed=seed)
+    env = program.exchanged(recorded.sequences, candidates)
+    reads = program.output.reads
+    row, _ = env.real.nonzero(as_tuple=True)
+    there, here = (torch.stack([each[name][each.real] for name in reads], -1) for each in (env, seen))
+    return candidates.take(row[rare(there, here, enough=ENOUGH)].unique()[:MOST_ADDED])

@@ -1,0 +1,185 @@
+"""Variables the scientist can hypothesise, and how each is computed on a batch of inputs.
+
+A variable has one whole number (its code) per position; -1 is undefined. Codes of tokens follow the vocabulary, codes
+of counts are the counts, codes of means are the mean times `MEAN_SCALE`, codes of tables number their classes. An
+`Environment` holds the codes of everything computed so far on one batch: `tokens`, `indices` and one entry per
+component. Every variable writes itself as a line of RASP and as a phrase of English.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Protocol
+
+import torch
+from jaxtyping import Bool, Int
+from torch import Tensor
+
+from vesalius.explanations.scientist.codes import distinct
+from vesalius.explanations.scientist.inputs import Sequences
+
+#: Divisible by 1 to 10 and fine enough to tell fractions of sixty apart.
+MEAN_SCALE = 5040
+UNDEFINED = -1
+TOKENS, INDICES = "tokens", "indices"
+
+
+@dataclass(frozen=True)
+class Environment:
+    """Codes of variables on one batch. `visible[b, q, k]`: query q of row b can see key k."""
+
+    values: dict[str, Int[Tensor, "row pos"]]
+    real: Bool[Tensor, "row pos"]
+    visible: Bool[Tensor, "row query key"]
+
+    @classmethod
+    def of(cls, sequences: Sequences, *, causal: bool) -> "Environment":
+        """The two inputs of every program."""
+        real = sequences.real
+        n = real.shape[1]
+        visible = real[:, None, :].expand(-1, n, -1)
+        if causal:
+            visible = visible & torch.ones(n, n, dtype=torch.bool).tril()
+        indices = torch.arange(n).expand(len(sequences), -1).masked_fill(~real, UNDEFINED)
+        return cls({TOKENS: sequences.codes, INDICES: indices}, real, visible)
+
+    def __getitem__(self, name: str) -> Int[Tensor, "row pos"]:
+        return self.values[name]
+
+
+class Naming(Protocol):
+    """Who knows how the codes of a variable are written."""
+
+    def value(self, name: str, code: int) -> str:
+        """A code of the variable `name` as text."""
+        ...
+
+
+class Hypothesis(Protocol):
+    """A candidate variable. `family` is what is classified; `size` orders equally good ones."""
+
+    @property
+    def family(self) -> str:
+        """What kind of variable it is."""
+        ...
+
+    @property
+    def reads(self) -> tuple[str, ...]:
+        """Names of the variables it needs."""
+        ...
+
+    @property
+    def size(self) -> float:
+        """Smaller is preferred."""
+        ...
+
+    def evaluate(self, env: Environment) -> Int[Tensor, "row pos"]:
+        """Codes at every position."""
+        ...
+
+    def rasp(self, naming: Naming) -> str:
+        """The right-hand side of a line of RASP."""
+        ...
+
+    def words(self, naming: Naming) -> str:
+        """A phrase that completes 'this component computes'."""
+        ...
+
+
+@dataclass(frozen=True)
+class Table:
+    """A look-up table over one or several variables at the same position."""
+
+    reads: tuple[str, ...]
+    codes: Mapping[tuple[int, ...], int]
+    n_classes: int
+    family: str = "table"
+    size: float = 1.0
+
+    def evaluate(self, env: Environment) -> Int[Tensor, "row pos"]:
+        """The class of the arguments; a tuple that was never seen gets a class of its own."""
+        stacked = torch.stack([env[name] for name in self.reads], -1)
+        found, inverse = distinct(stacked.flatten(0, 1))
+        classes = torch.tensor([self.codes.get(tuple(row), self.n_classes) for row in found.tolist()])
+        return classes[inverse].view(env.real.shape).masked_fill(~env.real, UNDEFINED)
+
+    def rasp(self, naming: Naming) -> str:
+        """Map for one argument, SequenceMap for several; long tables are cut."""
+        items = list(self.codes.items())
+        shown = ", ".join(f"{self._key(key, naming)}: {code}" for key, code in items[:40])
+        more = f", ... {len(items) - 40} more" if len(items) > 40 else ""
+        operator = "Map" if len(self.reads) == 1 else "SequenceMap"
+        return f"{operator}({{{shown}{more}}}, {', '.join(self.reads)})"
+
+    def words(self, naming: Naming) -> str:
+        """The classes, by their members."""
+        what = " and ".join(plain_name(name) for name in self.reads)
+        if len(self.reads) == 1 and self.n_classes == len(self.codes) > 2:
+            return f"{what}, all {self.n_classes} values kept apart"
+        members: dict[int, list[str]] = {}
+        for key, code in self.codes.items():
+            members.setdefault(code, []).append(self._key(key, naming))
+        if len(members) > 6:
+            return f"a table of {what} with {len(members)} classes"
+        smallest_first = sorted(members.values(), key=len)
+        listed = "; ".join(
+            "{" + ", ".join(names[:8]) + (", ..." if len(names) > 8 else "") + "}" for names in smallest_first
+        )
+        return f"which of {len(members)} classes {what} falls into: {listed}"
+
+    def _key(self, key: tuple[int, ...], naming: Naming) -> str:
+        parts = [naming.value(name, code) for name, code in zip(self.reads, key, strict=True)]
+        return parts[0] if len(parts) == 1 else f"({', '.join(parts)})"
+
+
+@dataclass(frozen=True)
+class Linear:
+    """A weighted sum of shares at the same position."""
+
+    reads: tuple[str, ...]
+    weights: tuple[float, ...]
+    offset: float
+    family: str = "linear"
+    size: float = 1.0
+
+    def evaluate(self, env: Environment) -> Int[Tensor, "row pos"]:
+        """The sum in units of 1 / MEAN_SCALE."""
+        total = torch.full(env.real.shape, self.offset * MEAN_SCALE)
+        for name, weight in zip(self.reads, self.weights, strict=True):
+            total = total + weight * env[name]
+        return total.round().long()
+
+    def rasp(self, naming: Naming) -> str:
+        """A linear map written out."""
+        terms = ", ".join(f"{weight:+.2f} * {name}" for name, weight in zip(self.reads, self.weights, strict=True))
+        return f"LinearSequenceMap({terms}, offset {self.offset:+.2f})"
+
+    def words(self, naming: Naming) -> str:
+        """The sum in words."""
+        terms = " ".join(f"{weight:+.2f} times {name}" for name, weight in zip(self.reads, self.weights, strict=True))
+        return f"the weighted sum {terms}, offset {self.offset:+.2f}"
+
+
+@dataclass(frozen=True)
+class Constant:
+    """Nothing that matters: the component is inert or unexplained."""
+
+    reads: tuple[str, ...] = ()
+    size: float = 0.0
+    family: str = "nothing"
+
+    def evaluate(self, env: Environment) -> Int[Tensor, "row pos"]:
+        """Zero everywhere."""
+        return torch.zeros_like(env[TOKENS]).masked_fill(~env.real, UNDEFINED)
+
+    def rasp(self, naming: Naming) -> str:
+        """A constant."""
+        return "Map(lambda _: 0, indices)"
+
+    def words(self, naming: Naming) -> str:
+        """Nothing in words."""
+        return "nothing that was found to matter"
+
+
+def plain_name(name: str) -> str:
+    """A variable as English names it."""
+    return {TOKENS: "the token", INDICES: "the position", "length": "the length"}.get(name, f"the value of {name}")

@@ -1,0 +1,212 @@
+"""Explanations in plain English and readable RASP, generated from what was found and from nothing else."""
+
+from collections.abc import Iterable
+
+from vesalius.components import Component
+from vesalius.documents.explanation import ClaimRecord, Tag
+from vesalius.explanations.claims.interchange import ACCURACY, AGREEMENT, CONTEST, WORST
+from vesalius.explanations.scientist.assemble import OutputMap, Program
+from vesalius.explanations.scientist.classify import Facts
+from vesalius.explanations.scientist.variables import INDICES, MEAN_SCALE, TOKENS, Hypothesis, Table
+from vesalius.model.specimen import FiniteVocabulary, plain
+
+#: Entries of a table that are written out in a program.
+SHOWN = 40
+CLOSEST = "inputs on our side against the closest rival"
+
+
+class Names:
+    """Writes the codes of variables: tokens as tokens, shares as fractions, everything else as numbers."""
+
+    def __init__(self, vocabulary: FiniteVocabulary, program: Program) -> None:
+        self.vocabulary, self.program = vocabulary, program
+        self._by_name = {str(component): variable for component, variable in program.variables.items()}
+
+    def value(self, name: str, code: int) -> str:
+        """A code as text."""
+        if code < 0:
+            return "None"
+        variable = self._by_name.get(name)
+        if name == TOKENS or (variable is not None and variable.family in ("copy", "gated", "match", "extreme")):
+            of = TOKENS if name == TOKENS else str(getattr(variable, "of", TOKENS))
+            return self.value(of, code) if of != TOKENS else self.token(code)
+        if variable is not None and variable.family in ("mean", "linear"):
+            return f"{code / MEAN_SCALE:.3g}"
+        return str(code)
+
+    def token(self, code: int) -> str:
+        """A token as Python would write it."""
+        return repr(self.vocabulary.tokens[code])
+
+    def output(self, value: float) -> str:
+        """An output value."""
+        return f"{value:.3g}" if self.vocabulary.outputs is None else repr(plain(self.vocabulary.outputs[int(value)]))
+
+
+def program_text(program: Program, names: Names) -> str:
+    """The whole task as lines of RASP."""
+    lines = [
+        f"{component} = {variable.rasp(names)}"
+        for component, variable in program.variables.items()
+        if variable.family != "nothing"
+    ]
+    if program.output is not None:
+        lines.append(f"output = {output_text(program.output, names)}")
+    return "\n".join(lines)
+
+
+def output_text(output: OutputMap, names: Names) -> str:
+    """The last line of a program."""
+    if output.slope is not None:
+        scale, offset = output.slope[0] * MEAN_SCALE, output.slope[1]
+        is_plain = abs(scale - 1) < 0.05 and abs(offset) < 0.05
+        return output.reads[0] if is_plain else f"{scale:.3g} * {output.reads[0]} + {offset:.3g}"
+    entries = []
+    for key, value in list(output.table.items())[:SHOWN]:
+        parts = [names.value(name, code) for name, code in zip(output.reads, key, strict=True)]
+        left = parts[0] if len(parts) == 1 else f"({', '.join(parts)})"
+        entries.append(f"{left}: {names.output(value)}")
+    more = f", ... {len(output.table) - SHOWN} more" if len(output.table) > SHOWN else ""
+    operator = "Map" if len(output.reads) == 1 else "SequenceMap"
+    return f"{operator}({{{', '.join(entries)}{more}}}, {', '.join(output.reads)})"
+
+
+def note(
+    component: Component,
+    facts: Facts,
+    claims: tuple[ClaimRecord, ...],
+    names: Names,
+    tags: tuple[Tag, Tag],
+    *,
+    is_inert: bool,
+) -> str:
+    """What one component does, and how far that is established; figures are those of its claims."""
+    variable = facts.variable(component)
+    by_kind = {claim.kind: claim for claim in claims}
+    effect = _effect(by_kind["necessary"])
+    if variable.family == "nothing":
+        if is_inert:
+            return (
+                f"{component} is inert: {effect}, so no exchange can say what it computes. "
+                f"The tag {tags[0]} is a default."
+            )
+        return (
+            f"No hypothesis about {component} was good enough to be judged: the best predicted "
+            f"{facts.scores[component]:.2f} of its effect in the search. It is not inert: {effect}."
+        )
+    text = f"{component} computes {variable.words(names)}."
+    if facts.position_enters(component) and INDICES not in variable.reads:
+        text += " What it means for the output also depends on the position."
+    text += _reading(component, facts)
+    text += _judgement(by_kind["computes"]) if "computes" in by_kind else " This could not be run, so it is untested."
+    text += f" {effect[0].upper()}{effect[1:]}."
+    text += "".join(
+        f" Refuted: {claim.text}" for claim in claims if claim.verdict == "refuted" and claim.kind != "computes"
+    )
+    if tags[0] != tags[1]:
+        text += (
+            f" By experiment alone it is a {tags[1]}; the conventions of the compiled family make it a {tags[0]}, "
+            "which interchange cannot decide."
+        )
+    return text
+
+
+def _effect(necessary: ClaimRecord) -> str:
+    evidence = necessary.evidence[0]
+    return f"replacing it by its values on other inputs changed {evidence.value or 0:.1%} of the outputs"
+
+
+def _judgement(computes: ClaimRecord) -> str:
+    """What the interchange said, and where the claim fell short."""
+    found = {evidence.measure: evidence for evidence in computes.evidence}
+    accuracy = found[ACCURACY]
+    if accuracy.value is None:
+        return " No exchange changed an output, so this is untested."
+    text = (
+        f" Exchanged between {accuracy.n} pairs of inputs that show a difference, it acts as the program says in "
+        f"{accuracy.value:.1%} of the changed outputs"
+    )
+    shuffled = accuracy.controls.get("shuffled_source")
+    text += f" (with a shuffled source {shuffled:.1%})." if shuffled is not None else "."
+    if computes.verdict != "supported":
+        measured = (
+            (AGREEMENT, "outputs the whole program gives"),
+            (WORST, "right for the worst value or position"),
+            (CONTEST, CLOSEST),
+        )
+        shown = [f"{said} {found[m].value:.1%}" for m, said in measured if m in found and found[m].value is not None]
+        text += f" By the rule of the claim that is {computes.verdict} ({'; '.join(shown)})."
+    return text
+
+
+def _reading(component: Component, facts: Facts) -> str:
+    parents, readers = facts.parents(component), facts.readers(component)
+    tokens = ["the token"] if TOKENS in facts.variable(component).reads else []
+    sources = [*map(str, parents), *tokens]
+    text = f" It reads {_listed(sources)}." if sources else " It reads nothing but the mask."
+    output = facts.program.output
+    to_output = output is not None and str(component) in output.reads
+    targets = [str(reader) for reader in readers] + (["the output"] if to_output else [])
+    return text + (f" It is read by {_listed(targets)}." if targets else "")
+
+
+def information_flow(facts: Facts) -> str:
+    """Who reads whom, from the input to the output."""
+    sentences = []
+    for component, variable in facts.program.variables.items():
+        if variable.family == "nothing":
+            sentences.append(f"{component} takes no part that could be measured.")
+            continue
+        sources = ["the tokens" if name == TOKENS else name for name in variable.reads if name != INDICES]
+        if not sources:
+            sources = ["the attention mask (it counts what is in view)"]
+        verb = "moves information across positions" if component.is_head else "works at each position"
+        sentences.append(f"{component} reads {_listed(sources)} and {verb}.")
+    output = facts.program.output
+    if output is not None:
+        named = [
+            "the position" if name == INDICES else "the token" if name == TOKENS else name for name in output.reads
+        ]
+        sentences.append(f"The output is read off {_listed(named)}.")
+    return " ".join(sentences)
+
+
+def task_description(facts: Facts, names: Names, agreement: float) -> str:
+    """What the circuit computes, by substituting every variable by what it computes."""
+    output = facts.program.output
+    if output is None:
+        return "No program was found: no hypothesis about any component was supported."
+    by_name = {str(component): variable for component, variable in facts.program.variables.items()}
+    steps = [f"{name} is {variable.words(names)}" for name, variable in by_name.items() if variable.family != "nothing"]
+    result = _result_words(output, by_name, names)
+    how_sure = (
+        f"The program gives all outputs of the model for {agreement:.1%} of fresh inputs."
+        if agreement >= 0.97
+        else f"The program is not right: it gives all outputs of the model for only {agreement:.1%} of fresh inputs."
+    )
+    return f"At each position the circuit outputs {result}. Steps: {'; '.join(steps)}. {how_sure}"
+
+
+def _result_words(output: OutputMap, by_name: dict[str, Hypothesis], names: Names) -> str:
+    if output.slope is not None:
+        return by_name[output.reads[0]].words(names)
+    last = by_name.get(output.reads[0])
+    if len(output.reads) == 1 and isinstance(last, Table) and last.reads == (TOKENS,):
+        shown = [
+            f"{names.token(key[0])} -> {names.output(output.table.get((code,), output.default))}"
+            for key, code in list(last.codes.items())[:12]
+            if key[0] >= 0
+        ]
+        return f"a function of the token alone: {', '.join(shown)}" + (", ..." if len(last.codes) > 12 else "")
+    if len(output.reads) == 1 and last is not None:
+        return f"a value for {last.words(names)}"
+    return f"a value that depends on {_listed(_plain_name(name) for name in output.reads)}"
+
+
+def _plain_name(name: str) -> str:
+    return {TOKENS: "the token", INDICES: "the position"}.get(name, name)
+
+
+def _listed(names: Iterable[str]) -> str:
+    items = list(names)
+    return " and ".join([", ".join(items[:-1]), items[-1]] if len(items) > 1 else items)

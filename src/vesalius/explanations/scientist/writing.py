@@ -1,0 +1,201 @@
+"""From what was found and judged to an `Explanation`."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from jaxtyping import Bool
+from torch import Tensor
+
+from vesalius.components import Component
+from vesalius.documents.explanation import ClaimRecord, ComponentExplanation, Evidence, Explanation, Tag, Verdict
+from vesalius.explanations.scientist.classify import Facts, tag_by_experiment, tags_by_convention
+from vesalius.explanations.scientist.executable import Translation
+from vesalius.explanations.scientist.gathering import Copy
+from vesalius.explanations.scientist.investigate import Investigation
+from vesalius.explanations.scientist.positions import FEWEST, FOLLOWS, MARGIN
+from vesalius.explanations.scientist.variables import Hypothesis, Table
+from vesalius.explanations.scientist.words import Names, information_flow, note, program_text, task_description
+from vesalius.statistics import share_interval
+
+#: Larger vocabularies are sampled, not enumerated.
+LARGE_VOCABULARY = 400
+#: Hypotheses that lost, as far as they are shown.
+MOST_REFUTED = 8
+
+
+@dataclass(frozen=True)
+class Report:
+    """Everything an explanation is made of. `exact` says per fresh input whether the program gave every output;
+    `untold` why there is no translation, if there is none.
+    """
+
+    investigation: Investigation
+    facts: Facts
+    names: Names
+    claims: dict[Component, tuple[ClaimRecord, ...]]
+    exact: Bool[Tensor, " row"]
+    translation: Translation | None
+    untold: str
+    seed: int
+
+    def explanation(self) -> Explanation:
+        """The whole document, but for the specimen's id and the time it took."""
+        tags = tags_by_convention(self.facts)
+        return Explanation(
+            specimen="specimen",
+            scientist="builtin",
+            components=tuple(self._component(component, tags[component]) for component in self.facts.program.variables),
+            information_flow=information_flow(self.facts),
+            edges=self._edges(),
+            task_description=self._task(),
+            program=program_text(self.facts.program, self.names),
+            executable=None if self.translation is None else self.translation.executable(),
+            program_agreement=self._program_agreement(),
+            seconds=0.0,
+            seed=self.seed,
+            rows=self.investigation.body.rows,
+        )
+
+    @property
+    def agreement(self) -> float:
+        """Share of fresh inputs on which the program gives every output."""
+        return float(self.exact.float().mean())
+
+    def _program_agreement(self) -> Evidence:
+        low, high = share_interval(int(self.exact.sum()), len(self.exact))
+        return Evidence(
+            experiment="program against model on fresh inputs",
+            measure="share of inputs with every output right",
+            value=self.agreement,
+            low=low,
+            high=high,
+            n=len(self.exact),
+            rule="exact at 0.99 or more",
+            seed=self.seed,
+        )
+
+    def _task(self) -> str:
+        text = task_description(self.facts, self.names, self.agreement)
+        if all(self._verdict(component) != "supported" for component in self.facts.program.variables):
+            text += " Nothing was established: no claim about what a component computes was supported."
+        if self.untold:
+            text += f" The program could not be written so that it runs ({self.untold}), so its claims are untested."
+        n = len(self.names.vocabulary.tokens)
+        if n > LARGE_VOCABULARY:
+            text += f" The vocabulary of {n} tokens was sampled, not enumerated: tokens not drawn are not covered."
+        return text
+
+    def _verdict(self, component: Component) -> Verdict:
+        """That of what it computes; where no such claim could be made, nothing was tested."""
+        for claim in self.claims[component]:
+            if claim.kind == "computes":
+                return claim.verdict
+        return "untested"
+
+    def _component(self, component: Component, by_convention: Tag) -> ComponentExplanation:
+        variable, finding = self.facts.variable(component), self.investigation.findings[component]
+        tags = by_convention, tag_by_experiment(component, self.facts)
+        claims = tuple(self._with_search(component, claim) for claim in self.claims[component])
+        refuted = tuple(
+            {"hypothesis": label, "score": round(score, 4)}
+            for place, (label, score, _) in enumerate(finding.ranked)
+            if place != finding.place
+        )
+        return ComponentExplanation(
+            id=str(component),
+            tag=tags[0],
+            tag_by_experiment=tags[1],
+            note=note(component, self.facts, claims, self.names, tags, is_inert=finding.observations.is_inert),
+            verdict=self._verdict(component),
+            program=None if variable.family == "nothing" else f"{component} = {variable.rasp(self.names)}",
+            family=None if variable.family == "nothing" else variable.family,
+            reads=variable.reads,
+            claims=claims,
+            refuted=refuted[:MOST_REFUTED],
+            table=self._table(variable),
+        )
+
+    def _with_search(self, component: Component, claim: ClaimRecord) -> ClaimRecord:
+        """What it computes also shows how the search came to it, and where position was found to enter."""
+        if claim.kind != "computes":
+            return claim
+        finding, position = self.investigation.findings[component], self.facts.positions.get(component)
+        rivals = [score for _, score, _ in finding.ranked if score != finding.score]
+        shown = Evidence(
+            experiment="fingerprints, on the inputs of the search",
+            measure="share of held-out fingerprint variance predicted",
+            value=round(finding.score, 4),
+            low=None,
+            high=None,
+            n=len(finding.observations.row),
+            controls={"strongest_other": round(max(rivals), 4)} if rivals else {},
+            rule="chooses among hypotheses; no part of the verdict",
+            seed=self.seed,
+        )
+        evidence = [*claim.evidence, shown]
+        if position is not None and position.n:
+            moved = Evidence(
+                experiment="activation moved to another position",
+                measure="share of outputs that follow the old position",
+                value=round(position.by_old, 4),
+                low=None,
+                high=None,
+                n=position.n,
+                controls={"follow_new_position": round(position.by_new, 4)},
+                rule=f"inside above {FOLLOWS} and {MARGIN} above the control, n >= {FEWEST}; decides the tag alone",
+                seed=self.seed,
+            )
+            evidence.append(moved)
+        return claim.model_copy(update={"evidence": tuple(evidence)})
+
+    def _table(self, variable: Hypothesis) -> dict[str, Any] | None:
+        """What the program's line only names: the classes of a table, or where a tabulated route leads."""
+        if isinstance(variable, Table):
+            entries = {
+                ", ".join(self.names.value(n, c) for n, c in zip(variable.reads, key, strict=True)): code
+                for key, code in variable.codes.items()
+            }
+            return {"reads": list(variable.reads), "classes": entries}
+        if isinstance(variable, Copy) and variable.by is not None:
+            own = [] if variable.anywhere else ["indices"]
+            places = {
+                f"{value}" if variable.anywhere else f"{position}, {value}": place
+                for (position, value), place in variable.table.items()
+            }
+            return {"reads": [*own, variable.by], "positions": places}
+        return None
+
+    def _edges(self) -> tuple[tuple[str, str, float], ...]:
+        """Who reads whom, weighted by the reader's score; the output's readers by the program's agreement."""
+        edges = [
+            (name, str(component), round(self.facts.scores[component], 4))
+            for component, variable in self.facts.program.variables.items()
+            for name in variable.reads
+        ]
+        output = self.facts.program.output
+        return tuple(edges) + tuple(
+            (name, "output", round(self.agreement, 4)) for name in (output.reads if output else ())
+        )
+
+
+def abstention(circuit: list[Component], reason: str, *, seed: int, rows: int) -> Explanation:
+    """An explanation that says why there is none."""
+    return Explanation(
+        specimen="specimen",
+        scientist="builtin",
+        components=tuple(
+            ComponentExplanation(
+                id=str(component),
+                tag="AGGREGATOR" if component.is_head else "MAPPER",
+                tag_by_experiment="AGGREGATOR" if component.is_head else "MAPPER",
+                note=f"Nothing is claimed about {component}: {reason}. The tag is a default.",
+                verdict="untested",
+            )
+            for component in circuit
+        ),
+        information_flow=f"Not measured: {reason}.",
+        task_description=f"No hypothesis was supported: {reason}.",
+        seconds=0.0,
+        seed=seed,
+        rows=rows,
+    )

@@ -1,0 +1,288 @@
+"""The whole pipeline with scripted models: the paper's walkthrough, models that rave, and a run that is killed."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.explanations.hyve.scripts import call, colourless, opened, raving, walkthrough
+from vesalius.api import load
+from vesalius.backbones import (
+    BackboneError,
+    CapReached,
+    OutOfCredit,
+    Rejected,
+    Request,
+    Scripted,
+    Unreachable,
+)
+from vesalius.documents.explanation import Explanation
+from vesalius.documents.trace import Trace
+from vesalius.errors import BadInput
+from vesalius.explanations.hyve import HyveResult, explain_hyve
+from vesalius.explanations.hyve.tools import MAX_CLAIMS, MAX_EXECUTIONS, MAX_LOOKS
+from vesalius.explanations.hyve.verdicts import FREE_CODE, FREE_CODE_RULE
+from vesalius.grading import grade
+from vesalius.model.specimen import Specimen
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture(scope="module")
+def frac_prevs() -> Specimen:
+    return load("frac_prevs")
+
+
+@pytest.fixture(scope="module")
+def typed(frac_prevs: Specimen) -> HyveResult:
+    return explain_hyve(frac_prevs, backbone=opened(walkthrough())[0])
+
+
+@pytest.fixture(scope="module")
+def paper(frac_prevs: Specimen) -> HyveResult:
+    return explain_hyve(frac_prevs, backbone=opened(walkthrough())[0], protocol="paper")
+
+
+def valid(found: HyveResult) -> None:
+    """Both documents survive a trip through a file that knows neither infinity nor lone surrogates."""
+    for one, kind in ((found.explanation, Explanation), (found.trace, Trace)):
+        text = json.dumps(one.model_dump(mode="json"), ensure_ascii=False, allow_nan=False).encode().decode()
+        assert kind.model_validate_json(text) == one
+
+
+def test_the_walkthrough_by_the_typed_protocol(typed: HyveResult) -> None:
+    found = typed.explanation
+    valid(typed)
+    assert found.scientist == "hyve"
+    assert [(part.id, part.tag, part.verdict) for part in found.components] == [
+        ("L0_MLP", "INDICATOR", "supported"),
+        ("L1H2", "AGGREGATOR", "supported"),
+    ]
+    assert grade(found).tag_accuracy.value == 1.0
+    assert found.executable is not None
+    assert found.executable.carriers == {"L0_MLP": ("is_x",), "L1H2": ("share",)}
+    assert found.program_agreement is not None
+    assert found.program_agreement.value == 1.0
+    kinds = [(claim.kind, claim.verdict) for claim in found.components[0].claims]
+    assert kinds == [("depends_only_on", "supported"), ("computes", "supported"), (FREE_CODE, "supported")]
+    assert found.components[1].refuted[0]["decided_by"] == "engine"
+
+
+def test_the_walkthrough_leaves_a_trace(typed: HyveResult) -> None:
+    first, second = typed.trace.components
+    assert (first.resolved_at, second.resolved_at) == (1, 2)
+    assert [attempt.verdict for attempt in second.attempts] == ["refuted", "supported"]
+    assert {attempt.decided_by for part in (first, second) for attempt in part.attempts} == {"engine"}
+    assert [run.category for run in second.executions] == ["Python", None]  # a name without quotes, then mended
+    assert typed.trace.usage.malformed == 1  # a claim without its carriers came back with the reason
+    assert "carriers must say" in second.attempts[1].claims[0]["error"]
+    assert typed.trace.problems == ()
+
+
+def test_the_figures_of_appendix_d_come_out_of_the_sandbox(paper: HyveResult) -> None:
+    """Writes for 'x' stand far from the rest, which stand close; patching moves the output all the way, both ways."""
+    first = paper.trace.components[0]
+    distances = json.loads(first.executions[0].result)["distances"]
+    apart = [value for pair, value in distances.items() if "x" in pair]
+    alike = [value for pair, value in distances.items() if "x" not in pair]
+    assert min(apart) > 5 * max(alike)
+    effects = json.loads(first.attempts[0].executions[0].result)
+    assert effects == pytest.approx({"x_to_other": 1.0, "other_to_x": 1.0}, abs=0.05)
+
+
+def test_the_paper_protocol_marks_its_verdicts(paper: HyveResult) -> None:
+    valid(paper)
+    claims = [claim for part in paper.explanation.components for claim in part.claims]
+    assert {claim.kind for claim in claims} == {FREE_CODE}
+    assert {one.rule for claim in claims for one in claim.evidence} == {FREE_CODE_RULE}
+    assert [part.verdict for part in paper.explanation.components] == ["supported", "supported"]
+    deciders = {attempt.decided_by for part in paper.trace.components for attempt in part.attempts}
+    assert deciders == {"model"}
+    assert paper.explanation.executable is None
+
+
+def test_free_code_never_makes_a_typed_verdict(frac_prevs: Specimen) -> None:
+    def eager(request: Request) -> Any:
+        if "validation" in request.label and "plan" not in request.label:
+            done = any(message.role == "tool" for message in request.messages)
+            conclusion = {"json": {"explanation": "my code says so", "own_code": "support"}}
+            return conclusion if done else call("execute_python", code="result = 1")
+        return colourless(request)
+
+    found = explain_hyve(frac_prevs, backbone=opened(eager)[0], components=["L0_MLP"])
+    part = found.explanation.components[0]
+    assert part.verdict == "untested"
+    assert [(claim.kind, claim.verdict) for claim in part.claims] == [(FREE_CODE, "supported")]
+    assert part.note.endswith("(Tentative: no hypothesis was supported.)")
+    assert len(found.trace.components[0].attempts) == 3
+
+
+def prompts_of(wire: Scripted, label: str) -> list[str]:
+    return [request.messages[1].text for request in wire.requests if request.label == label]
+
+
+def test_refuted_claims_are_fed_back_and_the_taxonomy_is_withheld(frac_prevs: Specimen) -> None:
+    backbone, wire = opened(walkthrough())
+    explain_hyve(frac_prevs, backbone=backbone)
+    (again,) = prompts_of(wire, "L1H2 hypothesis 2")
+    assert "attends preferentially to positions that hold 'x'" in again
+    assert "refuted: L1H2 reads from the token(s) x" in again
+    assert "mass on the claimed keys" in again
+    for request in wire.requests:
+        shown = any(tag in request.messages[0].text + request.messages[1].text for tag in ("INDICATOR", "COMBINER"))
+        assert shown == (request.label in ("classification", "summary")), request.label
+    reused = [text for text in prompts_of(wire, "L1H2 validation 1") if "Programs that held" in text]
+    assert reused, "the program that held for L0_MLP is offered again"
+
+
+def test_the_budgets_hold_against_a_model_that_never_stops(frac_prevs: Specimen) -> None:
+    def endless(request: Request) -> Any:
+        offered = [tool["name"] for tool in request.tools]
+        if not offered:
+            return colourless(request)
+        name = offered[len(request.messages) % len(offered)]
+        arguments = {"execute_python": {"code": "x = 1"}, "check_claim": {"claim": {"kind": "necessary"}}}
+        return call(name, **arguments.get(name, {"path": "."}))
+
+    backbone, wire = opened(endless)
+    found = explain_hyve(frac_prevs, backbone=backbone, components=["L0_MLP"])
+    valid(found)
+    part = found.trace.components[0]
+    assert len(part.executions) <= MAX_EXECUTIONS
+    assert {run.category for run in part.executions} == {"missing result"}
+    assert len(part.attempts) == 3
+    for attempt in part.attempts:
+        assert len(attempt.executions) <= MAX_EXECUTIONS
+        assert len(attempt.claims) <= MAX_CLAIMS
+    tried = [claim.tried for claim in found.explanation.components[0].claims]
+    assert max(tried) > MAX_CLAIMS, "claims of a kind are counted over all hypotheses of a component"
+    longest = max(sum(message.role == "tool" for message in request.messages) for request in wire.requests)
+    assert longest <= MAX_EXECUTIONS + MAX_CLAIMS + MAX_LOOKS + 3
+    assert sum("never answered" in problem for problem in found.trace.problems) == 4
+
+
+@pytest.mark.parametrize("tool", ["check_claim", "execute_python", "read_file", "sudo"])
+def test_asking_for_one_tool_for_ever_comes_to_an_end(
+    frac_prevs: Specimen, monkeypatch: pytest.MonkeyPatch, tool: str
+) -> None:
+    monkeypatch.setattr("vesalius.explanations.hyve.explain._LazyRoom", FakeRoom)
+    arguments = {"execute_python": {"code": "x"}, "check_claim": {"claim": {"kind": "necessary"}}}
+
+    def stuck(request: Request) -> Any:
+        return call(tool, **arguments.get(tool, {"path": "."})) if request.tools else colourless(request)
+
+    backbone, wire = opened(stuck)
+    valid(explain_hyve(frac_prevs, backbone=backbone, components=["L0_MLP"]))
+    assert max(len(request.messages) for request in wire.requests) < 2 * (MAX_CLAIMS + MAX_LOOKS + 4) + 2
+
+
+class FakeRoom:
+    """Answers at once, so that many raving models can be tried."""
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        from vesalius.explanations.hyve.scope import TOOLBOX
+        from vesalius.sandbox import Sandbox
+
+        box = Sandbox(toolbox=TOOLBOX)
+        self.list_directory, self.read_file = box.list_directory, box.read_file
+
+    def execute(self, code: str) -> Any:
+        from vesalius.sandbox import Outcome
+
+        return (
+            Outcome(result={"nan": float("nan")}, stdout="\ufffd") if len(code) % 2 else Outcome(error="TypeError: x")
+        )
+
+
+@settings(max_examples=24)
+@given(seed=st.integers(0, 10**6), protocol=st.sampled_from(["typed", "paper"]))
+def test_whatever_the_model_says_the_explanation_is_valid(
+    frac_prevs: Specimen, monkeypatch_module: pytest.MonkeyPatch, seed: int, protocol: Any
+) -> None:
+    monkeypatch_module.setattr("vesalius.explanations.hyve.explain._LazyRoom", FakeRoom)
+    found = explain_hyve(frac_prevs, backbone=opened(raving(seed), reasks=1)[0], protocol=protocol)
+    valid(found)
+    assert [part.id for part in found.explanation.components] == ["L0_MLP", "L1H2"]
+    assert all(len(part.attempts) <= 3 for part in found.trace.components)
+
+
+@pytest.fixture(scope="module")
+def monkeypatch_module() -> Any:
+    with pytest.MonkeyPatch.context() as patch:
+        yield patch
+
+
+@pytest.mark.parametrize("text", ["", "no", '{"half": '])
+def test_a_model_that_says_nothing_usable_is_counted(frac_prevs: Specimen, text: str) -> None:
+    found = explain_hyve(frac_prevs, backbone=opened(lambda request: text, reasks=0)[0])
+    valid(found)
+    assert [part.verdict for part in found.explanation.components] == ["untested", "untested"]
+    assert [part.tag for part in found.explanation.components] == ["MAPPER", "AGGREGATOR"]
+    assert found.trace.usage.failed == 12
+    assert len(found.trace.problems) == 12
+
+
+@pytest.mark.parametrize(
+    ("kind", "raised"),
+    [("unreachable", Unreachable), ("out_of_credit", OutOfCredit), ("cap_reached", CapReached), ("rejected", Rejected)],
+)
+def test_failures_that_say_nothing_about_the_model_are_raised(
+    frac_prevs: Specimen, kind: str, raised: type[BackboneError]
+) -> None:
+    with pytest.raises(raised):
+        explain_hyve(frac_prevs, backbone=opened(lambda request: {"fail": kind})[0])
+
+
+def test_a_refusal_and_an_outgrown_context_end_their_stage_only(frac_prevs: Specimen) -> None:
+    def moody(request: Request) -> Any:
+        if request.label == "L0_MLP observation":
+            return {"fail": "rejected"}  # as a server does when the conversation is longer than its context
+        return {"fail": "refused"} if "hypothesis" in request.label else colourless(request)
+
+    found = explain_hyve(frac_prevs, backbone=opened(moody)[0], components=["L0_MLP"])
+    valid(found)
+    assert found.trace.usage.failed == 4
+    assert found.explanation.task_description == "something"
+
+
+@pytest.mark.parametrize("survived", [11, 19])
+def test_a_killed_run_goes_on_from_its_records(frac_prevs: Specimen, tmp_path: Path, survived: int) -> None:
+    """The run dies in some call; run again, it asks what is left and one call at most once more."""
+
+    class Killed(BaseException):
+        pass
+
+    def until(limit: int, script: Callable[[Request], Any]) -> Callable[[Request], Any]:
+        made = iter(range(limit))
+
+        def reply(request: Request) -> Any:
+            if next(made, None) is None:
+                raise Killed
+            return script(request)
+
+        return reply
+
+    whole, wire = opened(walkthrough(), record=tmp_path / "whole")
+    expected = explain_hyve(frac_prevs, backbone=whole)
+    with pytest.raises(Killed):
+        explain_hyve(frac_prevs, backbone=opened(until(survived, walkthrough()), record=tmp_path / "half")[0])
+    backbone, rest = opened(walkthrough(), record=tmp_path / "half")
+    again = explain_hyve(frac_prevs, backbone=backbone)
+    assert len(rest.requests) == len(wire.requests) - survived
+    assert again.trace == expected.trace
+    assert again.explanation.model_copy(update={"seconds": 0}) == expected.explanation.model_copy(update={"seconds": 0})
+
+
+def test_what_cannot_be_explained_is_refused(frac_prevs: Specimen) -> None:
+    backbone, wire = opened(walkthrough())
+    with pytest.raises(BadInput, match="protocol 'free' does not exist"):
+        explain_hyve(frac_prevs, backbone=backbone, protocol="free")  # type: ignore[arg-type]
+    with pytest.raises(BadInput, match="list of components is empty"):
+        explain_hyve(frac_prevs, backbone=backbone, components=[])
+    with pytest.raises(BadInput, match="L5H0"):
+        explain_hyve(frac_prevs, backbone=backbone, components=["L5H0"])
+    assert wire.requests == []

@@ -1,0 +1,247 @@
+"""Claims on a circuit whose answer is known (frac_prevs: L0_MLP flags x, L1H2 averages the flags so far)."""
+
+import pytest
+import torch
+
+import vesalius.api as ves
+from vesalius.circuits.key import task
+from vesalius.errors import BadInput
+from vesalius.explanations.claims import (
+    Aggregates,
+    BackupOf,
+    Combines,
+    Computes,
+    Copies,
+    DependsOnlyOn,
+    Hypothesis,
+    IndependentOf,
+    Lab,
+    Necessary,
+    ReadsFrom,
+    Redundant,
+    Sufficient,
+    check,
+    claim_from,
+)
+from vesalius.explanations.claims.base import level_for, share_within
+from vesalius.explanations.claims.interchange import ACCURACY, AGREEMENT
+from vesalius.rasp import Aggregate, Comparison, Map, Select, SequenceMap, compile_program, indices, tokens
+
+
+@pytest.fixture(scope="module")
+def lab():
+    return Lab(ves.load("3"), n=512)
+
+
+def program(*, flag=lambda token: token == "x", predicate=Comparison.LEQ):
+    is_x = Map(flag, tokens, name="is_x")
+    share = Aggregate(Select(indices, indices, predicate), is_x, numerical=True, name="share")
+    key = task("3").program()
+    return compile_program(share, key.vocab, key.max_len, causal=key.causal, name="share_of_x")
+
+
+def hypothesis(**changes):
+    flags, share = (str(component) for component, _ in task("3").components)
+    return Hypothesis(program=program(**changes), carriers={flags: ("is_x",), share: ("share",)})
+
+
+FLAGS, SHARE = (str(component) for component, _ in task("3").components)
+
+
+@pytest.mark.parametrize("component", [FLAGS, SHARE])
+def test_what_a_component_computes_is_supported(lab, component):
+    record = check(Computes(component=component, hypothesis=hypothesis()), lab, tried=4)
+    assert (record.verdict, record.tried, record.kind) == ("supported", 4, "computes")
+    assert record.text.startswith(f"{component} computes")
+    agreement, accuracy, _, rivals = record.evidence
+    assert agreement.value == 1.0
+    assert accuracy.value > 0.97
+    assert accuracy.controls["shuffled_source"] < 0.8
+    assert rivals.value > 0.5
+
+
+@pytest.mark.parametrize(
+    ("component", "changes"),
+    [
+        (FLAGS, {"flag": lambda token: token == "a"}),
+        (FLAGS, {"flag": lambda token: token in ("x", "a")}),
+        (SHARE, {"predicate": Comparison.LT}),
+        (SHARE, {"predicate": Comparison.GEQ}),
+        (SHARE, {"predicate": lambda key, query: key <= query - 1 or key == query == 0}),
+    ],
+)
+def test_a_near_miss_is_refuted(lab, component, changes):
+    assert check(Computes(component=component, hypothesis=hypothesis(**changes)), lab).verdict == "refuted"
+
+
+@pytest.mark.parametrize(("wins", "verdict"), [((14, 0), "supported"), ((13, 1), "untested"), ((0, 40), "refuted")])
+def test_a_rival_without_a_follower_has_lost_at_any_level(lab, monkeypatch, wins, verdict):
+    monkeypatch.setattr("vesalius.explanations.claims.interchange._wins", lambda *given: wins)
+    record = check(Computes(component=FLAGS, hypothesis=hypothesis()), lab, tried=5_000)
+    assert record.verdict == verdict
+
+
+def test_a_program_that_fails_as_a_whole_is_refuted_without_looking_closer(lab):
+    record = check(Computes(component=SHARE, hypothesis=hypothesis(predicate=Comparison.GEQ)), lab)
+    assert [evidence.measure for evidence in record.evidence] == [AGREEMENT, ACCURACY]
+
+
+def test_the_right_variable_in_the_wrong_component_is_refuted(lab):
+    swapped = Hypothesis(program=program(), carriers={FLAGS: ("share",), SHARE: ("is_x",)})
+    assert check(Computes(component=FLAGS, hypothesis=swapped), lab).verdict == "refuted"
+    outside = str(lab.matched(lab.circuit[0])[0])
+    elsewhere = Hypothesis(program=program(), carriers={outside: ("is_x",)})
+    assert check(Computes(component=outside, hypothesis=elsewhere), lab).verdict == "refuted"
+
+
+def test_a_variable_that_no_interchange_shows_is_untested(lab):
+    constant = Map(lambda token: 0, tokens, name="zero")
+    true = program()
+    is_x = Map(lambda token: token == "x", tokens, name="is_x")
+    flag = SequenceMap(lambda x, zero: x, is_x, constant, name="flag")
+    output = Aggregate(Select(indices, indices, Comparison.LEQ), flag, numerical=True, name="share")
+    idle = compile_program(output, true.vocab, true.max_len, causal=true.causal)
+    outside = str(lab.matched(lab.circuit[0])[0])
+    claim = Computes(component=outside, hypothesis=Hypothesis(program=idle, carriers={outside: ("zero",)}))
+    record = check(claim, lab)
+    assert record.verdict == "untested"
+    assert record.evidence[1].n < 24
+
+
+def test_necessary_and_sufficient(lab):
+    outside = str(lab.matched(lab.circuit[0])[0])
+    assert check(Necessary(component=FLAGS), lab).verdict == "supported"
+    assert check(Necessary(component=outside), lab).verdict == "refuted"
+    assert check(Sufficient(component=FLAGS, components=(FLAGS, SHARE)), lab).verdict == "supported"
+    assert check(Sufficient(component=FLAGS, components=(FLAGS,)), lab).verdict == "refuted"
+
+
+def test_components_in_a_chain_are_neither_redundant_nor_backups(lab):
+    assert check(Redundant(component=FLAGS, other=SHARE), lab).verdict == "refuted"
+    assert check(BackupOf(component=FLAGS, primary=SHARE), lab).verdict == "refuted"
+
+
+def test_the_flag_depends_only_on_the_token_being_x(lab):
+    true = program()
+    assert check(DependsOnlyOn(component=FLAGS, program=true, variables=("is_x",)), lab).verdict == "supported"
+    assert check(DependsOnlyOn(component=FLAGS, program=true, variables=("share",)), lab).verdict == "refuted"
+    independent = IndependentOf(component=FLAGS, program=true, variable="tokens", given=("is_x",))
+    assert check(independent, lab).verdict == "supported"
+    assert check(IndependentOf(component=FLAGS, program=true, variable="is_x"), lab).verdict == "refuted"
+
+
+def test_what_depends_on_the_position_alone_cannot_be_swapped_and_stays_untested(lab):
+    claim = Combines(component=FLAGS, program=program(), variables=("tokens", "indices"))
+    assert check(claim, lab).verdict == "untested"
+
+
+def test_the_head_aggregates_the_flags_so_far(lab):
+    record = check(Aggregates(component=SHARE, hypothesis=hypothesis()), lab)
+    assert record.verdict == "supported"
+    assert "is_x" in record.text
+    assert check(Aggregates(component=SHARE, hypothesis=hypothesis(predicate=Comparison.GT)), lab).verdict == "refuted"
+    with pytest.raises(BadInput, match="Aggregate"):
+        check(Aggregates(component=FLAGS, hypothesis=hypothesis()), lab)
+
+
+def test_a_head_that_brings_the_previous_token():
+    previous = task("19").program()
+    head = str(task("19").components[0][0])
+    other = Lab(ves.load("19"), n=384)
+    verdicts = [check(ReadsFrom(component=head, offset=offset), other).verdict for offset in (0, 1, 2)]
+    assert verdicts == ["refuted", "supported", "refuted"]
+    copies = [check(Copies(component=head, program=previous, offset=offset), other).verdict for offset in (0, 1, 2)]
+    assert copies == ["refuted", "supported", "refuted"]
+
+
+def test_two_operands_that_both_matter():
+    made = task("25").program()  # share_of_token = same_token_count / sequence_length
+    lab = Lab(ves.load("25"), n=384)
+    both = ("same_token_count", "sequence_length")
+    assert check(Combines(component="L1_MLP", program=made, variables=both), lab).verdict == "supported"
+    missing = ("same_token_count", "tokens")
+    assert check(Combines(component="L1_MLP", program=made, variables=missing), lab).verdict == "refuted"
+
+
+@pytest.mark.parametrize(
+    ("place", "words"),
+    [
+        ({"offset": 0}, "its own position"),
+        ({"offset": 2}, "2 position(s) before"),
+        ({"offset": -1}, "1 position(s) after"),
+        ({"position": 0}, "position 0"),
+    ],
+)
+def test_where_a_head_reads_is_said_in_words(place, words):
+    assert ReadsFrom(component="L0H0", **place).text == f"L0H0 reads from {words} and uses what it finds."
+    assert Copies(component="L0H0", program=program(), **place).text == f"L0H0 copies tokens from {words}."
+
+
+def test_more_claims_tried_widen_every_interval():
+    assert level_for(1) == pytest.approx(0.95)
+    assert level_for(10) == pytest.approx(0.995)
+    one, ten = share_within(90, 100, level_for(1)), share_within(90, 100, level_for(10))
+    assert ten[0] < one[0] < 0.9 < one[1] < ten[1]
+    assert one == pytest.approx((0.8256, 0.9448), abs=1e-3)  # Wilson's interval of 90 in 100, as published
+    with pytest.raises(BadInput, match="tried=0"):
+        level_for(0)
+
+
+def test_claims_are_frozen_data_and_survive_json(lab):
+    claims = [
+        Necessary(component="blocks.0.mlp.hook_post"),
+        ReadsFrom(component="1.2", tokens=("x",)),
+        Computes(component=FLAGS, hypothesis=hypothesis()),
+    ]
+    assert claims[0].component == "L0_MLP"
+    for claim in claims:
+        again = claim_from(claim.model_dump(mode="json"))
+        assert type(again) is type(claim)
+        assert again.text == claim.text
+    assert check(claim_from(claims[2].model_dump(mode="json")), lab).verdict == "supported"
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        {"kind": "guess", "component": "L0_MLP"},
+        {"kind": "necessary"},
+        {"kind": "necessary", "component": "head nine"},
+        {"kind": "reads_from", "component": "L0H0"},
+        {"kind": "reads_from", "component": "L0H0", "offset": 1, "bos": True},
+        {"kind": "computes", "component": "L0_MLP", "hypothesis": {"program": {"nodes": []}, "carriers": {}}},
+        [],
+    ],
+)
+def test_malformed_claims_are_refused_in_one_line(data):
+    with pytest.raises(BadInput) as refused:
+        claim_from(data)
+    assert "\n" not in str(refused.value)
+
+
+def test_claims_that_make_no_sense_are_refused(lab):
+    for claim in (
+        Necessary(component="L9H9"),
+        ReadsFrom(component=FLAGS, offset=1),
+        Redundant(component=FLAGS, other=FLAGS),
+        Sufficient(component=FLAGS, components=(SHARE,)),
+        DependsOnlyOn(component=FLAGS, program=program(), variables=("nothing",)),
+        Computes(component="L0H0", hypothesis=hypothesis()),
+    ):
+        with pytest.raises(BadInput):
+            check(claim, lab)
+
+
+def test_a_whole_interchange_equals_running_with_the_source_in_place(lab):
+    """The independent twin: one forward pass with a hook that writes the source's output of the MLP."""
+    hook = "blocks.0.hook_mlp_out"
+    _, cache = lab.model.run_with_cache(lab.source.tokens, names=hook)
+    where = lab.source.mask[..., None]
+
+    def replace(value, point):
+        return torch.where(where, cache[hook], value)
+
+    logits = lab.model.run_with_hooks(lab.batch.tokens, fwd_hooks=[(hook, replace)])
+    expected = logits[:, 1:, 0] if lab.numerical else logits[:, 1:].argmax(-1).float()
+    observed = lab.whole_interchange(lab.circuit[0])
+    assert torch.allclose(observed[lab.real], expected[lab.real], atol=1e-5)

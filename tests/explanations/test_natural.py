@@ -1,0 +1,163 @@
+"""Natural models explained: a model made by hand whose roles are known, and a random one that has none."""
+
+import pytest
+
+import vesalius as ves
+from tests.behaviours.word_tokenizer import BOS, word_tokenizer
+from tests.explanations.induction_model import as_specimen, induction_model
+from tests.models import random_model, small_config
+from vesalius.components import Component
+from vesalius.documents.explanation import ClaimRecord, ComponentExplanation, Evidence, Explanation, Verdict
+from vesalius.errors import BadInput
+from vesalius.explanations.natural.roles import NO_ROLE, Findings
+from vesalius.explanations.natural.words import note
+
+SIZE = word_tokenizer().size
+
+
+def parts(explanation: Explanation) -> dict[str, ComponentExplanation]:
+    return {part.id: part for part in explanation.components}
+
+
+@pytest.fixture(scope="module")
+def by_hand() -> Explanation:
+    return ves.explain(as_specimen(induction_model(SIZE)))
+
+
+def test_the_two_heads_get_their_names(by_hand: Explanation) -> None:
+    found = parts(by_hand)
+    assert found["L0H0"].role == "previous-token head, necessary upstream"
+    assert found["L1H0"].role == "induction head, primary mover"
+    assert {part.role for name, part in found.items() if name not in ("L0H0", "L1H0")} == {NO_ROLE}
+    assert [name for name, part in found.items() if part.verdict == "supported"] == ["L0H0", "L1H0"]
+    assert (found["L0H0"].tag, found["L1H0"].tag, found["L0_MLP"].tag) == ("ROUTER", "ROUTER", "MAPPER")
+
+
+def test_every_claim_behind_a_role_is_supported(by_hand: Explanation) -> None:
+    induction, previous = parts(by_hand)["L1H0"], parts(by_hand)["L0H0"]
+    assert {claim.verdict for claim in induction.claims} == {"supported"}
+    assert {claim.kind for claim in induction.claims} == {
+        "attends",
+        "necessary",
+        "acts_at_answer",
+        "acts_directly",
+        "writes_answer",
+        "uses",
+        "composes",
+    }
+    upheld = {claim.kind for claim in previous.claims if claim.verdict == "supported"}
+    assert upheld == {"attends", "necessary", "uses", "reads_from", "feeds"}
+    denied = {claim.kind for claim in previous.claims if claim.verdict == "refuted"}
+    assert denied == {"acts_at_answer", "acts_directly", "writes_answer"}
+
+
+def test_the_flow_is_composition_through_the_keys(by_hand: Explanation) -> None:
+    assert by_hand.information_flow.startswith("Previous-token head L0H0 makes the keys of induction head L1H0")
+    assert {edge[:2] for edge in by_hand.edges} == {("L0H0", "L1H0"), ("L1H0", "logits")}
+    (fed,) = [claim for claim in parts(by_hand)["L0H0"].claims if claim.kind == "feeds"]
+    whole, queries, keys, values = (evidence.value for evidence in fed.evidence)
+    assert keys == pytest.approx(whole, abs=0.02)
+    assert (queries, values) == (pytest.approx(0.0, abs=0.02), pytest.approx(0.0, abs=0.02))
+    assert "mainly by its keys" in parts(by_hand)["L0H0"].note
+
+
+def test_the_profile_holds_plain_numbers(by_hand: Explanation) -> None:
+    profile = parts(by_hand)["L1H0"].profile
+    assert profile is not None
+    assert profile["attention"]["answer"]["B"][0] > 0.95
+    assert profile["attention"]["everywhere"]["induction"][0] > 0.95
+    assert profile["effects"]["solo"] == profile["effects"]["at_answer"]
+    assert profile["effects"]["lens"][0] == pytest.approx(1.0, abs=0.05)
+    assert profile["request"] == {"n": 16, "top": 12, "selection": 8, "force": False}
+    assert Explanation.model_validate_json(by_hand.model_dump_json()) == by_hand
+
+
+def test_the_same_seed_gives_the_same_explanation() -> None:
+    told: list[str] = []
+    specimen = as_specimen(induction_model(SIZE))
+    first, again, other = (
+        ves.explain(specimen, ["L0H0", "L1H0"], n=4, seed=seed, progress=told.append) for seed in (5, 5, 6)
+    )
+    assert again.model_copy(update={"seconds": first.seconds}) == first
+    assert other.components != first.components
+    assert any("L1H0" in message for message in told)
+
+
+def test_the_weaker_of_two_heads_that_fill_the_stream_is_the_backup() -> None:
+    model = induction_model(SIZE, strengths={0: 80.0, 2: 50.0}, norm="rms")
+    found = parts(ves.explain(as_specimen(model), ["L0H0", "L1H0", "L1H2"]))
+    assert found["L1H0"].role == "induction head, primary mover"
+    assert found["L1H2"].role == "induction head, backup mover"
+    claims = {claim.kind: claim for claim in found["L1H2"].claims}
+    assert claims["backup_of"].verdict == "supported"
+    assert "L1H0" in claims["backup_of"].text
+    effects = (found["L1H2"].profile or {})["effects"]
+    assert effects["solo"][2] < 0.1 < 0.5 < effects["gain"][1]
+
+
+def test_a_head_that_writes_against_the_answer_inhibits_it() -> None:
+    model = induction_model(SIZE, strengths={0: 1.0, 3: -0.4})
+    found = parts(ves.explain(as_specimen(model), ["L0H0", "L1H0", "L1H3"], n=8))
+    assert found["L1H3"].role == "induction head, inhibits the answer"
+    assert "works against the answer" in found["L1H3"].note
+
+
+def test_a_random_model_is_refused_and_has_no_roles() -> None:
+    specimen = as_specimen(random_model(small_config(d_vocab=SIZE, d_vocab_out=SIZE, n_ctx=48, bos_token=BOS)))
+    with pytest.raises(BadInput, match=r"does not perform induction: accuracy 0\.\d\d .* --force"):
+        ves.explain(specimen)
+    forced = ves.explain(specimen, force=True, n=8)
+    assert {part.role for part in forced.components} == {NO_ROLE}
+    assert {part.verdict for part in forced.components} == {"untested"}
+    assert forced.edges == ()
+
+
+def test_what_cannot_be_explained_is_said_in_one_line() -> None:
+    specimen = as_specimen(induction_model(SIZE))
+    with pytest.raises(BadInput, match="name what to explain it for, --behaviour induction, induction-out, ioi"):
+        ves.explain(as_specimen(induction_model(SIZE), None))
+    with pytest.raises(BadInput, match="3 prompts are too few"):
+        ves.explain(specimen, n=3)
+    with pytest.raises(BadInput, match="component L7H0 is not in this model"):
+        ves.explain(specimen, ["L7H0"])
+    with pytest.raises(BadInput, match="the list of components is empty"):
+        ves.explain(specimen, [])
+    with pytest.raises(BadInput, match="n, top and force are for natural models"):
+        ves.explain(ves.load("frac_prevs"), n=8)
+
+
+def claim(kind: str, verdict: Verdict, value: float = 0.3) -> ClaimRecord:
+    evidence = Evidence(
+        experiment="e", measure="m", value=value, low=value - 0.01, high=value + 0.01, n=16, rule="r", seed=0
+    )
+    return ClaimRecord(kind=kind, text="X covers for Y: Z.", verdict=verdict, evidence=(evidence,))
+
+
+@pytest.mark.parametrize(
+    ("name", "looks_at", "verdicts", "role"),
+    [
+        ("L1H2", None, {"necessary": "supported", "acts_at_answer": "supported"}, "primary mover"),
+        ("L1H2", None, {"necessary": "supported", "acts_at_answer": "refuted"}, "necessary upstream"),
+        ("L1H2", None, {"necessary": "supported", "acts_at_answer": "untested"}, "necessary"),
+        ("L1H2", "IO", {"attends": "supported", "covers": "supported"}, "reads IO, backup mover"),
+        ("L1H2", "BOS", {"attends": "supported"}, "BOS sink"),
+        ("L1H2", "induction", {"attends": "untested"}, NO_ROLE),
+        ("L1H2", None, {"inhibits": "supported"}, "inhibits the answer"),
+        ("L1_MLP", None, {"necessary": "supported", "acts_directly": "supported"}, "writes the answer"),
+        ("L1_MLP", None, {"necessary": "supported", "acts_directly": "refuted"}, "builds features"),
+        ("L1_MLP", None, {"covers": "supported"}, "backup MLP"),
+        ("L1_MLP", None, {"necessary": "untested", "writes_answer": "supported"}, NO_ROLE),
+    ],
+)
+def test_roles_follow_from_verdicts(name: str, looks_at: str | None, verdicts: dict[str, Verdict], role: str) -> None:
+    own = tuple(claim(kind, verdict) for kind, verdict in verdicts.items())
+    assert Findings(Component.parse(name), looks_at, own).role == role
+
+
+def test_an_answer_in_the_lens_without_an_effect_is_redundant() -> None:
+    own = (claim("necessary", "refuted", value=0.01), claim("writes_answer", "supported"))
+    assert Findings(Component(3), None, own).role == "lens-positive but redundant"
+    looking = (claim("attends", "supported"), claim("necessary", "refuted", value=0.01))
+    assert Findings(Component(3, 1), "induction", looking).role == "induction head, no effect alone"
+    assert Findings(Component(3, 1), "BOS", (*looking, own[1])).role == "BOS sink, lens-positive but redundant"
+    assert "favours the answer by itself" in note(Findings(Component(3), None, own))

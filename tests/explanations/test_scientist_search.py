@@ -1,0 +1,203 @@
+"""The scientist's search: rare arguments are found and filled, values are counted together, families can be left out,
+and the conventions follow how programs are compiled.
+"""
+
+from collections import Counter
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+import vesalius as ves
+from tests.explanations.test_scientist import environment
+from vesalius.components import Component
+from vesalius.documents.explanation import Explanation
+from vesalius.errors import BadInput
+from vesalius.explanations.scientist import explain_specimen
+from vesalius.explanations.scientist.assemble import OutputMap, Program, simplified
+from vesalius.explanations.scientist.body import Body
+from vesalius.explanations.scientist.classify import Facts, tag_by_experiment, tags_by_convention
+from vesalius.explanations.scientist.filling import observe_rare_arguments, rare
+from vesalius.explanations.scientist.gathering import Copy, Mean, Selector, Width
+from vesalius.explanations.scientist.hypotheses import FAMILIES, Reading, rank_heads, table_over
+from vesalius.explanations.scientist.inputs import draw_sequences, natural_pairings
+from vesalius.explanations.scientist.observe import Observations, observe
+from vesalius.explanations.scientist.positions import PositionTest
+from vesalius.explanations.scientist.probe import Contexts, Probe, one_position_edit
+from vesalius.explanations.scientist.variables import MEAN_SCALE, Table
+from vesalius.model.specimen import FiniteVocabulary
+
+pytestmark = pytest.mark.slow
+
+L0M, L1M, L2M, L0H0, L0H1, L1H0 = (
+    Component.parse(name) for name in ("L0_MLP", "L1_MLP", "L2_MLP", "L0H0", "L0H1", "L1H0")
+)
+
+
+@given(
+    st.lists(st.tuples(st.integers(-1, 3), st.integers(0, 2)), min_size=1, max_size=30),
+    st.lists(st.tuples(st.integers(-1, 3), st.integers(0, 2)), min_size=1, max_size=30),
+    st.integers(1, 4),
+)
+def test_rare_candidates_are_those_a_slow_count_takes(
+    candidates: list[tuple[int, int]], seen: list[tuple[int, int]], enough: int
+) -> None:
+    counts, expected = Counter(seen), []
+    for place, values in enumerate(candidates):
+        if counts[values] < enough:
+            counts[values] += 1
+            expected.append(place)
+    assert rare(torch.tensor(candidates), torch.tensor(seen), enough=enough).tolist() == expected
+
+
+def test_several_values_and_other_scopes_by_hand() -> None:
+    env = environment([[2, 0, 1, 2], [1, 1, -1, -1]])
+    two = Width(Selector("constant", "tokens", constant=2, others=(1,)))
+    assert two.evaluate(env).tolist() == [[3, 3, 3, 3], [2, 2, -1, -1]]
+    so_far, before, everywhere = (Mean("tokens", 2, others=(1,), scope=scope) for scope in ("LEQ", "LT", "TRUE"))
+    assert (so_far.evaluate(env)[0] / MEAN_SCALE).tolist() == pytest.approx([1, 1 / 2, 2 / 3, 3 / 4], abs=1e-3)
+    assert before.evaluate(env).tolist()[0][0] == -1
+    assert (before.evaluate(env)[0, 1:] / MEAN_SCALE).tolist() == pytest.approx([1, 1 / 2, 2 / 3], abs=1e-3)
+    assert (everywhere.evaluate(env)[0] / MEAN_SCALE).tolist() == pytest.approx([3 / 4] * 4)
+    assert Copy("tokens", "second").evaluate(env).tolist() == [[0, 0, 0, 0], [1, 1, -1, -1]]
+
+
+def made_up(position: list[int], raw: list[float], *, head: bool = False) -> Observations:
+    """Observations of one-token rows with given fingerprints."""
+    n = len(raw)
+    probe = Probe(L0H0 if head else L0M, Contexts(torch.tensor([0]), torch.tensor([0])), 0)
+    rows = torch.arange(n)
+    return Observations(probe, natural_pairings(n), rows, torch.tensor(position), torch.tensor(raw)[:, None], 1.0)
+
+
+def test_silent_positions_are_one_class() -> None:
+    env = environment([[0, 0], [1, 1], [0, 0], [1, 1]] * 2)
+    observations = made_up([0, 0, 0, 0, 1, 1, 1, 1], [5.0, 5.0, 5.0, 5.0, -1.0, 1.0, -1.0, 1.0])
+    silent = observations.silent_positions(numeric=False)
+    assert silent.tolist() == [0]
+    table = table_over(observations, env, Reading(("tokens",), "silent"), silent)
+    assert table.evaluate(env)[:2].tolist() == [[0, 1], [0, 2]]
+    apart = table_over(observations, env, Reading(("tokens",), "apart"), silent)
+    assert apart.evaluate(env)[:2].tolist() == [[0, 0], [1, 1]]
+
+
+def test_a_count_takes_in_the_values_that_belong() -> None:
+    generator = torch.Generator().manual_seed(0)
+    tokens = torch.randint(5, (400, 6), generator=generator)
+    env = environment(tokens.tolist())
+    counts = torch.isin(tokens, torch.tensor([1, 3])).sum(1).float()
+    observations = made_up([2] * 400, counts.tolist(), head=True)
+    attention = torch.full((400, 6, 6), 1 / 6)
+    best = rank_heads(observations, env, ["tokens"], attention=attention, numeric=False)[0]
+    assert best.score > 0.99
+    assert isinstance(best.hypothesis, Width)
+    selector = best.hypothesis.selector
+    assert {selector.constant, *selector.others} in ({1, 3}, {0, 2, 4})
+    left = rank_heads(
+        observations, env, ["tokens"], attention=attention, numeric=False, without=frozenset({"count", "mean"})
+    )
+    assert left[0].score < 0.6
+    assert rank_heads(
+        observations, env, ["tokens"], attention=attention, numeric=False, without=frozenset(FAMILIES)
+    ) == []  # fmt: skip
+
+
+def test_a_background_fills_the_other_positions() -> None:
+    specimen = ves.load("frac_prevs")
+    assert isinstance(specimen.vocabulary, FiniteVocabulary)
+    body = Body(specimen, specimen.vocabulary, [L0M])
+    pool = body.record(draw_sequences(specimen, 20, seed=0))
+    long = pool.sequences.lengths.argsort(descending=True)[:3]
+    base, behind, source = (row[None] for row in long)
+    written = pool.written[L0M]
+    edit = one_position_edit(pool, L0M, Contexts(base, behind), written[source], torch.tensor([1]))
+    assert torch.equal(edit.values[0, 2], written[source[0], 2])
+    assert torch.equal(edit.values[0, 1], written[behind[0], 1])
+    assert edit.where[0, :4].tolist() == [False, True, True, True]
+    plain = one_position_edit(pool, L0M, Contexts(base, base), written[source], torch.tensor([1]))
+    assert plain.where[0].nonzero()[:, 0].tolist() == [2]
+
+
+def test_arguments_hardly_seen_are_observed() -> None:
+    specimen = ves.load("frac_prevs")
+    assert isinstance(specimen.vocabulary, FiniteVocabulary)
+    body = Body(specimen, specimen.vocabulary, [L0M])
+    pool = body.record(draw_sequences(specimen, 60, seed=0))
+    seen = observe(body, pool, L0M, [], seed=0)
+    few = seen.pairings.take(torch.tensor([0]))
+    first = Observations(seen.probe, few, torch.tensor([0]), torch.tensor([0]), seen.raw[:1], seen.effect)
+    program = Program({}, None, causal=True, numeric=True)
+    more = observe_rare_arguments(body, pool, program, first, ("tokens",), seed=0)
+    values = more.values(program.exchanged(pool.sequences, more.pairings)["tokens"])
+    assert torch.bincount(values).tolist() == [4, 4, 4, 4]
+    in_order = seen.row[seen.position == more.position[-1]]
+    assert torch.isclose(more.raw[-1], seen.raw[seen.row == more.pairings.base[more.row[-1]]], atol=1e-5).all(1).any()
+    assert len(in_order)
+
+
+@pytest.fixture(scope="module")
+def without_means() -> Explanation:
+    return explain_specimen(ves.load("frac_prevs"), without=frozenset({"mean"}))
+
+
+def test_without_its_family_a_head_is_not_called_a_share(without_means: Explanation) -> None:
+    program = {part.id: part.program for part in without_means.components}
+    assert "mean" not in (program["L1H2"] or "")
+
+
+def test_without_all_families_nothing_is_claimed() -> None:
+    explanation = explain_specimen(ves.load("frac_prevs"), without=frozenset(FAMILIES))
+    assert all(part.verdict == "untested" and part.program is None for part in explanation.components)
+    assert explanation.program_agreement is not None
+    assert explanation.program_agreement.value < 0.5
+
+
+def test_an_unknown_family_is_refused() -> None:
+    with pytest.raises(BadInput, match=r"no family of hypotheses 'sums'; the families are count, mean"):
+        explain_specimen(ves.load("frac_prevs"), without=frozenset({"sums"}))
+
+
+def facts_of(variables: dict, *, positions: dict[Component, PositionTest] | None = None) -> Facts:
+    last = list(variables)[-1]
+    program = Program(variables, OutputMap((str(last),), {}, 0.0), causal=False, numeric=False)
+    return Facts(program, dict.fromkeys(variables, 1.0), positions or {})
+
+
+def table(*reads: str, classes: int = 3) -> Table:
+    return Table(reads, {(code,) * len(reads): code for code in range(classes)}, classes)
+
+
+def test_a_table_that_tells_each_head_yes_or_no_is_an_indicator() -> None:
+    count = Width(Selector("constant", "L0_MLP", constant=0, others=(2,)))
+    assert tag_by_experiment(L0M, facts_of({L0M: table("tokens"), L1H0: count})) == "INDICATOR"
+    same = Width(Selector("compare", "L0_MLP", "L0_MLP"))
+    assert tag_by_experiment(L0M, facts_of({L0M: table("tokens"), L1H0: same})) == "MAPPER"
+
+
+def test_what_reads_only_an_mlp_of_two_arguments_combines_its_parts() -> None:
+    heads = {L0H0: Copy("tokens", "first"), L0H1: Copy("tokens", "next")}
+    two_heads = facts_of({**heads, L0M: table("L0H0", "L0H1"), L1M: table("L0_MLP")})
+    tags = tags_by_convention(two_heads)
+    assert (tags[L0M], tags[L1M]) == ("MAPPER", "COMBINER")
+    with_token = facts_of({**heads, L0M: table("L0H0", "tokens"), L1M: table("L0_MLP")})
+    tags = tags_by_convention(with_token)
+    assert (tags[L0M], tags[L1M]) == ("COMBINER", "COMBINER")
+
+
+def test_of_two_token_tables_the_later_takes_the_position() -> None:
+    inside = {L0M: PositionTest(by_old=1.0, by_new=0.1, n=100)}
+    facts = facts_of({L0M: table("tokens"), L1M: table("L0_MLP"), L2M: table("L1_MLP")}, positions=inside)
+    assert tag_by_experiment(L0M, facts) == "COMBINER"
+    assert tags_by_convention(facts) == {L0M: "MAPPER", L1M: "COMBINER", L2M: "MAPPER"}
+
+
+def test_an_argument_that_never_shows_is_dropped() -> None:
+    split = Table(("L0_MLP", "L0H0"), {(0, 5): 0, (0, 6): 0, (1, 5): 1, (1, 6): 2}, 3)
+    variables = {L0H0: Width(Selector("all")), L0M: table("tokens"), L1M: split}
+    output = OutputMap(("L1_MLP",), {(0,): 4.0, (1,): 7.0, (2,): 7.0}, 4.0)
+    program = simplified(Program(variables, output, causal=False, numeric=False))
+    assert program.variables[L1M] == Table(("L0_MLP",), {(0,): 0, (1,): 1}, 2)
+    assert program.output == OutputMap(("L1_MLP",), {(0,): 4.0, (1,): 7.0}, 4.0)
+    needed = Program(variables, OutputMap(("L1_MLP",), {(0,): 4.0, (1,): 7.0, (2,): 8.0}, 4.0), False, False)
+    assert simplified(needed) is needed
