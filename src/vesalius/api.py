@@ -6,11 +6,10 @@ component matters; `discover` finds the circuit; `explain` says what its compone
 
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import torch
 
-from vesalius.backbones import Backbone, open_backbone
 from vesalius.behaviours.natural import load_natural
 from vesalius.behaviours.trial import Trial, trial
 from vesalius.circuits.originals import WEIGHTS as ORIGINAL_WEIGHTS
@@ -27,13 +26,14 @@ from vesalius.discovery.methods import Discovery, discover
 from vesalius.documents.circuit import Circuit
 from vesalius.documents.explanation import Explanation
 from vesalius.errors import BadInput
-from vesalius.explanations.circuits import explained_components
-from vesalius.explanations.either import explain_either
 from vesalius.intervene import Effects, effects
 from vesalius.intervene.effects import pairs as all_pairs
 from vesalius.model.config import Config
 from vesalius.model.smollm import NAME as SMOLLM
 from vesalius.model.specimen import Specimen
+
+if TYPE_CHECKING:
+    from vesalius.backbones import Backbone
 
 __all__ = ["Discovery", "chosen_device", "discover", "explain", "load", "specimens", "sweep", "sweep_sets"]
 
@@ -153,7 +153,7 @@ def explain(
     n: int | None = None,
     top: int | None = None,
     force: bool = False,
-    backbone: str | Backbone | None = None,
+    backbone: "str | Backbone | None" = None,
     protocol: Literal["typed", "paper"] = "typed",
     seed: int = 0,
     progress: Callable[[str], None] | None = None,
@@ -167,9 +167,14 @@ def explain(
     are for natural models. With `backbone`, such as "openai:gpt-5.4", a language model proposes (docs/hyve.md), by
     the `protocol` "typed" or "paper".
     """
+    # Imported here: loading and sweeping a specimen must leave the language of the answer key unopened.
+    from vesalius.explanations.circuits import explained_components
+    from vesalius.explanations.either import explain_either
+
     named = explained_components(specimen, components)
     if backbone is None:
         return explain_either(specimen, named, n=n, top=top, force=force, seed=seed, progress=progress)
+    from vesalius.backbones import open_backbone
     from vesalius.explanations.hyve import explain_hyve
 
     options: dict[str, Any] = {"protocol": protocol, "components": named, "seed": seed, "progress": progress}

@@ -3,10 +3,10 @@
 import pytest
 
 import vesalius as ves
-from vesalius import api
 from vesalius.components import Component
 from vesalius.documents.circuit import Circuit
 from vesalius.errors import BadInput
+from vesalius.explanations import either
 from vesalius.explanations.circuits import explained_components
 
 
@@ -22,7 +22,7 @@ def test_a_discovery_a_circuit_and_names() -> None:
 
 def test_explain_takes_what_discover_gives(monkeypatch: pytest.MonkeyPatch) -> None:
     asked = []
-    monkeypatch.setattr(api, "explain_either", lambda specimen, components, **options: asked.append(components))
+    monkeypatch.setattr(either, "explain_either", lambda specimen, components, **options: asked.append(components))
     specimen = ves.load("frac_prevs")
     ves.explain(specimen, ves.discover(specimen, n=8))
     ves.explain(specimen, ["L0_MLP"])
