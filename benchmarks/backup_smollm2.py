@@ -1,4 +1,4 @@
-"""Do the induction heads of SmolLM2-135M back each other up? The figures of docs/sets.md.
+"""Do the induction heads of SmolLM2-135M back each other up? The figures of docs/background/sets.md.
 
     OMP_NUM_THREADS=1 python -m benchmarks.backup_smollm2 --out benchmarks/results/backup_smollm2.json
 

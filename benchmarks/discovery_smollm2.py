@@ -1,4 +1,4 @@
-"""What docs/discovery.md tabulates for SmolLM2-135M: three discoveries with their checks.
+"""What docs/how-to/discover.md tabulates for SmolLM2-135M: three discoveries with their checks.
 
     python -m benchmarks.discovery_smollm2 --out benchmarks/results/discovery_smollm2.json
 

@@ -164,7 +164,7 @@ def explain(
     at least a tenth of the largest are explained), or names; by default the specimen's own. Listed vocabularies go
     to the built-in scientist, natural models to the causal profile for the behaviour they were loaded with; `n`
     (held-out prompts), `top` (components) and `force` (go on although the model does not perform the behaviour)
-    are for natural models. With `backbone`, such as "openai:gpt-5.4", a language model proposes (docs/hyve.md), by
+    are for natural models. With `backbone`, such as "openai:gpt-5.4", a language model proposes (HyVE), by
     the `protocol` "typed" or "paper".
     """
     # Imported here: loading and sweeping a specimen must leave the language of the answer key unopened.

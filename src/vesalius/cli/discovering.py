@@ -115,7 +115,7 @@ def discover_one(
     document = _document(request, found, metrics, directory, fingerprint(specimen.model))
     if request.search.paper:
         document["quirks"] = PAPER_QUIRKS
-        stderr.print(f"paper mode: {'; '.join(PAPER_QUIRKS)} (docs/mechrl.md says what they are)", soft_wrap=True)
+        stderr.print(f"paper mode: {'; '.join(PAPER_QUIRKS)}; see docs/background/mechrl.md", soft_wrap=True)
     if not quick:
         document |= checked(specimen, found, n=request.n, seed=request.seed)
         document["metrics"] |= document.pop("trust_metrics")

@@ -2,7 +2,7 @@
 
 The heads are the arms, clean minus edited score on the prompts is the reward, and the budget counts queries: one head
 replaced on all prompts. `bandit` is Thompson sampling over single prompts. `rl` plays a policy: by default the one that
-comes with the package (per head, trained on two behaviours of SmolLM2; see docs/mechrl.md), or one trained here on
+comes with the package (per head, trained on two behaviours of SmolLM2), or one trained here on
 prompts of another pool, which costs a whole sweep of that pool. As published (`paper`): heads are replaced by their
 constant bias, the policy sees the one-hot and the vectors, is trained here, and pays for nothing beforehand.
 
