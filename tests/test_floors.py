@@ -10,7 +10,7 @@ import vesalius
 ROOT = Path(vesalius.__file__).parent
 
 #: What each room may import, apart from itself and the ground. Order of the floors, bottom to top.
-GROUND = {"components", "errors", "files", "plugins", "statistics", "version"}
+GROUND = {"components", "errors", "files", "plugins", "progress", "statistics", "version"}
 FLOORS = [
     {"documents"},
     {"model", "sandbox", "backbones"},

@@ -113,7 +113,7 @@ def sweep(
     seed: int = 0,
     split: str = "test",
     material: Trial | None = None,
-    progress: Callable[[int, int], None] | None = None,
+    progress: Callable[[str, int, int], None] | None = None,
 ) -> Effects:
     """Effect of replacing each component (or each pair) on `n` prompts: clean minus edited score, positive where it
     helps.
@@ -156,7 +156,7 @@ def explain(
     backbone: "str | Backbone | None" = None,
     protocol: Literal["typed", "paper"] = "typed",
     seed: int = 0,
-    progress: Callable[[str], None] | None = None,
+    progress: Callable[[str, int, int], None] | None = None,
 ) -> Explanation:
     """Say what each component of a circuit does, with evidence.
 

@@ -23,7 +23,7 @@ def test_heads_that_were_paid_for_score_as_in_a_sweep(method: str) -> None:
     specimen = ves.load("frac_prevs")
     swept = discover(specimen, n=6).circuit.components
     told: list[tuple[int, int]] = []
-    found = discover(specimen, method, n=6, progress=lambda done, total: told.append((done, total)))
+    found = discover(specimen, method, n=6, progress=lambda step, done, total: told.append((done, total)))
     assert all(part.is_head for part in found.circuit.components)
     scored = {part: score for part, score in found.circuit.components.items() if score}
     assert scored == pytest.approx({part: swept[part] for part in scored})

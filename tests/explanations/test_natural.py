@@ -76,7 +76,8 @@ def test_the_same_seed_gives_the_same_explanation() -> None:
     told: list[str] = []
     specimen = as_specimen(induction_model(SIZE))
     first, again, other = (
-        ves.explain(specimen, ["L0H0", "L1H0"], n=4, seed=seed, progress=told.append) for seed in (5, 5, 6)
+        ves.explain(specimen, ["L0H0", "L1H0"], n=4, seed=seed, progress=lambda step, done, total: told.append(step))
+        for seed in (5, 5, 6)
     )
     assert again.model_copy(update={"seconds": first.seconds}) == first
     assert other.components != first.components

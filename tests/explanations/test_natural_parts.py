@@ -191,7 +191,7 @@ def test_direct_attributions_add_up_to_the_logit_difference(norm: str) -> None:
 def test_what_is_named_is_what_is_looked_at(pool: Pool) -> None:
     told: list[str] = []
     named = [Component.parse("L0H1"), Component.parse("L1_MLP")]
-    choice = choose(pool, named=named, top=3, tell=told.append)
+    choice = choose(pool, named=named, top=3, progress=lambda step, done, total: told.append(step))
     assert choice.components == named
     assert set(choice.why.values()) == {"named by the user"}
     assert torch.allclose(

@@ -87,7 +87,7 @@ def test_chunks_change_nothing(config: Config, seed: int, kind: str) -> None:
     )
     assert (whole.matrix - chunked.matrix).abs().max() <= 1e-5 * max(1.0, float(whole.matrix.abs().max()))
     assert torch.allclose(whole.baseline, chunked.baseline, atol=1e-5)
-    assert told[-1] == (len(model.components),) * 2
+    assert told[-1] == ("ablation", *(len(model.components),) * 2)
 
 
 def test_cost_counts_what_was_computed() -> None:

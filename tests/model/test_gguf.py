@@ -19,8 +19,8 @@ TOKENS = torch.tensor([[0, 5, 17, 200, 3, 99, 42, 8]])
 @pytest.mark.parametrize("kind", [GGMLQuantizationType.F32, GGMLQuantizationType.Q8_0, GGMLQuantizationType.Q4_1])
 def test_weights_come_out_as_they_went_in(tmp_path: Path, kind: GGMLQuantizationType) -> None:
     expected = write_tiny_gguf(tmp_path / "tiny.gguf", kind=kind)
-    told: list[tuple[int, int]] = []
-    model = GgufFile(tmp_path / "tiny.gguf").load(progress=lambda done, total: told.append((done, total)))
+    told: list[tuple[str, int, int]] = []
+    model = GgufFile(tmp_path / "tiny.gguf").load(progress=lambda *step: told.append(step))
     assert model.config.model_dump(exclude={"norm_eps"}) == CONFIG.model_dump(exclude={"norm_eps"})
     assert model.config.norm_eps == pytest.approx(1e-5)
     assert model.unembed_weight is model.W_E
@@ -28,7 +28,7 @@ def test_weights_come_out_as_they_went_in(tmp_path: Path, kind: GGMLQuantization
     assert (model(TOKENS) - expected(TOKENS)).abs().max() <= 1e-3 * expected(TOKENS).abs().max()
     if kind == GGMLQuantizationType.F32:
         assert (model(TOKENS) - expected(TOKENS)).abs().max() <= 1e-5
-    assert told == [(i, 20) for i in range(1, 21)]
+    assert told == [("reading", i, 20) for i in range(1, 21)]
 
 
 def test_the_tokenizer_inside(tmp_path: Path) -> None:

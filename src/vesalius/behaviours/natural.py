@@ -1,6 +1,5 @@
 """Natural models as specimens: the embedded SmolLM2, a Hugging Face directory, a GGUF file or a hub id."""
 
-from collections.abc import Callable
 from pathlib import Path
 
 from vesalius.behaviours.performance import Performance, measure
@@ -15,9 +14,9 @@ from vesalius.model.smollm import smollm_directory
 from vesalius.model.specimen import Specimen, TextVocabulary
 from vesalius.model.tokenizer import Tokenizer
 from vesalius.model.transformer import Transformer
+from vesalius.progress import Progress
 
 N_EXAMPLES = 5
-Progress = Callable[[str, int, int], None]
 
 
 def load_natural(name: str, *, behaviour: str | None = None, progress: Progress | None = None) -> Specimen:
@@ -74,7 +73,7 @@ def _load(name: str, progress: Progress | None) -> tuple[Transformer, Tokenizer]
     path = Path(name).expanduser()
     if path.suffix == ".gguf":
         file = GgufFile(path)
-        model = file.load(progress=(lambda done, total: progress("reading", done, total)) if progress else None)
+        model = file.load(progress=progress)
         return model, Tokenizer(file.tokenizer(), bos=model.config.bos_token)
     if path.is_file():
         raise BadInput(f"{path}: not a model; give a model directory or a file whose name ends in .gguf")

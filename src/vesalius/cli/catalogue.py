@@ -85,7 +85,7 @@ def behaviours(name: str | None, *, n: int, seed: int, as_json: bool) -> None:
         for done, one in enumerate(all_behaviours(), 1):
             found = measure(one, specimen.model, specimen.vocabulary.tokenizer, n=n, seed=seed)
             rows.append({"name": one.name, **_fields(found)})
-            tell(done, len(all_behaviours()))
+            tell(one.name, done, len(all_behaviours()))
     if as_json:
         return print_json(rows)
     table = Table("behaviour", "performs", "accuracy [95 %]", "logit difference [95 %]", "top-1", "n", box=None)

@@ -34,12 +34,12 @@ def _bar(*columns: ProgressColumn) -> Progress:
 
 
 @contextmanager
-def progress(description: str) -> Iterator[Callable[[int, int], None]]:
+def progress(description: str) -> Iterator[Callable[[str, int, int], None]]:
     """A progress bar on stderr; the function it gives is called with (done, total)."""
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     with _bar(*columns) as bar:
         task = bar.add_task(description, total=None)
-        yield lambda done, total: bar.update(task, completed=done, total=total)
+        yield lambda step, done, total: bar.update(task, completed=done, total=total)
 
 
 @contextmanager

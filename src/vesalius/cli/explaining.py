@@ -114,7 +114,14 @@ def explain(request: Request, *, out: str | None, device: str, as_json: bool, as
         if by_model:
             directory = out_directory(out, "explain", specimen.name, "hyve", asked.protocol, f"seed{request.seed}")
             seed = request.seed
-            found = _by_model(specimen, asked, directory, components=components, seed=seed, progress=status.update)
+            found = _by_model(
+                specimen,
+                asked,
+                directory,
+                components=components,
+                seed=seed,
+                progress=lambda step, done, total: status.update(step),
+            )
         else:
             found = explain_either(
                 specimen,
@@ -123,7 +130,7 @@ def explain(request: Request, *, out: str | None, device: str, as_json: bool, as
                 top=request.top,
                 force=request.force,
                 seed=request.seed,
-                progress=status.update,
+                progress=lambda step, done, total: status.update(step),
             )
             directory = out_directory(out, "explain", specimen.name, specimen.behaviour, f"seed{request.seed}")
     write_json(directory / EXPLANATION, found.model_dump(mode="json"))
@@ -142,7 +149,7 @@ def _by_model(
     *,
     components: list[str] | None,
     seed: int,
-    progress: Callable[[str], None],
+    progress: Callable[[str, int, int], None],
 ) -> Explanation:
     """Let a language model explain; its calls are recorded, so the same command goes on where it was stopped."""
     from vesalius.backbones import open_backbone

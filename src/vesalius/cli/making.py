@@ -69,7 +69,7 @@ def _train_many(paths: list[Path], directory: Path, *, seed: int, device: torch.
     with progress(f"training {len(paths) - len(there)} programs") as tell:
         for event in make_many(paths, out=directory, device=device, seed=seed):
             if isinstance(event, Progress):
-                tell(event.step, event.steps)
+                tell("training", event.step, event.steps)
             elif isinstance(event, Written):
                 row = {"name": event.name, "accepted": event.gate.passed, **event.gate.figures}
                 rows.append({**row, "shortfalls": event.gate.shortfalls, "directory": str(event.directory)})
@@ -117,7 +117,7 @@ def _fit(program: Program, directory: Path, *, seed: int, attempts: int, device:
             setting_of(program), device=device, seed=seed, attempts=attempts, checkpoint=directory / "checkpoint"
         ):
             if isinstance(event, Progress):
-                tell(event.step, event.steps)
+                tell("training", event.step, event.steps)
             elif isinstance(event, Retrying):
                 stderr.print(f"{event.reason}; try {event.attempt} begins", markup=False)
             elif isinstance(event, Trained):

@@ -65,7 +65,7 @@ def bench(request: Request, *, matrices: str | None, jobs: int, out: str | None,
     with steps() as tell:
         if missing := missing_sources(effects, plan):
             _warn_of_unperformed(specimen, [source for source in missing if source != CONTROL])
-            measure_suite(specimen, factbook(), effects, plan=plan, tell=tell)
+            measure_suite(specimen, factbook(), effects, plan=plan, progress=tell)
         suite = load_suite(effects, plan=plan, model=specimen.model)
         scope = Scope(request.paper, request.seeds, request.steps, request.episodes)
         wanted = trainings(scope, directory / "policies")

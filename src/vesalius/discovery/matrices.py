@@ -32,12 +32,12 @@ from vesalius.model.files import read_tensors, write_tensors
 from vesalius.model.specimen import FiniteVocabulary, Specimen, TextVocabulary
 from vesalius.model.states import fingerprint
 from vesalius.model.transformer import Transformer
+from vesalius.progress import Progress
 
 SCHEMA = 1
 PUBLISHED_KIND = "value-bias"
 POOLS: Mapping[str, int] = {"train": 512, "validation": 128, "test": 128}
 _DESCRIPTION, _NUMBERS, _PLAN = "matrix.json", "matrix.safetensors", "blocks.json"
-Progress = Callable[[int, int], None]
 
 
 @dataclass(frozen=True)
@@ -260,7 +260,7 @@ def _measured(
             done += len(parts[-1]["baseline"])
             passes += float(parts[-1]["passes"])
             if progress:
-                progress(done, total)
+                progress(f"effects of {identity.source}", done, total)
         tensors[split] = torch.cat([part["effects"] for part in parts])
         tensors[f"{split}.baseline"] = torch.cat([part["baseline"] for part in parts])
     write_tensors(directory / _NUMBERS, tensors)

@@ -38,6 +38,7 @@ from vesalius.intervene import Batch, Readout, effects
 from vesalius.model.hooks import HookPoint, Tap
 from vesalius.model.specimen import Specimen
 from vesalius.model.transformer import Transformer
+from vesalius.progress import Progress
 
 DEFAULT_STEPS = 5
 DEFAULT_PROMPTS = 32
@@ -45,7 +46,6 @@ DEFAULT_PROMPTS = 32
 STABLE_AT = 0.05
 #: ACDC's work grows with edges times prompts: benchmarks prune models of more edges on this many prompts at most.
 LARGE_EDGES, LARGE_PROMPTS = 1000, 8
-Tell = Callable[[int, int], None]
 
 
 @dataclass(frozen=True)
@@ -131,7 +131,7 @@ def discover(
     material: Trial | None = None,
     search: SearchOptions | None = None,
     force: bool = False,
-    progress: Tell | None = None,
+    progress: Progress | None = None,
 ) -> Discovery:
     """Score the components (and edges) of a specimen on `n` prompts with a method of `METHODS`, or its heads with one
     of `SEARCHES`; `search` is for those.
@@ -179,14 +179,14 @@ def require_method(method: str, search: SearchOptions | None = None) -> None:
 
 
 def _searched(
-    specimen: Specimen, material: Trial, method: str, options: SearchOptions, seed: int, progress: Tell | None
+    specimen: Specimen, material: Trial, method: str, options: SearchOptions, seed: int, progress: Progress | None
 ) -> _Scores:
     found = search_heads(specimen, material, method, options, smooth=smooth_readout, seed=seed, progress=progress)
     metrics = {} if found.jaccard is None else {"seeds_jaccard": found.jaccard}
     return _Scores(found.components, {}, found.forwards, material.readout.unit, metrics=metrics)
 
 
-def _sweep(specimen: Specimen, material: Trial, progress: Tell | None) -> _Scores:
+def _sweep(specimen: Specimen, material: Trial, progress: Progress | None) -> _Scores:
     found = effects(
         specimen.model,
         material.batch,
@@ -200,11 +200,11 @@ def _sweep(specimen: Specimen, material: Trial, progress: Tell | None) -> _Score
     return _Scores(scores, {}, found.forwards + 1, material.readout.unit, found.matrix)
 
 
-def _eap(specimen: Specimen, material: Trial, progress: Tell | None) -> _Scores:
+def _eap(specimen: Specimen, material: Trial, progress: Progress | None) -> _Scores:
     return _attributed(specimen, material, 1)
 
 
-def _eap_ig(specimen: Specimen, material: Trial, progress: Tell | None) -> _Scores:
+def _eap_ig(specimen: Specimen, material: Trial, progress: Progress | None) -> _Scores:
     return _attributed(specimen, material, DEFAULT_STEPS)
 
 
@@ -222,7 +222,7 @@ def _attributed(specimen: Specimen, material: Trial, steps: int) -> _Scores:
     return replace(_by_edges(specimen, scores.mean(0), forwards, readout.unit), per_prompt=scores)
 
 
-def _acdc(specimen: Specimen, material: Trial, progress: Tell | None) -> _Scores:
+def _acdc(specimen: Specimen, material: Trial, progress: Progress | None) -> _Scores:
     pruned = acdc(
         specimen.model,
         material.batch,
@@ -234,7 +234,7 @@ def _acdc(specimen: Specimen, material: Trial, progress: Tell | None) -> _Scores
     return _by_edges(specimen, pruned.scores, pruned.forwards, "threshold, share of the clean score")
 
 
-METHODS: dict[str, Callable[[Specimen, Trial, Tell | None], _Scores]] = {
+METHODS: dict[str, Callable[[Specimen, Trial, Progress | None], _Scores]] = {
     "sweep": _sweep,
     "eap": _eap,
     "eap-ig": _eap_ig,

@@ -10,7 +10,7 @@ receiver's layer. Cuts are exact, as the engine's are: a receiver's input is the
 prompts, positions and d_model, so that summing over senders is one matrix product.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
@@ -25,6 +25,7 @@ from vesalius.intervene.readout import Readout
 from vesalius.intervene.values import Batch, activations
 from vesalius.model.hooks import Tap
 from vesalius.model.transformer import Heads, Transformer, take_positions
+from vesalius.progress import Progress
 from vesalius.statistics import bootstrap_means
 
 #: Shares of the clean score.
@@ -51,7 +52,7 @@ def acdc(
     counterfactual: Batch,
     where: Bool[Tensor, "prompt pos"] | None = None,
     thresholds: Sequence[float] = THRESHOLDS,
-    progress: Callable[[int, int], None] | None = None,
+    progress: Progress | None = None,
 ) -> Pruned:
     """Prune at every threshold (a share of the clean score's magnitude) and score edges by what they survive."""
     _require_thresholds(thresholds)
@@ -125,7 +126,7 @@ class _Walk:
         self.limits = thresholds * self.current.abs()
         self.forwards = 3.0
 
-    def finished(self, progress: Callable[[int, int], None] | None = None) -> Bool[Tensor, "walker sender receiver"]:
+    def finished(self, progress: Progress | None = None) -> Bool[Tensor, "walker sender receiver"]:
         """Test every edge; what each walker has cut in the end."""
         graph, done = self.runs.graph, 0
         for receiver in reversed(range(len(graph.receivers))):
@@ -135,7 +136,7 @@ class _Walk:
                 self._test(sender, receiver, layer)
                 done += 1
                 if progress:
-                    progress(done, len(graph.edges))
+                    progress("pruning edges", done, len(graph.edges))
         return self.cut[self.group]
 
     def _test(self, sender: int, receiver: int, layer: int) -> None:

@@ -36,11 +36,11 @@ from vesalius.discovery.stability import Stability
 from vesalius.documents.circuit import Circuit
 from vesalius.errors import BadInput
 from vesalius.model.specimen import Specimen
+from vesalius.progress import Progress
 
 HELD_OUT_PROMPTS, HELD_OUT_SPLIT, HELD_OUT_SEED = 12, "validation", 1_000_003
 #: Where a check needs a circuit of one size, it is the components worth explaining, but never more than this.
 LARGEST_CIRCUIT = 10
-Tell = Callable[[str, int, int], None]
 
 
 @dataclass(frozen=True)
@@ -116,7 +116,7 @@ def examine(
     n: int = HELD_OUT_PROMPTS,
     size: int | None = None,
     seed: int = 0,
-    progress: Tell | None = None,
+    progress: Progress | None = None,
 ) -> Trust:
     """Make every check of a discovery that its specimen allows.
 
@@ -154,12 +154,14 @@ def examine(
     )
 
 
-def _attempted(checks: Mapping[str, Callable[[], Any]], progress: Tell | None) -> tuple[dict[str, Any], dict[str, str]]:
+def _attempted(
+    checks: Mapping[str, Callable[[], Any]], progress: Progress | None
+) -> tuple[dict[str, Any], dict[str, str]]:
     """What each check gave, None where it refused, and the reasons of those that did."""
     made, missing = {}, {}
     for place, (check, make) in enumerate(checks.items()):
         if progress:
-            progress(check, place, len(checks))
+            progress(f"checking {check}", place, len(checks))
         try:
             made[check] = make()
         except BadInput as error:

@@ -1,6 +1,6 @@
 """One door for both kinds of specimen: programs for listed vocabularies, the causal profile for natural models."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 
 from vesalius.components import Component
 from vesalius.documents.explanation import Explanation
@@ -8,6 +8,7 @@ from vesalius.errors import BadInput
 from vesalius.explanations.natural import PROMPTS, TOP, explain_natural
 from vesalius.explanations.scientist import explain_specimen
 from vesalius.model.specimen import Specimen, TextVocabulary
+from vesalius.progress import Progress
 
 
 def explain_either(
@@ -18,7 +19,7 @@ def explain_either(
     top: int | None = None,
     force: bool = False,
     seed: int = 0,
-    progress: Callable[[str], None] | None = None,
+    progress: Progress | None = None,
 ) -> Explanation:
     """Explain a specimen; `n`, `top` and `force` are for natural models only and refused elsewhere."""
     if isinstance(specimen.vocabulary, TextVocabulary):

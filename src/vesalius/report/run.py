@@ -1,12 +1,12 @@
 """The pages of a benchmark run: of circuits one evidence page each and the index over them, of functions one page."""
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from vesalius.circuits.specimens import load_specimen
 from vesalius.errors import BadInput
 from vesalius.model.specimen import Specimen
+from vesalius.progress import Progress
 from vesalius.report.functions import render_functions
 from vesalius.report.index import IndexRow, render_index
 from vesalius.report.page import render_page
@@ -23,7 +23,7 @@ from vesalius.runs.functions.settings import BENCHMARK as FUNCTIONS
 from vesalius.runs.settings import BENCHMARK
 
 
-def render_run(directory: Path, *, progress: Callable[[str, int, int], None] | None = None) -> Path:
+def render_run(directory: Path, *, progress: Progress | None = None) -> Path:
     """Write the pages of a finished run and return the path of the index, or of the only page."""
     if read_run(directory)["settings"].get("benchmark") == FUNCTIONS:
         return render_functions(directory, progress=progress)

@@ -46,7 +46,7 @@ def test_an_interrupted_table_goes_on(specimen: Specimen, tmp_path: Path) -> Non
     class Interrupted(Exception):
         pass
 
-    def stop(done: int, total: int) -> None:
+    def stop(step: str, done: int, total: int) -> None:
         if (tmp_path / "pairs" / "blocks.json").exists() and done >= 2:
             raise Interrupted
 
@@ -56,7 +56,7 @@ def test_an_interrupted_table_goes_on(specimen: Specimen, tmp_path: Path) -> Non
     before = kept.stat().st_mtime_ns
     told: list[int] = []
 
-    def listen(done: int, total: int) -> None:
+    def listen(step: str, done: int, total: int) -> None:
         told.append(kept.stat().st_mtime_ns if kept.exists() else 0)
 
     pair_effects(specimen, tmp_path, progress=listen, **OPTIONS)

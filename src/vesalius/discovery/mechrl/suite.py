@@ -5,7 +5,7 @@ effect matrices (`matrices`), and attribution and attention of the same rows (`b
 test rows only, so nothing can be learned from them.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -24,13 +24,13 @@ from vesalius.discovery.mechrl.tables import Known, Tables
 from vesalius.errors import BadInput
 from vesalius.model.specimen import Specimen, TextVocabulary
 from vesalius.model.transformer import Transformer
+from vesalius.progress import Progress
 
 TRAINING = ("induction", "ioi")
 #: As published, the wrong answer of the induction task is a token that is not in the prompt.
 PAPER_TRAINING = ("induction-out", "ioi")
 HELD_OUT = ("docstring", "greater-than", "capitals")
 CONTROL = "control"
-Tell = Callable[[str, int, int], None]
 
 
 @dataclass(frozen=True)
@@ -92,7 +92,7 @@ class Suite:
 
 
 def measure_suite(
-    specimen: Specimen, corpus: Corpus, directory: Path, *, plan: Plan | None = None, tell: Tell | None = None
+    specimen: Specimen, corpus: Corpus, directory: Path, *, plan: Plan | None = None, progress: Progress | None = None
 ) -> None:
     """Measure whatever of the suite is not in the directory yet."""
     plan = plan or Plan()
@@ -100,21 +100,16 @@ def measure_suite(
         raise BadInput(f"specimen {specimen.name!r} does not read text; these behaviours need a natural model")
     for source in plan.sources:
         pools, place = plan.pools_of(source), Path(directory) / source
-
-        def told(done: int, total: int, source: str = source) -> None:
-            if tell:
-                tell(f"effects of {source}", done, total)
-
         if source == CONTROL:
             length = plan.control_length
             rows = control_rows(specimen, corpus, pools, length=length)
             matrix = control_matrix(
-                specimen, corpus, place, pools=pools, length=length, block=plan.block, progress=told
+                specimen, corpus, place, pools=pools, length=length, block=plan.block, progress=progress
             )
         else:
             doing = replace(specimen, behaviour=source)
             rows = behaviour_rows(doing, pools)
-            matrix = behaviour_matrix(doing, place, pools=pools, block=plan.block, progress=told)
+            matrix = behaviour_matrix(doing, place, pools=pools, block=plan.block, progress=progress)
         beforehand(specimen.model, matrix, rows, place)
 
 

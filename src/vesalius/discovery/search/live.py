@@ -39,6 +39,7 @@ from vesalius.errors import BadInput
 from vesalius.intervene import Cost, Plan, Readout, Recordings, Replacement, run
 from vesalius.model.specimen import Specimen
 from vesalius.model.transformer import Transformer
+from vesalius.progress import Progress
 
 SEARCHES = ("bandit", "rl")
 TRAINING_STEPS = 20_000
@@ -168,14 +169,14 @@ def search_heads(
     *,
     smooth: Smooth,
     seed: int = 0,
-    progress: Callable[[int, int], None] | None = None,
+    progress: Progress | None = None,
 ) -> Found:
     """Search a specimen's heads on given prompts; `smooth` gives a readout with a slope, for attribution."""
     bench = Bench(specimen, material, paper=options.paper, smooth=smooth)
     options.require(method, len(bench.heads))
     budget, n = options.budget_of(len(bench.heads)), len(material.batch)
     if progress:
-        bench.told = partial(_tell, progress, options.seeds * budget * n)
+        bench.told = partial(_tell, progress, method, options.seeds * budget * n)
     searches = [thompson()] * options.seeds if method == "bandit" else _policies(bench, options, budget, seed)
     looks: list[list[float]] = [[] for _ in bench.heads]
     tops = []
@@ -198,8 +199,8 @@ def _strongest(scores: list[float]) -> set[int]:
     return {int(head) for head in np.argsort(-np.abs(scores))[:10] if scores[head] != 0}
 
 
-def _tell(progress: Callable[[int, int], None], most: int, looks: int) -> None:
-    progress(looks, most)
+def _tell(progress: Progress, method: str, most: int, looks: int) -> None:
+    progress(f"{method} search", looks, most)
 
 
 def packaged_policy() -> Policy:

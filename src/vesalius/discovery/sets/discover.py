@@ -23,7 +23,7 @@ from vesalius.behaviours.natural import require_performance
 from vesalius.behaviours.performance import Performance
 from vesalius.behaviours.trial import Trial, trial
 from vesalius.components import Component
-from vesalius.discovery.matrices import Progress, behaviour_rows
+from vesalius.discovery.matrices import behaviour_rows
 from vesalius.discovery.sets.backups import Confirmation, confirm
 from vesalius.discovery.sets.policy import SetPolicy, by_policy, load_policy
 from vesalius.discovery.sets.queries import LEAST_SHARE, PRICE_SHARE, Goal, Queries, check_budget
@@ -32,6 +32,7 @@ from vesalius.discovery.sets.sources import HeadSet, LiveSource, Source, head_po
 from vesalius.discovery.sets.synergy import LEAST_PROMPTS, Synergy, judge, synergy_rows
 from vesalius.errors import BadInput, choices
 from vesalius.model.specimen import FiniteVocabulary, Specimen
+from vesalius.progress import Progress
 from vesalius.statistics import mean_interval
 
 NAMES = (*SEARCHES, "rl")

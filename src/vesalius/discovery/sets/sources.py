@@ -19,11 +19,12 @@ from jaxtyping import Float
 from vesalius.behaviours.controls import Corpus
 from vesalius.behaviours.trial import Trial
 from vesalius.components import Component, all_components, parse_components
-from vesalius.discovery.matrices import POOLS, PUBLISHED_KIND, Matrix, Progress, behaviour_matrix, control_matrix
+from vesalius.discovery.matrices import POOLS, PUBLISHED_KIND, Matrix, behaviour_matrix, control_matrix
 from vesalius.errors import BadInput
 from vesalius.intervene.effects import Replacement, effect_columns
 from vesalius.intervene.engine import Cost, Recordings
 from vesalius.model.specimen import Specimen
+from vesalius.progress import Progress
 
 HeadSet = frozenset[int]
 FINISHED_BLOCK = 8  # prompts between two saves of a pair matrix

@@ -10,7 +10,7 @@ share one record.
 
 import tempfile
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from functools import cache
@@ -31,6 +31,7 @@ from vesalius.explanations.hyve.stages import Stages, State
 from vesalius.explanations.hyve.writing import explanation_of
 from vesalius.explanations.scientist.explain import blinded, laboratory
 from vesalius.model.specimen import FiniteVocabulary, Specimen
+from vesalius.progress import Progress
 from vesalius.sandbox import Outcome, Sandbox
 
 Protocol = Literal["paper", "typed"]
@@ -54,7 +55,7 @@ def explain_hyve(
     components: Iterable[str | Component] | None = None,
     seed: int = 0,
     sandbox_unsafe: bool = False,
-    progress: Callable[[str], None] | None = None,
+    progress: Progress | None = None,
 ) -> HyveResult:
     """Let a language model explain a specimen with listed tokens, component by component.
 
@@ -74,7 +75,7 @@ def explain_hyve(
 
     def tell(message: str) -> None:
         if progress is not None:
-            progress(f"{specimen.name}: {message}")
+            progress(f"{specimen.name}: {message}", 0, 0)
 
     desk = Desk(backbone, tell)
     with ExitStack() as stack:

@@ -12,7 +12,7 @@
 The suspected role of each head, its feeders and the paths are hypotheses; the evidence is taken on other prompts.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import torch
@@ -26,6 +26,7 @@ from vesalius.explanations.natural.composition import PORT_WORDS, PORTS, Attenti
 from vesalius.explanations.natural.paths import edges_between, feeds
 from vesalius.explanations.natural.places import NAMES, at_answer, everywhere
 from vesalius.explanations.natural.pool import Pool
+from vesalius.progress import Progress
 
 #: Prompts of the first round over all components; the strongest get the whole pool.
 SCREENED = 4
@@ -37,8 +38,6 @@ PER_ROLE = 4
 SUSPECT_LOSS = 0.1
 #: Paths between chosen components that are measured again for evidence.
 PATHS = 12
-
-Tell = Callable[[str], None]
 
 
 @dataclass
@@ -67,39 +66,39 @@ class Choice:
         return [c for c in self.components if self.looks_at.get(c) == role]
 
 
-def choose(pool: Pool, *, named: Sequence[Component] | None, top: int, tell: Tell) -> Choice:
+def choose(pool: Pool, *, named: Sequence[Component] | None, top: int, progress: Progress) -> Choice:
     """Choose components and hypotheses on the selection pool; `named` fixes the components."""
     choice = Choice()
     for component in named or ():
         choice.add(component, "named by the user")
     if named is None:
-        _strongest(pool, choice, top, tell)
+        _strongest(pool, choice, top, progress)
     else:
         measured = pool.effects([[c] for c in choice.components]).mean(0)
         choice.effect = dict(zip(choice.components, measured.tolist(), strict=True))
-    tell("attention of every head")
+    progress("attention of every head", 0, 0)
     roles = _role_masses(pool)
     if named is None:
         _by_attention(pool, choice, roles)
     for component in choice.components:
         choice.looks_at[component] = _suspected(component, roles) if component.is_head else None
-    _feeders(pool, choice, roles, adding=named is None, tell=tell)
-    _paths(pool, choice, tell)
+    _feeders(pool, choice, roles, adding=named is None, progress=progress)
+    _paths(pool, choice, progress)
     return choice
 
 
-def _strongest(pool: Pool, choice: Choice, top: int, tell: Tell) -> None:
+def _strongest(pool: Pool, choice: Choice, top: int, progress: Progress) -> None:
     """Two rounds of replacing single components; two thirds of those taken are heads."""
     everything = pool.model.components
     screened, rest = torch.arange(len(pool)).tensor_split((SCREENED,))
-    tell(f"replacing each of {len(everything)} components on {len(screened)} prompts")
+    progress(f"replacing each of {len(everything)} components on {len(screened)} prompts", 0, 0)
     first = pool.effects([[c] for c in everything], prompts=screened)
     order = first.mean(0).abs().argsort(descending=True, stable=True).tolist()
     mlps = max(1, top // 3)
     for is_head, wanted in ((True, top - mlps), (False, mlps)):
         kind = [i for i in order if everything[i].is_head == is_head]
         again = kind[: SECOND_ROUND * wanted]
-        tell(f"replacing the strongest {len(again)} {'heads' if is_head else 'MLPs'} on {len(pool)} prompts")
+        progress(f"replacing the strongest {len(again)} {'heads' if is_head else 'MLPs'} on {len(pool)} prompts", 0, 0)
         columns = first[:, again]
         if len(rest):
             columns = torch.cat([columns, pool.effects([[everything[i]] for i in again], prompts=rest)])
@@ -158,11 +157,11 @@ def _suspected(head: Component, roles: _Roles) -> str | None:
     return None
 
 
-def _feeders(pool: Pool, choice: Choice, roles: _Roles, *, adding: bool, tell: Tell) -> None:
+def _feeders(pool: Pool, choice: Choice, roles: _Roles, *, adding: bool, progress: Progress) -> None:
     """For every head that looks by content, whoever moves its queries or keys most; taken too, if `adding`."""
     positional = ("previous", "BOS", "first token", None)
     for head in [c for c in choice.components if choice.looks_at[c] not in positional]:
-        tell(f"who makes the queries and keys of {head}")
+        progress(f"who makes the queries and keys of {head}", 0, 0)
         target = roles.targets[choice.looks_at[head] or ""]
         inputs = HeadInputs(pool, head)
         for port in PORTS:
@@ -179,12 +178,12 @@ def _feeders(pool: Pool, choice: Choice, roles: _Roles, *, adding: bool, tell: T
                 choice.looks_at[best] = _suspected(best, roles) if best.is_head else None
 
 
-def _paths(pool: Pool, choice: Choice, tell: Tell) -> None:
+def _paths(pool: Pool, choice: Choice, progress: Progress) -> None:
     """The strongest paths between chosen components; those too weak to be told from nothing make no hypothesis."""
     pairs = [(a, b) for a in choice.components for b in choice.components if feeds(a, b)]
     if not pairs:
         return
-    tell(f"cutting {len(pairs)} paths between {len(choice.components)} components")
+    progress(f"cutting {len(pairs)} paths between {len(choice.components)} components", 0, 0)
     screened = torch.arange(min(SCREENED, len(pool)))
     effect = pool.path_effects([edges_between(*pair) for pair in pairs], prompts=screened).mean(0)
     for place in effect.abs().argsort(descending=True, stable=True)[:PATHS].tolist():

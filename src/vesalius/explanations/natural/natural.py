@@ -10,7 +10,7 @@ The same seed gives the same explanation.
 """
 
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import Any
 
 from vesalius.behaviours import behaviours
@@ -29,6 +29,7 @@ from vesalius.explanations.natural.roles import NO_ROLE, Findings, investigate
 from vesalius.explanations.natural.study import Study
 from vesalius.explanations.natural.words import information_flow, note, task_description
 from vesalius.model.specimen import Specimen
+from vesalius.progress import Progress, silent
 
 PROMPTS, SELECTION, TOP = 16, 8, 12
 #: Fewer held-out prompts give intervals that decide nothing.
@@ -43,30 +44,30 @@ def explain_natural(
     top: int = TOP,
     force: bool = False,
     seed: int = 0,
-    progress: Callable[[str], None] | None = None,
+    progress: Progress | None = None,
 ) -> Explanation:
     """Explain a natural model for the behaviour it was loaded with, on `n` held-out prompts.
 
     `components` names what is looked at; by default the `top` by effect, and heads found by attention and composition.
     A model that does not perform the behaviour is refused, unless `force`: then attention is described and no part is
-    named. `progress` is told what is being done.
+    named. `progress` is called at each step.
     """
-    started, tell = time.monotonic(), progress or (lambda message: None)
+    started, progress = time.monotonic(), progress or silent
     if n < FEWEST:
         raise BadInput(f"{n} prompts are too few for intervals; ask for at least {FEWEST}")
     if top < 1:
         raise BadInput(f"the top {top} components are none; ask for at least 1")
     config = specimen.model.config
     named = None if components is None else sorted(set(parse_components(components, config)))
-    tell(f"{specimen.name}: does it perform {specimen.behaviour}?")
+    progress(f"{specimen.name}: does it perform {specimen.behaviour}?", 0, 0)
     performance = _performance(specimen, seed, force=force)
     selection = Pool(specimen, SELECTION, seed=seed, split="train")
-    choice = choose(selection, named=named, top=top, tell=tell)
+    choice = choose(selection, named=named, top=top, progress=progress)
     evidence = Pool(specimen, n, seed=HELD_OUT_SEED + seed, split="test")
     lab = Lab(specimen, n=n, seed=HELD_OUT_SEED + seed, circuit=choice.components)
     study = Study(evidence, lab, choice)
-    findings = _investigated(study, performs=performance.performs, tell=tell)
-    tell("writing it down")
+    findings = _investigated(study, performs=performance.performs, progress=progress)
+    progress("writing the explanation", 0, 0)
     request = {"n": n, "top": top if named is None else None, "selection": SELECTION, "force": force}
     return Explanation(
         specimen=specimen.id,
@@ -92,13 +93,13 @@ def _performance(specimen: Specimen, seed: int, *, force: bool) -> Performance:
     return require_performance(specimen, seed=seed, force=force, forced="see its attention")
 
 
-def _investigated(study: Study, *, performs: bool, tell: Callable[[str], None]) -> list[Findings]:
+def _investigated(study: Study, *, performs: bool, progress: Progress) -> list[Findings]:
     if performs:
-        tell(f"cutting {len(study.choice.paths)} paths on held-out prompts")
+        progress(f"cutting {len(study.choice.paths)} paths on held-out prompts", 0, 0)
         study.measure_paths([key for pair in study.choice.paths for key in _path_keys(study, pair)])
     findings = []
     for place, component in enumerate(study.choice.components, 1):
-        tell(f"{component} ({place} of {len(study.choice.components)})")
+        progress(f"explaining {component}", place, len(study.choice.components))
         findings.append(investigate(study, component, performs=performs))
     return findings
 

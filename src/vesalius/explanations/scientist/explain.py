@@ -40,6 +40,7 @@ from vesalius.explanations.scientist.validate import agreement, exchange_accurac
 from vesalius.explanations.scientist.words import Names
 from vesalius.explanations.scientist.writing import Report, abstention
 from vesalius.model.specimen import FiniteVocabulary, Specimen
+from vesalius.progress import Progress
 
 POOL, FITTING, EXCHANGES, FRESH = 1500, 2000, 300, 1000
 #: Exchanges of each component that refinement looks at.
@@ -65,7 +66,7 @@ def explain_specimen(
     components: Iterable[str | Component] | None = None,
     seed: int = 0,
     without: frozenset[str] = frozenset(),
-    progress: Callable[[str], None] | None = None,
+    progress: Progress | None = None,
 ) -> Explanation:
     """Explain a specimen with listed tokens, component by component, with evidence; the same seed, the same result.
 
@@ -83,7 +84,7 @@ def explain_specimen(
 
     def tell(message: str) -> None:
         if progress is not None:
-            progress(f"{specimen.name}: {message}")
+            progress(f"{specimen.name}: {message}", 0, 0)
 
     found = _explanation(blind, vocabulary, circuit, seed=seed, without=without, tell=tell)
     return found.model_copy(update={"specimen": specimen.id, "seconds": time.monotonic() - started})
