@@ -1,4 +1,4 @@
-"""Every prompt asks a question whose answer an independent reading of the text confirms."""
+"""The answer of every prompt is confirmed by parsing its text independently."""
 
 import calendar
 import re
@@ -106,8 +106,8 @@ def test_ioi_by_counting_names() -> None:
         assert sorted(places) == changed(prompts)[i]
         ids = [int(prompts.tokens[i, place]) for place in places]
         assert [DIGITS.decode([token]) for token in ids] == [correct, wrong, wrong]
-        strangers = [int(prompts.counterfactual[i, place]) for place in places]
-        assert len({*strangers, *ids}) == 5
+        others = [int(prompts.counterfactual[i, place]) for place in places]
+        assert len({*others, *ids}) == 5
     assert orders.count("ABBA") == orders.count("BABA") == 30
 
 
@@ -131,9 +131,9 @@ def test_ioi_uses_every_template_of_the_split_in_both_orders() -> None:
 def test_docstring_by_reading_the_definition() -> None:
     prompts = draw("docstring")
     for i, (text, correct, wrong) in enumerate(answers(prompts)):
-        found = re.match(r"def \w+\((\w+), ([\w, ]+)\):", text)
-        assert found
-        defined = found[2].split(", ")
+        signature = re.match(r"def \w+\((\w+), ([\w, ]+)\):", text)
+        assert signature
+        defined = signature[2].split(", ")
         described = re.findall(r"param (\w+):", text)
         assert len(set(defined)) == 6
         assert described == defined[:3]
@@ -173,7 +173,7 @@ def test_greater_than_by_pairs_of_digits() -> None:
 
 
 def test_capitals_known_by_heart() -> None:
-    known = {
+    capitals = {
         "France": " Paris",
         "Poland": " Warsaw",
         "Egypt": " Cairo",
@@ -182,15 +182,15 @@ def test_capitals_known_by_heart() -> None:
         "Cuba": " Havana",
     }
     prompts = draw("capitals", 120)
-    met = set()
+    countries = set()
     for i, (text, correct, _) in enumerate(answers(prompts)):
-        country = next((name for name in known if name in text), None)
+        country = next((name for name in capitals if name in text), None)
         if country:
-            met.add(country)
-            assert correct == known[country]
+            countries.add(country)
+            assert correct == capitals[country]
             place = int(prompts.roles["country"][i])
             assert DIGITS.decode([int(prompts.tokens[i, place])]) == f" {country}"
-    assert met == set(known)
+    assert countries == set(capitals)
 
 
 def test_the_wrong_capital_is_right_for_the_counterfactual() -> None:
@@ -225,16 +225,17 @@ def test_successor_by_calendar_and_alphabet() -> None:
     assert checked > 100
 
 
-def test_more_prompts_than_there_are_is_one_line() -> None:
+def test_requesting_too_many_prompts_is_refused() -> None:
     with pytest.raises(
-        BadInput, match=r"behaviour capitals: \d+ different prompts were found in the test split .* ask for fewer"
-    ) as refused:
+        BadInput,
+        match=r"behaviour capitals: 100000 prompts .* the test split has only \d+ distinct ones .* request fewer",
+    ) as error:
         draw("capitals", 100_000, split="test")
-    assert "\n" not in str(refused.value)
+    assert "\n" not in str(error.value)
 
 
 def test_no_prompts_is_refused() -> None:
-    with pytest.raises(BadInput, match="behaviour ioi: 0 prompts were asked for"):
+    with pytest.raises(BadInput, match="behaviour ioi: 0 prompts were requested"):
         draw("ioi", 0)
 
 

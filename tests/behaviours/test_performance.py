@@ -1,4 +1,4 @@
-"""Performance figures against numbers worked out by hand, on a model that says the same to everything."""
+"""Performance figures against numbers worked out by hand, on a model whose logits do not depend on the input."""
 
 import math
 
@@ -13,7 +13,7 @@ from vesalius.model import Transformer
 from .word_tokenizer import word_tokenizer
 
 
-def parrot(scores: dict[int, float], *, d_vocab: int = 17, n_ctx: int = 16) -> Transformer:
+def constant_model(scores: dict[int, float], *, d_vocab: int = 17, n_ctx: int = 16) -> Transformer:
     """A model whose logits are these at every position of every prompt (0 for tokens not named)."""
     model = Transformer(small_config(d_vocab=d_vocab, d_vocab_out=d_vocab, n_ctx=n_ctx))
     with torch.no_grad():
@@ -22,29 +22,29 @@ def parrot(scores: dict[int, float], *, d_vocab: int = 17, n_ctx: int = 16) -> T
     return model.eval().requires_grad_(False)
 
 
-def question(correct: int, wrong: int) -> Prompt:
+def prompt(correct: int, wrong: int) -> Prompt:
     return Prompt((1, 2), (1, 3), correct, wrong, {}, "")
 
 
 def test_three_right_of_four() -> None:
-    model = parrot({5: 4.0, 6: 1.0, 7: 3.0})
-    rows = [question(5, 6), question(5, 7), question(7, 6), question(6, 5)]
-    got = performance(model, Prompts.from_rows(rows, pad=0, n_ctx=16, d_vocab=17), rows=3)
-    assert (got.accuracy, got.top1, got.n) == (0.75, 0.5, 4)
-    assert got.logit_difference == pytest.approx((3 + 1 + 2 - 3) / 4)
+    model = constant_model({5: 4.0, 6: 1.0, 7: 3.0})
+    rows = [prompt(5, 6), prompt(5, 7), prompt(7, 6), prompt(6, 5)]
+    result = performance(model, Prompts.from_rows(rows, pad=0, n_ctx=16, d_vocab=17), rows=3)
+    assert (result.accuracy, result.top1, result.n) == (0.75, 0.5, 4)
+    assert result.logit_difference == pytest.approx((3 + 1 + 2 - 3) / 4)
     # Wilson by hand: p = 3/4, n = 4, z = 1.96.
-    assert (got.accuracy_low, got.accuracy_high) == pytest.approx((0.3006, 0.9544), abs=1e-4)
-    assert got.ld_low < got.logit_difference < got.ld_high
-    assert not got.performs
+    assert (result.accuracy_low, result.accuracy_high) == pytest.approx((0.3006, 0.9544), abs=1e-4)
+    assert result.ld_low < result.logit_difference < result.ld_high
+    assert not result.performs
 
 
 def test_performing_needs_both_bounds() -> None:
-    model = parrot({5: 4.0, 6: 1.0, 7: 3.0, 8: 90.0})
-    right = [question(5, 6)] * 30
+    model = constant_model({5: 4.0, 6: 1.0, 7: 3.0, 8: 90.0})
+    right = [prompt(5, 6)] * 30
     always = performance(model, Prompts.from_rows(right, pad=0, n_ctx=16, d_vocab=17))
     assert (always.ld_low, always.ld_high, always.performs) == (3.0, 3.0, True)
     # Right on 30 of 33 prompts, yet wrong by so much on the others that the mean difference may be negative.
-    mixed = performance(model, Prompts.from_rows([*right, *[question(5, 8)] * 3], pad=0, n_ctx=16, d_vocab=17))
+    mixed = performance(model, Prompts.from_rows([*right, *[prompt(5, 8)] * 3], pad=0, n_ctx=16, d_vocab=17))
     assert mixed.accuracy_low > 0.5
     assert mixed.ld_low < 0
     assert not mixed.performs
@@ -52,13 +52,13 @@ def test_performing_needs_both_bounds() -> None:
 
 
 def test_a_tie_is_not_right() -> None:
-    got = performance(parrot({}), Prompts.from_rows([question(5, 6)] * 4, pad=0, n_ctx=16, d_vocab=17))
-    assert (got.accuracy, got.logit_difference, got.performs) == (0.0, 0.0, False)
+    result = performance(constant_model({}), Prompts.from_rows([prompt(5, 6)] * 4, pad=0, n_ctx=16, d_vocab=17))
+    assert (result.accuracy, result.logit_difference, result.performs) == (0.0, 0.0, False)
 
 
 def test_measure_asks_the_model_for_its_context_and_vocabulary() -> None:
     tokenizer = word_tokenizer()
-    model = parrot({}, d_vocab=tokenizer.size, n_ctx=32)
+    model = constant_model({}, d_vocab=tokenizer.size, n_ctx=32)
     assert measure(behaviour("induction"), model, tokenizer, n=5).n == 5
     with pytest.raises(BadInput, match="the model's context holds 32"):
         measure(behaviour("docstring"), model, tokenizer, n=5)
@@ -66,4 +66,4 @@ def test_measure_asks_the_model_for_its_context_and_vocabulary() -> None:
 
 def test_broken_weights_are_named() -> None:
     with pytest.raises(BadInput, match="logits are not finite"):
-        performance(parrot({5: math.nan}), Prompts.from_rows([question(5, 6)], pad=0, n_ctx=16, d_vocab=17))
+        performance(constant_model({5: math.nan}), Prompts.from_rows([prompt(5, 6)], pad=0, n_ctx=16, d_vocab=17))

@@ -6,7 +6,7 @@ import pytest
 
 from tests.behaviours.word_tokenizer import POOLS, SERIES, byte_tokenizer, word_tokenizer
 from vesalius.behaviours import SPLITS, behaviour, behaviours, capitals, docstring, greater_than, ioi, successor, words
-from vesalius.behaviours.material import Material, deal, fill
+from vesalius.behaviours.material import Material, fill, select_split
 from vesalius.errors import BadInput
 
 TEMPLATES = [module.TEMPLATES for module in (ioi, greater_than, capitals, successor)]
@@ -16,7 +16,7 @@ EVERYTHING = [*POOLS, *SERIES, words.CAPITALS, words.CENTURIES, docstring.STYLES
 @pytest.mark.parametrize("pool", EVERYTHING)
 def test_splits_partition_every_pool(pool: tuple) -> None:
     assert len(set(pool)) == len(pool)
-    parts = [deal(pool, split) for split in SPLITS]
+    parts = [select_split(pool, split) for split in SPLITS]
     assert sorted(item for part in parts for item in part) == sorted(pool)
     assert max(map(len, parts)) - min(map(len, parts)) <= 1
 
@@ -74,18 +74,18 @@ def test_years_of_the_splits_are_in_different_centuries() -> None:
 def test_words_the_tokenizer_cuts_are_dropped() -> None:
     """With words of at most four letters whole, "Mary" stays and "Sarah" goes."""
     material = Material("ioi", word_tokenizer(longest=4), "train", 9999)
-    kept = material.words(words.NAMES, at_least=1)
-    assert kept == [name for name in deal(words.NAMES, "train") if len(name) <= 4]
-    assert "Mary" in kept
+    names = material.words(words.NAMES, at_least=1)
+    assert names == [word for word in select_split(words.NAMES, "train") if len(word) <= 4]
+    assert "Mary" in names
 
 
 @pytest.mark.parametrize("name", ["ioi", "docstring", "capitals", "successor"])
 def test_too_few_words_name_behaviour_and_tokenizer(name: str) -> None:
     with pytest.raises(
         BadInput, match=rf"behaviour {name}: the tokenizer of 257 tokens leaves 0 .* are needed"
-    ) as refused:
+    ) as error:
         behaviour(name).sample(byte_tokenizer(), 4, seed=0, n_ctx=128, d_vocab=257)
-    assert "\n" not in str(refused.value)
+    assert "\n" not in str(error.value)
 
 
 def test_too_small_a_vocabulary_for_induction() -> None:
@@ -101,7 +101,7 @@ def test_years_cut_otherwise_are_refused() -> None:
     assert greater_than.year_form(tokenizer) == "pairs"
     assert greater_than.year_form(byte_tokenizer()) == "digits"
     tokenizer._backend.pre_tokenizer = None  # type: ignore[attr-defined]
-    with pytest.raises(BadInput, match="behaviour greater-than: this tokenizer cuts ' 1732' into"):
+    with pytest.raises(BadInput, match="behaviour greater-than: this tokenizer splits ' 1732' into"):
         greater_than.year_form(tokenizer)
 
 

@@ -1,4 +1,4 @@
-"""Prompts refuse what a model cannot read, and keep their rows together."""
+"""Prompts refuse token ids and lengths that do not fit the model, and keep their rows together."""
 
 import pytest
 import torch
@@ -45,11 +45,11 @@ def test_readout_asks_for_two_logits_at_the_last_real_token() -> None:
 
 def test_take_keeps_rows_together() -> None:
     prompts = padded([SHORT, LONG, SHORT])
-    for taken in (prompts.take(torch.tensor([1])), prompts.take(slice(1, 2))):
-        assert len(taken) == 1
-        assert taken.texts == ["four tokens"]
-        assert taken.tokens.tolist() == [[9, 3, 4, 8]]
-        assert taken.roles["subject"].tolist() == [2]
+    for subset in (prompts.take(torch.tensor([1])), prompts.take(slice(1, 2))):
+        assert len(subset) == 1
+        assert subset.texts == ["four tokens"]
+        assert subset.tokens.tolist() == [[9, 3, 4, 8]]
+        assert subset.roles["subject"].tolist() == [2]
     assert prompts.take(torch.tensor([2, 1])).texts == ["three tokens", "four tokens"]
 
 
@@ -68,9 +68,9 @@ def test_take_keeps_rows_together() -> None:
     ],
 )
 def test_refusals_are_one_line(make: object, part: str) -> None:
-    with pytest.raises(BadInput, match=part) as refused:
+    with pytest.raises(BadInput, match=part) as error:
         make()  # type: ignore[operator]
-    assert "\n" not in str(refused.value)
+    assert "\n" not in str(error.value)
 
 
 def test_an_answer_outside_the_vocabulary_is_refused() -> None:

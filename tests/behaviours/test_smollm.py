@@ -1,4 +1,4 @@
-"""SmolLM2-135M performs the behaviours, about as well as was measured with other code before."""
+"""SmolLM2-135M performs the behaviours about as well as earlier measurements with other code."""
 
 import pytest
 import torch
@@ -30,10 +30,10 @@ def mean_score(model: Transformer, batch: Batch, readout: Readout) -> float:
     ],
 )
 def test_performs(smollm: Natural, name: str, accuracy: float, top1: float) -> None:
-    got = measure(behaviour(name), *smollm, n=32)
-    assert got.performs
-    assert got.accuracy >= accuracy
-    assert got.top1 >= top1
+    result = measure(behaviour(name), *smollm, n=32)
+    assert result.performs
+    assert result.accuracy >= accuracy
+    assert result.top1 >= top1
 
 
 def test_counterfactuals_take_the_answer_away(smollm: Natural) -> None:

@@ -1,4 +1,4 @@
-"""Trials apart from others: nothing seen comes back, and a vocabulary that is used up says so."""
+"""Trials drawn apart from others share no input with them, and an exhausted vocabulary is reported."""
 
 from dataclasses import replace
 
@@ -8,7 +8,7 @@ import torch
 import vesalius as ves
 from tests.behaviours.word_tokenizer import word_tokenizer
 from tests.explanations.induction_model import as_specimen, induction_model
-from vesalius.behaviours.trial import NothingUnseen, Trial, different_inputs, rows_of, trial
+from vesalius.behaviours.trial import NothingUnseen, Trial, distinct_inputs, rows_of, trial
 from vesalius.model.specimen import Specimen
 
 
@@ -19,12 +19,12 @@ def specimen() -> Specimen:
 
 
 def inputs_of(specimen: Specimen, material: Trial) -> list[tuple[int, ...]]:
-    """The prompts, read off without the masks: all ids below BOS."""
+    """The prompts, read without the masks: all ids below BOS."""
     bos = len(specimen.vocabulary.summary())
     return [tuple(code for code in row if code < bos) for row in material.batch.tokens.tolist()]
 
 
-def test_random_inputs_repeat_unless_they_are_asked_for_apart(specimen: Specimen) -> None:
+def test_random_inputs_repeat_unless_drawn_apart(specimen: Specimen) -> None:
     seen = trial(specimen, 32)
     prompts = set(inputs_of(specimen, seen))
     repeated = [row in prompts for row in inputs_of(specimen, trial(specimen, 32, seed=500_003))]
@@ -36,7 +36,7 @@ def test_random_inputs_repeat_unless_they_are_asked_for_apart(specimen: Specimen
     assert len(rows_of(apart)) == 64, "counterfactuals are different inputs too"
 
 
-def test_the_material_of_a_discovery_is_drawn_as_ever(specimen: Specimen) -> None:
+def test_a_trial_holds_two_samples_of_the_specimen(specimen: Specimen) -> None:
     material = trial(specimen, 8, seed=5)
     tokens = specimen.tokenize([*specimen.sample(8, 5), *specimen.sample(8, 6)])
     assert material.batch.tokens.equal(tokens[:8])
@@ -44,7 +44,7 @@ def test_the_material_of_a_discovery_is_drawn_as_ever(specimen: Specimen) -> Non
 
 
 def test_few_inputs_give_few_prompts(specimen: Specimen) -> None:
-    """Six inputs, of which the discovery sees three: three are left, and each is another's counterfactual."""
+    """Six inputs, of which the first trial holds three: three are left, and each is another's counterfactual."""
     small = [[token] for token in specimen.vocabulary.summary()] + [
         [specimen.vocabulary.summary()[0]] * k for k in (2, 3)
     ]
@@ -56,20 +56,20 @@ def test_few_inputs_give_few_prompts(specimen: Specimen) -> None:
     assert rows_of(left).isdisjoint(rows_of(seen))
     rows = zip(left.batch.tokens.tolist(), left.counterfactual.tokens.tolist(), strict=True)
     assert all(clean != other for clean, other in rows)
-    with pytest.raises(NothingUnseen, match=r"0 inputs are left .* discover on fewer prompts"):
+    with pytest.raises(NothingUnseen, match=r"0 unseen inputs are left, .* discover on fewer prompts"):
         trial(few, 10, seed=0, apart_from=seen)
 
 
-def test_a_whole_vocabulary_is_found(specimen: Specimen) -> None:
-    assert len(different_inputs(specimen, 1000, seed=0)) == 340
+def test_all_inputs_of_a_vocabulary_are_drawn(specimen: Specimen) -> None:
+    assert len(distinct_inputs(specimen, 1000, seed=0)) == 340
     seen = trial(specimen, 32)
-    assert len(different_inputs(specimen, 1000, seed=0, seen=rows_of(seen))) == 340 - len(rows_of(seen))
+    assert len(distinct_inputs(specimen, 1000, seed=0, seen=rows_of(seen))) == 340 - len(rows_of(seen))
 
 
-def test_prompts_of_one_split_are_not_held_out_from_themselves() -> None:
+def test_one_split_holds_nothing_apart_from_itself() -> None:
     specimen = as_specimen(induction_model(word_tokenizer().size))
     seen = trial(specimen, 4, split="validation")
-    with pytest.raises(NothingUnseen, match="of the validation split were seen already; choose another"):
+    with pytest.raises(NothingUnseen, match="from the validation split were seen before; choose another"):
         trial(specimen, 4, split="validation", apart_from=seen)
     more = trial(specimen, 12, split="validation", seed=1)
     assert more.prompts is not None

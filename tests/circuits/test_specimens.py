@@ -318,7 +318,7 @@ def test_a_trial_pairs_inputs_of_independent_lengths() -> None:
     assert torch.equal(again.batch.tokens, material.batch.tokens)
     assert torch.equal(again.counterfactual.tokens, material.counterfactual.tokens)
     assert not torch.equal(trial(specimen, 40, seed=3).batch.tokens, material.batch.tokens)
-    with pytest.raises(BadInput, match="0 prompts cannot be made; ask for 1 to"):
+    with pytest.raises(BadInput, match="0 prompts is not possible; request 1 to"):
         trial(specimen, 0)
 
 

@@ -180,7 +180,7 @@ def test_a_behaviour_that_is_not_performed_is_refused_unless_forced() -> None:
     assert found.performance.performs
     size = word_tokenizer().size
     unable = as_specimen(random_model(small_config(d_vocab=size, d_vocab_out=size, n_ctx=64)))
-    with pytest.raises(BadInput, match=r"does not perform induction: accuracy .*force=True\) to go on all the same"):
+    with pytest.raises(BadInput, match=r"does not perform induction: accuracy .*force=True\) to continue anyway"):
         ves.discover(unable, n=4)
     with pytest.raises(BadInput, match="does not perform induction"):
         discover_sets(unable, n=8)

@@ -54,7 +54,7 @@ def test_refusals() -> None:
     with pytest.raises(BadInput, match=r"use discovery\.sets\.discover\.discover_sets"):
         discover(specimen, "sets")
     for n in (0, -1, 10**12):
-        with pytest.raises(BadInput, match=f"{n} prompts cannot be made; ask for 1 to 100,000"):
+        with pytest.raises(BadInput, match=f"{n} prompts is not possible; request 1 to 100,000"):
             discover(specimen, n=n)
     for seed in (-1, 2**64):
         with pytest.raises(BadInput, match=f"seed {seed} cannot be used"):

@@ -81,7 +81,7 @@ def test_a_small_vocabulary_says_how_many_prompts_were_left() -> None:
     assert trust.as_data()["n"] == left
     nothing = examine(specimen, replace(found, material=trial(specimen, 6000)))
     assert nothing.n == 0
-    assert "0 inputs are left" in nothing.missing["faithfulness"]
+    assert "0 unseen inputs are left" in nothing.missing["faithfulness"]
     assert not {"cmd", "cpr"} & set(nothing.metrics)
 
 

@@ -1,4 +1,4 @@
-"""What natural models do: prompts with a metric, and whether a model does it."""
+"""Behaviours of natural models: prompts with a metric, and whether a model performs them."""
 
 from vesalius.behaviours.behaviour import Behaviour
 from vesalius.behaviours.controls import Control, Corpus, control, factbook, wikitext

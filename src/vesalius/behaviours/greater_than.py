@@ -1,9 +1,9 @@
-"""Greater-than: "The war lasted from the year 1732 to the year 17" must go on with a later year.
+"""Greater-than: "The war lasted from the year 1732 to the year 17" must continue with a later year.
 
-How a year is cut decides the question, so the tokenizer is asked. Where numbers fall into single digits, the next
-token is the decade digit: a digit above 3 is right, one below it wrong. Where two digits are one token (GPT-2), the
-next token is the rest of the year. Right and wrong lie equally far from the year, so nearness decides nothing. The
-counterfactual starts so early in the century that both would be fine.
+The question depends on how the tokenizer splits a year. Where each digit is a token, the next token is the decade
+digit: a digit above 3 is right, one below it wrong. Where two digits are one token (GPT-2), the next token is the rest
+of the year. The right and the wrong answer are equally far from the year, so distance decides nothing. The
+counterfactual starts so early in the century that both answers would be right.
 """
 
 import random
@@ -32,8 +32,10 @@ def year_form(tokenizer: Tokenizer) -> str:
     pieces = [tokenizer.decode([token]).strip() for token in year[len(century) :]]
     if year[: len(century)] == century and pieces in (["3", "2"], ["32"]):
         return "digits" if len(pieces) == 2 else "pairs"
-    cut = [tokenizer.decode([token]) for token in year]
-    raise BadInput(f"behaviour greater-than: this tokenizer cuts ' 1732' into {cut}; digits or ' 17' + '32' are needed")
+    tokens = [tokenizer.decode([token]) for token in year]
+    raise BadInput(
+        f"behaviour greater-than: this tokenizer splits ' 1732' into {tokens}; digits or ' 17' + '32' are needed"
+    )
 
 
 def _prepare(material: Material) -> Draw:
@@ -65,7 +67,7 @@ def _pairs(material: Material) -> Draw:
 
 
 class _Scenes:
-    """Templates, centuries and events of one split, with the year written in the given fields."""
+    """Templates, centuries and periods of one split; the format string `year` replaces the template's start year."""
 
     def __init__(self, material: Material, year: str) -> None:
         self.material = material
@@ -76,10 +78,10 @@ class _Scenes:
         self, rng: random.Random, starts: list[dict[str, str]], *, correct: str, wrong: str, role: str
     ) -> Prompt | None:
         template, century = rng.choice(self.templates), rng.choice(self.centuries)
-        same = {"period": rng.choice(self.periods), "century": century, "century_again": century}
-        clean, other = (fill(template, {**same, **start}) for start in starts)
+        shared = {"period": rng.choice(self.periods), "century": century, "century_again": century}
+        clean, counterfactual = (fill(template, {**shared, **start}) for start in starts)
         roles = {"period": "period", "century": "century", "start year": role}
-        return self.material.prompt(clean, other, correct=correct, wrong=wrong, roles=roles)
+        return self.material.prompt(clean, counterfactual, correct=correct, wrong=wrong, roles=roles)
 
 
 GREATER_THAN = Behaviour(

@@ -1,11 +1,11 @@
-"""Induction: [... A B ... A] -> B on random tokens, where nothing but the earlier occurrence can tell.
+"""Induction: [... A B ... A] -> B on random tokens, where only the earlier occurrence gives the answer.
 
-A short stretch of random tokens ending in A, with B after it, comes back further on: [x y A B fillers x y A].
-Otherwise all tokens of a prompt are different; where the stretch begins and how long it is are drawn at random, so
-that no position gives the answer away. The counterfactual replaces the first copy of the stretch by fresh tokens: B
-still stands in the context, only the reason to say it is gone. With a distractor from the prompt itself (the
-default), being present in the context is no advantage either; `induction-out` compares with a token that is not in
-the prompt, as published work does, and so also rewards plain copying.
+A short stretch of random tokens that ends in A and is followed by B is repeated later: [x y A B fillers x y A].
+All other tokens of a prompt are distinct; the start and the length of the stretch are random, so no position gives the
+answer away. The counterfactual replaces the first copy of the stretch by other tokens: B is still in the context, but
+nothing predicts it. With a distractor from the prompt itself (the default), being present in the context is no
+advantage; `induction-out` compares with a token that is not in the prompt, as published work does, and so also rewards
+plain copying.
 """
 
 import random
@@ -25,14 +25,14 @@ def _prepare(material: Material, *, in_context: bool) -> Draw:
     bos = [] if material.tokenizer.bos is None else [material.tokenizer.bos]
 
     def draw(rng: random.Random, _: int) -> Prompt:
-        repeated = rng.randint(SHORTEST_STRETCH, LONGEST_STRETCH)
-        drawn = rng.sample(ids, LENGTH + 1)
-        body, fresh, outsider = drawn[: LENGTH - repeated], drawn[LENGTH - repeated : LENGTH], drawn[LENGTH]
-        start = rng.randrange(len(body) - repeated - LEAST_FILLERS_BETWEEN)
-        b = start + repeated
+        n_stretch = rng.randint(SHORTEST_STRETCH, LONGEST_STRETCH)
+        sample = rng.sample(ids, LENGTH + 1)
+        body, replacement, absent = sample[: LENGTH - n_stretch], sample[LENGTH - n_stretch : LENGTH], sample[LENGTH]
+        start = rng.randrange(len(body) - n_stretch - LEAST_FILLERS_BETWEEN)
+        b = start + n_stretch
         tokens = [*bos, *body, *body[start:b]]
-        counterfactual = [*bos, *body[:start], *fresh, *body[b:], *body[start:b]]
-        distractor = rng.choice(body[:start] + body[b + 1 :]) if in_context else outsider
+        counterfactual = [*bos, *body[:start], *replacement, *body[b:], *body[start:b]]
+        distractor = rng.choice(body[:start] + body[b + 1 :]) if in_context else absent
         end = len(tokens) - 1
         roles = {"first A": len(bos) + b - 1, "B": len(bos) + b, "second A": end, "end": end}
         return Prompt(

@@ -1,8 +1,8 @@
 """Indirect object identification: "When Mary and John went to the store, John gave a drink to" -> Mary.
 
 Half of the prompts of a batch name the indirect object first (ABBA), half the subject (BABA), and templates are used
-in turn, so that neither order nor wording can carry the metric. The counterfactual names three other people, all
-different, so that nobody is the answer.
+in turn, so neither order nor wording can explain the metric. The counterfactual names three other, distinct people, so
+no name is the answer (ABC).
 """
 
 import random
@@ -41,9 +41,9 @@ def _prepare(material: Material) -> Draw:
         first, second = (indirect, subject) if abba else (subject, indirect)
         scene = {"place": rng.choice(places), "object": rng.choice(objects)}
         clean = fill(template, {"first": first, "second": second, "subject": subject, **scene})
-        other = fill(template, {"first": others[0], "second": others[1], "subject": others[2], **scene})
+        counterfactual = fill(template, {"first": others[0], "second": others[1], "subject": others[2], **scene})
         roles = {"IO": "first" if abba else "second", "S1": "second" if abba else "first", "S2": "subject"}
-        return material.prompt(clean, other, correct=f" {indirect}", wrong=f" {subject}", roles=roles)
+        return material.prompt(clean, counterfactual, correct=f" {indirect}", wrong=f" {subject}", roles=roles)
 
     return draw
 

@@ -1,8 +1,8 @@
-"""What prompts are made of: split pools of words, and templates that remember where each word went.
+"""What prompts are made of: pools of words divided into splits, and templates that record where each word ends.
 
-Every pool is dealt out like cards: item 0 to train, 1 to validation, 2 to test, 3 to train, and so on. Which split a
-word belongs to thus depends on the pool alone, never on the tokenizer or the seed, and no word can be in two splits.
-Words that the tokenizer at hand cuts into pieces are dropped afterwards.
+Item i of a pool belongs to train, validation or test by i mod 3. The split of a word thus depends on the pool alone,
+never on the tokenizer or the seed, and no word is in two splits. Words that the tokenizer splits into several tokens
+are dropped afterwards.
 """
 
 from collections.abc import Mapping, Sequence
@@ -25,8 +25,8 @@ def split_index(split: str) -> int:
     return SPLITS.index(split)
 
 
-def deal(pool: Sequence[Item], split: str) -> list[Item]:
-    """The items of a pool that belong to one split: every third, from the split's own start."""
+def select_split(pool: Sequence[Item], split: str) -> list[Item]:
+    """The items of a pool that belong to one split: every third item, starting at the split's index."""
     return list(pool[split_index(split) :: len(SPLITS)])
 
 
@@ -39,7 +39,7 @@ class Text:
 
 
 def fill(template: str, fields: Mapping[str, str]) -> Text:
-    """Put values into `{field}` places, keeping account of where each ends."""
+    """Replace each `{field}` by its value and record where the value ends."""
     text, ends = "", {}
     for literal, field, _, _ in Formatter().parse(template):
         text += literal
@@ -51,7 +51,7 @@ def fill(template: str, fields: Mapping[str, str]) -> Text:
 
 @dataclass(frozen=True)
 class Material:
-    """One split's pools as one tokenizer sees them, for one behaviour (which is named in complaints)."""
+    """One split's pools for one tokenizer; `behaviour` is the name used in error messages."""
 
     behaviour: str
     tokenizer: Tokenizer
@@ -60,54 +60,55 @@ class Material:
 
     def share(self, pool: Sequence[Item]) -> list[Item]:
         """This split's part of a pool."""
-        return deal(pool, self.split)
+        return select_split(pool, self.split)
 
     def words(self, pool: Sequence[str], *, at_least: int) -> list[str]:
-        """This split's words that are one token after a space; too few of them is the tokenizer's unfitness."""
-        kept = [word for word in self.share(pool) if self.tokenizer.is_single(f" {word}")]
-        self.require(len(kept), at_least, what="single-token words")
-        return kept
+        """This split's words that are one token after a space; refuses a tokenizer with too few of them."""
+        words = [word for word in self.share(pool) if self.tokenizer.is_single(f" {word}")]
+        self.require(len(words), at_least, what="single-token words")
+        return words
 
     def ids(self, *, at_least: int) -> list[int]:
         """This split's token ids that are text on their own: every third of the vocabulary."""
         start = split_index(self.split)
-        kept = [
+        ids = [
             i
             for i in self.tokenizer.ordinary_ids()
             if i % len(SPLITS) == start and i < self.d_vocab and i != self.tokenizer.bos
         ]
-        self.require(len(kept), at_least, what="ordinary tokens")
-        return kept
+        self.require(len(ids), at_least, what="ordinary tokens")
+        return ids
 
-    def require(self, found: int, needed: int, *, what: str) -> None:
-        """Complain, naming behaviour and tokenizer, if there is too little to make prompts of."""
-        if found < needed:
+    def require(self, n: int, needed: int, *, what: str) -> None:
+        """Refuse, naming behaviour and tokenizer, if there are too few items to make prompts."""
+        if n < needed:
             raise BadInput(
-                f"behaviour {self.behaviour}: the tokenizer of {self.tokenizer.size} tokens leaves {found} {what} "
+                f"behaviour {self.behaviour}: the tokenizer of {self.tokenizer.size} tokens leaves {n} {what} "
                 f"in the {self.split} split and {needed} are needed; choose another behaviour or model"
             )
 
     def prompt(
         self, clean: Text, counterfactual: Text, *, correct: str, wrong: str, roles: Mapping[str, str]
     ) -> Prompt | None:
-        """Tokenize a pair of prompts; None if the two do not align or an answer does not follow as one token.
+        """Tokenize a pair of prompts; None if the two do not align or an answer is not exactly one further token.
 
         `roles` maps the name of a role to the template field whose last token has it. A role "end", the last token,
         is always added.
         """
-        tokens, other = self.tokenizer.encode(clean.text), self.tokenizer.encode(counterfactual.text)
+        tokens, other_tokens = self.tokenizer.encode(clean.text), self.tokenizer.encode(counterfactual.text)
         answers = [self._continuation(clean.text, tokens, answer) for answer in (correct, wrong)]
         places = {role: self._last_token(clean, tokens, field) for role, field in roles.items()}
-        others = {role: self._last_token(counterfactual, other, field) for role, field in roles.items()}
-        if len(tokens) != len(other) or None in answers or None in places.values() or places != others:
+        other_places = {role: self._last_token(counterfactual, other_tokens, field) for role, field in roles.items()}
+        aligned = len(tokens) == len(other_tokens) and None not in places.values() and places == other_places
+        if not aligned or None in answers:
             return None
-        known = {role: place for role, place in places.items() if place is not None}
-        known["end"] = len(tokens) - 1
-        right, rival = (answer for answer in answers if answer is not None)
-        return Prompt(tuple(tokens), tuple(other), right, rival, known, clean.text)
+        positions = {role: place for role, place in places.items() if place is not None}
+        positions["end"] = len(tokens) - 1
+        correct_id, wrong_id = (answer for answer in answers if answer is not None)
+        return Prompt(tuple(tokens), tuple(other_tokens), correct_id, wrong_id, positions, clean.text)
 
     def _continuation(self, text: str, tokens: list[int], answer: str) -> int | None:
-        """The answer's token, if appending the answer appends exactly one token and leaves the others as they were."""
+        """The answer's token, if appending the answer appends exactly one token and changes no other."""
         longer = self.tokenizer.encode(text + answer)
         return longer[-1] if longer[:-1] == tokens else None
 

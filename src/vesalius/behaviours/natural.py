@@ -22,20 +22,20 @@ N_EXAMPLES = 5
 def load_natural(name: str, *, behaviour: str | None = None, progress: Progress | None = None) -> Specimen:
     """Load a natural model by name (`smollm2-135m`), directory, GGUF file or hub id.
 
-    `behaviour` says what it is dissected for; its prompts are then the specimen's examples and samples.
+    The prompts of `behaviour` are the specimen's examples and samples.
     """
-    known = find_behaviour(behaviour) if behaviour is not None else None
+    source = find_behaviour(behaviour) if behaviour is not None else None
     model, tokenizer = _load(name, progress)
     config = model.config
 
     def prompts(n: int, seed: int) -> Prompts:
-        if known is None:
+        if source is None:
             raise BadInput(f"specimen {name!r} is a natural model: name a behaviour to sample from, such as induction")
-        return known.sample(tokenizer, n, seed=seed, split="test", n_ctx=config.n_ctx, d_vocab=config.d_vocab)
+        return source.sample(tokenizer, n, seed=seed, split="test", n_ctx=config.n_ctx, d_vocab=config.d_vocab)
 
-    shown = None if known is None else prompts(N_EXAMPLES, 0)
-    answers = [] if shown is None else [tokenizer.decode([int(token)]) for token in shown.correct]
-    texts = [] if shown is None else shown.texts
+    examples = None if source is None else prompts(N_EXAMPLES, 0)
+    answers = [] if examples is None else [tokenizer.decode([int(token)]) for token in examples.correct]
+    texts = [] if examples is None else examples.texts
     label = Path(name).name if Path(name).exists() else name
     return Specimen(
         id=label,
@@ -51,20 +51,21 @@ def load_natural(name: str, *, behaviour: str | None = None, progress: Progress 
 
 
 def require_performance(
-    specimen: Specimen, *, seed: int = 0, force: bool = False, forced: str = "go on all the same"
+    specimen: Specimen, *, seed: int = 0, force: bool = False, purpose: str = "continue anyway"
 ) -> Performance:
-    """How well a natural model does its behaviour; refuses what it does not do, unless `force` (which is there to
-    `forced`).
+    """How well a natural model performs its behaviour; refuses one it does not perform unless `force`.
+
+    `purpose` says in the error message what forcing is for.
     """
     assert specimen.behaviour is not None
     assert isinstance(specimen.vocabulary, TextVocabulary)
-    found = measure(find_behaviour(specimen.behaviour), specimen.model, specimen.vocabulary.tokenizer, seed=seed)
-    if not found.performs and not force:
+    result = measure(find_behaviour(specimen.behaviour), specimen.model, specimen.vocabulary.tokenizer, seed=seed)
+    if not result.performs and not force:
         raise BadInput(
-            f"{specimen.name} does not perform {specimen.behaviour}: {found.describe()}; choose another behaviour, or "
-            f"--force (in Python force=True) to {forced}"
+            f"{specimen.name} does not perform {specimen.behaviour}: {result.describe()}; choose another behaviour, or "
+            f"--force (in Python force=True) to {purpose}"
         )
-    return found
+    return result
 
 
 def _load(name: str, progress: Progress | None) -> tuple[Transformer, Tokenizer]:
@@ -83,6 +84,6 @@ def _load(name: str, progress: Progress | None) -> tuple[Transformer, Tokenizer]
 def _from_directory(directory: Path) -> tuple[Transformer, Tokenizer]:
     ours = (directory / CONFIG_FILE).exists()
     if ours and not (directory / "tokenizer.json").exists():
-        raise BadInput(f"{directory}: holds a model but no specimen.json and no tokenizer.json; it is not whole")
+        raise BadInput(f"{directory}: a model without specimen.json and tokenizer.json; copy the whole directory")
     model = load_model(directory) if ours else load_huggingface(directory)
     return model, Tokenizer.from_directory(directory, bos=model.config.bos_token)

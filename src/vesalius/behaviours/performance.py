@@ -1,6 +1,6 @@
-"""Whether a model performs a behaviour at all: asked before anybody dissects it.
+"""Whether a model performs a behaviour: measured before a circuit is searched for.
 
-A circuit of something the model does not do is noise, so every dissection starts with these numbers.
+A circuit for something the model does not do is noise, so every discovery and explanation starts with these numbers.
 """
 
 from dataclasses import dataclass
@@ -21,7 +21,7 @@ RULE = "performs if the 95 % intervals of accuracy and of the mean logit differe
 
 @dataclass(frozen=True)
 class Performance:
-    """How well a model does on `n` prompts, with 95 % intervals (Wilson for the share, bootstrap for the mean)."""
+    """How well a model does on `n` prompts, with 95 % intervals (Wilson for the accuracy, bootstrap for the mean)."""
 
     accuracy: float
     accuracy_low: float
@@ -35,7 +35,7 @@ class Performance:
     rule: str = RULE
 
     def describe(self) -> str:
-        """Both figures with their intervals, in words."""
+        """Accuracy and logit difference with their intervals, as text."""
         return (
             f"accuracy {self.accuracy:.2f} [{self.accuracy_low:.2f}, {self.accuracy_high:.2f}], logit difference "
             f"{self.logit_difference:.2f} [{self.ld_low:.2f}, {self.ld_high:.2f}]"
@@ -45,16 +45,16 @@ class Performance:
 def measure(
     behaviour: Behaviour, model: Transformer, tokenizer: Tokenizer, *, n: int = 64, seed: int = 0, split: str = "test"
 ) -> Performance:
-    """Run a model on fresh prompts of a behaviour and say whether it performs it."""
+    """Sample prompts of a behaviour and measure whether the model performs it."""
     config = model.config
     prompts = behaviour.sample(tokenizer, n, seed=seed, split=split, n_ctx=config.n_ctx, d_vocab=config.d_vocab)
     return performance(model, prompts)
 
 
 def performance(model: Transformer, prompts: Prompts, *, rows: int = 32) -> Performance:
-    """How well a model does on given prompts, `rows` of them at a time."""
-    parts = [_differences(model, prompts.take(slice(start, start + rows))) for start in range(0, len(prompts), rows)]
-    differences, is_top = torch.cat([part[0] for part in parts]), torch.cat([part[1] for part in parts])
+    """How well a model does on the given prompts, in batches of `rows`."""
+    batches = [_differences(model, prompts.take(slice(start, start + rows))) for start in range(0, len(prompts), rows)]
+    differences, is_top = torch.cat([batch[0] for batch in batches]), torch.cat([batch[1] for batch in batches])
     if not bool(differences.isfinite().all()):
         raise BadInput("the model's logits are not finite on these prompts; check its weights for NaN or overflow")
     n, right = len(differences), int((differences > 0).sum())
@@ -74,7 +74,7 @@ def performance(model: Transformer, prompts: Prompts, *, rows: int = 32) -> Perf
 
 
 def _differences(model: Transformer, prompts: Prompts) -> tuple[Float[Tensor, " prompt"], Float[Tensor, " prompt"]]:
-    """logit(correct) - logit(wrong), and 1 where the correct token is the likeliest of all."""
+    """logit(correct) - logit(wrong), and 1 where the correct token is the most likely of all."""
     batch, device = prompts.batch.to(model.device), model.device
     with torch.no_grad():
         logits = model(batch.tokens, mask=batch.mask, at=prompts.position[:, None].to(device))[:, 0].cpu().double()

@@ -1,8 +1,8 @@
-"""What a behaviour hands to an experiment: aligned clean and counterfactual prompts with one question each.
+"""Prompts of a behaviour: aligned clean and counterfactual prompts with one question each.
 
-Row i of every field is the same prompt. A counterfactual differs from its clean prompt in a few tokens and in nothing
-else: same length, same padding, same places, so that an activation taken at a position of one can be put at the same
-position of the other.
+Row i of every field is the same prompt. A counterfactual differs from its clean prompt in a few tokens only: same
+length, same padding, same positions, so an activation at a position of one can be patched into the same position of
+the other.
 """
 
 from collections.abc import Mapping, Sequence
@@ -18,7 +18,7 @@ from vesalius.intervene import Batch, Readout, logit_difference
 
 @dataclass(frozen=True)
 class Prompt:
-    """One prompt as token ids, before padding; the answer is asked after the last token."""
+    """One prompt as token ids, before padding; the answer is predicted after the last token."""
 
     tokens: tuple[int, ...]
     counterfactual: tuple[int, ...]
@@ -31,12 +31,12 @@ class Prompt:
         if len(self.tokens) != len(self.counterfactual):
             lengths = f"{len(self.tokens)} and {len(self.counterfactual)}"
             raise BadInput(
-                f"prompt {self.text!r}: clean and counterfactual have {lengths} tokens; they must have equally many"
+                f"prompt {self.text!r}: clean and counterfactual have {lengths} tokens; they must have the same number"
             )
 
     @property
     def key(self) -> tuple[tuple[int, ...], tuple[int, ...], int, int]:
-        """What makes two rows the same question."""
+        """Equal for two rows that ask the same question."""
         return self.tokens, self.counterfactual, self.correct, self.wrong
 
 
@@ -62,7 +62,7 @@ class Prompts:
             raise BadInput("the prompt list is empty; give at least one prompt")
         if not self.tokens.shape == self.mask.shape == self.counterfactual.shape:
             shapes = [tuple(x.shape) for x in (self.tokens, self.mask, self.counterfactual)]
-            raise BadInput(f"tokens, mask and counterfactual have shapes {shapes}; they must be alike")
+            raise BadInput(f"tokens, mask and counterfactual have shapes {shapes}; they must be equal")
 
     @classmethod
     def from_rows(cls, rows: Sequence[Prompt], *, pad: int, n_ctx: int, d_vocab: int) -> "Prompts":
@@ -102,21 +102,21 @@ class Prompts:
         return logit_difference(self.position, self.correct, self.wrong)
 
     def take(self, rows: slice | Int[Tensor, " n"]) -> "Prompts":
-        """Some of the prompts, with the width of padding they have now."""
-        chosen = torch.arange(len(self))[rows].tolist()
+        """Some of the prompts, padded to the same width as before."""
+        index = torch.arange(len(self))[rows].tolist()
         return Prompts(
-            tokens=self.tokens[chosen],
-            mask=self.mask[chosen],
-            position=self.position[chosen],
-            correct=self.correct[chosen],
-            wrong=self.wrong[chosen],
-            counterfactual=self.counterfactual[chosen],
-            texts=[self.texts[i] for i in chosen],
-            roles={role: where[chosen] for role, where in self.roles.items()},
+            tokens=self.tokens[index],
+            mask=self.mask[index],
+            position=self.position[index],
+            correct=self.correct[index],
+            wrong=self.wrong[index],
+            counterfactual=self.counterfactual[index],
+            texts=[self.texts[i] for i in index],
+            roles={role: positions[index] for role, positions in self.roles.items()},
         )
 
     def checked(self, *, n_ctx: int, d_vocab: int) -> "Prompts":
-        """The same prompts, if a model with this context length and vocabulary can read them."""
+        """These prompts, or an error if they do not fit a model with this context length and vocabulary."""
         if self.tokens.shape[1] > n_ctx:
             longest = int(self.position.argmax())
             raise BadInput(
@@ -124,11 +124,11 @@ class Prompts:
                 f"the model's context holds {n_ctx}: shorten it or take a model with a longer context"
             )
         answers = torch.stack([self.correct, self.wrong], 1)
-        used = torch.cat([self.tokens, self.counterfactual, answers], 1)
-        outside = (used < 0) | (used >= d_vocab)
+        ids = torch.cat([self.tokens, self.counterfactual, answers], 1)
+        outside = (ids < 0) | (ids >= d_vocab)
         if bool(outside.any()):
             row = int(outside.any(1).int().argmax())
-            token = int(used[row][outside[row]][0])
+            token = int(ids[row][outside[row]][0])
             raise BadInput(
                 f"prompt {row} has token {token}, outside the model's vocabulary of {d_vocab}; "
                 f"use the model's own tokenizer"

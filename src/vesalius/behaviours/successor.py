@@ -1,8 +1,8 @@
 """Successor: "In order: Tuesday, Wednesday," -> Thursday; days, months, numbers in words and letters.
 
-The splits hold different answers (and templates). The counterfactual shows another stretch of the same series, whose
-successor is the wrong answer; stretches never contain each other's answer, so that a model cannot win by avoiding
-what it has just seen.
+The splits have different answers (and templates). The counterfactual shows another stretch of the same series, whose
+successor is the wrong answer; the two stretches never contain each other's answer, so a model cannot succeed by
+avoiding what it has just seen.
 """
 
 import random
@@ -36,12 +36,12 @@ class Stretch:
     answer: str
 
     def clashes(self, other: "Stretch") -> bool:
-        """Whether one shows what the other asks for."""
+        """Whether one stretch contains the other's answer."""
         return self.answer in (other.before, other.last, other.answer) or other.answer in (self.before, self.last)
 
 
 def stretches(series: tuple[str, ...]) -> list[Stretch]:
-    """Every stretch of a series in order of its answer; days and months go round."""
+    """Every stretch of a series in order of its answer; days and months are cyclic."""
     starts = range(len(series)) if series in CYCLES else range(2, len(series))
     return [Stretch(series[i - 2], series[i - 1], series[i]) for i in starts]
 

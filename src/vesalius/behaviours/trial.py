@@ -1,12 +1,12 @@
-"""One experiment's material for any specimen: prompts, counterfactual prompts, and what is read off.
+"""The inputs of one experiment, for any specimen: prompts, counterfactual prompts and the readout.
 
 Natural models: the behaviour's prompts and logit difference. Specimens with a finite vocabulary: random inputs,
-other random inputs of independent lengths as counterfactuals (so that what depends on the length shows), and the share
-of outputs that stay as they were.
+other random inputs of independent lengths as counterfactuals (so that dependence on the length is visible), and the
+share of unchanged outputs.
 
-A trial can be asked for *apart from* another one, to check on what was not seen. The splits of a natural behaviour
-share no prompt; random inputs of a small vocabulary do repeat, so there the seen ones are left out, and a vocabulary
-that is used up gives fewer prompts than were asked for.
+A trial can be drawn *apart from* another one, to check results on unseen inputs. The splits of a natural behaviour
+share no prompt; random inputs of a small vocabulary do repeat, so inputs that were seen are left out, and a vocabulary
+with too few unseen inputs gives fewer prompts than requested.
 """
 
 from collections.abc import Collection
@@ -25,23 +25,23 @@ from vesalius.model.specimen import FiniteVocabulary, Specimen, TextVocabulary
 
 NUMERIC_TOLERANCE = 0.05
 MOST_PROMPTS = 100_000
-#: Seeds of controls and held-out prompts lie above the one asked for, and all must fit 64 bits.
+#: Seeds of controls and held-out prompts are larger than the one requested, and all must fit 64 bits.
 LARGEST_SEED = 2**62
-#: How often inputs are drawn, and how many at least each time, before a vocabulary counts as used up.
-DRAWS, DRAWN_AT_ONCE = 16, 1024
+#: How often inputs are drawn, and how many at least each time, before a vocabulary counts as exhausted.
+MAX_DRAWS, LEAST_PER_DRAW = 16, 1024
 Row = tuple[int, ...]
 
 
 class NothingUnseen(BadInput):
-    """All inputs that could be drawn were seen already."""
+    """All inputs that could be drawn were seen before."""
 
 
 @dataclass(frozen=True)
 class Trial:
     """What a sweep runs on.
 
-    `prompts` is set for natural models. `where` marks the positions at which a counterfactual can be patched in: those
-    that are real in it. Beyond its end the clean value stays. None means everywhere.
+    `prompts` is set for natural models. `where` marks the positions at which a counterfactual can be patched in: its
+    own, without padding. Elsewhere the clean value stays. None means everywhere.
     """
 
     batch: Batch
@@ -52,11 +52,10 @@ class Trial:
 
 
 def trial(specimen: Specimen, n: int, *, seed: int = 0, split: str = "test", apart_from: Trial | None = None) -> Trial:
-    """Draw the material for a specimen; `split` picks the behaviour's pool of names, templates and fillers.
+    """Draw a trial for a specimen; `split` picks the behaviour's pool of names, templates and fillers.
 
-    With `apart_from`, no prompt is one of that trial's, counterfactuals included. Of a listed vocabulary that leaves
-    `n` different prompts or as many as there are, of a behaviour the unseen ones of `n`; `len(trial.batch)` says how
-    many.
+    With `apart_from`, no prompt is a prompt or counterfactual of that trial. A finite vocabulary then gives `n`
+    distinct prompts or as many as there are, a behaviour the unseen ones among `n`; `len(trial.batch)` is the number.
     """
     require_drawable(n, seed)
     vocabulary = specimen.vocabulary
@@ -98,54 +97,54 @@ def _prompts(specimen: Specimen, vocabulary: TextVocabulary, n: int, seed: int, 
 
 
 def _unseen_prompts(prompts: Prompts, split: str, seen: Collection[Row]) -> Prompts:
-    kept = [place for place, row in enumerate(_rows(prompts.batch)) if row not in seen]
-    if not kept:
-        raise NothingUnseen(f"all prompts drawn of the {split} split were seen already; choose another split or seed")
-    return prompts.take(torch.tensor(kept))
+    unseen = [place for place, row in enumerate(_rows(prompts.batch)) if row not in seen]
+    if not unseen:
+        raise NothingUnseen(f"all prompts drawn from the {split} split were seen before; choose another split or seed")
+    return prompts.take(torch.tensor(unseen))
 
 
 def _unseen_pairs(specimen: Specimen, n: int, seed: int, seen: Collection[Row]) -> tuple[list[Any], list[Any]]:
-    """Inputs with counterfactuals, none of them seen: all different while there are enough, else each input is also
-    the counterfactual of another.
+    """Unseen inputs with unseen counterfactuals: all distinct while there are enough, else each input is also the
+    counterfactual of another.
     """
-    drawn = different_inputs(specimen, 2 * n, seed=seed, seen=seen)
-    if len(drawn) < 2:
+    inputs = distinct_inputs(specimen, 2 * n, seed=seed, seen=seen)
+    if len(inputs) < 2:
         raise NothingUnseen(
-            f"specimen {specimen.name!r}: {len(drawn)} inputs are left that were not seen, and a prompt and a "
-            "counterfactual are needed; discover on fewer prompts"
+            f"specimen {specimen.name!r}: {len(inputs)} unseen inputs are left, and a prompt and a counterfactual are "
+            "needed; discover on fewer prompts"
         )
-    n = min(n, len(drawn))
-    shift = n if len(drawn) > n else 1
-    return drawn[:n], [drawn[(place + shift) % len(drawn)] for place in range(n)]
+    n = min(n, len(inputs))
+    shift = n if len(inputs) > n else 1
+    return inputs[:n], [inputs[(place + shift) % len(inputs)] for place in range(n)]
 
 
-def different_inputs(specimen: Specimen, n: int, *, seed: int, seen: Collection[Row] = ()) -> list[Any]:
-    """Up to `n` inputs of a listed vocabulary, no two alike and none among `seen` (token ids without padding)."""
-    met: set[tuple[Any, ...]] = set()
-    found: list[Any] = []
-    for draw in range(DRAWS):
-        drawn = {tuple(given): given for given in specimen.sample(max(2 * n, DRAWN_AT_ONCE), seed + draw)}
-        new = [given for key, given in drawn.items() if key not in met]
+def distinct_inputs(specimen: Specimen, n: int, *, seed: int, seen: Collection[Row] = ()) -> list[Any]:
+    """Up to `n` distinct inputs of a finite vocabulary, none among `seen` (token ids without padding)."""
+    earlier: set[tuple[Any, ...]] = set()
+    inputs: list[Any] = []
+    for draw in range(MAX_DRAWS):
+        sample = {tuple(tokens): tokens for tokens in specimen.sample(max(2 * n, LEAST_PER_DRAW), seed + draw)}
+        new = [tokens for key, tokens in sample.items() if key not in earlier]
         if new:
-            tokens = specimen.tokenize(new)
-            rows = _rows(Batch(tokens, tokens != specimen.model.config.pad_token))
-            found += [given for row, given in zip(rows, new, strict=True) if row not in seen]
-        if len(found) >= n:
+            ids = specimen.tokenize(new)
+            rows = _rows(Batch(ids, ids != specimen.model.config.pad_token))
+            inputs += [tokens for row, tokens in zip(rows, new, strict=True) if row not in seen]
+        if len(inputs) >= n:
             break
-        met |= drawn.keys()
-    return found[:n]
+        earlier |= sample.keys()
+    return inputs[:n]
 
 
 def require_drawable(n: int, seed: int) -> None:
-    """Refuse numbers of prompts and seeds that nothing can be drawn with."""
+    """Refuse numbers of prompts and seeds that are out of range."""
     if not 1 <= n <= MOST_PROMPTS:
-        raise BadInput(f"an experiment on {n} prompts cannot be made; ask for 1 to {MOST_PROMPTS:,}")
+        raise BadInput(f"an experiment on {n} prompts is not possible; request 1 to {MOST_PROMPTS:,}")
     if not 0 <= seed <= LARGEST_SEED:
-        raise BadInput(f"seed {seed} cannot be used; take one from 0 to {LARGEST_SEED}")
+        raise BadInput(f"seed {seed} cannot be used; choose one from 0 to {LARGEST_SEED}")
 
 
 def unchanged_outputs(specimen: Specimen, batch: Batch) -> Readout:
-    """Share of real positions whose output equals the clean model's (numbers: within 0.05)."""
+    """Share of positions without padding whose output equals the clean model's (numbers: within 0.05)."""
     counted = batch.tokens != specimen.model.config.pad_token
     counted[:, 0] = False
     with torch.no_grad():
@@ -154,8 +153,8 @@ def unchanged_outputs(specimen: Specimen, batch: Batch) -> Readout:
         return agreement(clean.argmax(-1), counted)
 
     def score(logits: Tensor, prompt: Tensor) -> Tensor:
-        kept, real = clean.to(logits.device)[prompt], counted.to(logits.device)[prompt]
-        same = (logits - kept).abs()[..., 0] < NUMERIC_TOLERANCE
-        return (same & real).sum(1) / real.sum(1)
+        reference, mask = clean.to(logits.device)[prompt], counted.to(logits.device)[prompt]
+        unchanged = (logits - reference).abs()[..., 0] < NUMERIC_TOLERANCE
+        return (unchanged & mask).sum(1) / mask.sum(1)
 
     return Readout(score, unit="share of outputs")

@@ -1,6 +1,6 @@
-"""The pools of words. Order matters: item i goes to train, validation or test by i mod 3, so only ever append.
+"""The pools of words. Order matters: item i belongs to train, validation or test by i mod 3, so only append.
 
-Commoner words come first within a pool, so that all three splits keep enough of them under small vocabularies.
+More common words come first within a pool, so that all three splits have enough of them with small vocabularies.
 """
 
 
