@@ -12,7 +12,7 @@ import vesalius as ves
 from vesalius.components import Component
 from vesalius.errors import BadInput
 from vesalius.explanations.scientist.assemble import OutputMap, Program
-from vesalius.explanations.scientist.body import Body
+from vesalius.explanations.scientist.circuit_runs import CircuitRuns
 from vesalius.explanations.scientist.executable import translate
 from vesalius.explanations.scientist.gathering import (
     COMPARE,
@@ -185,9 +185,9 @@ def test_what_is_found_in_a_shipped_circuit_and_its_translation_agree(name: str)
     specimen = ves.load(name)
     vocabulary = specimen.vocabulary
     assert isinstance(vocabulary, FiniteVocabulary)
-    body = Body(specimen, vocabulary, sorted(specimen.components))
-    pool, fitting = (body.record(draw_sequences(specimen, 120, seed=seed)) for seed in (0, 1))
-    program = assemble(explain_components(body, pool, seed=0), fitting, exchanges=60, seed=2)
+    runs = CircuitRuns(specimen, vocabulary, sorted(specimen.components))
+    pool, fitting = (runs.record(draw_sequences(specimen, 120, seed=seed)) for seed in (0, 1))
+    program = assemble(explain_components(runs, pool, seed=0), fitting, exchanges=60, seed=2)
     inputs = draw_sequences(specimen, 60, seed=3)
     assert_same(program, vocabulary, inputs)
     assert len(json.dumps(translate(program, vocabulary).executable().program)) < 100_000

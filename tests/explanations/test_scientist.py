@@ -19,7 +19,7 @@ from vesalius.explanations.claims import Computes, Hypothesis, Lab, check
 from vesalius.explanations.claims.interchange import ACCURACY
 from vesalius.explanations.scientist import explain_specimen
 from vesalius.explanations.scientist.assemble import OutputMap, Program
-from vesalius.explanations.scientist.body import Body
+from vesalius.explanations.scientist.circuit_runs import CircuitRuns
 from vesalius.explanations.scientist.classify import Facts, tag_by_experiment, tags_by_convention
 from vesalius.explanations.scientist.codes import distinct
 from vesalius.explanations.scientist.executable import translate
@@ -113,10 +113,10 @@ def test_patched_outputs_are_those_of_the_engine(name: str) -> None:
     vocabulary = specimen.vocabulary
     assert isinstance(vocabulary, FiniteVocabulary)
     component = Component.parse(name)
-    body = Body(specimen, vocabulary, list(specimen.components))
-    recorded = body.record(draw_sequences(specimen, 12, seed=1))
+    runs = CircuitRuns(specimen, vocabulary, list(specimen.components))
+    recorded = runs.record(draw_sequences(specimen, 12, seed=1))
     pairings = exchange_pairings(12, 20, [component], seed=2)
-    outputs, _ = body.interchange(recorded, pairings, component)
+    outputs, _ = runs.interchange(recorded, pairings, component)
     base, source = pairings.base, pairings.source
     ids = recorded.sequences.ids(vocabulary)
     batch = Batch(ids, ids != vocabulary.pad)
@@ -235,9 +235,9 @@ def test_a_wrong_program_is_not_supported(wrong: str) -> None:
     share = Mean("L0_MLP", 1) if wrong == "table" else Copy("L0_MLP", "self")
     slope = (1 / MEAN_SCALE, 0.0) if wrong == "table" else (1.0, 0.0)
     program = Program({L0M: flag, L1H2: share}, OutputMap(("L1H2",), {}, 0.0, slope), causal=True, numeric=True)
-    body = Body(specimen, vocabulary, [L0M, L1H2])
-    recorded = body.record(draw_sequences(specimen, 200, seed=9, natural_share=1.0))
-    accuracy = exchange_accuracy(body, program, recorded, pairs=100, seed=4)[L0M]
+    runs = CircuitRuns(specimen, vocabulary, [L0M, L1H2])
+    recorded = runs.record(draw_sequences(specimen, 200, seed=9, natural_share=1.0))
+    accuracy = exchange_accuracy(runs, program, recorded, pairs=100, seed=4)[L0M]
     assert float(agreement(program, recorded).float().mean()) < 0.9
     assert accuracy is not None
     assert accuracy < 0.9

@@ -16,7 +16,7 @@ from vesalius.documents.explanation import Explanation
 from vesalius.errors import BadInput
 from vesalius.explanations.scientist import explain_specimen
 from vesalius.explanations.scientist.assemble import OutputMap, Program, simplified
-from vesalius.explanations.scientist.body import Body
+from vesalius.explanations.scientist.circuit_runs import CircuitRuns
 from vesalius.explanations.scientist.classify import Facts, tag_by_experiment, tags_by_convention
 from vesalius.explanations.scientist.filling import observe_rare_arguments, rare
 from vesalius.explanations.scientist.gathering import Copy, Mean, Selector, Width
@@ -106,8 +106,8 @@ def test_a_count_takes_in_the_values_that_belong() -> None:
 def test_a_background_fills_the_other_positions() -> None:
     specimen = ves.load("frac_prevs")
     assert isinstance(specimen.vocabulary, FiniteVocabulary)
-    body = Body(specimen, specimen.vocabulary, [L0M])
-    pool = body.record(draw_sequences(specimen, 20, seed=0))
+    runs = CircuitRuns(specimen, specimen.vocabulary, [L0M])
+    pool = runs.record(draw_sequences(specimen, 20, seed=0))
     long = pool.sequences.lengths.argsort(descending=True)[:3]
     base, behind, source = (row[None] for row in long)
     written = pool.written[L0M]
@@ -122,13 +122,13 @@ def test_a_background_fills_the_other_positions() -> None:
 def test_arguments_hardly_seen_are_observed() -> None:
     specimen = ves.load("frac_prevs")
     assert isinstance(specimen.vocabulary, FiniteVocabulary)
-    body = Body(specimen, specimen.vocabulary, [L0M])
-    pool = body.record(draw_sequences(specimen, 60, seed=0))
-    seen = observe(body, pool, L0M, [], seed=0)
+    runs = CircuitRuns(specimen, specimen.vocabulary, [L0M])
+    pool = runs.record(draw_sequences(specimen, 60, seed=0))
+    seen = observe(runs, pool, L0M, [], seed=0)
     few = seen.pairings.take(torch.tensor([0]))
     first = Observations(seen.probe, few, torch.tensor([0]), torch.tensor([0]), seen.raw[:1], seen.effect)
     program = Program({}, None, causal=True, numeric=True)
-    more = observe_rare_arguments(body, pool, program, first, ("tokens",), seed=0)
+    more = observe_rare_arguments(runs, pool, program, first, ("tokens",), seed=0)
     values = more.values(program.exchanged(pool.sequences, more.pairings)["tokens"])
     assert torch.bincount(values).tolist() == [4, 4, 4, 4]
     in_order = seen.row[seen.position == more.position[-1]]

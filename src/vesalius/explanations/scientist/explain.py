@@ -28,7 +28,7 @@ from vesalius.errors import BadInput
 from vesalius.explanations.claims import Lab
 from vesalius.explanations.claims.laboratory import HELD_OUT_SEED
 from vesalius.explanations.scientist.assemble import Program
-from vesalius.explanations.scientist.body import Body, Recorded
+from vesalius.explanations.scientist.circuit_runs import CircuitRuns, RecordedRun
 from vesalius.explanations.scientist.classify import Facts
 from vesalius.explanations.scientist.executable import Translation, translate
 from vesalius.explanations.scientist.hypotheses import FAMILIES
@@ -105,19 +105,19 @@ def _explanation(
     without: frozenset[str],
     tell: Callable[[str], None],
 ) -> Explanation:
-    body = Body(specimen, vocabulary, circuit)
+    runs = CircuitRuns(specimen, vocabulary, circuit)
     share = LONG_SHARE if vocabulary.max_len > LONG else 1.0
-    pool = body.record(draw_sequences(specimen, int(POOL * share), seed=seed))
+    pool = runs.record(draw_sequences(specimen, int(POOL * share), seed=seed))
     if reason := _nothing_to_explain(pool):
-        return abstention(circuit, reason, seed=seed, rows=body.rows)
-    fitting = body.record(draw_sequences(specimen, int(FITTING * share), seed=seed + 1, natural_share=0.9))
+        return abstention(circuit, reason, seed=seed, rows=runs.rows)
+    fitting = runs.record(draw_sequences(specimen, int(FITTING * share), seed=seed + 1, natural_share=0.9))
     investigation = explain_components(
-        body, pool, seed=seed, without=without, progress=lambda component: tell(str(component))
+        runs, pool, seed=seed, without=without, progress=lambda component: tell(str(component))
     )
     program = assemble(investigation, fitting, exchanges=int(EXCHANGES * share), seed=seed + 2)
     investigation, program = _refined(investigation, program, fitting, share, seed=seed, without=without, tell=tell)
-    fresh = body.record(draw_sequences(specimen, int(FRESH * share), seed=seed + 1000, natural_share=1.0))
-    positions = _position_tests(body, program, fresh, seed=seed + 1002)
+    fresh = runs.record(draw_sequences(specimen, int(FRESH * share), seed=seed + 1000, natural_share=1.0))
+    positions = _position_tests(runs, program, fresh, seed=seed + 1002)
     facts = Facts(program, {c: f.score for c, f in investigation.findings.items()}, positions)
     translation, untold = _translated(program, vocabulary)
     names = Names(vocabulary, program)
@@ -147,7 +147,7 @@ def _translated(program: Program, vocabulary: FiniteVocabulary) -> tuple[Transla
         return None, str(error)
 
 
-def _nothing_to_explain(pool: Recorded) -> str | None:
+def _nothing_to_explain(pool: RecordedRun) -> str | None:
     """Why no experiment can say anything, or None."""
     if not bool(torch.isfinite(pool.outputs.float()).all()) or any(
         not bool(torch.isfinite(written).all()) for written in pool.written.values()
@@ -162,7 +162,7 @@ def _nothing_to_explain(pool: Recorded) -> str | None:
 def _refined(
     investigation: Investigation,
     program: Program,
-    recorded: Recorded,
+    recorded: RecordedRun,
     share: float,
     *,
     seed: int,
@@ -172,19 +172,19 @@ def _refined(
     """Take a position out of a table where the program is as good without it; where exchanges are badly predicted, put
     the runner-up in and keep it if the program gets better.
     """
-    body = investigation.body
+    runs = investigation.runs
     known = {c: finding.observations for c, finding in investigation.findings.items()}
     forced: dict[Component, int] = {}
     tried: dict[Component, int] = {}
     pairs = int(REFINING_PAIRS * share)
-    checks = exchange_accuracy(body, program, recorded, pairs=pairs, seed=seed + 3)
+    checks = exchange_accuracy(runs, program, recorded, pairs=pairs, seed=seed + 3)
 
     def attempt(trial: dict[Component, int], needed: float) -> bool:
         nonlocal investigation, program, checks
-        other = explain_components(body, investigation.pool, seed=seed, forced=trial, known=known, without=without)
+        other = explain_components(runs, investigation.pool, seed=seed, forced=trial, known=known, without=without)
         other_program = assemble(other, recorded, exchanges=int(EXCHANGES * share), seed=seed + 2)
         other_checks = exchange_accuracy(
-            body, other_program, recorded, pairs=int(REFINING_PAIRS * share), seed=seed + 3
+            runs, other_program, recorded, pairs=int(REFINING_PAIRS * share), seed=seed + 3
         )
         if _quality(other_checks) <= _quality(checks) + needed:
             return False
@@ -230,11 +230,13 @@ def _has_runner_up(finding: Finding, place: int) -> bool:
     return len(finding.ranked) > place and finding.ranked[place].score > finding.score - RUNNER_UP
 
 
-def _position_tests(body: Body, program: Program, recorded: Recorded, *, seed: int) -> dict[Component, PositionTest]:
+def _position_tests(
+    runs: CircuitRuns, program: Program, recorded: RecordedRun, *, seed: int
+) -> dict[Component, PositionTest]:
     """Only MLPs above the last layer can hold a position that shows later."""
     last = list(program.variables)[-1]
     return {
-        component: position_test(body, program, recorded, component, seed=seed)
+        component: position_test(runs, program, recorded, component, seed=seed)
         for component, variable in program.variables.items()
         if not component.is_head and component != last and variable.family != "nothing"
     }

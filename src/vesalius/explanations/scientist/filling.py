@@ -10,7 +10,7 @@ from torch import Tensor
 
 from vesalius.components import Component
 from vesalius.explanations.scientist.assemble import Program
-from vesalius.explanations.scientist.body import Body, Recorded
+from vesalius.explanations.scientist.circuit_runs import CircuitRuns, RecordedRun
 from vesalius.explanations.scientist.codes import distinct
 from vesalius.explanations.scientist.inputs import Pairings, exchange_pairings, join, natural_pairings
 from vesalius.explanations.scientist.observe import Observations
@@ -22,7 +22,13 @@ MOST_ADDED, CANDIDATES = 500, 300
 
 
 def observe_rare_arguments(
-    body: Body, pool: Recorded, program: Program, observations: Observations, reads: tuple[str, ...], *, seed: int
+    runs: CircuitRuns,
+    pool: RecordedRun,
+    program: Program,
+    observations: Observations,
+    reads: tuple[str, ...],
+    *,
+    seed: int,
 ) -> Observations:
     """The observations with those places added at which the variables `reads` have values seldom seen so far."""
     upstream = [component for component in program.variables if str(component) in reads]
@@ -35,7 +41,7 @@ def observe_rare_arguments(
     chosen = rare(arguments, seen, enough=ENOUGH)[:MOST_ADDED]
     if not len(chosen):
         return observations
-    return observations.with_more(body, pool, *_only_rows(candidates, row[chosen], position[chosen]))
+    return observations.with_more(runs, pool, *_only_rows(candidates, row[chosen], position[chosen]))
 
 
 def candidate_pairings(n_inputs: int, components: list[Component], n: int, *, seed: int) -> Pairings:

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from vesalius.components import Component
 from vesalius.explanations.scientist.assemble import TOLERANCE, Program, refitted, simplified, with_output
-from vesalius.explanations.scientist.body import Body, Recorded
+from vesalius.explanations.scientist.circuit_runs import CircuitRuns, RecordedRun
 from vesalius.explanations.scientist.filling import ENOUGH, MOST_ADDED, candidate_pairings, observe_rare_arguments, rare
 from vesalius.explanations.scientist.hypotheses import Arguments, Reading, rank_heads, rank_tables, table_over
 from vesalius.explanations.scientist.inputs import Pairings, exchange_pairings, join
@@ -54,8 +54,8 @@ class Finding:
 class Investigation:
     """Everything the scientist holds while it works."""
 
-    body: Body
-    pool: Recorded
+    runs: CircuitRuns
+    pool: RecordedRun
     findings: dict[Component, Finding]
     program: Program
 
@@ -66,8 +66,8 @@ def feeds(sender: Component, receiver: Component) -> bool:
 
 
 def explain_components(
-    body: Body,
-    pool: Recorded,
+    runs: CircuitRuns,
+    pool: RecordedRun,
     *,
     seed: int,
     forced: dict[Component, int] | None = None,
@@ -77,22 +77,22 @@ def explain_components(
 ) -> Investigation:
     """Explain every component; `forced` takes a lower-ranked hypothesis for some, `known` reuses observations."""
     findings: dict[Component, Finding] = {}
-    program = Program({}, None, body.model.config.causal, body.numeric)
-    for order, component in enumerate(body.components):
+    program = Program({}, None, runs.model.config.causal, runs.numeric)
+    for order, component in enumerate(runs.components):
         if progress:
             progress(component)
         upstream = [c for c in findings if feeds(c, component) and not findings[c].observations.is_inert]
-        observations = (known or {}).get(component) or observe(body, pool, component, upstream, seed=seed + 17 * order)
+        observations = (known or {}).get(component) or observe(runs, pool, component, upstream, seed=seed + 17 * order)
         choice = (forced or {}).get(component, 0)
-        finding = _explain(body, pool, program, observations, upstream, choice, without)
+        finding = _explain(runs, pool, program, observations, upstream, choice, without)
         findings[component] = finding
         program.variables[component] = finding.hypothesis
-    return Investigation(body, pool, findings, program)
+    return Investigation(runs, pool, findings, program)
 
 
 def _explain(
-    body: Body,
-    pool: Recorded,
+    runs: CircuitRuns,
+    pool: RecordedRun,
     program: Program,
     observations: Observations,
     upstream: list[Component],
@@ -105,14 +105,14 @@ def _explain(
     names = [str(c) for c in reversed(upstream) if program.variables[c].family != "nothing"] + [TOKENS]
     component = observations.component
     if component.is_head:
-        attention = _attention(body, pool, observations.pairings, component)
-        heads = rank_heads(observations, env, names, attention=attention, numeric=body.numeric, without=without)
+        attention = _attention(runs, pool, observations.pairings, component)
+        heads = rank_heads(observations, env, names, attention=attention, numeric=runs.numeric, without=without)
         ranked = [Ranked(_label(each.hypothesis), each.score, each.hypothesis) for each in heads[:KEPT]]
         tried = len(heads)
     else:
         tables = rank_tables(observations, env, names)
         tried = len(tables)
-        readings = _readings(body, observations, tables)
+        readings = _readings(runs, observations, tables)
         ranked = [Ranked(reading.label, score, reading) for reading, score in readings[:KEPT]]
     if not ranked:
         return Finding(observations, Constant(), 0.0)
@@ -122,15 +122,15 @@ def _explain(
         return Finding(observations, Constant(), score, ranked, tried)
     if not isinstance(found, Reading):
         return Finding(observations, found, score, ranked, tried, place)
-    hypothesis = _of_mlp(body, pool, program, observations, found, without)
+    hypothesis = _of_mlp(runs, pool, program, observations, found, without)
     if hypothesis is None:
         return Finding(observations, Constant(), 0.0)
     return Finding(observations, hypothesis, score, ranked, tried, place)
 
 
 def _of_mlp(
-    body: Body,
-    pool: Recorded,
+    runs: CircuitRuns,
+    pool: RecordedRun,
     program: Program,
     observations: Observations,
     reading: Reading,
@@ -138,28 +138,28 @@ def _of_mlp(
 ) -> Hypothesis | None:
     """What an MLP makes of its arguments: a weighted sum where that holds, else a table, rare entries filled."""
     reads = reading.reads
-    if "linear" not in without and body.numeric and all(_is_share(program, name) for name in reads):
+    if "linear" not in without and runs.numeric and all(_is_share(program, name) for name in reads):
         weighted = _weighted_sum(program, pool, reads)
         if weighted is not None:
             return weighted
     if "table" in without:
         return None
-    more = observe_rare_arguments(body, pool, program, observations, reads, seed=observations.probe.seed)
-    return table_over(more, program.exchanged(pool.sequences, more.pairings), reading, _silent(body, observations))
+    more = observe_rare_arguments(runs, pool, program, observations, reads, seed=observations.probe.seed)
+    return table_over(more, program.exchanged(pool.sequences, more.pairings), reading, _silent(runs, observations))
 
 
-def _readings(body: Body, observations: Observations, tables: list[Arguments]) -> list[tuple[Reading, float]]:
+def _readings(runs: CircuitRuns, observations: Observations, tables: list[Arguments]) -> list[tuple[Reading, float]]:
     """Ways to read the table, likeliest first: the chosen arguments in more than one way where heads read later."""
     best = tables[0]
     plain = [(Reading(each.reads), each.score) for each in tables]
-    if not any(later.is_head and later.layer > observations.component.layer for later in body.components):
+    if not any(later.is_head and later.layer > observations.component.layer for later in runs.components):
         return plain
-    silent = [(Reading(best.reads, "silent"), best.score)] if len(_silent(body, observations)) else []
+    silent = [(Reading(best.reads, "silent"), best.score)] if len(_silent(runs, observations)) else []
     return [*silent, plain[0], (Reading(best.reads, "apart"), best.score), *plain[1:]]
 
 
-def _silent(body: Body, observations: Observations) -> Tensor:
-    return observations.silent_positions(numeric=body.numeric)
+def _silent(runs: CircuitRuns, observations: Observations) -> Tensor:
+    return observations.silent_positions(numeric=runs.numeric)
 
 
 def _is_share(program: Program, name: str) -> bool:
@@ -168,7 +168,7 @@ def _is_share(program: Program, name: str) -> bool:
     )
 
 
-def _weighted_sum(program: Program, pool: Recorded, reads: tuple[str, ...]) -> Linear | None:
+def _weighted_sum(program: Program, pool: RecordedRun, reads: tuple[str, ...]) -> Linear | None:
     """The outputs as a weighted sum of shares, where that holds: no table could list all pairs of shares."""
     env = program.environment(pool.sequences)
     shares = [env[name][env.real] / MEAN_SCALE for name in reads]
@@ -178,9 +178,9 @@ def _weighted_sum(program: Program, pool: Recorded, reads: tuple[str, ...]) -> L
     return Linear(reads, tuple(weights[:-1].tolist()), float(weights[-1])) if fits.float().mean() > 0.9 else None
 
 
-def _attention(body: Body, pool: Recorded, pairings: Pairings, component: Component) -> Tensor:
+def _attention(runs: CircuitRuns, pool: RecordedRun, pairings: Pairings, component: Component) -> Tensor:
     """Attention on the rows observed; on exchanged rows it is zero, so that only natural ones tabulate routes."""
-    natural = body.attention(pool, component)[pairings.base]
+    natural = runs.attention(pool, component)[pairings.base]
     exchanged = torch.tensor([moved is not None for moved in pairings.moved])
     return natural.masked_fill(exchanged[:, None, None], 0.0)
 
@@ -193,13 +193,13 @@ def _label(hypothesis: Hypothesis) -> str:
     return hypothesis.rasp(_Codes())
 
 
-def assemble(investigation: Investigation, recorded: Recorded, *, exchanges: int, seed: int) -> Program:
+def assemble(investigation: Investigation, recorded: RecordedRun, *, exchanges: int, seed: int) -> Program:
     """Fit the output map on natural and one-exchange runs of fresh inputs, then on exchanges with rare arguments."""
-    body, program = investigation.body, investigation.program
+    runs, program = investigation.runs, investigation.program
     live = [c for c, finding in investigation.findings.items() if not finding.observations.is_inert]
     n = len(recorded.sequences)
     pairings = candidate_pairings(n, live, exchanges, seed=seed)
-    outputs = _outputs(body, recorded, pairings)
+    outputs = _outputs(runs, recorded, pairings)
     env = program.exchanged(recorded.sequences, pairings)
     program = with_output(program, env, outputs)
     assert program.output is not None
@@ -207,20 +207,20 @@ def assemble(investigation: Investigation, recorded: Recorded, *, exchanges: int
     if program.output.slope is not None or not len(more):
         return simplified(program)
     pairings = join(pairings, more)
-    outputs = torch.cat([outputs, _outputs(body, recorded, more)])
+    outputs = torch.cat([outputs, _outputs(runs, recorded, more)])
     return simplified(refitted(program, program.exchanged(recorded.sequences, pairings), outputs))
 
 
-def _outputs(body: Body, recorded: Recorded, pairings: Pairings) -> Tensor:
+def _outputs(runs: CircuitRuns, recorded: RecordedRun, pairings: Pairings) -> Tensor:
     """The model's outputs on the rows of `pairings`."""
     outputs = recorded.outputs[pairings.base]
     for component in dict.fromkeys(moved for moved in pairings.moved if moved is not None):
-        outputs[pairings.rows_of(component)] = body.interchange(recorded, pairings, component)[0]
+        outputs[pairings.rows_of(component)] = runs.interchange(recorded, pairings, component)[0]
     return outputs
 
 
 def _with_rare_outputs(
-    program: Program, seen: Environment, recorded: Recorded, live: list[Component], n: int, *, seed: int
+    program: Program, seen: Environment, recorded: RecordedRun, live: list[Component], n: int, *, seed: int
 ) -> Pairings:
     """Exchanges in which the output map meets arguments it hardly knows."""
     assert program.output is not None

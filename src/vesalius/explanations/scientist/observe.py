@@ -17,7 +17,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from vesalius.components import Component
-from vesalius.explanations.scientist.body import Body, Recorded
+from vesalius.explanations.scientist.circuit_runs import CircuitRuns, RecordedRun
 from vesalius.explanations.scientist.codes import distinct
 from vesalius.explanations.scientist.inputs import Pairings, exchange_pairings, join, natural_pairings
 from vesalius.explanations.scientist.probe import Probe, choose_contexts, observed_positions
@@ -83,10 +83,15 @@ class Observations:
         return places[spread <= (SILENT_NUMBERS if numeric else SILENT_SHARE) * spread.max()]
 
     def with_more(
-        self, body: Body, pool: Recorded, pairings: Pairings, row: Int[Tensor, " m"], position: Int[Tensor, " m"]
+        self,
+        runs: CircuitRuns,
+        pool: RecordedRun,
+        pairings: Pairings,
+        row: Int[Tensor, " m"],
+        position: Int[Tensor, " m"],
     ) -> "Observations":
         """These and the fingerprints of further places, given as rows of further `pairings`."""
-        raw = _raw(body, pool, self.probe, pairings, row, position)
+        raw = _raw(runs, pool, self.probe, pairings, row, position)
         return Observations(
             self.probe,
             join(self.pairings, pairings),
@@ -97,36 +102,40 @@ class Observations:
         )
 
 
-def observe(body: Body, pool: Recorded, component: Component, upstream: list[Component], *, seed: int) -> Observations:
+def observe(
+    runs: CircuitRuns, pool: RecordedRun, component: Component, upstream: list[Component], *, seed: int
+) -> Observations:
     """Fingerprint one component; `upstream` are the live components it might read."""
     generator = torch.Generator().manual_seed(seed)
-    contexts, effect = choose_contexts(body, pool, component, generator)
+    contexts, effect = choose_contexts(runs, pool, component, generator)
     probe = Probe(component, contexts, seed)
     pairings = natural_pairings(min(NATURAL_ROWS, len(pool.sequences)))
     if upstream:
         n = max(20, min(EXCHANGED_ROWS, 240 // len(upstream)))
         pairings = join(pairings, exchange_pairings(len(pool.sequences), n, upstream, seed=seed))
-    row, position = _observed_places(pool, pairings, len(body.components), generator)
+    row, position = _observed_places(pool, pairings, len(runs.components), generator)
     inert = effect < INERT_SHARE
-    raw = torch.zeros(len(row), 1) if inert else _raw(body, pool, probe, pairings, row, position)
+    raw = torch.zeros(len(row), 1) if inert else _raw(runs, pool, probe, pairings, row, position)
     return Observations(probe, pairings, row, position, raw, effect)
 
 
-def _raw(body: Body, pool: Recorded, probe: Probe, pairings: Pairings, row: Tensor, position: Tensor) -> Tensor:
+def _raw(
+    runs: CircuitRuns, pool: RecordedRun, probe: Probe, pairings: Pairings, row: Tensor, position: Tensor
+) -> Tensor:
     """Fingerprints of what the component wrote in the rows of `pairings`, natural or with another one exchanged."""
-    return probe.fingerprints(body, pool, _written(body, pool, probe.component, pairings), row, position)
+    return probe.fingerprints(runs, pool, _written(runs, pool, probe.component, pairings), row, position)
 
 
-def _written(body: Body, pool: Recorded, component: Component, pairings: Pairings) -> Tensor:
+def _written(runs: CircuitRuns, pool: RecordedRun, component: Component, pairings: Pairings) -> Tensor:
     acts = pool.written[component][pairings.base]
     for other in dict.fromkeys(moved for moved in pairings.moved if moved is not None):
-        _, kept = body.interchange(pool, pairings, other, keep=(component,))
+        _, kept = runs.interchange(pool, pairings, other, keep=(component,))
         acts[pairings.rows_of(other)] = kept[component]
     return acts
 
 
 def _observed_places(
-    pool: Recorded, pairings: Pairings, n_components: int, generator: torch.Generator
+    pool: RecordedRun, pairings: Pairings, n_components: int, generator: torch.Generator
 ) -> tuple[Tensor, Tensor]:
     row, position = observed_positions(pool.sequences.real[pairings.base]).nonzero(as_tuple=True)
     most = MOST_OBSERVATIONS * MANY_COMPONENTS // max(MANY_COMPONENTS, n_components)

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from vesalius.components import Component
 from vesalius.explanations.scientist.assemble import Program
-from vesalius.explanations.scientist.body import Body, Edit, Recorded
+from vesalius.explanations.scientist.circuit_runs import CircuitRuns, Edit, RecordedRun
 from vesalius.explanations.scientist.variables import INDICES, Environment
 
 TRIALS = 400
@@ -36,7 +36,9 @@ class PositionTest:
         return self.n >= FEWEST and self.by_old > FOLLOWS and self.by_old - self.by_new > MARGIN
 
 
-def position_test(body: Body, program: Program, recorded: Recorded, component: Component, *, seed: int) -> PositionTest:
+def position_test(
+    runs: CircuitRuns, program: Program, recorded: RecordedRun, component: Component, *, seed: int
+) -> PositionTest:
     """Move a component's output across positions and see which position the model follows."""
     generator = torch.Generator().manual_seed(seed)
     n = len(recorded.sequences)
@@ -48,7 +50,7 @@ def position_test(body: Body, program: Program, recorded: Recorded, component: C
     moved = torch.zeros_like(recorded.written[component][base])
     moved[torch.arange(TRIALS), new + 1] = recorded.written[component][source, old + 1]
     here = torch.arange(moved.shape[1]) == new[:, None] + 1
-    outputs, _ = body.patched(recorded, base, Edit(component, moved, here))
+    outputs, _ = runs.patched(recorded, base, Edit(component, moved, here))
     by_new = _predict(program, recorded, component, base, source, new, old, old_position=False)
     by_old = _predict(program, recorded, component, base, source, new, old, old_position=True)
     rows = torch.arange(TRIALS)
@@ -62,7 +64,7 @@ def position_test(body: Body, program: Program, recorded: Recorded, component: C
 
 def _predict(
     program: Program,
-    recorded: Recorded,
+    recorded: RecordedRun,
     component: Component,
     base: Tensor,
     source: Tensor,

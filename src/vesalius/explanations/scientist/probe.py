@@ -14,7 +14,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Generator, Tensor
 
 from vesalius.components import Component
-from vesalius.explanations.scientist.body import Body, Edit, Recorded, both_real
+from vesalius.explanations.scientist.circuit_runs import CircuitRuns, Edit, RecordedRun, both_real
 
 CANDIDATE_CONTEXTS, CHOSEN_CONTEXTS, RANDOM_CONTEXTS = 160, 10, 4
 #: Positions observed where inputs are long.
@@ -45,16 +45,16 @@ class Probe:
 
     def fingerprints(
         self,
-        body: Body,
-        pool: Recorded,
+        runs: CircuitRuns,
+        pool: RecordedRun,
         acts: Float[Tensor, "row with_bos width"],
         row: Int[Tensor, " n"],
         position: Int[Tensor, " n"],
     ) -> Float[Tensor, "n width"]:
         """What the model answers to the value of each row at each position, over all contexts."""
         generator = torch.Generator().manual_seed(self.seed)
-        embedding = _embedding(body, generator)
-        last = self.component.layer == body.model.config.n_layers - 1
+        embedding = _embedding(runs, generator)
+        last = self.component.layer == runs.model.config.n_layers - 1
         read = self._own_position if last else self._everywhere
         result = torch.zeros(len(row), FINGERPRINT_WIDTH)
         for context in range(len(self.contexts.base)):
@@ -65,34 +65,34 @@ class Probe:
             fits = (position < pool.sequences.lengths[base]).nonzero()[:, 0]
             if not len(fits):
                 continue
-            outputs, kept = read(body, pool, acts, row[fits], position[fits], context)
+            outputs, kept = read(runs, pool, acts, row[fits], position[fits], context)
             embedded = (outputs.unsqueeze(-1) if embedding is None else embedding[outputs]) * kept[..., None]
             result[fits] += embedded.flatten(1) @ mixing
         return result
 
     def _everywhere(
-        self, body: Body, pool: Recorded, acts: Tensor, row: Tensor, position: Tensor, context: int
+        self, runs: CircuitRuns, pool: RecordedRun, acts: Tensor, row: Tensor, position: Tensor, context: int
     ) -> tuple[Tensor, Tensor]:
         """One position exchanged at a time, outputs read everywhere."""
         base = self.contexts.base[context].expand(len(row))
         edit = one_position_edit(pool, self.component, self.contexts.take(torch.tensor([context])), acts[row], position)
-        outputs, _ = body.patched(pool, base, edit)
+        outputs, _ = runs.patched(pool, base, edit)
         return outputs, pool.sequences.real[base]
 
     def _own_position(
-        self, body: Body, pool: Recorded, acts: Tensor, row: Tensor, position: Tensor, context: int
+        self, runs: CircuitRuns, pool: RecordedRun, acts: Tensor, row: Tensor, position: Tensor, context: int
     ) -> tuple[Tensor, Tensor]:
         """In the last layer a position's exchange shows at that position only, so all are exchanged in one run."""
         rows, member = row.unique(return_inverse=True)
         everywhere = torch.ones((len(rows), acts.shape[1]), dtype=torch.bool)
         everywhere[:, 0] = False
         base = self.contexts.base[context].expand(len(rows))
-        outputs, _ = body.patched(pool, base, Edit(self.component, acts[rows], everywhere))
+        outputs, _ = runs.patched(pool, base, Edit(self.component, acts[rows], everywhere))
         return outputs[member, position][:, None], torch.ones(len(row), 1)
 
 
 def one_position_edit(
-    pool: Recorded, component: Component, contexts: Contexts, acts: Tensor, position: Int[Tensor, " n"]
+    pool: RecordedRun, component: Component, contexts: Contexts, acts: Tensor, position: Int[Tensor, " n"]
 ) -> Edit:
     """The values of `acts` at one position each, the background elsewhere (BOS stands before position 0)."""
     here = torch.arange(acts.shape[1]) == position[:, None] + 1
@@ -104,9 +104,11 @@ def one_position_edit(
     return Edit(component, torch.where(here[..., None], acts, behind), here | elsewhere)
 
 
-def choose_contexts(body: Body, pool: Recorded, component: Component, generator: Generator) -> tuple[Contexts, float]:
+def choose_contexts(
+    runs: CircuitRuns, pool: RecordedRun, component: Component, generator: Generator
+) -> tuple[Contexts, float]:
     """Contexts in which the component matters, and the share of exchanges that change something in the best of them."""
-    candidates = _candidates(body, pool, component, generator)
+    candidates = _candidates(runs, pool, component, generator)
     n = len(candidates.base)
     real = observed_positions(pool.sequences.real[candidates.base])
     context, position = real.nonzero(as_tuple=True)
@@ -114,7 +116,7 @@ def choose_contexts(body: Body, pool: Recorded, component: Component, generator:
     lengths = pool.sequences.lengths
     source = torch.where(lengths[source] > position, source, int(lengths.argmax()))
     scores = torch.zeros(real.shape)
-    scores[context, position] = _changes(body, pool, component, candidates.take(context), source, position)
+    scores[context, position] = _changes(runs, pool, component, candidates.take(context), source, position)
     covered, picked = torch.zeros(real.shape[1]), []
     for _ in range(min(CHOSEN_CONTEXTS, n)):
         gain = (scores / (1 + covered)).sum(1)
@@ -129,25 +131,25 @@ def choose_contexts(body: Body, pool: Recorded, component: Component, generator:
     return candidates.take(torch.tensor(picked + extra)), effect
 
 
-def _candidates(body: Body, pool: Recorded, component: Component, generator: Generator) -> Contexts:
+def _candidates(runs: CircuitRuns, pool: RecordedRun, component: Component, generator: Generator) -> Contexts:
     """Inputs as they are, and, unless in the last layer, as many with another input behind."""
     base = torch.arange(min(CANDIDATE_CONTEXTS, len(pool.sequences)))
-    if component.layer == body.model.config.n_layers - 1:
+    if component.layer == runs.model.config.n_layers - 1:
         return Contexts(base, base)
     behind = torch.randint(len(pool.sequences), base.shape, generator=generator)
     return Contexts(torch.cat([base, base]), torch.cat([base, behind]))
 
 
 def _changes(
-    body: Body, pool: Recorded, component: Component, contexts: Contexts, source: Tensor, position: Tensor
+    runs: CircuitRuns, pool: RecordedRun, component: Component, contexts: Contexts, source: Tensor, position: Tensor
 ) -> Float[Tensor, " n"]:
     """How many outputs differ between the source's value and the own value at one position, the rest being equal."""
     written = pool.written[component]
     answers = [
-        body.patched(pool, contexts.base, one_position_edit(pool, component, contexts, written[rows], position))[0]
+        runs.patched(pool, contexts.base, one_position_edit(pool, component, contexts, written[rows], position))[0]
         for rows in (source, contexts.base)
     ]
-    changed = (answers[0] - answers[1]).abs() > 0.02 if body.numeric else answers[0] != answers[1]
+    changed = (answers[0] - answers[1]).abs() > 0.02 if runs.numeric else answers[0] != answers[1]
     return (changed & pool.sequences.real[contexts.base]).float().sum(1)
 
 
@@ -160,10 +162,10 @@ def observed_positions(real: Bool[Tensor, "row pos"]) -> Bool[Tensor, "row pos"]
     return real & torch.zeros(n, dtype=torch.bool).index_fill(0, chosen, True)
 
 
-def _embedding(body: Body, generator: Generator) -> Tensor | None:
+def _embedding(runs: CircuitRuns, generator: Generator) -> Tensor | None:
     """Random unit codes for the outputs; None for numbers, which stand for themselves."""
-    if body.numeric:
+    if runs.numeric:
         return None
-    assert body.vocabulary.outputs is not None
-    codes = torch.randn((len(body.vocabulary.outputs), OUTPUT_WIDTH), generator=generator)
+    assert runs.vocabulary.outputs is not None
+    codes = torch.randn((len(runs.vocabulary.outputs), OUTPUT_WIDTH), generator=generator)
     return codes / codes.norm(dim=1, keepdim=True)

@@ -11,18 +11,18 @@ from torch import Tensor
 
 from vesalius.components import Component
 from vesalius.explanations.scientist.assemble import Program
-from vesalius.explanations.scientist.body import Body, Recorded
+from vesalius.explanations.scientist.circuit_runs import CircuitRuns, RecordedRun
 from vesalius.explanations.scientist.inputs import exchange_pairings
 
 
-def agreement(program: Program, recorded: Recorded) -> Bool[Tensor, " row"]:
+def agreement(program: Program, recorded: RecordedRun) -> Bool[Tensor, " row"]:
     """Per input: does the program give every output of the model?"""
     env = program.environment(recorded.sequences)
     return (program.agrees(program.predict(env), recorded.outputs) | ~env.real).all(1)
 
 
 def exchange_accuracy(
-    body: Body, program: Program, recorded: Recorded, *, pairs: int, seed: int
+    runs: CircuitRuns, program: Program, recorded: RecordedRun, *, pairs: int, seed: int
 ) -> dict[Component, float | None]:
     """For each component, the share of changed outputs that the program predicts; None where nothing changes."""
     pairings = exchange_pairings(len(recorded.sequences), pairs, list(program.variables), seed=seed)
@@ -33,7 +33,7 @@ def exchange_accuracy(
     for component in program.variables:
         rows = pairings.rows_of(component)
         base = pairings.base[rows]
-        outputs, _ = body.interchange(recorded, pairings, component)
+        outputs, _ = runs.interchange(recorded, pairings, component)
         model_changed = ~program.agrees(outputs, recorded.outputs[base])
         program_changed = ~program.agrees(predicted[rows], unpatched[base])
         changed = env.real[rows] & (model_changed | program_changed)

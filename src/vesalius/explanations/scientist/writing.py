@@ -53,7 +53,7 @@ class Report:
             program_agreement=self._program_agreement(),
             seconds=0.0,
             seed=self.seed,
-            rows=self.investigation.body.rows,
+            rows=self.investigation.runs.rows,
         )
 
     @property

@@ -1,8 +1,8 @@
 """A fast patched forward pass for thousands of tiny rows.
 
 The intervention engine serves any plan on any model; the scientist needs one narrow thing very often: one component's
-output replaced at some positions, every row differently, every output read. `Body` runs that from the layer of the
-component on, out of recorded residual streams. `tests/explanations/test_scientist.py` holds it to the engine.
+output replaced at some positions, every row differently, every output read. `CircuitRuns` runs that from the layer of
+the component on, out of recorded residual streams. `tests/explanations/test_scientist.py` holds it to the engine.
 """
 
 from dataclasses import dataclass
@@ -32,7 +32,7 @@ class Edit:
 
 
 @dataclass(frozen=True)
-class Recorded:
+class RecordedRun:
     """A run and what later runs start from."""
 
     sequences: Sequences
@@ -42,7 +42,7 @@ class Recorded:
     outputs: Tensor
 
 
-class Body:
+class CircuitRuns:
     """A specimen's model, its inputs as codes, its outputs as codes (or numbers), and a count of rows run."""
 
     def __init__(self, specimen: Specimen, vocabulary: FiniteVocabulary, components: list[Component]) -> None:
@@ -52,7 +52,7 @@ class Body:
         self.rows = 0
 
     @torch.no_grad()
-    def record(self, sequences: Sequences) -> Recorded:
+    def record(self, sequences: Sequences) -> RecordedRun:
         """Run inputs and keep the residual streams and the outputs of the circuit's components."""
         ids = sequences.ids(self.vocabulary)
         layout = self.model.layout(ids)
@@ -68,7 +68,7 @@ class Body:
                     written[component] = out if component.head is None else z[:, :, component.head]
             resid = middle + out
         self.rows += len(ids)
-        return Recorded(sequences, layout, tuple(pre), written, self.read(resid))
+        return RecordedRun(sequences, layout, tuple(pre), written, self.read(resid))
 
     def read(self, resid: Float[Tensor, "row with_bos d_model"]) -> Tensor:
         """Outputs after BOS: codes, or numbers."""
@@ -77,7 +77,7 @@ class Body:
 
     @torch.no_grad()
     def patched(
-        self, recorded: Recorded, rows: Int[Tensor, " n"], edit: Edit, *, keep: tuple[Component, ...] = ()
+        self, recorded: RecordedRun, rows: Int[Tensor, " n"], edit: Edit, *, keep: tuple[Component, ...] = ()
     ) -> tuple[Tensor, dict[Component, Tensor]]:
         """Outputs of recorded inputs with one component replaced; and what the components in `keep` then write."""
         at_once = max(1, _POSITIONS_AT_ONCE // edit.values.shape[1])
@@ -91,7 +91,7 @@ class Body:
         return torch.cat(outputs), {c: torch.cat([written[c] for written in kept]) for c in keep}
 
     def _walk(
-        self, recorded: Recorded, rows: Tensor, edit: Edit, keep: tuple[Component, ...]
+        self, recorded: RecordedRun, rows: Tensor, edit: Edit, keep: tuple[Component, ...]
     ) -> tuple[Tensor, dict[Component, Tensor]]:
         start, head = edit.component.layer, edit.component.head
         layout, resid, where = recorded.layout.take(rows), recorded.pre[start][rows], edit.where.unsqueeze(-1)
@@ -113,7 +113,7 @@ class Body:
         return self.read(resid), written
 
     def interchange(
-        self, recorded: Recorded, pairings: Pairings, component: Component, *, keep: tuple[Component, ...] = ()
+        self, recorded: RecordedRun, pairings: Pairings, component: Component, *, keep: tuple[Component, ...] = ()
     ) -> tuple[Tensor, dict[Component, Tensor]]:
         """Outputs of the pairings of one component: its output moves from source to base where both are real."""
         rows = pairings.rows_of(component)
@@ -123,7 +123,7 @@ class Body:
         return self.patched(recorded, base, Edit(component, recorded.written[component][source], where), keep=keep)
 
     @torch.no_grad()
-    def attention(self, recorded: Recorded, component: Component) -> Float[Tensor, "row query key"]:
+    def attention(self, recorded: RecordedRun, component: Component) -> Float[Tensor, "row query key"]:
         """Where a head attends, tokens only (what goes to BOS is left out)."""
         assert component.head is not None
         block = self.model.blocks[component.layer]
