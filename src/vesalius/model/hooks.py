@@ -8,16 +8,14 @@ again.
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from vesalius.components import Component
+from vesalius.components import Component, Shape
 from vesalius.errors import BadInput
-
-if TYPE_CHECKING:
-    from vesalius.model.transformer import Transformer
 
 
 @dataclass(frozen=True)
@@ -37,6 +35,8 @@ class HookPoint:
 HookFunction = Callable[[Tensor, HookPoint], Tensor | None]
 NameFilter = str | Iterable[str] | Callable[[str], bool] | None
 Hook = tuple[str | Callable[[str], bool], HookFunction]
+#: Of a layer: `W_O` [n_heads, d_head, d_model] and `W_out` [d_mlp, d_model].
+OutputWeights = Callable[[int], tuple[Tensor, Tensor]]
 
 #: Activations that cost extra and are therefore computed only where a hook or an explicit name asks for them.
 ON_DEMAND = ("attn.hook_result", "hook_q_input", "hook_k_input", "hook_v_input")
@@ -81,16 +81,17 @@ def _same_shape(name: str, value: Tensor, replaced: Tensor) -> Tensor:
 class Cache(Mapping[str, Tensor]):
     """Activations of one run under their hook names; `hook_result` is computed from z when it is asked for."""
 
-    def __init__(self, stored: dict[str, Tensor], model: "Transformer") -> None:
+    def __init__(self, stored: dict[str, Tensor], shape: Shape, output_weights: OutputWeights) -> None:
         self._stored = stored
-        self._model = model
+        self._shape = shape
+        self._output_weights = output_weights
 
     def __getitem__(self, name: str) -> Tensor:
         if name in self._stored:
             return self._stored[name]
         result = re.fullmatch(r"blocks\.(\d+)\.attn\.hook_result", name)
         if result and (z_name := f"blocks.{result[1]}.attn.hook_z") in self._stored:
-            return self._model.blocks[int(result[1])].attn.result(self._stored[z_name])
+            return torch.einsum("bphk,hkd->bphd", self._stored[z_name], self._output_weights(int(result[1]))[0])
         raise BadInput(f"activation {name!r} is not in this cache; it holds names such as {', '.join(list(self)[:3])}")
 
     def __contains__(self, name: object) -> bool:
@@ -108,11 +109,11 @@ class Cache(Mapping[str, Tensor]):
 
     def component(self, component: Component | str) -> Float[Tensor, "batch pos d_model"]:
         """What a head or an MLP adds to the residual stream, without the shared output bias."""
-        part = Component.parse(component).within(self._model.config)
-        block = self._model.blocks[part.layer]
+        part = Component.parse(component).within(self._shape)
+        of_heads, of_mlp = self._output_weights(part.layer)
         if part.head is not None:
-            return self[f"blocks.{part.layer}.attn.hook_z"][:, :, part.head] @ block.attn.W_O[part.head]
-        return self[f"blocks.{part.layer}.mlp.hook_post"] @ block.mlp.W_out
+            return self[f"blocks.{part.layer}.attn.hook_z"][:, :, part.head] @ of_heads[part.head]
+        return self[f"blocks.{part.layer}.mlp.hook_post"] @ of_mlp
 
 
 def name_filter(names: NameFilter) -> Callable[[str], bool]:

@@ -351,13 +351,16 @@ class Transformer(nn.Module):
     ) -> tuple[Float[Tensor, "batch query out"], Cache]:
         """Logits and a `Cache` of activations: all of them, or those that `names` (name, names, predicate) picks."""
         tap = Tap(keep=name_filter(names))
-        return self(tokens, tap=tap, **options), Cache(tap.stored, self)
+        return self(tokens, tap=tap, **options), Cache(tap.stored, self.config, self._output_weights)
 
     def run_with_hooks(
         self, tokens: Int[Tensor, "batch pos"], *, fwd_hooks: Iterable[Hook] = (), **options: object
     ) -> Float[Tensor, "batch query out"]:
         """Logits of a run in which each `(name or predicate, function)` may look at and replace activations."""
         return self(tokens, tap=Tap(hooks=fwd_hooks), **options)
+
+    def _output_weights(self, layer: int) -> tuple[Tensor, Tensor]:
+        return self.blocks[layer].attn.W_O, self.blocks[layer].mlp.W_out
 
     def _rotation(self, positions: Int[Tensor, "rows pos"], rotary: Rotary) -> tuple[Tensor, Tensor]:
         angles = positions[..., None].float() * _inverse_frequencies(rotary, self.config.d_head, positions.device)
