@@ -4,15 +4,15 @@ import pytest
 import torch
 
 import vesalius as ves
-from tests.discovery.material import material
 from tests.discovery.test_pruning import engine_scores
+from tests.intervene.pairs import prompt_pairs
 from tests.models import random_model, small_config
 from vesalius.behaviours.trial import Trial, trial
 from vesalius.components import Component
 from vesalius.discovery.faithfulness import areas, default_sizes, faithfulness_curve, faithfulness_curves
-from vesalius.discovery.graph import EdgeGraph
 from vesalius.errors import BadInput
 from vesalius.intervene import effects
+from vesalius.intervene.edge_graph import EdgeGraph
 
 
 def test_areas_by_hand() -> None:
@@ -40,7 +40,7 @@ def test_sizes() -> None:
 
 def test_each_circuit_of_edges_is_what_the_engine_computes() -> None:
     model = random_model(small_config(n_heads=2, n_kv_heads=1))
-    batch, other, readout = material(model.config)
+    batch, other, readout = prompt_pairs(model.config)
     graph = EdgeGraph.of(model.config)
     ranking = list(reversed(graph.edges))
     curve = faithfulness_curve(model, Trial(batch, other, readout), ranking, [3, 9])

@@ -5,13 +5,13 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.discovery.material import material
+from tests.intervene.pairs import prompt_pairs
 from tests.models import configs, random_model, small_config
 from vesalius.components import Edge
-from vesalius.discovery.graph import EdgeGraph
 from vesalius.discovery.pruning import PatchedRuns, acdc, acdc_resampled
 from vesalius.errors import BadInput
 from vesalius.intervene import Batch, Plan, Readout, Recordings, Row, activations, run
+from vesalius.intervene.edge_graph import EdgeGraph
 from vesalius.model import Config, Transformer
 from vesalius.statistics import bootstrap_means
 
@@ -40,7 +40,7 @@ def engine_scores(
 @given(configs(), st.integers(0, 1000), st.booleans())
 def test_any_set_of_cuts_is_what_the_engine_computes(config: Config, seed: int, everywhere: bool) -> None:
     model, graph = random_model(config, seed), EdgeGraph.of(config)
-    batch, other, readout = material(config, seed)
+    batch, other, readout = prompt_pairs(config, seed)
     where = None if everywhere else torch.arange(5).expand(3, 5) < torch.tensor([[5], [2], [3]])
     generator = torch.Generator().manual_seed(seed)
     cut = (torch.rand(2, *graph.real.shape, generator=generator) < 0.4) & graph.real
@@ -69,7 +69,7 @@ def naive(model: Transformer, batch: Batch, readout: Readout, other: Batch, thre
 @pytest.mark.parametrize("seed", [0, 1])
 def test_the_walk_is_that_of_a_naive_twin(seed: int) -> None:
     model = random_model(small_config(n_heads=2, n_kv_heads=1), seed).double()
-    batch, other, readout = material(model.config, seed)
+    batch, other, readout = prompt_pairs(model.config, seed)
     thresholds = (0.003, 0.03, 0.3)
     scores = EdgeGraph.of(model.config).listed(
         acdc(model, batch, readout, counterfactual=other, thresholds=thresholds).scores
@@ -87,7 +87,7 @@ def test_the_walk_is_that_of_a_naive_twin(seed: int) -> None:
 def test_each_resample_walks_as_it_would_alone() -> None:
     """A resample is a batch in which some prompts stand several times and others not at all."""
     model = random_model(small_config(n_heads=2, n_kv_heads=1), 3).double()
-    batch, other, readout = material(model.config, 3)
+    batch, other, readout = prompt_pairs(model.config, 3)
     together, _ = acdc_resampled(model, batch, readout, counterfactual=other, threshold=0.03, resamples=5, seed=1)
     counts = (bootstrap_means(torch.eye(3, dtype=torch.float64), resamples=5, seed=1) * 3).round().long()
     assert len({tuple(row) for row in counts.tolist()}) > 1
@@ -100,7 +100,7 @@ def test_each_resample_walks_as_it_would_alone() -> None:
 
 def test_refusals() -> None:
     model = random_model(small_config())
-    batch, other, readout = material(model.config)
+    batch, other, readout = prompt_pairs(model.config)
     with pytest.raises(BadInput, match="thresholds"):
         acdc(model, batch, readout, counterfactual=other, thresholds=())
     large = Transformer(small_config(n_layers=12, n_heads=8))

@@ -6,9 +6,9 @@ from hypothesis import strategies as st
 
 from vesalius.circuits.key import all_tasks
 from vesalius.circuits.specimens import benchmark_cards
-from vesalius.discovery.graph import EdgeGraph
 from vesalius.documents.circuit import Circuit
 from vesalius.grading.discovery import auroc, centre, circuit_of, grade_circuit_scores, true_circuit
+from vesalius.intervene.edge_graph import EdgeGraph
 from vesalius.rasp import Comparison, Map, Select, SelectorWidth, SequenceMap, compile_program, indices, tokens
 
 

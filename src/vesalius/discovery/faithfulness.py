@@ -22,10 +22,10 @@ from torch import Tensor
 
 from vesalius.behaviours.trial import Trial
 from vesalius.components import Component, Edge
-from vesalius.discovery.graph import EdgeGraph
 from vesalius.discovery.pruning import PatchedRuns
 from vesalius.errors import BadInput
 from vesalius.intervene import effects
+from vesalius.intervene.edge_graph import EdgeGraph
 from vesalius.intervene.engine import DEFAULT_MEMORY
 from vesalius.model.transformer import Transformer
 from vesalius.statistics import bootstrap_means

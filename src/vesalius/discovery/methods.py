@@ -27,14 +27,14 @@ from vesalius.behaviours.natural import require_performance
 from vesalius.behaviours.performance import Performance
 from vesalius.behaviours.trial import Trial, trial
 from vesalius.components import Component, Edge, Shape
-from vesalius.discovery.attribution import edge_attribution
-from vesalius.discovery.graph import EdgeGraph
 from vesalius.discovery.pruning import acdc, acdc_resampled, require_few_edges
 from vesalius.discovery.search.live import SEARCHES, SearchOptions, search_heads
 from vesalius.discovery.stability import RESAMPLES, Stability, bootstrap_jaccard, pairwise_jaccard
 from vesalius.documents.circuit import Circuit
 from vesalius.errors import BadInput, choices
 from vesalius.intervene import Batch, Readout, effects
+from vesalius.intervene.edge_attribution import edge_attribution
+from vesalius.intervene.edge_graph import EdgeGraph
 from vesalius.model.hooks import HookPoint, Tap
 from vesalius.model.specimen import Specimen
 from vesalius.model.transformer import Transformer

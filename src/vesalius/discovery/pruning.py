@@ -18,9 +18,9 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from vesalius.components import Shape
-from vesalius.discovery.attribution import sender_outputs
-from vesalius.discovery.graph import HEAD_PORTS, EdgeGraph
 from vesalius.errors import BadInput
+from vesalius.intervene.edge_attribution import sender_outputs
+from vesalius.intervene.edge_graph import HEAD_PORTS, EdgeGraph
 from vesalius.intervene.readout import Readout
 from vesalius.intervene.values import Batch, activations
 from vesalius.model.hooks import Tap

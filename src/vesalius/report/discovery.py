@@ -13,10 +13,10 @@ from pydantic import BaseModel, Field, FiniteFloat, PositiveInt, ValidationError
 
 from vesalius.components import Component, Edge
 from vesalius.discovery.detectors import ROLES
-from vesalius.discovery.graph import EdgeGraph
 from vesalius.discovery.search.live import SEARCHES
 from vesalius.errors import BadInput
 from vesalius.files import read_json, write_text
+from vesalius.intervene.edge_graph import EdgeGraph
 from vesalius.report.diagram import Diagram, draw_circuit
 from vesalius.report.faithfulness import Chart, draw_curve
 from vesalius.report.headmap import HeadMap, draw_headmap

@@ -16,10 +16,10 @@ from typing import Any
 from vesalius.behaviours.trial import NothingUnseen, Trial, trial
 from vesalius.circuits.specimens import load_specimen
 from vesalius.discovery.faithfulness import NothingToKeep, Ranking, faithfulness_curves
-from vesalius.discovery.graph import EdgeGraph
 from vesalius.discovery.methods import Discovery, acdc_stability, affordable_prompts, discover
 from vesalius.discovery.stability import Stability
 from vesalius.grading.discovery import grade_circuit_scores, true_circuit
+from vesalius.intervene.edge_graph import EdgeGraph
 from vesalius.model.specimen import Specimen
 
 AREAS = ("node_auroc", "edge_auroc", "edge_auroc_all", "cmd", "cpr", "edge_cmd", "edge_cpr", "jaccard")

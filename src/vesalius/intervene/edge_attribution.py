@@ -14,8 +14,8 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from vesalius.discovery.graph import EdgeGraph
 from vesalius.errors import BadInput
+from vesalius.intervene.edge_graph import EdgeGraph
 from vesalius.intervene.engine import DEFAULT_MEMORY
 from vesalius.intervene.readout import Readout
 from vesalius.intervene.values import Batch, Values, activations

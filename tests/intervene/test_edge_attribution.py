@@ -5,12 +5,12 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.discovery.material import material
+from tests.intervene.pairs import prompt_pairs
 from tests.models import configs, random_model, small_config
-from vesalius.discovery.attribution import edge_attribution
-from vesalius.discovery.graph import EdgeGraph
 from vesalius.errors import BadInput
 from vesalius.intervene import Batch, Plan, Readout, Recordings, Row, Values, activations, run
+from vesalius.intervene.edge_attribution import edge_attribution
+from vesalius.intervene.edge_graph import EdgeGraph
 from vesalius.model import Config, Transformer
 
 
@@ -31,7 +31,7 @@ def listed(model: Transformer, scores: torch.Tensor) -> torch.Tensor:
 @given(configs(), st.integers(0, 1000))
 def test_edges_into_the_logits_are_exact_without_a_final_norm(config: Config, seed: int) -> None:
     model = random_model(config.model_copy(update={"norm": "none"}), seed)
-    batch, other, readout = material(config, seed)
+    batch, other, readout = prompt_pairs(config, seed)
     found = listed(model, edge_attribution(model, batch, readout, counterfactual=other, memory=1))
     truth = exact(model, batch, readout, activations(model, other))
     into_logits = [i for i, edge in enumerate(EdgeGraph.of(config).edges) if edge.port == "logits"]
@@ -42,7 +42,7 @@ def test_edges_into_the_logits_are_exact_without_a_final_norm(config: Config, se
 def test_every_edge_is_the_derivative_of_the_exact_path_effect(norm: str) -> None:
     """Patch each edge a small way towards the counterfactual; grouped-query attention, with norms and without."""
     model = random_model(small_config(norm=norm), 3).double()
-    batch, other, readout = material(model.config, 3)
+    batch, other, readout = prompt_pairs(model.config, 3)
     clean, corrupt = activations(model, batch), activations(model, other)
     share = 1e-6
 
@@ -62,7 +62,7 @@ def test_every_edge_is_the_derivative_of_the_exact_path_effect(norm: str) -> Non
 
 def test_positions_that_cannot_be_patched_do_not_count() -> None:
     model = random_model(small_config(), 1)
-    batch, other, readout = material(model.config, 1)
+    batch, other, readout = prompt_pairs(model.config, 1)
     nowhere = torch.zeros(3, 5, dtype=torch.bool)
     assert not edge_attribution(model, batch, readout, counterfactual=other, where=nowhere).any()
     halves = [torch.arange(5) < 2, torch.arange(5) >= 2]
@@ -75,7 +75,7 @@ def test_positions_that_cannot_be_patched_do_not_count() -> None:
 def test_kept_apart_each_position_is_what_it_alone_contributes(steps: int) -> None:
     """Without steps in between, a position's scores are those of an experiment that patches nowhere else."""
     model = random_model(small_config(), 1)
-    batch, other, readout = material(model.config, 1)
+    batch, other, readout = prompt_pairs(model.config, 1)
     apart = edge_attribution(model, batch, readout, counterfactual=other, steps=steps, per_position=True)
     assert torch.allclose(
         apart.sum(1), edge_attribution(model, batch, readout, counterfactual=other, steps=steps), atol=1e-5
@@ -90,7 +90,7 @@ def test_kept_apart_each_position_is_what_it_alone_contributes(steps: int) -> No
 def test_integrated_gradients_from_the_embedding_add_up_to_the_whole_effect() -> None:
     """Completeness: over all edges out of the embedding, the sum approaches clean minus counterfactual score."""
     model = random_model(small_config(norm="layer"), 2).double()
-    tokens, other, readout = material(model.config, 2)
+    tokens, other, readout = prompt_pairs(model.config, 2)
     batch, other = Batch(tokens.tokens), Batch(other.tokens)
     total = Recordings(model, batch, readout).scores() - Recordings(model, other, readout).scores()
     errors = []
@@ -102,6 +102,6 @@ def test_integrated_gradients_from_the_embedding_add_up_to_the_whole_effect() ->
 
 def test_no_steps() -> None:
     model = random_model(small_config())
-    batch, other, readout = material(model.config)
+    batch, other, readout = prompt_pairs(model.config)
     with pytest.raises(BadInput, match="steps=0"):
         edge_attribution(model, batch, readout, counterfactual=other, steps=0)

@@ -1,4 +1,4 @@
-"""Small models and prompts for the discovery tests."""
+"""Prompts with counterfactuals for tests of edges."""
 
 import torch
 
@@ -6,7 +6,7 @@ from vesalius.intervene import Batch, Readout, logit_difference
 from vesalius.model import Config
 
 
-def material(config: Config, seed: int = 0) -> tuple[Batch, Batch, Readout]:
+def prompt_pairs(config: Config, seed: int = 0) -> tuple[Batch, Batch, Readout]:
     """Three prompts of five tokens, one of them shorter, with counterfactuals and a logit difference."""
     generator = torch.Generator().manual_seed(seed)
     tokens, other = torch.randint(0, config.d_vocab, (2, 3, 5), generator=generator)
