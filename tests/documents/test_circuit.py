@@ -52,10 +52,11 @@ def test_nodes_without_scores_are_chosen_by_their_edges_or_all() -> None:
     def circuit(**scores: float) -> Circuit:
         names = {"a0.h0->m0": "weak", "a0.h1->m0": "strong", "m0->logits": "middle"}
         edges = {
-            Edge.parse(name): Member(scores.get(word), word != "strong" or not scores) for name, word in names.items()
+            Edge.parse(name): Member(score=scores.get(word), in_graph=word != "strong" or not scores)
+            for name, word in names.items()
         }
         nodes: dict = dict.fromkeys([Component(0, 0), Component(0, 1), Component(0)], Member())
-        return Circuit(1, 2, 8, nodes, edges)
+        return Circuit(n_layers=1, n_heads=2, d_model=8, nodes=nodes, edges=edges)
 
     assert circuit(weak=0.01, middle=-1.0, strong=50.0).chosen() == [Component(0)]
     assert circuit(weak=0.2, middle=-1.0, strong=50.0).chosen() == [Component(0, 0), Component(0)]
@@ -73,7 +74,7 @@ def test_round_trip(data: st.DataObject) -> None:
     assert again == circuit
     assert again.components == nodes
     assert again.edge_scores == edges
-    assert all(member == Member(member.score, member.score != 0) for member in again.edges.values())
+    assert all(member == Member(score=member.score, in_graph=member.score != 0) for member in again.edges.values())
 
 
 @pytest.mark.parametrize(

@@ -27,7 +27,9 @@ def test_components_that_hang_together_count_less() -> None:
 
 
 def test_where_nothing_can_be_resampled_the_interval_is_wilsons() -> None:
-    assert Metric.of_circuits([1], [2]) == Metric.of_share(1, 2)
+    one, share = Metric.of_circuits([1], [2]), Metric.of_share(1, 2)
+    assert (one.value, one.low, one.high, one.n) == (share.value, share.low, share.high, share.n)
+    assert (one.statistic, share.statistic) == ("mean", "share")
     everything = Metric.of_circuits([2, 3, 1], [2, 3, 1])
     assert (everything.value, everything.n) == (1.0, 6)
     assert (everything.low, everything.high) == (pytest.approx(0.4385, abs=1e-4), 1.0)  # 3 of 3 circuits

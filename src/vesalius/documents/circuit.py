@@ -9,11 +9,16 @@ Whatever else a file says about a node or an edge (neurons, for instance) is kep
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
+from pydantic import Field, GetJsonSchemaHandler, model_serializer, model_validator
+from pydantic.json_schema import JsonSchemaValue
+from pydantic_core import CoreSchema
+
 from vesalius.components import Component, Edge, Shape
+from vesalius.documents.base import Record
 from vesalius.errors import BadInput
 from vesalius.files import read_json, write_json
 
@@ -24,13 +29,19 @@ Node = Component | Literal["input", "logits"]
 CHOSEN_SHARE = 0.1
 
 
-@dataclass(frozen=True)
-class Member:
+class Score(Record):
+    """A component or an edge by name, and its score."""
+
+    id: str
+    score: float
+
+
+class Member(Record):
     """A node or an edge: its score (None: it has none), whether it belongs to the circuit, and what else is known."""
 
-    score: float | None = None
+    score: int | float | None = None
     in_graph: bool = True
-    more: Mapping[str, Any] = field(default_factory=dict)
+    more: dict[str, Any] = Field(default_factory=dict)
 
     def as_data(self) -> dict[str, Any]:
         """The JSON of the MIB format; a missing score is left out."""
@@ -38,15 +49,14 @@ class Member:
         return {**score, "in_graph": self.in_graph, **self.more}
 
 
-@dataclass(frozen=True)
-class Circuit:
+class Circuit(Record):
     """A circuit in a model of a certain shape. `edges` is empty where a method knows components only."""
 
     n_layers: int
     n_heads: int
     d_model: int
-    nodes: Mapping[Node, Member]
-    edges: Mapping[Edge, Member]
+    nodes: dict[Node, Member]
+    edges: dict[Edge, Member]
     parallel: bool = False
 
     @classmethod
@@ -54,10 +64,17 @@ class Circuit:
         cls, shape: Shape, d_model: int, components: Mapping[Component, float], edges: Mapping[Edge, float]
     ) -> "Circuit":
         """A circuit from scores; what scores exactly zero is not in it."""
-        ends: dict[Node, Member] = {"input": Member()}
-        nodes = {part: Member(score, score != 0) for part, score in components.items()}
-        listed = {edge: Member(score, score != 0) for edge, score in edges.items()}
-        return cls(shape.n_layers, shape.n_heads, d_model, {**ends, **nodes, "logits": Member()}, listed)
+        for name, score in [*components.items(), *edges.items()]:
+            if not _is_number(score):
+                raise BadInput(f"{name}: score {score!r} is not a finite number")
+        nodes: dict[Node, Member] = {part: _scored(score) for part, score in components.items()}
+        return cls(
+            n_layers=shape.n_layers,
+            n_heads=shape.n_heads,
+            d_model=d_model,
+            nodes={"input": Member(), **nodes, "logits": Member()},
+            edges={edge: _scored(score) for edge, score in edges.items()},
+        )
 
     @property
     def components(self) -> dict[Component, float]:
@@ -95,8 +112,9 @@ class Circuit:
                 if edge.sender in inside and member.in_graph and member.score is not None:
                     scores[edge.sender] = max(scores.get(edge.sender, 0.0), abs(member.score))
         largest = max(scores.values(), default=0.0)
-        found = [part for part, score in scores.items() if score and score >= share * largest] if scores else inside
-        return sorted(found)
+        if not scores:
+            return sorted(inside)
+        return sorted(part for part, score in scores.items() if score and score >= share * largest)
 
     def require_fit(self, shape: Shape, d_model: int, *, source: str = "circuit") -> "Circuit":
         """This circuit, if it is one of a model of that shape."""
@@ -106,6 +124,7 @@ class Circuit:
             raise BadInput(f"{source}: of a model with {described[0]}, the specimen has {described[1]}; discover again")
         return self
 
+    @model_serializer
     def as_data(self) -> dict[str, Any]:
         """The MIB document."""
         return {
@@ -124,7 +143,9 @@ class Circuit:
         """Read a MIB document; `source` names it in complaints."""
         for name in ("cfg", "nodes", "edges"):
             if not isinstance(data.get(name), Mapping):
-                raise BadInput(f"{source}: {name!r} is missing or no object; a MIB circuit has cfg, nodes and edges")
+                raise BadInput(
+                    f"{source}: {name!r} is missing or not an object; a MIB circuit has cfg, nodes and edges"
+                )
         sizes = _sizes(data["cfg"], source)
         shape = _Shape(sizes["n_layers"], sizes["n_heads"])
         try:
@@ -138,14 +159,58 @@ class Circuit:
             raise BadInput(f"{source}: a node or an edge is listed twice, in different notations; list each once")
         return cls(**sizes, nodes=nodes, edges=edges, parallel=bool(data["cfg"].get("parallel_attn_mlp", False)))
 
-    def write(self, path: Path) -> None:
+    def write(self, path: Path | str) -> None:
         """Write the MIB JSON file."""
-        write_json(path, self.as_data())
+        write_json(Path(path), self.as_data())
 
     @classmethod
-    def read(cls, path: Path) -> "Circuit":
+    def read(cls, path: Path | str) -> "Circuit":
         """Read a MIB JSON file."""
-        return cls.from_data(read_json(path), source=str(path))
+        return cls.from_data(read_json(Path(path)), source=str(path))
+
+    @model_validator(mode="before")
+    @classmethod
+    def _of_mib(cls, data: Any) -> Any:
+        if isinstance(data, Mapping) and "cfg" in data:
+            return dict(cls.from_data(data))
+        return data
+
+    @classmethod
+    def __get_pydantic_json_schema__(cls, schema: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
+        return MIB_SCHEMA
+
+
+_MEMBERS = {
+    "type": "object",
+    "additionalProperties": {
+        "type": "object",
+        "properties": {"score": {"type": "number"}, "in_graph": {"type": "boolean"}},
+        "required": ["in_graph"],
+    },
+}
+_SIZE = {"type": "integer", "minimum": 1}
+#: JSON Schema of the MIB format.
+MIB_SCHEMA: JsonSchemaValue = {
+    "title": "Circuit",
+    "description": "A circuit in the format of the MIB benchmark. Nodes are named input, a0.h1, m0 or logits; edges "
+    "a0.h1->a5.h5<q>. Further fields of a node or an edge are kept.",
+    "type": "object",
+    "properties": {
+        "cfg": {
+            "type": "object",
+            "properties": {
+                "n_layers": _SIZE,
+                "n_heads": _SIZE,
+                "parallel_attn_mlp": {"type": "boolean"},
+                "d_model": _SIZE,
+            },
+            "required": ["n_layers", "n_heads", "d_model"],
+        },
+        "nodes": _MEMBERS,
+        "edges": _MEMBERS,
+    },
+    "required": ["cfg", "nodes", "edges"],
+}
 
 
 @dataclass(frozen=True)
@@ -177,7 +242,12 @@ def _member(name: str, entry: Any) -> Member:
     score = entry.get("score")
     if score is not None and not _is_number(score):
         raise BadInput(f"{name}: score {repr(score)[:40]} is not a finite number")
-    return Member(score, entry["in_graph"], {k: v for k, v in entry.items() if k not in ("score", "in_graph")})
+    more = {name: value for name, value in entry.items() if name not in ("score", "in_graph")}
+    return Member(score=score, in_graph=entry["in_graph"], more=more)
+
+
+def _scored(score: float) -> Member:
+    return Member(score=score, in_graph=score != 0)
 
 
 def _is_number(value: Any) -> bool:

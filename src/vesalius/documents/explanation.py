@@ -1,24 +1,24 @@
 """What an explanation is: claims with evidence, per component and per circuit, as one JSON document.
 
-A claim is one falsifiable statement; its verdict is computed by rule from its evidence, never given by whoever made
-the claim. An explanation says what was established and what was not: a component without a program still has its
+A claim is one falsifiable statement; its verdict is computed by rule from its evidence, never by the scientist that
+made the claim. An explanation says what was established and what was not: a component without a program still has its
 claims, and what was tried and refuted is kept.
 """
 
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import Field
 
+from vesalius.documents.base import Document, Record
+from vesalius.documents.circuit import Score
+from vesalius.documents.request import Request
+
+EXPLANATION_FILE = "explanation.json"
 Verdict = Literal["supported", "refuted", "untested"]
 Tag = Literal["INDICATOR", "AGGREGATOR", "ROUTER", "MAPPER", "COMBINER"]
-SCHEMA = 1
 
 
-class _Record(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-
-class Evidence(_Record):
+class Evidence(Record):
     """One experiment's result: what was measured, on how many held-out cases, with its interval and its controls."""
 
     experiment: str
@@ -27,12 +27,12 @@ class Evidence(_Record):
     low: float | None
     high: float | None
     n: int
-    controls: dict[str, float | None] = {}
+    controls: dict[str, float | None] = Field(default_factory=dict)
     rule: str
     seed: int
 
 
-class ClaimRecord(_Record):
+class ClaimRecord(Record):
     """A claim after its experiment. `tried` counts the claims of this kind tried on the component, this one
     included.
     """
@@ -44,17 +44,17 @@ class ClaimRecord(_Record):
     tried: int = 1
 
 
-class Executable(_Record):
+class Executable(Record):
     """A program that can be run: the plain data of `rasp.document`, and which of its variables each component carries.
 
-    Grading runs it, so nobody's text is graded by how it sounds.
+    Grading runs it, so that no text is graded by how it sounds.
     """
 
     program: dict[str, Any]
     carriers: dict[str, tuple[str, ...]]
 
 
-class ComponentExplanation(_Record):
+class ComponentExplanation(Record):
     """What one head or MLP does.
 
     `tag` follows the conventions of the benchmark family, `tag_by_experiment` only what was measured; where they
@@ -79,18 +79,26 @@ class ComponentExplanation(_Record):
     profile: dict[str, Any] | None = None
 
 
-class Explanation(_Record):
+class Explanation(Document):
     """A whole circuit explained. `program` is for reading, `executable` for running; `behaviour` is set for natural
     models.
+
+    `request` is what was asked (None in files of schema 1, which did not say). `edges` are connections that the
+    scientist measured: sender, receiver, strength; `circuit_edges` those of the discovered circuit that was explained,
+    by score.
     """
 
-    schema_version: Literal[1] = SCHEMA
+    SCHEMA = 2
+
+    schema_version: Literal[2] = 2
+    request: Request | None = None
     specimen: str
     behaviour: str | None = None
     scientist: str
     components: tuple[ComponentExplanation, ...]
     information_flow: str
     edges: tuple[tuple[str, str, float], ...] = ()
+    circuit_edges: tuple[Score, ...] = ()
     task_description: str
     program: str | None = None
     executable: Executable | None = None

@@ -6,31 +6,38 @@ circuit has the same share over the circuits.
 """
 
 from collections.abc import Sequence
+from typing import Any, Literal
 
-import torch
-from pydantic import BaseModel, ConfigDict
+from pydantic import SerializerFunctionWrapHandler, model_serializer
 
-from vesalius.statistics import bootstrap_means, share_interval
+from vesalius.documents.base import Record
 
 LEVEL = 0.95
+Statistic = Literal["share", "mean", "median"]
 
 
-class Metric(BaseModel):
-    """A share or a mean with its 95 % interval, its count and, where there is one, the baseline it has to beat."""
+class Metric(Record):
+    """A share, a mean or a median with its 95 % interval.
 
-    model_config = ConfigDict(frozen=True)
+    `n` cases are in it and `n_error` (where counted) are not, because something failed on them. `baseline` is what a
+    guess would earn.
+    """
 
     value: float
     low: float
     high: float
     n: int
     baseline: float | None = None
+    n_error: int | None = None
+    statistic: Statistic = "mean"
 
     @classmethod
     def of_share(cls, right: float, n: int, *, baseline: float | None = None) -> "Metric":
         """`right` out of `n` independent cases, with the Wilson interval."""
+        from vesalius.statistics import share_interval
+
         low, high = share_interval(right, n)
-        return cls(value=right / n if n else 0.0, low=low, high=high, n=n, baseline=baseline)
+        return cls(value=right / n if n else 0.0, low=low, high=high, n=n, baseline=baseline, statistic="share")
 
     @classmethod
     def of_circuits(
@@ -42,6 +49,10 @@ class Metric(BaseModel):
         smallest: float = 0.0,
     ) -> "Metric":
         """The mean over all components, from each circuit's total and count; values lie from `smallest` to 1."""
+        import torch
+
+        from vesalius.statistics import bootstrap_means, share_interval
+
         counted = [(total, count) for total, count in zip(totals, counts, strict=True) if count]
         n = sum(count for _, count in counted)
         value = sum(total for total, _ in counted) / n if n else 0.0
@@ -55,3 +66,11 @@ class Metric(BaseModel):
             ends = share_interval((value - smallest) / span * cases, cases)
             low, high = (smallest + span * end for end in ends)
         return cls(value=value, low=min(low, value), high=max(high, value), n=n, baseline=baseline)
+
+    def with_errors(self, n_error: int) -> "Metric":
+        """The same, with the number of cases that something failed on."""
+        return self.model_copy(update={"n_error": n_error})
+
+    @model_serializer(mode="wrap")
+    def _without_absent(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        return {name: value for name, value in handler(self).items() if value is not None}

@@ -6,20 +6,16 @@ convergence) and what a reader follows when an explanation looks wrong. The expl
 
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict
-
+from vesalius.documents.base import Document, Record
 from vesalius.documents.explanation import Verdict
+from vesalius.documents.request import Request
 
-SCHEMA = 1
+TRACE_FILE = "trace.json"
 Stage = Literal["observe", "hypothesize", "validate", "classify", "summarize"]
 Decider = Literal["engine", "model", "nobody"]
 
 
-class _Record(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-
-class Execution(_Record):
+class Execution(Record):
     """One run of generated code. `category` names the kind of failure; None when it ran and gave a result."""
 
     stage: Stage
@@ -35,7 +31,7 @@ class Execution(_Record):
         return self.category is None
 
 
-class Attempt(_Record):
+class Attempt(Record):
     """One hypothesis about a component: the plan to test it, the claims or code that did, and the decision.
 
     `decided_by` is `engine` where typed claims were checked, `model` where the language model read its own code's
@@ -52,7 +48,7 @@ class Attempt(_Record):
     decided_by: Decider = "nobody"
 
 
-class ComponentTrace(_Record):
+class ComponentTrace(Record):
     """Everything that was tried on one component; `resolved_at` is the iteration whose hypothesis was supported."""
 
     component: str
@@ -66,7 +62,7 @@ class ComponentTrace(_Record):
         return next((attempt.iteration for attempt in self.attempts if attempt.verdict == "supported"), None)
 
 
-class Usage(_Record):
+class Usage(Record):
     """Calls, tokens and dollars; `cost` is None where a price is not known. `repaired` and `reasked` count answers
     that could not be read at first, `failed` calls that gave nothing in the end, `malformed` claims and tool calls that
     could not be carried out.
@@ -82,10 +78,13 @@ class Usage(_Record):
     malformed: int = 0
 
 
-class Trace(_Record):
+class Trace(Document):
     """The whole way from specimen to explanation. `problems` are failures that were worked around, one line each."""
 
-    schema_version: Literal[1] = SCHEMA
+    SCHEMA = 2
+
+    schema_version: Literal[2] = 2
+    request: Request | None = None
     specimen: str
     protocol: Literal["paper", "typed"]
     backbone: str

@@ -1,0 +1,78 @@
+"""What all documents share: they are frozen, they carry a schema version, and earlier schemas still load.
+
+A `Record` is a part of a document, a `Document` a whole file. Reading an older file calls `upgrade`, which turns its
+data into those of the current schema, so that the rest of the package knows one schema only. Fields that are computed
+from others (`method` of a discovery, from its request) are written for readers of the file and ignored when read.
+"""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, ClassVar, Self
+
+from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
+
+from vesalius.errors import BadInput
+from vesalius.files import read_json, write_json
+
+#: The two names that files give the schema version.
+VERSION_FIELDS = ("schema_version", "schema")
+
+
+class Record(BaseModel):
+    """A frozen part of a document; a field that it does not know is refused."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, populate_by_name=True)
+
+
+class Document(Record):
+    """A whole file. Subclasses state their `SCHEMA` and have a field `schema_version`."""
+
+    SCHEMA: ClassVar[int]
+
+    @classmethod
+    def upgrade(cls, data: dict[str, Any]) -> dict[str, Any]:
+        """The data of an earlier schema as the current one has them; by default nothing but the version changes."""
+        return data
+
+    @classmethod
+    def from_data(cls, data: Mapping[str, Any], *, source: str = "") -> Self:
+        """Read plain JSON data; `source` names it in errors."""
+        try:
+            return cls.model_validate(dict(data))
+        except ValidationError as error:
+            raise BadInput(f"{source or cls.__name__.lower()}: {first_error(error)}") from None
+
+    @classmethod
+    def read(cls, path: Path | str) -> Self:
+        """Read a JSON file."""
+        path = Path(path)
+        return cls.from_data(read_json(path), source=str(path))
+
+    def as_data(self) -> dict[str, Any]:
+        """Plain JSON data, as the file holds them."""
+        return self.model_dump(mode="json", by_alias=True)
+
+    def write(self, path: Path | str) -> None:
+        """Write the JSON file in one step."""
+        write_json(Path(path), self.as_data())
+
+    @model_validator(mode="before")
+    @classmethod
+    def _current(cls, data: Any) -> Any:
+        if not isinstance(data, Mapping):
+            return data
+        version = next((data[name] for name in VERSION_FIELDS if name in data), cls.SCHEMA)
+        if isinstance(version, int) and version > cls.SCHEMA:
+            raise ValueError(f"schema {version} is newer than {cls.SCHEMA}, the latest that this version reads; update")
+        current = dict(data)
+        if isinstance(version, int) and version < cls.SCHEMA:
+            current = cls.upgrade({name: value for name, value in data.items() if name not in VERSION_FIELDS})
+        return {name: value for name, value in current.items() if name not in cls.model_computed_fields}
+
+
+def first_error(error: ValidationError) -> str:
+    """The first problem of a validation, as one line: where it is and what is wrong."""
+    first = error.errors(include_url=False, include_context=False, include_input=False)[0]
+    place = ".".join(map(str, first["loc"]))
+    message = first["msg"].removeprefix("Value error, ")
+    return " ".join((f"{place}: {message}" if place else message).split())

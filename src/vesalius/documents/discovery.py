@@ -1,0 +1,196 @@
+"""A discovered circuit: its scores, what they cost, the checks of it, and what was asked.
+
+On disk it is `discovery.json`, with `circuit.json` (the whole circuit, in MIB form) beside it. The file repeats the
+request's main fields and lists the components and edges by strength, so that it can be read on its own.
+"""
+
+from pathlib import Path
+from typing import Any, Literal, Self
+
+from pydantic import Field, SerializerFunctionWrapHandler, computed_field, field_serializer, model_serializer
+
+from vesalius.documents.base import Document, Record
+from vesalius.documents.checks import Checks
+from vesalius.documents.circuit import Circuit, Score
+from vesalius.documents.request import Request
+from vesalius.errors import BadInput
+from vesalius.files import read_json
+
+DISCOVERY_FILE, CIRCUIT_FILE = "discovery.json", "circuit.json"
+#: A model with more edges than this has only its strongest edges listed; circuit.json has all.
+MAX_LISTED_EDGES, LISTED_EDGES = 6_000, 1_000
+#: The options of a search and what they are when left out.
+SEARCH_DEFAULTS: dict[str, Any] = {"budget": None, "paper": False, "seeds": 1, "steps": 0}
+
+
+class Performance(Record):
+    """How well a model does its behaviour on `n` prompts, with 95 % intervals; `performs` follows from `rule`."""
+
+    accuracy: float
+    accuracy_low: float
+    accuracy_high: float
+    logit_difference: float
+    ld_low: float
+    ld_high: float
+    top1: float
+    n: int
+    performs: bool
+    rule: str = ""
+
+
+class Discovery(Document):
+    """The circuit that a method found, with the checks of it (None where they were left out).
+
+    `metrics` has one figure per check and, where the true circuit is known, the areas against it. `unit` is what scores
+    are measured in, `forwards` the cost in forward passes of all prompts, `model` a fingerprint of the weights,
+    `directory` where the files are. `quirks` names what a reproduction of a published method does differently.
+    """
+
+    SCHEMA = 2
+
+    schema_version: Literal[2] = Field(default=2, alias="schema")
+    request: Request
+    circuit: Circuit
+    unit: str = ""
+    performance: Performance | None = None
+    metrics: dict[str, float] = Field(default_factory=dict)
+    forwards: float
+    seconds: float
+    model: str = ""
+    checks: Checks | None = None
+    quirks: tuple[str, ...] = ()
+    directory: str | None = Field(default=None, exclude=True)
+
+    @computed_field
+    @property
+    def specimen(self) -> str | None:
+        """The specimen, as it was asked for."""
+        return self.request.specimen
+
+    @computed_field
+    @property
+    def behaviour(self) -> str | None:
+        """The behaviour of a natural model."""
+        return self.request.behaviour
+
+    @computed_field
+    @property
+    def method(self) -> str:
+        """The discovery method."""
+        return self.request.method or "sweep"
+
+    @computed_field
+    @property
+    def n(self) -> int:
+        """How many prompts the scores are means over."""
+        return int(str(self.request.options.get("n", 0)))
+
+    @computed_field
+    @property
+    def seed(self) -> int:
+        """Seed of the prompts."""
+        return self.request.seed or 0
+
+    @computed_field
+    @property
+    def search(self) -> dict[str, Any]:
+        """The options of a search; of another method, the defaults."""
+        return {name: self.request.options.get(name, default) for name, default in SEARCH_DEFAULTS.items()}
+
+    @computed_field
+    @property
+    def components(self) -> tuple[Score, ...]:
+        """Every component with its score, largest magnitude first."""
+        return tuple(Score(id=str(part), score=score) for part, score in self.circuit.ranked())
+
+    @computed_field
+    @property
+    def edges(self) -> tuple[Score, ...]:
+        """Edges with their scores, largest magnitude first: all, or the strongest of a large model."""
+        ranked = self.circuit.ranked_edges()
+        listed = ranked if len(ranked) <= MAX_LISTED_EDGES else ranked[:LISTED_EDGES]
+        return tuple(Score(id=str(edge), score=score) for edge, score in listed)
+
+    @computed_field
+    @property
+    def n_edges(self) -> int:
+        """How many edges have a score."""
+        return len(self.circuit.edge_scores)
+
+    @computed_field
+    @property
+    def layers(self) -> int:
+        """Layers of the model."""
+        return self.circuit.n_layers
+
+    @computed_field
+    @property
+    def heads(self) -> int:
+        """Heads of a layer."""
+        return self.circuit.n_heads
+
+    @computed_field
+    @property
+    def checks_forwards(self) -> float | None:
+        """Cost of the checks in forward passes of all prompts."""
+        return None if self.checks is None else self.checks.rows / max(1, self.n)
+
+    @classmethod
+    def read(cls, path: Path | str) -> Self:
+        """Read `discovery.json` and the circuit beside it."""
+        path = Path(path)
+        data = read_json(path)
+        beside = path.with_name(CIRCUIT_FILE)
+        if beside.is_file():
+            data["circuit"] = Circuit.read(beside)
+        elif not isinstance(data.get("circuit"), dict):
+            raise BadInput(f"{path}: {CIRCUIT_FILE} is not beside it; run `vesalius discover` again")
+        listed = {row.get("id"): row.get("score") for row in data.get("components", ()) if isinstance(row, dict)}
+        discovery = cls.from_data({**data, "directory": str(path.parent)}, source=str(path))
+        if listed != {row.id: row.score for row in discovery.components}:
+            raise BadInput(f"{path}: {CIRCUIT_FILE} beside it has other scores; run `vesalius discover` again")
+        return discovery
+
+    def save(self, directory: Path | str) -> Path:
+        """Write `circuit.json` and `discovery.json` into a directory and return the path of the latter."""
+        place = Path(directory)
+        path = place / DISCOVERY_FILE
+        path.unlink(missing_ok=True)  # the one of an earlier discovery does not belong to this circuit
+        self.circuit.write(place / CIRCUIT_FILE)
+        self.model_copy(update={"directory": str(place)}).write(path)
+        return path
+
+    @classmethod
+    def upgrade(cls, data: dict[str, Any]) -> dict[str, Any]:
+        """Schema 1 had no request, and called the checks `trust`."""
+        trust, performance = data.get("trust"), data.get("performance")
+        options = {"n": data.get("n")}
+        options |= {name: value for name, value in data.get("search", {}).items() if value != SEARCH_DEFAULTS.get(name)}
+        if trust is None:
+            options["quick"] = True
+        if performance and not performance.get("performs"):
+            options["force"] = True
+        request = {
+            "command": "discover",
+            "specimen": data.get("specimen"),
+            "behaviour": data.get("behaviour"),
+            "method": data.get("method"),
+            "options": options,
+            "seed": data.get("seed"),
+            "versions": {},
+        }
+        dropped = ("trust", "trust_forwards", "page")
+        kept = {name: value for name, value in data.items() if name not in dropped}
+        return {**kept, "request": request, "checks": trust and {"asked": trust.get("n"), **trust}}
+
+    @field_serializer("circuit")
+    def _circuit_place(self, circuit: Circuit) -> Any:
+        """The path of the file beside; the circuit itself where there is none."""
+        return circuit.as_data() if self.directory is None else str(Path(self.directory) / CIRCUIT_FILE)
+
+    @model_serializer(mode="wrap")
+    def _without_absent(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        data = handler(self)
+        absent = {"edges", "n_edges"} if not self.n_edges else set()
+        absent |= {name for name in ("quirks", "checks_forwards") if not data.get(name)}
+        return {name: value for name, value in data.items() if name not in absent}

@@ -1,0 +1,103 @@
+"""What was asked: everything that decides a result, apart from the weights.
+
+A result carries its request, so that its page can print the command that makes it again.
+"""
+
+import importlib.metadata
+import platform
+import shlex
+from collections.abc import Iterator
+from typing import Literal
+
+from pydantic import Field, JsonValue
+
+from vesalius.documents.base import Record
+from vesalius.version import __version__
+
+Command = Literal[
+    "sweep",
+    "discover",
+    "explain",
+    "bench circuits",
+    "bench discovery",
+    "bench functions",
+    "bench mechrl",
+]
+#: The option by which each command is told its method.
+METHOD_OPTIONS: dict[str, str] = {
+    "discover": "--method",
+    "explain": "--scientist",
+    "bench circuits": "--scientist",
+    "bench discovery": "--methods",
+    "bench functions": "--interpreter",
+}
+#: Options that are given once per value; other lists are given as one value with commas.
+REPEATED = ("judge",)
+
+
+def installed_versions() -> dict[str, str]:
+    """The versions of Vesalius, Python and torch that are running; torch is not imported for this."""
+    return {
+        "vesalius": __version__,
+        "python": platform.python_version(),
+        "torch": importlib.metadata.version("torch"),
+    }
+
+
+class Request(Record):
+    """What a command or a call was asked.
+
+    `components` are the names given, `circuit` the file given instead of names. `method` is the discovery method, the
+    scientist or the interpreter. `options` are the command's further options by name, only those that decide the
+    result; a true value is a flag.
+    """
+
+    command: Command
+    specimen: str | None = None
+    behaviour: str | None = None
+    components: tuple[str, ...] | None = None
+    circuit: str | None = None
+    method: str | None = None
+    options: dict[str, JsonValue] = Field(default_factory=dict)
+    seed: int | None = None
+    backbone: str | None = None
+    protocol: str | None = None
+    versions: dict[str, str] = Field(default_factory=installed_versions)
+
+    def command_line(self) -> str:
+        """A shell command that gives the same result."""
+        return " ".join(map(shlex.quote, self._words()))
+
+    def _words(self) -> Iterator[str]:
+        yield from ("vesalius", *self.command.split())
+        if self.specimen is not None:
+            yield self.specimen
+        named = {
+            "--behaviour": self.behaviour,
+            "--components": None if self.components is None else ",".join(self.components),
+            "--circuit": self.circuit,
+            METHOD_OPTIONS.get(self.command, "--method"): self.method,
+            "--backbone": self.backbone,
+            "--protocol": self.protocol,
+        }
+        for option, text in named.items():
+            if text is not None:
+                yield from (option, text)
+        for name, value in self.options.items():
+            yield from _option(name, value)
+        if self.seed is not None:
+            yield from ("--seed", str(self.seed))
+
+
+def _option(name: str, value: JsonValue) -> Iterator[str]:
+    """The words of one option; none where it is off or left out."""
+    option = f"--{name.replace('_', '-')}"
+    if value is None or value is False:
+        return
+    if value is True:
+        yield option
+    elif isinstance(value, list):
+        for text in map(str, value) if name in REPEATED else [",".join(map(str, value))]:
+            yield from (option, text)
+    else:
+        yield from (option, str(value))

@@ -1,0 +1,261 @@
+"""The result of a benchmark: one scorecard for circuits, discovery and functions.
+
+The fields up to `errors` are those that every benchmark has; the others belong to the benchmark that their comment
+names, and a file holds those that its benchmark set. Cases that the machinery failed on are counted in `n_error`,
+listed in `errors`, and are in no figure.
+"""
+
+from typing import Any, ClassVar, Literal
+
+from pydantic import Field, SerializerFunctionWrapHandler, model_serializer
+
+from vesalius.documents.base import Document, Record
+from vesalius.documents.metric import Metric
+from vesalius.documents.request import Request
+
+SCORECARD_FILE = "scorecard.json"
+#: The figures of a discovery method: each has its median over circuits under this name, its mean under NAME_mean.
+AREAS = ("node_auroc", "edge_auroc", "edge_auroc_all", "cmd", "cpr", "edge_cmd", "edge_cpr", "jaccard")
+MEAN = "_mean"
+
+
+class CaseError(Record):
+    """A case that something failed on: at which step, or with which method, and why."""
+
+    case: str
+    step: str | None = None
+    method: str | None = None
+    kind: str
+    reason: str
+
+    @model_serializer(mode="wrap")
+    def _without_absent(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        return {name: value for name, value in handler(self).items() if value is not None}
+
+
+class CallTotals(Record):
+    """Calls of a language model, their tokens and what they cost in dollars (None: not known)."""
+
+    calls: int = 0
+    input_tokens: int = 0
+    output_tokens: int = 0
+    cost: float | None = 0.0
+
+
+class Baseline(Record):
+    """A figure to read a metric beside, and where it comes from."""
+
+    name: str
+    value: float | None
+    source: str
+
+
+class NullFigures(Record):
+    """What a null explanation earns; `alike` counts components of which it predicts what the explanation predicts."""
+
+    tag_accuracy: Metric
+    component_iia: Metric
+    component_iia_changed: Metric
+    component_iia_changed_mean: Metric
+    component_iia_above_chance: Metric
+    component_iia_changed_above_chance: Metric
+    alike: int = 0
+
+
+class InertComponents(Record):
+    """Components that no interchange shows, as CIRCUIT/COMPONENT; they are in no interchange figure."""
+
+    n: int
+    components: tuple[str, ...]
+
+
+class CircuitRow(Record):
+    """One circuit of the circuits benchmark."""
+
+    id: str
+    name: str
+    components: int
+    tags_right: int
+    supported: int
+    iia: float | None
+    iia_changed: float | None
+    task_agreement: float | None
+    task_exact: bool
+    cost: float | None
+    seconds: float
+
+
+class MethodFigures(Record):
+    """A discovery method over the circuits where each figure is defined: medians, and means under NAME_mean.
+
+    `forwards` is the mean cost per circuit in forward passes of its prompts, `seconds` the sum.
+    """
+
+    node_auroc: Metric | None = None
+    node_auroc_mean: Metric | None = None
+    edge_auroc: Metric | None = None
+    edge_auroc_mean: Metric | None = None
+    edge_auroc_all: Metric | None = None
+    edge_auroc_all_mean: Metric | None = None
+    cmd: Metric | None = None
+    cmd_mean: Metric | None = None
+    cpr: Metric | None = None
+    cpr_mean: Metric | None = None
+    edge_cmd: Metric | None = None
+    edge_cmd_mean: Metric | None = None
+    edge_cpr: Metric | None = None
+    edge_cpr_mean: Metric | None = None
+    jaccard: Metric | None = None
+    jaccard_mean: Metric | None = None
+    forwards: float
+    seconds: float
+    n: int
+    n_error: int
+
+    def area(self, name: str) -> tuple[Metric, Metric] | None:
+        """The median and the mean of one of `AREAS`; None where it is not defined on any circuit."""
+        median, mean = getattr(self, name), getattr(self, name + MEAN)
+        return None if median is None else (median, mean)
+
+
+class DiscoveryFigures(Record):
+    """One method on one circuit. `chance` holds the same figures of random rankings or circuits, `chosen` the
+    components that would be explained.
+    """
+
+    node_auroc: float | None
+    edge_auroc: float | None
+    edge_auroc_all: float | None
+    cmd: float | None
+    cpr: float | None
+    edge_cmd: float | None
+    edge_cpr: float | None
+    jaccard: float | None
+    jaccard_size: int | None
+    chance: dict[str, float]
+    chosen: tuple[str, ...]
+    prompts: int
+    held_out: int
+    forwards: float
+    seconds: float
+    work_seconds: float
+
+
+class DiscoveryRow(Record):
+    """One circuit of the discovery benchmark, by method."""
+
+    id: str
+    name: str
+    methods: dict[str, DiscoveryFigures]
+
+
+class Family(Record):
+    """The functions of one family: how many, how many less than right, and the mean of the deciding figure."""
+
+    n: int
+    failed: int
+    value: float | None
+
+
+class FunctionFailure(Record):
+    """A function whose answer is less than right, with the figure that decides it."""
+
+    id: str
+    family: str
+    success: float | None = None
+    exact_match: float | None = None
+    unit_test: float | None = None
+    fault: str | None = None
+
+    @model_serializer(mode="wrap")
+    def _without_absent(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        return {name: value for name, value in handler(self).items() if value is not None or name == "fault"}
+
+
+class Scorecard(Document):
+    """What a subject (a scientist, methods, an interpreter) earned in a benchmark."""
+
+    SCHEMA = 2
+    #: Fields that every file has.
+    COMMON: ClassVar[tuple[str, ...]] = ("benchmark", "subject", "schema", "n", "n_error", "metrics", "cost", "seconds")
+
+    benchmark: Literal["circuits", "discovery", "functions"]
+    subject: str
+    schema_version: Literal[2] = Field(default=2, alias="schema")
+    request: Request | None = None
+    seed: int
+    n: int
+    n_error: int
+    metrics: dict[str, Metric]
+    cost: float | None
+    seconds: float
+    errors: tuple[CaseError, ...] = ()
+
+    # circuits and functions
+    backbone: str | None = None
+    usage: dict[str, CallTotals] | None = None
+
+    # circuits
+    protocol: str | None = None
+    judges: tuple[str, ...] | None = None
+    grading_seed: int | None = None
+    leave_out: str | None = None
+    baselines: dict[str, tuple[Baseline, ...]] | None = None
+    nulls: dict[str, NullFigures] | None = None
+    inert: InertComponents | None = None
+    circuit_from: str | None = None
+    missed: tuple[str, ...] | None = None
+    extra: tuple[str, ...] | None = None
+    grounding_levels: dict[str, float] | None = None
+    execution_errors: dict[str, Metric] | None = None
+    convergence_by_iteration: dict[str, Metric] | None = None
+    specimens: tuple[CircuitRow, ...] | None = None
+
+    # discovery
+    prompts: int | None = None
+    held_out_prompts: int | None = None
+    prompts_of_acdc: str | None = None
+    methods: dict[str, MethodFigures] | None = None
+    cases: tuple[DiscoveryRow, ...] | None = None
+
+    # functions
+    category: str | None = None
+    mode: str | None = None
+    suite: str | None = None
+    evaluator: str | None = None
+    budget: int | None = None
+    families: dict[str, Family] | None = None
+    failures: tuple[FunctionFailure, ...] | None = None
+    caveats: tuple[str, ...] | None = None
+    left_out: dict[str, str] | None = None
+
+    @classmethod
+    def upgrade(cls, data: dict[str, Any]) -> dict[str, Any]:
+        """Schema 1 gave medians and means of the discovery benchmark as one figure."""
+        if data.get("benchmark") != "discovery":
+            return data
+        methods = {name: _split_all(figures) for name, figures in data.get("methods", {}).items()}
+        return {**data, "methods": methods, "metrics": _split_all(data.get("metrics", {}))}
+
+    @model_serializer(mode="wrap")
+    def _only_set(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        aliases = {"schema_version": "schema"}
+        kept = {aliases.get(name, name) for name in self.model_fields_set} | {*self.COMMON, "schema_version"}
+        return {name: value for name, value in handler(self).items() if name in kept}
+
+
+def _split_all(figures: dict[str, Any]) -> dict[str, Any]:
+    """Every figure of schema 1 that held a median and a mean as two."""
+    split: dict[str, Any] = {}
+    for name, figure in figures.items():
+        split[name] = figure
+        if isinstance(figure, dict) and "median" in figure:
+            shared = {"n": figure["n"]}
+            ends = ("", "_low", "_high")
+            median, mean = (
+                dict(zip(("value", "low", "high"), (figure[statistic + end] for end in ends), strict=True))
+                for statistic in ("median", "mean")
+            )
+            split[name] = {**median, **shared, "baseline": figure.get("baseline"), "statistic": "median"}
+            split[name + MEAN] = {**mean, **shared, "statistic": "mean"}
+    return split
