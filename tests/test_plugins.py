@@ -1,4 +1,4 @@
-"""Functions of other people, by name."""
+"""User-supplied functions, imported by name."""
 
 from pathlib import Path
 
@@ -20,12 +20,12 @@ def test_a_function_is_found_by_its_name() -> None:
         ("os.path:", "does not exist"),
         ("no.such.module:f", "No module named 'no'"),
         ("os.path:nothing", "has no attribute 'nothing'"),
-        ("os.path:sep", "'os.path:sep' is no function"),
+        ("os.path:sep", "'os.path:sep' is not a function"),
         ("torn:f", "importing torn raises SyntaxError"),
-        ("raising:f", "importing raising raises ZeroDivisionError: division by zero; mend it"),
+        ("raising:f", "importing raising raises ZeroDivisionError: division by zero; fix that module"),
     ],
 )
-def test_refusals_name_the_input_and_the_mend(
+def test_errors_name_the_input_and_the_fix(
     name: str, reason: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "torn.py").write_text("def f(:\n")

@@ -1,7 +1,7 @@
-"""The two ways Vesalius says no.
+"""The two errors Vesalius raises on purpose.
 
-`BadInput` is the caller's to mend (command line: exit code 2); `Failed` is a job that could not be finished (exit
-code 1). Both carry one line that names the input and the mend.
+`BadInput`: the caller has to fix the input (command line: exit code 2). `Failed`: the input was fine, but the work
+could not be finished (exit code 1). Both carry one line that names the input and the fix.
 """
 
 from collections.abc import Iterable
@@ -17,6 +17,6 @@ class Failed(RuntimeError):
 
 def choices(names: Iterable[object], limit: int = 12) -> str:
     """Render the accepted names for an error message, shortened after `limit`."""
-    listed = [str(name) for name in names]
-    shown = ", ".join(listed[:limit])
-    return shown if len(listed) <= limit else f"{shown}, ... ({len(listed)} in all)"
+    texts = [str(name) for name in names]
+    shown = ", ".join(texts[:limit])
+    return shown if len(texts) <= limit else f"{shown}, ... ({len(texts)} in all)"

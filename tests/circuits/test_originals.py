@@ -405,9 +405,9 @@ def test_damaged_pickles(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
     whole = (tmp_path / "edges.pkl").read_bytes()
     for damaged in (b"", whole[:-9], b"no pickle at all", b"\x80\x05r\xff\xff\xff\x7f."):
         (tmp_path / "edges.pkl").write_bytes(damaged)
-        assert "edges.pkl: not a whole pickle file" in refusal(lambda: original_components(tmp_path, model))
+        assert "edges.pkl: not a complete pickle file" in refusal(lambda: original_components(tmp_path, model))
     (tmp_path / "ll_model_cfg.pkl").write_bytes(b"")
-    assert "ll_model_cfg.pkl: not a whole pickle" in refusal(lambda: load_original(tmp_path, vocab=[1, 2, 3, 4]))
+    assert "ll_model_cfg.pkl: not a complete pickle" in refusal(lambda: load_original(tmp_path, vocab=[1, 2, 3, 4]))
 
 
 def test_nothing_in_a_pickle_is_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -23,7 +23,7 @@ from vesalius.circuits.specimens import (
 )
 from vesalius.errors import BadInput
 from vesalius.model.config import Config
-from vesalius.model.specimen import FiniteVocabulary, Specimen, plain
+from vesalius.model.specimen import FiniteVocabulary, Specimen, json_value
 from vesalius.model.transformer import Transformer
 
 # fmt: off
@@ -126,7 +126,7 @@ def test_examples_are_what_the_model_and_the_program_say(id: str) -> None:
         assert [list(row) for row in computed] == [pytest.approx(row, abs=1e-6) for row in shown]
         assert predicted == [pytest.approx(row, abs=0.05) for row in shown]
     else:
-        assert [[plain(value) for value in row] for row in computed] == shown
+        assert [[json_value(value) for value in row] for row in computed] == shown
         assert predicted == shown
 
 
@@ -150,7 +150,7 @@ def test_damaged_weights(copied: Path) -> None:
     whole = weights.read_bytes()
     for damaged in (whole[:-100], whole[:20], b"", b"\xff" * len(whole)):
         weights.write_bytes(damaged)
-        assert refused(copied).startswith(f"{weights}: not a whole safetensors file")
+        assert refused(copied).startswith(f"{weights}: not a complete safetensors file")
     weights.write_bytes(whole[:-4] + b"\x00\x00\xc0\x7f")
     assert "holds NaN or infinity" in refused(copied)
     other = benchmark_directory("4")

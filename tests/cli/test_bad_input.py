@@ -217,7 +217,7 @@ def test_damaged_models(vesalius: Vesalius, tiny: Path, tmp_path: Path) -> None:
     save_file(state | {"h.1.mlp.c_fc.weight": torch.full_like(state["h.1.mlp.c_fc.weight"], torch.nan)}, weights)
     refused(vesalius, sweep, "weight blocks.1.mlp.W_in holds NaN or infinity")
     weights.write_bytes(weights.read_bytes()[:1000])
-    refused(vesalius, sweep, "model.safetensors: not a whole safetensors file")
+    refused(vesalius, sweep, "model.safetensors: not a complete safetensors file")
     weights.unlink()
     refused(vesalius, sweep, "model.safetensors: no such file")
     save_file(state, weights)
@@ -233,7 +233,7 @@ def test_damaged_models(vesalius: Vesalius, tiny: Path, tmp_path: Path) -> None:
     write_tiny_gguf(gguf)
     assert vesalius("predict", gguf, "--input", '["hi"]', "--json").code == 0
     gguf.write_bytes(gguf.read_bytes()[:-1000])
-    refused(vesalius, ["sweep", gguf, *INDUCTION], "m.gguf: not a whole GGUF file")
+    refused(vesalius, ["sweep", gguf, *INDUCTION], "m.gguf: not a complete GGUF file")
 
 
 @pytest.mark.parametrize(

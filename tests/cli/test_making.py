@@ -253,7 +253,7 @@ def test_damaged_weights(made: Made, vesalius: Vesalius, tmp_path: Path, command
     copied = shutil.copytree(made.directory, tmp_path / "copied")
     weights = copied / "model.safetensors"
     weights.write_bytes(weights.read_bytes()[:-10])
-    refused(vesalius, [command[0], copied, *command[1:], "--json"], f"{weights}: not a whole safetensors file")
+    refused(vesalius, [command[0], copied, *command[1:], "--json"], f"{weights}: not a complete safetensors file")
 
 
 def test_generate_is_settled_by_its_seed(vesalius: Vesalius) -> None:

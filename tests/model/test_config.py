@@ -1,4 +1,4 @@
-"""Shapes that cannot exist are refused in one line that names the field."""
+"""Impossible shapes are refused in one line that names the field."""
 
 import math
 from typing import Any
@@ -46,7 +46,7 @@ def test_key_value_heads_divide_the_heads(n_heads: int, n_kv_heads: int) -> None
 
 
 @pytest.mark.parametrize(
-    ("changes", "named"),
+    ("changes", "message"),
     [
         ({"d_model": ...}, "d_model: Field required"),
         ({"d_modle": 3}, "d_modle: Extra inputs are not permitted"),
@@ -64,8 +64,8 @@ def test_key_value_heads_divide_the_heads(n_heads: int, n_kv_heads: int) -> None
         ({"rotary": {"theta": 1e4}}, "rotary.theta"),
     ],
 )
-def test_one_line_names_the_field(changes: dict[str, Any], named: str) -> None:
-    assert named in refusal(**changes)
+def test_one_line_names_the_field(changes: dict[str, Any], message: str) -> None:
+    assert message in refusal(**changes)
 
 
 def test_an_odd_head_is_fine_without_rotation() -> None:
@@ -78,11 +78,11 @@ def test_key_value_heads_default_to_the_heads() -> None:
 
 
 @given(configs())
-def test_what_is_written_reads_back(config: Config) -> None:
+def test_round_trip(config: Config) -> None:
     assert Config.read(config.model_dump(), where="") == config
     assert Config.model_validate_json(config.model_dump_json(exclude_defaults=True)) == config
 
 
-def test_a_shape_cannot_be_changed_afterwards() -> None:
+def test_a_config_is_frozen() -> None:
     with pytest.raises(ValueError, match="frozen"):
         small_config().n_layers = 3  # type: ignore[misc]

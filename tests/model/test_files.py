@@ -1,4 +1,4 @@
-"""Checkpoints on disk: what is written reads back; what is damaged, foreign or hostile is refused in one line."""
+"""Checkpoints on disk: round trips; damaged, unsupported or hostile files are refused in one line."""
 
 import json
 import os
@@ -71,7 +71,7 @@ def test_a_truncated_file(saved: Path, share: float) -> None:
     weights = saved / "model.safetensors"
     data = weights.read_bytes()
     weights.write_bytes(data[: int(len(data) * share)])
-    assert "model.safetensors: not a whole safetensors file" in refusal(lambda: load_model(saved))
+    assert "model.safetensors: not a complete safetensors file" in refusal(lambda: load_model(saved))
 
 
 @pytest.mark.parametrize(
@@ -148,7 +148,7 @@ def test_checksum(tmp_path: Path) -> None:
 
 @dataclass
 class HookedTransformerConfig:
-    """Stands for the class of that name: its pickles hold a state of plain fields and a few objects of torch."""
+    """Replaces the class of that name: its pickles hold simple fields and a few objects of torch."""
 
     n_layers: int = 2
     n_heads: int = 4
@@ -215,7 +215,7 @@ def test_lens_with_a_pickled_config(lens: tuple[Transformer, Path], protocol: in
 
 
 def test_lens_with_folded_norms(tmp_path: Path) -> None:
-    """`LNPre` has no scale of its own: it was folded into the weights after it."""
+    """`LNPre` has no scale: it was folded into the weights after it."""
     model = random_model(LENS)
     norms = [block.ln1 for block in model.blocks] + [block.ln2 for block in model.blocks] + [model.ln_final]
     for norm in norms:
@@ -277,7 +277,7 @@ def test_lens_files_that_cannot_be_used(lens: tuple[Transformer, Path]) -> None:
     assert "d_head: Input should be greater than 0" in with_config(HookedTransformerConfig(d_head=0))
     assert "shape" in with_config(HookedTransformerConfig(d_vocab=18))
     config.write_bytes(pickle.dumps(HookedTransformerConfig())[:-20])
-    assert "not a whole pickle file" in refusal(lambda: load_lens(weights, config))
+    assert "not a complete pickle file" in refusal(lambda: load_lens(weights, config))
     config.write_bytes(pickle.dumps(HookedTransformerConfig()))
     torch.save([1, 2], weights)
     assert "expected a dictionary of tensors" in refusal(lambda: load_lens(weights, config))
@@ -290,7 +290,7 @@ def test_lens_files_that_cannot_be_used(lens: tuple[Transformer, Path]) -> None:
 # --- Hugging Face directories and the hub
 
 
-def test_a_hand_made_hugging_face_directory(tmp_path: Path) -> None:
+def test_a_hand_written_hugging_face_directory(tmp_path: Path) -> None:
     model = write_tiny_gpt2(tmp_path)
     assert torch.equal(load_huggingface(tmp_path)(TOKENS), model(TOKENS))
 
@@ -318,18 +318,18 @@ def test_a_config_json_that_does_not_fit(tmp_path: Path, changes: dict[str, Any]
     assert reason in refusal(lambda: load_huggingface(tmp_path))
 
 
-def test_damaged_weights_in_a_write_tiny_gpt2(tmp_path: Path) -> None:
+def test_damaged_weights_in_a_hugging_face_directory(tmp_path: Path) -> None:
     write_tiny_gpt2(tmp_path)
     weights = tmp_path / "model.safetensors"
     rewrite(tmp_path, lambda s: s["h.1.mlp.c_fc.weight"].fill_(torch.nan))
     assert "holds NaN or infinity" in refusal(lambda: load_huggingface(tmp_path))
     weights.write_bytes(weights.read_bytes()[:900])
-    assert "not a whole safetensors file" in refusal(lambda: load_huggingface(tmp_path))
+    assert "not a complete safetensors file" in refusal(lambda: load_huggingface(tmp_path))
 
 
 @pytest.fixture
 def hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A hub cache of our own, and no network."""
+    """A temporary hub cache, and no network."""
     constants = pytest.importorskip("huggingface_hub.constants")
     cache = tmp_path / "hub"
     cache.mkdir()

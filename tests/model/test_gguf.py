@@ -1,4 +1,4 @@
-"""GGUF files: numbers and tokens come out as they went in; damaged and foreign files are refused in one line."""
+"""GGUF files: weights and tokenizer round trips; damaged and unsupported files are refused in one line."""
 
 from pathlib import Path
 
@@ -17,10 +17,10 @@ TOKENS = torch.tensor([[0, 5, 17, 200, 3, 99, 42, 8]])
 
 
 @pytest.mark.parametrize("kind", [GGMLQuantizationType.F32, GGMLQuantizationType.Q8_0, GGMLQuantizationType.Q4_1])
-def test_weights_come_out_as_they_went_in(tmp_path: Path, kind: GGMLQuantizationType) -> None:
+def test_weights_round_trip(tmp_path: Path, kind: GGMLQuantizationType) -> None:
     expected = write_tiny_gguf(tmp_path / "tiny.gguf", kind=kind)
-    told: list[tuple[str, int, int]] = []
-    model = GgufFile(tmp_path / "tiny.gguf").load(progress=lambda *step: told.append(step))
+    reports: list[tuple[str, int, int]] = []
+    model = GgufFile(tmp_path / "tiny.gguf").load(progress=lambda *report: reports.append(report))
     assert model.config.model_dump(exclude={"norm_eps"}) == CONFIG.model_dump(exclude={"norm_eps"})
     assert model.config.norm_eps == pytest.approx(1e-5)
     assert model.unembed_weight is model.W_E
@@ -28,7 +28,7 @@ def test_weights_come_out_as_they_went_in(tmp_path: Path, kind: GGMLQuantization
     assert (model(TOKENS) - expected(TOKENS)).abs().max() <= 1e-3 * expected(TOKENS).abs().max()
     if kind == GGMLQuantizationType.F32:
         assert (model(TOKENS) - expected(TOKENS)).abs().max() <= 1e-5
-    assert told == [("reading", i, 20) for i in range(1, 21)]
+    assert reports == [("reading", i, 20) for i in range(1, 21)]
 
 
 def test_the_tokenizer_inside(tmp_path: Path) -> None:
@@ -45,7 +45,7 @@ def test_the_tokenizer_inside(tmp_path: Path) -> None:
 
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(share=st.floats(0, 1, exclude_max=True))
-def test_a_truncated_file_is_one_line_wherever_it_ends(tmp_path: Path, share: float) -> None:
+def test_a_truncated_file_is_one_line_wherever_it_is_cut(tmp_path: Path, share: float) -> None:
     whole = tmp_path / "whole.gguf"
     if not whole.exists():
         write_tiny_gguf(whole)
@@ -57,13 +57,13 @@ def test_a_truncated_file_is_one_line_wherever_it_ends(tmp_path: Path, share: fl
     assert "\n" not in str(refusal.value)
 
 
-def test_foreign_files(tmp_path: Path) -> None:
+def test_unsupported_files(tmp_path: Path) -> None:
     path = tmp_path / "m.gguf"
     write_tiny_gguf(path, architecture="mamba")
     with pytest.raises(BadInput, match="architecture 'mamba' is not supported; use llama or qwen2"):
         GgufFile(path)
     path.write_bytes(b"not a model at all, but long enough to be looked at")
-    with pytest.raises(BadInput, match="not a whole GGUF file"):
+    with pytest.raises(BadInput, match="not a complete GGUF file"):
         GgufFile(path)
     with pytest.raises(BadInput, match="no such file"):
         GgufFile(tmp_path / "none.gguf")

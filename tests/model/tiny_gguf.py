@@ -1,4 +1,4 @@
-"""A Llama small enough to write into a GGUF file by hand, with the numbers that must come out."""
+"""A Llama small enough to write into a GGUF file by hand, with the numbers that must be read back."""
 
 from pathlib import Path
 
@@ -33,15 +33,15 @@ def side_by_side(weight: np.ndarray, heads: int) -> np.ndarray:
     return weight.reshape(heads, 2, half, -1).swapaxes(1, 2).reshape(weight.shape)
 
 
-def rounded(value: torch.Tensor, kind: GGMLQuantizationType) -> torch.Tensor:
-    """What is left of a matrix (rows as GGUF stores them) after quantisation."""
+def quantised(value: torch.Tensor, kind: GGMLQuantizationType) -> torch.Tensor:
+    """A matrix (rows as GGUF stores them) after quantisation and back."""
     return torch.from_numpy(dequantize(quantize(value.numpy(), kind), kind))
 
 
 def write_tiny_gguf(
     path: Path, *, kind: GGMLQuantizationType = GGMLQuantizationType.F32, architecture: str = "llama", skip: str = ""
 ) -> Transformer:
-    """Write a random model and return it as it should be read back: with its matrices already rounded."""
+    """Write a random model and return it as it should be read back: with its matrices already quantised."""
     model = random_model(CONFIG, scale=0.4)
     model.unembed_weight = model.W_E
     for parameter in (model.b_U, *(b for block in model.blocks for b in (block.attn.b_qkv, block.attn.b_O))):
@@ -64,7 +64,7 @@ def write_tiny_gguf(
         }
     writer = _metadata(path, architecture)
     for name, value in matrices.items():
-        value.copy_(rounded(value.contiguous(), kind))
+        value.copy_(quantised(value.contiguous(), kind))
         stored = value.contiguous().numpy()
         if "attn_q" in name or "attn_k" in name:
             stored = side_by_side(stored, CONFIG.n_heads if "attn_q" in name else CONFIG.n_kv_heads)

@@ -254,8 +254,8 @@ def test_a_custom_interpreter(place: Path) -> None:
     ("module", "said"),
     [
         ("def f(:", "importing theirs raises SyntaxError"),
-        ("1 / 0", "importing theirs raises ZeroDivisionError: division by zero; mend it"),
-        ("raise SystemExit(3)", "importing theirs raises SystemExit: 3; mend it"),
+        ("1 / 0", "importing theirs raises ZeroDivisionError: division by zero; fix that module"),
+        ("raise SystemExit(3)", "importing theirs raises SystemExit: 3; fix that module"),
         (None, "put its folder on PYTHONPATH"),
     ],
 )

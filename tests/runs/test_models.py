@@ -234,7 +234,7 @@ def test_a_lost_trace_is_made_again_without_asking_anybody(tmp_path: Path) -> No
         ({"scientist": "builtin"}, "asks no language model; add --scientist hyve"),
         ({"scientist": "nowhere.at.all:explain"}, "No module named 'nowhere'"),
         ({"scientist": "tests.runs.stand_in:nobody"}, "has no attribute 'nobody'"),
-        ({"scientist": "tests.runs.stand_in:TAGS"}, "is no function"),
+        ({"scientist": "tests.runs.stand_in:TAGS"}, "is not a function"),
         ({"protocol": "free"}, "--protocol 'free' does not exist; use typed, paper"),
         ({"leave_out": "tables"}, "--leave-out is for the built-in scientist"),
     ],

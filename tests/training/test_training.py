@@ -76,7 +76,7 @@ def test_a_checkpoint_of_another_run_or_a_damaged_one_is_refused(tmp_path: Path)
         finish([small(lookup())], seed=1, checkpoint=tmp_path)
     tensors = next(tmp_path.glob("*.safetensors"))
     tensors.write_bytes(tensors.read_bytes()[:100])
-    with pytest.raises(BadInput, match="not a whole safetensors file"):
+    with pytest.raises(BadInput, match="not a complete safetensors file"):
         finish([small(lookup())], seed=0, checkpoint=tmp_path)
 
 

@@ -18,7 +18,7 @@ from vesalius.components import parse_components
 from vesalius.errors import BadInput, choices
 from vesalius.files import read_json, write_json
 from vesalius.model.files import load_model, save_model
-from vesalius.model.specimen import FiniteVocabulary, Specimen, Token, Value, plain
+from vesalius.model.specimen import FiniteVocabulary, Specimen, Token, Value, json_value
 from vesalius.model.transformer import Transformer
 
 SPECIMEN_FILE = "specimen.json"
@@ -50,7 +50,7 @@ class Card(BaseModel):
     @field_serializer("outputs")
     def _plain_outputs(self, outputs: tuple[Any, ...] | None) -> list[Any] | None:
         """JSON has no infinity: it is written as predictions show it."""
-        return None if outputs is None else [plain(value) for value in outputs]
+        return None if outputs is None else [json_value(value) for value in outputs]
 
     @classmethod
     def read(cls, path: Path) -> "Card":
@@ -122,7 +122,9 @@ def known_names(limit: int = 12) -> str:
 
 def as_examples(pairs: Sequence[tuple[Sequence[Token], Sequence[Value]]]) -> tuple[dict[str, Any], ...]:
     """Input-output pairs as a card holds them."""
-    return tuple({"input": list(tokens), "output": [plain(value) for value in outputs]} for tokens, outputs in pairs)
+    return tuple(
+        {"input": list(tokens), "output": [json_value(value) for value in outputs]} for tokens, outputs in pairs
+    )
 
 
 def _data() -> Path:

@@ -16,7 +16,7 @@ from vesalius.circuits.specimens import SPECIMEN_FILE
 from vesalius.cli.console import print_json, progress, stderr, stdout
 from vesalius.cli.places import out_directory
 from vesalius.errors import BadInput, Failed
-from vesalius.model.specimen import plain
+from vesalius.model.specimen import json_value
 from vesalius.rasp import Program, generate, load_spec
 from vesalius.training.fit import Retrying, Trained, fit
 from vesalius.training.group import Written
@@ -145,7 +145,7 @@ def _document(trained: Trained, directory: Path) -> dict[str, Any]:
 def _check_writable(program: Program, path: Path) -> None:
     """Sets, and numbers of thousands of digits, do not go into JSON; better said before the training than after."""
     try:
-        json.dumps([*program.vocab, *([] if program.numerical else map(plain, program.outputs))])
+        json.dumps([*program.vocab, *([] if program.numerical else map(json_value, program.outputs))])
     except (TypeError, ValueError):
         mend = "use strings, numbers of at most 4,300 digits and tuples of them"
         raise BadInput(f"{path}: a token or an output cannot be written to a file; {mend}") from None

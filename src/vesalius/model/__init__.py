@@ -1,4 +1,4 @@
-"""The body: one hooked transformer, its component names, its checkpoints."""
+"""One transformer with hooks, and its checkpoints in several file formats."""
 
 from vesalius.components import Component, Edge, all_components, parse_components
 from vesalius.model.config import Config, Rotary

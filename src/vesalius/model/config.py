@@ -1,4 +1,4 @@
-"""The shape of a transformer, stated so that an impossible one cannot be written down.
+"""The shape of a transformer; an impossible one cannot be constructed.
 
 There is no `positions` switch: rotary settings are present or positions are learned. There is no `tie` switch:
 whether the unembedding shares the embedding is a fact about the weights, not about the shape.
@@ -29,7 +29,7 @@ class Rotary(BaseModel):
     original_n_ctx: PositiveInt = 8192
 
     @model_validator(mode="after")
-    def _blendable(self) -> Self:
+    def _factors_in_order(self) -> Self:
         if self.low_freq_factor >= self.high_freq_factor:
             raise ValueError(
                 f"low_freq_factor {self.low_freq_factor} must be less than high_freq_factor {self.high_freq_factor}"
@@ -70,7 +70,7 @@ class Config(BaseModel):
         if self.n_heads % self.n_kv_heads:
             raise ValueError(f"n_heads {self.n_heads} is not a multiple of n_kv_heads {self.n_kv_heads}")
         if self.rotary and self.d_head % 2:
-            raise ValueError(f"rotary positions turn pairs: d_head {self.d_head} must be even")
+            raise ValueError(f"rotary positions rotate pairs: d_head {self.d_head} must be even")
         for name in ("bos_token", "pad_token"):
             token = getattr(self, name)
             if token is not None and not 0 <= token < self.d_vocab:

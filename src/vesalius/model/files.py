@@ -1,4 +1,4 @@
-"""Models and tensors on disk: safetensors files with one-line errors, never half written."""
+"""Models and tensors on disk: safetensors files with one-line errors, written atomically."""
 
 import os
 from pathlib import Path
@@ -18,13 +18,13 @@ SCHEMA = 1
 
 
 def read_tensors(path: Path) -> dict[str, Tensor]:
-    """Tensors of a safetensors file; a missing, truncated or foreign file is one line."""
+    """Tensors of a safetensors file; a missing, truncated or foreign file is refused in one line."""
     try:
         return load_file(path)
     except FileNotFoundError:
         raise BadInput(f"{path}: no such file") from None
     except (OSError, SafetensorError) as error:
-        raise BadInput(f"{path}: not a whole safetensors file ({error}); download or make it again") from None
+        raise BadInput(f"{path}: not a complete safetensors file ({error}); download or create it again") from None
 
 
 def write_tensors(path: Path, tensors: dict[str, Tensor]) -> None:
@@ -39,7 +39,7 @@ def write_tensors(path: Path, tensors: dict[str, Tensor]) -> None:
 
 
 def save_model(model: Transformer, directory: Path) -> None:
-    """Write `model.json` and `model.safetensors`; the JSON comes last, so a directory that has it is whole."""
+    """Write `model.json` and `model.safetensors`; the JSON comes last, so a directory that has it is complete."""
     directory.mkdir(parents=True, exist_ok=True)
     write_tensors(directory / WEIGHTS_FILE, to_state(model))
     write_json(directory / CONFIG_FILE, {"schema": SCHEMA, "config": model.config.model_dump(exclude_defaults=True)})

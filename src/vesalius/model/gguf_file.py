@@ -1,8 +1,7 @@
-"""GGUF files of Llama-type models: de-quantised to float32 and renamed; their tokenizer rebuilt from the file's own
-vocabulary.
+"""GGUF files of Llama-type models: weights de-quantised to float32, the tokenizer rebuilt from the file's vocabulary.
 
-llama.cpp stores the rows of Llama's query and key matrices in another order (pairs side by side instead of half a
-head apart); they are put back, because our rotation turns (i, i + d_head/2).
+llama.cpp stores the rows of Llama's query and key matrices in another order (the two numbers of a rotary pair side by
+side instead of half a head apart); it is undone here, because our rotation acts on (i, i + d_head/2).
 """
 
 from pathlib import Path
@@ -16,7 +15,7 @@ from vesalius.errors import BadInput
 from vesalius.model.config import Config
 from vesalius.model.states import build
 from vesalius.model.transformer import Transformer
-from vesalius.progress import Progress
+from vesalius.progress import Progress, silent
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer as Backend
@@ -40,7 +39,7 @@ _BLOCK_NAMES = {
 
 
 class GgufFile:
-    """An opened GGUF file: `config`, `load` and `tokenizer`. Nothing in it is executed."""
+    """An open GGUF file: `config`, `load` and `tokenizer`. Nothing in it is executed."""
 
     def __init__(self, path: Path) -> None:
         try:
@@ -53,7 +52,7 @@ class GgufFile:
         try:
             self._reader: GGUFReader = GGUFReader(path)
         except (ValueError, IndexError, KeyError, OverflowError, OSError, UnicodeDecodeError) as error:
-            raise BadInput(f"{path}: not a whole GGUF file ({error}); download it again") from None
+            raise BadInput(f"{path}: not a complete GGUF file ({error}); download it again") from None
         self.architecture = str(self._field("general.architecture"))
         if self.architecture not in ARCHITECTURES:
             raise BadInput(
@@ -70,7 +69,7 @@ class GgufFile:
         )
         embedding = next((t for t in self._reader.tensors if t.name == "token_embd.weight"), None)
         if embedding is None:
-            raise BadInput(f"{self.path}: tensor token_embd.weight is missing; the file holds no whole model")
+            raise BadInput(f"{self.path}: tensor token_embd.weight is missing; the file does not hold a complete model")
         d_vocab = int(embedding.shape[1])
         data = {
             "n_layers": int(self._field(f"{prefix}.block_count")),
@@ -93,16 +92,14 @@ class GgufFile:
             del data["bos_token"]
         return Config.read(data, where=str(self.path))
 
-    def load(self, *, progress: Progress | None = None) -> Transformer:
-        """De-quantise every tensor and build the model; `progress` is called after each tensor."""
-        config, state = self.config, {}
+    def load(self, *, step: str = "reading", progress: Progress | None = None) -> Transformer:
+        """De-quantise every tensor and build the model; `progress` is called with `step` after each tensor."""
+        config, state, report = self.config, {}, progress or silent
         total = len(self._reader.tensors)
         for done, tensor in enumerate(self._reader.tensors, 1):
-            named = self._convert(tensor.name, self._dequantise(tensor), config)
-            if named is not None:
-                state[named[0]] = named[1]
-            if progress:
-                progress("reading", done, total)
+            name, value = self._convert(tensor.name, self._dequantise(tensor), config)
+            state[name] = value
+            report(step, done, total)
         return build(config, state, where=str(self.path))
 
     def tokenizer(self) -> "Backend":
@@ -142,10 +139,10 @@ class GgufFile:
         except (NotImplementedError, ValueError) as error:
             raise BadInput(f"{self.path}: tensor {tensor.name} cannot be de-quantised ({error})") from None
 
-    def _convert(self, name: str, value: Tensor, config: Config) -> tuple[str, Tensor] | None:
-        simple = {"token_embd.weight": "embed.W_E", "output_norm.weight": "ln_final.w"}
-        if name in simple:
-            return simple[name], value
+    def _convert(self, name: str, value: Tensor, config: Config) -> tuple[str, Tensor]:
+        unchanged = {"token_embd.weight": "embed.W_E", "output_norm.weight": "ln_final.w"}
+        if name in unchanged:
+            return unchanged[name], value
         if name == "output.weight":
             return "unembed.W_U", value.T
         if name == "rope_freqs.weight":

@@ -1,8 +1,8 @@
-"""What happens at a hook point: look, store, replace.
+"""What happens at a hook point: observe, store, replace.
 
-A forward pass hands every named activation to a `Tap`. The tap runs the user's hooks on it, stores it if asked, and
-gives back what the pass should go on with. Nothing is registered on the model, so nothing needs to be taken off
-again.
+A forward pass calls a `Tap` with every named activation. The tap runs the user's hooks on it, stores it if asked, and
+returns the activation that the pass continues with. Nothing is registered on the model, so nothing has to be removed
+afterwards.
 """
 
 import re
@@ -20,16 +20,16 @@ from vesalius.errors import BadInput
 
 @dataclass(frozen=True)
 class HookPoint:
-    """Passed to a hook function beside the activation, so that one function can serve many points."""
+    """Passed to a hook function with the activation, so that one function can serve many points."""
 
     name: str
 
     def layer(self) -> int:
         """The layer in the name, `blocks.LAYER.…`."""
-        found = re.match(r"blocks\.(\d+)\.", self.name)
-        if not found:
+        match = re.match(r"blocks\.(\d+)\.", self.name)
+        if not match:
             raise BadInput(f"hook point {self.name} belongs to no layer")
-        return int(found[1])
+        return int(match[1])
 
 
 HookFunction = Callable[[Tensor, HookPoint], Tensor | None]
@@ -54,32 +54,32 @@ class Tap:
     def __call__(self, name: str, value: Tensor) -> Tensor:
         if self.idle:
             return value
-        for wanted, function in self._hooks:
-            if wanted == name or (callable(wanted) and wanted(name)):
-                replaced = function(value, HookPoint(name))
-                value = value if replaced is None else _same_shape(name, value, replaced)
+        for point, function in self._hooks:
+            if point == name or (callable(point) and point(name)):
+                replacement = function(value, HookPoint(name))
+                value = value if replacement is None else _check_shape(name, value, replacement)
         if self._keep is not None and self._keep(name):
             self.stored[name] = value
         return value
 
-    def wants(self, name: str) -> bool:
+    def needs(self, name: str) -> bool:
         """Whether an on-demand activation must be computed."""
         if self.idle:
             return False
-        return any(wanted == name or (callable(wanted) and wanted(name)) for wanted, _ in self._hooks) or (
+        return any(point == name or (callable(point) and point(name)) for point, _ in self._hooks) or (
             self._keep is not None and self._keep(name)
         )
 
 
-def _same_shape(name: str, value: Tensor, replaced: Tensor) -> Tensor:
-    if not isinstance(replaced, Tensor) or replaced.shape != value.shape:
-        shape = tuple(replaced.shape) if isinstance(replaced, Tensor) else type(replaced).__name__
+def _check_shape(name: str, value: Tensor, replacement: Tensor) -> Tensor:
+    if not isinstance(replacement, Tensor) or replacement.shape != value.shape:
+        shape = tuple(replacement.shape) if isinstance(replacement, Tensor) else type(replacement).__name__
         raise BadInput(f"hook at {name} returned {shape}; expected a tensor of shape {tuple(value.shape)} or None")
-    return replaced
+    return replacement
 
 
 class Cache(Mapping[str, Tensor]):
-    """Activations of one run under their hook names; `hook_result` is computed from z when it is asked for."""
+    """Activations of one run under their hook names; `hook_result` is computed from z on access."""
 
     def __init__(self, stored: dict[str, Tensor], shape: Shape, output_weights: OutputWeights) -> None:
         self._stored = stored
@@ -122,5 +122,5 @@ def name_filter(names: NameFilter) -> Callable[[str], bool]:
         return lambda name: not name.endswith(ON_DEMAND)
     if callable(names):
         return names
-    wanted = {names} if isinstance(names, str) else set(names)
-    return lambda name: name in wanted
+    selection = {names} if isinstance(names, str) else set(names)
+    return lambda name: name in selection

@@ -1,8 +1,8 @@
 """Hugging Face model directories and hub ids: GPT-2 and the Llama family (Llama, SmolLM2, Mistral without windows,
 Qwen2).
 
-`config.json` becomes a `Config`, the weights are renamed into TransformerLens' vocabulary. No code from the
-directory is run and `transformers` is not needed.
+`config.json` becomes a `Config`, the weights get TransformerLens' names. No code from the directory is run and
+`transformers` is not needed.
 """
 
 import re
@@ -31,7 +31,7 @@ HUB_FILES = ("config.json", "*.safetensors", "*.safetensors.index.json", "tokeni
 
 
 def load_huggingface(directory: Path) -> Transformer:
-    """Load a Hugging Face model directory (`config.json` and safetensors, whole or sharded)."""
+    """Load a Hugging Face model directory (`config.json` and safetensors, one file or sharded)."""
     raw = read_json(directory / "config.json")
     kind = raw.get("model_type")
     if kind not in _READERS:
@@ -46,7 +46,7 @@ def load_huggingface(directory: Path) -> Transformer:
     except (TypeError, ZeroDivisionError) as error:
         raise BadInput(f"{directory / 'config.json'}: a size is not a positive number ({error})") from None
     weights = _read_weights(directory)
-    layers = {int(found[1]) for name in weights if (found := re.search(r"(?:^|\.)(?:h|layers)\.(\d+)\.", name))}
+    layers = {int(match[1]) for name in weights if (match := re.search(r"(?:^|\.)(?:h|layers)\.(\d+)\.", name))}
     if layers != set(range(config.n_layers)):
         raise BadInput(f"{directory}: config.json says {config.n_layers} layers, the weights hold {len(layers)}")
     return build(config, to_state(weights, config), where=str(directory))
@@ -218,29 +218,29 @@ def _columns_to_heads(weight: Tensor, heads: int) -> Tensor:
 
 
 def _bos(raw: dict[str, Any]) -> int | None:
-    """The first beginning-of-sequence id; shrunken test models keep the big model's id, which then means nothing."""
+    """The first beginning-of-sequence id; None if it is outside the vocabulary, as in shrunken test models."""
     value = raw.get("bos_token_id")
     first = value[0] if isinstance(value, list) and value else value
     return first if isinstance(first, int) and 0 <= first < raw["vocab_size"] else None
 
 
 def _strict(convert: Callable[[State, Config], State]) -> Callable[[State, Config], State]:
-    """A missing weight is the file's fault, not a programming error."""
+    """Wrap a converter: buffers are dropped, weights become float32, missing or misshapen ones are refused."""
 
-    def checked(weights: State, config: Config) -> State:
-        kept = {
+    def to_state(weights: State, config: Config) -> State:
+        parameters = {
             name: tensor
             for name, tensor in weights.items()
             if not re.search(r"\.attn\.(masked_)?bias$|rotary_emb\.inv_freq$", name)
         }
         try:
-            return {name: tensor.float() for name, tensor in convert(kept, config).items()}
+            return {name: tensor.float() for name, tensor in convert(parameters, config).items()}
         except KeyError as error:
             raise BadInput(f"weight {error} is missing from the model directory; download it again") from None
         except (RuntimeError, IndexError) as error:
             raise BadInput(f"a weight does not have the shape that config.json says ({error})") from None
 
-    return checked
+    return to_state
 
 
 _READERS = {

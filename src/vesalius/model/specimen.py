@@ -1,9 +1,9 @@
-"""A specimen: a model with its vocabulary, its input distribution, a few examples and its component list. It never
-holds the answer.
+"""A specimen: a model with its vocabulary, its input distribution, a few examples and its component list; never the
+answer.
 
 Two vocabularies exist. A *finite* one lists every input token and every output value (benchmark circuits and
 anything made by `vesalius train`); a *text* one is a tokenizer. Both turn inputs into token ids with BOS in front
-and turn logits back into outputs, so nobody above has to think about BOS or PAD.
+and logits back into outputs, so that their callers need not handle BOS or PAD.
 """
 
 import math
@@ -58,9 +58,9 @@ class Vocabulary(Protocol):
 
 @dataclass(frozen=True)
 class FiniteVocabulary:
-    """Listed tokens and listed outputs; `outputs` None means one number per position.
+    """A list of tokens and a list of outputs; `outputs` None means one number per position.
 
-    `min_len` to `max_len` are the lengths the model was accepted on; others are refused rather than answered at random.
+    `min_len` to `max_len` are the lengths the model was accepted on; other lengths are refused.
     """
 
     tokens: tuple[Token, ...]
@@ -99,12 +99,12 @@ class FiniteVocabulary:
             if isinstance(tokens, str) or not isinstance(tokens, Sequence):
                 raise BadInput(f"input {tokens!r} is not a list of tokens; write for example {list(self.tokens[:3])}")
             if not self.min_len <= len(tokens) <= self.max_len:
-                taken = f"this specimen takes {self.min_len} to {self.max_len}"
-                raise BadInput(f"an input of {len(tokens)} tokens does not fit: {taken}")
+                lengths = f"{self.min_len} to {self.max_len}"
+                raise BadInput(f"an input of {len(tokens)} tokens does not fit: this specimen takes {lengths}")
         return [len(tokens) for tokens in inputs]
 
     def decode(self, logits: Float[Tensor, "batch pos out"]) -> list[list[Value]]:
-        """The output value at every position after BOS (past an input's end it means nothing)."""
+        """The output value at every position after BOS (meaningless past an input's end)."""
         if self.outputs is None:
             return logits[:, 1:, 0].tolist()
         return [[self.outputs[code] for code in row] for row in logits[:, 1:].argmax(-1).tolist()]
@@ -137,13 +137,13 @@ class TextVocabulary:
 
     def tokenize(self, inputs: Sequence[str | Sequence[str]]) -> Int[Tensor, "batch pos"]:
         """Token ids with BOS first (where the model has one), padded on the right."""
-        rows = [self._ids(text) for text in self._checked(inputs)]
+        rows = [self._ids(text) for text in self._check_inputs(inputs)]
         width = max(map(len, rows))
         return torch.tensor([row + [self.pad] * (width - len(row)) for row in rows])
 
     def lengths(self, inputs: Sequence[str | Sequence[str]]) -> list[int]:
         """Tokens of each input, without BOS."""
-        return [len(self._ids(text)) - (self.tokenizer.bos is not None) for text in self._checked(inputs)]
+        return [len(self._ids(text)) - (self.tokenizer.bos is not None) for text in self._check_inputs(inputs)]
 
     def decode(self, logits: Float[Tensor, "batch pos out"]) -> list[list[Value]]:
         """The likeliest next token at every position after BOS."""
@@ -151,10 +151,10 @@ class TextVocabulary:
         return [[self.tokenizer.decode([token]) for token in row] for row in logits[:, first:].argmax(-1).tolist()]
 
     def summary(self) -> dict[str, Any]:
-        """The vocabulary's size; listing it helps nobody."""
+        """The vocabulary's size; it is too long to list."""
         return {"kind": "text", "size": self.tokenizer.size}
 
-    def _checked(self, inputs: Sequence[str | Sequence[str]]) -> Sequence[str | Sequence[str]]:
+    def _check_inputs(self, inputs: Sequence[str | Sequence[str]]) -> Sequence[str | Sequence[str]]:
         if isinstance(inputs, str) or not len(inputs):
             raise BadInput("the list of inputs is empty; give at least one text or list of tokens")
         return inputs
@@ -174,7 +174,9 @@ class TextVocabulary:
 
 @dataclass(frozen=True)
 class Specimen:
-    """What is dissected. `components` is the localised circuit where it is known, else every head and MLP."""
+    """A model with everything needed to study it. `components` is the localised circuit where it is known, else every
+    head and MLP.
+    """
 
     id: str
     name: str
@@ -211,10 +213,10 @@ class Specimen:
         for rows in torch.arange(len(tokens)).split(64):
             logits = self.model(tokens[rows].to(self.model.device), mask=mask[rows].to(self.model.device))
             outputs += self.decode(logits.cpu())
-        return [[plain(value) for value in row[:length]] for row, length in zip(outputs, lengths, strict=True)]
+        return [[json_value(value) for value in row[:length]] for row, length in zip(outputs, lengths, strict=True)]
 
     def describe(self) -> dict[str, Any]:
-        """The line of `vesalius specimens`."""
+        """The entry of `vesalius specimens`."""
         config = self.model.config
         return {
             "id": self.id,
@@ -227,8 +229,8 @@ class Specimen:
         }
 
 
-def plain(value: Value) -> Any:
+def json_value(value: Value) -> Any:
     """A value as JSON can hold it."""
     if isinstance(value, tuple):
-        return [plain(part) for part in value]
+        return [json_value(part) for part in value]
     return value if not isinstance(value, float) or math.isfinite(value) else str(value)

@@ -1,8 +1,8 @@
 """Weights by name: the flat dictionary every loader produces and every file stores.
 
 Names and shapes are TransformerLens': `embed.W_E [vocab, d_model]`, `blocks.0.attn.W_Q [head, d_model, d_head]`,
-`unembed.W_U [d_model, out]`. A loader's whole job is to turn its format into such a dictionary; `build` does the
-rest and refuses what does not fit.
+`unembed.W_U [d_model, out]`. A loader turns its format into such a dictionary; `build` makes a model of it and refuses
+weights that do not fit.
 """
 
 import hashlib
@@ -60,7 +60,7 @@ def build(config: Config, state: Mapping[str, Tensor], *, where: str) -> Transfo
     with torch.no_grad():
         for name, view in views.items():
             if name in state:
-                view.copy_(_checked(name, state[name], view, where))
+                view.copy_(_check_weight(name, state[name], view, where))
             elif name.rsplit(".", 1)[-1].startswith("b"):
                 view.zero_()
             elif name != "unembed.W_U" or model.unembed_weight is not model.W_E:
@@ -68,7 +68,7 @@ def build(config: Config, state: Mapping[str, Tensor], *, where: str) -> Transfo
     return model.eval().requires_grad_(False)
 
 
-def _checked(name: str, value: Tensor, view: Tensor, where: str) -> Tensor:
+def _check_weight(name: str, value: Tensor, view: Tensor, where: str) -> Tensor:
     if value.shape != view.shape:
         raise BadInput(f"{where}: weight {name} has shape {tuple(value.shape)}; this model needs {tuple(view.shape)}")
     if not torch.isfinite(value).all():
@@ -77,8 +77,8 @@ def _checked(name: str, value: Tensor, view: Tensor, where: str) -> Tensor:
 
 
 def _norm_views(prefix: str, norm: nn.Module) -> State:
-    named = {f"{prefix}.{letter}": getattr(norm, letter) for letter in ("w", "b")}
-    return {name: weight for name, weight in named.items() if weight is not None}
+    weights = {f"{prefix}.{letter}": getattr(norm, letter) for letter in ("w", "b")}
+    return {name: weight for name, weight in weights.items() if weight is not None}
 
 
 def fingerprint(model: Transformer) -> str:

@@ -1,7 +1,7 @@
 """Text to token ids and back, for natural models only.
 
-A thin cover over the `tokenizers` library that knows the beginning-of-sequence token and can say whether a word is
-a single token, which every behaviour with an answer token needs.
+A thin wrapper around the `tokenizers` library that knows the beginning-of-sequence token and whether a word is a single
+token, which every behaviour with an answer token needs.
 """
 
 from collections.abc import Sequence
@@ -28,10 +28,10 @@ class Tokenizer:
             from tokenizers import decoders, models, pre_tokenizers
         except ImportError:
             raise BadInput(f"{directory}: tokenizers are an extra; run: pip install 'vesalius[hf]'") from None
-        whole, vocab, merges = (directory / name for name in ("tokenizer.json", "vocab.json", "merges.txt"))
+        tokenizer_json, vocab, merges = (directory / name for name in ("tokenizer.json", "vocab.json", "merges.txt"))
         try:
-            if whole.exists():
-                return cls(Backend.from_file(str(whole)), bos=bos)
+            if tokenizer_json.exists():
+                return cls(Backend.from_file(str(tokenizer_json)), bos=bos)
             if vocab.exists() and merges.exists():
                 backend = Backend(models.BPE.from_file(str(vocab), str(merges)))
                 backend.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
@@ -42,7 +42,7 @@ class Tokenizer:
         raise BadInput(f"{directory}: no tokenizer.json and no vocab.json with merges.txt")
 
     def encode(self, text: str, *, bos: bool = True) -> list[int]:
-        """Token ids of a text, after the beginning-of-sequence token unless told otherwise."""
+        """Token ids of a text, after the beginning-of-sequence token if `bos`."""
         ids = self._backend.encode(text, add_special_tokens=False).ids
         return [self.bos, *ids] if bos and self.bos is not None else ids
 
@@ -51,7 +51,7 @@ class Tokenizer:
         return self._backend.decode(list(ids), skip_special_tokens=False)
 
     def token(self, word: str) -> int:
-        """The id of a word that is one token (mind the leading space), else say how it splits."""
+        """The id of a word that is one token (mind the leading space); the error says how a longer word splits."""
         ids = self.encode(word, bos=False)
         if len(ids) != 1:
             raise BadInput(

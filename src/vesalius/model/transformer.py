@@ -1,12 +1,11 @@
-"""One small decoder that can be watched and cut at every point.
+"""One small decoder whose activations can be read and replaced at every point.
 
 It covers the benchmark circuits, GPT-2 and the Llama family: no norm, LayerNorm or RMSNorm; learned or rotary
-positions; grouped-query attention; plain or gated MLP; causal or bidirectional; an unembedding of its own size.
-Hook points carry TransformerLens names.
+positions; grouped-query attention; plain or gated MLP; causal or bidirectional; separate sizes of input and output
+vocabulary. Hook points carry TransformerLens names.
 
-A pass is: `layout` (who may attend to whom, at which position each token stands) -> `embed` -> blocks -> `unembed`.
-The same four steps are public, because the intervention engine restarts in the middle and reads only a few logits
-at the end.
+A pass is: `layout` (positions, and which tokens may attend to which) -> `embed` -> blocks -> `unembed`. The same four
+steps are public, because the intervention engine restarts in the middle and reads only a few logits at the end.
 """
 
 import math
@@ -37,7 +36,7 @@ _MANY_ROWS, _SMALL_HEAD, _SHORT = 64, 8, 16
 
 @dataclass(frozen=True)
 class Layout:
-    """Where the tokens of a batch stand and which pairs may attend. `rows` of 1 serve every row of the batch."""
+    """Positions of the tokens of a batch and which pairs may attend. `rows` of 1 serve every row of the batch."""
 
     attend: Bool[Tensor, "rows 1 query key"]
     positions: Int[Tensor, "rows pos"]
@@ -81,7 +80,7 @@ class NormLayer(nn.Module):
 
 
 class Attention(nn.Module):
-    """Attention with its weights as matrices over all heads; `W_Q` and its kin are views per head in
+    """Attention with its weights as matrices over all heads; `W_Q`, `W_K`, `W_V`, `W_O` are views per head in
     TransformerLens shape.
     """
 
@@ -155,7 +154,7 @@ class Attention(nn.Module):
 
     def out(self, z: Float[Tensor, "batch pos head d_head"], tap: Tap) -> Float[Tensor, "batch pos d_model"]:
         """Sum of the heads' results and the output bias."""
-        if tap.wants(self.prefix + "hook_result"):
+        if tap.needs(self.prefix + "hook_result"):
             return tap(self.prefix + "hook_result", self.result(z)).sum(2) + self.b_O
         return torch.addmm(self.b_O, z.flatten(2).flatten(0, 1), self.output).view(*z.shape[:2], -1)
 
@@ -230,10 +229,10 @@ class Block(nn.Module):
         """Queries, keys and values; from separate per-head inputs where a hook asks to edit those."""
         heads = self.attn.heads(self.ln1(resid, tap), at, tap)
         edited = []
-        for port, weight, bias, plain in zip("qkv", ("W_Q", "W_K", "W_V"), ("b_Q", "b_K", "b_V"), heads, strict=True):
+        for port, weight, bias, value in zip("qkv", ("W_Q", "W_K", "W_V"), ("b_Q", "b_K", "b_V"), heads, strict=True):
             name = f"{self.prefix}hook_{port}_input"
-            if not tap.wants(name):
-                edited.append(plain)
+            if not tap.needs(name):
+                edited.append(value)
                 continue
             if at is not None:
                 raise BadInput(f"{name} needs every position: run without chosen positions")
@@ -290,7 +289,7 @@ class Transformer(nn.Module):
         """Logits of a batch of token ids.
 
         `mask` is True at real tokens (default: everything but the config's pad token). `resid` with `start_layer`
-        goes on from a cached `blocks.START.hook_resid_pre` instead of the embedding. `at` computes logits at these
+        continues from a cached `blocks.START.hook_resid_pre` instead of the embedding. `at` computes logits at these
         positions only, `choose` at these tokens only.
         """
         tap = tap or Tap()
@@ -310,7 +309,7 @@ class Transformer(nn.Module):
         return self.unembed(stream, choose, tap)
 
     def layout(self, tokens: Int[Tensor, "batch pos"], mask: Bool[Tensor, "batch pos"] | None = None) -> Layout:
-        """Check the tokens and work out positions, rotation and who may attend to whom."""
+        """Check the tokens; compute positions, rotation and which tokens may attend to which."""
         _check_tokens(tokens, self.config)
         if mask is None and self.config.pad_token is not None:
             mask = tokens != self.config.pad_token
@@ -334,8 +333,8 @@ class Transformer(nn.Module):
         resid = tap("hook_embed", F.embedding(tokens, self.W_E))
         if self.W_pos is None:
             return resid
-        where = F.embedding(layout.positions, self.W_pos).expand_as(resid)
-        return resid + tap("hook_pos_embed", where)
+        positions = F.embedding(layout.positions, self.W_pos).expand_as(resid)
+        return resid + tap("hook_pos_embed", positions)
 
     def unembed(
         self, resid: Float[Tensor, "batch query d_model"], choose: Int[Tensor, "batch choice"] | None, tap: Tap
@@ -356,7 +355,7 @@ class Transformer(nn.Module):
     def run_with_hooks(
         self, tokens: Int[Tensor, "batch pos"], *, fwd_hooks: Iterable[Hook] = (), **options: object
     ) -> Float[Tensor, "batch query out"]:
-        """Logits of a run in which each `(name or predicate, function)` may look at and replace activations."""
+        """Logits of a run in which each `(name or predicate, function)` may read and replace activations."""
         return self(tokens, tap=Tap(hooks=fwd_hooks), **options)
 
     def _output_weights(self, layer: int) -> tuple[Tensor, Tensor]:
@@ -378,7 +377,7 @@ def take_positions(
 def rotate(
     x: Float[Tensor, "batch pos head d_head"], cos: Tensor, sin: Tensor
 ) -> Float[Tensor, "batch pos head d_head"]:
-    """Turn each pair (i, i + d_head/2) by its angle."""
+    """Rotate each pair (i, i + d_head/2) by its angle."""
     first, second = x.chunk(2, -1)
     return x * cos + torch.cat([-second, first], -1) * sin
 
@@ -397,8 +396,8 @@ def _mix_rows_last(
     q, k, v = (x.permute(1, 3, 2, 0) for x in (q, k, v))  # [pos, d_head, head, batch]
     q = (q * (1 / math.sqrt(q.shape[1]))).contiguous()
     k, v = (x.repeat_interleave(share, 2) if share > 1 else x.contiguous() for x in (k, v))
-    shut = q.new_zeros(attend.shape).masked_fill_(~attend, torch.finfo(q.dtype).min).permute(2, 3, 1, 0)
-    scores = torch.addcmul(shut, q[:, None, 0], k[None, :, 0])
+    bias = q.new_zeros(attend.shape).masked_fill_(~attend, torch.finfo(q.dtype).min).permute(2, 3, 1, 0)
+    scores = torch.addcmul(bias, q[:, None, 0], k[None, :, 0])
     for d in range(1, q.shape[1]):
         scores.addcmul_(q[:, None, d], k[None, :, d])
     pattern = scores.softmax(1)

@@ -22,7 +22,7 @@ from vesalius.errors import BadInput
 from vesalius.intervene import Batch, Cost, Plan, Readout, Recordings, Values, activations, means, run, zeros
 from vesalius.intervene.plan import KEEP, component_index
 from vesalius.model.hooks import Hook
-from vesalius.model.specimen import FiniteVocabulary, Specimen, plain
+from vesalius.model.specimen import FiniteVocabulary, Specimen, json_value
 from vesalius.rasp import Program, Trace
 
 Replacement = Literal["zero", "mean", "resample"]
@@ -310,5 +310,5 @@ def _gathered(source: Values, component: Component, rows: Int[Tensor, " row"], t
 
 def _key(value: object) -> object:
     """Values as a specimen's card keeps them: tuples, and infinities as text."""
-    written = plain(value)  # type: ignore[arg-type]
+    written = json_value(value)  # type: ignore[arg-type]
     return tuple(map(_key, written)) if isinstance(written, list) else written

@@ -23,7 +23,7 @@ from vesalius.explanations.hyve.subject import Subject
 from vesalius.explanations.hyve.toolbox.observation_tools import Observation
 from vesalius.explanations.hyve.toolbox.validation_tools import Validation
 from vesalius.model.files import load_model, save_model
-from vesalius.model.specimen import FiniteVocabulary, Specimen, Token, Value, plain
+from vesalius.model.specimen import FiniteVocabulary, Specimen, Token, Value, json_value
 
 TOOLBOX = Path(__file__).parent / "toolbox"
 PRELOAD = "vesalius.explanations.hyve.scope:build"
@@ -44,7 +44,7 @@ def handed_over(specimen: Specimen, directory: Path, *, seed: int = 0) -> dict[s
     return {
         "directory": str(directory),
         "tokens": list(vocabulary.tokens),
-        "outputs": None if outputs is None else [plain(value) for value in outputs],
+        "outputs": None if outputs is None else [json_value(value) for value in outputs],
         "min_len": vocabulary.min_len,
         "max_len": vocabulary.max_len,
         "examples": list(specimen.examples),

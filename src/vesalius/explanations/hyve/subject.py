@@ -17,7 +17,7 @@ from torch import Tensor
 from vesalius.components import Component
 from vesalius.errors import BadInput
 from vesalius.model.hooks import Cache, Hook, HookPoint
-from vesalius.model.specimen import FiniteVocabulary, Value, plain
+from vesalius.model.specimen import FiniteVocabulary, Value, json_value
 from vesalius.model.transformer import Transformer
 
 #: Numbers closer than this are the same output.
@@ -124,4 +124,4 @@ def same(one: Any, other: Any) -> bool:
 
 
 def _short(value: Value) -> Any:
-    return round(value, 4) + 0.0 if isinstance(value, float) and isfinite(value) else plain(value)  # no minus zero
+    return round(value, 4) + 0.0 if isinstance(value, float) and isfinite(value) else json_value(value)  # no minus zero

@@ -8,7 +8,7 @@ from vesalius.explanations.claims.interchange import ACCURACY, AGREEMENT, CONTES
 from vesalius.explanations.scientist.assemble import OutputMap, Program
 from vesalius.explanations.scientist.classify import Facts
 from vesalius.explanations.scientist.variables import INDICES, MEAN_SCALE, TOKENS, Hypothesis, Table
-from vesalius.model.specimen import FiniteVocabulary, plain
+from vesalius.model.specimen import FiniteVocabulary, json_value
 
 #: Entries of a table that are written out in a program.
 SHOWN = 40
@@ -40,7 +40,9 @@ class Names:
 
     def output(self, value: float) -> str:
         """An output value."""
-        return f"{value:.3g}" if self.vocabulary.outputs is None else repr(plain(self.vocabulary.outputs[int(value)]))
+        return (
+            f"{value:.3g}" if self.vocabulary.outputs is None else repr(json_value(self.vocabulary.outputs[int(value)]))
+        )
 
 
 def program_text(program: Program, names: Names) -> str:
