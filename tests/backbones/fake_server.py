@@ -70,13 +70,13 @@ def serving(*answers: Said | Callable[[Heard], Said]) -> Iterator[FakeServer]:
             self.end_headers()
             self.wfile.write(data)
 
-        def log_message(self, *_: object) -> None:
+        def log_message(self, format: str, *args: object) -> None:
             pass
 
     class Quiet(ThreadingHTTPServer):
         daemon_threads = True
 
-        def handle_error(self, *_: object) -> None:
+        def handle_error(self, request: object, client_address: object) -> None:
             """A client that gave up waiting is part of the tests."""
 
     http = Quiet(("127.0.0.1", 0), Handler)

@@ -125,6 +125,7 @@ def test_failures_enter_no_figure_and_are_tried_again(tmp_path: Path) -> None:
     gone.mkdir()
     (gone / "model.safetensors").write_bytes(b"")
     asked = settings([*circuits, replace(circuits[0], id="gone", directory=gone)])
+    runs: list[list[str]] = []
     for _ in range(2):
         found, done = performed(tmp_path / "run", asked, engine=here)  # type: ignore[arg-type]
         assert (found["n"], found["n_error"]) == (2, 1)
@@ -132,7 +133,8 @@ def test_failures_enter_no_figure_and_are_tried_again(tmp_path: Path) -> None:
         for figures in found["methods"].values():
             assert (figures["n"], figures["n_error"], figures["node_auroc"]["n"]) == (1, 1, 1)
         assert [set(case["methods"]) for case in found["cases"]] == [{"sweep", "eap"}, set()]
-    assert done == ["sweep gone", "eap gone"]
+        runs.append(done)
+    assert runs[1] == ["sweep gone", "eap gone"]
     nothing = settings([replace(circuits[0], id="gone", directory=gone)])
     with pytest.raises(Failed, match="no circuit could be discovered"):
         performed(tmp_path / "nothing", nothing, engine=here)  # type: ignore[arg-type]

@@ -151,8 +151,10 @@ def _retry_after(chain: list[BaseException], said: str) -> float | None:
 
 def _seconds(value: str | None) -> float | None:
     """Retry-After is a number of seconds or a date."""
-    if value is None or (number := _number(value)) is not None:
-        return None if value is None else number
+    if value is None:
+        return None
+    if (number := _number(value)) is not None:
+        return number
     try:
         return max(0.0, email.utils.parsedate_to_datetime(value).timestamp() - time.time())
     except ValueError:

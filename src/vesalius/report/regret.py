@@ -35,7 +35,8 @@ def draw_regret(
                 panel.fill_between(budgets, method["low"], method["high"], alpha=0.12, color=style["color"], lw=0)
         kind = ", held out" if found["task"] in held_out else ""
         panel.set(xscale="log", title=f"{found['task']}{kind} (best {found['oracle']:.2f})")
-        panel.set_xticks(method["budgets"], [f"{budget:g}" for budget in method["budgets"]], fontsize=7)
+        ticks = found["methods"][-1]["budgets"]
+        panel.set_xticks(ticks, [f"{budget:g}" for budget in ticks], fontsize=7)
         panel.minorticks_off()
         panel.set_ylim(bottom=0)
         panel.spines[["top", "right"]].set_visible(False)

@@ -74,13 +74,12 @@ def fit(
             if best is None or headroom(found.gate.figures) > headroom(best.gate.figures):
                 best = found
             if found.gate.passed or is_last:
-                break
+                yield replace(best, attempts=attempt + 1, seconds=time.perf_counter() - began)
+                return
             reason = f"try {attempt + 1} with d_model {found.setting.size.d_model}: {'; '.join(found.gate.shortfalls)}"
             if place is not None:
                 write_json(place / _FAILED, {"reason": reason})
         yield Retrying(attempt + 2, reason)
-    assert best is not None
-    yield replace(best, attempts=attempt + 1, seconds=time.perf_counter() - began)
 
 
 def _attempt(

@@ -30,7 +30,7 @@ MIN_KEPT_NATURAL = 0.8
 _WORDS = {"zero": "zero", "mean": "its mean", "resample": "its values on other inputs"}
 
 
-class Necessary(Claim):
+class Necessary(Claim, frozen=True):
     """Replacing the component changes what the model does."""
 
     kind: Literal["necessary"] = "necessary"
@@ -57,7 +57,7 @@ class Necessary(Claim):
         return above(evidence, bar), (evidence,)
 
 
-class Sufficient(Claim):
+class Sufficient(Claim, frozen=True):
     """A circuit does the work alone: everything outside it is replaced and the output stays."""
 
     kind: Literal["sufficient"] = "sufficient"
@@ -99,7 +99,7 @@ class Sufficient(Claim):
         return lab.effect(rest, self.replacement)
 
 
-class Redundant(Claim):
+class Redundant(Claim, frozen=True):
     """Either of two components suffices: replacing one changes little, replacing both much."""
 
     kind: Literal["redundant"] = "redundant"
@@ -134,7 +134,7 @@ class Redundant(Claim):
         return all_of(above(interaction, pair.bar), above(spared, 0.0)), (interaction, spared)
 
 
-class BackupOf(Claim):
+class BackupOf(Claim, frozen=True):
     """The component steps in when another, the primary, is taken away."""
 
     kind: Literal["backup_of"] = "backup_of"

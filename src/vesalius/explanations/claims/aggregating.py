@@ -24,7 +24,7 @@ _RELATIONS = {
 }
 
 
-class Aggregates(Claim):
+class Aggregates(Claim, frozen=True):
     """The head carries an Aggregate or a count (SelectorWidth) of the hypothesised program."""
 
     kind: Literal["aggregates"] = "aggregates"

@@ -61,10 +61,8 @@ class Hypothesis(BaseModel):
         return carried
 
 
-class Claim(BaseModel):
+class Claim(BaseModel, frozen=True, extra="forbid", arbitrary_types_allowed=True):
     """One falsifiable statement about a component. Subclasses add `kind`, the typed prediction and the experiment."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", arbitrary_types_allowed=True)
 
     kind: str
     component: ComponentName

@@ -31,7 +31,7 @@ MIN_INPUTS = 24
 _EQUAL_NUMBERS = 0.005
 
 
-class DependsOnlyOn(Claim):
+class DependsOnlyOn(Claim, frozen=True):
     """Where these variables are equal, swapping the component's activations changes nothing; where they differ, it
     does.
     """
@@ -50,7 +50,7 @@ class DependsOnlyOn(Claim):
         return examine_dependence(lab, self.part, equal_in(lab, self.program, self.variables), level=level)
 
 
-class IndependentOf(Claim):
+class IndependentOf(Claim, frozen=True):
     """Swapping activations where `variable` differs, and the `given` variables do not, changes nothing."""
 
     kind: Literal["independent_of"] = "independent_of"
@@ -77,7 +77,7 @@ class IndependentOf(Claim):
         return _unchanged(quiet), (quiet, anywhere)
 
 
-class Combines(Claim):
+class Combines(Claim, frozen=True):
     """Both variables matter, each while the other is held, and nothing else does."""
 
     kind: Literal["combines"] = "combines"

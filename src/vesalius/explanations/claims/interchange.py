@@ -46,7 +46,7 @@ CONTEST = "share of inputs that follow the claim, against the closest rival"
 MAX_ARGUMENTS = 128  # combinations that are looked at one by one
 
 
-class Computes(Claim):
+class Computes(Claim, frozen=True):
     """The component carries the variables that the hypothesis assigns to it."""
 
     kind: Literal["computes"] = "computes"

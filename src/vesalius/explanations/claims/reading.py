@@ -27,7 +27,7 @@ MIN_CUT_EFFECT = 0.02
 Target = Bool[Tensor, "prompt query key"]
 
 
-class ReadsFrom(Claim):
+class ReadsFrom(Claim, frozen=True):
     """The head attends to certain keys and uses what it finds there.
 
     Exactly one of: `offset` (keys that many positions before the query; 0 is the query itself), `position` (counted
@@ -112,7 +112,7 @@ class ReadsFrom(Claim):
         return [("first token", keys.at(0))]
 
 
-class Copies(Claim):
+class Copies(Claim, frozen=True):
     """The head brings a variable's value from another position: `offset` before its own, or a fixed `position`."""
 
     kind: Literal["copies"] = "copies"

@@ -47,7 +47,7 @@ class Corruption:
     boundary: tuple[float, ...]
     mean: float
 
-    def covers(self, x: Reals) -> Bool[ndarray, "points"]:
+    def covers(self, x: Reals) -> Bool[ndarray, " points"]:
         """Which inputs are corrupted."""
         if self.shape == "inside":
             return (x > self.boundary[0]) & (x < self.boundary[1])
@@ -158,7 +158,7 @@ def _as_number(value: Any) -> float | None:
         return None
 
 
-def _chances(key: int, calls: Int[ndarray, "calls"]) -> Float[ndarray, "calls"]:
+def _chances(key: int, calls: Int[ndarray, " calls"]) -> Float[ndarray, " calls"]:
     """One uniform value in (0, 1) per call: SplitMix64 of the key and the number of the call."""
     with np.errstate(over="ignore"):
         z = np.uint64(key) + (calls + np.uint64(1)) * np.uint64(0x9E3779B97F4A7C15)
@@ -168,7 +168,7 @@ def _chances(key: int, calls: Int[ndarray, "calls"]) -> Float[ndarray, "calls"]:
     return ((z >> np.uint64(11)).astype(float) + 0.5) / 2**53
 
 
-def _noise(kind: NoiseKind, chance: Float[ndarray, "calls"]) -> Float[ndarray, "calls"]:
+def _noise(kind: NoiseKind, chance: Float[ndarray, " calls"]) -> Float[ndarray, " calls"]:
     if kind == "normal":
         return ndtri(chance)
     if kind == "uniform":

@@ -31,7 +31,7 @@ _SPANS: dict[str, tuple[Callable[[ndarray], ndarray], ...]] = {
 }
 #: Not free in size where they stand alone or in a sum.
 _FIXED = ("ceil", "floor", "rectangle", "square_wave", "gaussian")
-Columns = list[Float[ndarray, "points"]]
+Columns = list[Float[ndarray, " points"]]
 
 
 def can_express(family: str, parts: Sequence[str], function: NumericFunction, points: ndarray) -> bool:
@@ -91,7 +91,7 @@ def _is_zero(y: ndarray, size: ndarray) -> bool:
     return bool((np.abs(y) <= _rounding(size)).all())
 
 
-def _rounding(size: ndarray) -> Float[ndarray, "points"]:
+def _rounding(size: ndarray) -> Float[ndarray, " points"]:
     return SAME * (np.abs(size) + np.sqrt(np.mean(size**2))) + 1e-300
 
 

@@ -41,14 +41,14 @@ _EPSILON = 1e-8
 class Net:
     """A trained net: `outer @ relu(slopes * x + biases) + bias`."""
 
-    slopes: Float[ndarray, "hidden"]
-    biases: Float[ndarray, "hidden"]
-    outer: Float[ndarray, "hidden"]
+    slopes: Float[ndarray, " hidden"]
+    biases: Float[ndarray, " hidden"]
+    outer: Float[ndarray, " hidden"]
     bias: float
     #: Mean squared error on the training points.
     mse: float
 
-    def __call__(self, x: Float[ndarray, "points"]) -> Float[ndarray, "points"]:
+    def __call__(self, x: Float[ndarray, " points"]) -> Float[ndarray, " points"]:
         return np.maximum(x[:, None] * self.slopes + self.biases, 0.0) @ self.outer + self.bias
 
 

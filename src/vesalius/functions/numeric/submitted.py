@@ -41,7 +41,7 @@ _COMPLEX = re.compile(r"\(?[-+0-9.einfa]+j\)?")
 class Outputs:
     """What code answered at each point: NaN where it gave no number, with the reason of each."""
 
-    values: Complex[ndarray, "points"]
+    values: Complex[ndarray, " points"]
     #: By point; None where there is a value (which may itself be NaN).
     faults: list[str | None]
 

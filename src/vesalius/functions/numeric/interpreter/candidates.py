@@ -36,7 +36,7 @@ def from_atom(atom: Atom, *, free: int, misfit: float = 0.0) -> Candidate:
     )
 
 
-def sizes(points: Points) -> Float[ndarray, "points"]:
+def sizes(points: Points) -> Float[ndarray, " points"]:
     """How large the function is about each point: the largest answer no farther from zero.
 
     Rounding in a polynomial is relative to its terms, and those grow with |x|: a residual is small or not in relation

@@ -31,7 +31,7 @@ class Stretch:
     boundary: tuple[float, ...]
     value: float
 
-    def covers(self, x: ndarray, *, margin: float = 0.0) -> Bool[ndarray, "points"]:
+    def covers(self, x: ndarray, *, margin: float = 0.0) -> Bool[ndarray, " points"]:
         """Which points lie in it, or within `margin` of it."""
         low, high = self.ends
         return (x >= low - margin) & (x <= high + margin)
@@ -79,7 +79,7 @@ def look(session: Session) -> Survey:
     return Survey(both + asked, stretch=Stretch(stretch.shape, stretch.boundary, value))
 
 
-def _differ(first: Points, second: Points) -> Bool[ndarray, "points"]:
+def _differ(first: Points, second: Points) -> Bool[ndarray, " points"]:
     return (first.y != second.y) & ~(np.isnan(first.y) & np.isnan(second.y))
 
 
@@ -91,7 +91,7 @@ def _noise_kind(gaps: ndarray, heights: ndarray) -> NoiseKind:
     return "uniform" if small.max() <= 2 else "normal"
 
 
-def _stretch(session: Session, x: ndarray, differ: Bool[ndarray, "points"]) -> tuple[Stretch, Points]:
+def _stretch(session: Session, x: ndarray, differ: Bool[ndarray, " points"]) -> tuple[Stretch, Points]:
     """The stretch where answers differ, and what was asked to find its ends."""
     order = np.argsort(x)
     x, inside = x[order], np.flatnonzero(differ[order])

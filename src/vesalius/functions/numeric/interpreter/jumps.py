@@ -14,7 +14,7 @@ from vesalius.functions.numeric.expressions import Reals
 from vesalius.functions.numeric.interpreter.candidates import Candidate
 from vesalius.functions.numeric.interpreter.session import EDGE, Session
 
-Allowed = Callable[[Reals], Bool[ndarray, "points"]]
+Allowed = Callable[[Reals], Bool[ndarray, " points"]]
 _QUESTIONS = 12
 
 

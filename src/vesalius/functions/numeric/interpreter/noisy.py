@@ -49,14 +49,14 @@ def fitted_rules(points: Points, *, sd: float, composed: bool = True) -> Iterato
         yield from (_measured(rule, points, spread) for rule in windowed_fits(points))
 
 
-def _curves(points: Points, spread: Float[ndarray, "points"]) -> Iterator[Candidate]:
+def _curves(points: Points, spread: Float[ndarray, " points"]) -> Iterator[Candidate]:
     for family in ("logarithm", "root"):
         atom = shapes.curve_over_positive(points, family)
         if atom is not None:
             yield _measured(from_atom(atom, free=2), points, spread)
 
 
-def _shapes(points: Points, spread: Float[ndarray, "points"]) -> Iterator[Candidate]:
+def _shapes(points: Points, spread: Float[ndarray, " points"]) -> Iterator[Candidate]:
     rss, _ = shapes.sinusoid_fits(points)
     period = float(shapes.PERIODS[int(np.argmin(rss))])
     yield _measured(from_atom(shapes.refined_sinusoid(points, period), free=4), points, spread)
@@ -84,7 +84,7 @@ def _shapes(points: Points, spread: Float[ndarray, "points"]) -> Iterator[Candid
             yield _measured(from_atom(fitted[0], free=low + high + 1), points, spread)
 
 
-def _measured(candidate: Candidate, points: Points, spread: Float[ndarray, "points"]) -> Candidate:
+def _measured(candidate: Candidate, points: Points, spread: Float[ndarray, " points"]) -> Candidate:
     with np.errstate(all="ignore"):
         rest = (candidate.predict(points.x) - points.y) / spread
         misfit = float(rest @ rest)

@@ -31,7 +31,7 @@ def windowed_fits(points: Points) -> Iterator[Candidate]:
             yield from _beside(points, operation, Atom(family, tuple(map(float, setting))))
 
 
-def _best_setting(points: Points, lattice: shapes.Lattice, operation: str, family: str) -> Float[ndarray, "numbers"]:
+def _best_setting(points: Points, lattice: shapes.Lattice, operation: str, family: str) -> Float[ndarray, " numbers"]:
     if operation == "sum":
         basis = _basis(points.x)
         rest = points.y - basis @ (basis.T @ points.y)
@@ -43,7 +43,7 @@ def _best_setting(points: Points, lattice: shapes.Lattice, operation: str, famil
     return lattice.settings[int(np.argmax([_explained_inside(points, row) for row in lattice.values]))]
 
 
-def _explained_inside(points: Points, window: Float[ndarray, "points"]) -> float:
+def _explained_inside(points: Points, window: Float[ndarray, " points"]) -> float:
     """How much less is left if the other operand is fitted inside a rectangle and zero outside."""
     inside = np.flatnonzero(window)
     if len(inside) < 12:

@@ -50,7 +50,7 @@ def fitted_rational(points: Points, low: int, high: int) -> tuple[Atom, float] |
     return best
 
 
-def _vanishing(points: Points, low: int, high: int) -> tuple[Float[ndarray, "coefficients"], float]:
+def _vanishing(points: Points, low: int, high: int) -> tuple[Float[ndarray, " coefficients"], float]:
     """The direction along which the matrix shrinks most, in the units of x, and by how much."""
     matrix = np.concatenate([_powers(points.x, low), -points.y[:, None] * _powers(points.x, high)], axis=1)
     matrix = matrix / np.linalg.norm(matrix, axis=1, keepdims=True)
@@ -61,7 +61,7 @@ def _vanishing(points: Points, low: int, high: int) -> tuple[Float[ndarray, "coe
     return directions[-1] / norms, float(singular[-1] / singular[0])
 
 
-def _atom(coefficients: Float[ndarray, "coefficients"], low: int) -> Atom:
+def _atom(coefficients: Float[ndarray, " coefficients"], low: int) -> Atom:
     """The quotient, scaled so that as many coefficients as possible are short decimals."""
     coefficients = coefficients / np.abs(coefficients).max()
     best, best_miss = coefficients * 10, np.inf
@@ -74,5 +74,5 @@ def _atom(coefficients: Float[ndarray, "coefficients"], low: int) -> Atom:
     return Atom("rational", (tuple(best[: low + 1].tolist()), tuple(best[low + 1 :].tolist())))
 
 
-def _powers(x: Float[ndarray, "points"], degree: int) -> Float[ndarray, "points powers"]:
+def _powers(x: Float[ndarray, " points"], degree: int) -> Float[ndarray, "points powers"]:
     return x[:, None] ** np.arange(degree + 1)

@@ -25,10 +25,10 @@ _SURVEY, _CLOSE, _GENERAL, _INTEGERS = 0.2, 0.16, 0.04, 0.02
 class Points:
     """Inputs with their answers: NaN where there was none; complex only where the box said so."""
 
-    x: Float[ndarray, "points"]
+    x: Float[ndarray, " points"]
     y: ndarray
 
-    def where(self, chosen: Bool[ndarray, "points"]) -> "Points":
+    def where(self, chosen: Bool[ndarray, " points"]) -> "Points":
         """Some of them."""
         return Points(self.x[chosen], self.y[chosen])
 
@@ -73,7 +73,7 @@ class Session:
         x = x[: self.left // 2] if self.left >= 2 else x[:1]
         return self.ask(x), self.ask(x)
 
-    def close_points(self) -> Float[ndarray, "points"]:
+    def close_points(self) -> Float[ndarray, " points"]:
         """Where families differ: dense towards zero on both sides, and a few over the range."""
         count = int(_CLOSE * self.budget)
         signs = self.rng.choice([-1.0, 1.0], count)
@@ -82,7 +82,7 @@ class Session:
         general = self.rng.uniform(-EDGE, EDGE, int(_GENERAL * self.budget))
         return np.concatenate([signs * np.concatenate([powers, logs]), general, self.integers()])
 
-    def integers(self) -> Float[ndarray, "points"]:
+    def integers(self) -> Float[ndarray, " points"]:
         """Where ceil and floor agree, and so can be told apart from each other by their neighbours."""
         count = int(_INTEGERS * self.budget)
         return np.round(np.linspace(-0.9 * EDGE, 0.9 * EDGE, count))

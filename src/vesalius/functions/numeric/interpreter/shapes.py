@@ -35,7 +35,7 @@ class Lattice:
     settings: Float[ndarray, "settings numbers"]
 
 
-def affine_fits(lattice: Lattice, y: Float[ndarray, "points"]) -> tuple[ndarray, ndarray, ndarray]:
+def affine_fits(lattice: Lattice, y: Float[ndarray, " points"]) -> tuple[ndarray, ndarray, ndarray]:
     """For every setting the best `scale * shape + bias`: residual sums of squares, scales, biases."""
     shape = lattice.values
     centred = shape - shape.mean(axis=1, keepdims=True)
@@ -86,7 +86,7 @@ def bells(x: Reals) -> Lattice:
     return Lattice(values, np.stack([means, deviations], axis=1))
 
 
-def sinusoid_fits(points: Points) -> tuple[Float[ndarray, "periods"], Float[ndarray, "periods 3"]]:
+def sinusoid_fits(points: Points) -> tuple[Float[ndarray, " periods"], Float[ndarray, "periods 3"]]:
     """For every period the best `a sin + b cos + c`: residual sums of squares and the three coefficients."""
     angle = 2 * math.pi / PERIODS[:, None] * points.x
     columns = np.stack([np.sin(angle), np.cos(angle), np.ones_like(angle)], axis=2)

@@ -109,7 +109,7 @@ class Fit:
     space: Space
     blocks: int
     terms: tuple[Term, ...]
-    coefficients: Float[ndarray, "terms"]
+    coefficients: Float[ndarray, " terms"]
     #: Sum of squares of what is left, weighted.
     rss: float
     #: Largest of what is left, weighted.
@@ -128,7 +128,7 @@ class Fit:
         )
 
 
-def fits(space: Space, points: Points, weights: Float[ndarray, "points"]) -> list[Fit]:
+def fits(space: Space, points: Points, weights: Float[ndarray, " points"]) -> list[Fit]:
     """Least squares for every rule of a space, from one decomposition."""
     terms = tuple(term for block in space.blocks for term in block)
     target = (points.y - sum(_FACTORS[factor][0](points.x) for factor in space.offset)) * weights
@@ -162,7 +162,7 @@ def exact_rules(spaces: tuple[Space, ...], points: Points) -> Iterator[Candidate
                 break
 
 
-def _without_noughts(fit: Fit, points: Points, weights: Float[ndarray, "points"]) -> Fit:
+def _without_noughts(fit: Fit, points: Points, weights: Float[ndarray, " points"]) -> Fit:
     """The fit with terms of no consequence put to zero."""
     shares = [
         abs(c) * np.abs(column(term, points.x) * SCALE ** term[0] * weights).max()
@@ -172,13 +172,13 @@ def _without_noughts(fit: Fit, points: Points, weights: Float[ndarray, "points"]
     return Fit(fit.space, fit.blocks, fit.terms, kept, rss=fit.rss, worst=fit.worst)
 
 
-def column(term: Term, x: Reals) -> Float[ndarray, "points"]:
+def column(term: Term, x: Reals) -> Float[ndarray, " points"]:
     """Values of one term, with x in units of `SCALE` in its power."""
     power, factor = term
     return (x / SCALE) ** power * _FACTORS[factor][0](x)
 
 
-def values(kept: dict[Term, float], x: Reals) -> Float[ndarray, "points"]:
+def values(kept: dict[Term, float], x: Reals) -> Float[ndarray, " points"]:
     """The sum of terms."""
     return np.sum([c * SCALE ** term[0] * column(term, x) for term, c in kept.items()], axis=0)
 
