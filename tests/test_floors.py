@@ -12,7 +12,7 @@ import vesalius
 ROOT = Path(vesalius.__file__).parent
 
 #: What each room may import, apart from itself and the ground. Order of the floors, bottom to top.
-GROUND = {"components", "errors", "files", "plugins", "progress", "statistics", "version"}
+GROUND = {"components", "errors", "files", "plugins", "progress", "statistics", "values", "version"}
 FLOORS = [
     {"documents"},
     {"model", "sandbox", "backbones"},

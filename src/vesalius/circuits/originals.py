@@ -27,6 +27,7 @@ from vesalius.model.lens_files import Inert, load_lens, read_pickle_inert
 from vesalius.model.specimen import FiniteVocabulary, Specimen, Token, Value
 from vesalius.model.states import build, to_state
 from vesalius.model.transformer import Transformer
+from vesalius.values import from_json
 
 WEIGHTS, SHAPE, EDGES, META = "ll_model.pth", "ll_model_cfg.pkl", "edges.pkl", "meta.json"
 BOS, PAD = "BOS", "PAD"
@@ -236,12 +237,7 @@ def _output_values(outputs: Sequence[Any] | None, model: Transformer, folder: Pa
     if width == 1 or len(outputs) != width:
         wanted = "none: its output is one number" if width == 1 else f"{width}, in the order of the logits"
         raise BadInput(f"{folder}: {len(outputs)} output values do not fit; this model needs {wanted}")
-    return tuple(_value(value) for value in outputs)
-
-
-def _value(value: Any) -> Value:
-    """JSON turns tuples into lists; outputs are compared as values, so turn them back."""
-    return tuple(_value(part) for part in value) if isinstance(value, list) else value
+    return from_json(list(outputs))
 
 
 def _edge_list(parsed: Any) -> list[Any]:

@@ -20,6 +20,7 @@ from vesalius.files import read_json, write_json
 from vesalius.model.files import load_model, save_model
 from vesalius.model.specimen import FiniteVocabulary, Specimen, Token, Value, json_value
 from vesalius.model.transformer import Transformer
+from vesalius.values import from_json, rounded
 
 SPECIMEN_FILE = "specimen.json"
 SCHEMA = 1
@@ -78,7 +79,7 @@ def load_specimen(directory: Path) -> Specimen:
     """Load a specimen directory."""
     card = Card.read(directory / SPECIMEN_FILE)
     model = load_model(directory)
-    outputs = None if card.outputs is None else tuple(_value(value) for value in card.outputs)
+    outputs = None if card.outputs is None else from_json(list(card.outputs))
     vocabulary = FiniteVocabulary(card.vocab, outputs, card.max_len, card.min_len)
     _check(card, vocabulary, model, directory)
     inputs = Inputs(card.vocab, card.max_len, card.sampler)
@@ -97,7 +98,7 @@ def load_specimen(directory: Path) -> Specimen:
         model=model,
         vocabulary=vocabulary,
         components=tuple(parse_components(card.components, model.config)),
-        examples=card.examples,
+        examples=tuple({**example, "output": rounded(example["output"])} for example in card.examples),
         draw=draw,
     )
 
@@ -135,11 +136,6 @@ def _data() -> Path:
 def _cards() -> dict[str, Card]:
     folders = [path for path in _data().iterdir() if (path / SPECIMEN_FILE).exists()] if _data().is_dir() else []
     return {path.name: Card.read(path / SPECIMEN_FILE) for path in sorted(folders, key=lambda path: int(path.name))}
-
-
-def _value(value: Any) -> Value:
-    """JSON turns tuples into lists; outputs are compared as values, so turn them back."""
-    return tuple(_value(part) for part in value) if isinstance(value, list) else value
 
 
 def _check(card: Card, vocabulary: FiniteVocabulary, model: Transformer, directory: Path) -> None:

@@ -20,6 +20,7 @@ from vesalius.components import Component
 from vesalius.errors import BadInput, choices
 from vesalius.model.tokenizer import Tokenizer
 from vesalius.model.transformer import Transformer
+from vesalius.values import rounded
 
 Token = str | int | float
 Value = str | int | float | bool | None | tuple
@@ -58,7 +59,7 @@ class Vocabulary(Protocol):
 
 @dataclass(frozen=True)
 class FiniteVocabulary:
-    """A list of tokens and a list of outputs; `outputs` None means one number per position.
+    """A list of tokens and a list of outputs (rounded, see `vesalius.values`); `outputs` None: one number per position.
 
     `min_len` to `max_len` are the lengths the model was accepted on; other lengths are refused.
     """
@@ -67,6 +68,9 @@ class FiniteVocabulary:
     outputs: tuple[Value, ...] | None
     max_len: int
     min_len: int = 1
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "outputs", rounded(self.outputs))
 
     @property
     def bos(self) -> int:
@@ -80,7 +84,7 @@ class FiniteVocabulary:
 
     @cached_property
     def _codes(self) -> dict[Token, int]:
-        return {token: code for code, token in enumerate(self.tokens)}
+        return {rounded(token): code for code, token in enumerate(self.tokens)}
 
     def tokenize(self, inputs: Sequence[Sequence[Token]]) -> Int[Tensor, "batch pos"]:
         """Token ids with BOS first, padded on the right to the longest input."""
@@ -114,9 +118,10 @@ class FiniteVocabulary:
         return list(self.tokens)
 
     def _code(self, token: Token) -> int:
-        if isinstance(token, bool) or not isinstance(token, Token) or token not in self._codes:
+        code = self._codes.get(rounded(token)) if isinstance(token, Token) and not isinstance(token, bool) else None
+        if code is None:
             raise BadInput(f"token {token!r} is not in this specimen's vocabulary: {choices(map(repr, self.tokens))}")
-        return self._codes[token]
+        return code
 
 
 @dataclass(frozen=True)

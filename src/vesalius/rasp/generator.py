@@ -24,6 +24,7 @@ from vesalius.rasp.program import Program, compile_program
 from vesalius.rasp.roles import Role, roles_of
 from vesalius.rasp.sampling import random_inputs
 from vesalius.rasp.spec import render_spec
+from vesalius.values import rounded
 
 MAX_DEPTH = 5
 MAX_COMPONENTS = 6
@@ -141,7 +142,7 @@ def is_trivial(program: Program, *, seed: int = 0) -> bool:
     if answers.unique(return_counts=True)[1].max() > MAX_SHARE * len(answers):
         return True
     spoken = [list(row[:length]) for row, length in zip(tokens.tolist(), lengths.tolist(), strict=True)]
-    if program.decode(output, lengths) == [[program.vocab[code] for code in row] for row in spoken]:
+    if program.decode(output, lengths) == [[rounded(program.vocab[code]) for code in row] for row in spoken]:
         return True
     return min(interchange_effects(program, seed=seed).values()) < MIN_EFFECT
 

@@ -30,6 +30,7 @@ from vesalius.rasp.language import (
 )
 from vesalius.rasp.placement import Placed, Widths, measure, place
 from vesalius.rasp.values import Tables, tabulate
+from vesalius.values import rounded
 
 Batch = tuple[Int[Tensor, "batch pos"], Int[Tensor, " batch"]]
 MAX_LENGTH = 1_000
@@ -65,14 +66,14 @@ class Program:
         self.name, self.description = name, description
         self.output = output
         self.numerical = output.numerical
-        self.outputs: tuple[Value, ...] = () if output.numerical else tables.domains[output].outcomes
+        self.outputs: tuple[Value, ...] = () if output.numerical else rounded(tables.domains[output].outcomes)
         self.components: tuple[Placed, ...] = place(order, names, output)
         self.expressions = tuple(order)
         self.tables = tables
         self._names = names
         self._widths: Widths = measure(order, self.components, tables, vocab_size=len(vocab), max_len=max_len)
         self._owner = {variable: i for i, placed in enumerate(self.components) for variable in placed.variables}
-        self._code_of = {token: code for code, token in enumerate(vocab)}
+        self._code_of = {rounded(token): code for code, token in enumerate(vocab)}
         self._device = torch.device("cpu")
         self._steps = {self._device: [step for node in order for step in _steps(node, names, tables)]}
 
@@ -134,7 +135,7 @@ class Program:
             raise BadInput(f"sequence {row} has {len(sequence)} tokens; 1 to {self.max_len} are allowed")
         codes = []
         for token in sequence:
-            code = self._code_of.get(token) if isinstance(token, str | int | float) else None
+            code = self._code_of.get(rounded(token)) if isinstance(token, str | int | float) else None
             if code is None:
                 raise BadInput(f"token {token!r:.40} in sequence {row} is not in the vocabulary: {choices(self.vocab)}")
             codes.append(code)
@@ -271,8 +272,9 @@ def _checked_vocab(vocab: Sequence[Value]) -> tuple[Value, ...]:
             raise BadInput(f"vocab holds {token!r:.40}; tokens are strings or numbers")
     if not vocab:
         raise BadInput("vocab is empty; give at least one token")
-    if len(set(vocab)) < len(vocab):
-        twice = next(token for i, token in enumerate(vocab) if token in vocab[:i])
+    keys = rounded(list(vocab))
+    if len(set(keys)) < len(keys):
+        twice = next(token for i, token in enumerate(vocab) if keys[i] in keys[:i])
         raise BadInput(f"vocab holds {twice!r} twice; every token must be different")
     return tuple(vocab)
 
@@ -306,7 +308,8 @@ def _attention_steps(node: SelectorWidth | Aggregate, names: dict[Variable, str]
     if node.numerical:
         return [Mean(name, reads, selected, _numbers(node.values, tables))]
     domain = tables.domains[node]
-    empty = domain.size if node.default is None else domain.values.index(node.default)
+    empty = domain.size if node.default is None else domain.code_of(node.default)
+    assert empty is not None
     return [Vote(name, reads, selected, tables.domains[node.values].size, empty)]
 
 

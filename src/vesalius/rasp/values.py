@@ -2,7 +2,9 @@
 
 A domain lists the values a variable can take when its inputs are combined freely (the published compiler does the same,
 and the widths of a compiled model depend on it). The code of a value is its place in that list; one code more, the
-last, is None. Tables have a last row (and column) for a None operand, so that the interpreter never branches.
+last, is None. Values that agree to twelve digits are one (see `vesalius.values`): the list holds the first of them as
+computed, and the functions of later operators are called with that. Tables have a last row (and column) for a None
+operand, so that the interpreter never branches.
 
 Combining inputs freely promises too much: `length` is listed as 0 to max_len though it is never 0. `Domain.possible` is
 the tighter set of codes that a run or an interchange can really show; it decides whether None is a class of the output.
@@ -32,6 +34,7 @@ from vesalius.rasp.language import (
     Variable,
     apply,
 )
+from vesalius.values import rounded
 
 MAX_VALUES = 5_000
 MAX_CELLS = 4_000_000
@@ -58,6 +61,11 @@ class Domain:
     def outcomes(self) -> tuple[Value, ...]:
         """The values, followed by None where it can occur."""
         return (*self.values, None) if self.can_be_none else self.values
+
+    def code_of(self, value: Value) -> int | None:
+        """The code of a value; None if it is not in the list."""
+        key = rounded(value)
+        return next((code for code, listed in enumerate(self.values) if rounded(listed) == key), None)
 
 
 @dataclass
@@ -131,9 +139,11 @@ def _tabulate_select(node: Select, names: dict[Variable, str], tables: Tables) -
     _limit_cells(keys.size, queries.size, owner)
     _check_comparable(node, keys, queries, owner)
     predicate: Callable[..., Value] = node.predicate
+    compared = isinstance(predicate, Comparison)
+    key_values, query_values = (rounded(d.values) if compared else d.values for d in (keys, queries))
     selected = np.zeros((keys.size + 1, queries.size + 1), dtype=bool)
-    for row, key in enumerate(keys.values):
-        for column, query in enumerate(queries.values):
+    for row, key in enumerate(key_values):
+        for column, query in enumerate(query_values):
             chosen = _call(predicate, (key, query), owner)
             if not isinstance(chosen, bool | np.bool_) and chosen is not None and chosen not in (0, 1):
                 raise BadInput(f"{owner}: predicate({key!r}, {query!r}) gave {chosen!r}; it must give True or False")
@@ -149,11 +159,13 @@ def _tabulate_aggregate(node: Aggregate, names: dict[Variable, str], tables: Tab
     values, possible = domain.values, domain.possible.copy()
     possible[-1] |= not _never_empty(node.selector, tables)
     if node.default is not None:
-        values = values if node.default in values else (*values, node.default)
+        code = domain.code_of(node.default)
+        if code is None:
+            values, code = (*values, node.default), domain.size
         _limit_values(len(values), f"Aggregate {names[node]!r}")
         can_be_empty = possible[-1]
         possible = np.append(possible[:-1], [False] * (len(values) - domain.size + 1))
-        possible[values.index(node.default)] |= can_be_empty
+        possible[code] |= can_be_empty
     tables.domains[node] = Domain(values, possible)
 
 
@@ -196,22 +208,25 @@ def _everything(values: Iterable[Value]) -> Domain:
 def _encode(results: Iterable[Value], owner: str) -> tuple[tuple[Value, ...], np.ndarray]:
     """Number the distinct results in order of first appearance; None gets the last code."""
     numbering: dict[Value, int] = {}
+    values: list[Value] = []
     codes: list[int] = []
     for result in results:
         if result is None:
             codes.append(-1)
             continue
         try:
-            codes.append(numbering.setdefault(result, len(numbering)))
+            codes.append(numbering.setdefault(rounded(result), len(numbering)))
         except TypeError as error:
             raise BadInput(
                 f"{owner}: the function gave the unhashable {result!r:.40}; return a string, number or tuple"
             ) from error
-        _limit_values(len(numbering), owner)
-    if not numbering:
+        if len(numbering) > len(values):
+            values.append(result)
+            _limit_values(len(values), owner)
+    if not values:
         raise BadInput(f"{owner} is undefined for every value of its inputs; let its function return something")
     array = np.array(codes, dtype=np.int64)
-    return tuple(numbering), np.where(array < 0, len(numbering), array)
+    return tuple(values), np.where(array < 0, len(values), array)
 
 
 def _call(function: Callable[..., Value], arguments: tuple[Value, ...], owner: str) -> Value:

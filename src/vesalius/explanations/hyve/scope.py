@@ -24,6 +24,7 @@ from vesalius.explanations.hyve.toolbox.observation_tools import Observation
 from vesalius.explanations.hyve.toolbox.validation_tools import Validation
 from vesalius.model.files import load_model, save_model
 from vesalius.model.specimen import FiniteVocabulary, Specimen, Token, Value, json_value
+from vesalius.values import from_json
 
 TOOLBOX = Path(__file__).parent / "toolbox"
 PRELOAD = "vesalius.explanations.hyve.scope:build"
@@ -58,7 +59,7 @@ def build(argument: dict[str, Any]) -> dict[str, Any]:
     outputs = argument["outputs"]
     vocabulary = FiniteVocabulary(
         tuple(argument["tokens"]),
-        None if outputs is None else tuple(_value(value) for value in outputs),
+        None if outputs is None else from_json(outputs),
         argument["max_len"],
         argument["min_len"],
     )
@@ -105,8 +106,3 @@ def helpers(subject: Subject) -> dict[str, Any]:
 def public(library: type) -> list[str]:
     """The names of a library's functions, in the order of the file."""
     return [name for name, value in vars(library).items() if callable(value) and not name.startswith("_")]
-
-
-def _value(value: Any) -> Value:
-    """JSON turns tuples into lists; outputs are compared as values, so turn them back."""
-    return tuple(_value(part) for part in value) if isinstance(value, list) else value
