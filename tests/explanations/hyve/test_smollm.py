@@ -1,4 +1,7 @@
-"""The whole pipeline over HTTP with a real model that is far too small for the task."""
+"""The whole pipeline over HTTP with a real model that is far too small for the task.
+
+What it says differs from machine to machine, so the tests state only what must hold whatever it says.
+"""
 
 import json
 
@@ -9,6 +12,7 @@ from vesalius.backbones import Patience, open_backbone
 from vesalius.backbones.local import NAME, LocalServer
 from vesalius.documents.explanation import Explanation
 from vesalius.explanations.hyve import explain_hyve
+from vesalius.explanations.hyve.prompting import MAX_ITERATIONS
 
 pytestmark = [pytest.mark.smollm, pytest.mark.slow]
 
@@ -20,8 +24,13 @@ def test_every_stage_runs_and_the_explanation_is_valid(local_server: LocalServer
         found = explain_hyve(load("frac_prevs"), backbone=backbone, components=["L0_MLP"])
     text = json.dumps(found.explanation.model_dump(mode="json"), allow_nan=False)
     assert Explanation.model_validate_json(text) == found.explanation
-    usage = found.trace.usage
-    assert usage.calls >= 8
+    (component,) = found.trace.components
+    verdicts = [attempt.verdict for attempt in component.attempts]
+    assert "supported" not in verdicts[:-1]
+    assert len(verdicts) == MAX_ITERATIONS or verdicts[-1] == "supported"
+    usage, problems = found.trace.usage, found.trace.problems
+    # Plan, observation, classification and summary; a hypothesis per attempt, with a plan and a test where it is one.
+    assert usage.calls >= 4 + sum(3 if attempt.hypothesis else 1 for attempt in component.attempts)
     assert usage.cost == 0.0
-    assert usage.failed == len([problem for problem in found.trace.problems if "no " in problem])
-    assert len(found.trace.components[0].attempts) in (1, 2, 3)
+    assert usage.failed <= min(usage.calls, len(problems))
+    assert all(problem.startswith(("L0_MLP ", "classification: ", "summary: ")) for problem in problems)
