@@ -21,7 +21,7 @@ from typing import Any
 
 import vesalius.discovery.sets as room
 from vesalius.behaviours.trial import trial
-from vesalius.circuits.redundancy import Redundant, plant
+from vesalius.circuits.redundancy import RedundantModel, plant
 from vesalius.discovery.methods import discover
 from vesalius.discovery.sets.discover import NAMES, discover_sets
 from vesalius.discovery.sets.policy import practise, save_policy
@@ -46,7 +46,7 @@ def ranking(method: str, specimen: Specimen) -> tuple[list[str], float]:
     return [str(heads[place]) for place in order], float(len(heads))
 
 
-def one(method: str, planted: Redundant, specimen: Specimen) -> tuple[bool, float, float]:
+def one(method: str, planted: RedundantModel, specimen: Specimen) -> tuple[bool, float, float]:
     """Whether a method finds what was planted, its queries (or passes), and the best set's effect."""
     truth = tuple(map(str, planted.copies))
     if method in RANKINGS:

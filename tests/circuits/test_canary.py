@@ -140,7 +140,7 @@ def test_loading_and_sweeping_a_specimen_leaves_the_door_shut() -> None:
 
 
 @pytest.fixture
-def planted(monkeypatch: pytest.MonkeyPatch) -> Task:
+def marked_task(monkeypatch: pytest.MonkeyPatch) -> Task:
     """Task 3 with a word in its description, its notes and its variables' names that occurs nowhere else."""
     one = key.task("3")
     for secret in (one.description, *one.notes.values()):
@@ -166,12 +166,12 @@ def holds_canary(specimen: Specimen, shown: str) -> list[str]:
 
 
 def test_a_canary_in_the_key_is_seen_nowhere_else(
-    planted: Task, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    marked_task: Task, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Also not in a specimen directory that is written afresh while the canary sits in the key."""
-    setting, model = setting_for(planted), load("3").model
+    setting, model = setting_for(marked_task), load("3").model
     record = {"seed": 0, "learning_rate": 0.0, "steps": 1}
-    write_specimen(tmp_path, model, _card(planted, setting, measure(model, setting, n=8, seed=1), record))
+    write_specimen(tmp_path, model, _card(marked_task, setting, measure(model, setting, n=8, seed=1), record))
     for name in ("3", str(tmp_path)):
         show(name, behaviour=None, as_json=True)
         shown = capsys.readouterr().out

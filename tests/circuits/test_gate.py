@@ -39,7 +39,7 @@ def one_thread() -> Iterator[None]:
     torch.set_num_threads(before)
 
 
-def measured(id: str, n: int) -> Gate:
+def measure_gate(id: str, n: int) -> Gate:
     specimen = load(id)
     setting = setting_for(task(id), min_length=specimen.vocabulary.min_len)
     return measure(specimen.model, setting, n=n, seed=SEED)
@@ -57,7 +57,7 @@ def test_the_bars_are_those_of_the_trainer() -> None:
 
 @pytest.mark.parametrize("id", SAMPLE)
 def test_gate_on_fresh_inputs(id: str) -> None:
-    gate = measured(id, 384)
+    gate = measure_gate(id, 384)
     assert_accepted(gate)
     assert set(gate.iia) == {str(component) for component in load(id).components}
     assert len(gate.iia) + len(gate.strict) == len(load(id).model.components)
@@ -66,11 +66,11 @@ def test_gate_on_fresh_inputs(id: str) -> None:
 @pytest.mark.all_specimens
 @pytest.mark.parametrize("id", EVERY)
 def test_gate_of_every_specimen_on_fresh_inputs(id: str) -> None:
-    assert_accepted(measured(id, 128 if id == LONG else 1024))
+    assert_accepted(measure_gate(id, 128 if id == LONG else 1024))
 
 
 def test_position_flags_are_shown_across_positions_and_a_constant_by_nothing() -> None:
-    gates = {id: measured(id, 384) for id in ("53", "56", "130")}
+    gates = {id: measure_gate(id, 384) for id in ("53", "56", "130")}
     assert {id: gate.inert for id, gate in gates.items()} == dict.fromkeys(gates, ("L0_MLP",))
     assert all(gate.iia_changed["L0_MLP"] is None for gate in gates.values())
     assert all(gates[id].crossed_changed["L0_MLP"] >= 0.98 for id in ("53", "56"))
@@ -97,12 +97,12 @@ def test_predictions_are_the_programs_outputs(id: str) -> None:
     inputs = specimen.sample(1_000, seed=SEED)
     assert {len(tokens) for tokens in inputs} == set(range(specimen.vocabulary.min_len, one.max_len + 1))
     codes, lengths = program.encode(inputs)
-    wanted = [value for row in program.decode(program.run(codes, lengths).output, lengths) for value in row]
-    given = [value for row in specimen.predict(inputs) for value in row]
-    assert len(given) == len(wanted)
-    pairs = zip(given, wanted, strict=True)
+    expected = [value for row in program.decode(program.run(codes, lengths).output, lengths) for value in row]
+    predicted = [value for row in specimen.predict(inputs) for value in row]
+    assert len(predicted) == len(expected)
+    pairs = zip(predicted, expected, strict=True)
     if one.numerical:
-        right = [abs(mine - theirs) < TOLERANCE for mine, theirs in pairs]
+        right = [abs(prediction - target) < TOLERANCE for prediction, target in pairs]
     else:
-        right = [mine == theirs for mine, theirs in pairs]
+        right = [prediction == target for prediction, target in pairs]
     assert sum(right) / len(right) >= 0.99

@@ -1,4 +1,4 @@
-"""The answer key as a whole: published totals and sizes, notes, inert marks, examples, the door."""
+"""The answer key: published totals and sizes, notes, inert components, examples, and what it may import."""
 
 import ast
 import math
@@ -174,13 +174,15 @@ def test_the_three_inert_components_and_how_they_can_be_shown() -> None:
 @every_task
 def test_answer_program_is_the_program(task: key.Task) -> None:
     text = key.answer(task.id).program
-    room: dict = {name: getattr(rasp, name) for name in rasp.__all__} | {"math": math}
-    exec(text, room)
-    output = room[text.splitlines()[-1].split(" = ")[0]]
+    namespace: dict = {name: getattr(rasp, name) for name in rasp.__all__} | {"math": math}
+    exec(text, namespace)
+    output = namespace[text.splitlines()[-1].split(" = ")[0]]
     twin = rasp.compile_program(output, task.vocab, task.max_len, causal=task.causal)
     codes, lengths = draw_inputs(task.inputs, 200, seed=5, min_length=1)
-    mine, theirs = (program.decode(program.run(codes, lengths).output, lengths) for program in (task.program(), twin))
-    assert mine == theirs
+    expected, actual = (
+        program.decode(program.run(codes, lengths).output, lengths) for program in (task.program(), twin)
+    )
+    assert expected == actual
 
 
 def test_answer_of_frac_prevs() -> None:
@@ -202,15 +204,15 @@ def test_unknown_task_names_what_exists() -> None:
 
 @every_task
 def test_examples_show_the_behaviour(task: key.Task) -> None:
-    shown = key.examples(task)
-    assert shown == key.examples(task)
-    assert len({(example.input, example.output) for example in shown}) == 5
-    assert len({len(example.input) for example in shown}) >= 3
+    examples = key.examples(task)
+    assert examples == key.examples(task)
+    assert len({(example.input, example.output) for example in examples}) == 5
+    assert len({len(example.input) for example in examples}) >= 3
     program = task.program()
-    codes, lengths = program.encode([example.input for example in shown])
+    codes, lengths = program.encode([example.input for example in examples])
     outputs = program.decode(program.run(codes, lengths).output, lengths)
-    assert [list(example.output) for example in shown] == [pytest.approx(output, abs=1e-6) for output in outputs]
-    assert len({value for example in shown for value in example.output}) >= 2
+    assert [list(example.output) for example in examples] == [pytest.approx(output, abs=1e-6) for output in outputs]
+    assert len({value for example in examples for value in example.output}) >= 2
 
 
 def test_examples_of_branching_tasks_show_both_branches() -> None:
@@ -222,16 +224,18 @@ def test_examples_of_branching_tasks_show_both_branches() -> None:
 
 
 def test_samplers_reach_the_rare_branch_half_the_time() -> None:
-    verdicts = {}
+    shares = {}
     for id in ("113", "124", "129"):
         task = key.task(id)
         codes, lengths = draw_inputs(task.inputs, 4_000, seed=0)
         program = task.program()
         outputs = program.decode(program.run(codes, lengths).output, lengths)
         inputs = [[task.vocab[code] for code in row[:length]] for row, length in zip(codes, lengths, strict=True)]
-        is_rare = [out != given if id == "113" else out[0] == 1 for given, out in zip(inputs, outputs, strict=True)]
-        verdicts[id] = sum(is_rare) / len(is_rare)
-    assert all(0.48 < share < 0.62 for share in verdicts.values()), verdicts
+        is_rare = [
+            output != tokens if id == "113" else output[0] == 1 for tokens, output in zip(inputs, outputs, strict=True)
+        ]
+        shares[id] = sum(is_rare) / len(is_rare)
+    assert all(0.48 < share < 0.62 for share in shares.values()), shares
 
 
 def test_drawn_inputs_fit_the_task() -> None:
@@ -241,17 +245,17 @@ def test_drawn_inputs_fit_the_task() -> None:
     is_real = torch.arange(14) < lengths[:, None]
     assert codes[~is_real].unique().tolist() == [-1]
     assert codes[is_real].unique().tolist() == [0, 1, 2]
-    with pytest.raises(BadInput, match="min_length=15 do not fit: n is"):
+    with pytest.raises(BadInput, match="min_length=15 is out of range: n must be"):
         draw_inputs(task.inputs, 10, seed=0, min_length=15)
 
 
-def test_the_room_opens_only_onto_lower_floors() -> None:
-    room = Path(key.__file__).parent
+def test_the_key_imports_only_lower_floors() -> None:
+    package = Path(key.__file__).parent
     ground = ("vesalius.components", "vesalius.errors", "vesalius.files")
     allowed = ("vesalius.circuits", "vesalius.training", "vesalius.rasp", "vesalius.model", *ground)
     imported = {
         node.module
-        for path in room.rglob("*.py")
+        for path in package.rglob("*.py")
         for node in ast.walk(ast.parse(path.read_text()))
         if isinstance(node, ast.ImportFrom) and node.module and node.module.startswith("vesalius")
     }

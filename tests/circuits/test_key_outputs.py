@@ -122,18 +122,18 @@ CASES = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("id", "given", "expected"), CASES, ids=[f"{case[0]}-{len(case[1])}" for case in CASES])
-def test_worked_by_hand(id: str, given: list, expected: list) -> None:
+@pytest.mark.parametrize(("id", "tokens", "expected"), CASES, ids=[f"{case[0]}-{len(case[1])}" for case in CASES])
+def test_worked_by_hand(id: str, tokens: list, expected: list) -> None:
     program = task(id).program()
     # A longer companion in the batch makes sure that padding is never read.
     companion = [task(id).vocab[0]] * task(id).max_len
-    codes, lengths = program.encode([given, companion])
+    codes, lengths = program.encode([tokens, companion])
     output = program.decode(program.run(codes, lengths).output, lengths)[0]
     assert [value is None for value in output] == [value is None for value in expected]
     numbers = [isinstance(value, int | float) for value in expected]
-    for found, wanted, is_number in zip(output, expected, numbers, strict=True):
-        assert found == (pytest.approx(wanted, abs=1e-6) if is_number else wanted)
+    for value, target, is_number in zip(output, expected, numbers, strict=True):
+        assert value == (pytest.approx(target, abs=1e-6) if is_number else target)
 
 
 def test_every_task_has_a_worked_case() -> None:
-    assert {case[0] for case in CASES} == {known.id for known in all_tasks()}
+    assert {case[0] for case in CASES} == {one.id for one in all_tasks()}

@@ -1,4 +1,4 @@
-"""Files in InterpBench's and AgenticInterpBench's layouts, made here: they load exactly, and nothing in them is run."""
+"""Files in InterpBench's and AgenticInterpBench's layouts load exactly, and nothing in their pickles is executed."""
 
 import json
 import os
@@ -79,12 +79,12 @@ def pickled_config(config: Config, monkeypatch: pytest.MonkeyPatch) -> bytes:
     module = ModuleType("transformer_lens.HookedTransformerConfig")
     kind = type("HookedTransformerConfig", (), {"__module__": module.__name__})
     module.HookedTransformerConfig = kind  # type: ignore[attr-defined]
-    made = kind()
-    vars(made).update(settings_of(config))
+    config_object = kind()
+    vars(config_object).update(settings_of(config))
     with monkeypatch.context() as patch:
         patch.setitem(sys.modules, "transformer_lens", ModuleType("transformer_lens"))
         patch.setitem(sys.modules, module.__name__, module)
-        return pickle.dumps(made)
+        return pickle.dumps(config_object)
 
 
 def write_case(
@@ -197,7 +197,7 @@ def test_order_of_tracrs_encoders() -> None:
     ("vocab", "reason"),
     [
         (None, "meta.json: no list of input tokens; pass vocab= with the 4 tokens of the task"),
-        ([1, 2, 3], "a vocabulary of 3 tokens does not fit; this model takes 4 different ones"),
+        ([1, 2, 3], "a vocabulary of 3 tokens does not fit; this model takes 4 distinct tokens"),
         ([1, 2, 3, 3], "a vocabulary of 4 tokens does not fit"),
         ([1, 2, 3, "BOS"], "a vocabulary of 4 tokens does not fit"),
         (["a", "b", "BOS", "PAD"], "or 6 with 'BOS' and 'PAD' among them"),
@@ -216,8 +216,8 @@ def test_folders_that_are_not_there(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     for case in ("3", "19"):
         write_case(tmp_path / case, monkeypatch)
     assert "there is no case '4'; it holds 19, 3" in refusal(lambda: load_original(tmp_path, 4))
-    assert "say which case to load" in refusal(lambda: load_original(tmp_path))
-    assert "names no folder" in refusal(lambda: load_original(tmp_path, "../3"))
+    assert "name the case to load" in refusal(lambda: load_original(tmp_path))
+    assert "is not the name of a folder" in refusal(lambda: load_original(tmp_path, "../3"))
     assert "not a directory" in refusal(lambda: load_original(tmp_path / "3" / "meta.json", 3))
     for name in ("edges.pkl", "ll_model_cfg.pkl"):
         (tmp_path / "3" / name).unlink()
@@ -256,22 +256,22 @@ def test_a_case_of_a_hub_repository(hub: Path, monkeypatch: pytest.MonkeyPatch) 
     tokens = torch.tensor([[4, 0, 1, 2, 3]])
     assert torch.equal(specimen.model(tokens), model(tokens))
     assert "there is no case '5'; it holds 3" in refusal(lambda: load_original("org/bench", 5))
-    assert "say which case to load" in refusal(lambda: load_original("org/bench"))
+    assert "name the case to load" in refusal(lambda: load_original("org/bench"))
 
 
 def test_only_one_cases_files_are_fetched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     huggingface_hub = pytest.importorskip("huggingface_hub")
     write_case(tmp_path / "3", monkeypatch)
-    asked: dict[str, Any] = {}
+    request: dict[str, Any] = {}
 
     def snapshot(hub_id: str, **options: Any) -> str:
-        asked.update(options, hub_id=hub_id)
+        request.update(options, hub_id=hub_id)
         return str(tmp_path)
 
     monkeypatch.setattr(huggingface_hub, "snapshot_download", snapshot)
     load_original("org/bench", 3, vocab=[1, 2, 3, 4], revision="v1")
     files = ["3/ll_model.pth", "3/ll_model_cfg.pkl", "3/edges.pkl", "3/meta.json"]
-    assert asked == {"hub_id": "org/bench", "revision": "v1", "allow_patterns": files}
+    assert request == {"hub_id": "org/bench", "revision": "v1", "allow_patterns": files}
 
 
 def test_a_hub_repository_that_is_not_there(hub: Path) -> None:

@@ -38,7 +38,7 @@ VOCABULARY = FiniteVocabulary(("a", "b", 3), (False, None, ("x", 1)), 4)
 
 
 @pytest.fixture
-def copied(tmp_path: Path) -> Path:
+def directory(tmp_path: Path) -> Path:
     """The files of frac_prevs, free to be damaged."""
     directory = benchmark_directory("3")
     assert directory is not None
@@ -49,22 +49,22 @@ def edit(path: Path, **changes: object) -> None:
     path.write_text(json.dumps(json.loads(path.read_text()) | changes))
 
 
-def refused(directory: Path) -> str:
-    with pytest.raises(BadInput) as caught:
+def load_error(directory: Path) -> str:
+    with pytest.raises(BadInput) as error:
         load(directory)
-    assert "\n" not in str(caught.value)
-    return str(caught.value)
+    assert "\n" not in str(error.value)
+    return str(error.value)
 
 
 # What is there
 
 
 def test_the_list_has_the_published_circuits_and_the_natural_model() -> None:
-    listed = specimens()
-    assert [row["id"] for row in listed] == [*PUBLISHED_IDS, "smollm2-135m"]
-    assert Counter(row["kind"] for row in listed) == {"benchmark": 84, "natural": 1}
-    assert all(set(row) == {"id", "name", "kind", "components", "layers", "heads", "d_model"} for row in listed)
-    json.dumps(listed, allow_nan=False)
+    rows = specimens()
+    assert [row["id"] for row in rows] == [*PUBLISHED_IDS, "smollm2-135m"]
+    assert Counter(row["kind"] for row in rows) == {"benchmark": 84, "natural": 1}
+    assert all(set(row) == {"id", "name", "kind", "components", "layers", "heads", "d_model"} for row in rows)
+    json.dumps(rows, allow_nan=False)
 
 
 def test_published_totals_of_components() -> None:
@@ -145,24 +145,24 @@ def test_a_behaviour_of_a_benchmark_specimen() -> None:
         load("3", behaviour="ioi")
 
 
-def test_damaged_weights(copied: Path) -> None:
-    weights = copied / "model.safetensors"
+def test_damaged_weights(directory: Path) -> None:
+    weights = directory / "model.safetensors"
     whole = weights.read_bytes()
     for damaged in (whole[:-100], whole[:20], b"", b"\xff" * len(whole)):
         weights.write_bytes(damaged)
-        assert refused(copied).startswith(f"{weights}: not a complete safetensors file")
+        assert load_error(directory).startswith(f"{weights}: not a complete safetensors file")
     weights.write_bytes(whole[:-4] + b"\x00\x00\xc0\x7f")
-    assert "holds NaN or infinity" in refused(copied)
+    assert "holds NaN or infinity" in load_error(directory)
     other = benchmark_directory("4")
     assert other is not None
     shutil.copyfile(other / "model.safetensors", weights)
-    assert str(weights) in refused(copied)
+    assert str(weights) in load_error(directory)
 
 
 @pytest.mark.parametrize("name", ["model.json", "model.safetensors"])
-def test_a_missing_file(copied: Path, name: str) -> None:
-    (copied / name).unlink()
-    assert refused(copied) == f"{copied / name}: no such file"
+def test_a_missing_file(directory: Path, name: str) -> None:
+    (directory / name).unlink()
+    assert load_error(directory) == f"{directory / name}: no such file"
 
 
 @pytest.mark.parametrize(
@@ -178,9 +178,9 @@ def test_a_missing_file(copied: Path, name: str) -> None:
         ({"components": []}, "the list of components is empty"),
     ],
 )
-def test_a_card_that_cannot_be(copied: Path, changes: dict, reason: str) -> None:
-    edit(copied / "specimen.json", **changes)
-    assert refused(copied).startswith(f"{copied / 'specimen.json'}: {reason}")
+def test_a_card_that_cannot_be(directory: Path, changes: dict, reason: str) -> None:
+    edit(directory / "specimen.json", **changes)
+    assert load_error(directory).startswith(f"{directory / 'specimen.json'}: {reason}")
 
 
 @pytest.mark.parametrize(
@@ -191,16 +191,16 @@ def test_a_card_that_cannot_be(copied: Path, changes: dict, reason: str) -> None
         ({"outputs": [0, 1]}, "d_vocab_out of model.json is 1, specimen.json needs 2"),
     ],
 )
-def test_a_card_of_another_model(copied: Path, changes: dict, reason: str) -> None:
-    edit(copied / "specimen.json", **changes)
-    assert refused(copied) == f"{copied}: {reason}"
+def test_a_card_of_another_model(directory: Path, changes: dict, reason: str) -> None:
+    edit(directory / "specimen.json", **changes)
+    assert load_error(directory) == f"{directory}: {reason}"
 
 
-def test_files_that_are_not_json(copied: Path) -> None:
-    edit(copied / "model.json", schema=7)
-    assert refused(copied) == f"{copied / 'model.json'}: schema 7; this version reads schema 1"
-    (copied / "specimen.json").write_text("{")
-    assert refused(copied).startswith(f"{copied / 'specimen.json'}: not readable as JSON")
+def test_files_that_are_not_json(directory: Path) -> None:
+    edit(directory / "model.json", schema=7)
+    assert load_error(directory) == f"{directory / 'model.json'}: schema 7; this version reads schema 1"
+    (directory / "specimen.json").write_text("{")
+    assert load_error(directory).startswith(f"{directory / 'specimen.json'}: not readable as JSON")
 
 
 @pytest.mark.parametrize(
@@ -218,9 +218,9 @@ def test_files_that_are_not_json(copied: Path) -> None:
     ],
 )
 def test_inputs_that_do_not_fit(inputs: list, reason: str) -> None:
-    with pytest.raises(BadInput) as caught:
+    with pytest.raises(BadInput) as error:
         load("3").predict(inputs)
-    assert str(caught.value) == reason
+    assert str(error.value) == reason
 
 
 # Vocabulary and specimen, by hand
@@ -327,9 +327,9 @@ def test_a_trial_pairs_inputs_of_independent_lengths() -> None:
 def test_only_the_circuit_matters_in_a_sweep(id: str, kind: str) -> None:
     """Outside the circuit nothing changes an output; inside, a value from another input or zero does."""
     specimen = load(id)
-    swept = sweep(specimen, kind=kind, n=32, seed=11)
-    effect = dict(zip([str(part) for (part,) in swept.sets], swept.matrix.mean(0).tolist(), strict=True))
-    assert swept.baseline.tolist() == [1.0] * 32
+    effects = sweep(specimen, kind=kind, n=32, seed=11)
+    effect = dict(zip([str(part) for (part,) in effects.sets], effects.matrix.mean(0).tolist(), strict=True))
+    assert effects.baseline.tolist() == [1.0] * 32
     circuit = {str(component) for component in specimen.components}
     assert circuit < set(effect)
     assert all(abs(value) <= 0.02 for name, value in effect.items() if name not in circuit)

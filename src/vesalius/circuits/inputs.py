@@ -1,9 +1,8 @@
-"""Random inputs: variable length, drawn so that every branch of its program is seen.
+"""Random inputs of variable length, drawn so that every branch of a task's program is reached.
 
 Most tasks take independent uniform tokens. Three would then almost never take their rarer branch (a sorted
-sequence, an all-equal one, an all-even one), so about half of their inputs are made to take it and the rest
-come close to it. Everything is drawn as token codes, places in the task's vocabulary; PAD is -1, as in
-`Program.encode`.
+sequence, an all-equal one, an all-even one), so about half of their inputs are drawn to take it and others to come
+close to it. Inputs are token codes, indices into the task's vocabulary; PAD is -1, as in `Program.encode`.
 """
 
 from collections.abc import Callable
@@ -40,7 +39,9 @@ def draw_inputs(
     The same seed gives the same inputs on every device.
     """
     if n < 1 or not 1 <= min_length <= inputs.max_len:
-        raise BadInput(f"n={n}, min_length={min_length} do not fit: n is at least 1, min_length 1 to {inputs.max_len}")
+        raise BadInput(
+            f"n={n}, min_length={min_length} is out of range: n must be at least 1, min_length 1 to {inputs.max_len}"
+        )
     generator = torch.Generator().manual_seed(seed)
     lengths = torch.randint(min_length, inputs.max_len + 1, (n,), generator=generator)
     return _draw(inputs, lengths, generator).to(device), lengths.to(device)
@@ -73,7 +74,7 @@ def _often_sorted(inputs: Inputs, is_real: Bool[Tensor, "batch pos"], generator:
 
 
 def _often_equal(inputs: Inputs, is_real: Bool[Tensor, "batch pos"], generator: Generator) -> Codes:
-    """Half all equal; a sixth each without repeats, of two different tokens, and uniform."""
+    """Half all equal; a sixth each without repeats, with two distinct tokens, and uniform."""
     batch, longest = is_real.shape
     uniform = _uniform(inputs, is_real, generator)
     unrepeated = torch.rand((batch, len(inputs.vocab)), generator=generator).argsort(dim=1)[:, :longest]
@@ -92,9 +93,9 @@ def _often_even(inputs: Inputs, is_real: Bool[Tensor, "batch pos"], generator: G
     )
     rate = torch.rand((batch, 1), generator=generator) * (torch.rand((batch, 1), generator=generator) < 0.5)
     is_odd = torch.rand((batch, longest), generator=generator) < rate
-    drawn_even = even[torch.randint(len(even), (batch, longest), generator=generator)]
-    drawn_odd = odd[torch.randint(len(odd), (batch, longest), generator=generator)]
-    return torch.where(is_odd, drawn_odd, drawn_even)
+    even_codes = even[torch.randint(len(even), (batch, longest), generator=generator)]
+    odd_codes = odd[torch.randint(len(odd), (batch, longest), generator=generator)]
+    return torch.where(is_odd, odd_codes, even_codes)
 
 
 _SAMPLERS: dict[str, Callable[[Inputs, Bool[Tensor, "batch pos"], Generator], Codes]] = {

@@ -1,8 +1,8 @@
-"""From programs to specimens: train, measure, and write the directories of those that were accepted.
+"""From programs to specimens: train, measure, and write the directories of accepted models.
 
-One program is trained alone until its gate passes (`training.fit`); many are trained together, in stacks of like
+One program is trained alone until its gate passes (`training.fit`); many are trained together, in stacks of similar
 shape, which on a GPU costs little more than one. Either way a specimen directory holds the model, its card and, in a
-room that only grading opens, the program it was made from:
+folder that only grading reads, the program it was made from:
 
     DIR/model.json, model.safetensors, specimen.json
     DIR/answer_key/spec.py
@@ -31,14 +31,14 @@ from vesalius.training.trainer import Event
 KEY_FOLDER, KEY_FILE = "answer_key", "spec.py"
 N_EXAMPLES = 5
 #: The shortest inputs `setting_of` trains on.
-TRAINED_FROM = 3
+SHORTEST_TRAINED = 3
 #: Models up to these widths share a stack; a stack is padded to its widest.
 WIDTHS = (8, 32, 64)
 
 
 @dataclass(frozen=True)
-class Made:
-    """A trained model on its way to becoming a specimen."""
+class TrainedModel:
+    """A trained model with what its specimen card needs; `path` is the SPEC.py file, `how` a line about training."""
 
     path: Path
     setting: Setting
@@ -47,27 +47,27 @@ class Made:
     how: str
 
 
-def write_made(made: Made, directory: Path) -> None:
-    """Write an accepted model as a specimen directory; its card comes last, so a directory with one is whole."""
+def write_trained(trained: TrainedModel, directory: Path) -> None:
+    """Write an accepted model as a specimen directory; the card is written last and marks it as complete."""
     (directory / KEY_FOLDER).mkdir(parents=True, exist_ok=True)
-    shutil.copyfile(made.path, directory / KEY_FOLDER / KEY_FILE)
-    write_specimen(directory, made.model.cpu(), _card(made))
+    shutil.copyfile(trained.path, directory / KEY_FOLDER / KEY_FILE)
+    write_specimen(directory, trained.model.cpu(), _card(trained))
 
 
 def make_many(
     paths: Sequence[Path], *, out: Path, device: torch.device | str, seed: int = 0
 ) -> Iterator[Event | Written]:
-    """Train the programs of many SPEC.py files in stacks of like shape and write those accepted to `out/NAME`.
+    """Train the programs of many SPEC.py files in stacks of similar shape and write accepted models to `out/NAME`.
 
-    NAME is the file's stem. Directories that hold a specimen already are left alone; a killed call goes on from the
-    last check of its stack.
+    NAME is the file's stem. Directories that already hold a specimen are skipped; a call that was killed resumes from
+    the last check of its stack.
     """
-    waiting = {path.stem: path for path in paths}
-    if len(waiting) < len(paths):
-        raise BadInput("two of the SPEC.py files have the same name; each needs a directory of its own")
+    specs = {path.stem: path for path in paths}
+    if len(specs) < len(paths):
+        raise BadInput("two of the SPEC.py files have the same name; rename one, since each gets a directory OUT/NAME")
     settings = [
         replace(setting_of(load_spec(path)), name=name)
-        for name, path in waiting.items()
+        for name, path in specs.items()
         if not (out / name / SPECIMEN_FILE).exists()
     ]
     for shape, group in _stacks(settings).items():
@@ -76,14 +76,14 @@ def make_many(
             if isinstance(event, Written):
                 if event.gate.passed:
                     setting = next(setting for setting in group if setting.name == event.name)
-                    _adopt(event, setting, waiting[event.name], out / event.name)
+                    _install(event, setting, specs[event.name], out / event.name)
                 event = replace(event, directory=out / event.name)
             yield event
         shutil.rmtree(stack)
 
 
 def _stacks(settings: Iterable[Setting]) -> dict[tuple[str, int, int], list[Setting]]:
-    """Settings by layers and width; those of one stack are trained together."""
+    """Settings grouped by layers and width; each group is trained as one stack."""
     stacks: dict[tuple[str, int, int], list[Setting]] = {}
     for setting in settings:
         width = next((width for width in WIDTHS if setting.size.d_model <= width), setting.size.d_model)
@@ -91,14 +91,15 @@ def _stacks(settings: Iterable[Setting]) -> dict[tuple[str, int, int], list[Sett
     return dict(sorted(stacks.items()))
 
 
-def _adopt(written: Written, setting: Setting, path: Path, directory: Path) -> None:
+def _install(written: Written, setting: Setting, path: Path, directory: Path) -> None:
+    """Write one accepted model of a stack as a specimen."""
     record = read_json(written.directory / "training.json")
     how = f"{record['steps']} steps in a stack, seed {record['seed']}, learning rate {record['learning_rate']}"
-    write_made(Made(path, setting, load_model(written.directory), written.gate, how), directory)
+    write_trained(TrainedModel(path, setting, load_model(written.directory), written.gate, how), directory)
 
 
-def _card(made: Made) -> Card:
-    program, size = made.setting.program, made.setting.size
+def _card(trained: TrainedModel) -> Card:
+    program, size = trained.setting.program, trained.setting.size
     tokens, lengths = random_inputs(program, N_EXAMPLES, seed=0)
     outputs = program.decode(program.run(tokens, lengths).output, lengths)
     inputs = [
@@ -106,28 +107,28 @@ def _card(made: Made) -> Card:
         for row, length in zip(tokens.tolist(), lengths.tolist(), strict=True)
     ]
     return Card(
-        id=made.path.stem,
-        name=program.name or made.path.stem,
+        id=trained.path.stem,
+        name=program.name or trained.path.stem,
         kind="trained",
         vocab=program.vocab,
         max_len=program.max_len,
-        min_len=_shortest_held(program, made),
+        min_len=_shortest_accepted(program, trained),
         outputs=None if program.numerical else program.outputs,
-        components=tuple(str(component) for component in made.setting.circuit),
+        components=tuple(str(component) for component in trained.setting.circuit),
         layers=size.n_layers,
         heads=size.n_heads,
         d_model=size.d_model,
         examples=as_examples(list(zip(inputs, outputs, strict=True))),
-        gate=json.loads(made.gate.model_dump_json()) | {"figures": made.gate.figures},
-        made_by=f"vesalius train {made.path.name} ({made.how})",
+        gate=json.loads(trained.gate.model_dump_json()) | {"figures": trained.gate.figures},
+        made_by=f"vesalius train {trained.path.name} ({trained.how})",
     )
 
 
-def _shortest_held(program: Program, made: Made) -> int:
-    """1 if the model also passes the gate on the shortest inputs, else the shortest length it was trained on."""
+def _shortest_accepted(program: Program, trained: TrainedModel) -> int:
+    """1 if the model also passes the gate on inputs of any length, else the shortest length it was trained on."""
 
     def draw(n: int, seed: int, device: torch.device) -> tuple[Tensor, Tensor]:
         return random_inputs(program, n, seed=seed, min_length=1, device=device)
 
-    gate = measure(made.model, replace(made.setting, draw=draw), n=made.gate.n)
-    return 1 if gate.passed else min(TRAINED_FROM, program.max_len)
+    gate = measure(trained.model, replace(trained.setting, draw=draw), n=trained.gate.n)
+    return 1 if gate.passed else min(SHORTEST_TRAINED, program.max_len)

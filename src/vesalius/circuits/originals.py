@@ -1,13 +1,13 @@
 """The published InterpBench models, from a local copy or from the hub.
 
 One folder per case holds `ll_model.pth` (weights), `ll_model_cfg.pkl` (shape), `edges.pkl` (the circuit as pairs of
-hook names) and `meta.json` (training settings). Both pickles are parsed by a reader that can call nothing.
+hook names) and `meta.json` (training settings). Both pickles are parsed by a reader that executes nothing.
 
-The files do not say which token is which id. The models were trained on ids that Tracr's encoder handed out: the
-tokens and the two markers "BOS" and "PAD", sorted together. Numbers sort before the markers and lower-case words after
-them, so BOS is sometimes second to last and sometimes first. The embedding's rows are therefore put into this
-package's order, tokens first, then BOS, then PAD: the same function under other ids. The models know one length
-only, the longest, so that is the length of the inputs drawn for them.
+The files do not say which token has which id. The models were trained on the ids of Tracr's encoder: the tokens and the
+two markers "BOS" and "PAD", sorted together. Numbers sort before the markers and lower-case words after them, so BOS is
+sometimes second to last and sometimes first. The embedding's rows are therefore reordered to this package's order
+(tokens, then BOS, then PAD): the same function under other ids. The models were trained on the longest inputs only, so
+inputs are drawn with that length.
 """
 
 import re
@@ -35,7 +35,7 @@ N_EXAMPLES = 5
 
 _VOCAB_FIELDS = ("vocab", "vocabulary", "input_vocab", "tokens")
 _OUTPUT_FIELDS = ("outputs", "output_vocab", "output_labels", "labels")
-#: Deeper than any edge object of the field; stops at once in one that contains itself.
+#: Deeper than any published edge object; bounds the search in an object that contains itself.
 _MAX_DEPTH = 6
 
 _INDEX = r"(?:\[(?P<index>[^\]]*)\])?"
@@ -63,23 +63,22 @@ def load_original(
 
     `source` is a directory with one folder per case, such a folder itself, or a hub id
     (`cybershiptrooper/InterpBench`), of which only this case's files are fetched. `vocab` lists the input tokens in any
-    order; with "BOS" and "PAD" among them it is instead the exact order of the ids. `outputs` lists the output values
-    in the order of the logits. Either may also stand in `meta.json`; for a case that ships with this package they are
-    taken from its own specimen. Without outputs a categorical output is the number of its logit. The examples show
-    what the model itself answers.
+    order; if it contains "BOS" and "PAD", its order is the order of the ids. `outputs` lists the output values in the
+    order of the logits. Both default to `meta.json`, then to the specimen of the same case in this package. Without
+    outputs a categorical output is the index of its logit. The examples show the model's own outputs.
     """
     folder, name = _folder(source, None if case is None else str(case).strip(), revision)
     meta = read_json(folder / META) if (folder / META).is_file() else {}
     model = load_lens(_present(folder / WEIGHTS), _present(folder / SHAPE))
     card = next((card for card in benchmark_cards() if card.id == name), None)
-    listed = _first(vocab, _listed(meta, _VOCAB_FIELDS, folder), None if card is None else card.vocab)
-    ids = _token_ids(listed, model, folder)
+    vocab = _first(vocab, _meta_list(meta, _VOCAB_FIELDS, folder), None if card is None else card.vocab)
+    ids = _token_ids(vocab, model, folder)
     tokens = tuple(token for token in ids if token not in (BOS, PAD))
-    model = _with_ids_in_order(model, [ids.index(token) for token in (*tokens, BOS, PAD)], folder)
-    shipped = None if card is None or card.outputs is None else tracr_order(v for v in card.outputs if v is not None)
-    fits = shipped is not None and len(shipped) == model.config.d_vocab_out
-    listed = _first(outputs, _listed(meta, _OUTPUT_FIELDS, folder), shipped if fits else None)
-    values = _output_values(listed, model, folder)
+    model = _reorder_ids(model, [ids.index(token) for token in (*tokens, BOS, PAD)], folder)
+    of_card = None if card is None or card.outputs is None else tracr_order(v for v in card.outputs if v is not None)
+    fits = of_card is not None and len(of_card) == model.config.d_vocab_out
+    outputs = _first(outputs, _meta_list(meta, _OUTPUT_FIELDS, folder), of_card if fits else None)
+    values = _output_values(outputs, model, folder)
     inputs = Inputs(tokens, model.config.n_ctx - 1)
 
     def draw(n: int, seed: int) -> list[list[Token]]:
@@ -96,12 +95,12 @@ def load_original(
         examples=(),
         draw=draw,
     )
-    shown = specimen.sample(N_EXAMPLES)
-    return replace(specimen, examples=as_examples(list(zip(shown, specimen.predict(shown), strict=True))))
+    sample = specimen.sample(N_EXAMPLES)
+    return replace(specimen, examples=as_examples(list(zip(sample, specimen.predict(sample), strict=True))))
 
 
 def original_edges(directory: str | Path) -> list[tuple[str, str]]:
-    """The circuit of one case as (writer, reader) hook names, as published; nothing in the pickle is run."""
+    """The circuit of one case as (writer, reader) hook names, as published; nothing in the pickle is executed."""
     path = _present(Path(directory).expanduser() / EDGES)
     edges = _edge_list(read_pickle_inert(path))
     if not edges:
@@ -119,8 +118,8 @@ def original_components(directory: str | Path, model: Transformer) -> tuple[Comp
     """Heads and MLPs named at either end of an edge, in order of computation."""
     edges, path = original_edges(directory), Path(directory).expanduser() / EDGES
     try:
-        found = {component for edge in edges for name in edge if (component := hook_component(name))}
-        components = sorted(component.within(model.config) for component in found)
+        named = {component for edge in edges for name in edge if (component := hook_component(name))}
+        components = sorted(component.within(model.config) for component in named)
     except BadInput as error:
         raise BadInput(f"{path}: {error}") from None
     if not components:
@@ -135,22 +134,22 @@ def hook_component(name: str) -> Component | None:
     text = name.strip()
     if _NO_COMPONENT.fullmatch(text):
         return None
-    if found := _HEAD_HOOK.fullmatch(text):
-        heads = re.findall(r"\d+", found["index"] or "")
+    if match := _HEAD_HOOK.fullmatch(text):
+        heads = re.findall(r"\d+", match["index"] or "")
         if len(heads) != 1:
             raise BadInput(f"hook {text!r} does not say which head; expected an index such as [2] or [:, :, 2, :]")
-        return Component(int(found["layer"]), int(heads[0]))
-    if found := _MLP_HOOK.fullmatch(text):
-        return Component(int(found["layer"]))
+        return Component(int(match["layer"]), int(heads[0]))
+    if match := _MLP_HOOK.fullmatch(text):
+        return Component(int(match["layer"]))
     try:
         return Component.parse(text)
     except BadInput:
-        known = "blocks.1.attn.hook_result[2], blocks.1.hook_q_input[2], blocks.0.mlp.hook_post"
-        raise BadInput(f"hook {text!r} belongs to no head or MLP; expected names such as {known}") from None
+        names = "blocks.1.attn.hook_result[2], blocks.1.hook_q_input[2], blocks.0.mlp.hook_post"
+        raise BadInput(f"hook {text!r} belongs to no head or MLP; expected names such as {names}") from None
 
 
 def tracr_order(values: Iterable[Value]) -> list[Value]:
-    """Values in the order of Tracr's encoders: by size or alphabet, or by their text where two cannot be compared."""
+    """Values in the order of Tracr's encoders: numerical or alphabetical, by `str` where two cannot be compared."""
 
     def precedes(a: Any, b: Any) -> bool:
         try:
@@ -162,7 +161,7 @@ def tracr_order(values: Iterable[Value]) -> list[Value]:
 
 
 def _first(*choices: Any) -> Any:
-    """The first that is there."""
+    """The first that is not None."""
     return next((choice for choice in choices if choice is not None), None)
 
 
@@ -174,7 +173,7 @@ def _folder(source: str | Path, case: str | None, revision: str | None) -> tuple
     if root.is_file():
         raise BadInput(f"{root}: not a directory; give the directory that holds one folder per case, or a hub id")
     if case is None or not re.fullmatch(r"\w[\w.-]*", case):
-        raise BadInput(f"{source}: case {case!r} names no folder of it; say which case to load, for example 3")
+        raise BadInput(f"{source}: case {case!r} is not the name of a folder in it; name the case to load, such as 3")
     if not root.is_dir():
         root = download(
             str(source), revision=revision, allow=[f"{case}/{name}" for name in (WEIGHTS, SHAPE, EDGES, META)]
@@ -193,7 +192,8 @@ def _present(path: Path) -> Path:
     return path
 
 
-def _listed(meta: dict[str, Any], fields: Sequence[str], folder: Path) -> Sequence[Any] | None:
+def _meta_list(meta: dict[str, Any], fields: Sequence[str], folder: Path) -> Sequence[Any] | None:
+    """The first of these fields of `meta.json`, which must be a list."""
     for field in fields:
         if (value := meta.get(field)) is not None:
             if not isinstance(value, list):
@@ -203,27 +203,28 @@ def _listed(meta: dict[str, Any], fields: Sequence[str], folder: Path) -> Sequen
 
 
 def _token_ids(vocab: Sequence[Token] | None, model: Transformer, folder: Path) -> list[Token]:
-    """Every token by its published id, the two markers included."""
+    """Every token in the order of the published ids, including the two markers."""
     size = model.config.d_vocab
     if vocab is None:
         raise BadInput(f"{folder / META}: no list of input tokens; pass vocab= with the {size - 2} tokens of the task")
     for token in vocab:
         if isinstance(token, bool) or not isinstance(token, str | int | float):
             raise BadInput(f"{folder}: token {token!r} of the vocabulary is neither text nor number")
-    marked = BOS in vocab and PAD in vocab
-    if len(set(vocab)) != len(vocab) or len(vocab) + (0 if marked else 2) != size or (BOS in vocab) != (PAD in vocab):
+    has_markers = BOS in vocab and PAD in vocab
+    needed = size if has_markers else size - 2
+    if len(set(vocab)) != len(vocab) or len(vocab) != needed or (BOS in vocab) != (PAD in vocab):
         raise BadInput(
-            f"{folder}: a vocabulary of {len(vocab)} tokens does not fit; this model takes {size - 2} different ones, "
+            f"{folder}: a vocabulary of {len(vocab)} tokens does not fit; this model takes {size - 2} distinct tokens, "
             f"or {size} with {BOS!r} and {PAD!r} among them in the order of their ids"
         )
-    return list(vocab) if marked else tracr_order([*vocab, BOS, PAD])  # type: ignore[return-value]
+    return list(vocab) if has_markers else tracr_order([*vocab, BOS, PAD])  # type: ignore[return-value]
 
 
-def _with_ids_in_order(model: Transformer, order: list[int], folder: Path) -> Transformer:
-    """The same model with row `order[i]` of the embedding at id i, its last two ids being BOS and PAD."""
+def _reorder_ids(model: Transformer, order: list[int], folder: Path) -> Transformer:
+    """The same model with row `order[i]` of the embedding at id i; its last two ids are BOS and PAD."""
     size = model.config.d_vocab
     config = model.config.model_copy(update={"bos_token": size - 2, "pad_token": size - 1})
-    # Made explicit, so that an unembedding tied to the embedding keeps its order.
+    # Explicit, so that an unembedding tied to the embedding keeps its order.
     state = {**to_state(model), "unembed.W_U": model.W_U.detach().clone()}
     state["embed.W_E"] = state["embed.W_E"][order]
     return build(config, state, where=str(folder / WEIGHTS))
@@ -235,21 +236,21 @@ def _output_values(outputs: Sequence[Any] | None, model: Transformer, folder: Pa
     if outputs is None:
         return None if width == 1 else tuple(range(width))
     if width == 1 or len(outputs) != width:
-        wanted = "none: its output is one number" if width == 1 else f"{width}, in the order of the logits"
-        raise BadInput(f"{folder}: {len(outputs)} output values do not fit; this model needs {wanted}")
+        needed = "none: its output is one number" if width == 1 else f"{width}, in the order of the logits"
+        raise BadInput(f"{folder}: {len(outputs)} output values do not fit; this model needs {needed}")
     return from_json(list(outputs))
 
 
 def _edge_list(parsed: Any) -> list[Any]:
-    """The edges in whatever collection they were pickled."""
+    """The edges as a list, from any collection or an object that holds one collection."""
     if isinstance(parsed, Inert):
-        inside = [part for part in _parts(parsed) if isinstance(part, list | tuple | set | dict)]
-        return list(inside[0]) if len(inside) == 1 else []
+        collections = [part for part in _parts(parsed) if isinstance(part, list | tuple | set | dict)]
+        return list(collections[0]) if len(collections) == 1 else []
     return list(parsed) if isinstance(parsed, list | tuple | set | frozenset | dict) else []
 
 
 def _node_names(value: Any, depth: int = 0) -> Iterator[str]:
-    """Hook names in an edge: strings, or objects that hold one hook name and at most one head number."""
+    """Hook names in an edge: strings, or objects that hold one hook name and at most one head index."""
     if isinstance(value, str):
         yield value
     elif isinstance(value, list | tuple | Inert) and depth < _MAX_DEPTH:
@@ -264,9 +265,9 @@ def _node_names(value: Any, depth: int = 0) -> Iterator[str]:
             yield from _node_names(part, depth + 1)
 
 
-def _indexed(hook: str, beside: list[Any]) -> str:
-    """A hook name with the one head number that stands beside it, if there is one."""
-    heads = set(_numbers(beside))
+def _indexed(hook: str, siblings: list[Any]) -> str:
+    """A hook name with the one head index found in the other parts of its object, if there is one."""
+    heads = set(_numbers(siblings))
     return f"{hook}[{heads.pop()}]" if len(heads) == 1 and "[" not in hook else hook
 
 
@@ -279,7 +280,7 @@ def _numbers(value: Any, depth: int = 0) -> Iterator[int]:
 
 
 def _parts(value: Sequence[Any] | Inert) -> list[Any]:
-    """What an object or a sequence holds; an object with slots holds its values in one sequence, its state."""
+    """The values of an object or a sequence; an object with slots keeps them in one sequence, its state."""
     if not isinstance(value, Inert):
         return list(value)
     state = value.fields.get("state")

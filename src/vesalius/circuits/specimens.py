@@ -1,8 +1,8 @@
-"""Specimens on disk: the 84 that ship with the package, and any that `vesalius train` made.
+"""Specimens on disk: the 84 that ship with the package, and those that `vesalius train` makes.
 
 A specimen directory holds `model.json` and `model.safetensors` (the weights), and `specimen.json`: vocabulary,
-outputs, input distribution, component list, five examples, and the figures of the acceptance gate with the command
-that made it. It holds no program, no role and no note: those are the answer key.
+outputs, input distribution, component list, five examples, the figures of the acceptance gate and the command that
+made it. It holds no program, role or note: those are the answer key.
 """
 
 from collections.abc import Sequence
@@ -27,7 +27,7 @@ SCHEMA = 1
 
 
 class Card(BaseModel):
-    """What `specimen.json` says."""
+    """The contents of `specimen.json`."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -49,8 +49,8 @@ class Card(BaseModel):
     made_by: str
 
     @field_serializer("outputs")
-    def _plain_outputs(self, outputs: tuple[Any, ...] | None) -> list[Any] | None:
-        """JSON has no infinity: it is written as predictions show it."""
+    def _json_outputs(self, outputs: tuple[Any, ...] | None) -> list[Any] | None:
+        """JSON has no infinity: write values as predictions do."""
         return None if outputs is None else [json_value(value) for value in outputs]
 
     @classmethod
@@ -64,13 +64,13 @@ class Card(BaseModel):
             raise BadInput(f"{path}: {'.'.join(map(str, first['loc']))}: {first['msg']}") from None
 
     def describe(self) -> dict[str, Any]:
-        """The line of `vesalius specimens`."""
+        """One entry of the list that `vesalius specimens` prints."""
         names = ("id", "name", "kind", "layers", "heads", "d_model")
         return {**{name: getattr(self, name) for name in names}, "components": list(self.components)}
 
 
 def write_specimen(directory: Path, model: Transformer, card: Card) -> None:
-    """Write a specimen directory; `specimen.json` comes last, so a directory that has it is whole."""
+    """Write a specimen directory; `specimen.json` is written last and marks it as complete."""
     save_model(model, directory)
     write_json(directory / SPECIMEN_FILE, card.model_dump(mode="json"))
 
@@ -109,10 +109,10 @@ def benchmark_cards() -> list[Card]:
 
 
 def benchmark_directory(id_or_name: str) -> Path | None:
-    """Where a benchmark circuit's files are, by id or name; None if there is no such circuit."""
+    """The directory of a benchmark circuit, by id or name; None if there is no such circuit."""
     for card in benchmark_cards():
         if id_or_name in (card.id, card.name):
-            return _data() / card.id
+            return benchmark_root() / card.id
     return None
 
 
@@ -122,19 +122,21 @@ def known_names(limit: int = 12) -> str:
 
 
 def as_examples(pairs: Sequence[tuple[Sequence[Token], Sequence[Value]]]) -> tuple[dict[str, Any], ...]:
-    """Input-output pairs as a card holds them."""
+    """Input-output pairs in the format of a card."""
     return tuple(
         {"input": list(tokens), "output": [json_value(value) for value in outputs]} for tokens, outputs in pairs
     )
 
 
-def _data() -> Path:
+def benchmark_root() -> Path:
+    """The package's directory of benchmark circuits, one folder per id."""
     return Path(str(files("vesalius.circuits").joinpath("data")))
 
 
 @cache
 def _cards() -> dict[str, Card]:
-    folders = [path for path in _data().iterdir() if (path / SPECIMEN_FILE).exists()] if _data().is_dir() else []
+    root = benchmark_root()
+    folders = [path for path in root.iterdir() if (path / SPECIMEN_FILE).exists()] if root.is_dir() else []
     return {path.name: Card.read(path / SPECIMEN_FILE) for path in sorted(folders, key=lambda path: int(path.name))}
 
 

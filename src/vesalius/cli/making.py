@@ -11,7 +11,7 @@ from typing import Any
 import torch
 
 from vesalius.api import chosen_device
-from vesalius.circuits.making import Made, make_many, write_made
+from vesalius.circuits.making import TrainedModel, make_many, write_trained
 from vesalius.circuits.specimens import SPECIMEN_FILE
 from vesalius.cli.console import print_json, progress, stderr, stdout
 from vesalius.cli.places import out_directory
@@ -50,7 +50,7 @@ def _train_one(
             f"try --attempts {2 * attempts}, another --seed, or a simpler program"
         )
     how = f"--seed {seed}: {trained.steps} steps, learning rate {trained.learning_rate}"
-    write_made(Made(path, trained.setting, trained.model, trained.gate, how), directory)
+    write_trained(TrainedModel(path, trained.setting, trained.model, trained.gate, how), directory)
     shutil.rmtree(directory / "checkpoint", ignore_errors=True)
     if as_json:
         return print_json(document)

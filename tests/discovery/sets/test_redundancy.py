@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from vesalius.behaviours.trial import Trial, trial
-from vesalius.circuits.redundancy import NOTHING, Redundant, plant, previous_letter
+from vesalius.circuits.redundancy import NOTHING, RedundantModel, plant, previous_letter
 from vesalius.components import all_components
 from vesalius.discovery.matrices import behaviour_matrix, behaviour_rows
 from vesalius.discovery.methods import discover
@@ -24,12 +24,12 @@ PAIRS = 32 * 31 // 2
 
 
 @pytest.fixture(scope="module")
-def planted() -> Redundant:
+def planted() -> RedundantModel:
     return plant(seed=11)
 
 
 @pytest.fixture(scope="module")
-def specimen(planted: Redundant, tmp_path_factory: pytest.TempPathFactory) -> Specimen:
+def specimen(planted: RedundantModel, tmp_path_factory: pytest.TempPathFactory) -> Specimen:
     return planted.specimen(tmp_path_factory.mktemp("planted"))
 
 
@@ -48,7 +48,7 @@ def effect_of(specimen: Specimen, sets: list, kind: str, material: Trial | None 
     return found.mean.tolist()
 
 
-def names(planted: Redundant) -> tuple[str, ...]:
+def names(planted: RedundantModel) -> tuple[str, ...]:
     return tuple(map(str, planted.copies))
 
 
@@ -60,14 +60,14 @@ def test_it_says_the_previous_letter(specimen: Specimen) -> None:
 
 @pytest.mark.parametrize("kind", ["zero", "mean"])
 def test_either_copy_is_enough_and_without_both_the_task_is_gone(
-    specimen: Specimen, planted: Redundant, kind: str
+    specimen: Specimen, planted: RedundantModel, kind: str
 ) -> None:
     one, other, both = effect_of(specimen, [*([c] for c in planted.copies), list(planted.copies)], kind)
     assert (one, other) == (0, 0)
     assert both > 0.6
 
 
-def test_resampling_from_a_prompt_with_nothing_to_copy(specimen: Specimen, planted: Redundant) -> None:
+def test_resampling_from_a_prompt_with_nothing_to_copy(specimen: Specimen, planted: RedundantModel) -> None:
     given = trial(specimen, 32)
     empty = given.batch.tokens.clone()
     empty[:, 1:] = torch.where(given.batch.tokens[:, 1:] < 8, 7, given.batch.tokens[:, 1:])  # 7 is the token "."
@@ -88,7 +88,7 @@ def test_three_copies_outvote_a_resampled_one(tmp_path: Path) -> None:
     assert min(found[3:]) > 0.4
 
 
-def test_single_heads_and_attribution_do_not_see_the_pair(specimen: Specimen, planted: Redundant) -> None:
+def test_single_heads_and_attribution_do_not_see_the_pair(specimen: Specimen, planted: RedundantModel) -> None:
     heads = all_components(specimen.model.config, mlps=False)
     alone = dict(zip(heads, effect_of(specimen, [[head] for head in heads], "mean"), strict=True))
     assert [alone[copy] for copy in planted.copies] == [0, 0]
@@ -98,7 +98,7 @@ def test_single_heads_and_attribution_do_not_see_the_pair(specimen: Specimen, pl
 
 
 @pytest.mark.slow
-def test_who_finds_it_and_at_what_price(specimen: Specimen, planted: Redundant) -> None:
+def test_who_finds_it_and_at_what_price(specimen: Specimen, planted: RedundantModel) -> None:
     """All pairs would be 496 queries on top of the 32 heads; 8 specialists hold greedy and beam busy."""
     pair, paid = names(planted), {}
     for name in ("greedy", "beam", "prune", "group", "rl"):
@@ -118,7 +118,7 @@ def test_three_copies_are_found_although_no_pair_shows_anything(tmp_path: Path) 
     assert found.queries.paid < 70
 
 
-def test_all_pairs_on_disk_agree_with_the_model(specimen: Specimen, planted: Redundant, tmp_path: Path) -> None:
+def test_all_pairs_on_disk_agree_with_the_model(specimen: Specimen, planted: RedundantModel, tmp_path: Path) -> None:
     """Seven heads: the table on disk, read as a source, gives what running the model gives."""
     pool = sorted({*planted.copies, *planted.specialists[:5]})
     found = discover_sets(specimen, "pairs", pool=pool, n=16, directory=tmp_path)
@@ -133,7 +133,7 @@ def test_all_pairs_on_disk_agree_with_the_model(specimen: Specimen, planted: Red
         pair_effects(specimen, tmp_path, pools={"validation": 16}, heads=pool, kind="zero")
 
 
-def test_a_pair_column_is_the_effect_of_both_heads(specimen: Specimen, planted: Redundant, tmp_path: Path) -> None:
+def test_a_pair_column_is_the_effect_of_both_heads(specimen: Specimen, planted: RedundantModel, tmp_path: Path) -> None:
     heads = sorted({*planted.copies, planted.specialists[0]})
     found = behaviour_matrix(specimen, tmp_path, pools={"test": 8}, heads=heads, kind="zero", size=2)
     sets = [frozenset({0, 1}), frozenset({0, 2}), frozenset({1, 2})]

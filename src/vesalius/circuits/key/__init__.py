@@ -1,9 +1,9 @@
-"""The answer key of the 84 benchmark circuits: programs, roles and notes, in a room of its own.
+"""The answer key of the 84 benchmark circuits: programs, roles and notes.
 
-Grading and training open this door and nobody else: nothing an explainer sees may come from here.
+Only grading imports it, and the code here that trains the circuits: nothing an explainer sees may come from here.
 
-- `task("frac_prevs")`: the task with its program, vocabulary and where its components sit in the trained model
-- `answer("3")`: what grading compares with, a program text and a tag and a note per component
+- `task("frac_prevs")`: the task with its program, vocabulary and the components of the trained model
+- `answer("3")`: what grading compares with: the program text, and a tag and a note per component
 """
 
 from vesalius.circuits.key.answers import AnswerKey, ComponentAnswer, answer_of
@@ -42,12 +42,12 @@ def all_tasks() -> tuple[Task, ...]:
 
 def task(id_or_name: str | int) -> Task:
     """The task with this published id (`"3"` or `3`) or name (`"frac_prevs"`)."""
-    wanted = str(id_or_name).strip()
+    key = str(id_or_name).strip()
     for candidate in TASKS:
-        if wanted in (candidate.id, candidate.name):
+        if key in (candidate.id, candidate.name):
             return candidate
-    known = choices([f"{candidate.id} {candidate.name}" for candidate in TASKS])
-    raise BadInput(f"benchmark circuit {wanted!r} does not exist; give an id or a name out of {known}")
+    names = choices([f"{candidate.id} {candidate.name}" for candidate in TASKS])
+    raise BadInput(f"benchmark circuit {key!r} does not exist; give an id or a name: {names}")
 
 
 def answer(id_or_name: str | int) -> AnswerKey:

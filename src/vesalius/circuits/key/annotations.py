@@ -1,9 +1,9 @@
 """AgenticInterpBench's annotation files, read as answer keys.
 
 The dataset holds one `annotations/case_ID.json` per circuit: a task summary, examples, the RASP program, the model
-and the components, each with `id`, `hook`, `role` (`tag` and `note`) and `labels`. Where a field may stand and what it
-may be called is taken loosely, since only its meaning is documented; tags and component names are taken strictly,
-since they are what an explanation is graded against.
+and the components, each with `id`, `hook`, `role` (`tag` and `note`) and `labels`. Names and places of fields are read
+leniently, since only their meaning is documented; tags and component names are read strictly, since explanations are
+graded against them.
 """
 
 from pathlib import Path
@@ -18,27 +18,27 @@ from vesalius.files import read_json
 from vesalius.rasp import Role
 
 _PATTERN, _PREFIX = "case_*.json", "case_"
-#: Objects of a file in which a field may stand instead of at the top.
-_ROOMS = ("task", "circuit")
+#: Objects of a file that may hold a field instead of the top level.
+_SECTIONS = ("task", "circuit")
 _ID = ("id", "case_id", "task_id", "case")
 _NAME = ("name", "task_name", "title")
 _DESCRIPTION = ("task_summary", "summary", "description", "task_description", "task")
 _PROGRAM = ("program", "rasp_program", "rasp", "rasp_code", "code")
-#: Where an object that stands for a text may keep it.
-_INSIDE = (*_PROGRAM, "source", "text")
+#: Fields in which an object may hold its text.
+_TEXT = (*_PROGRAM, "source", "text")
 
 
 def read_annotations(path: str | Path) -> dict[str, AnswerKey]:
     """The answer keys of a `case_ID.json` file, of a directory of them, or of the dataset's root, by id."""
-    place = Path(path).expanduser()
-    if place.is_file():
-        key = read_annotation(place)
+    root = Path(path).expanduser()
+    if root.is_file():
+        key = read_annotation(root)
         return {key.id: key}
-    folder = place / "annotations" if (place / "annotations").is_dir() else place
-    found = sorted(folder.glob(_PATTERN), key=lambda file: (len(file.stem), file.stem))
-    if not found:
-        raise BadInput(f"{place}: no annotations; expected a file such as case_3.json or a directory of them")
-    keys = [read_annotation(file) for file in found]
+    folder = root / "annotations" if (root / "annotations").is_dir() else root
+    files = sorted(folder.glob(_PATTERN), key=lambda file: (len(file.stem), file.stem))
+    if not files:
+        raise BadInput(f"{root}: no annotations; expected a file such as case_3.json or a directory of them")
+    keys = [read_annotation(file) for file in files]
     answers = {key.id: key for key in keys}
     if len(answers) != len(keys):
         raise BadInput(f"{folder}: two files hold the same case; keep one file per id")
@@ -49,8 +49,8 @@ def read_annotation(path: str | Path) -> AnswerKey:
     """The answer key of one `case_ID.json` file."""
     file = Path(path).expanduser()
     data = read_json(file)
-    named = file.stem.removeprefix(_PREFIX) if file.stem.startswith(_PREFIX) else None
-    case = named or _text(_field(data, _ID))
+    in_file_name = file.stem.removeprefix(_PREFIX) if file.stem.startswith(_PREFIX) else None
+    case = in_file_name or _text(_field(data, _ID))
     description = _text(_field(data, _DESCRIPTION))
     if not case:
         raise BadInput(f"{file}: no id; name the file case_ID.json")
@@ -66,10 +66,10 @@ def read_annotation(path: str | Path) -> AnswerKey:
 
 
 def _components(data: dict[str, Any], case: str, file: Path) -> tuple[ComponentAnswer, ...]:
-    listed = _field(data, ("components",))
-    if not isinstance(listed, list) or not listed:
+    entries = _field(data, ("components",))
+    if not isinstance(entries, list) or not entries:
         raise BadInput(f"{file}: components is not a list with entries; expected [{{id, hook, role, labels}}, ...]")
-    answers = tuple(_component(entry, place, case, file) for place, entry in enumerate(listed))
+    answers = tuple(_component(entry, place, case, file) for place, entry in enumerate(entries))
     ids = [answer.id for answer in answers]
     if repeated := [name for name in ids if ids.count(name) > 1]:
         raise BadInput(f"{file}: component {repeated[0]} is listed twice; keep one entry")
@@ -79,7 +79,7 @@ def _components(data: dict[str, Any], case: str, file: Path) -> tuple[ComponentA
 def _component(entry: Any, place: int, case: str, file: Path) -> ComponentAnswer:
     if not isinstance(entry, dict):
         raise BadInput(f"{file}: component {place} is {type(entry).__name__}; expected {{id, hook, role, labels}}")
-    component = _named(entry, place, file)
+    component = _component_name(entry, place, file)
     role = entry.get("role")
     role = role if isinstance(role, dict) else {"tag": role, **entry}
     tag, note, labels = role.get("tag"), role.get("note"), entry.get("labels") or []
@@ -98,31 +98,31 @@ def _component(entry: Any, place: int, case: str, file: Path) -> ComponentAnswer
     )
 
 
-def _named(entry: dict[str, Any], place: int, file: Path) -> Component:
-    """The component an entry is about; its hook, where given, must be the same one's."""
+def _component_name(entry: dict[str, Any], place: int, file: Path) -> Component:
+    """The component of an entry; its hook, if present, must belong to the same component."""
     name, hook = entry.get("id"), entry.get("hook")
     if not isinstance(name, str) or not isinstance(hook, str | None):
         raise BadInput(f"{file}: component {place} needs an id such as L1H2_ATTN, and a hook that is a name")
     try:
-        component, hooked = Component.parse(name), hook_component(hook or name)
+        component, of_hook = Component.parse(name), hook_component(hook or name)
     except BadInput as error:
         raise BadInput(f"{file}: {error}") from None
-    if component != hooked:
+    if component != of_hook:
         raise BadInput(f"{file}: component {place}: id {name} and hook {hook} name different components")
     return component
 
 
 def _field(data: dict[str, Any], names: tuple[str, ...]) -> Any:
-    """The first field of these names, at the top or in one of the objects it may stand in."""
-    rooms = [data[room] for room in _ROOMS if isinstance(data.get(room), dict)]
-    found = (room.get(name) for room in (data, *rooms) for name in names)
-    return next((value for value in found if value is not None and not any(value is room for room in rooms)), None)
+    """The first field with one of these names, at the top level or in one of the sections."""
+    sections = [data[name] for name in _SECTIONS if isinstance(data.get(name), dict)]
+    values = (section.get(name) for section in (data, *sections) for name in names)
+    return next((value for value in values if value is not None and not any(value is s for s in sections)), None)
 
 
 def _text(value: Any) -> str:
-    """A text as it may be written: a string, a number, a list of lines, or an object around one of them."""
+    """A text in any of its forms: a string, a number, a list of lines, or an object that holds one of them."""
     if isinstance(value, dict):
-        return _text(next((value[name] for name in _INSIDE if name in value), None))
+        return _text(next((value[name] for name in _TEXT if name in value), None))
     if isinstance(value, list):
         return "\n".join(line for line in value if isinstance(line, str))
     return str(value).strip() if isinstance(value, str | int) and not isinstance(value, bool) else ""

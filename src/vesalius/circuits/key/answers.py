@@ -1,4 +1,4 @@
-"""The answer to one specimen, as grading reads it: the program, and what each component does."""
+"""The answer key of one specimen, as grading reads it: the program, and what each component does."""
 
 from pydantic import BaseModel, ConfigDict
 
@@ -10,7 +10,7 @@ from vesalius.rasp import Role
 
 
 class ComponentAnswer(BaseModel):
-    """What one component does. `interchange_inert`: no interchange between inputs can show it (see `inert`)."""
+    """What one component does. `interchange_inert`: no interchange between inputs can detect it (see `inert`)."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -22,7 +22,7 @@ class ComponentAnswer(BaseModel):
 
 
 class AnswerKey(BaseModel):
-    """The whole answer: what the circuit computes, by which program, in which components."""
+    """What the circuit computes, by which program, in which components."""
 
     model_config = ConfigDict(frozen=True)
 

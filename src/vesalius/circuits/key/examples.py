@@ -1,7 +1,7 @@
 """Five input-output pairs per task: short to long, chosen so that together they show what the task does.
 
-For each length many random inputs are drawn and the most telling one is kept: of the branch of the program
-seen least so far, the one with the most output values not yet shown, then with the most different ones.
+For each length many random inputs are drawn and the most informative one is chosen: among those of the program branch
+with the fewest examples so far, the one with the most new output values, then with the most distinct ones.
 """
 
 from collections.abc import Callable
@@ -17,7 +17,7 @@ from vesalius.model.specimen import Token
 COUNT = 5
 CANDIDATES = 400
 
-# The question each sampler was made for: both answers must be seen.
+# The condition each sampler balances: the examples must show both branches.
 _BRANCHES: dict[Sampler, Callable[[tuple[Any, ...]], bool]] = {
     "uniform": lambda tokens: True,
     "often_sorted": lambda tokens: list(tokens) == sorted(tokens),
@@ -28,7 +28,7 @@ _BRANCHES: dict[Sampler, Callable[[tuple[Any, ...]], bool]] = {
 
 @dataclass(frozen=True)
 class Example:
-    """A sequence of tokens and what the program makes of it."""
+    """A sequence of tokens and the program's output for it."""
 
     input: tuple[Token, ...]
     output: tuple[Any, ...]
@@ -36,11 +36,11 @@ class Example:
 
 def examples(task: Task) -> tuple[Example, ...]:
     """Five examples of a task; the same ones on every call."""
-    drawn = _candidates(task)
+    candidates = _candidates(task)
     chosen: list[Example] = []
     for length in _lengths(task.max_len):
-        fitting = [example for example in drawn if len(example.input) == length and example not in chosen]
-        chosen.append(max(fitting, key=lambda example: _news(task, example, chosen)))
+        of_length = [example for example in candidates if len(example.input) == length and example not in chosen]
+        chosen.append(max(of_length, key=lambda example: _novelty(task, example, chosen)))
     return tuple(chosen)
 
 
@@ -65,8 +65,8 @@ def _candidates(task: Task) -> list[Example]:
     ]
 
 
-def _news(task: Task, example: Example, shown: list[Example]) -> tuple[int, int, int]:
+def _novelty(task: Task, example: Example, chosen: list[Example]) -> tuple[int, int, int]:
     branch = _BRANCHES[task.sampler]
-    alike = sum(branch(other.input) == branch(example.input) for other in shown)
-    values = {value for other in shown for value in other.output}
-    return -alike, len(set(example.output) - values), len(set(example.output))
+    same_branch = sum(branch(other.input) == branch(example.input) for other in chosen)
+    values = {value for other in chosen for value in other.output}
+    return -same_branch, len(set(example.output) - values), len(set(example.output))

@@ -1,9 +1,9 @@
-"""The three components whose work no interchange between two inputs can show.
+"""The three components whose function no interchange between two inputs can detect.
 
-An interchange puts a component's value from one input, position by position, into the run of another. A
-component whose value depends on the position alone, or on nothing, has the same value in every run, so the
-exchange changes nothing. Reading the source at a different position still shows a position flag; a constant is
-shown by no interchange at all, only by ablation.
+An interchange patches a component's value from one input, position by position, into the run of another. A
+component whose value depends on the position alone, or on nothing, has the same value in every run, so patching changes
+nothing. Reading the source at a different position still detects a position flag; a constant is detected by no
+interchange, only by ablation.
 """
 
 from typing import Literal
@@ -20,10 +20,10 @@ INERT: dict[tuple[str, Component], Reason] = {
 
 
 def is_interchange_inert(task_id: str, component: Component) -> bool:
-    """True where patching this component from any other input, position by position, leaves the output as it is."""
+    """True if patching this component from any other input, position by position, does not change the output."""
     return (task_id, component) in INERT
 
 
 def shows_across_positions(task_id: str, component: Component) -> bool:
-    """True for every component that some interchange shows once the source may be read at another position."""
+    """True if an interchange that reads the source at another position can detect this component."""
     return INERT.get((task_id, component)) != "constant"

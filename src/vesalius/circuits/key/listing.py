@@ -1,7 +1,6 @@
 """A program as text: the functions it applies, then one line per variable, inputs first and the output last.
 
-The text is itself a program of the language: run where `vesalius.rasp` and `math` are imported, it rebuilds the
-variables.
+The text is executable: where `vesalius.rasp` and `math` are imported, it rebuilds the variables.
 """
 
 import builtins
@@ -31,21 +30,21 @@ def program_text(output: Variable) -> str:
 
 
 def _inputs_first(output: Variable) -> list[Expression]:
-    found: dict[Expression, None] = {}
+    nodes: dict[Expression, None] = {}
 
     def visit(node: Expression) -> None:
         for operand in node.inputs:
             visit(operand)
-        found.setdefault(node)
+        nodes.setdefault(node)
 
     visit(output)
-    return list(found)
+    return list(nodes)
 
 
 def _formula(node: Expression) -> str:
     match node:
         case Select():
-            return f"Select({node.keys.name}, {node.queries.name}, {_called(node.predicate)})"
+            return f"Select({node.keys.name}, {node.queries.name}, {_function_name(node.predicate)})"
         case SelectorWidth():
             return f"SelectorWidth({_formula(node.selector)})"
         case Aggregate():
@@ -56,12 +55,12 @@ def _formula(node: Expression) -> str:
             return f"LinearSequenceMap({x.name}, {y.name}, x_factor={node.x_factor:g}, y_factor={node.y_factor:g})"
         case Map() | SequenceMap():
             operands = ", ".join(operand.name for operand in node.inputs)
-            return f"{type(node).__name__}({_called(node.function)}, {operands})"
+            return f"{type(node).__name__}({_function_name(node.function)}, {operands})"
     raise TypeError(f"{type(node).__name__} has no formula")
 
 
-def _called(function: object) -> str:
-    """What the listing calls a function: our own and Python's by name, others with their module."""
+def _function_name(function: object) -> str:
+    """The name of a function in the listing: our own and builtins by name, others with their module."""
     if isinstance(function, FunctionType):
         return function.__name__
     if isinstance(function, BuiltinFunctionType):
@@ -75,7 +74,7 @@ def _function(node: Expression) -> object:
 
 
 def _definitions(function: object) -> Iterator[str]:
-    """The text of one of our functions, after the text of whatever it uses from its module."""
+    """The source of one of our functions, after the source of what it uses from its module."""
     if not isinstance(function, FunctionType):
         return
     for name in _names(function.__code__):

@@ -1,25 +1,31 @@
-"""How the 84 specimens are made: trained in groups of like shape, accepted by the gate, installed as package data.
+"""How the 84 specimens are made: trained in groups of similar shape, accepted by the gate, installed as package data.
 
     python -m vesalius.circuits.key.make train --device DEVICE --out DIR [--groups small wide ...] [--copies N]
     python -m vesalius.circuits.key.make install --out DIR
     python -m vesalius.circuits.key.make table
 
-`train` stacks the models of a group on one device and writes every accepted model under DIR/ID. `install` measures
-the gate again, on the CPU, on inputs nothing was trained or chosen on, and writes the specimen directories that
-ship. This lives in the answer key's room because it reads the programs.
+`train` stacks the models of a group on one device and writes every accepted model to DIR/ID. `install` measures the
+gate again, on the CPU, on inputs used neither for training nor for selection, and writes the specimen directories that
+ship. It is part of the answer key because it reads the programs.
 """
 
 import argparse
 import sys
 from dataclasses import dataclass
-from importlib.resources import files
 from pathlib import Path
 
 import torch
 
 from vesalius.circuits.inputs import draw_inputs
 from vesalius.circuits.key import INERT, Task, all_tasks, examples, task, trained_size
-from vesalius.circuits.specimens import Card, as_examples, benchmark_cards, load_specimen, write_specimen
+from vesalius.circuits.specimens import (
+    Card,
+    as_examples,
+    benchmark_cards,
+    benchmark_root,
+    load_specimen,
+    write_specimen,
+)
 from vesalius.errors import BadInput
 from vesalius.files import read_json
 from vesalius.model.files import CONFIG_FILE, load_model
@@ -44,9 +50,7 @@ class Group:
 
 
 def _groups() -> dict[str, Group]:
-    """Every task in exactly one group; the schedules are those of the measured recipe, hardened strict term
-    included.
-    """
+    """Every task in exactly one group, with its measured schedule (including the hardened strict term)."""
     named = {
         "counts": ("25", "19"),
         "long": ("39",),
@@ -59,21 +63,21 @@ def _groups() -> dict[str, Group]:
     small = tuple(t.id for t in rest if trained_size(t).n_layers == 2 and trained_size(t).d_model <= 8)
     wide = tuple(t.id for t in rest if trained_size(t).n_layers == 2 and trained_size(t).d_model > 8)
     middle = tuple(t.id for t in rest if trained_size(t).n_layers == 3)
-    many = 262_144
+    pairs = 262_144
     return {
-        "small": Group(small, Recipe(3000, 64, pairs=many, validation=512), (1e-2, 5e-3)),
-        "middle": Group(middle, Recipe(7000, 128, pairs=many, validation=512), (5e-3, 4e-3)),
-        "wide": Group(wide, Recipe(8000, 128, pairs=many, validation=512), (5e-3, 4e-3)),
-        "counts": Group(named["counts"], Recipe(8000, 128, pairs=many, validation=512), (4e-3, 3e-3)),
+        "small": Group(small, Recipe(3000, 64, pairs=pairs, validation=512), (1e-2, 5e-3)),
+        "middle": Group(middle, Recipe(7000, 128, pairs=pairs, validation=512), (5e-3, 4e-3)),
+        "wide": Group(wide, Recipe(8000, 128, pairs=pairs, validation=512), (5e-3, 4e-3)),
+        "counts": Group(named["counts"], Recipe(8000, 128, pairs=pairs, validation=512), (4e-3, 3e-3)),
         "long": Group(named["long"], Recipe(3000, 48, pairs=32_768, validation=256, selection=512), (3e-3, 2e-3)),
-        "deep": Group(named["deep"], Recipe(7000, 128, pairs=many, validation=512), (3e-3, 2e-3)),
-        "maximum": Group(named["maximum"], Recipe(15_000, 128, pairs=many, validation=512), (3e-3, 2e-3)),
-        "sorted": Group(named["sorted"], Recipe(20_000, 256, pairs=many, validation=512), (2e-3, 1.5e-3)),
+        "deep": Group(named["deep"], Recipe(7000, 128, pairs=pairs, validation=512), (3e-3, 2e-3)),
+        "maximum": Group(named["maximum"], Recipe(15_000, 128, pairs=pairs, validation=512), (3e-3, 2e-3)),
+        "sorted": Group(named["sorted"], Recipe(20_000, 256, pairs=pairs, validation=512), (2e-3, 1.5e-3)),
     }
 
 
 def setting_for(one: Task, *, min_length: int = 1, start: State | None = None) -> Setting:
-    """What the trainer and the gate need to know of a task; inputs have `min_length` tokens or more."""
+    """The trainer's and the gate's setting for a task; inputs have at least `min_length` tokens."""
     size = trained_size(one)
     reasons = {component: why for (id_, component), why in INERT.items() if id_ == one.id}
 
@@ -93,30 +97,31 @@ def setting_for(one: Task, *, min_length: int = 1, start: State | None = None) -
 
 
 def train_groups(names: list[str], *, device: str, out: Path, copies: int, seed: int) -> dict[str, Gate]:
-    """Train groups one after another, saying on stderr how it goes."""
+    """Train groups one after another and report progress on stderr."""
     gates: dict[str, Gate] = {}
     for name in names:
         group = _groups()[name]
         settings = [setting_for(task(id_)) for id_ in group.tasks]
-        spread = [(seed + i, group.rates[i % len(group.rates)]) for i in range(copies)]
-        for event in train_group(settings, device=device, out=out, seed=seed, copies=spread, recipe=group.recipe):
+        seeds_and_rates = [(seed + i, group.rates[i % len(group.rates)]) for i in range(copies)]
+        for event in train_group(
+            settings, device=device, out=out, seed=seed, copies=seeds_and_rates, recipe=group.recipe
+        ):
             if isinstance(event, Checked):
-                passing = sum(count > 0 for count in event.passing.values())
-                reached = f"{passing}/{len(settings)} tasks pass"
-                _say(f"{name}: step {event.step}/{event.steps}, {reached}, {event.seconds:.0f} s")
+                passing = f"{sum(count > 0 for count in event.passing.values())}/{len(settings)} tasks pass"
+                _say(f"{name}: step {event.step}/{event.steps}, {passing}, {event.seconds:.0f} s")
             elif isinstance(event, Written):
                 gates[event.name] = event.gate
                 if not event.gate.passed:
-                    _say(f"{name}: task {event.name} falls short: {'; '.join(event.gate.shortfalls)}")
+                    _say(f"{name}: task {event.name} does not pass: {'; '.join(event.gate.shortfalls)}")
         _say(f"{name}: {sum(gates[id_].passed for id_ in group.tasks)}/{len(group.tasks)} accepted")
     return gates
 
 
 def polish(ids: list[str], *, device: str, out: Path, seed: int, rate: float, steps: int) -> dict[str, Gate]:
-    """Train shipped models on from where they are, one by one, until they also hold on the shortest inputs."""
+    """Continue training shipped models one by one until they also pass on the shortest inputs."""
     gates: dict[str, Gate] = {}
     for id_ in ids:
-        setting = setting_for(task(id_), start=to_state(load_model(_data() / id_)))
+        setting = setting_for(task(id_), start=to_state(load_model(benchmark_root() / id_)))
         recipe = Recipe(steps, 64, pairs=32_768, checks=max(1, steps // 100), validation=512)
         for event in train_group(
             [setting], device=device, out=out, seed=seed, copies=[(seed, rate)], recipe=recipe, stop_early=True
@@ -130,9 +135,7 @@ def polish(ids: list[str], *, device: str, out: Path, seed: int, rate: float, st
 
 
 def install(out: Path) -> list[str]:
-    """Measure accepted models on fresh inputs on the CPU and write the specimens that pass; returns the ids that
-    did not.
-    """
+    """Measure accepted models on unseen inputs on the CPU and write those that pass; returns the ids that do not."""
     missing = []
     for one in all_tasks():
         folder = out / one.id
@@ -146,11 +149,11 @@ def install(out: Path) -> list[str]:
             if gate.passed:
                 break
         if not gate.passed:
-            _say(f"task {one.id} falls short on fresh inputs: {'; '.join(gate.shortfalls)}")
+            _say(f"task {one.id} does not pass on unseen inputs: {'; '.join(gate.shortfalls)}")
             missing.append(one.id)
             continue
         write_specimen(
-            _data() / one.id, model, _card(one, setting, gate, read_json(folder / "training.json"), min_length)
+            benchmark_root() / one.id, model, _card(one, setting, gate, read_json(folder / "training.json"), min_length)
         )
     _say(f"{len(all_tasks()) - len(missing)} specimens installed; missing: {', '.join(missing) or 'none'}")
     return missing
@@ -179,7 +182,7 @@ def _card(one: Task, setting: Setting, gate: Gate, record: dict, min_length: int
 
 
 def table() -> str:
-    """The page's table: every shipped specimen with the gate figures stored beside its weights."""
+    """The table of the docs: every shipped specimen with the gate figures stored with its weights."""
     head = (
         "| id | name | circuit | L, d, d_head | weights | accuracy | IIA | changed | strict | all | mean | zero | n |"
     )
@@ -187,19 +190,15 @@ def table() -> str:
     for card in benchmark_cards():
         size = trained_size(task(card.id))
         f, shape = card.gate["figures"], f"{size.n_layers}, {size.d_model}, {size.d_head}"
-        weights = sum(w.numel() for w in load_specimen(_data() / card.id).model.parameters())
-        shown = " | ".join(_short(f[name]) for name in THRESHOLDS)
+        weights = sum(w.numel() for w in load_specimen(benchmark_root() / card.id).model.parameters())
+        figures = " | ".join(_short(f[name]) for name in THRESHOLDS)
         circuit = " ".join(name + ("*" if name in card.gate["inert"] else "") for name in card.components)
-        lines.append(f"| {card.id} | {card.name} | {circuit} | {shape} | {weights} | {shown} | {card.gate['n']} |")
+        lines.append(f"| {card.id} | {card.name} | {circuit} | {shape} | {weights} | {figures} | {card.gate['n']} |")
     return "\n".join(lines)
 
 
 def _short(value: float) -> str:
     return "1" if value >= 0.99995 else f"{value:.4f}".removeprefix("0")
-
-
-def _data() -> Path:
-    return Path(str(files("vesalius.circuits").joinpath("data")))
 
 
 def _say(line: str) -> None:
@@ -217,19 +216,19 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--tasks", nargs="+", default=[], help="with polish: ids")
     parser.add_argument("--rate", type=float, default=2e-3, help="with polish: peak learning rate")
-    parser.add_argument("--steps", type=int, default=2000, help="with polish: most steps")
-    given = parser.parse_args()
+    parser.add_argument("--steps", type=int, default=2000, help="with polish: maximum number of steps")
+    args = parser.parse_args()
     try:
-        if given.command == "train":
-            gates = train_groups(given.groups, device=given.device, out=given.out, copies=given.copies, seed=given.seed)
+        if args.command == "train":
+            gates = train_groups(args.groups, device=args.device, out=args.out, copies=args.copies, seed=args.seed)
             sys.exit(0 if all(gate.passed for gate in gates.values()) else 1)
-        if given.command == "polish":
-            options = {"device": given.device, "out": given.out, "seed": given.seed}
-            gates = polish(given.tasks, rate=given.rate, steps=given.steps, **options)
+        if args.command == "polish":
+            options = {"device": args.device, "out": args.out, "seed": args.seed}
+            gates = polish(args.tasks, rate=args.rate, steps=args.steps, **options)
             sys.exit(0 if all(gate.passed for gate in gates.values()) else 1)
-        if given.command == "table":
+        if args.command == "table":
             sys.exit(print(table()))
-        sys.exit(1 if install(given.out) else 0)
+        sys.exit(1 if install(args.out) else 0)
     except BadInput as error:
         sys.exit(f"make: {error}")
 

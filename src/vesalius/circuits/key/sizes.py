@@ -1,4 +1,4 @@
-"""How large the model of a task is: the published rule, and the three tasks that depart from it.
+"""The model size of a task: the published rule and its three exceptions.
 
 The rule scales the widths of the program's literal compilation (`Program.d_head`, `Program.d_model`) down by a
 factor that is 2 for most tasks. Most models get their width from the head size; a listed few get it from the
@@ -12,7 +12,7 @@ from vesalius.circuits.key.task import Task
 SHRINK = {
     "7": 1.5, "18": 1.6, "21": 1.3, "24": 1.2, "25": 1.5, "34": 1.5, "35": 3.0, "36": 2.5, "37": 2.2,
 }  # fmt: skip
-SHRINK_OTHERWISE = 2.0
+DEFAULT_SHRINK = 2.0
 WIDTH_FROM_D_MODEL = frozenset({"7", "18", "21", "25", "26", "29", "34", "35", "36", "37"})
 
 # The published model of task 20 is wider than the rule says (4).
@@ -40,7 +40,7 @@ def rule_size(task: Task) -> Size:
     """The size that the published rule gives, without exceptions."""
     program = task.program()
     n_layers, n_heads = max(2, program.n_layers), max(4, program.n_heads)
-    shrink = SHRINK.get(task.id, SHRINK_OTHERWISE)
+    shrink = SHRINK.get(task.id, DEFAULT_SHRINK)
     if task.id in WIDTH_FROM_D_MODEL:
         d_model = max(2, int(program.d_model / shrink))
         return Size(n_layers, n_heads, d_model, max(1, d_model // n_heads))
@@ -50,15 +50,15 @@ def rule_size(task: Task) -> Size:
 
 def published_size(task: Task) -> Size:
     """The size of the published model."""
-    return _widened(task, PUBLISHED_D_MODEL)
+    return _with_width(task, PUBLISHED_D_MODEL)
 
 
 def trained_size(task: Task) -> Size:
     """The size we train: the published one, except that tasks 39 and 97 are smaller."""
-    return _widened(task, TRAINED_D_MODEL)
+    return _with_width(task, TRAINED_D_MODEL)
 
 
-def _widened(task: Task, widths: dict[str, int]) -> Size:
+def _with_width(task: Task, widths: dict[str, int]) -> Size:
     size = rule_size(task)
     if task.id not in widths:
         return size

@@ -1,8 +1,8 @@
-"""What one benchmark circuit is: a program over a vocabulary, and where its parts sit in the trained model.
+"""One benchmark circuit: a program over a vocabulary, and the components of the trained model that implement it.
 
-A `Task` is written once, beside its program (see `tasks/`). Everything that can be computed from the program is
-computed: the compiled form, the components, their variables. Only what a program cannot say of itself is
-stored: the description, the note of each component and how inputs should be drawn.
+A `Task` is defined once, next to its program (see `tasks/`). What follows from the program is computed: the compiled
+form, the components, their variables. Only the rest is stored: the description, the note of each component and how
+inputs are drawn.
 """
 
 from collections.abc import Callable, Mapping
@@ -19,9 +19,9 @@ from vesalius.rasp import Program, Variable, compile_program
 class Task:
     """One circuit of the benchmark.
 
-    `max_len` counts tokens, without BOS. `sampler` hints how inputs should be drawn so that every branch of the
-    program is seen. `notes` says per component, by its canonical name in the trained model, what it does for this task.
-    `head_override` lists heads that sit elsewhere in the trained model than where the program was placed.
+    `max_len` counts tokens, without BOS. `sampler` says how to draw inputs so that every branch of the program is
+    reached. `notes` says per component, by its canonical name in the trained model, what it does for this task.
+    `head_override` lists heads whose position in the trained model differs from the compiled program's.
     """
 
     id: str
@@ -37,7 +37,7 @@ class Task:
     head_override: tuple[tuple[Component, Component], ...] = ()
 
     def program(self) -> Program:
-        """The compiled program; compiled on first use and kept."""
+        """The compiled program; compiled on first use and cached."""
         return self._program
 
     @cached_property
@@ -55,7 +55,7 @@ class Task:
         return Inputs(self.vocab, self.max_len, self.sampler)
 
     def locate(self, compiled: Component) -> Component:
-        """Where a component of the compiled program sits in the trained model."""
+        """The component of the trained model for a component of the compiled program."""
         return dict(self.head_override).get(compiled, compiled)
 
 

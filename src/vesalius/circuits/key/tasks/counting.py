@@ -1,4 +1,4 @@
-"""Circuits that count: a head measures how many positions fit, an MLP turns the measure into a number.
+"""Circuits that count: a head measures the share of matching positions, an MLP turns the share into a number.
 
 Running shares (`frac_prevs`, `pair_balance`) stop at the measure; the others decode it and often compare it with the
 length of the sequence.

@@ -1,6 +1,6 @@
-"""Forty-nine circuits of one component: the first MLP looks each token up and the answer is read off directly.
+"""Forty-nine circuits of one component: the first MLP maps each token to its answer.
 
-They differ only in vocabulary and function, so each is one row. `VALUES` computes something of the token (the MLP is a
+They differ only in vocabulary and function, so each is one row. `VALUES` computes a value of the token (the MLP is a
 mapper), `FLAGS` answers yes or no about it (the MLP is an indicator).
 """
 
@@ -19,7 +19,7 @@ from vesalius.circuits.key.tasks.vocabularies import (
     WORDS,
     ZERO_TO_TEN,
 )
-from vesalius.circuits.key.tasks.wording import listed, plain, worked
+from vesalius.circuits.key.tasks.wording import format_examples, format_list, format_value
 from vesalius.model.specimen import Token
 from vesalius.rasp import Map, Variable, tokens
 
@@ -94,9 +94,9 @@ def _lookup(function: Function, variable: str) -> Callable[[], Variable]:
 
 
 def _value_task(id: str, name: str, vocab: tuple[Token, ...], function: Function, becomes: str) -> Task:
-    shown = worked(function, (vocab[len(vocab) // 4], vocab[len(vocab) // 2], vocab[-1]))
+    examples = format_examples(function, (vocab[len(vocab) // 4], vocab[len(vocab) // 2], vocab[-1]))
     note = (
-        f"Replaces the token at each position by {becomes} ({shown}); it looks at no other position and its output "
+        f"Replaces the token at each position by {becomes} ({examples}); it looks at no other position and its output "
         "is the answer."
     )
     return Task(
@@ -117,13 +117,13 @@ def _flag_task(id: str, name: str, vocab: tuple[Token, ...], function: Function,
     no = function(next(token for token in vocab if not _is_yes(function(token))))
     positive = [token for token in vocab if _is_yes(function(token))]
     note = (
-        f"Writes {plain(yes)} where the token is {when}, that is for {listed(positive)}, and {plain(no)} elsewhere; "
-        "the flag is the answer."
+        f"Writes {format_value(yes)} where the token is {when}, that is for {format_list(positive)}, "
+        f"and {format_value(no)} elsewhere; the flag is the answer."
     )
     return Task(
         id=id,
         name=name,
-        description=f"{plain(yes)} where the token is {when}, {plain(no)} elsewhere.",
+        description=f"{format_value(yes)} where the token is {when}, {format_value(no)} elsewhere.",
         vocab=vocab,
         max_len=9,
         causal=True,

@@ -1,4 +1,4 @@
-"""Circuits that move tokens: a head looks at a position somebody computed and copies what it finds there."""
+"""Circuits that move tokens: a head attends to a computed position and copies its token."""
 
 from vesalius.circuits.key.task import circuit
 from vesalius.circuits.key.tasks.vocabularies import ABC, BELOW_THIRTY, LETTERS, ZERO_TO_TEN

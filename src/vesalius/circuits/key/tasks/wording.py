@@ -1,11 +1,11 @@
-"""Sentences that several notes share: the two halves of a count, and the pair that measures the sequence length."""
+"""Text that several notes share: the two parts of a count, and the pair that measures the sequence length."""
 
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 
 def length_notes(use: str, *, longest: int = 9) -> dict[str, str]:
-    """Notes of L0H0 and L0_MLP where they measure the sequence length; `use` says what for."""
+    """Notes of L0H0 and L0_MLP when they measure the sequence length; `use` says what for."""
     return {
         "L0H0": (
             "Spreads its attention over all positions without regard to content, so what it gathers depends only on "
@@ -26,19 +26,19 @@ def count_notes(counted: str, *, use: str, head: str = "L0H0", mlp: str = "L0_ML
     }
 
 
-def worked(function: Callable[[Any], Any], examples: Iterable[Any]) -> str:
-    """`4 -> 24, 0 -> 1`: a function shown at a few of its inputs."""
-    return ", ".join(f"{plain(value)} -> {plain(function(value))}" for value in examples)
+def format_examples(function: Callable[[Any], Any], examples: Iterable[Any]) -> str:
+    """A function at a few inputs: `4 -> 24, 0 -> 1`."""
+    return ", ".join(f"{format_value(value)} -> {format_value(function(value))}" for value in examples)
 
 
-def plain(value: Any) -> str:
-    """A value as a person writes it: text in quotes, floats to five places."""
+def format_value(value: Any) -> str:
+    """A value as text: strings in quotes, floats to five places."""
     if isinstance(value, float):
         return f"{value:.5f}".rstrip("0").rstrip(".")
     return repr(value)
 
 
-def listed(values: Sequence[Any]) -> str:
+def format_list(values: Sequence[Any]) -> str:
     """`1, 2 and 3`."""
-    shown = [plain(value) for value in values]
-    return shown[0] if len(shown) == 1 else f"{', '.join(shown[:-1])} and {shown[-1]}"
+    texts = [format_value(value) for value in values]
+    return texts[0] if len(texts) == 1 else f"{', '.join(texts[:-1])} and {texts[-1]}"
