@@ -199,3 +199,18 @@ def test_settings_are_checked(settings, message):
 
 def test_the_output_must_be_a_variable():
     assert refusal(lambda: compiled(EVERYWHERE)).startswith("program 'program' must output a variable")
+
+
+def test_a_table_looks_numbers_up_by_their_first_twelve_digits():
+    third = Map({0.1 + 0.2: "found"}, Map(lambda token: 0.3, tokens), otherwise="missed")
+    assert third.function("a") == "found"
+    near = Select(tokens, tokens, [(0.1 + 0.2, "a")])
+    assert near.predicate(0.3, "a")
+    assert not near.predicate(0.3, "b")
+
+
+def test_otherwise_goes_with_a_table():
+    assert [Map({"a": 1}, tokens, otherwise=0).function(token) for token in "ab"] == [1, 0]
+    assert SequenceMap({("a", 0): 1}, tokens, indices).function("a", 1) is None
+    with pytest.raises(BadInput, match="otherwise=0 goes with a table"):
+        Map(len, tokens, otherwise=0)

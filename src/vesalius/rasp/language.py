@@ -16,11 +16,12 @@ LinearSequenceMap. A function that raises ArithmeticError or ValueError, or retu
 import inspect
 import math
 import operator
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Collection, Hashable, Mapping
 from enum import Enum
 from typing import Any, ClassVar
 
 from vesalius.errors import BadInput, choices
+from vesalius.values import rounded
 
 # A hashable Python value: str, int, float, bool, a tuple of these, or None.
 Value = Any
@@ -125,12 +126,22 @@ indices = Indices(())
 
 
 class Map(Variable):
-    """`function` applied to the value at each position. A Map of a Map is fused into one Map with the outer name."""
+    """`function` applied to the value at each position; a dict is a look-up table, with `otherwise` for other values.
+
+    A Map of a Map is fused into one Map with the outer name.
+    """
 
     kind = "map"
 
-    def __init__(self, function: Callable[[Value], Value], x: Variable, *, name: str | None = None) -> None:
-        _check_function(function, 1, "Map")
+    def __init__(
+        self,
+        function: Callable[[Value], Value] | Mapping[Value, Value],
+        x: Variable,
+        *,
+        otherwise: Value = None,
+        name: str | None = None,
+    ) -> None:
+        function = _function(function, 1, "Map", otherwise)
         _check_categorical(x, "Map", "x")
         if isinstance(x, Map):
             function, x = _Composed(function, x.function), x.x
@@ -144,14 +155,20 @@ class Map(Variable):
 
 
 class SequenceMap(Variable):
-    """`function(x_i, y_i)` at each position. With `x is y` it counts as a Map of x."""
+    """`function(x_i, y_i)` at each position; a dict is a look-up table by pairs. With `x is y` it counts as a Map."""
 
     kind = "sequence_map"
 
     def __init__(
-        self, function: Callable[[Value, Value], Value], x: Variable, y: Variable, *, name: str | None = None
+        self,
+        function: Callable[[Value, Value], Value] | Mapping[tuple[Value, Value], Value],
+        x: Variable,
+        y: Variable,
+        *,
+        otherwise: Value = None,
+        name: str | None = None,
     ) -> None:
-        _check_function(function, 2, "SequenceMap")
+        function = _function(function, 2, "SequenceMap", otherwise)
         _check_categorical(x, "SequenceMap", "x")
         _check_categorical(y, "SequenceMap", "y")
         super().__init__((x, y), name=name)
@@ -185,16 +202,24 @@ class LinearSequenceMap(Variable):
 
 
 class Select(Expression):
-    """Which key positions each query position attends to: those where `predicate(key, query)` holds."""
+    """Which key positions each query position attends to: those where `predicate(key, query)` holds.
+
+    A list or set of (key, query) pairs selects those pairs.
+    """
 
     kind = "select"
 
     def __init__(
-        self, keys: Variable, queries: Variable, predicate: "Comparison | Callable[[Value, Value], bool]"
+        self,
+        keys: Variable,
+        queries: Variable,
+        predicate: "Comparison | Callable[[Value, Value], bool] | Collection[tuple[Value, Value]]",
     ) -> None:
         _check_categorical(keys, "Select", "keys")
         _check_categorical(queries, "Select", "queries")
-        if not isinstance(predicate, Comparison):
+        if isinstance(predicate, list | tuple | set | frozenset):
+            predicate = _Pairs(predicate)
+        elif not isinstance(predicate, Comparison):
             named = predicate.strip().upper() if isinstance(predicate, str) else ""
             if named in Comparison.__members__:
                 raise BadInput(f"Select: predicate {predicate!r} is a string; write Comparison.{named}")
@@ -275,6 +300,27 @@ class Aggregate(Variable):
         return self.inputs[1]  # type: ignore[return-value]
 
 
+class _Lookup:
+    """A function of one or two values as its table."""
+
+    def __init__(self, table: Mapping[Value, Value], otherwise: Value, arguments: int) -> None:
+        self.table = {rounded(key): result for key, result in table.items()}
+        self.otherwise, self.arguments = otherwise, arguments
+
+    def __call__(self, *values: Value) -> Value:
+        return self.table.get(rounded(values[0] if self.arguments == 1 else values), self.otherwise)
+
+
+class _Pairs:
+    """A predicate as the pairs for which it holds."""
+
+    def __init__(self, pairs: Collection[tuple[Value, Value]]) -> None:
+        self.pairs = {rounded(pair) for pair in pairs}
+
+    def __call__(self, key: Value, query: Value) -> bool:
+        return rounded((key, query)) in self.pairs
+
+
 class _Composed:
     """Outer after inner, under the rules of None."""
 
@@ -314,6 +360,16 @@ def _check_default(default: Value, *, numerical: bool) -> None:
 def _check_selector(selector: object, owner: str) -> None:
     if not isinstance(selector, Select):
         raise BadInput(f"{owner}: the first argument must be a Select, not {type(selector).__name__} {selector!r:.60}")
+
+
+def _function(function: Any, arguments: int, owner: str, otherwise: Value) -> Callable[..., Value]:
+    """The function itself, or that of a table."""
+    if isinstance(function, Mapping):
+        return _Lookup(function, otherwise, arguments)
+    if otherwise is not None:
+        raise BadInput(f"{owner}: otherwise={otherwise!r:.40} goes with a table; the function gives every result")
+    _check_function(function, arguments, owner)
+    return function
 
 
 def _check_function(
