@@ -102,7 +102,7 @@ def test_nothing_to_shuffle_and_nothing_said() -> None:
     assert mixed(silent, donor=None).executable is None
     assert mixed(explained("8", executable=None), donor=None).executable is None
     broken = true_executable("8")
-    broken = broken.model_copy(update={"program": {**broken.program, "nodes": "none"}})
+    broken = broken.model_copy(update={"program": {**broken.program, "variables": "none"}})
     assert mixed(explained("8", executable=broken), donor=None).executable is None
     assert empty(truth("3")).components == ()
     said = generic(truth("3"))

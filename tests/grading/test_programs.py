@@ -54,7 +54,7 @@ def test_one_wrong_table_entry_costs_what_it_touches() -> None:
     """increment with one of 11 entries wrong: about a tenth of the positions, and most sequences hold one."""
     right = true_executable("60")
     program = copy.deepcopy(right.program)
-    table = next(node["table"] for node in program["nodes"] if "table" in node)
+    table = next(entry["table"] for entry in program["variables"] if "table" in entry)
     table[3][-1] = table[4][-1]
     found = graded("60", Executable(program=program, carriers=right.carriers))
     score = found.components["L0_MLP"]
@@ -90,7 +90,7 @@ def test_a_wrong_carrier_costs_and_a_missing_one_counts_as_zero() -> None:
     ("changes", "reason"),
     [
         ({"schema": 7}, "schema"),
-        ({"nodes": []}, "nodes"),
+        ({"variables": {}}, "variables must be a list"),
         ({"vocab": ["a", "x"]}, "not in the vocabulary"),
         ({"max_len": 2}, "tokens; 1 to 2 are allowed"),
     ],

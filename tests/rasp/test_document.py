@@ -3,6 +3,7 @@
 import contextlib
 import copy
 import json
+from pathlib import Path
 
 import pytest
 import torch
@@ -14,6 +15,8 @@ from vesalius.errors import BadInput
 from vesalius.rasp import Map, SequenceMap, compile_program, generate, indices, random_inputs, tokens
 from vesalius.rasp.document import from_document, to_document
 from vesalius.rasp.helpers import frac_prevs
+
+GOLDEN = json.loads((Path(__file__).parent / "golden" / "schema1.json").read_text())
 
 
 def again(program):
@@ -66,9 +69,13 @@ def test_infinities_and_tuples_are_kept():
 def test_what_most_entries_of_a_long_table_have_in_common_is_said_once():
     near = SequenceMap(lambda x, y: int(x == y), tokens, indices)
     program = compile_program(near, list(range(20)), 20, causal=False)
-    entry = to_document(program)["nodes"][-1]
+    entry = to_document(program)["variables"][-1]
     assert (len(entry["table"]), entry["otherwise"]) == (20, 0)
     assert_same(program, again(program))
+
+
+def add(document, **entry):
+    document["variables"].append({"name": "v", **entry})
 
 
 def document():
@@ -81,17 +88,33 @@ def document():
         (lambda d: d.pop("vocab"), "lacks 'vocab'"),
         (lambda d: d.update(code="import os"), "unknown field 'code'"),
         (lambda d: d.update(schema=9), "schema 9"),
-        (lambda d: d.update(output=99), "99 is no earlier node"),
-        (lambda d: d.update(nodes=[]), "nodes must be"),
+        (lambda d: d.update(output="mean"), "output 'mean' is not a variable; it has tokens, indices, select_1, map_1"),
+        (lambda d: d.update(output="select_1"), "output 'select_1' is not a variable"),
+        (lambda d: d.update(output=["map_1"]), "is not a variable"),
+        (lambda d: d.update(variables={}), "variables must be a list"),
         (lambda d: d.update(vocab="xy"), "vocab is of type str"),
         (lambda d: d.update(max_len=0), "max_len=0"),
-        (lambda d: d["nodes"].append({"op": "exec"}), "is not a node"),
-        (lambda d: d["nodes"].append({"op": "select", "inputs": [0, 99]}), "99 is no earlier node"),
-        (lambda d: d["nodes"].append({"op": "select", "inputs": [0, 0], "comparison": "~"}), "does not exist"),
-        (lambda d: d["nodes"].append({"op": "map", "inputs": [0], "table": [["x"]]}), "list of lists of 2"),
-        (lambda d: d["nodes"].append({"op": "map", "inputs": [0], "table": [["x", {"y": 1}]]}), "is not known"),
-        (lambda d: d["nodes"].append({"op": "map", "inputs": [0], "table": [["x", float("nan")]]}), "NaN"),
-        (lambda d: d["nodes"].append({"op": "linear_sequence_map", "inputs": [0, 0], "factors": ["1", 2]}), "finite"),
+        (lambda d: add(d, op="exec"), "variable 'v': op 'exec' does not exist"),
+        (lambda d: add(d, op=["map"]), "does not exist"),
+        (lambda d: d["variables"].append("map"), "variable 3: needs its own name, not None"),
+        (lambda d: add(d, name="map_1", op="map"), "variable 3: needs its own name, not 'map_1'"),
+        (lambda d: add(d, name="tokens", op="map"), "needs its own name, not 'tokens'"),
+        (lambda d: add(d, op="select", of=["tokens", "w"]), "'w' is not defined before it; there is tokens, indices"),
+        (lambda d: add(d, op="select", of=["tokens"]), "select reads 2: keys, queries"),
+        (lambda d: add(d, op="select", of=["tokens", "tokens"], comparison="~"), "'~' does not exist"),
+        (lambda d: add(d, op="select", of=["tokens", "tokens"]), 'either a "comparison" or the selected "pairs"'),
+        (lambda d: add(d, op="map", of=["map_1"], table=[]), "reads the map 'map_1'"),
+        (lambda d: add(d, op="map", of=["tokens"]), 'either a "formula" or a "table"'),
+        (lambda d: add(d, op="map", of=["tokens"], table=[["x"]]), "list of lists of 2"),
+        (lambda d: add(d, op="map", of=["tokens"], table=[["x", {"y": 1}]]), "is not known"),
+        (lambda d: add(d, op="map", of=["tokens"], table=[["x", float("nan")]]), "NaN"),
+        (lambda d: add(d, op="map", of=["tokens"], table=[["x", 10**400]]), "a number is too large"),
+        (lambda d: add(d, op="map", of=["tokens"], table=[["x", 10**305]]), "the number 1e.305 is too large"),
+        (lambda d: add(d, op="map", of=["tokens"], formula="x", otherwise=0), "a formula gives every result"),
+        (lambda d: add(d, op="map", of=["tokens"], formula="x()"), "is not allowed"),
+        (lambda d: add(d, op="linear_sequence_map", of=["tokens"] * 2, factors=["1", 2]), "finite"),
+        (lambda d: add(d, op="linear_sequence_map", of=["tokens"] * 2, factors=[10**400, 2]), "too large"),
+        (lambda d: add(d, op="aggregate", of=["select_1", "map_1"], mean=True), "unknown field 'mean'"),
     ],
 )
 def test_malformed_documents_are_refused_in_one_line(change, line):
@@ -111,14 +134,55 @@ def test_other_data_is_refused(given):
 @given(st.recursive(st.none() | st.booleans() | st.integers() | st.text(max_size=3), lambda x: st.lists(x, max_size=4)))
 @settings(max_examples=60, deadline=None)
 def test_rubbish_in_the_place_of_a_field_never_gets_past_badinput(rubbish):
-    for field in ("name", "vocab", "max_len", "causal", "output", "nodes"):
+    for field in ("name", "vocab", "max_len", "causal", "output", "variables"):
         broken = {**document(), field: rubbish}
         with contextlib.suppress(BadInput):
             from_document(broken)
-    for node in range(len(document()["nodes"])):
-        for field in ("op", "inputs", "table", "comparison", "name", "numerical"):
+    for place in range(len(document()["variables"])):
+        for field in ("op", "of", "table", "comparison", "name", "numerical"):
             broken = document()
-            if field in broken["nodes"][node]:
-                broken["nodes"][node][field] = rubbish
+            if field in broken["variables"][place]:
+                broken["variables"][place][field] = rubbish
                 with contextlib.suppress(BadInput):
                     from_document(broken)
+    for broken in ({"schema": 1, "nodes": rubbish}, {**GOLDEN[0]["document"], "output": rubbish}):
+        with contextlib.suppress(BadInput):
+            from_document(broken)
+
+
+def test_a_writer_may_leave_out_what_the_specimen_gives_and_write_formulas():
+    short = {
+        "variables": [
+            {"name": "flag", "op": "map", "of": "tokens", "formula": "x == 'x'"},
+            {"name": "past", "op": "select", "of": ["indices", "indices"], "comparison": "leq"},
+            {"name": "mean", "op": "aggregate", "of": ["past", "flag"], "numerical": True, "default": 0},
+        ],
+        "output": "mean",
+    }
+    defaults = {"schema": 2, "name": "program", "description": "", "vocab": ["x", "y"], "max_len": 4, "causal": True}
+    program = from_document(short, defaults=defaults)
+    assert to_document(program)["variables"][1]["table"] == [["x", True], ["y", False]]
+    table = {"name": "flag", "op": "map", "of": ["tokens"], "table": {"x": True, "y": False}}
+    same = from_document({**short, "variables": [table, *short["variables"][1:]]}, defaults=defaults)
+    assert to_document(same) == to_document(program)
+    assert_same(same, from_document({**to_document(program), "vocab": ["x", "y"]}, defaults={"vocab": ["z"]}))
+
+
+@pytest.mark.parametrize("golden", GOLDEN, ids=["share", "long table", "numbers"])
+def test_documents_of_schema_1_give_the_programs_they_gave(golden):
+    program = from_document(golden["document"])
+    codes, lengths = program.encode(golden["inputs"])
+    assert program.decode(program.run(codes, lengths).output, lengths) == golden["outputs"]
+    assert [[str(placed.component), list(placed.variables)] for placed in program.components] == golden["components"]
+    assert_same(program, again(program))
+
+
+def test_broken_documents_of_schema_1_are_refused_in_one_line():
+    for change, line in [
+        ({"nodes": 3}, "nodes must be a list"),
+        ({"output": 99}, "99 is not an earlier node"),
+        ({"nodes": [{"op": "map", "inputs": [0], "table": []}]}, "node 0: 0 is not an earlier node"),
+        ({"nodes": [{"op": "tokens"}, {"op": "exec", "inputs": [0]}], "output": 1}, "op 'exec' does not exist"),
+    ]:
+        with pytest.raises(BadInput, match=line):
+            from_document({**GOLDEN[0]["document"], **change})

@@ -75,9 +75,9 @@ CYCLE = "    x = Map(ord, tokens, name='x')\n    y = Map(str, hist(x), name='y')
         ),
         (
             GOOD + "1 / 0\n",
-            "running the file failed (ZeroDivisionError: division by zero); mend it so that Python can run it",
+            "running the file failed (ZeroDivisionError: division by zero); fix it so that Python can run it",
         ),
-        (GOOD + "raise SystemExit\n", "running the file failed (SystemExit); mend it so that Python can run it"),
+        (GOOD + "raise SystemExit\n", "running the file failed (SystemExit); fix it so that Python can run it"),
         (
             GOOD + "from vesalius.rasp import Select, hist\ndef program():\n    return hist('a')\n",
             "Select: keys must be a variable (tokens, indices, Map, ...), not str 'a'",

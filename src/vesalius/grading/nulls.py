@@ -19,7 +19,7 @@ from typing import Any, get_args
 from vesalius.documents.explanation import ComponentExplanation, Executable, Explanation, Tag
 from vesalius.errors import BadInput
 from vesalius.grading.tags import guess_by_kind
-from vesalius.rasp.document import from_document
+from vesalius.rasp.document import from_document, to_document
 
 NULLS = ("shuffled", "mixed", "empty", "generic")
 GENERIC = "It attends to the relevant tokens, transforms the information and passes it on to later layers."
@@ -112,8 +112,13 @@ def _shape(executable: Executable) -> tuple[Any, ...]:
 
 
 def _computation(executable: Executable) -> list[Any]:
-    nodes = executable.program.get("nodes")
-    return [{k: v for k, v in node.items() if k != "name"} for node in nodes] if isinstance(nodes, list) else []
+    """What a program computes, variables by place instead of name; nothing where it cannot be read."""
+    try:
+        variables = to_document(from_document(executable.program))["variables"]
+    except BadInput:
+        return []
+    place = {entry["name"]: i for i, entry in enumerate(variables)}
+    return [{**entry, "name": i, "of": [place.get(of, of) for of in entry["of"]]} for i, entry in enumerate(variables)]
 
 
 def turned_wrong(executable: Executable | None) -> Executable | None:
@@ -122,24 +127,23 @@ def turned_wrong(executable: Executable | None) -> Executable | None:
     """
     if executable is None:
         return None
-    document = executable.program
     try:
-        from_document(document)
-        wrong = {**document, "nodes": [_wrong(node) for node in document["nodes"]]}
+        document = to_document(from_document(executable.program))
+        wrong = {**document, "variables": [_wrong(entry) for entry in document["variables"]]}
         from_document(wrong)
     except BadInput:
         return None
     return Executable(program=wrong, carriers=executable.carriers)
 
 
-def _wrong(node: dict[str, Any]) -> dict[str, Any]:
-    if "table" in node:
+def _wrong(entry: dict[str, Any]) -> dict[str, Any]:
+    if "table" in entry:
         results: list[Any] = []
-        for row in node["table"]:
+        for row in entry["table"]:
             if row[-1] not in results:
                 results.append(row[-1])
-        moved = [[*row[:-1], results[(results.index(row[-1]) + 1) % len(results)]] for row in node["table"]]
-        return {**node, "table": moved}
-    if "comparison" in node:
-        return {**node, "comparison": _OPPOSITE[node["comparison"]]}
-    return {**node, "factors": [-factor for factor in node["factors"]]} if "factors" in node else node
+        moved = [[*row[:-1], results[(results.index(row[-1]) + 1) % len(results)]] for row in entry["table"]]
+        return {**entry, "table": moved}
+    if "comparison" in entry:
+        return {**entry, "comparison": _OPPOSITE[entry["comparison"]]}
+    return {**entry, "factors": [-factor for factor in entry["factors"]]} if "factors" in entry else entry

@@ -1,25 +1,26 @@
 """A program as plain data: JSON in, JSON out, and no code is ever run.
 
-    {"schema": 1, "name": ..., "description": ..., "vocab": [...], "max_len": 9, "causal": false, "output": 4,
-     "nodes": [{"op": "tokens"},
-               {"op": "map", "inputs": [0], "name": "is_x", "table": [["x", true], ["a", false]]},
-               {"op": "indices"},
-               {"op": "select", "inputs": [2, 2], "comparison": "LEQ"},
-               {"op": "aggregate", "inputs": [3, 1], "name": "share", "numerical": true}]}
+    {"schema": 2, "name": ..., "description": ..., "vocab": [...], "max_len": 9, "causal": false,
+     "variables": [{"name": "is_x", "op": "map", "of": ["tokens"], "table": [["x", true], ["a", false]]},
+                   {"name": "so_far", "op": "select", "of": ["indices", "indices"], "comparison": "LEQ"},
+                   {"name": "share", "op": "aggregate", "of": ["so_far", "is_x"], "numerical": true}],
+     "output": "share"}
 
-Nodes come in order, inputs before readers, and refer to each other by place. Every function is its look-up table over
-the values of its inputs: a missing entry means the node's `otherwise`, or None without one. A Select has a `comparison`
-or lists its selected (key, query) `pairs`; a categorical Aggregate may have a `default`. Tuples are written as lists,
-infinities as {"number": "inf"}.
+Variables come in order, inputs before readers, and refer to each other by name; `tokens` and `indices` are always
+there. Every function is its look-up table over the values of its inputs, where a missing entry means `otherwise`, or
+None without one; a writer may give a `formula` instead, which is read into the table. A select has a `comparison` or
+lists its selected (key, query) `pairs`; a categorical aggregate may have a `default`. Tuples are written as lists,
+infinities as {"number": "inf"}. Documents of schema 1, whose nodes refer to each other by place, are still read.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from math import inf, isinf, isnan, prod
 from typing import Any
 
 import numpy as np
 
 from vesalius.errors import BadInput, choices
+from vesalius.rasp.formula import read_formula
 from vesalius.rasp.graph import is_input
 from vesalius.rasp.language import (
     Aggregate,
@@ -36,38 +37,29 @@ from vesalius.rasp.language import (
     tokens,
 )
 from vesalius.rasp.program import Program, compile_program
+from vesalius.rasp.schema1 import upgraded
 
-SCHEMA = 1
-MAX_NODES = 1_000
+SCHEMA = 2
+MAX_VARIABLES = 1_000
 MAX_DEPTH = 20  # of a tuple within tuples
+LARGEST = 2**1000  # of whole numbers; a float holds no much larger one
 #: A longer table, most of whose entries have one result, is written without those and with `otherwise`.
 LONG_TABLE = 64
-_FIELDS = ("schema", "name", "description", "vocab", "max_len", "causal", "output", "nodes")
-_OPERANDS = {
-    "tokens": 0,
-    "indices": 0,
-    "map": 1,
-    "sequence_map": 2,
-    "linear_sequence_map": 2,
-    "select": 2,
-    "selector_width": 1,
-    "aggregate": 2,
-}
-_NODE_FIELDS = {
-    "tokens": (),
-    "indices": (),
-    "map": ("name", "table", "otherwise"),
-    "sequence_map": ("name", "table", "otherwise"),
-    "linear_sequence_map": ("name", "factors"),
-    "select": ("comparison", "pairs"),
-    "selector_width": ("name",),
-    "aggregate": ("name", "numerical", "default"),
+FIELDS = ("schema", "name", "description", "vocab", "max_len", "causal", "variables", "output")
+#: For every operator what it reads, and the fields it has beside name, op and of.
+OPERATORS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
+    "map": (("x",), ("table", "otherwise", "formula")),
+    "sequence_map": (("x", "y"), ("table", "otherwise", "formula")),
+    "linear_sequence_map": (("x", "y"), ("factors",)),
+    "select": (("keys", "queries"), ("comparison", "pairs")),
+    "selector_width": (("select",), ()),
+    "aggregate": (("select", "values"), ("numerical", "default")),
 }
 
 
 def to_document(program: Program) -> dict[str, Any]:
     """The program as JSON data; `from_document` gives an equal program back."""
-    place_of = {node: place for place, node in enumerate(program.expressions)}
+    names = expression_names(program)
     return {
         "schema": SCHEMA,
         "name": program.name,
@@ -75,33 +67,33 @@ def to_document(program: Program) -> dict[str, Any]:
         "vocab": list(program.vocab),
         "max_len": program.max_len,
         "causal": program.causal,
-        "output": place_of[program.output],
-        "nodes": [_written(node, program, place_of) for node in program.expressions],
+        "variables": [_entry(node, program, names) for node in program.expressions if not is_input(node)],
+        "output": names[program.output],
     }
 
 
-def from_document(document: Any) -> Program:
-    """Compile a program from its JSON data; anything malformed is refused in one line that names the place."""
+def from_document(document: Any, *, defaults: Mapping[str, Any] | None = None) -> Program:
+    """Compile a program from its JSON data; anything malformed is refused in one line that names the place.
+
+    `defaults` holds fields that the document may leave out, such as the vocabulary of the specimen it is about.
+    """
     if not isinstance(document, dict):
-        raise BadInput(f"program document is {type(document).__name__}; expected an object with {', '.join(_FIELDS)}")
-    _check_fields(document, required=_FIELDS, allowed=_FIELDS, where="program document")
+        raise BadInput(f"program document is {type(document).__name__}; expected an object with {', '.join(FIELDS)}")
+    document = {**(defaults or {}), **(upgraded(document) if document.get("schema") == 1 else document)}
+    _check_fields(document, required=FIELDS, allowed=FIELDS, where="program document")
     if document["schema"] != SCHEMA:
         raise BadInput(f"program document: schema {document['schema']!r:.40} is not known; this version reads {SCHEMA}")
     for field in ("name", "description"):
         if not isinstance(document[field], str):
             raise BadInput(f"program document: {field} is {document[field]!r:.40}; expected a string")
-    if not isinstance(document["nodes"], list) or not 1 <= len(document["nodes"]) <= MAX_NODES:
-        raise BadInput(f"program document: nodes must be a list of 1 to {MAX_NODES} nodes")
-    nodes: list[Expression] = []
-    for place, entry in enumerate(document["nodes"]):
-        try:
-            nodes.append(_read(entry, nodes))
-        except BadInput as error:
-            raise BadInput(f"program document, node {place}: {error}") from error
-    output = nodes[_place(document["output"], nodes, "program document: output")]
+    known = _expressions(document["variables"])
+    output = known.get(document["output"]) if isinstance(document["output"], str) else None
+    if not isinstance(output, Variable):
+        shown = f"output {document['output']!r:.40}"
+        raise BadInput(f"program document: {shown} is not a variable; it has {choices(known)}")
     try:
         return compile_program(
-            output,  # type: ignore[arg-type]
+            output,
             document["vocab"],
             document["max_len"],
             causal=document["causal"],
@@ -112,12 +104,22 @@ def from_document(document: Any) -> Program:
         raise BadInput(f"program document: {error}") from error
 
 
-def _written(node: Expression, program: Program, place_of: dict[Expression, int]) -> dict[str, Any]:
-    if is_input(node):
-        return {"op": node.kind}
-    entry: dict[str, Any] = {"op": node.kind, "inputs": [place_of[operand] for operand in node.inputs]}
-    if isinstance(node, Variable):
-        entry["name"] = program.name_of(node)
+def expression_names(program: Program) -> dict[Expression, str]:
+    """The name of every variable and, made up, of every Select (select_1, select_2, ...), inputs before readers."""
+    names: dict[Expression, str] = {
+        node: program.name_of(node) for node in program.expressions if isinstance(node, Variable)
+    }
+    taken, number = set(names.values()), 0
+    for node in program.expressions:
+        while node not in names:
+            number += 1
+            if (name := f"{node.kind}_{number}") not in taken:
+                names[node] = name
+    return {node: names[node] for node in program.expressions}
+
+
+def _entry(node: Expression, program: Program, names: Mapping[Expression, str]) -> dict[str, Any]:
+    entry: dict[str, Any] = {"name": names[node], "op": node.kind, "of": [names[operand] for operand in node.inputs]}
     if isinstance(node, Map | SequenceMap):
         entry |= _shortened(_table(node, program), program.tables.codes[node])
     elif isinstance(node, LinearSequenceMap):
@@ -125,13 +127,13 @@ def _written(node: Expression, program: Program, place_of: dict[Expression, int]
     elif isinstance(node, Aggregate):
         entry["numerical"] = node.numerical
         if node.default is not None:
-            entry["default"] = _plain(node.default)
+            entry["default"] = to_data(node.default)
     elif isinstance(node, Select) and isinstance(node.predicate, Comparison):
         entry["comparison"] = node.predicate.name
     elif isinstance(node, Select):
         keys, queries = (program.tables.domains[operand].values for operand in (node.keys, node.queries))
-        chosen = zip(*program.tables.selected[node].nonzero(), strict=True)
-        entry["pairs"] = [[_plain(keys[row]), _plain(queries[column])] for row, column in chosen]
+        selected = zip(*program.tables.selected[node].nonzero(), strict=True)
+        entry["pairs"] = [[to_data(keys[row]), to_data(queries[column])] for row, column in selected]
     return entry
 
 
@@ -140,7 +142,10 @@ def _table(node: Map | SequenceMap, program: Program) -> list[list[Any]]:
     results, codes = program.tables.domains[node].values, program.tables.codes[node]
     operands = [program.tables.domains[operand].values for operand in node.inputs]  # type: ignore[index]
     return [
-        [*(_plain(values[code]) for values, code in zip(operands, place, strict=True)), _plain(results[codes[place]])]
+        [
+            *(to_data(values[code]) for values, code in zip(operands, place, strict=True)),
+            to_data(results[codes[place]]),
+        ]
         for place in zip(*(codes < len(results)).nonzero(), strict=True)
     ]
 
@@ -159,9 +164,10 @@ def _shortened(table: list[list[Any]], codes: np.ndarray) -> dict[str, Any]:
     return {"table": rest, "otherwise": otherwise}
 
 
-def _plain(value: Value) -> Any:
+def to_data(value: Value) -> Any:
+    """A value as JSON data."""
     if isinstance(value, tuple):
-        return [_plain(part) for part in value]
+        return [to_data(part) for part in value]
     if isinstance(value, float) and isinf(value):
         return {"number": "inf" if value > 0 else "-inf"}
     if value is None or isinstance(value, str | int | float):
@@ -169,68 +175,112 @@ def _plain(value: Value) -> Any:
     raise BadInput(f"value {value!r:.60} cannot be written as data; use strings, numbers and tuples of them")
 
 
-def _value(data: Any, depth: int = 0) -> Value:
+def from_data(data: Any, depth: int = 0) -> Value:
+    """A value from JSON data."""
     if isinstance(data, list):
         if depth >= MAX_DEPTH:
             raise BadInput(f"a value is nested more than {MAX_DEPTH} deep; use flatter tuples")
-        return tuple(_value(part, depth + 1) for part in data)
+        return tuple(from_data(part, depth + 1) for part in data)
     if isinstance(data, dict):
         if data in ({"number": "inf"}, {"number": "-inf"}):
             return inf if data["number"] == "inf" else -inf
         raise BadInput(f'value {data!r:.60} is not known; an infinity is {{"number": "inf"}}')
     if isinstance(data, float) and isnan(data):
         raise BadInput("a table holds NaN; leave the entry out where the result is undefined")
+    if isinstance(data, int) and abs(data) > LARGEST:
+        raise BadInput(f"the number {data:.3g} is too large" if abs(data) < 10**308 else "a number is too large")
     if data is None or isinstance(data, str | int | float):
         return data
     raise BadInput(f"value {data!r:.60} is not JSON data")
 
 
-def _read(entry: Any, nodes: Sequence[Expression]) -> Expression:
-    if not isinstance(entry, dict) or not isinstance(entry.get("op"), str) or entry["op"] not in _OPERANDS:
-        raise BadInput(f'{entry!r:.60} is not a node; expected {{"op": ...}} with one of {choices(_OPERANDS)}')
-    op = entry["op"]
-    if not _OPERANDS[op]:
-        _check_fields(entry, required=("op",), allowed=("op",), where=op)
-        return tokens if op == "tokens" else indices
-    _check_fields(entry, required=("op", "inputs"), allowed=("op", "inputs", *_NODE_FIELDS[op]), where=op)
-    places = entry["inputs"]
-    if not isinstance(places, list) or len(places) != _OPERANDS[op]:
-        raise BadInput(f"{op}: inputs is {places!r:.40}; expected a list of {_OPERANDS[op]} earlier nodes")
-    operands = [nodes[_place(place, nodes, f"{op}: inputs")] for place in places]
-    return _READERS[op](entry, *operands)
+def _expressions(entries: Any) -> dict[str, Expression]:
+    """Every variable and select by name, the two inputs first."""
+    if not isinstance(entries, list) or len(entries) > MAX_VARIABLES:
+        raise BadInput(f"program document: variables must be a list of at most {MAX_VARIABLES} variables")
+    known: dict[str, Expression] = {tokens.kind: tokens, indices.kind: indices}
+    for place, entry in enumerate(entries):
+        name = entry.get("name") if isinstance(entry, dict) else None
+        if not isinstance(name, str) or not name.strip() or name in known:
+            raise BadInput(f"program document, variable {place}: needs its own name, not {name!r:.40}")
+        try:
+            known[name] = _expression(entry, known)
+        except BadInput as error:
+            raise BadInput(f"program document, variable {name!r:.40}: {error}") from error
+    return known
+
+
+def _expression(entry: dict[str, Any], known: Mapping[str, Expression]) -> Expression:
+    op = entry.get("op")
+    if not isinstance(op, str) or op not in OPERATORS:
+        raise BadInput(f"op {op!r:.40} does not exist; use {choices(OPERATORS)}")
+    reads, fields = OPERATORS[op]
+    _check_fields(entry, required=("name", "op", "of"), allowed=("name", "op", "of", *fields), where=op)
+    of = [entry["of"]] if isinstance(entry["of"], str) else entry["of"]
+    if not isinstance(of, list) or len(of) != len(reads):
+        raise BadInput(f'"of" is {of!r:.40}; {op} reads {len(reads)}: {", ".join(reads)}')
+    for operand in of:
+        if not isinstance(operand, str) or operand not in known:
+            raise BadInput(f"{operand!r:.40} is not defined before it; there is {choices(known)}")
+    return _READERS[op](entry, *(known[operand] for operand in of))
 
 
 def _map(entry: dict[str, Any], x: Any) -> Map:
     # A Map of a Map would be fused into one and the inner variable lost, so that nothing could carry it.
     if isinstance(x, Map):
-        raise BadInput(f"map: reads the map {x.name!r}; write one map with the composed table")
-    table, otherwise = dict(_rows(entry, "table", 2)), _value(entry.get("otherwise"))
-    return Map(lambda value: table.get(value, otherwise), x, name=entry.get("name"))
+        raise BadInput(f"reads the map {x.name!r}; write one map with the composed table")
+    function, otherwise = _function(entry)
+    return Map(function, x, otherwise=otherwise, name=entry["name"])
 
 
 def _sequence_map(entry: dict[str, Any], x: Any, y: Any) -> SequenceMap:
-    table = {(left, right): result for left, right, result in _rows(entry, "table", 3)}
-    otherwise = _value(entry.get("otherwise"))
-    return SequenceMap(lambda left, right: table.get((left, right), otherwise), x, y, name=entry.get("name"))
+    function, otherwise = _function(entry)
+    return SequenceMap(function, x, y, otherwise=otherwise, name=entry["name"])
+
+
+def _function(entry: dict[str, Any]) -> tuple[Any, Value]:
+    """The table, or the function of the formula, and what other arguments give."""
+    if ("formula" in entry) == ("table" in entry):
+        raise BadInput('give either a "formula" or a "table"')
+    arguments = OPERATORS[entry["op"]][0]
+    if "formula" in entry:
+        if "otherwise" in entry:
+            raise BadInput('"otherwise" goes with a "table"; a formula gives every result')
+        return read_formula(entry["formula"], arguments), None
+    rows = entry["table"]
+    if isinstance(rows, dict) and len(arguments) == 1:  # a table over texts
+        rows = [[argument, result] for argument, result in rows.items()]
+    table = {row[:-1]: row[-1] for row in _rows(rows, len(arguments) + 1, "table")}
+    if len(arguments) == 1:
+        table = {argument: result for (argument,), result in table.items()}
+    return table, from_data(entry.get("otherwise"))
 
 
 def _linear(entry: dict[str, Any], x: Any, y: Any) -> LinearSequenceMap:
     factors = entry.get("factors")
     if not isinstance(factors, list) or len(factors) != 2:
-        raise BadInput(f"linear_sequence_map: factors is {factors!r:.40}; expected two numbers")
-    return LinearSequenceMap(x, y, x_factor=factors[0], y_factor=factors[1], name=entry.get("name"))
+        raise BadInput(f'"factors" is {factors!r:.40}; expected two numbers')
+    x_factor, y_factor = map(from_data, factors)
+    return LinearSequenceMap(x, y, x_factor=x_factor, y_factor=y_factor, name=entry["name"])
 
 
 def _select(entry: dict[str, Any], keys: Any, queries: Any) -> Select:
     if ("comparison" in entry) == ("pairs" in entry):
-        raise BadInput("select: give either a comparison or the selected pairs")
+        raise BadInput('give either a "comparison" or the selected "pairs"')
     if "pairs" in entry:
-        pairs = set(_rows(entry, "pairs", 2))
-        return Select(keys, queries, lambda key, query: (key, query) in pairs)
-    name = entry["comparison"]
-    if not isinstance(name, str) or name not in Comparison.__members__:
-        raise BadInput(f"select: comparison {name!r:.40} does not exist; use {choices(Comparison.__members__)}")
+        return Select(keys, queries, _rows(entry["pairs"], 2, "pairs"))  # type: ignore[arg-type]
+    name = entry["comparison"].upper() if isinstance(entry["comparison"], str) else None
+    if name not in Comparison.__members__:
+        shown = f"comparison {entry['comparison']!r:.40}"
+        raise BadInput(f"{shown} does not exist; use {choices(Comparison.__members__)}")
     return Select(keys, queries, Comparison[name])
+
+
+def _aggregate(entry: dict[str, Any], selector: Any, values: Any) -> Aggregate:
+    numerical, default = entry.get("numerical", False), from_data(entry.get("default"))
+    # The mean of nothing is 0 whatever is asked for; a default of 0 says no more than that.
+    default = None if numerical is True and default == 0 else default
+    return Aggregate(selector, values, numerical=numerical, default=default, name=entry["name"])
 
 
 _READERS: dict[str, Callable[..., Expression]] = {
@@ -238,28 +288,15 @@ _READERS: dict[str, Callable[..., Expression]] = {
     "sequence_map": _sequence_map,
     "linear_sequence_map": _linear,
     "select": _select,
-    "selector_width": lambda entry, selector: SelectorWidth(selector, name=entry.get("name")),
-    "aggregate": lambda entry, selector, values: Aggregate(
-        selector,
-        values,
-        numerical=entry.get("numerical", False),
-        default=_value(entry.get("default")),
-        name=entry.get("name"),
-    ),
+    "selector_width": lambda entry, selector: SelectorWidth(selector, name=entry["name"]),
+    "aggregate": _aggregate,
 }
 
 
-def _rows(entry: dict[str, Any], field: str, width: int) -> list[tuple[Value, ...]]:
-    rows = entry.get(field)
+def _rows(rows: Any, width: int, field: str) -> list[tuple[Value, ...]]:
     if not isinstance(rows, list) or not all(isinstance(row, list) and len(row) == width for row in rows):
-        raise BadInput(f"{entry['op']}: {field} must be a list of lists of {width}")
-    return [tuple(_value(part) for part in row) for row in rows]
-
-
-def _place(place: Any, nodes: Sequence[Expression], where: str) -> int:
-    if isinstance(place, bool) or not isinstance(place, int) or not 0 <= place < len(nodes):
-        raise BadInput(f"{where}: {place!r:.40} is no earlier node; {len(nodes)} come before")
-    return place
+        raise BadInput(f'"{field}" must be a list of lists of {width}')
+    return [tuple(from_data(part) for part in row) for row in rows]
 
 
 def _check_fields(data: dict[str, Any], *, required: Sequence[str], allowed: Sequence[str], where: str) -> None:

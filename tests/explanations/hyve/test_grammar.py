@@ -13,13 +13,14 @@ from vesalius.documents.explanation import ClaimRecord
 from vesalius.errors import BadInput
 from vesalius.explanations.claims import AnyClaim, Computes
 from vesalius.explanations.hyve import category_of
-from vesalius.explanations.hyve.formula import read_formula
 from vesalius.explanations.hyve.grammar import KINDS, describe_claims, example_claims, read_claim
-from vesalius.explanations.hyve.notation import read_program, written
+from vesalius.explanations.hyve.notation import read_program
 from vesalius.explanations.hyve.shapes import classification, plain_json
 from vesalius.explanations.hyve.verdicts import from_free_code, verdict_of
 from vesalius.model.specimen import FiniteVocabulary
 from vesalius.rasp.document import to_document
+from vesalius.rasp.formula import read_formula
+from vesalius.rasp.text import render
 from vesalius.sandbox import Outcome
 from vesalius.sandbox.program import MISSING
 
@@ -41,7 +42,7 @@ def run(program: dict[str, Any], tokens: list[Any]) -> list[Any]:
     return compiled.decode(compiled.run(codes, lengths).output, lengths)[0]
 
 
-def test_a_program_in_the_short_notation_runs() -> None:
+def test_a_program_without_the_fields_of_the_specimen_runs() -> None:
     assert run(PROGRAM, ["x", "a", "x"]) == pytest.approx([1, 0.5, 2 / 3])
     table = {"name": "flag", "op": "map", "of": ["tokens"], "table": [["x", 1]], "otherwise": 0}
     assert run({**PROGRAM, "variables": [table, *PROGRAM["variables"][1:]]}, ["x", "a"]) == [1, 0.5]
@@ -51,21 +52,21 @@ def test_a_program_in_the_short_notation_runs() -> None:
         {"name": "odd", "op": "sequence_map", "of": ["n", "indices"], "formula": "(x + y) % 4 == 1"},
     ]
     assert run({"variables": counted, "output": "odd"}, ["a"] * 4) == [True, False, True, False]
-    assert written(to_document(read_program(PROGRAM, VOCABULARY, causal=True))).splitlines()[-1] == "return mean"
+    assert render(to_document(read_program(PROGRAM, VOCABULARY, causal=True))).splitlines()[-1] == "return mean"
 
 
 @pytest.mark.parametrize(
     ("program", "reason"),
     [
         (3, "expected"),
-        ({"variables": [{"name": "tokens"}]}, "a name of its own"),
+        ({"variables": [{"name": "tokens"}]}, "needs its own name"),
         ({"variables": [{"name": "a", "op": "fold"}]}, "op 'fold' does not exist"),
         ({"variables": [{"name": "a", "op": "map", "of": ["b"], "formula": "x"}]}, "'b' is not defined before it"),
         ({"variables": [{"name": "a", "op": "map", "of": ["tokens"]}]}, 'either a "formula" or a "table"'),
         ({"variables": [{"name": "a", "op": "map", "of": ["tokens"], "formula": "x.upper()"}]}, "not allowed"),
         ({"variables": [{"name": "a", "op": "map", "of": ["tokens"], "formula": "x +"}]}, "not an expression"),
         ({"variables": [], "output": "tokens"}, "computes nothing"),
-        ({"variables": PROGRAM["variables"], "output": "past"}, "is no variable"),
+        ({"variables": PROGRAM["variables"], "output": "past"}, "is not a variable"),
         ({"variables": [{"name": str(n), "op": "map"} for n in range(99)]}, "at most 40"),
     ],
 )

@@ -9,7 +9,6 @@ document, by kind:
     upstream     another variable read in the place of an operand
 """
 
-import copy
 import random
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -17,7 +16,7 @@ from typing import Any, Literal
 
 from vesalius.errors import BadInput
 from vesalius.rasp import Program, Select, Variable
-from vesalius.rasp.document import from_document, to_document
+from vesalius.rasp.document import expression_names, from_document, to_document
 
 RivalKind = Literal["position", "token", "comparison", "upstream"]
 RIVAL_KINDS: tuple[RivalKind, ...] = ("position", "token", "comparison", "upstream")
@@ -34,7 +33,7 @@ _OTHER_COMPARISONS = {
 }
 _MAX_ENTRIES = 24  # of one table, drawn at random, that are each given another result
 
-Document = dict[str, Any]
+Document = Entry = dict[str, Any]
 
 
 @dataclass(frozen=True)
@@ -96,60 +95,56 @@ class _Editor:
     def __init__(self, program: Program, rng: random.Random) -> None:
         self.program, self.rng = program, rng
         self.document = to_document(program)
-        self.nodes: list[dict[str, Any]] = self.document["nodes"]
-        self.places = {node["name"]: place for place, node in enumerate(self.nodes) if "name" in node}
+        self.entries: dict[str, Entry] = {entry["name"]: entry for entry in self.document["variables"]}
+        self.expressions = {name: node for node, name in expression_names(program).items()}
 
     def edits(self, name: str) -> Iterator[_Edit]:
         """Every edit of one variable; a count's head goes by the name of the count."""
-        place = self.places.get(name, self.places.get(name.removesuffix("_head")))
-        if place is None:
+        entry = self.entries.get(name, self.entries.get(name.removesuffix("_head")))
+        if entry is None:
             return
-        op = self.nodes[place]["op"]
-        if op in ("map", "sequence_map"):
-            yield from self._entries(place)
-        elif op == "linear_sequence_map":
-            yield from self._factors(place)
+        if entry["op"] in ("map", "sequence_map"):
+            yield from self._results(entry)
+        elif entry["op"] == "linear_sequence_map":
+            yield from self._factors(entry)
         else:
-            yield from self._selections(place)
-        yield from self._operands(place)
+            yield from self._selections(entry)
+        yield from self._operands(entry)
 
-    def _entries(self, place: int) -> Iterator[_Edit]:
-        node = self.nodes[place]
-        table = node["table"]
+    def _results(self, entry: Entry) -> Iterator[_Edit]:
+        name, table = entry["name"], entry["table"]
         results = _distinct(row[-1] for row in table)
-        chosen = self.rng.sample(range(len(table)), min(_MAX_ENTRIES, len(table)))
-        for entry in chosen:
-            others = [result for result in results if result != table[entry][-1]]
+        for place in self.rng.sample(range(len(table)), min(_MAX_ENTRIES, len(table))):
+            *arguments, own = table[place]
+            others = [result for result in results if result != own]
             if not others:
                 continue
             result = self.rng.choice(others)
-            changed = copy.deepcopy(table)
-            changed[entry][-1] = result
-            label = f"{node['name']}({', '.join(map(str, table[entry][:-1]))}) = {result} instead of {table[entry][-1]}"
-            yield self._with(place, "token", label, table=changed)
-        if node["op"] == "map" and len(table) > 1:
+            changed = [*table[:place], [*arguments, result], *table[place + 1 :]]
+            label = f"{name}({', '.join(map(str, arguments))}) = {result} instead of {own}"
+            yield self._with(entry, "token", label, table=changed)
+        if entry["op"] == "map" and len(table) > 1:
             moved = [[*row[:-1], before[-1]] for row, before in zip(table, table[-1:] + table[:-1], strict=True)]
-            yield self._with(place, "token", f"{node['name']} of the neighbouring value", table=moved)
+            yield self._with(entry, "token", f"{name} of the neighbouring value", table=moved)
 
-    def _factors(self, place: int) -> Iterator[_Edit]:
-        node = self.nodes[place]
-        x, y = node["factors"]
+    def _factors(self, entry: Entry) -> Iterator[_Edit]:
+        x, y = entry["factors"]
         for factors in ([x, -y], [-x, y], [y, x]):
             if factors != [x, y]:
-                yield self._with(place, "comparison", f"{node['name']} with factors {factors}", factors=factors)
+                yield self._with(entry, "comparison", f"{entry['name']} with factors {factors}", factors=factors)
 
-    def _selections(self, place: int) -> Iterator[_Edit]:
-        selector_place = self.nodes[place]["inputs"][0]
-        selector = self.program.expressions[selector_place]
+    def _selections(self, entry: Entry) -> Iterator[_Edit]:
+        selection = self.entries[entry["of"][0]]
+        selector = self.expressions[selection["name"]]
         assert isinstance(selector, Select)
-        entry = self.nodes[selector_place]
-        for other in _OTHER_COMPARISONS.get(entry.get("comparison"), ()):
-            yield self._selecting(place, "comparison", f"{other} instead of {entry['comparison']}", comparison=other)
+        for other in _OTHER_COMPARISONS.get(selection.get("comparison"), ()):
+            label = f"{other} instead of {selection['comparison']}"
+            yield self._selecting(entry, "comparison", label, comparison=other)
         keys, queries = (self.program.value_list(operand) for operand in (selector.keys, selector.queries))
         selected = self.program.tables.selected[selector]
-        if "pairs" in entry:
+        if "pairs" in selection:
             rest = [[k, q] for i, k in enumerate(keys) for j, q in enumerate(queries) if not selected[i, j]]
-            yield self._selecting(place, "comparison", "everything it does not select", pairs=_plain(rest))
+            yield self._selecting(entry, "comparison", "everything it does not select", pairs=_plain(rest))
         kind: dict[str, RivalKind] = {"indices": "position", "tokens": "token"}
         for operand, values, along in ((selector.keys, keys, 0), (selector.queries, queries, 1)):
             if operand.kind not in kind:
@@ -163,63 +158,59 @@ class _Editor:
                         if inside and (selected[at, j] if along == 0 else selected[i, at]):
                             pairs.append([k, q])
                 label = f"{'keys' if along == 0 else 'queries'} moved by {-step} {operand.kind}"
-                yield self._selecting(place, kind[operand.kind], label, pairs=_plain(pairs))
+                yield self._selecting(entry, kind[operand.kind], label, pairs=_plain(pairs))
 
-    def _operands(self, place: int) -> Iterator[_Edit]:
-        """Another variable in the place of each operand, of the node itself or of its Select."""
-        node = self.nodes[place]
-        for slot, operand in enumerate(node["inputs"]):
-            if self.nodes[operand]["op"] == "select":
-                for inner, current in enumerate(self.nodes[operand]["inputs"]):
+    def _operands(self, entry: Entry) -> Iterator[_Edit]:
+        """Another variable in the place of each operand, of the variable itself or of its Select."""
+        for slot, operand in enumerate(entry["of"]):
+            selection = self.entries.get(operand, {})
+            if selection.get("op") == "select":
+                for inner, current in enumerate(selection["of"]):
                     for other in self._replacements(current, operand, table=None):
-                        inputs = list(self.nodes[operand]["inputs"])
-                        inputs[inner] = other
-                        label = f"{('keys', 'queries')[inner]} {self._name(other)} instead of {self._name(current)}"
-                        yield self._selecting(place, "upstream", label, inputs=inputs)
+                        label = f"{('keys', 'queries')[inner]} {other} instead of {current}"
+                        yield self._selecting(entry, "upstream", label, of=_replaced(selection["of"], inner, other))
                 continue
-            for other in self._replacements(operand, place, table=node.get("table"), slot=slot):
-                inputs = list(node["inputs"])
-                inputs[slot] = other
-                label = f"{node['name']} of {self._name(other)} instead of {self._name(operand)}"
-                yield self._with(place, "upstream", label, inputs=inputs)
+            for other in self._replacements(operand, entry["name"], table=entry.get("table"), slot=slot):
+                label = f"{entry['name']} of {other} instead of {operand}"
+                yield self._with(entry, "upstream", label, of=_replaced(entry["of"], slot, other))
 
-    def _replacements(self, current: int, before: int, *, table: list | None, slot: int = 0) -> list[int]:
+    def _replacements(self, current: str, reader: str, *, table: list | None, slot: int = 0) -> list[str]:
         """Earlier variables that could be read instead; where a table reads them, it must know half of their values."""
         found = []
-        for place in range(before):
-            variable = self.program.expressions[place]
-            if place == current or not isinstance(variable, Variable):
+        for name, node in self.expressions.items():
+            if name == reader:
+                break
+            if name == current or not isinstance(node, Variable):
                 continue
             if table is not None:
                 known = {_hashable(row[slot]) for row in table}
-                values = self.program.value_list(variable)
+                values = self.program.value_list(node)
                 if 2 * sum(_hashable(_plain(value)) in known for value in values) < len(values) or not values:
                     continue
-            found.append(place)
+            found.append(name)
         return found
 
-    def _with(self, place: int, kind: RivalKind, label: str, **changes: Any) -> _Edit:
-        document = {**self.document, "nodes": copy.copy(self.nodes)}
-        document["nodes"][place] = {**self.nodes[place], **changes}
-        return _Edit(kind, label, document)
+    def _with(self, entry: Entry, kind: RivalKind, label: str, **changes: Any) -> _Edit:
+        changed = {**self.entries, entry["name"]: {**entry, **changes}}
+        return _Edit(kind, label, {**self.document, "variables": list(changed.values())})
 
-    def _selecting(self, place: int, kind: RivalKind, label: str, **changes: Any) -> _Edit:
-        """The variable at `place` with a changed selection of its own; other readers of its Select keep the old one."""
-        selector = dict(self.nodes[self.nodes[place]["inputs"][0]])
+    def _selecting(self, entry: Entry, kind: RivalKind, label: str, **changes: Any) -> _Edit:
+        """The variable with a changed selection of its own; other readers of its Select keep the old one."""
+        selection = {**self.entries[entry["of"][0]], "name": f"selected for {entry['name']}"}
         if "pairs" in changes or "comparison" in changes:
-            selector = {key: value for key, value in selector.items() if key not in ("pairs", "comparison")}
-        nodes = copy.deepcopy(self.nodes)
-        for node in nodes:
-            node["inputs"] = [operand + (operand >= place) for operand in node.get("inputs", [])]
-        nodes.insert(place, {**selector, **changes})
-        nodes[place + 1]["inputs"][0] = place
-        nodes = [node if node["op"] not in ("tokens", "indices") else {"op": node["op"]} for node in nodes]
-        output = self.document["output"]
-        name = self.nodes[place]["name"]
-        return _Edit(kind, f"{name}: {label}", {**self.document, "nodes": nodes, "output": output + (output >= place)})
+            selection = {key: value for key, value in selection.items() if key not in ("pairs", "comparison")}
+        selection |= changes
+        variables = []
+        for other in self.document["variables"]:
+            reads_it = other["name"] == entry["name"]
+            variables += (
+                [selection, {**entry, "of": _replaced(entry["of"], 0, selection["name"])}] if reads_it else [other]
+            )
+        return _Edit(kind, f"{entry['name']}: {label}", {**self.document, "variables": variables})
 
-    def _name(self, place: int) -> str:
-        return self.nodes[place].get("name", self.nodes[place]["op"])
+
+def _replaced(names: list[str], place: int, name: str) -> list[str]:
+    return [*names[:place], name, *names[place + 1 :]]
 
 
 def _distinct(values: Iterator[Any]) -> list[Any]:

@@ -9,10 +9,10 @@ from vesalius.documents.explanation import ComponentExplanation, Evidence, Execu
 from vesalius.documents.trace import Attempt
 from vesalius.explanations.claims import Aggregates, Computes, Hypothesis
 from vesalius.explanations.claims.interchange import AGREEMENT
-from vesalius.explanations.hyve.notation import written
 from vesalius.explanations.hyve.shapes import Role
 from vesalius.explanations.hyve.stages import Finding, State
 from vesalius.rasp.document import to_document
+from vesalius.rasp.text import render, render_variables
 
 NO_SUMMARY = "The language model gave no readable summary."
 #: What the kind of a component alone suggests: the most frequent tag of heads, and of MLPs.
@@ -29,7 +29,7 @@ def explanation_of(state: State, *, specimen: str, seed: int, cost: float, secon
         components=tuple(_component(finding, state["roles"]) for finding in findings),
         information_flow=summary.information_flow if summary else NO_SUMMARY,
         task_description=summary.derived_task_description if summary else NO_SUMMARY,
-        program=written(executable.program) if executable else None,
+        program=render(executable.program) if executable else None,
         executable=executable,
         program_agreement=agreement,
         cost=cost,
@@ -50,10 +50,17 @@ def _component(finding: Finding, roles: dict[str, Role]) -> ComponentExplanation
         tag_by_experiment=tag,
         note=note if finding.verdict == "supported" else f"{note} (Tentative: no hypothesis was supported.)",
         verdict=finding.verdict,
-        program=", ".join(own[0].carried_by(name)) if own else None,
+        program=_program(own[0], name) if own else None,
         claims=finding.claims,
         refuted=tuple(_lost(attempt) for attempt in finding.trace.attempts if attempt.verdict != "supported"),
     )
+
+
+def _program(hypothesis: Hypothesis, name: str) -> str:
+    """The lines of the component's variables, from the program it was shown to carry them in."""
+    carried = hypothesis.carried_by(name)
+    others = [variable for other in hypothesis.carriers.values() for variable in other if variable not in carried]
+    return render_variables(to_document(hypothesis.program), carried, given=others)
 
 
 def _lost(attempt: Attempt) -> dict[str, Any]:
