@@ -228,7 +228,7 @@ def _print(found: Explanation) -> None:
             stdout.print(Padding(line, (0, 0, 0, 4)), highlight=False)
     stdout.print(f"\n{found.information_flow}", markup=False)
     if found.program:
-        stdout.print(f"\n{found.program}", markup=False, highlight=False)
+        stdout.print(f"\n{found.program}", markup=False, highlight=False, soft_wrap=True)
     if found.program_agreement and found.program_agreement.value is not None:
         stdout.print(
             f"\nthe program gives the model's outputs on {found.program_agreement.value:.3f} of fresh sequences"

@@ -1,4 +1,4 @@
-"""Explanations in plain English and readable RASP, generated from what was found and from nothing else."""
+"""Explanations in plain English, generated from the results and from nothing else."""
 
 from collections.abc import Iterable
 
@@ -10,8 +10,6 @@ from vesalius.explanations.scientist.classify import Facts
 from vesalius.explanations.scientist.variables import INDICES, MEAN_SCALE, TOKENS, Hypothesis, Table
 from vesalius.model.specimen import FiniteVocabulary, json_value
 
-#: Entries of a table that are written out in a program.
-SHOWN = 40
 CLOSEST = "inputs on our side against the closest rival"
 
 
@@ -43,34 +41,6 @@ class Names:
         return (
             f"{value:.3g}" if self.vocabulary.outputs is None else repr(json_value(self.vocabulary.outputs[int(value)]))
         )
-
-
-def program_text(program: Program, names: Names) -> str:
-    """The whole task as lines of RASP."""
-    lines = [
-        f"{component} = {variable.rasp(names)}"
-        for component, variable in program.variables.items()
-        if variable.family != "nothing"
-    ]
-    if program.output is not None:
-        lines.append(f"output = {output_text(program.output, names)}")
-    return "\n".join(lines)
-
-
-def output_text(output: OutputMap, names: Names) -> str:
-    """The last line of a program."""
-    if output.slope is not None:
-        scale, offset = output.slope[0] * MEAN_SCALE, output.slope[1]
-        is_plain = abs(scale - 1) < 0.05 and abs(offset) < 0.05
-        return output.reads[0] if is_plain else f"{scale:.3g} * {output.reads[0]} + {offset:.3g}"
-    entries = []
-    for key, value in list(output.table.items())[:SHOWN]:
-        parts = [names.value(name, code) for name, code in zip(output.reads, key, strict=True)]
-        left = parts[0] if len(parts) == 1 else f"({', '.join(parts)})"
-        entries.append(f"{left}: {names.output(value)}")
-    more = f", ... {len(output.table) - SHOWN} more" if len(output.table) > SHOWN else ""
-    operator = "Map" if len(output.reads) == 1 else "SequenceMap"
-    return f"{operator}({{{', '.join(entries)}{more}}}, {', '.join(output.reads)})"
 
 
 def note(

@@ -1,20 +1,30 @@
 """From what was found and judged to an `Explanation`."""
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 from jaxtyping import Bool
 from torch import Tensor
 
 from vesalius.components import Component
-from vesalius.documents.explanation import ClaimRecord, ComponentExplanation, Evidence, Explanation, Tag, Verdict
+from vesalius.documents.explanation import (
+    ClaimRecord,
+    ComponentExplanation,
+    Evidence,
+    Executable,
+    Explanation,
+    Tag,
+    Verdict,
+)
 from vesalius.explanations.scientist.classify import Facts, tag_by_experiment, tags_by_convention
 from vesalius.explanations.scientist.executable import Translation
 from vesalius.explanations.scientist.gathering import Copy
 from vesalius.explanations.scientist.investigate import Investigation
 from vesalius.explanations.scientist.positions import FEWEST, FOLLOWS, MARGIN
 from vesalius.explanations.scientist.variables import Hypothesis, Table
-from vesalius.explanations.scientist.words import Names, information_flow, note, program_text, task_description
+from vesalius.explanations.scientist.words import Names, information_flow, note, task_description
+from vesalius.rasp.text import render, render_variables
 from vesalius.statistics import share_interval
 
 #: Larger vocabularies are sampled, not enumerated.
@@ -48,13 +58,18 @@ class Report:
             information_flow=information_flow(self.facts),
             edges=self._edges(),
             task_description=self._task(),
-            program=program_text(self.facts.program, self.names),
-            executable=None if self.translation is None else self.translation.executable(),
+            program=None if self.executable is None else render(self.executable.program),
+            executable=self.executable,
             program_agreement=self._program_agreement(),
             seconds=0.0,
             seed=self.seed,
             rows=self.investigation.runs.rows,
         )
+
+    @cached_property
+    def executable(self) -> Executable | None:
+        """The program that is shown and run."""
+        return None if self.translation is None else self.translation.executable()
 
     @property
     def agreement(self) -> float:
@@ -107,13 +122,21 @@ class Report:
             tag_by_experiment=tags[1],
             note=note(component, self.facts, claims, self.names, tags, is_inert=finding.observations.is_inert),
             verdict=self._verdict(component),
-            program=None if variable.family == "nothing" else f"{component} = {variable.rasp(self.names)}",
+            program=self._program(str(component)),
             family=None if variable.family == "nothing" else variable.family,
             reads=variable.reads,
             claims=claims,
             refuted=refuted[:MOST_REFUTED],
             table=self._table(variable),
         )
+
+    def _program(self, name: str) -> str | None:
+        """The lines of the component's variable, from the program that is run."""
+        if self.executable is None or name not in self.executable.carriers:
+            return None
+        carriers = self.executable.carriers
+        others = [variable for other, carried in carriers.items() if other != name for variable in carried]
+        return render_variables(self.executable.program, carriers[name], given=others)
 
     def _with_search(self, component: Component, claim: ClaimRecord) -> ClaimRecord:
         """What it computes also shows how the search came to it, and where position was found to enter."""
@@ -149,7 +172,7 @@ class Report:
         return claim.model_copy(update={"evidence": tuple(evidence)})
 
     def _table(self, variable: Hypothesis) -> dict[str, Any] | None:
-        """What the program's line only names: the classes of a table, or where a tabulated route leads."""
+        """The classes of a table, or where a tabulated route leads, by itself."""
         if isinstance(variable, Table):
             entries = {
                 ", ".join(self.names.value(n, c) for n, c in zip(variable.reads, key, strict=True)): code

@@ -1,0 +1,49 @@
+"""The program that is shown is the program that is graded: read back from its text, it gives the same outputs.
+
+A sample on every run; all 84 circuits under `pytest -m all_specimens`.
+"""
+
+import json
+
+import pytest
+import torch
+
+import vesalius as ves
+from vesalius.circuits.specimens import benchmark_cards
+from vesalius.documents.explanation import Explanation
+from vesalius.explanations.scientist import explain_specimen
+from vesalius.rasp import random_inputs
+from vesalius.rasp.document import from_document
+from vesalius.rasp.text import parse, render
+
+INPUTS = 1_000
+SAMPLE = ("3", "14", "36")
+
+
+def assert_shown_is_graded(explanation: Explanation) -> None:
+    assert explanation.executable is not None
+    assert explanation.program is not None
+    shown, graded = from_document(parse(explanation.program)), from_document(explanation.executable.program)
+    inputs = random_inputs(graded, INPUTS, seed=0, min_length=1)
+    assert torch.equal(shown.run(*inputs).output, graded.run(*inputs).output)
+    assert (shown.vocab, shown.outputs) == (graded.vocab, graded.outputs)
+    assert parse(explanation.program) == json.loads(json.dumps(explanation.executable.program))
+    assert explanation.program == render(explanation.executable.program)
+    lines = explanation.program.splitlines()
+    for part in explanation.components:
+        assert (part.program is not None) == (part.id in explanation.executable.carriers)
+        if part.program is not None:
+            own = part.program.splitlines()
+            assert set(own) <= set(lines)
+            assert any(line.startswith(f"{part.id} = ") for line in own)
+
+
+@pytest.mark.parametrize("name", SAMPLE)
+def test_the_shown_program_is_the_graded_one(name: str) -> None:
+    assert_shown_is_graded(explain_specimen(ves.load(name)))
+
+
+@pytest.mark.all_specimens
+@pytest.mark.parametrize("name", [card.id for card in benchmark_cards()])
+def test_the_shown_program_is_the_graded_one_in_all_circuits(name: str) -> None:
+    assert_shown_is_graded(explain_specimen(ves.load(name)))
