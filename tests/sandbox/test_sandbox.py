@@ -26,6 +26,13 @@ def test_a_program_finds_the_prepared_names_and_its_values(sandbox: Sandbox) -> 
     assert outcome.result == [42, [1, 2], 32.0]
 
 
+def test_the_name_of_the_user_is_known_without_a_password_file(sandbox: Sandbox) -> None:
+    """Some versions of torch ask for it when an optimiser is made."""
+    outcome = sandbox.execute("import torch\nimport getpass\nresult = getpass.getuser()", limits=Limits())
+    assert outcome.ok, outcome.error
+    assert outcome.result == "nobody"
+
+
 def test_torch_works_behind_the_walls(sandbox: Sandbox) -> None:
     code = """
 import torch

@@ -102,7 +102,8 @@ def lock_down(walls: Walls, limits: Limits, files: Files, place: str) -> Files:
     moved = _keep_only(files)
     os.chdir(place)
     os.environ.clear()
-    os.environ.update({"HOME": place, "TMPDIR": place, "PATH": "", "OMP_NUM_THREADS": "1"})
+    # LOGNAME: some versions of torch look up the user's name, and there is no password file here.
+    os.environ.update({"HOME": place, "TMPDIR": place, "PATH": "", "OMP_NUM_THREADS": "1", "LOGNAME": "nobody"})
     tempfile.tempdir = place
     if walls.change_user:
         os.setgroups([])
