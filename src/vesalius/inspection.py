@@ -31,11 +31,11 @@ from inspect_ai.model import (
 from inspect_ai.scorer import Score, Scorer, Target, mean, scorer, stderr
 from inspect_ai.solver import Generate, Solver, TaskState, solver
 
-from vesalius.backbones import Backbone, Patience, Redactor, Request, Unreachable, open_backbone
+from vesalius.backbones import Backbone, Redactor, Request, RetryPolicy, Unreachable, open_backbone
 from vesalius.backbones import Usage as Tokens
+from vesalius.backbones.connection import Abilities
 from vesalius.backbones.messages import Answer, Finish, Message, Settings
 from vesalius.backbones.retry import Retrier, SystemClock
-from vesalius.backbones.wire import Abilities
 from vesalius.documents.explanation import Explanation
 from vesalius.grading import grade
 from vesalius.runs.scientists import BUILTIN, HYVE, PROTOCOLS, Explained, scientist_named
@@ -125,7 +125,7 @@ def graded() -> Scorer:
     return score
 
 
-class InspectWire:
+class InspectConnection:
     """The model of an inspect evaluation as our backbones see one; called from the solver's thread."""
 
     def __init__(self, model: Model) -> None:
@@ -158,9 +158,9 @@ def inspect_backbone(model: Model) -> Backbone:
         "inspect",
         model.name,
         settings=Settings(),
-        wire=InspectWire(model),
+        connection=InspectConnection(model),
         abilities=Abilities(tools=False, schema=False),
-        retrier=Retrier(Patience(), SystemClock(), random.Random(0)),
+        retrier=Retrier(RetryPolicy(), SystemClock(), random.Random(0)),
         redactor=Redactor([]),
     )
 

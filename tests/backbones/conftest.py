@@ -10,7 +10,7 @@ import pytest
 
 @dataclass
 class FakeClock:
-    """A clock that jumps when it is told to sleep."""
+    """A clock that jumps forward instead of sleeping."""
 
     time: float = 0.0
     waits: list[float] = field(default_factory=list)
@@ -30,7 +30,7 @@ def clock() -> FakeClock:
 
 @pytest.fixture(autouse=True)
 def bare_environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No key, address or proxy of the person who runs the tests."""
+    """No key, address or proxy from the environment of the test run."""
     for name in list(os.environ):
         if name.endswith(("_API_KEY", "_BASE_URL", "_API_BASE", "_PROXY", "_proxy")):
             monkeypatch.delenv(name)
@@ -38,7 +38,7 @@ def bare_environment(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def no_sockets(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Any connection is an error."""
+    """Opening a connection is an error."""
 
     def refuse(*_: Any, **__: Any) -> NoReturn:
         raise AssertionError("a connection was opened")

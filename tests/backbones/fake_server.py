@@ -1,4 +1,4 @@
-"""A server on the loopback address that answers like a provider, or as badly as one."""
+"""A server on the loopback address that answers, or fails, like a provider."""
 
 import json
 import threading
@@ -11,7 +11,7 @@ from typing import Any
 
 
 @dataclass
-class Said:
+class Response:
     """One answer of the server: status, JSON or raw body, headers, and seconds to wait before it."""
 
     body: Any = None
@@ -22,7 +22,7 @@ class Said:
 
 
 @dataclass
-class Heard:
+class ReceivedRequest:
     """One request that the server received."""
 
     path: str
@@ -33,15 +33,15 @@ class Heard:
 @dataclass
 class FakeServer:
     url: str
-    heard: list[Heard] = field(default_factory=list)
+    received: list[ReceivedRequest] = field(default_factory=list)
 
 
 def chat(text: str | None = "hello", *, finish: str = "stop", usage: bool = True, **message: Any) -> dict[str, Any]:
     """The body of a chat completion."""
-    counted = {"prompt_tokens": 100, "completion_tokens": 20, "total_tokens": 120}
+    tokens = {"prompt_tokens": 100, "completion_tokens": 20, "total_tokens": 120}
     choice = {"index": 0, "finish_reason": finish, "message": {"role": "assistant", "content": text, **message}}
     body = {"id": "c1", "object": "chat.completion", "created": 1, "model": "m", "choices": [choice]}
-    return {**body, "usage": counted} if usage else body
+    return {**body, "usage": tokens} if usage else body
 
 
 def error(message: str, **fields: Any) -> dict[str, Any]:
@@ -49,22 +49,24 @@ def error(message: str, **fields: Any) -> dict[str, Any]:
 
 
 @contextmanager
-def serving(*answers: Said | Callable[[Heard], Said]) -> Iterator[FakeServer]:
-    """A server that gives these answers in order; the last one again and again."""
-    left = list(answers)
+def serving(*answers: Response | Callable[[ReceivedRequest], Response]) -> Iterator[FakeServer]:
+    """A server that gives these answers in order, then repeats the last one."""
+    remaining = list(answers)
     server = FakeServer(url="")
 
     class Handler(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
             size = int(self.headers.get("Content-Length") or 0)
-            heard = Heard(self.path, json.loads(self.rfile.read(size)), {k.lower(): v for k, v in self.headers.items()})
-            server.heard.append(heard)
-            answer = left.pop(0) if len(left) > 1 else left[0]
-            said = answer(heard) if callable(answer) else answer
-            time.sleep(said.wait)
-            data = said.raw if said.raw is not None else json.dumps(said.body).encode()
-            self.send_response(said.status)
-            for name, value in {"Content-Type": "application/json", **said.headers}.items():
+            received = ReceivedRequest(
+                self.path, json.loads(self.rfile.read(size)), {k.lower(): v for k, v in self.headers.items()}
+            )
+            server.received.append(received)
+            answer = remaining.pop(0) if len(remaining) > 1 else remaining[0]
+            response = answer(received) if callable(answer) else answer
+            time.sleep(response.wait)
+            data = response.raw if response.raw is not None else json.dumps(response.body).encode()
+            self.send_response(response.status)
+            for name, value in {"Content-Type": "application/json", **response.headers}.items():
                 self.send_header(name, value)
             self.send_header("Content-Length", str(len(data)))
             self.end_headers()
@@ -77,7 +79,7 @@ def serving(*answers: Said | Callable[[Heard], Said]) -> Iterator[FakeServer]:
         daemon_threads = True
 
         def handle_error(self, request: object, client_address: object) -> None:
-            """A client that gave up waiting is part of the tests."""
+            """Clients that time out are part of the tests."""
 
     http = Quiet(("127.0.0.1", 0), Handler)
     server.url = f"http://127.0.0.1:{http.server_port}"

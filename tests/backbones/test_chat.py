@@ -1,4 +1,4 @@
-"""Shapes, tools, re-asks and events, with a scripted model."""
+"""Schemas, tools, re-asks and events, with a scripted model."""
 
 from typing import Any
 
@@ -11,10 +11,10 @@ from vesalius.backbones import (
     BackboneError,
     Faults,
     Garbled,
-    Line,
-    Patience,
     Refused,
+    RetryPolicy,
     Scripted,
+    ScriptedReply,
     Tool,
     ToolCall,
     Usage,
@@ -24,7 +24,7 @@ from vesalius.backbones import (
     user,
 )
 from vesalius.backbones.messages import TokenOptions
-from vesalius.backbones.shaping import strict_schema
+from vesalius.backbones.structured_output import strict_schema
 from vesalius.errors import BadInput, Failed
 
 
@@ -48,25 +48,25 @@ RUN, PATCH = (
 )
 
 
-def scripted(*lines: Any, clock: FakeClock | None = None, **options: Any) -> tuple[Backbone, Scripted]:
-    wire = Scripted(lines)
-    return open_backbone(wire, clock=clock or FakeClock(), **options), wire
+def scripted(*replies: Any, clock: FakeClock | None = None, **options: Any) -> tuple[Backbone, Scripted]:
+    script = Scripted(replies)
+    return open_backbone(script, clock=clock or FakeClock(), **options), script
 
 
 def test_a_plain_reply_counts_its_tokens() -> None:
-    backbone, wire = scripted(Line(text="Hello.", usage=Usage(input=7, output=3)))
+    backbone, script = scripted(ScriptedReply(text="Hello.", usage=Usage(input=7, output=3)))
     reply = backbone.chat([system("Be brief."), user("Hi")], label="greeting")
     assert (reply.text, reply.usage, reply.cost, reply.attempts) == ("Hello.", Usage(input=7, output=3), 0.0, 1)
-    assert wire.requests[0].label == "greeting"
+    assert script.requests[0].label == "greeting"
     assert reply.message().text == "Hello."
 
 
-def test_a_sound_object_needs_one_call() -> None:
-    backbone, wire = scripted({"json": {"tag": "ROUTER", "score": 1}})
+def test_a_valid_object_needs_one_call() -> None:
+    backbone, script = scripted({"json": {"tag": "ROUTER", "score": 1}})
     reply = backbone.chat("Judge.", schema=Verdict)
     assert reply.parsed == Verdict(tag="ROUTER", score=1)
     assert reply.events == ()
-    assert wire.requests[0].answer_schema == Verdict.model_json_schema()
+    assert script.requests[0].answer_schema == Verdict.model_json_schema()
 
 
 def test_a_repaired_object_says_what_was_repaired() -> None:
@@ -78,16 +78,16 @@ def test_a_repaired_object_says_what_was_repaired() -> None:
 
 
 def test_a_wrong_object_is_asked_for_again_with_the_reason() -> None:
-    backbone, wire = scripted("No idea.", '{"tag": "ROUTER", "score": 7}', '{"tag": "ROUTER", "score": 2}')
+    backbone, script = scripted("No idea.", '{"tag": "ROUTER", "score": 7}', '{"tag": "ROUTER", "score": 2}')
     reply = backbone.chat("Judge.", schema=Verdict)
     assert reply.parsed == Verdict(tag="ROUTER", score=2)
     assert (reply.attempts, reply.count("asked_again")) == (3, 2)
-    assert "no complete JSON object" in wire.requests[1].messages[-1].text
-    assert "score: Input should be less than or equal to 2" in wire.requests[2].messages[-1].text
-    assert [message.role for message in wire.requests[2].messages] == ["user", *["assistant", "user"] * 2]
+    assert "no complete JSON object" in script.requests[1].messages[-1].text
+    assert "score: Input should be less than or equal to 2" in script.requests[2].messages[-1].text
+    assert [message.role for message in script.requests[2].messages] == ["user", *["assistant", "user"] * 2]
 
 
-def test_after_the_last_re_ask_it_is_garbled_with_its_bill() -> None:
+def test_after_the_last_re_ask_it_is_garbled_with_its_cost() -> None:
     backbone, _ = scripted("a", "b", "c")
     with pytest.raises(Garbled, match="no Verdict in 3 replies") as caught:
         backbone.chat("Judge.", schema=Verdict)
@@ -103,13 +103,13 @@ def test_the_last_object_that_fits_counts_not_an_injected_one() -> None:
     assert reply.parsed == Verdict(tag="MAPPER", score=0)
 
 
-def test_tool_calls_are_checked_not_refused() -> None:
+def test_tool_calls_are_validated_not_refused() -> None:
     calls = (
         ToolCall(id="1", name="patch", arguments={"layer": 1}),
         ToolCall(id="2", name="patch", arguments={"layer": "one"}),
         ToolCall(id="3", name="ablate", arguments={}),
     )
-    backbone, _ = scripted(Line(tool_calls=calls))
+    backbone, _ = scripted(ScriptedReply(tool_calls=calls))
     reply = backbone.chat("Go.", tools=[RUN, PATCH])
     good, wrong, unknown = reply.tool_calls
     assert good.error is None
@@ -145,32 +145,32 @@ def test_unreadable_tool_calls_say_so(text: str) -> None:
     assert backbone.chat("Go.", tools=[RUN, PATCH]).tool_calls[0].error
 
 
-def test_a_model_without_tools_is_told_in_words() -> None:
-    backbone, wire = scripted('<tool name="patch">{"layer": 1}</tool>', "It is a router.")
+def test_a_model_without_tools_gets_them_as_text() -> None:
+    backbone, script = scripted('<tool name="patch">{"layer": 1}</tool>', "It is a router.")
     backbone._unsupported.add("tools")
     first = backbone.chat([system("Be brief."), user("Go.")], tools=[PATCH])
     call = first.tool_calls[0]
     turns = [system("Be brief."), user("Go."), first.message(), tool_result(call, "effect 0.5")]
     assert backbone.chat(turns, tools=[PATCH]).text == "It is a router."
-    sent = wire.requests[1]
+    sent = script.requests[1]
     assert sent.tools == ()
     assert sent.messages[0].text.startswith("Be brief.\n\nYou can call these tools:\n- patch: Patches a head.")
     assert sent.messages[2].text == '<tool name="patch">{"layer": 1}</tool>'
     assert sent.messages[3].text == "<tool_result>\neffect 0.5\n</tool_result>"
 
 
-def test_with_tools_the_shape_is_asked_for_in_words() -> None:
-    backbone, wire = scripted('{"tag": "A", "score": 1}')
+def test_with_tools_the_schema_is_written_as_text() -> None:
+    backbone, script = scripted('{"tag": "A", "score": 1}')
     assert backbone.chat("Go.", tools=[PATCH], schema=Verdict).parsed == Verdict(tag="A", score=1)
-    assert wire.requests[0].answer_schema is None
-    assert "JSON schema" in wire.requests[0].messages[0].text
+    assert script.requests[0].answer_schema is None
+    assert "JSON schema" in script.requests[0].messages[0].text
 
 
-def test_a_refusal_is_told_apart_and_not_repeated(clock: FakeClock) -> None:
-    backbone, wire = scripted(Line(text="I can't help.", finish="refused"), clock=clock)
+def test_a_refusal_is_not_retried(clock: FakeClock) -> None:
+    backbone, script = scripted(ScriptedReply(text="I can't help.", finish="refused"), clock=clock)
     with pytest.raises(Refused, match="I can't help"):
         backbone.chat("Go.")
-    assert len(wire.requests) == 1
+    assert len(script.requests) == 1
 
 
 def test_an_empty_reply_is_tried_again(clock: FakeClock) -> None:
@@ -183,26 +183,26 @@ def test_an_empty_reply_is_tried_again(clock: FakeClock) -> None:
     assert reply.usage.output == 2  # the empty reply was paid for, the rate limit was not
 
 
-def test_a_reply_cut_before_its_first_word_names_the_mend() -> None:
-    backbone, _ = scripted(*[Line(finish="length")] * 2, patience=Patience(tries=2))
+def test_a_reply_cut_before_its_first_word_names_the_fix() -> None:
+    backbone, _ = scripted(*[ScriptedReply(finish="length")] * 2, retry=RetryPolicy(tries=2))
     with pytest.raises(Garbled, match="raise max_tokens"):
         backbone.chat("Go.")
 
 
-def test_lines_by_label_and_text() -> None:
+def test_replies_by_label_and_text() -> None:
     backbone, _ = scripted({"label": "^judge", "text": "fair"}, {"match": "capital of (\\w+)", "text": "Paris"}, "else")
     assert backbone.chat("x", label="judge-1").text == "fair"
     assert backbone.chat("the capital of France?").text == "Paris"
     assert backbone.chat("x").text == "else"
-    with pytest.raises(Failed, match="no line left for call 4"):
+    with pytest.raises(Failed, match="no reply left for call 4"):
         backbone.chat("x")
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_bad_days_are_errors_or_right_answers_never_wrong_ones(seed: int) -> None:
+def test_faults_give_errors_or_right_answers_never_wrong_ones(seed: int) -> None:
     """429, 500, timeouts, empty and malformed replies with p = 0.3: every answer is right or an error of its kind."""
-    wire = Scripted(lambda request: request.messages[-1].text.upper(), faults=Faults(p=0.3, seed=seed))
-    backbone = open_backbone(wire, clock=FakeClock(), patience=Patience(tries=3))
+    script = Scripted(lambda request: request.messages[-1].text.upper(), faults=Faults(p=0.3, seed=seed))
+    backbone = open_backbone(script, clock=FakeClock(), retry=RetryPolicy(tries=3))
     failures: list[BackboneError] = []
     for number in range(200):
         try:
@@ -215,20 +215,20 @@ def test_bad_days_are_errors_or_right_answers_never_wrong_ones(seed: int) -> Non
 
 
 def test_faults_do_not_depend_on_the_order() -> None:
-    def fates(numbers: list[int]) -> dict[int, int]:
-        wire = Scripted(lambda request: "ok", faults=Faults(p=0.5, seed=1))
-        backbone = open_backbone(wire, clock=FakeClock(), patience=Patience(tries=20))
+    def attempts(numbers: list[int]) -> dict[int, int]:
+        script = Scripted(lambda request: "ok", faults=Faults(p=0.5, seed=1))
+        backbone = open_backbone(script, clock=FakeClock(), retry=RetryPolicy(tries=20))
         return {number: backbone.chat(f"case {number}").attempts for number in numbers}
 
-    assert fates(list(range(20))) == fates(list(reversed(range(20))))
+    assert attempts(list(range(20))) == attempts(list(reversed(range(20))))
 
 
-def test_log_probabilities_at_the_telling_token() -> None:
-    places = (
+def test_log_probabilities_at_the_token_of_the_choice() -> None:
+    tokens = (
         TokenOptions(token="Answer", options=(("Answer", -0.1),)),
         TokenOptions(token=" 1", options=((" 1", -0.5), ("1", -2.0), ("0", -1.5), ("no", -4.0))),
     )
-    backbone, _ = scripted(Line(text="Answer 1", logprobs=places))
+    backbone, _ = scripted(ScriptedReply(text="Answer 1", logprobs=tokens))
     scores = backbone.logprobs("Is it?", ["0", "1", "2"])
     assert scores.said
     assert scores.logprobs["0"] == pytest.approx(-1.5)
@@ -239,7 +239,7 @@ def test_log_probabilities_at_the_telling_token() -> None:
 
 
 def test_log_probabilities_that_are_not_there() -> None:
-    backbone, _ = scripted("1", Line(text="No", logprobs=(TokenOptions(token="No", options=(("No", -0.1),)),)))
+    backbone, _ = scripted("1", ScriptedReply(text="No", logprobs=(TokenOptions(token="No", options=(("No", -0.1),)),)))
     with pytest.raises(BadInput, match="no log-probabilities"):
         backbone.logprobs("Is it?", ["0", "1"])
     with pytest.raises(Garbled, match="not in the first 8 tokens"):

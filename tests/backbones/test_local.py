@@ -1,4 +1,4 @@
-"""The real thing, end to end: SmolLM2 behind llama.cpp's server on the loopback address."""
+"""End to end with a real model: SmolLM2 behind llama.cpp's server on the loopback address."""
 
 import signal
 import subprocess
@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from pydantic import BaseModel
 
-from vesalius.backbones import Garbled, Patience, Tool, Unreachable, open_backbone, system, user
+from vesalius.backbones import Garbled, RetryPolicy, Tool, Unreachable, open_backbone, system, user
 from vesalius.backbones.local import NAME, LocalServer, find_model
 from vesalius.errors import Failed
 
@@ -36,34 +36,34 @@ def test_it_answers_counts_and_replays(local_server: LocalServer, tmp_path: Path
 def test_an_object_of_a_schema(local_server: LocalServer) -> None:
     backbone = open_backbone(f"local:{NAME}", base_url=local_server.url, max_tokens=48)
     try:
-        found = backbone.chat("Invent a person with a name and an age.", schema=Person).parsed
+        result = backbone.chat("Invent a person with a name and an age.", schema=Person).parsed
     except Garbled as failure:
-        found = failure
-    assert isinstance(found, Person) or [event.kind for event in found.events] == ["asked_again"] * 3  # type: ignore[union-attr]
+        result = failure
+    assert isinstance(result, Person) or [event.kind for event in result.events] == ["asked_again"] * 3  # type: ignore[union-attr]
 
 
 def test_log_probabilities_are_those_of_a_distribution(local_server: LocalServer) -> None:
     backbone = open_backbone(f"local:{NAME}", base_url=local_server.url)
     question = "Is a cat an animal? Answer with only one digit, 1 for yes or 0 for no."
-    scores = backbone.logprobs(question, ["0", "1"], places=4)
+    scores = backbone.logprobs(question, ["0", "1"], max_tokens=4)
     assert all(value <= 0 for value in scores.logprobs.values())
     assert scores.share("0") + scores.share("1") == pytest.approx(1)
 
 
-def test_tools_are_offered_in_words(local_server: LocalServer, tmp_path: Path) -> None:
+def test_tools_are_offered_as_text(local_server: LocalServer, tmp_path: Path) -> None:
     backbone = open_backbone(f"local:{NAME}", base_url=local_server.url, max_tokens=8, record=tmp_path)
     tool = Tool(name="look", description="Looks a person up.", arguments=Person)
     assert backbone.chat("Look up Ada, 36.", tools=[tool]).attempts == 1
     assert "You can call these tools" in (tmp_path / "calls.jsonl").read_text()
 
 
-def test_a_server_of_its_own_ends_with_the_backbone() -> None:
+def test_a_closed_server_is_unreachable() -> None:
     pytest.importorskip("xllamacpp")
-    own = LocalServer(find_model(NAME))
-    patience = Patience(tries=1)
-    with open_backbone(f"local:{NAME}", base_url=own.url, max_tokens=4, patience=patience) as backbone:
+    server = LocalServer(find_model(NAME))
+    retry = RetryPolicy(tries=1)
+    with open_backbone(f"local:{NAME}", base_url=server.url, max_tokens=4, retry=retry) as backbone:
         assert backbone.chat("Hi").usage is not None
-        own.close()
+        server.close()
         with pytest.raises(Unreachable):
             backbone.chat("Hi")
 
@@ -85,9 +85,9 @@ def test_a_server_does_not_outlive_a_killed_parent() -> None:
     pytest.fail("the server is still running")
 
 
-def test_a_file_that_is_no_model(tmp_path: Path) -> None:
+def test_a_file_that_is_not_a_model(tmp_path: Path) -> None:
     pytest.importorskip("xllamacpp")
     broken = tmp_path / "broken.gguf"
     broken.write_bytes(b"GGUF but not really")
-    with pytest.raises(Failed, match="no server came up for"):
+    with pytest.raises(Failed, match="no server started for"):
         open_backbone(f"local:{broken}")

@@ -1,4 +1,4 @@
-"""The real clients against a server on the loopback address: what they send, what they read, how they fail."""
+"""The real clients against a server on the loopback address: requests, replies, failures."""
 
 import json
 from collections.abc import Callable
@@ -8,13 +8,13 @@ import pytest
 from pydantic import BaseModel
 
 from tests.backbones.conftest import FakeClock
-from tests.backbones.fake_server import FakeServer, Heard, Said, chat, error, serving
+from tests.backbones.fake_server import FakeServer, ReceivedRequest, Response, chat, error, serving
 from vesalius.backbones import (
     Backbone,
     BackboneError,
     Garbled,
-    Patience,
     Rejected,
+    RetryPolicy,
     Tool,
     ToolCall,
     Usage,
@@ -56,7 +56,7 @@ def opened(provider: str, server: FakeServer, monkeypatch: pytest.MonkeyPatch, *
         monkeypatch.setenv(name, KEY)
     url = server.url if provider in ("anthropic", "google") else f"{server.url}/v1"
     model = {"anthropic": "claude-sonnet-4-6", "google": "gemini-3.1-pro"}.get(provider, "m")
-    options = {"clock": FakeClock(), "patience": Patience(tries=1), "timeout": 5.0, **options}
+    options = {"clock": FakeClock(), "retry": RetryPolicy(tries=1), "timeout": 5.0, **options}
     return open_backbone(f"{provider}:{model}", base_url=url, **options)
 
 
@@ -88,71 +88,71 @@ CALL = {
     "google": gemini({"functionCall": {"name": "look", "args": {"layer": 2}}, "thoughtSignature": "c2ln"}),
 }
 CALL["compatible"] = CALL["openai"]
-EVERYBODY = list(HELLO)
+PROVIDERS = list(HELLO)
 
 
-@pytest.mark.parametrize("provider", EVERYBODY)
+@pytest.mark.parametrize("provider", PROVIDERS)
 def test_a_reply_with_its_tokens(provider: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    with serving(Said(HELLO[provider])) as server:
+    with serving(Response(HELLO[provider])) as server:
         reply = opened(provider, server, monkeypatch).chat(CONVERSATION, tools=[LOOK], label="x")
     assert reply.text == "hello"
     assert reply.usage is not None
-    # Anthropic counts what it kept beside the rest, we count it inside.
+    # Anthropic counts cached tokens separately, we include them in the input.
     assert (reply.usage.input, reply.usage.output) == (130 if provider == "anthropic" else 100, 20)
     assert reply.usage.cached == (30 if provider == "anthropic" else 0)
-    assert (reply.finish, reply.attempts, len(server.heard)) == ("stop", 1, 1)
+    assert (reply.finish, reply.attempts, len(server.received)) == ("stop", 1, 1)
 
 
-@pytest.mark.parametrize("provider", EVERYBODY)
+@pytest.mark.parametrize("provider", PROVIDERS)
 def test_the_whole_conversation_is_sent(provider: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    with serving(Said(HELLO[provider])) as server:
+    with serving(Response(HELLO[provider])) as server:
         opened(provider, server, monkeypatch, max_tokens=77).chat(CONVERSATION, tools=[LOOK], stop=["END"])
-    body = json.dumps(server.heard[0].body)
+    body = json.dumps(server.received[0].body)
     assert all(
-        said in body for said in ("Be brief.", "Go.", "Looking.", "nothing", "Again.", "Looks at a layer.", "77")
+        part in body for part in ("Be brief.", "Go.", "Looking.", "nothing", "Again.", "Looks at a layer.", "77")
     )
     assert "END" in body
     assert "temperature" in body
 
 
-def test_openai_and_the_others_get_their_own_name_of_the_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_each_server_gets_its_name_of_the_token_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     for provider, name in (("openai", "max_completion_tokens"), ("compatible", "max_tokens")):
-        with serving(Said(chat())) as server:
+        with serving(Response(chat())) as server:
             opened(provider, server, monkeypatch, max_tokens=77).chat("Go.")
-        limits = {key: value for key, value in server.heard[0].body.items() if key.startswith("max_")}
+        limits = {key: value for key, value in server.received[0].body.items() if key.startswith("max_")}
         assert limits == {name: 77}
 
 
 def test_a_compatible_server_never_sees_the_openai_key(monkeypatch: pytest.MonkeyPatch) -> None:
-    with serving(Said(chat())) as server:
+    with serving(Response(chat())) as server:
         opened("compatible", server, monkeypatch).chat("Go.")
         monkeypatch.setenv("VESALIUS_API_KEY", "my-own-server-key")
         opened("compatible", server, monkeypatch).chat("Go.")
-    assert [heard.headers["authorization"] for heard in server.heard] == [
+    assert [received.headers["authorization"] for received in server.received] == [
         "Bearer no-key-needed",
         "Bearer my-own-server-key",
     ]
 
 
-@pytest.mark.parametrize("provider", EVERYBODY)
+@pytest.mark.parametrize("provider", PROVIDERS)
 def test_a_native_tool_call_and_its_answer(provider: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    with serving(Said(CALL[provider]), Said(HELLO[provider])) as server:
+    with serving(Response(CALL[provider]), Response(HELLO[provider])) as server:
         backbone = opened(provider, server, monkeypatch)
         reply = backbone.chat("Go.", tools=[LOOK])
         (call,) = reply.tool_calls
         assert (call.name, call.arguments, call.error) == ("look", {"layer": 2}, None)
         backbone.chat([user("Go."), reply.message(), tool_result(call, "saw it")], tools=[LOOK])
-    assert "saw it" in json.dumps(server.heard[1].body)
+    assert "saw it" in json.dumps(server.received[1].body)
     if provider == "google":  # Gemini rejects its own calls without the signature it gave them
-        assert "c2ln" in json.dumps(server.heard[1].body)
+        assert "c2ln" in json.dumps(server.received[1].body)
 
 
-def test_malformed_arguments_are_repaired_or_said(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_malformed_arguments_are_repaired_or_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     def calls(arguments: str) -> dict[str, Any]:
         function = {"name": "look", "arguments": arguments}
         return chat(None, finish="tool_calls", tool_calls=[{"id": "c", "type": "function", "function": function}])
 
-    with serving(Said(calls("{'layer': 2,}")), Said(calls('{"layer": '))) as server:
+    with serving(Response(calls("{'layer': 2,}")), Response(calls('{"layer": '))) as server:
         backbone = opened("openai", server, monkeypatch)
         assert backbone.chat("Go.", tools=[LOOK]).tool_calls[0].arguments == {"layer": 2}
         assert "not readable" in (backbone.chat("Go.", tools=[LOOK]).tool_calls[0].error or "")
@@ -173,22 +173,22 @@ POINTS = {
 }
 
 
-@pytest.mark.parametrize("provider", EVERYBODY)
-def test_the_schema_is_asked_for_natively(provider: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    with serving(Said(POINTS[provider])) as server:
+@pytest.mark.parametrize("provider", PROVIDERS)
+def test_the_schema_is_sent_natively(provider: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    with serving(Response(POINTS[provider])) as server:
         reply = opened(provider, server, monkeypatch).chat("Where?", schema=Point)
     assert reply.parsed == Point(x=1, y=2)
-    assert set(SCHEMA_SENT[provider](server.heard[0].body)) == {"x", "y"}
+    assert set(SCHEMA_SENT[provider](server.received[0].body)) == {"x", "y"}
 
 
-def test_a_server_without_schemas_tools_or_temperature_gets_words(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_features_that_a_server_rejects_are_written_as_text(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each rejection is remembered, so the second call is accepted at once."""
 
-    def old_server(heard: Heard) -> Said:
+    def old_server(received: ReceivedRequest) -> Response:
         for name in ("response_format", "tools", "temperature"):
-            if name in heard.body:
-                return Said(error(f"{name} is not supported by this server", param=name), status=400)
-        return Said(chat(POINT))
+            if name in received.body:
+                return Response(error(f"{name} is not supported by this server", param=name), status=400)
+        return Response(chat(POINT))
 
     with serving(old_server) as server:
         backbone = opened("compatible", server, monkeypatch)
@@ -197,7 +197,7 @@ def test_a_server_without_schemas_tools_or_temperature_gets_words(monkeypatch: p
     assert first.parsed == second.parsed == Point(x=1, y=2)
     assert [event.detail for event in first.events if event.kind == "left_out"] == ["schema", "temperature"]
     assert (first.attempts, second.attempts, second.count("left_out")) == (3, 1, 0)
-    assert "JSON schema" in server.heard[3].body["messages"][0]["content"]
+    assert "JSON schema" in server.received[3].body["messages"][0]["content"]
 
 
 def test_log_probabilities_over_http(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -205,137 +205,145 @@ def test_log_probabilities_over_http(monkeypatch: pytest.MonkeyPatch) -> None:
     options = [{"token": "1", "logprob": -0.2, "bytes": [49]}, {"token": "0", "logprob": -1.7, "bytes": [48]}]
     place = {"token": "1", "logprob": -0.2, "bytes": [49], "top_logprobs": options}
     body["choices"][0]["logprobs"] = {"content": [place]}
-    with serving(Said(body)) as server:
+    with serving(Response(body)) as server:
         scores = opened("compatible", server, monkeypatch).logprobs("0 or 1?", ["0", "1"])
     assert scores.logprobs == {"0": -1.7, "1": -0.2}
-    assert (server.heard[0].body["logprobs"], server.heard[0].body["top_logprobs"]) == (True, 20)
-    assert server.heard[0].body["max_tokens"] == 8
+    assert (server.received[0].body["logprobs"], server.received[0].body["top_logprobs"]) == (True, 20)
+    assert server.received[0].body["max_tokens"] == 8
 
 
 def test_where_log_probabilities_are_not_offered(monkeypatch: pytest.MonkeyPatch) -> None:
-    with serving(Said(HELLO["anthropic"])) as server, pytest.raises(BadInput, match="not offered"):
+    with serving(Response(HELLO["anthropic"])) as server, pytest.raises(BadInput, match="not offered"):
         opened("anthropic", server, monkeypatch).logprobs("0 or 1?", ["0", "1"])
 
 
 QUOTA = "You exceeded your current quota, please check your plan and billing details."
 RETRY_INFO = [{"@type": "type.googleapis.com/google.rpc.RetryInfo", "retryDelay": "17s"}]
 BLOCKED = {"promptFeedback": {"blockReason": "PROHIBITED_CONTENT"}, "usageMetadata": {"promptTokenCount": 9}}
-#: What each provider says, as its documentation or its own messages have it, and what that is.
-FAILURES: list[tuple[str, Said, str]] = [
-    ("openai", Said(error("Rate limit reached for gpt", code="rate_limit_exceeded"), 429), "rate_limited"),
-    ("openai", Said(error(QUOTA, code="insufficient_quota", type="insufficient_quota"), 429), "out_of_credit"),
-    ("openai", Said(error("Incorrect API key provided", code="invalid_api_key"), 401), "bad_key"),
-    ("openai", Said(error("You are not allowed to use this model"), 403), "bad_key"),
-    ("openai", Said(error("The model `m` does not exist", code="model_not_found"), 404), "rejected"),
-    ("openai", Said(error("maximum context length is 8192", code="context_length_exceeded"), 400), "rejected"),
-    ("openai", Said(error("rejected by our safety system", code="content_policy_violation"), 400), "refused"),
-    ("openai", Said(chat("", finish="content_filter")), "refused"),
-    ("openai", Said(chat(None, refusal="I can't help with that.")), "refused"),
-    ("openai", Said(error("The server had an error"), 500), "unreachable"),
-    ("openai", Said(raw=b"<html>Bad gateway</html>", status=502), "unreachable"),
-    ("openai", Said(error("gateway timeout"), 504), "timed_out"),
-    ("openai", Said(chat(), wait=1.5), "timed_out"),
-    ("openai", Said(chat("")), "garbled"),
-    ("openai", Said(raw=b"<html>It works!</html>"), "garbled"),
-    ("openai", Said(raw=b'{"choices": [{"mess'), "garbled"),
-    ("openai", Said({"id": "c", "object": "chat.completion"}), "garbled"),
-    ("openai", Said({"choices": []}), "garbled"),
-    ("openai", Said(error("Insufficient Balance"), 402), "out_of_credit"),
-    ("anthropic", Said({"type": "error", **error("slow down", type="rate_limit_error")}, 429), "rate_limited"),
-    ("anthropic", Said({"type": "error", **error("Your credit balance is too low")}, 400), "out_of_credit"),
-    ("anthropic", Said({"type": "error", **error("invalid x-api-key", type="authentication_error")}, 401), "bad_key"),
-    ("anthropic", Said({"type": "error", **error("Overloaded", type="overloaded_error")}, 529), "unreachable"),
-    ("anthropic", Said({"type": "error", **error("prompt is too long: 300000 tokens")}, 400), "rejected"),
-    ("anthropic", Said(claude({"type": "text", "text": ""}, stop="refusal")), "refused"),
-    ("anthropic", Said(claude()), "garbled"),
-    ("anthropic", Said(raw=b"<html>It works!</html>"), "garbled"),
-    ("anthropic", Said(HELLO["anthropic"], wait=1.5), "timed_out"),
-    ("google", Said(error(QUOTA, code=429, status="RESOURCE_EXHAUSTED", details=RETRY_INFO), 429), "rate_limited"),
-    ("google", Said(error("API key not valid. Please pass one.", code=400, status="INVALID_ARGUMENT"), 400), "bad_key"),
-    ("google", Said(error("permission denied", code=403, status="PERMISSION_DENIED"), 403), "bad_key"),
-    ("google", Said(error("The model is overloaded", code=503, status="UNAVAILABLE"), 503), "unreachable"),
-    ("google", Said(gemini(finish="SAFETY")), "refused"),
-    ("google", Said(BLOCKED), "refused"),
-    ("google", Said(gemini({"text": ""})), "garbled"),
-    ("google", Said(HELLO["google"], wait=1.5), "timed_out"),
-]  # fmt: skip
+#: Responses of each provider, from its documentation or its own messages, and the kind of failure.
+FAILURES: list[tuple[str, Response, str]] = [
+    ("openai", Response(error("Rate limit reached for gpt", code="rate_limit_exceeded"), 429), "rate_limited"),
+    ("openai", Response(error(QUOTA, code="insufficient_quota", type="insufficient_quota"), 429), "out_of_credit"),
+    ("openai", Response(error("Incorrect API key provided", code="invalid_api_key"), 401), "bad_key"),
+    ("openai", Response(error("You are not allowed to use this model"), 403), "bad_key"),
+    ("openai", Response(error("The model `m` does not exist", code="model_not_found"), 404), "rejected"),
+    ("openai", Response(error("maximum context length is 8192", code="context_length_exceeded"), 400), "rejected"),
+    ("openai", Response(error("rejected by our safety system", code="content_policy_violation"), 400), "refused"),
+    ("openai", Response(chat("", finish="content_filter")), "refused"),
+    ("openai", Response(chat(None, refusal="I can't help with that.")), "refused"),
+    ("openai", Response(error("The server had an error"), 500), "unreachable"),
+    ("openai", Response(raw=b"<html>Bad gateway</html>", status=502), "unreachable"),
+    ("openai", Response(error("gateway timeout"), 504), "timed_out"),
+    ("openai", Response(chat(), wait=1.5), "timed_out"),
+    ("openai", Response(chat("")), "garbled"),
+    ("openai", Response(raw=b"<html>It works!</html>"), "garbled"),
+    ("openai", Response(raw=b'{"choices": [{"mess'), "garbled"),
+    ("openai", Response({"id": "c", "object": "chat.completion"}), "garbled"),
+    ("openai", Response({"choices": []}), "garbled"),
+    ("openai", Response(error("Insufficient Balance"), 402), "out_of_credit"),
+    ("anthropic", Response({"type": "error", **error("slow down", type="rate_limit_error")}, 429), "rate_limited"),
+    ("anthropic", Response({"type": "error", **error("Your credit balance is too low")}, 400), "out_of_credit"),
+    (
+        "anthropic",
+        Response({"type": "error", **error("invalid x-api-key", type="authentication_error")}, 401),
+        "bad_key",
+    ),
+    ("anthropic", Response({"type": "error", **error("Overloaded", type="overloaded_error")}, 529), "unreachable"),
+    ("anthropic", Response({"type": "error", **error("prompt is too long: 300000 tokens")}, 400), "rejected"),
+    ("anthropic", Response(claude({"type": "text", "text": ""}, stop="refusal")), "refused"),
+    ("anthropic", Response(claude()), "garbled"),
+    ("anthropic", Response(raw=b"<html>It works!</html>"), "garbled"),
+    ("anthropic", Response(HELLO["anthropic"], wait=1.5), "timed_out"),
+    ("google", Response(error(QUOTA, code=429, status="RESOURCE_EXHAUSTED", details=RETRY_INFO), 429), "rate_limited"),
+    (
+        "google",
+        Response(error("API key not valid. Please pass one.", code=400, status="INVALID_ARGUMENT"), 400),
+        "bad_key",
+    ),
+    ("google", Response(error("permission denied", code=403, status="PERMISSION_DENIED"), 403), "bad_key"),
+    ("google", Response(error("The model is overloaded", code=503, status="UNAVAILABLE"), 503), "unreachable"),
+    ("google", Response(gemini(finish="SAFETY")), "refused"),
+    ("google", Response(BLOCKED), "refused"),
+    ("google", Response(gemini({"text": ""})), "garbled"),
+    ("google", Response(HELLO["google"], wait=1.5), "timed_out"),
+]
 
 
 @pytest.mark.parametrize(
-    ("provider", "said", "kind"), FAILURES, ids=[f"{p}-{s.status}-{k}-{n}" for n, (p, s, k) in enumerate(FAILURES)]
+    ("provider", "response", "kind"), FAILURES, ids=[f"{p}-{s.status}-{k}-{n}" for n, (p, s, k) in enumerate(FAILURES)]
 )
 @pytest.mark.filterwarnings("ignore::UserWarning")
-def test_failures_are_told_apart(provider: str, said: Said, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    with serving(said) as server:
-        backbone = opened(provider, server, monkeypatch, timeout=0.5 if said.wait else 5.0)
+def test_failures_are_classified(provider: str, response: Response, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    with serving(response) as server:
+        backbone = opened(provider, server, monkeypatch, timeout=0.5 if response.wait else 5.0)
         with pytest.raises(BackboneError) as caught:
             backbone.chat("Go.")
     assert caught.value.kind == kind
     assert "\n" not in str(caught.value)
-    assert len(server.heard) == 1  # the client must not retry by itself
+    assert len(server.received) == 1  # the client must not retry by itself
 
 
-def test_nobody_is_listening(monkeypatch: pytest.MonkeyPatch) -> None:
-    with serving(Said(chat())) as server:
+def test_a_server_that_is_not_running(monkeypatch: pytest.MonkeyPatch) -> None:
+    with serving(Response(chat())) as server:
         pass
-    for provider in EVERYBODY:
+    for provider in PROVIDERS:
         with pytest.raises(BackboneError) as caught:
             opened(provider, server, monkeypatch).chat("Go.")
         assert caught.value.kind == "unreachable", provider
 
 
 @pytest.mark.parametrize(
-    ("provider", "said", "wait"),
+    ("provider", "response", "wait"),
     [
-        ("openai", Said(error("slow"), 429, {"Retry-After": "7"}), 7.0),
-        ("openai", Said(error("slow"), 429, {"retry-after-ms": "2500"}), 2.5),
-        ("anthropic", Said(error("slow"), 429, {"retry-after": "11"}), 11.0),
-        ("google", Said(error(QUOTA, code=429, details=RETRY_INFO), 429), 17.0),
+        ("openai", Response(error("slow"), 429, {"Retry-After": "7"}), 7.0),
+        ("openai", Response(error("slow"), 429, {"retry-after-ms": "2500"}), 2.5),
+        ("anthropic", Response(error("slow"), 429, {"retry-after": "11"}), 11.0),
+        ("google", Response(error(QUOTA, code=429, details=RETRY_INFO), 429), 17.0),
     ],
 )
-def test_advice_on_waiting_is_read_and_obeyed(
-    provider: str, said: Said, wait: float, clock: FakeClock, monkeypatch: pytest.MonkeyPatch
+def test_retry_after_is_obeyed(
+    provider: str, response: Response, wait: float, clock: FakeClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with serving(said, Said(HELLO[provider])) as server:
-        backbone = opened(provider, server, monkeypatch, clock=clock, patience=Patience(tries=2, first=0.1))
+    with serving(response, Response(HELLO[provider])) as server:
+        backbone = opened(provider, server, monkeypatch, clock=clock, retry=RetryPolicy(tries=2, first=0.1))
         reply = backbone.chat("Go.")
     assert (reply.text, reply.attempts, clock.waits) == ("hello", 2, [wait])
 
 
 def test_a_rejection_that_cannot_be_worked_around_names_the_server(monkeypatch: pytest.MonkeyPatch) -> None:
-    said = Said(error("temperature is odd today", param="temperature"), status=400)
-    with serving(said) as server, pytest.raises(Rejected, match="compatible:m: temperature is odd"):
+    response = Response(error("temperature is odd today", param="temperature"), status=400)
+    with serving(response) as server, pytest.raises(Rejected, match="compatible:m: temperature is odd"):
         opened("compatible", server, monkeypatch).chat("Go.")
-    assert len(server.heard) == 2  # once with, once without the temperature
+    assert len(server.received) == 2  # once with, once without the temperature
 
 
 def test_an_answer_without_a_count_has_no_cost(monkeypatch: pytest.MonkeyPatch) -> None:
-    with serving(Said(chat("hi", usage=False))) as server:
+    with serving(Response(chat("hi", usage=False))) as server:
         reply = opened("compatible", server, monkeypatch).chat("Go.")
     assert (reply.usage, reply.cost, reply.count("usage_missing")) == (None, None, 1)
 
 
 def test_an_unknown_price_is_none_not_zero(monkeypatch: pytest.MonkeyPatch) -> None:
-    with serving(Said(chat("hi"))) as server:
+    with serving(Response(chat("hi"))) as server:
         reply = opened("compatible", server, monkeypatch).chat("Go.")
     assert reply.usage == Usage(input=100, output=20)
     assert reply.cost is None
 
 
 def test_known_prices_are_charged(monkeypatch: pytest.MonkeyPatch) -> None:
-    with serving(Said(HELLO["anthropic"])) as server:
+    with serving(Response(HELLO["anthropic"])) as server:
         reply = opened("anthropic", server, monkeypatch).chat("Go.")
     assert reply.cost == pytest.approx((130 * 3 + 20 * 15) / 1e6)
 
 
 def test_a_cut_object_is_asked_for_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    with serving(Said(chat('{"x": 1, "y"', finish="length")), Said(chat(POINT))) as server:
+    with serving(Response(chat('{"x": 1, "y"', finish="length")), Response(chat(POINT))) as server:
         reply = opened("openai", server, monkeypatch).chat("Where?", schema=Point)
     assert reply.parsed == Point(x=1, y=2)
-    assert "it was cut after 4096 tokens" in server.heard[1].body["messages"][-1]["content"]
+    assert "it was cut after 4096 tokens" in server.received[1].body["messages"][-1]["content"]
 
 
 def test_garbled_after_every_try_keeps_its_kind(monkeypatch: pytest.MonkeyPatch) -> None:
-    with serving(Said(raw=b"nonsense")) as server, pytest.raises(Garbled) as caught:
-        opened("openai", server, monkeypatch, patience=Patience(tries=3)).chat("Go.")
-    assert (caught.value.attempts, len(server.heard)) == (3, 3)
+    with serving(Response(raw=b"nonsense")) as server, pytest.raises(Garbled) as caught:
+        opened("openai", server, monkeypatch, retry=RetryPolicy(tries=3)).chat("Go.")
+    assert (caught.value.attempts, len(server.received)) == (3, 3)

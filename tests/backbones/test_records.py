@@ -1,4 +1,4 @@
-"""Records: found by content, free of secrets, safe against kills, enough for replay without a network."""
+"""Records: looked up by content, free of secrets, safe against kills, enough for replay without a network."""
 
 import json
 import os
@@ -14,17 +14,17 @@ from hypothesis import strategies as st
 from pydantic import BaseModel
 
 from tests.backbones.conftest import FakeClock
-from tests.backbones.fake_server import Heard, Said, chat, error, serving
+from tests.backbones.fake_server import ReceivedRequest, Response, chat, error, serving
 from vesalius.backbones import (
     Backbone,
     BadKey,
-    Line,
     NotRecorded,
-    Patience,
     Records,
     Redactor,
     Refused,
+    RetryPolicy,
     Scripted,
+    ScriptedReply,
     Usage,
     open_backbone,
     user,
@@ -65,7 +65,7 @@ def test_replay_of_a_provider_needs_no_key_package_or_network(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
 ) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", SECRETS[0])
-    with serving(Said(chat('{"x": 3}'))) as server:
+    with serving(Response(chat('{"x": 3}'))) as server:
         live = open_backbone("openai:gpt-5.4", base_url=f"{server.url}/v1", record=tmp_path).chat("x?", schema=Point)
     monkeypatch.delenv("OPENAI_API_KEY")
     monkeypatch.setitem(sys.modules, "langchain_openai", None)
@@ -77,14 +77,14 @@ def test_replay_of_a_provider_needs_no_key_package_or_network(
 
 def test_a_missing_call_is_one_line(tmp_path: Path) -> None:
     echo(record=tmp_path).chat("one")
-    with pytest.raises(NotRecorded, match=r"call 'step 2' is not on record in .*calls.jsonl; record it first"):
+    with pytest.raises(NotRecorded, match=r"call 'step 2' is not recorded in .*calls.jsonl; record it first"):
         replaying(tmp_path).chat("two", label="step 2")
     with pytest.raises(BadInput, match="no recorded calls there"):
         replaying(tmp_path / "nowhere")
 
 
 @pytest.mark.parametrize("changed", [{"temperature": 0.5}, {"max_tokens": 5}, {"model": "other"}, {"text": "two"}])
-def test_whatever_may_change_the_answer_changes_the_address(tmp_path: Path, changed: dict[str, object]) -> None:
+def test_everything_that_can_change_the_answer_changes_the_address(tmp_path: Path, changed: dict[str, object]) -> None:
     script = tmp_path / "script.json"
     script.write_text('["hi"]')
     open_backbone(f"scripted:{script}", record=tmp_path).chat("one")
@@ -105,22 +105,22 @@ def test_scopes_keep_their_own_count(tmp_path: Path) -> None:
     backbone = open_backbone(Scripted(["a1", "b1", "a2"]), record=tmp_path)
     a, b = backbone.within("a"), backbone.within("b")
     assert [a.chat("draw").text, b.chat("draw").text, a.chat("draw").text] == ["a1", "b1", "a2"]
-    resumed = replaying(tmp_path)  # a run that goes on with b alone still finds b's own call
+    resumed = replaying(tmp_path)  # a run that continues with b alone still finds b's own call
     assert resumed.within("b").chat("draw").text == "b1"
 
 
 def test_a_resumed_run_pays_nothing_twice(tmp_path: Path) -> None:
     echo(record=tmp_path).chat("one")
-    wire = Scripted(["fresh"])
-    resumed = open_backbone(wire, record=tmp_path)
+    script = Scripted(["fresh"])
+    resumed = open_backbone(script, record=tmp_path)
     assert resumed.chat("one").replayed
     assert resumed.chat("two").text == "fresh"
-    assert len(wire.requests) == 1
+    assert len(script.requests) == 1
 
 
 def test_failures_are_replayed_but_not_resumed(tmp_path: Path) -> None:
     with pytest.raises(Refused, match="declined"):
-        open_backbone(Scripted([Line(finish="refused")]), record=tmp_path).chat("x")
+        open_backbone(Scripted([ScriptedReply(finish="refused")]), record=tmp_path).chat("x")
     with pytest.raises(Refused, match="declined"):
         replaying(tmp_path).chat("x")
     assert open_backbone(Scripted(["now I will"]), record=tmp_path).chat("x").text == "now I will"
@@ -128,47 +128,47 @@ def test_failures_are_replayed_but_not_resumed(tmp_path: Path) -> None:
 
 
 def test_what_a_server_rejects_is_remembered_by_the_record(tmp_path: Path) -> None:
-    def old_server(heard: Heard) -> Said:
-        if "response_format" in heard.body:
-            return Said(error("response_format is not supported"), status=400)
-        return Said(chat('{"x": 3}'))
+    def old_server(received: ReceivedRequest) -> Response:
+        if "response_format" in received.body:
+            return Response(error("response_format is not supported"), status=400)
+        return Response(chat('{"x": 3}'))
 
     with serving(old_server) as server:
         url = f"{server.url}/v1"
         open_backbone("compatible:m", base_url=url, record=tmp_path).chat("x?", schema=Point)
         open_backbone("compatible:m", base_url=url, record=tmp_path).chat("y?", schema=Point)
-    assert len(server.heard) == 3
+    assert len(server.received) == 3
     again = open_backbone("compatible:m", replay=tmp_path)
     assert [again.chat(text, schema=Point).parsed for text in ("y?", "x?")] == [Point(x=3)] * 2
 
 
 def test_no_secret_reaches_a_record(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A planted key comes in through the environment, the prompt, the reply, the label and the error message."""
-    own = "correct-horse-battery"
-    monkeypatch.setenv("MY_SERVICE_TOKEN", own)
+    password = "correct-horse-battery"
+    monkeypatch.setenv("MY_SERVICE_TOKEN", password)
     monkeypatch.setenv("OPENAI_API_KEY", SECRETS[0])
-    told = " ".join([own, *SECRETS, "https://me:hunter2@host/x", "Authorization: Bearer abcdefghijklmnop"])
-    with serving(Said(chat(f"You said {told}")), Said(error(f"bad key {SECRETS[0]}"), 401)) as server:
+    text = " ".join([password, *SECRETS, "https://me:hunter2@host/x", "Authorization: Bearer abcdefghijklmnop"])
+    with serving(Response(chat(f"You said {text}")), Response(error(f"bad key {SECRETS[0]}"), 401)) as server:
         backbone = open_backbone("openai:gpt-5.4", base_url=f"{server.url}/v1", record=tmp_path)
-        reply = backbone.chat([user(told)], label=told)
+        reply = backbone.chat([user(text)], label=text)
         with pytest.raises(BadKey) as caught:
             backbone.chat("more")
-        assert server.heard[0].headers["authorization"] == f"Bearer {SECRETS[0]}"
-    written = (tmp_path / "calls.jsonl").read_bytes().decode()
-    for secret in [own, *SECRETS, "hunter2", "abcdefghijklmnop"]:
-        assert secret not in written
+        assert server.received[0].headers["authorization"] == f"Bearer {SECRETS[0]}"
+    record = (tmp_path / "calls.jsonl").read_bytes().decode()
+    for secret in [password, *SECRETS, "hunter2", "abcdefghijklmnop"]:
+        assert secret not in record
         assert secret not in reply.text
     assert SECRETS[0] not in str(caught.value)
-    assert written.count("[secret]") > 15
-    replayed = open_backbone("openai:gpt-5.4", replay=tmp_path).chat([user(told)])
+    assert record.count("[secret]") > 15
+    replayed = open_backbone("openai:gpt-5.4", replay=tmp_path).chat([user(text)])
     assert replayed.text == reply.text
 
 
 @given(st.text(min_size=8).filter(lambda text: len(text.strip()) >= 8), st.text(), st.text())
-def test_known_values_are_taken_out_wherever_they_stand(secret: str, before: str, after: str) -> None:
+def test_known_values_are_redacted_everywhere(secret: str, before: str, after: str) -> None:
     redactor = Redactor(environment={"SOME_API_KEY": secret})
-    found = redactor.tree({"a": [before + secret + after], secret: {"b": secret}})
-    assert secret.strip() not in json.dumps(found, ensure_ascii=False).replace("[secret]", "")
+    redacted = redactor.tree({"a": [before + secret + after], secret: {"b": secret}})
+    assert secret.strip() not in json.dumps(redacted, ensure_ascii=False).replace("[secret]", "")
 
 
 def test_ordinary_words_stay() -> None:
@@ -182,13 +182,13 @@ def test_a_file_cut_anywhere_opens_and_loses_one_call(tmp_path: Path) -> None:
     for text in ("one", "two é", "three"):
         backbone.chat(text)
     path = tmp_path / "calls.jsonl"
-    whole = path.read_bytes()
-    last = whole.rstrip(b"\n").rfind(b"\n") + 1
-    for cut in range(last, len(whole)):
-        path.write_bytes(whole[:cut])
+    data = path.read_bytes()
+    last = data.rstrip(b"\n").rfind(b"\n") + 1
+    for cut in range(last, len(data)):
+        path.write_bytes(data[:cut])
         records = Records(tmp_path, Redactor(), writable=True)
-        # The last byte is the line's end: without it the call is whole all the same.
-        assert records.calls == (3 if cut == len(whole) - 1 else 2)
+        # The last byte is the line's end: without it the call is still complete.
+        assert records.calls == (3 if cut == len(data) - 1 else 2)
         resumed = echo(record=tmp_path)
         assert resumed.chat("three").text == "three"
         assert Records(tmp_path, Redactor(), writable=False).calls == 3
@@ -206,14 +206,14 @@ KILLED = """
     import os, signal, sys
     from vesalius.backbones import Scripted, open_backbone
     record, prices, deadline = sys.argv[1], sys.argv[2], int(sys.argv[3])
-    made = 0
+    calls = 0
 
     def reply(request):
-        global made
-        with open(record + "/made", "a") as file:
+        global calls
+        with open(record + "/calls", "a") as file:
             file.write(request.messages[-1].text + "\\n")
-        made += 1
-        if made == deadline:
+        calls += 1
+        if calls == deadline:
             os.kill(os.getpid(), signal.SIGKILL)
         return request.messages[-1].text.upper()
 
@@ -224,7 +224,7 @@ KILLED = """
 
 
 def test_killed_in_the_middle_of_calls(tmp_path: Path) -> None:
-    """SIGKILL inside a call, three times: each repeats one call, and its possible bill stays on the record."""
+    """SIGKILL inside a call, three times: each repeats one call, and its possible cost stays in the record."""
     prices = tmp_path / "prices.json"
     prices.write_text('{"date": "2026-01-01", "models": {"scripted:*": {"input": 1.0, "output": 1.0}}}')
     command = [sys.executable, "-c", textwrap.dedent(KILLED), str(tmp_path), str(prices)]
@@ -232,16 +232,16 @@ def test_killed_in_the_middle_of_calls(tmp_path: Path) -> None:
         killed = subprocess.run([*command, str(deadline)], capture_output=True, env=os.environ)
         assert killed.returncode == -signal.SIGKILL
     finished = subprocess.run([*command, "-1"], capture_output=True, text=True, check=True)
-    made = (tmp_path / "made").read_text().splitlines()
-    assert len(made) == 12 + 3
-    assert sorted(set(made)) == sorted(f"case {number}" for number in range(12))
+    calls = (tmp_path / "calls").read_text().splitlines()
+    assert len(calls) == 12 + 3
+    assert sorted(set(calls)) == sorted(f"case {number}" for number in range(12))
     spent, total = map(float, finished.stdout.split())
-    assert spent > total  # three calls may have been charged without our seeing the bill
+    assert spent > total  # three calls may have been charged without a bill
     reference = open_backbone(Scripted(lambda r: r.messages[-1].text.upper()), prices=prices)
     assert total == pytest.approx(sum(reference.chat(f"case {number}").cost or 0 for number in range(12)))
 
 
-def test_a_disk_that_refuses_is_one_line(tmp_path: Path) -> None:
+def test_an_unwritable_path_is_one_line(tmp_path: Path) -> None:
     blocked = tmp_path / "file"
     blocked.write_text("")
     with pytest.raises(BadInput, match="cannot be written"):
@@ -252,14 +252,14 @@ def test_usage_adds_up() -> None:
     assert Usage(input=1, output=2, cached=1) + Usage(input=3, output=4) == Usage(input=4, output=6, cached=1)
 
 
-def test_odd_text_survives_the_record(tmp_path: Path) -> None:
+def test_unusual_characters_survive_the_record(tmp_path: Path) -> None:
     odd = "line\nbreak \u2028 \ud800 \x00 \x7f 😀"
     assert echo(record=tmp_path).chat(odd).text == replaying(tmp_path).chat(odd).text == odd
 
 
 def test_retries_on_record(tmp_path: Path) -> None:
-    wire = Scripted([{"fail": "unreachable"}, "ok"])
-    live = open_backbone(wire, record=tmp_path, clock=FakeClock(), patience=Patience(tries=2)).chat("x")
+    script = Scripted([{"fail": "unreachable"}, "ok"])
+    live = open_backbone(script, record=tmp_path, clock=FakeClock(), retry=RetryPolicy(tries=2)).chat("x")
     again = replaying(tmp_path).chat("x")
     assert again.events == live.events
     assert (again.attempts, again.events[0].kind) == (2, "unreachable")

@@ -27,7 +27,7 @@ def command(place: Path, *more: object) -> list[object]:
         (["--scientist", "hyve", "--backbone", "oracle:delphi"], "no such provider; choose from openai"),
         (["--scientist", "hyve", "--backbone", "openai"], "name a model after the provider"),
         (["--scientist", "hyve", "--backbone", "openai:gpt-5.4"], "no key; set OPENAI_API_KEY in the environment"),
-        (["--scientist", "hyve", "--backbone", "openai:gpt-5.4", "--max-cost", "0"], "cap 0: nothing could be bought"),
+        (["--scientist", "hyve", "--backbone", "openai:gpt-5.4", "--max-cost", "0"], "cap 0: no call could be made"),
         (["--scientist", "hyve", "--backbone", "x:y", "--protocol", "free"], "--protocol 'free' does not exist"),
         (["--judge", "oracle:delphi"], "no such provider"),
         (["--engine", "slurm"], "engine 'slurm' does not exist; use local, ray"),

@@ -54,7 +54,7 @@ def test_refusals_are_one_line(vesalius: Vesalius, tiny: Path, tmp_path: Path, m
     for arguments, reason in (
         (["frac_prevs", "--backbone", "oracle:delphi"], "no such provider"),
         (["frac_prevs", "--backbone", "openai:gpt-5.4"], "OPENAI_API_KEY"),
-        (["frac_prevs", "--backbone", SCRIPT, "--max-cost", "0"], "nothing could be bought"),
+        (["frac_prevs", "--backbone", SCRIPT, "--max-cost", "0"], "no call could be made"),
         (["frac_prevs", "--backbone", SCRIPT, "--protocol", "free"], "use typed or paper"),
         (["frac_prevs", "--scientist", "hyve"], "give --backbone"),
         (["frac_prevs", "--scientist", "builtin", "--backbone", SCRIPT], "the built-in scientist uses none"),

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from tests.functions.fakes import Line
-from vesalius.backbones import Patience, open_backbone
+from vesalius.backbones import RetryPolicy, open_backbone
 from vesalius.backbones.local import NAME, LocalServer
 from vesalius.functions import Box
 from vesalius.functions.agents import Limits
@@ -55,7 +55,7 @@ def test_a_real_model_far_too_small_for_the_task(local_server: LocalServer, name
     suite = Suite("numeric", seed=1, count=1)
     function = suite.functions()[0]
     box = Box(function, budget=40)
-    options = {"max_tokens": 48, "timeout": 600, "patience": Patience(tries=2)}
+    options = {"max_tokens": 48, "timeout": 600, "retry": RetryPolicy(tries=2)}
     with open_backbone(f"local:{NAME}", base_url=local_server.url, **options) as backbone:
         answer = interpret(name, function, box, suite=suite, backbone=backbone, limits=Limits(rounds=2)).answer
     assert 1 <= (answer.rounds or 0) <= 3

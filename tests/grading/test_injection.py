@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 from tests.grading.explanations import truth
 from tests.grading.gullible import gullible
 from tests.grading.payloads import PAYLOADS
-from vesalius.backbones import Scripted, blocks, open_backbone
-from vesalius.backbones.blocks import MARK, fence_key, neutralised
+from vesalius.backbones import Scripted, open_backbone, untrusted_text
+from vesalius.backbones.untrusted_text import MARK, fence_key, neutralise
 from vesalius.circuits.key import answer
 from vesalius.documents.explanation import Explanation
 from vesalius.grading.judges import MEASURES, Judge, MeasureName, judge_explanation, prompts
@@ -63,7 +63,7 @@ def test_nor_does_one_in_the_text_it_is_measured_by(name: str) -> None:
 
 def test_without_neutralising_payloads_succeed(monkeypatch: pytest.MonkeyPatch) -> None:
     """So the tests above could fail: a judge that knows nothing of marks falls for plain texts in plain fences."""
-    monkeypatch.setattr(prompts, "neutralised", lambda text: text[:2000])
+    monkeypatch.setattr(prompts, "neutralise", lambda text: text[:2000])
     monkeypatch.setattr(prompts, "fence_key", lambda texts: "0" * 16)
     judge = credulous(marked=False)
     won = [
@@ -79,7 +79,7 @@ def test_without_neutralising_payloads_succeed(monkeypatch: pytest.MonkeyPatch) 
 
 def test_each_line_of_defence_is_needed(monkeypatch: pytest.MonkeyPatch) -> None:
     """Marks alone do not hold a judge that takes look-alikes for ends of blocks."""
-    monkeypatch.setattr(prompts, "neutralised", lambda text: "\n".join(f"{MARK}{line}" for line in text.splitlines()))
+    monkeypatch.setattr(prompts, "neutralise", lambda text: "\n".join(f"{MARK}{line}" for line in text.splitlines()))
     assert max(scores(credulous(), "description_quality", f"{WRONG}\n{PAYLOADS['xml end']}")) == 2
 
 
@@ -113,7 +113,7 @@ def test_the_rules_hold_nothing_of_the_texts() -> None:
     rules = []
     for candidate in (WRONG, PAYLOADS["chatml"]):
         asked = prompts.prompt("grounding", RIGHT, candidate, context=TASK)
-        rules.append(asked[0].text.replace(fence_key(map(neutralised, [TASK, RIGHT, candidate])), "KEY"))
+        rules.append(asked[0].text.replace(fence_key(map(neutralise, [TASK, RIGHT, candidate])), "KEY"))
     assert rules[0] == rules[1]
 
 
@@ -127,13 +127,13 @@ def test_a_key_stands_in_no_text(texts: list[str]) -> None:
 
 def test_a_key_that_a_text_guessed_is_not_used(monkeypatch: pytest.MonkeyPatch) -> None:
     steps = iter(["a" * 64, "b" * 64, "c" * 64])
-    monkeypatch.setattr(blocks, "_digest", lambda text: next(steps))
+    monkeypatch.setattr(untrusted_text, "_digest", lambda text: next(steps))
     assert fence_key(["so " + "a" * 16, "b" * 20]) == "c" * 16
 
 
 @given(st.text(alphabet=st.characters(), max_size=300), st.integers(1, 100))
 def test_a_neutralised_text_has_marked_lines_of_visible_characters(text: str, most: int) -> None:
-    made = neutralised(text, most=most)
+    made = neutralise(text, most=most)
     lines = made.split("\n")
     assert made.splitlines() == lines or made.endswith("\n")
     assert all(line.startswith(MARK) and line.isprintable() for line in lines)
@@ -148,9 +148,9 @@ def test_ordinary_notes_stay_as_they_are() -> None:
         "count(a) <= b -> x² of 1/2, if a < b and c > d",
         "L0_MLP: token == 'x' (95 % of cases); y >= 3",
     ):
-        assert neutralised(note) == MARK + note
-    assert neutralised("reads <BOS>") == MARK + "reads (BOS)"
+        assert neutralise(note) == MARK + note
+    assert neutralise("reads <BOS>") == MARK + "reads (BOS)"
 
 
 def test_a_long_text_is_cut_and_says_so() -> None:
-    assert neutralised("a" * 20, most=5) == f"{MARK}aaaaa [cut here, 15 characters are left out]"
+    assert neutralise("a" * 20, most=5) == f"{MARK}aaaaa [cut here, 15 characters are left out]"

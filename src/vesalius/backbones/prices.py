@@ -1,7 +1,7 @@
 """What a call costs, from a dated table that the user can override.
 
 The table names its date and where each price was read. A model that is not in it has no price: its cost is None and is
-never taken for zero. An entry `provider:*` holds for every model of a provider that has no entry of its own.
+never counted as zero. An entry `provider:*` holds for every model of a provider that is not listed.
 """
 
 import json
@@ -45,9 +45,9 @@ class Price(BaseModel):
         """What these tokens cost. Tokens from the provider's cache count in full unless their price is known."""
         if self.long and usage.input > self.long.above:
             return (usage.input * self.long.input + usage.output * self.long.output) / MILLION
-        kept = min(usage.cached, usage.input) if self.cached_input is not None else 0
-        fresh = usage.input - kept
-        return (fresh * self.input + kept * (self.cached_input or 0.0) + usage.output * self.output) / MILLION
+        cached = min(usage.cached, usage.input) if self.cached_input is not None else 0
+        fresh = usage.input - cached
+        return (fresh * self.input + cached * (self.cached_input or 0.0) + usage.output * self.output) / MILLION
 
 
 class Prices(BaseModel):
@@ -62,20 +62,20 @@ class Prices(BaseModel):
 
     @classmethod
     def load(cls, override: Path | str | None = None) -> "Prices":
-        """The table of this package; entries of the user's file replace or join its own."""
+        """The table of this package; entries of the user's file replace it or are added."""
         shipped = cls.model_validate_json(
             resources.files("vesalius.backbones").joinpath("prices.json").read_text("utf-8")
         )
         if override is None:
             return shipped
         try:
-            mine = cls.model_validate(json.loads(Path(override).read_text("utf-8")))
+            table = cls.model_validate(json.loads(Path(override).read_text("utf-8")))
         except OSError as error:
             raise BadInput(f"prices {override}: could not be read ({error.strerror})") from None
         except (ValidationError, ValueError) as error:
-            why = str(error).splitlines()[0]
-            raise BadInput(f"prices {override}: not a price table ({why}); the shape is {EXAMPLE}") from None
-        return cls(schema=1, date=mine.date, models=shipped.models | mine.models)
+            problem = str(error).splitlines()[0]
+            raise BadInput(f"prices {override}: not a price table ({problem}); an example is {EXAMPLE}") from None
+        return cls(schema=1, date=table.date, models=shipped.models | table.models)
 
     def of(self, provider: str, model: str) -> Price | None:
         """The price of a model, or None if it is not known."""

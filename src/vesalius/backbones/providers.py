@@ -1,4 +1,4 @@
-"""The providers behind the door: what each is called, what it needs, and how its langchain client is made.
+"""The providers: their names, what they need, and how their langchain clients are made.
 
 A client is imported when it is opened. A missing package or key is one line that says what to install or to set.
 """
@@ -9,9 +9,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
+from vesalius.backbones.connection import Abilities, Connection
 from vesalius.backbones.messages import Request, Settings
-from vesalius.backbones.shaping import strict_schema
-from vesalius.backbones.wire import Abilities, Wire
+from vesalius.backbones.structured_output import strict_schema
 from vesalius.errors import BadInput
 
 BASE_URL = "VESALIUS_BASE_URL"
@@ -38,18 +38,18 @@ class Provider:
     package: str | None
     keys: tuple[str, ...]
     abilities: Abilities
-    open: Callable[[Access], Wire]
+    open: Callable[[Access], Connection]
     key_needed: bool = True
 
     def key(self) -> str | None:
         """The key from the environment; where one is needed and missing, a line that names the variable."""
-        found = next((value for name in self.keys if (value := os.environ.get(name, "").strip())), None)
-        if found is None and self.key_needed and self.keys:
+        key = next((value for name in self.keys if (value := os.environ.get(name, "").strip())), None)
+        if key is None and self.key_needed and self.keys:
             raise BadInput(f"backbone {self.name}: no key; set {' or '.join(self.keys)} in the environment")
-        return found
+        return key
 
-    def installed(self) -> None:
-        """Refuse with the pip command if the client's package is missing."""
+    def require_installed(self) -> None:
+        """Raise an error with the pip command if the client's package is missing."""
         if self.package is None:
             return
         try:
@@ -66,27 +66,29 @@ def _json_format(schema: dict[str, Any]) -> dict[str, Any]:
     return {"type": "json_schema", "json_schema": {"name": "answer", "schema": closed, "strict": strict}}
 
 
-def _open_openai(access: Access) -> Wire:
+def _open_openai(access: Access) -> Connection:
     """OpenAI itself."""
-    return _openai_wire(access, official=True)
+    return _openai_connection(access, official=True)
 
 
-def _open_compatible(access: Access) -> Wire:
+def _open_compatible(access: Access) -> Connection:
     """Any server that speaks OpenAI's chat API."""
     address = access.base_url or os.environ.get(BASE_URL, "").strip()
     if not address.startswith(("http://", "https://")):
-        said = f"{address!r} is no address" if address else "no address"
-        raise BadInput(f"backbone compatible: {said}; give base_url or set {BASE_URL}, as in http://localhost:8000/v1")
-    return _openai_wire(replace(access, base_url=address), official=False)
+        problem = f"{address!r} is not an address" if address else "no address"
+        raise BadInput(
+            f"backbone compatible: {problem}; give base_url or set {BASE_URL}, as in http://localhost:8000/v1"
+        )
+    return _openai_connection(replace(access, base_url=address), official=False)
 
 
-def _openai_wire(access: Access, *, official: bool) -> Wire:
+def _openai_connection(access: Access, *, official: bool) -> Connection:
     import openai
     from langchain_openai import ChatOpenAI
 
-    from vesalius.backbones.langchain_wire import LangchainWire
+    from vesalius.backbones.langchain_connection import LangchainConnection
 
-    # Other servers know the older name of this limit only; OpenAI's newer models know the newer name only.
+    # Other servers accept only the older name of this limit, OpenAI's newer models only the newer name.
     limit = "max_completion_tokens" if official else "max_tokens"
 
     def make(settings: Settings) -> ChatOpenAI:
@@ -106,20 +108,20 @@ def _openai_wire(access: Access, *, official: bool) -> Wire:
         body: dict[str, Any] = {limit: request.settings.max_tokens}
         if request.answer_schema:
             body["response_format"] = _json_format(request.answer_schema)
-        wanted: dict[str, Any] = {"extra_body": body}
+        arguments: dict[str, Any] = {"extra_body": body}
         if request.top_logprobs:
-            wanted |= {"logprobs": True, "top_logprobs": request.top_logprobs}
-        return wanted
+            arguments |= {"logprobs": True, "top_logprobs": request.top_logprobs}
+        return arguments
 
-    return LangchainWire(make, options=options, errors=[openai.OpenAIError])
+    return LangchainConnection(make, options=options, errors=[openai.OpenAIError])
 
 
-def _open_anthropic(access: Access) -> Wire:
+def _open_anthropic(access: Access) -> Connection:
     """Anthropic."""
     import anthropic
     from langchain_anthropic import ChatAnthropic
 
-    from vesalius.backbones.langchain_wire import LangchainWire
+    from vesalius.backbones.langchain_connection import LangchainConnection
 
     def make(settings: Settings) -> ChatAnthropic:
         return ChatAnthropic(
@@ -136,16 +138,16 @@ def _open_anthropic(access: Access) -> Wire:
     def options(request: Request) -> dict[str, Any]:
         return {"response_format": _json_format(request.answer_schema)} if request.answer_schema else {}
 
-    return LangchainWire(make, options=options, errors=[anthropic.AnthropicError])
+    return LangchainConnection(make, options=options, errors=[anthropic.AnthropicError])
 
 
-def _open_google(access: Access) -> Wire:
+def _open_google(access: Access) -> Connection:
     """Google's Gemini API."""
     from google.genai import errors
     from langchain_google_genai import ChatGoogleGenerativeAI
     from langchain_google_genai.chat_models import ChatGoogleGenerativeAIError
 
-    from vesalius.backbones.langchain_wire import LangchainWire
+    from vesalius.backbones.langchain_connection import LangchainConnection
 
     def make(settings: Settings) -> ChatGoogleGenerativeAI:
         return ChatGoogleGenerativeAI(
@@ -164,7 +166,7 @@ def _open_google(access: Access) -> Wire:
             return {}
         return {"response_mime_type": "application/json", "response_json_schema": request.answer_schema}
 
-    return LangchainWire(make, options=options, errors=[errors.APIError, ChatGoogleGenerativeAIError])
+    return LangchainConnection(make, options=options, errors=[errors.APIError, ChatGoogleGenerativeAIError])
 
 
 PROVIDERS: dict[str, Provider] = {

@@ -1,7 +1,7 @@
-"""Secrets taken out of everything that is written down.
+"""Redact secrets from everything that is recorded.
 
-Two nets: the values of environment variables that are named like secrets (also as base64 and percent-encoded), and
-patterns of the keys that providers issue. What is caught becomes `[secret]`, in keys and values alike.
+Two sources: the values of environment variables that are named like secrets (also as base64 and percent-encoded), and
+patterns of the keys that providers issue. Matches become `[secret]`, in keys and values alike.
 """
 
 import base64
@@ -12,8 +12,8 @@ from typing import Any
 from urllib.parse import quote
 
 MARK = "[secret]"
-#: Shorter values are words rather than secrets, and blanking every "test" would ruin a record.
-SHORTEST = 8
+#: Shorter values are more likely words than secrets, and redacting every "test" would ruin a record.
+MIN_LENGTH = 8
 SECRET_NAME = re.compile(r"(KEY|TOKEN|SECRET|PASSWORD|PASSWD|CREDENTIALS?)$", re.IGNORECASE)
 PATTERNS = re.compile(
     r"""
@@ -36,20 +36,20 @@ PATTERNS = re.compile(
 
 
 class Redactor:
-    """Takes secrets out of text and of nested data."""
+    """Redacts secrets from text and from nested data."""
 
     def __init__(self, secrets: Iterable[str] = (), *, environment: Mapping[str, str] | None = None) -> None:
         variables = os.environ if environment is None else environment
         named = [value for name, value in variables.items() if SECRET_NAME.search(name)]
-        plain = {value.strip() for value in [*named, *secrets] if value and len(value.strip()) >= SHORTEST}
-        forms = {form for value in plain for form in _forms(value)}
-        longest_first = sorted(forms, key=len, reverse=True)
-        self._known = re.compile("|".join(map(re.escape, longest_first))) if forms else None
+        values = {value.strip() for value in [*named, *secrets] if value and len(value.strip()) >= MIN_LENGTH}
+        spellings = {spelling for value in values for spelling in _encodings(value)}
+        longest_first = sorted(spellings, key=len, reverse=True)
+        self._known = re.compile("|".join(map(re.escape, longest_first))) if spellings else None
 
     def text(self, text: str) -> str:
         """The text without secrets."""
-        without = self._known.sub(MARK, text) if self._known else text
-        return PATTERNS.sub(MARK, without)
+        redacted = self._known.sub(MARK, text) if self._known else text
+        return PATTERNS.sub(MARK, redacted)
 
     def tree(self, data: Any) -> Any:
         """Nested dicts, lists and strings without secrets."""
@@ -62,6 +62,6 @@ class Redactor:
         return data
 
 
-def _forms(secret: str) -> set[str]:
+def _encodings(secret: str) -> set[str]:
     encoded = base64.b64encode(secret.encode()).decode()
     return {secret, quote(secret, safe=""), encoded, encoded.rstrip("=")}

@@ -1,9 +1,8 @@
-"""Trying again, with patience that ends.
+"""Bounded retries with exponential backoff.
 
-A transient failure is tried again after a wait that doubles each time and is spread at random, so that many workers do
-not come back together. A provider's own Retry-After is obeyed, unless it reaches beyond the patience that is left:
-then waiting would be in vain and the failure is raised at once. Time and chance come from outside, so that tests do
-not sleep.
+A transient failure is tried again after a wait that doubles each time, with jitter, so that many workers do not retry
+together. A provider's Retry-After is obeyed, unless it exceeds the waiting time that is left: then the failure is
+raised at once. The clock and the random numbers are passed in, so that tests do not sleep.
 """
 
 import random
@@ -19,7 +18,7 @@ Result = TypeVar("Result")
 
 
 class Clock(Protocol):
-    """Where time comes from."""
+    """A source of time."""
 
     def now(self) -> float: ...
 
@@ -37,7 +36,7 @@ class SystemClock:
 
 
 @dataclass(frozen=True)
-class Patience:
+class RetryPolicy:
     """At most `tries` calls and `total` seconds of waiting; waits grow from `first` to `longest` seconds."""
 
     tries: int = 6
@@ -45,31 +44,31 @@ class Patience:
     longest: float = 60.0
     total: float = 600.0
 
-    def wait(self, failed: int, chance: random.Random) -> float:
-        """Seconds to wait after the `failed`-th failure (from 1): between half and the whole of the doubling wait."""
-        most = min(self.longest, self.first * 2 ** (failed - 1))
-        return most * (0.5 + 0.5 * chance.random())
+    def wait(self, failures: int, rng: random.Random) -> float:
+        """Seconds to wait after the n-th failure (from 1): between half and all of the doubling wait."""
+        longest = min(self.longest, self.first * 2 ** (failures - 1))
+        return longest * (0.5 + 0.5 * rng.random())
 
 
 @dataclass
 class Retrier:
-    """Calls until it works, the failure is not transient, or patience ends."""
+    """Calls until it succeeds, the failure is not transient, or the policy ends."""
 
-    patience: Patience
+    policy: RetryPolicy
     clock: Clock
-    chance: random.Random
+    rng: random.Random
 
     def run(self, call: Callable[[], Result], note: Callable[[Event], None]) -> Result:
-        """The result of `call`, or its last failure; `note` is told of every failed try."""
-        end = self.clock.now() + self.patience.total
-        for failed in range(1, self.patience.tries + 1):
+        """The result of `call`, or its last failure; `note` is called with every failed try."""
+        end = self.clock.now() + self.policy.total
+        for failures in range(1, self.policy.tries + 1):
             try:
                 return call()
             except BackboneError as failure:
                 note(Event(kind=failure.kind, detail=str(failure)))
-                wait = max(self.patience.wait(failed, self.chance), failure.retry_after or 0.0)
-                in_vain = self.clock.now() + wait > end
-                if not failure.transient or failed == self.patience.tries or in_vain:
+                wait = max(self.policy.wait(failures, self.rng), failure.retry_after or 0.0)
+                too_late = self.clock.now() + wait > end
+                if not failure.transient or failures == self.policy.tries or too_late:
                     raise
             self.clock.sleep(wait)
         raise AssertionError("tries is at least 1")

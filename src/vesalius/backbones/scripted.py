@@ -1,10 +1,10 @@
-"""A model that says what it was told to say: for tests, demonstrations and rehearsals of what goes wrong.
+"""A model with scripted replies: for tests, demonstrations and simulated failures.
 
-Replies come by order, by the label or the last message they match, or from a function. A line may fail on purpose, and
-`Faults` makes any share of calls fail by a seed: the n-th try of the same request always meets the same fate, whatever
-the order of the calls, so an interrupted run and its twin see the same weather.
+Replies are chosen in order, by the label or the last message they match, or by a function. A reply may fail on purpose,
+and `Faults` makes any share of calls fail by a seed: the n-th try of the same request always ends the same way,
+whatever the order of the calls, so an interrupted run and an uninterrupted one see the same failures.
 
-Replies by order start again with the process; a test that kills and resumes wants matching lines or a function.
+Replies in order start again with the process; a test that kills and resumes needs matching replies or a function.
 """
 
 import json
@@ -20,16 +20,16 @@ from typing import Any, cast
 from pydantic import Field, ValidationError
 
 from vesalius.backbones.failures import KINDS, BackboneError
-from vesalius.backbones.messages import Answer, Finish, Plain, Request, TokenOptions, ToolCall, Usage
+from vesalius.backbones.messages import Answer, Finish, FrozenModel, Request, TokenOptions, ToolCall, Usage
 from vesalius.backbones.records import digest
 from vesalius.errors import BadInput, Failed, choices
 
 EMPTY = "empty"
-#: What a provider's bad day looks like.
-BAD_DAY = ("rate_limited", "unreachable", "timed_out", "garbled", EMPTY)
+#: The failures that occur with real providers.
+COMMON_FAILURES = ("rate_limited", "unreachable", "timed_out", "garbled", EMPTY)
 
 
-class Line(Plain):
+class ScriptedReply(FrozenModel):
     """One scripted reply. `match` and `label` are regular expressions for the last message and the call's label."""
 
     text: str = ""
@@ -45,43 +45,43 @@ class Line(Plain):
 
     @property
     def in_order(self) -> bool:
-        """Whether the line waits for its turn, instead of for a matching call."""
+        """Whether the reply is used in order, instead of for a matching call."""
         return self.match is None and self.label is None
 
     def fits(self, request: Request) -> bool:
-        """Whether the line is the answer to this request."""
+        """Whether the reply matches this request."""
         last = request.messages[-1].text
         by_text = self.match is None or re.search(self.match, last, re.DOTALL)
         by_label = self.label is None or re.search(self.label, request.label)
         return not self.in_order and bool(by_text) and bool(by_label)
 
 
-class Faults(Plain):
+class Faults(FrozenModel):
     """Each try fails with probability `p`, in one of the `kinds`."""
 
     p: float = Field(ge=0, le=1)
     seed: int = 0
-    kinds: tuple[str, ...] = BAD_DAY
+    kinds: tuple[str, ...] = COMMON_FAILURES
 
-    def strike(self, request: Request, tried: int) -> str | None:
-        """The kind of failure this try meets, or None."""
-        fate = random.Random(f"{self.seed}:{digest(request.model_dump(mode='json'))}:{tried}")
-        return fate.choice(self.kinds) if fate.random() < self.p else None
+    def draw(self, request: Request, attempt: int) -> str | None:
+        """The kind of failure of this attempt (from 0), or None."""
+        rng = random.Random(f"{self.seed}:{digest(request.model_dump(mode='json'))}:{attempt}")
+        return rng.choice(self.kinds) if rng.random() < self.p else None
 
 
-Script = Sequence["str | dict[str, Any] | Line"] | Callable[[Request], "str | dict[str, Any] | Line"]
+Script = Sequence["str | dict[str, Any] | ScriptedReply"] | Callable[[Request], "str | dict[str, Any] | ScriptedReply"]
 
 
 class Scripted:
-    """A wire that answers from a script."""
+    """A connection that answers from a script."""
 
     def __init__(self, script: Script, *, faults: Faults | None = None) -> None:
         self._function = script if callable(script) else None
-        lines = [] if callable(script) else [_line(item) for item in script]
-        self._matching = [line for line in lines if not line.in_order]
-        self._ordered = [line for line in lines if line.in_order]
+        replies = [] if callable(script) else [_reply(item) for item in script]
+        self._matching = [reply for reply in replies if not reply.in_order]
+        self._ordered = [reply for reply in replies if reply.in_order]
         self._faults = faults
-        self._tried: Counter[str] = Counter()
+        self._attempts: Counter[str] = Counter()
         self._lock = threading.Lock()
         self.requests: list[Request] = []
 
@@ -90,37 +90,37 @@ class Scripted:
         with self._lock:
             self.requests.append(request)
             address = digest(request.model_dump(mode="json"))
-            tried, self._tried[address] = self._tried[address], self._tried[address] + 1
-            fault = self._faults.strike(request, tried) if self._faults else None
-            line = Line(fail=fault) if fault else self._next(request)
-        if line.fail and line.fail != EMPTY:
-            raise _failure(line.fail, retry_after=line.retry_after)
-        text = json.dumps(line.json_object) if line.json_object is not None else line.text
+            attempt, self._attempts[address] = self._attempts[address], self._attempts[address] + 1
+            fault = self._faults.draw(request, attempt) if self._faults else None
+            reply = ScriptedReply(fail=fault) if fault else self._next(request)
+        if reply.fail and reply.fail != EMPTY:
+            raise _failure(reply.fail, retry_after=reply.retry_after)
+        text = json.dumps(reply.json_object) if reply.json_object is not None else reply.text
         return Answer(
-            text="" if line.fail == EMPTY else text,
-            tool_calls=line.tool_calls,
-            usage=line.usage or _counted(request, text),
-            finish="tools" if line.tool_calls else line.finish,
-            logprobs=line.logprobs,
+            text="" if reply.fail == EMPTY else text,
+            tool_calls=reply.tool_calls,
+            usage=reply.usage or _estimated_usage(request, text),
+            finish="tools" if reply.tool_calls else reply.finish,
+            logprobs=reply.logprobs,
         )
 
     def close(self) -> None:
-        """There is nothing to close."""
+        """Nothing to close."""
 
-    def _next(self, request: Request) -> Line:
+    def _next(self, request: Request) -> ScriptedReply:
         if self._function:
-            return _line(self._function(request))
-        for line in self._matching:
-            if line.fits(request):
-                return line
+            return _reply(self._function(request))
+        for reply in self._matching:
+            if reply.fits(request):
+                return reply
         if not self._ordered:
             last = " ".join(request.messages[-1].text.split())[:60]
-            raise Failed(f"script: no line left for call {len(self.requests)} (label {request.label!r}, {last!r})")
+            raise Failed(f"script: no reply left for call {len(self.requests)} (label {request.label!r}, {last!r})")
         return self._ordered.pop(0)
 
 
 def read_script(path: Path) -> Scripted:
-    """A script from a file: JSON (a list of lines, or `{"replies": [...], "faults": {"p": 0.3, "seed": 0}}`), or
+    """A script from a file: JSON (a list of replies, or `{"replies": [...], "faults": {"p": 0.3, "seed": 0}}`), or
     Python that defines `reply(request)` or `replies`."""
     try:
         content: Any = runpy.run_path(str(path)) if path.suffix == ".py" else json.loads(path.read_text("utf-8"))
@@ -135,18 +135,18 @@ def read_script(path: Path) -> Scripted:
     try:
         faults = Faults.model_validate(content["faults"]) if content.get("faults") else None
     except ValidationError as error:
-        raise BadInput(f"script {path}: faults are not understood ({error.errors()[0]['msg']})") from None
+        raise BadInput(f"script {path}: faults are not valid ({error.errors()[0]['msg']})") from None
     return Scripted(cast(Script, script), faults=faults)
 
 
-def _line(item: "str | dict[str, Any] | Line") -> Line:
-    if isinstance(item, Line):
+def _reply(item: "str | dict[str, Any] | ScriptedReply") -> ScriptedReply:
+    if isinstance(item, ScriptedReply):
         return item
     try:
-        return Line(text=item) if isinstance(item, str) else Line.model_validate(item)
+        return ScriptedReply(text=item) if isinstance(item, str) else ScriptedReply.model_validate(item)
     except ValidationError as error:
-        slip = error.errors()[0]
-        raise BadInput(f"script line {item!r}: {'.'.join(map(str, slip['loc']))}: {slip['msg']}") from None
+        problem = error.errors()[0]
+        raise BadInput(f"script reply {item!r}: {'.'.join(map(str, problem['loc']))}: {problem['msg']}") from None
 
 
 def _failure(kind: str, *, retry_after: float | None) -> BackboneError:
@@ -155,7 +155,7 @@ def _failure(kind: str, *, retry_after: float | None) -> BackboneError:
     return KINDS[kind](f"scripted: {kind}", retry_after=retry_after)
 
 
-def _counted(request: Request, text: str) -> Usage:
-    """Tokens by the rule of thumb, four bytes each."""
-    said = sum(len(message.text.encode("utf-8", "replace")) for message in request.messages)
-    return Usage(input=said // 4 + 1, output=len(text.encode("utf-8", "replace")) // 4 + 1)
+def _estimated_usage(request: Request, text: str) -> Usage:
+    """Token counts by the rule of thumb, four bytes each."""
+    prompt = sum(len(message.text.encode("utf-8", "replace")) for message in request.messages)
+    return Usage(input=prompt // 4 + 1, output=len(text.encode("utf-8", "replace")) // 4 + 1)

@@ -1,10 +1,10 @@
-"""Tool calls: checked against the tool's arguments, and written as text for models that have no native way.
+"""Tool calls: validated against the tool's arguments, and written as text for models without native tool calls.
 
-In text a call is `<tool name="NAME">{"argument": value}</tool>`. When reading, the spellings that models were trained
-on are taken as well: `<tool_call>{"name": ..., "arguments": {...}}</tool_call>` and `<function=NAME>{...}</function>`.
-A tool with a single text argument may be given that text as it is, because code inside JSON quotes is where small
-models stumble. A call that cannot be carried out keeps its place and says why in `error`; the agent returns that to
-the model as the tool's result.
+In text a call is `<tool name="NAME">{"argument": value}</tool>`. When reading, the formats that models were trained on
+are accepted as well: `<tool_call>{"name": ..., "arguments": {...}}</tool_call>` and `<function=NAME>{...}</function>`.
+A tool with a single text argument accepts that text without JSON, because small models often fail to quote code in
+JSON. A call that cannot be carried out is kept and says why in `error`; the agent returns that to the model as the
+tool's result.
 """
 
 import json
@@ -14,8 +14,8 @@ from typing import Any
 
 from pydantic import ValidationError
 
+from vesalius.backbones.json_repair import Unreadable, objects, read
 from vesalius.backbones.messages import Message, Tool, ToolCall, user
-from vesalius.backbones.repair import Unreadable, objects, read
 from vesalius.errors import choices
 
 CALLS = re.compile(
@@ -28,12 +28,12 @@ CODE_FENCE = re.compile(r"^\s*```[\w+-]*[ \t]*\n(.*?)\n?[ \t]*```\s*$", re.DOTAL
 
 
 def instructions(tools: Sequence[dict[str, Any]]) -> str:
-    """How to tell a model in words which tools it has and how to call them."""
-    listed = "\n".join(
+    """Instructions, as text, for the tools a model has and how to call them."""
+    lines = "\n".join(
         f"- {tool['name']}: {tool['description']} Arguments: {json.dumps(tool['parameters'])}" for tool in tools
     )
     return (
-        f"You can call these tools:\n{listed}\n"
+        f"You can call these tools:\n{lines}\n"
         'To call one, write: <tool name="NAME">{"argument": value}</tool>\n'
         "and stop. The result comes in the next message."
     )
@@ -52,16 +52,16 @@ def as_text(message: Message) -> Message:
 def find_calls(text: str, tools: Sequence[Tool]) -> tuple[str, tuple[ToolCall, ...]]:
     """The tool calls written in a reply, and the reply without them."""
     calls: list[ToolCall] = []
-    for found in CALLS.finditer(text):
-        for name, arguments, error in _written(found, tools):
+    for match in CALLS.finditer(text):
+        for name, arguments, error in _parse_match(match, tools):
             calls.append(ToolCall(id=f"text-{len(calls)}", name=name, arguments=arguments, error=error))
     return CALLS.sub("", text).strip(), tuple(calls)
 
 
-def _written(found: re.Match[str], tools: Sequence[Tool]) -> Iterable[tuple[str, dict[str, Any], str | None]]:
-    if (body := found["call"]) is None:
-        name = found["tool"] or found["function"]
-        arguments, error = read_arguments(found["tool_body"] or found["function_body"] or "", name, tools)
+def _parse_match(match: re.Match[str], tools: Sequence[Tool]) -> Iterable[tuple[str, dict[str, Any], str | None]]:
+    if (body := match["call"]) is None:
+        name = match["tool"] or match["function"]
+        arguments, error = read_arguments(match["tool_body"] or match["function_body"] or "", name, tools)
         yield name, arguments, error
         return
     try:
@@ -72,17 +72,15 @@ def _written(found: re.Match[str], tools: Sequence[Tool]) -> Iterable[tuple[str,
     for item in value if isinstance(value, list) else [value]:
         call = item if isinstance(item, dict) else {}
         call = call["function"] if isinstance(call.get("function"), dict) else call
-        given = call.get("arguments", call.get("parameters", {}))
-        if isinstance(given, dict):
-            yield str(call.get("name", "unknown")), given, None
-        else:
-            name = str(call.get("name", "unknown"))
-            arguments, error = read_arguments(str(given), name, tools)
-            yield name, arguments, error
+        name, arguments = str(call.get("name", "unknown")), call.get("arguments", call.get("parameters", {}))
+        error = None
+        if not isinstance(arguments, dict):
+            arguments, error = read_arguments(str(arguments), name, tools)
+        yield name, arguments, error
 
 
 def read_arguments(body: str, name: str, tools: Sequence[Tool]) -> tuple[dict[str, Any], str | None]:
-    """Arguments written as JSON, or as the bare text of a tool that takes one text; and what is wrong with them."""
+    """Arguments written as JSON, or as the bare text of a tool with one text argument; and what is wrong with them."""
     tool = next((tool for tool in tools if tool.name == name), None)
     field = _only_text(tool) if tool else None
     if not body.strip():
@@ -103,7 +101,7 @@ def _only_text(tool: Tool) -> str | None:
     return names[0] if len(properties) == len(names) == 1 else None
 
 
-def checked(call: ToolCall, tools: Sequence[Tool]) -> ToolCall:
+def validated(call: ToolCall, tools: Sequence[Tool]) -> ToolCall:
     """The call with an `error` if no such tool exists or its arguments do not fit."""
     if call.error:
         return call
@@ -114,6 +112,8 @@ def checked(call: ToolCall, tools: Sequence[Tool]) -> ToolCall:
     try:
         tool.arguments.model_validate(call.arguments)
     except ValidationError as error:
-        slips = "; ".join(f"{'.'.join(map(str, slip['loc'])) or tool.name}: {slip['msg']}" for slip in error.errors())
-        return call.model_copy(update={"error": f"the arguments of {call.name} do not fit: {slips}"})
+        problems = "; ".join(
+            f"{'.'.join(map(str, item['loc'])) or tool.name}: {item['msg']}" for item in error.errors()
+        )
+        return call.model_copy(update={"error": f"the arguments of {call.name} do not fit: {problems}"})
     return call

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from vesalius.backbones import Budget, open_backbone
+from vesalius.backbones import SpendingCap, open_backbone
 from vesalius.discovery.methods import METHODS
 from vesalius.errors import BadInput, choices
 from vesalius.files import sha256
@@ -25,7 +25,7 @@ class Limits:
 
     def __post_init__(self) -> None:
         if self.max_cost is not None:
-            Budget(self.max_cost)  # refuses a cap that buys nothing
+            SpendingCap(self.max_cost)  # refuses a cap that buys nothing
 
     def as_data(self) -> dict[str, Any]:
         """The limits as run.json holds them."""

@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
-from vesalius.backbones import Budget, CapReached
+from vesalius.backbones import CapReached, SpendingCap
 from vesalius.errors import Failed
 
 Accounts = dict[str, list[float]]  # name: [spent, held]
@@ -46,7 +46,7 @@ class Purse:
             accounts.update({name: [amount, 0.0] for name, amount in spent.items()})
 
 
-class SharedBudget(Budget):
+class SharedBudget(SpendingCap):
     """One account of a purse, as a backbone's budget."""
 
     def __init__(self, limit: float, purse: Purse, account: str) -> None:
@@ -65,27 +65,27 @@ class SharedBudget(Budget):
         with self._purse.accounts() as accounts:
             return self.limit - _total(accounts, held=True)
 
-    def restore(self, place: str, spent: float) -> None:
+    def restore(self, record: str, spent: float) -> None:
         """Take over what the record of this account says was spent."""
         with self._purse.accounts() as accounts:
             accounts[self._account] = [spent, 0.0]
 
-    def hold(self, most: float) -> None:
+    def hold(self, max_cost: float) -> None:
         """Set aside the most a call can cost, or refuse the call."""
         with self._purse.accounts() as accounts:
-            if _total(accounts, held=True) + most > self.limit:
+            if _total(accounts, held=True) + max_cost > self.limit:
                 raise CapReached(
                     f"cap ${self.limit:.2f}: ${_total(accounts, held=False):.4f} is spent and the next call could cost"
-                    f" up to ${most:.4f}; raise --max-cost and give the same command again to go on"
+                    f" up to ${max_cost:.4f}; raise --max-cost and give the same command again to go on"
                 )
-            accounts.setdefault(self._account, [0.0, 0.0])[1] += most
+            accounts.setdefault(self._account, [0.0, 0.0])[1] += max_cost
 
-    def settle(self, most: float, cost: float) -> None:
+    def settle(self, max_cost: float, cost: float) -> None:
         """Replace a held amount by what the call really cost."""
         with self._purse.accounts() as accounts:
-            account = accounts.setdefault(self._account, [0.0, most])
+            account = accounts.setdefault(self._account, [0.0, max_cost])
             account[0] += cost
-            account[1] = max(0.0, account[1] - most)
+            account[1] = max(0.0, account[1] - max_cost)
 
 
 @contextmanager

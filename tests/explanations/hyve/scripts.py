@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from vesalius.backbones import Backbone, Patience, Request, Scripted, open_backbone
+from vesalius.backbones import Backbone, Request, RetryPolicy, Scripted, open_backbone
 
 ROOT = Path(__file__).parents[3]
 WALKTHROUGH = ROOT / "examples" / "hyve_frac_prevs.py"
@@ -22,7 +22,7 @@ def walkthrough() -> Callable[[Request], Any]:
 def opened(script: Any, *, tries: int = 1, reasks: int = 2, **options: Any) -> tuple[Backbone, Scripted]:
     """A backbone without waits, and the wire that remembers every request."""
     wire = script if isinstance(script, Scripted) else Scripted(script)
-    return open_backbone(wire, patience=Patience(tries=tries, first=1e-6), reasks=reasks, **options), wire
+    return open_backbone(wire, retry=RetryPolicy(tries=tries, first=1e-6), reasks=reasks, **options), wire
 
 
 def spoken(request: Request) -> int:

@@ -8,7 +8,7 @@ import json
 import pytest
 
 from vesalius.api import load
-from vesalius.backbones import Patience, open_backbone
+from vesalius.backbones import RetryPolicy, open_backbone
 from vesalius.backbones.local import NAME, LocalServer
 from vesalius.documents.explanation import Explanation
 from vesalius.explanations.hyve import explain_hyve
@@ -19,7 +19,7 @@ pytestmark = [pytest.mark.smollm, pytest.mark.slow]
 
 def test_every_stage_runs_and_the_explanation_is_valid(local_server: LocalServer) -> None:
     with open_backbone(
-        f"local:{NAME}", base_url=local_server.url, max_tokens=32, reasks=0, timeout=600, patience=Patience(tries=2)
+        f"local:{NAME}", base_url=local_server.url, max_tokens=32, reasks=0, timeout=600, retry=RetryPolicy(tries=2)
     ) as backbone:
         found = explain_hyve(load("frac_prevs"), backbone=backbone, components=["L0_MLP"])
     text = json.dumps(found.explanation.model_dump(mode="json"), allow_nan=False)

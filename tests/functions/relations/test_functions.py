@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.functions.needs import needs_facts
-from vesalius.backbones import Line, Scripted, open_backbone
+from vesalius.backbones import Scripted, ScriptedReply, open_backbone
 from vesalius.backbones.messages import Request
 from vesalius.errors import BadInput
 from vesalius.functions import Box
@@ -77,13 +77,13 @@ def test_every_relation_has_exceptions_that_matter_and_leave_something() -> None
         sample(-2, seed=0)
 
 
-def geography_teacher(request: Request) -> Line:
+def geography_teacher(request: Request) -> ScriptedReply:
     question, item = request.messages[-1].text.rsplit("\nInput: ", 1)
     known = {"France": " Paris", "Japan": " Tokyo"}
     if item == "Atlantis":
-        return Line(fail="refused")
+        return ScriptedReply(fail="refused")
     silent = "the input country" in question and item == "Japan"
-    return Line(text=" undefined" if silent else known.get(item, "undefined"))
+    return ScriptedReply(text=" undefined" if silent else known.get(item, "undefined"))
 
 
 @pytest.mark.parametrize("mode", get_args(Mode))

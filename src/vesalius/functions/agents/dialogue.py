@@ -9,7 +9,7 @@ that outputs it invented cannot mislead it later.
 from dataclasses import dataclass, field
 
 from vesalius.backbones import Backbone, Message, Rejected, Usage, assistant, system, user
-from vesalius.backbones.repair import THOUGHTS
+from vesalius.backbones.json_repair import THOUGHTS
 from vesalius.errors import BadInput
 from vesalius.functions.agents.commands import Ask, Malformed, Parts, read_answer, read_command, usable_input
 from vesalius.functions.agents.exemplars import Exemplars

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from vesalius.backbones import Backbone, Garbled, Message, system, user
-from vesalius.backbones.blocks import fence_key, neutralised
-from vesalius.backbones.repair import objects
+from vesalius.backbones.json_repair import objects
+from vesalius.backbones.untrusted_text import fence_key, neutralise
 from vesalius.functions.agents.prompting import render
 from vesalius.functions.agents.writing import said_input
 from vesalius.functions.unit_tests import Example, UnitTest
@@ -49,7 +49,7 @@ def evaluator_prompt(description: str, examples: Sequence[Example]) -> list[Mess
     """The messages that ask for one choice."""
     texts = {"DESCRIPTION": description[:LONGEST_DESCRIPTION]}
     texts |= {f"EXAMPLE {number}": _said(example) for number, example in enumerate(examples, 1)}
-    blocks = [(title, neutralised(text)) for title, text in texts.items()]
+    blocks = [(title, neutralise(text)) for title, text in texts.items()]
     key = fence_key([text for _, text in blocks])
     inputs_only = all(example.output is None for example in examples)
     return [

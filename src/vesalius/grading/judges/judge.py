@@ -9,7 +9,7 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from vesalius.backbones import Backbone, BackboneError, Garbled
-from vesalius.backbones.repair import objects
+from vesalius.backbones.json_repair import objects
 from vesalius.errors import BadInput, choices
 from vesalius.grading.judges.measures import MEASURES, MeasureName
 from vesalius.grading.judges.prompts import ORDERS, Order, prompt

@@ -6,7 +6,7 @@ from typing import Literal, get_args
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from vesalius.backbones import Message, system, user
-from vesalius.backbones.blocks import fence_key, neutralised
+from vesalius.backbones.untrusted_text import fence_key, neutralise
 from vesalius.grading.judges.measures import MEASURES, MeasureName
 
 Order = Literal["given_first", "judged_first"]
@@ -21,7 +21,7 @@ def prompt(
     asked = MEASURES[measure]
     texts = {CONTEXT: context} if context else {}
     texts |= {asked.given: reference, asked.judged: candidate}
-    blocks = [{"title": title, "text": neutralised(text)} for title, text in texts.items()]
+    blocks = [{"title": title, "text": neutralise(text)} for title, text in texts.items()]
     # The key is made from the texts as they will stand there, where a key split by invisible characters is whole again.
     key = fence_key([block["text"] for block in blocks])
     frame = _render("frame.md", measure=measure, key=key, titles=list(texts))

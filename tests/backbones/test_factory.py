@@ -1,4 +1,4 @@
-"""The door: who is let in, and what the refused are told."""
+"""Opening backbones: providers, settings, scripts, and the error messages for bad ones."""
 
 import subprocess
 import sys
@@ -12,7 +12,7 @@ from vesalius.errors import BadInput
 
 
 @pytest.mark.parametrize(
-    ("which", "said"),
+    ("which", "message"),
     [
         ("opnai:gpt", "no such provider; choose from openai, anthropic, google, compatible, local, scripted"),
         ("gpt-5.4", "no such provider"),
@@ -27,10 +27,10 @@ from vesalius.errors import BadInput
         ("scripted:/nowhere.json", "could not be read"),
     ],
 )
-def test_refusals_are_one_line_with_the_mend(which: str, said: str) -> None:
+def test_errors_are_one_line_with_the_fix(which: str, message: str) -> None:
     with pytest.raises(BadInput) as caught:
         open_backbone(which)
-    assert said in str(caught.value)
+    assert message in str(caught.value)
     assert "\n" not in str(caught.value)
 
 
@@ -55,7 +55,7 @@ def test_a_missing_extra_says_the_command(
 
 
 @pytest.mark.parametrize(
-    ("options", "said"),
+    ("options", "message"),
     [
         ({"temperature": 3.0}, "temperature 3"),
         ({"temperature": float("nan")}, "temperature nan"),
@@ -65,28 +65,28 @@ def test_a_missing_extra_says_the_command(
         ({"prices": Path("/nowhere.json")}, "could not be read"),
     ],
 )
-def test_bad_settings(options: dict[str, Any], said: str) -> None:
-    with pytest.raises(BadInput, match=said):
+def test_bad_settings(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(BadInput, match=message):
         open_backbone(Scripted([]), **options)
 
 
 def test_the_address_may_come_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("VESALIUS_BASE_URL", "localhost:8000")
-    with pytest.raises(BadInput, match="'localhost:8000' is no address"):
+    with pytest.raises(BadInput, match="'localhost:8000' is not an address"):
         open_backbone("compatible:qwen")
     monkeypatch.setenv("VESALIUS_BASE_URL", "http://localhost:8000/v1")
     assert open_backbone("compatible:qwen").name == "compatible:qwen"
 
 
 def test_scripts_from_files(tmp_path: Path) -> None:
-    listed, python, faulty = tmp_path / "a.json", tmp_path / "b.py", tmp_path / "c.json"
-    listed.write_text('["one", {"json": {"x": 1}}]')
+    json_list, python, faulty = tmp_path / "a.json", tmp_path / "b.py", tmp_path / "c.json"
+    json_list.write_text('["one", {"json": {"x": 1}}]')
     python.write_text("def reply(request):\n    return request.messages[-1].text[::-1]\n")
     faulty.write_text('{"replies": ["one"], "faults": {"p": 2}}')
-    backbone = open_backbone(f"scripted:{listed}")
+    backbone = open_backbone(f"scripted:{json_list}")
     assert [backbone.chat("x").text for _ in range(2)] == ["one", '{"x": 1}']
     assert open_backbone(f"scripted:{python}").chat("abc").text == "cba"
-    with pytest.raises(BadInput, match="faults are not understood"):
+    with pytest.raises(BadInput, match="faults are not valid"):
         open_backbone(f"scripted:{faulty}")
 
 
@@ -98,7 +98,7 @@ def test_bad_scripts_are_one_line(tmp_path: Path, content: str) -> None:
         open_backbone(f"scripted:{path}")
 
 
-def test_a_line_that_fails_in_an_unknown_way() -> None:
+def test_a_reply_that_fails_in_an_unknown_way() -> None:
     with pytest.raises(BadInput, match="'tired' is not a failure; choose from rate_limited"):
         open_backbone(Scripted([{"fail": "tired"}])).chat("x")
 

@@ -1,4 +1,4 @@
-"""Prices and the cap: published totals, unknown prices, and a promise that holds."""
+"""Prices and the cap: published totals, unknown prices, and a cap that is never exceeded."""
 
 import json
 from concurrent.futures import ThreadPoolExecutor
@@ -11,17 +11,17 @@ from hypothesis import strategies as st
 from tests.backbones.conftest import FakeClock
 from vesalius.backbones import (
     Backbone,
-    Budget,
     CapReached,
-    Line,
-    Patience,
     Prices,
+    RetryPolicy,
     Scripted,
+    ScriptedReply,
+    SpendingCap,
     TimedOut,
     Usage,
     open_backbone,
 )
-from vesalius.backbones.calls import most_tokens
+from vesalius.backbones.calls import token_bound
 from vesalius.backbones.messages import Request, Settings, user
 from vesalius.errors import BadInput
 
@@ -55,7 +55,7 @@ def test_the_published_bill_of_hyve(
     assert abs(bill - dollars) <= rounding
 
 
-def test_long_prompts_and_kept_tokens() -> None:
+def test_long_prompts_and_cached_tokens() -> None:
     price = Prices.load().of("openai", "gpt-5.4")
     assert price is not None
     assert price.cost(Usage(input=100_000, output=1000)) == pytest.approx(0.25 + 0.015)
@@ -93,8 +93,8 @@ def test_a_bad_price_file_is_one_line(tmp_path: Path, text: str) -> None:
 
 
 @pytest.mark.parametrize("limit", [0, -1, float("nan"), float("inf")])
-def test_a_cap_that_buys_nothing(limit: float) -> None:
-    with pytest.raises(BadInput, match="nothing could be bought"):
+def test_a_cap_that_allows_no_call(limit: float) -> None:
+    with pytest.raises(BadInput, match="no call could be made"):
         open_backbone(Scripted([]), cap=limit)
 
 
@@ -103,34 +103,34 @@ def test_a_cap_without_a_price_does_not_start() -> None:
         open_backbone("compatible:m", base_url="http://localhost:1/v1", cap=5)
 
 
-def spending(prices: Path, cap: Budget, *, calls: int = 1000, **options: object) -> tuple[Backbone, Scripted]:
-    wire = Scripted([Line(text="ok", usage=Usage(input=20, output=10))] * calls)
-    return open_backbone(wire, prices=prices, cap=cap, max_tokens=50, clock=FakeClock(), **options), wire  # type: ignore[arg-type]
+def spending(prices: Path, cap: SpendingCap, *, calls: int = 1000, **options: object) -> tuple[Backbone, Scripted]:
+    script = Scripted([ScriptedReply(text="ok", usage=Usage(input=20, output=10))] * calls)
+    return open_backbone(script, prices=prices, cap=cap, max_tokens=50, clock=FakeClock(), **options), script  # type: ignore[arg-type]
 
 
 def spend(backbone: Backbone) -> None:
-    """Ask until it ends, one way or the other."""
+    """Call until the cap is reached."""
     for number in range(900):
         assert backbone.chat(f"go {number}").cost == pytest.approx(0.03)
 
 
 def test_the_call_that_could_break_the_cap_is_not_made(prices: Path) -> None:
-    cap = Budget(1.0)
-    backbone, wire = spending(prices, cap)
+    cap = SpendingCap(1.0)
+    backbone, script = spending(prices, cap)
     with pytest.raises(CapReached, match=r"cap \$1.00: \$\d\.\d+ is spent and the next call could cost up to"):
         spend(backbone)
-    assert cap.spent == pytest.approx(0.03 * len(wire.requests))
+    assert cap.spent == pytest.approx(0.03 * len(script.requests))
     assert 0.6 < cap.spent <= 1.0
 
 
 def test_the_cap_survives_a_resume(prices: Path, tmp_path: Path) -> None:
-    first, _ = spending(prices, Budget(1.0), record=tmp_path / "run")
+    first, _ = spending(prices, SpendingCap(1.0), record=tmp_path / "run")
     for number in range(10):
         first.chat(f"case {number}")
-    again = Budget(1.0)  # a new process, with or without a ledger of its own
+    again = SpendingCap(1.0)  # a new process, with or without a ledger
     resumed, _ = spending(prices, again, record=tmp_path / "run")
     assert again.spent == pytest.approx(0.3)
-    assert Budget(1.0, spent_before=0.4).left == pytest.approx(0.6)
+    assert SpendingCap(1.0, spent_before=0.4).left == pytest.approx(0.6)
     for number in range(10):
         assert resumed.chat(f"case {number}").replayed
     assert again.spent == pytest.approx(0.3)
@@ -140,7 +140,7 @@ def test_the_cap_survives_a_resume(prices: Path, tmp_path: Path) -> None:
 
 
 def test_the_larger_of_ledger_and_record_counts(tmp_path: Path) -> None:
-    cap = Budget(10.0, spent_before=3.0)
+    cap = SpendingCap(10.0, spent_before=3.0)
     cap.restore("a", 1.0)
     cap.restore("a", 1.0)
     assert cap.spent == 3.0
@@ -148,25 +148,28 @@ def test_the_larger_of_ledger_and_record_counts(tmp_path: Path) -> None:
     assert cap.spent == 3.5
 
 
-def test_a_timeout_counts_at_its_most(prices: Path) -> None:
-    cap = Budget(10.0)
-    wire = Scripted([{"fail": "timed_out"}])
-    backbone = open_backbone(wire, prices=prices, cap=cap, max_tokens=50, patience=Patience(tries=1))
+def test_a_timeout_counts_at_its_upper_bound(prices: Path) -> None:
+    cap = SpendingCap(10.0)
+    script = Scripted([{"fail": "timed_out"}])
+    backbone = open_backbone(script, prices=prices, cap=cap, max_tokens=50, retry=RetryPolicy(tries=1))
     with pytest.raises(TimedOut):
         backbone.chat("go")
-    assert cap.spent == pytest.approx(Prices.load(prices).models["scripted:*"].cost(most_tokens(wire.requests[0])))
+    assert cap.spent == pytest.approx(Prices.load(prices).models["scripted:*"].cost(token_bound(script.requests[0])))
 
 
 def test_an_empty_reply_is_paid_once(prices: Path) -> None:
-    cap = Budget(10.0)
-    lines = [Line(fail="empty", usage=Usage(input=20, output=1)), Line(text="ok", usage=Usage(input=20, output=2))]
-    reply = open_backbone(Scripted(lines), prices=prices, cap=cap, clock=FakeClock()).chat("go")
+    cap = SpendingCap(10.0)
+    replies = [
+        ScriptedReply(fail="empty", usage=Usage(input=20, output=1)),
+        ScriptedReply(text="ok", usage=Usage(input=20, output=2)),
+    ]
+    reply = open_backbone(Scripted(replies), prices=prices, cap=cap, clock=FakeClock()).chat("go")
     assert reply.cost == pytest.approx(0.043)
     assert cap.spent == pytest.approx(0.043)
 
 
 def test_a_shared_cap_holds_under_threads(prices: Path) -> None:
-    cap = Budget(1.0)
+    cap = SpendingCap(1.0)
     backbones = [spending(prices, cap)[0] for _ in range(4)]
 
     with ThreadPoolExecutor(4) as pool:
@@ -177,9 +180,9 @@ def test_a_shared_cap_holds_under_threads(prices: Path) -> None:
 
 
 @given(st.lists(st.text(), min_size=1, max_size=4))
-def test_the_most_is_more_than_any_count(texts: list[str]) -> None:
-    """No tokenizer of the field makes more tokens than there are bytes."""
+def test_the_bound_exceeds_any_count(texts: list[str]) -> None:
+    """No tokenizer makes more tokens than there are bytes."""
     request = Request(provider="p", model="m", settings=Settings(max_tokens=9), messages=tuple(map(user, texts)))
-    most = most_tokens(request)
-    assert most.input > sum(len(text.encode("utf-8", "backslashreplace")) for text in texts)
-    assert most.output == 9
+    bound = token_bound(request)
+    assert bound.input > sum(len(text.encode("utf-8", "backslashreplace")) for text in texts)
+    assert bound.output == 9

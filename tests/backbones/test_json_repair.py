@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vesalius.backbones.repair import Unreadable, objects, read
+from vesalius.backbones.json_repair import Unreadable, objects, read
 
-WANTED = {"tag": "MAPPER", "score": 2}
+EXPECTED = {"tag": "MAPPER", "score": 2}
 
-#: (reply, a repair that must be counted); every reply means WANTED.
+#: (reply, a repair that must be counted); every reply means EXPECTED.
 REPAIRABLE = {
     "plain": ('{"tag": "MAPPER", "score": 2}', None),
     "white space": ('\n\n  {"tag": "MAPPER", "score": 2}  \n', None),
@@ -49,11 +49,11 @@ REPAIRABLE = {
 
 
 @pytest.mark.parametrize("reply", REPAIRABLE)
-def test_slips_of_spelling_are_repaired_and_counted(reply: str) -> None:
-    text, expected = REPAIRABLE[reply]
+def test_syntax_errors_are_repaired_and_listed(reply: str) -> None:
+    text, repair = REPAIRABLE[reply]
     value, repairs = next(objects(text))
-    assert value == WANTED
-    assert expected is None or any(expected in repair for repair in repairs), repairs
+    assert value == EXPECTED
+    assert repair is None or any(repair in done for done in repairs), repairs
 
 
 @pytest.mark.parametrize(
@@ -94,7 +94,7 @@ def test_values_survive_repair(text: str, value: Any) -> None:
     ],
     ids=lambda text: text[:12] or "empty",
 )
-def test_what_is_not_there_is_not_invented(text: str) -> None:
+def test_missing_content_is_not_invented(text: str) -> None:
     assert [value for value, _ in objects(text) if value] == []
 
 
@@ -110,7 +110,7 @@ JSON = st.recursive(
 
 
 @given(st.dictionaries(st.text(), JSON, max_size=4), st.booleans())
-def test_sound_json_is_read_unchanged(value: dict[str, Any], ascii_only: bool) -> None:
+def test_valid_json_is_read_unchanged(value: dict[str, Any], ascii_only: bool) -> None:
     text = json.dumps(value, ensure_ascii=ascii_only)
     assert read(text) == (value, ())
     assert next(objects(f"```json\n{text}\n```"))[0] == value or "```" in text
@@ -119,8 +119,8 @@ def test_sound_json_is_read_unchanged(value: dict[str, Any], ascii_only: bool) -
 @given(JSON)
 def test_the_tolerant_parser_agrees_with_the_strict_one(value: Any) -> None:
     spoiled = json.dumps([value])[:-1] + ",]"
-    found, repairs = read(spoiled)
-    assert found == [value]
+    parsed, repairs = read(spoiled)
+    assert parsed == [value]
     assert repairs == ("trailing comma removed",)
 
 

@@ -1,8 +1,8 @@
-"""The edge where our messages become langchain's and back.
+"""Converts our messages to langchain's and back.
 
 This is the only module that imports langchain's message types; it is imported when a provider is opened, never before.
-Chat models are made without retries of their own, because waiting and counting is done above. Provider libraries raise
-their own exceptions and, for a malformed answer, whatever their parsing stumbles over; both are classified.
+Chat models are made without retries, because `Backbone` retries and counts. Provider libraries raise their own
+exceptions and, for a malformed answer, whatever their parser raises; both are classified.
 """
 
 import importlib
@@ -18,11 +18,11 @@ from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, System
 
 from vesalius.backbones.classify import classify
 from vesalius.backbones.failures import Garbled
+from vesalius.backbones.json_repair import Unreadable, read
 from vesalius.backbones.messages import Answer, Finish, Message, Request, Settings, TokenOptions, ToolCall, Usage
-from vesalius.backbones.repair import Unreadable, read
 
-#: What a library's parser raises when a server answers with something else than it promised.
-MISREAD = (ValueError, TypeError, KeyError, AttributeError, IndexError, LangChainException)
+#: What a library's parser raises on an unexpected answer.
+PARSE_ERRORS = (ValueError, TypeError, KeyError, AttributeError, IndexError, LangChainException)
 LENGTH = {"length", "max_tokens", "model_context_window_exceeded"}
 REFUSALS = {"content_filter", "refusal", "safety", "prohibited_content", "blocklist", "recitation", "spii"}
 
@@ -30,7 +30,7 @@ ChatFactory = Callable[[Settings], BaseChatModel]
 Options = Callable[[Request], dict[str, Any]]
 
 
-class LangchainWire:
+class LangchainConnection:
     """Answers requests with a langchain chat model.
 
     `make` builds the chat model for given settings; `options` are the provider's keyword arguments for a request
@@ -40,12 +40,12 @@ class LangchainWire:
     def __init__(self, make: ChatFactory, *, options: Options, errors: Iterable[type[BaseException]]) -> None:
         self._make = make
         self._options = options
-        self._errors = (*errors, *_transport_errors(), *MISREAD)
+        self._errors = (*errors, *_transport_errors(), *PARSE_ERRORS)
         self._chats: dict[Settings, BaseChatModel] = {}
 
     def complete(self, request: Request) -> Answer:
         """One call to the provider."""
-        who = f"{request.provider}:{request.model}"
+        model = f"{request.provider}:{request.model}"
         chat: Any = self._chat(request.settings)
         if request.tools:
             chat = chat.bind_tools([{"type": "function", "function": tool} for tool in request.tools])
@@ -54,26 +54,26 @@ class LangchainWire:
         if request.settings.stop:
             options["stop"] = list(request.settings.stop)
         try:
-            found = chat.invoke(messages, **options)
+            message = chat.invoke(messages, **options)
         except self._errors as error:
-            raise classify(error, who) from error
-        if not isinstance(found, AIMessage):
-            raise Garbled(f"{who}: the library returned a {type(found).__name__}")
-        return from_langchain(found)
+            raise classify(error, model) from error
+        if not isinstance(message, AIMessage):
+            raise Garbled(f"{model}: the library returned a {type(message).__name__}")
+        return from_langchain(message)
 
     def close(self) -> None:
-        """Nothing is held open beyond the library's own connection pool."""
+        """Drop the clients; the library manages its connection pool."""
         self._chats.clear()
 
     def _chat(self, settings: Settings) -> BaseChatModel:
-        plain = settings.model_copy(update={"stop": ()})
-        if plain not in self._chats:
-            self._chats[plain] = self._make(plain)
-        return self._chats[plain]
+        without_stop = settings.model_copy(update={"stop": ()})
+        if without_stop not in self._chats:
+            self._chats[without_stop] = self._make(without_stop)
+        return self._chats[without_stop]
 
 
 def _transport_errors() -> list[type[BaseException]]:
-    """Errors of the two HTTP libraries that the clients stand on; some clients let them through."""
+    """Errors of the two HTTP libraries that the clients use; some clients do not wrap them."""
     modules = [importlib.import_module(name) for name in ("httpx", "httpx2") if importlib.util.find_spec(name)]
     return [module.HTTPError for module in modules]
 
@@ -94,23 +94,23 @@ def to_langchain(message: Message) -> BaseMessage:
     )
 
 
-def from_langchain(found: AIMessage) -> Answer:
+def from_langchain(message: AIMessage) -> Answer:
     """Langchain's answer as ours."""
-    metadata = found.response_metadata
+    metadata = message.response_metadata
     return Answer(
-        text=str(found.text),
-        tool_calls=tuple(_calls(found)),
-        usage=_usage(found),
-        finish=_finish(found, metadata),
-        extras=_extras(found),
+        text=str(message.text),
+        tool_calls=tuple(_tool_calls(message)),
+        usage=_usage(message),
+        finish=_finish(message, metadata),
+        extras=_extras(message),
         logprobs=_logprobs(metadata.get("logprobs")),
     )
 
 
-def _calls(found: AIMessage) -> Iterable[ToolCall]:
-    for call in found.tool_calls:
+def _tool_calls(message: AIMessage) -> Iterable[ToolCall]:
+    for call in message.tool_calls:
         yield ToolCall(id=call["id"] or "", name=call["name"], arguments=call["args"])
-    for call in found.invalid_tool_calls:
+    for call in message.invalid_tool_calls:
         try:
             value, _ = read(call["args"] or "{}")
         except Unreadable as problem:
@@ -121,50 +121,50 @@ def _calls(found: AIMessage) -> Iterable[ToolCall]:
         yield ToolCall(id=call["id"] or "", name=call["name"] or "unknown", arguments=arguments, error=error)
 
 
-def _usage(found: AIMessage) -> Usage | None:
-    counted = found.usage_metadata
-    if not counted or not counted["input_tokens"]:
+def _usage(message: AIMessage) -> Usage | None:
+    usage = message.usage_metadata
+    if not usage or not usage["input_tokens"]:
         return None
-    cached = counted.get("input_token_details", {}).get("cache_read") or 0
-    return Usage(input=counted["input_tokens"], output=counted["output_tokens"], cached=cached)
+    cached = usage.get("input_token_details", {}).get("cache_read") or 0
+    return Usage(input=usage["input_tokens"], output=usage["output_tokens"], cached=cached)
 
 
-def _finish(found: AIMessage, metadata: Mapping[str, Any]) -> Finish:
+def _finish(message: AIMessage, metadata: Mapping[str, Any]) -> Finish:
     reason = str(metadata.get("finish_reason") or metadata.get("stop_reason") or "").lower()
     blocked = (metadata.get("prompt_feedback") or {}).get("block_reason")
-    if reason in REFUSALS or found.additional_kwargs.get("refusal") or blocked:
+    if reason in REFUSALS or message.additional_kwargs.get("refusal") or blocked:
         return "refused"
     if reason in LENGTH:
         return "length"
-    return "tools" if found.tool_calls or found.invalid_tool_calls else "stop"
+    return "tools" if message.tool_calls or message.invalid_tool_calls else "stop"
 
 
-def _extras(found: AIMessage) -> dict[str, Any]:
-    """What the provider wants back with this turn: blocks of thought and signatures; only if it is plain data."""
+def _extras(message: AIMessage) -> dict[str, Any]:
+    """What the provider needs back with this turn: blocks of thought and signatures; only if it is JSON."""
     extras: dict[str, Any] = {}
-    if isinstance(found.content, list):
-        extras["content"] = found.content
-    kept = {name: value for name, value in found.additional_kwargs.items() if "signature" in name}
-    if kept:
-        extras["additional_kwargs"] = kept
+    if isinstance(message.content, list):
+        extras["content"] = message.content
+    signatures = {name: value for name, value in message.additional_kwargs.items() if "signature" in name}
+    if signatures:
+        extras["additional_kwargs"] = signatures
     try:
         return json.loads(json.dumps(extras))
     except TypeError:
         return {}
 
 
-def _logprobs(found: Mapping[str, Any] | None) -> tuple[TokenOptions, ...] | None:
+def _logprobs(logprobs: Mapping[str, Any] | None) -> tuple[TokenOptions, ...] | None:
     """Log-probabilities as OpenAI's chat API gives them."""
-    if not found or not found.get("content"):
+    if not logprobs or not logprobs.get("content"):
         return None
     return tuple(
         TokenOptions(
-            token=place["token"],
+            token=token["token"],
             options=tuple(
                 (option["token"], float(option["logprob"]))
-                for option in place.get("top_logprobs", ())
+                for option in token.get("top_logprobs", ())
                 if math.isfinite(option["logprob"])
             ),
         )
-        for place in found["content"]
+        for token in logprobs["content"]
     )

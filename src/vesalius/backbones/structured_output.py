@@ -1,34 +1,34 @@
-"""Objects of a given shape from a model that writes text: what to ask, how to read it, how to ask again."""
+"""Objects of a given schema from a model that writes text: what to ask, how to read it, how to ask again."""
 
 import json
 from typing import Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
+from vesalius.backbones.json_repair import objects
 from vesalius.backbones.messages import Message, system, user
-from vesalius.backbones.repair import objects
 
-Shape = TypeVar("Shape", bound=BaseModel)
-#: Enough for a model to find its slip; a page of errors only hides it.
-MOST_PROBLEMS = 4
+Schema = TypeVar("Schema", bound=BaseModel)
+#: How many validation errors are reported to the model; a long list hides the important ones.
+MAX_PROBLEMS = 4
 
 
-def read_shape(text: str, shape: type[Shape]) -> tuple[Shape | None, tuple[str, ...], str]:
-    """The object in a reply with the repairs it took, or None and what is wrong in words for the model."""
+def parse_object(text: str, schema: type[Schema]) -> tuple[Schema | None, tuple[str, ...], str]:
+    """The object in a reply with the repairs it took, or None and a description of the problem for the model."""
     problem = "there is no complete JSON object in it"
     for first, (value, repairs) in enumerate(objects(text)):
         try:
-            return shape.model_validate(value), repairs, ""
+            return schema.model_validate(value), repairs, ""
         except ValidationError as error:
             if first == 0:
-                problem = _in_words(error)
+                problem = _describe(error)
     return None, (), problem
 
 
-def _in_words(error: ValidationError) -> str:
-    slips = [f"{'.'.join(map(str, slip['loc'])) or 'object'}: {slip['msg']}" for slip in error.errors()]
-    more = f"; and {len(slips) - MOST_PROBLEMS} more" if len(slips) > MOST_PROBLEMS else ""
-    return "; ".join(slips[:MOST_PROBLEMS]) + more
+def _describe(error: ValidationError) -> str:
+    problems = [f"{'.'.join(map(str, item['loc'])) or 'object'}: {item['msg']}" for item in error.errors()]
+    more = f"; and {len(problems) - MAX_PROBLEMS} more" if len(problems) > MAX_PROBLEMS else ""
+    return "; ".join(problems[:MAX_PROBLEMS]) + more
 
 
 def with_instructions(messages: tuple[Message, ...], instructions: str) -> tuple[Message, ...]:
@@ -38,21 +38,21 @@ def with_instructions(messages: tuple[Message, ...], instructions: str) -> tuple
     return (system(instructions), *messages)
 
 
-def shape_instructions(schema: dict[str, Any]) -> str:
-    """How to ask in words for an object of a JSON schema."""
+def schema_instructions(schema: dict[str, Any]) -> str:
+    """Instructions for an object of a JSON schema, as text."""
     return (
         "Answer with one JSON object and nothing else. It must match this JSON schema:\n"
         f"{json.dumps(schema, ensure_ascii=False)}"
     )
 
 
-def asked_again(problem: str) -> Message:
-    """The question to ask after a reply that could not be read."""
+def reask(problem: str) -> Message:
+    """The message after a reply that could not be parsed."""
     return user(f"That reply cannot be used: {problem}. Answer again with only the corrected JSON object.")
 
 
 def strict_schema(schema: dict[str, Any]) -> tuple[dict[str, Any], bool]:
-    """The schema with every object closed, and whether it may be asked for strictly: all its properties required."""
+    """The schema with every object closed, and whether strict mode accepts it: all properties are required."""
     strict = True
 
     def close(part: Any) -> Any:

@@ -1,9 +1,9 @@
-"""Reading JSON that a language model wrote.
+"""Read JSON written by a language model.
 
-First the plain reading. Then the places where a model hides its JSON: behind its thoughts, in a fenced block, in the
-middle of prose; of several objects the last one counts, since models think first and conclude last. Each is read by
-the strict parser, then by a tolerant one that forgives slips of spelling (quotes, commas, comments, Python's constants,
-raw line breaks). Repairs never invent content: an object that breaks off is not closed, it is asked for again.
+Candidates are the whole reply, then the places where models put JSON: after their thoughts, in a fenced block, in the
+middle of prose; of several objects the last one counts, since models reason first and conclude last. Each is read by
+the strict parser, then by a tolerant one that accepts syntax errors (quotes, commas, comments, Python's constants, raw
+line breaks). Repairs never invent content: an object that is cut off is not closed; the model is asked again.
 """
 
 import json
@@ -18,7 +18,7 @@ WORD = re.compile(r"[A-Za-z_$][\w$-]*")
 CONSTANTS = {"true": True, "True": True, "false": False, "False": False, "null": None, "None": None}
 QUOTES = {'"': '"', "'": "'", "“": "”", "”": "”", "‘": "’", "`": "`"}
 ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "b": "\b", "f": "\f", "/": "/", "\\": "\\", '"': '"', "'": "'"}
-DEEPEST = 64
+MAX_DEPTH = 64
 
 
 class Unreadable(ValueError):
@@ -28,14 +28,14 @@ class Unreadable(ValueError):
 def objects(text: str) -> Iterator[tuple[dict[str, Any], tuple[str, ...]]]:
     """Every JSON object that can be read from a reply, the likeliest first, with the repairs it took."""
     seen: list[dict[str, Any]] = []
-    for candidate, found in _candidates(text):
+    for candidate, extraction in _candidates(text):
         try:
             value, repairs = read(candidate)
         except Unreadable:
             continue
         if isinstance(value, dict) and value not in seen:
             seen.append(value)
-            yield value, (*found, *repairs)
+            yield value, (*extraction, *repairs)
 
 
 def read(text: str) -> tuple[Any, tuple[str, ...]]:
@@ -48,20 +48,21 @@ def read(text: str) -> tuple[Any, tuple[str, ...]]:
 
 
 def _candidates(text: str) -> Iterator[tuple[str, tuple[str, ...]]]:
+    """Parts of a reply that may be JSON, the likeliest first, with how each was extracted."""
     yield text, ()
     stripped = THOUGHTS.sub("", text.lstrip("﻿"))
-    found = ("thoughts removed",) if stripped != text.lstrip("﻿") else ()
-    if found:
-        yield stripped, found
+    extraction = ("thoughts removed",) if stripped != text.lstrip("﻿") else ()
+    if extraction:
+        yield stripped, extraction
     for block in reversed(FENCE.findall(stripped)):
-        yield block, (*found, "taken from a fenced block")
-    taken = (*found, "taken from the middle of text")
+        yield block, (*extraction, "taken from a fenced block")
+    from_text = (*extraction, "taken from the middle of text")
     for block in reversed(list(_balanced(stripped))):
-        yield block, taken
+        yield block, from_text
     first, last = stripped.find("{"), stripped.rfind("}")
-    if 0 <= first < last:  # where a quote or brace in the prose upset the balance
-        yield stripped[first : last + 1], taken
-        yield stripped[stripped.rfind("{") : last + 1], taken
+    if 0 <= first < last:  # a quote or brace in the prose may have upset the balance
+        yield stripped[first : last + 1], from_text
+        yield stripped[stripped.rfind("{") : last + 1], from_text
 
 
 def _balanced(text: str) -> Iterator[str]:
@@ -87,7 +88,7 @@ def _balanced(text: str) -> Iterator[str]:
 
 
 class _Tolerant:
-    """A JSON parser that forgives spelling and writes down what it forgave."""
+    """A JSON parser that accepts common syntax errors and lists what it repaired."""
 
     def __init__(self, text: str) -> None:
         self.text = text
@@ -105,7 +106,7 @@ class _Tolerant:
         return self.text[self.at] if self.at < len(self.text) else ""
 
     def _skip(self) -> None:
-        """Pass over white space and comments."""
+        """Skip white space and comments."""
         while self.at < len(self.text):
             if self.text[self.at].isspace() or self.text[self.at] == "﻿":
                 self.at += 1
@@ -122,8 +123,8 @@ class _Tolerant:
 
     def _value(self, depth: int) -> Any:
         self._skip()
-        if depth > DEEPEST:
-            raise Unreadable(f"more than {DEEPEST} levels deep")
+        if depth > MAX_DEPTH:
+            raise Unreadable(f"more than {MAX_DEPTH} levels deep")
         character = self._peek()
         if character == "{":
             return self._object(depth)
@@ -134,9 +135,9 @@ class _Tolerant:
         return self._bare()
 
     def _object(self, depth: int) -> dict[str, Any]:
-        found: dict[str, Any] = {}
+        items: dict[str, Any] = {}
         self.at += 1
-        while not self._closed("}", found):
+        while not self._closed("}", items):
             name = self._name()
             self._skip()
             if self._peek() not in (":", "="):
@@ -144,17 +145,17 @@ class _Tolerant:
             if self._peek() == "=":
                 self.repairs.append("= read as colon")
             self.at += 1
-            found[name] = self._value(depth + 1)
-        return found
+            items[name] = self._value(depth + 1)
+        return items
 
     def _array(self, depth: int) -> list[Any]:
-        found: list[Any] = []
+        items: list[Any] = []
         self.at += 1
-        while not self._closed("]", found):
-            found.append(self._value(depth + 1))
-        return found
+        while not self._closed("]", items):
+            items.append(self._value(depth + 1))
+        return items
 
-    def _closed(self, bracket: str, found: dict[str, Any] | list[Any]) -> bool:
+    def _closed(self, bracket: str, items: dict[str, Any] | list[Any]) -> bool:
         """Step over commas up to the next item (False) or the closing bracket (True)."""
         commas = 0
         self._skip()
@@ -169,9 +170,9 @@ class _Tolerant:
             return True
         if not self._peek():
             raise Unreadable("the value breaks off before its closing bracket")
-        if found and not commas:
+        if items and not commas:
             self.repairs.append("missing comma added")
-        elif commas > (1 if found else 0):
+        elif commas > (1 if items else 0):
             self.repairs.append("extra comma removed")
         return False
 
@@ -240,5 +241,5 @@ class _Tolerant:
             return json.loads(text)
         except ValueError:
             self.repairs.append("number respelled")
-        plain = text.replace("_", "").rstrip(".")
-        return int(plain) if re.fullmatch(r"[+-]?\d+", plain) else float(plain)
+        digits = text.replace("_", "").rstrip(".")
+        return int(digits) if re.fullmatch(r"[+-]?\d+", digits) else float(digits)

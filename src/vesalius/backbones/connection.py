@@ -1,4 +1,4 @@
-"""What a backbone needs from whoever answers: one exchange at a time."""
+"""What a backbone needs from a provider: answers to requests, one at a time."""
 
 from dataclasses import dataclass
 from typing import Protocol
@@ -8,7 +8,9 @@ from vesalius.backbones.messages import Answer, Request
 
 @dataclass(frozen=True)
 class Abilities:
-    """What a model does natively; the rest is done in text, and log-probabilities not at all."""
+    """What a model supports natively. Tools and schemas are otherwise written as text; log-probabilities are not
+    available.
+    """
 
     tools: bool = True
     schema: bool = True
@@ -19,8 +21,8 @@ class Abilities:
         return {name for name, can in (("tools", self.tools), ("schema", self.schema)) if not can}
 
 
-class Wire(Protocol):
-    """Somebody who answers requests, or raises a `BackboneError`."""
+class Connection(Protocol):
+    """Answers requests, or raises a `BackboneError`."""
 
     def complete(self, request: Request) -> Answer: ...
 

@@ -1,20 +1,20 @@
-"""The one door: `open_backbone("provider:model")`."""
+"""`open_backbone("provider:model")` makes a `Backbone`."""
 
 import math
 import random
 from pathlib import Path
 
 from vesalius.backbones.backbone import Backbone
-from vesalius.backbones.budget import Budget
-from vesalius.backbones.local import LocalWire
+from vesalius.backbones.connection import Abilities, Connection
+from vesalius.backbones.local import LocalConnection
 from vesalius.backbones.messages import Settings
 from vesalius.backbones.prices import Prices
 from vesalius.backbones.providers import PROVIDERS, Access
 from vesalius.backbones.records import Records
 from vesalius.backbones.redact import Redactor
-from vesalius.backbones.retry import Clock, Patience, Retrier, SystemClock
+from vesalius.backbones.retry import Clock, Retrier, RetryPolicy, SystemClock
 from vesalius.backbones.scripted import Scripted, read_script
-from vesalius.backbones.wire import Abilities, Wire
+from vesalius.backbones.spending_cap import SpendingCap
 from vesalius.errors import BadInput, choices
 
 LOCAL, SCRIPTED = "local", "scripted"
@@ -35,8 +35,8 @@ def open_backbone(
     record: Path | str | None = None,
     replay: Path | str | None = None,
     prices: Path | str | None = None,
-    cap: Budget | float | None = None,
-    patience: Patience | None = None,
+    cap: SpendingCap | float | None = None,
+    retry: RetryPolicy | None = None,
     clock: Clock | None = None,
     seed: int | None = None,
     reasks: int = 2,
@@ -48,43 +48,43 @@ def open_backbone(
     (`local:smollm2-135m` or `local:FILE.gguf`; with `base_url`, a server that is already running); `scripted:FILE`, or
     a `Scripted` object, for tests.
 
-    `record` keeps every call at that place and serves what is already there; `replay` serves only from there and needs
-    no key, package or network. `cap` is the most to spend, in dollars. `prices` is the user's own price table.
-    `temperature=None` leaves the provider's default.
+    `record` writes every call to that directory and serves calls already recorded there; `replay` serves only from
+    there and needs no key, package or network. `cap` is the most to spend, in dollars. `prices` is the user's own price
+    table. `temperature=None` leaves the provider's default.
     """
     provider, model = (SCRIPTED, "script") if isinstance(which, Scripted) else _parse(which)
     settings = _settings(temperature, max_tokens)
     if not (math.isfinite(timeout) and timeout > 0):
         raise BadInput(f"timeout {timeout:g}: give a positive number of seconds")
     if record and replay:
-        raise BadInput("record and replay: give one of them; recording already serves what is on record")
+        raise BadInput("record and replay: give one of them; recording already serves recorded calls")
     table = Prices.load(prices)
     price = table.of(provider, model)
-    budget = Budget(cap) if isinstance(cap, int | float) else cap
-    if budget and price is None:
+    spending_cap = SpendingCap(cap) if isinstance(cap, int | float) else cap
+    if spending_cap and price is None:
         raise BadInput(
-            f"cap ${budget.limit:.2f}: the price of {provider}:{model} is not known (table of {table.date});"
+            f"cap ${spending_cap.limit:.2f}: the price of {provider}:{model} is not known (table of {table.date});"
             " name it in a file and give it with --prices"
         )
     key = None if replay or provider not in PROVIDERS else PROVIDERS[provider].key()
     redactor = Redactor([key] if key else [])
-    place = record or replay
-    records = Records(Path(place), redactor, writable=record is not None) if place else None
-    if budget and records and record:
-        budget.restore(str(records.path.resolve()), records.spent)
-    wire = None if replay else _wire(which, provider, Access(model, base_url, key, timeout))
+    directory = record or replay
+    records = Records(Path(directory), redactor, writable=record is not None) if directory else None
+    if spending_cap and records and record:
+        spending_cap.restore(str(records.path.resolve()), records.spent)
+    connection = None if replay else _connect(which, provider, Access(model, base_url, key, timeout))
     return Backbone(
         provider,
         model,
         settings=settings,
-        wire=wire,
+        connection=connection,
         abilities=ABILITIES[provider],
-        retrier=Retrier(patience or Patience(), clock or SystemClock(), random.Random(seed)),
+        retrier=Retrier(retry or RetryPolicy(), clock or SystemClock(), random.Random(seed)),
         redactor=redactor,
         records=records,
         price=price,
         price_date=table.date,
-        budget=budget,
+        cap=spending_cap,
         reasks=reasks,
     )
 
@@ -106,12 +106,12 @@ def _settings(temperature: float | None, max_tokens: int) -> Settings:
     return Settings(temperature=temperature, max_tokens=max_tokens)
 
 
-def _wire(which: str | Scripted, provider: str, access: Access) -> Wire:
+def _connect(which: str | Scripted, provider: str, access: Access) -> Connection:
     if isinstance(which, Scripted):
         return which
     if provider == SCRIPTED:
         return read_script(Path(which.partition(":")[2]))
     if provider == LOCAL:
-        return LocalWire(access)
-    PROVIDERS[provider].installed()
+        return LocalConnection(access)
+    PROVIDERS[provider].require_installed()
     return PROVIDERS[provider].open(access)
