@@ -23,7 +23,7 @@ from vesalius.explanations.claims import (
     check,
     claim_from,
 )
-from vesalius.explanations.claims.base import level_for, share_within
+from vesalius.explanations.claims.base import level_for, share_interval_at
 from vesalius.explanations.claims.interchange import ACCURACY, AGREEMENT
 from vesalius.rasp import Aggregate, Comparison, Map, Select, SequenceMap, compile_program, indices, tokens
 
@@ -76,7 +76,7 @@ def test_a_near_miss_is_refuted(lab, component, changes):
 
 @pytest.mark.parametrize(("wins", "verdict"), [((14, 0), "supported"), ((13, 1), "untested"), ((0, 40), "refuted")])
 def test_a_rival_without_a_follower_has_lost_at_any_level(lab, monkeypatch, wins, verdict):
-    monkeypatch.setattr("vesalius.explanations.claims.interchange._wins", lambda *given: wins)
+    monkeypatch.setattr("vesalius.explanations.claims.interchange._wins", lambda *args: wins)
     record = check(Computes(component=FLAGS, hypothesis=hypothesis()), lab, tried=5_000)
     assert record.verdict == verdict
 
@@ -144,7 +144,7 @@ def test_the_head_aggregates_the_flags_so_far(lab):
         check(Aggregates(component=FLAGS, hypothesis=hypothesis()), lab)
 
 
-def test_a_head_that_brings_the_previous_token():
+def test_a_head_that_copies_the_previous_token():
     previous = task("19").program()
     head = str(task("19").components[0][0])
     other = Lab(ves.load("19"), n=384)
@@ -155,12 +155,12 @@ def test_a_head_that_brings_the_previous_token():
 
 
 def test_two_operands_that_both_matter():
-    made = task("25").program()  # share_of_token = same_token_count / sequence_length
+    program = task("25").program()  # share_of_token = same_token_count / sequence_length
     lab = Lab(ves.load("25"), n=384)
     both = ("same_token_count", "sequence_length")
-    assert check(Combines(component="L1_MLP", program=made, variables=both), lab).verdict == "supported"
+    assert check(Combines(component="L1_MLP", program=program, variables=both), lab).verdict == "supported"
     missing = ("same_token_count", "tokens")
-    assert check(Combines(component="L1_MLP", program=made, variables=missing), lab).verdict == "refuted"
+    assert check(Combines(component="L1_MLP", program=program, variables=missing), lab).verdict == "refuted"
 
 
 @pytest.mark.parametrize(
@@ -172,7 +172,7 @@ def test_two_operands_that_both_matter():
         ({"position": 0}, "position 0"),
     ],
 )
-def test_where_a_head_reads_is_said_in_words(place, words):
+def test_the_text_names_where_a_head_reads(place, words):
     assert ReadsFrom(component="L0H0", **place).text == f"L0H0 reads from {words} and uses what it finds."
     assert Copies(component="L0H0", program=program(), **place).text == f"L0H0 copies tokens from {words}."
 
@@ -180,7 +180,7 @@ def test_where_a_head_reads_is_said_in_words(place, words):
 def test_more_claims_tried_widen_every_interval():
     assert level_for(1) == pytest.approx(0.95)
     assert level_for(10) == pytest.approx(0.995)
-    one, ten = share_within(90, 100, level_for(1)), share_within(90, 100, level_for(10))
+    one, ten = share_interval_at(90, 100, level_for(1)), share_interval_at(90, 100, level_for(10))
     assert ten[0] < one[0] < 0.9 < one[1] < ten[1]
     assert one == pytest.approx((0.8256, 0.9448), abs=1e-3)  # Wilson's interval of 90 in 100, as published
     with pytest.raises(BadInput, match="tried=0"):
@@ -214,9 +214,9 @@ def test_claims_are_frozen_data_and_survive_json(lab):
     ],
 )
 def test_malformed_claims_are_refused_in_one_line(data):
-    with pytest.raises(BadInput) as refused:
+    with pytest.raises(BadInput) as error:
         claim_from(data)
-    assert "\n" not in str(refused.value)
+    assert "\n" not in str(error.value)
 
 
 def test_claims_that_make_no_sense_are_refused(lab):

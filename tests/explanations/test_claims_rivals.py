@@ -1,4 +1,4 @@
-"""Rivals differ from their program in one named thing, and only there."""
+"""Rivals differ from their program in one named change, and only there."""
 
 import torch
 
@@ -38,24 +38,24 @@ def _reads(program, name, variable):
     """Whether a variable depends on another, by the program's graph."""
     by_name = {program.name_of(node): node for node in program.expressions if node.kind != "select"}
     start, goal = (by_name.get(n, by_name.get(n.removesuffix("_head"))) for n in (name, variable))
-    waiting = [start] if start else []  # an input that this program does not read depends on nothing
-    while waiting:
-        node = waiting.pop()
+    queue = [start] if start else []  # an input that this program does not read depends on nothing
+    while queue:
+        node = queue.pop()
         if node is goal:
             return True
-        waiting += node.inputs
+        queue += node.inputs
     return False
 
 
 def test_a_shift_has_its_neighbours_as_rivals():
     program = compile_program(shift_by(1, tokens, name="moved"), ["a", "b", "c"], 5, causal=False)
     batch = program.encode([["a", "b", "c", "a", "b"]])
-    moved = {
+    outputs = {
         tuple(rival.program.decode(rival.program.run(*batch).output, batch[1])[0])
         for rival in rivals(program, ["moved"], seed=0, limit=20, kinds=["position"])
     }
-    assert (None, "b", "c", "a", "b") in moved  # its own position, and nothing beyond the edge
-    assert (None, None, "a", "b", "c") in moved
+    assert (None, "b", "c", "a", "b") in outputs  # its own position, and nothing beyond the edge
+    assert (None, None, "a", "b", "c") in outputs
 
 
 def test_a_shared_selection_is_changed_for_one_reader_only():
@@ -66,9 +66,9 @@ def test_a_shared_selection_is_changed_for_one_reader_only():
     program = compile_program(second, ["a", "b"], 4, causal=False)
     batch = program.encode([["a", "b", "a", "a"]])
     expected = program.run(*batch).values["first"]
-    found = rivals(program, ["second"], seed=0, limit=3, kinds=["comparison"])
-    assert found
-    for rival in found:
+    edited = rivals(program, ["second"], seed=0, limit=3, kinds=["comparison"])
+    assert edited
+    for rival in edited:
         assert torch.equal(rival.program.run(*batch).values["first"], expected)
         assert not torch.equal(rival.program.run(*batch).output, program.run(*batch).output)
 

@@ -9,7 +9,7 @@ from tests.grading.explanations import explained, true_executable, truth
 from vesalius.circuits.key import INERT, task
 from vesalius.components import Component
 from vesalius.documents.explanation import Executable
-from vesalius.explanations.claims.laboratory import HELD_OUT_SEED
+from vesalius.explanations.claims.laboratory import CLAIM_SEED
 from vesalius.grading import grade, grade_circuit
 from vesalius.grading.keys import graded_specimen
 from vesalius.grading.programs import GRADING_SEED, Grader, ProgramGrade, fresh_seed
@@ -132,11 +132,11 @@ def test_components_missed_count_as_wrong_and_extra_ones_apart() -> None:
 
 
 def test_grading_inputs_are_nobody_elses() -> None:
-    assert abs(GRADING_SEED - HELD_OUT_SEED) > 1_000_000
+    assert abs(GRADING_SEED - CLAIM_SEED) > 1_000_000
     assert fresh_seed(0) == GRADING_SEED
     assert all(abs(fresh_seed(seed) - seed) >= 1_000_000 for seed in (GRADING_SEED, GRADING_SEED - 999_999, 10_000_000))
     specimen = graded_specimen("3")
-    assert specimen.sample(50, GRADING_SEED) != specimen.sample(50, HELD_OUT_SEED)
+    assert specimen.sample(50, GRADING_SEED) != specimen.sample(50, CLAIM_SEED)
 
 
 def test_grade_gives_tags_and_programs_together() -> None:

@@ -21,7 +21,7 @@ from torch import Tensor
 from vesalius.components import Component
 from vesalius.documents.explanation import Executable
 from vesalius.errors import BadInput
-from vesalius.explanations.claims.interchange import MIN_CHANGED_ROWS, Bench
+from vesalius.explanations.claims.interchange import MIN_CHANGED_ROWS, InterchangeTest
 from vesalius.explanations.claims.laboratory import Lab
 from vesalius.model.specimen import Specimen
 from vesalius.rasp import Program
@@ -122,7 +122,7 @@ class Grader:
         if program is None or not carried or crossed is None:
             return None
         try:
-            return Bench(self.lab, component, carried, program, crossed=crossed).predict(program)
+            return InterchangeTest(self.lab, component, carried, program, crossed=crossed).predict(program)
         except BadInput:
             return None
 
@@ -147,11 +147,11 @@ class Grader:
         if program is None or not carried:
             return _zero(crossed, reason or "nothing is said to be carried")
         try:
-            return self._measured(Bench(self.lab, component, carried, program, crossed=crossed), program)
+            return self._measured(InterchangeTest(self.lab, component, carried, program, crossed=crossed), program)
         except BadInput as error:  # a carried variable that the program does not have
             return _zero(crossed, str(error))
 
-    def _measured(self, bench: Bench, program: Program) -> ComponentScore:
+    def _measured(self, bench: InterchangeTest, program: Program) -> ComponentScore:
         found = bench.compare(program)
         controls = [bench.right_if_ignored(program), bench.right_if_shuffled(program)]
         return ComponentScore(

@@ -5,7 +5,8 @@
     idea = Hypothesis(program=program, carriers={"L0_MLP": ("is_x",), "L1H2": ("share",)})
     record = check(Computes(component="L0_MLP", hypothesis=idea), lab, tried=3)
 
-A claim says what must be seen if it is true; `check` looks. Nobody who makes a claim has a say in its verdict.
+A claim predicts what an experiment must show if the claim is true; `check` runs the experiment. The verdict follows
+from the evidence by rule, never from the opinion of the claim's author.
 """
 
 from typing import Annotated, Any
@@ -69,8 +70,8 @@ def claim_from(data: Any) -> Claim:
 
 
 def check(claim: Claim, lab: Lab, *, tried: int = 1) -> ClaimRecord:
-    """Run a claim's experiment. `tried` counts the claims of this kind tried on the component, this one included: the
-    more there were, the wider every interval of the rule.
+    """Run a claim's experiment. `tried` counts the claims of this kind tried on the component, including this one: the
+    more claims, the wider every interval of the rule.
     """
     verdict, evidence = claim.examine(lab, level=level_for(tried))
     return ClaimRecord(kind=claim.kind, text=claim.text, verdict=verdict, evidence=evidence, tried=tried)

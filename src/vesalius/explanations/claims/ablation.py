@@ -1,11 +1,11 @@
-"""*Necessary*, *sufficient*, *redundant*, *backup of*: what happens when components are taken away.
+"""*Necessary*, *sufficient*, *redundant*, *backup of*: what happens when components are ablated.
 
-An effect is how much worse a prompt gets: the share of outputs that change, or, for natural models, the part of the
-clean score that is lost. Every effect stands beside that of matched components, the same kind but outside the circuit
-and the claim, because replacing anything at all may hurt.
+An effect is the damage per prompt: the share of outputs that change, or, for natural models, the share of the clean
+score that is lost. Every effect is compared with that of matched components (same kind, outside the circuit and the
+claim), because ablating any component may do damage.
 
-Two components' *interaction* is what replacing both costs beyond the sum of what each costs alone. It is positive where
-one covers for the other.
+The *interaction* of two components is the effect of ablating both minus the sum of the single effects. It is positive
+if one compensates for the other.
 """
 
 from collections.abc import Sequence
@@ -18,12 +18,21 @@ from torch import Tensor
 
 from vesalius.components import Component
 from vesalius.errors import BadInput
-from vesalius.explanations.claims.base import Claim, ComponentName, Outcome, above, all_of, figure, listed, rounded
+from vesalius.explanations.claims.base import (
+    Claim,
+    ComponentName,
+    Outcome,
+    above,
+    all_of,
+    join_names,
+    mean_evidence,
+    rounded,
+)
 from vesalius.explanations.claims.laboratory import Lab, Replacement
 
 #: An effect below this share is too small to call a component necessary, redundant or a backup.
 MIN_EFFECT = 0.05
-#: What a circuit alone must keep: of the outputs, or of a natural model's clean score.
+#: What a circuit alone must preserve: share of the outputs, or of a natural model's clean score.
 MIN_KEPT = 0.9
 MIN_KEPT_NATURAL = 0.8
 
@@ -31,7 +40,7 @@ _WORDS = {"zero": "zero", "mean": "its mean", "resample": "its values on other i
 
 
 class Necessary(Claim, frozen=True):
-    """Replacing the component changes what the model does."""
+    """Replacing the component changes the model's outputs."""
 
     kind: Literal["necessary"] = "necessary"
     replacement: Replacement = "resample"
@@ -41,11 +50,11 @@ class Necessary(Claim, frozen=True):
         return f"{self.component} is necessary: replacing it by {_WORDS[self.replacement]} changes the output."
 
     def examine(self, lab: Lab, *, level: float) -> Outcome:
-        """Its effect against that of matched components."""
+        """Compare its effect with that of matched components."""
         effect = lab.effect([self.part.within(lab.model.config)], self.replacement)
         controls = {f"{c}": lab.effect([c], self.replacement) for c in lab.matched(self.part)}
         bar = max([MIN_EFFECT, *(float(c.mean()) for c in controls.values())])
-        evidence = figure(
+        evidence = mean_evidence(
             lab,
             f"{self.replacement} replacement",
             measure="effect",
@@ -58,7 +67,7 @@ class Necessary(Claim, frozen=True):
 
 
 class Sufficient(Claim, frozen=True):
-    """A circuit does the work alone: everything outside it is replaced and the output stays."""
+    """The circuit alone is enough: with everything outside it replaced, the output stays."""
 
     kind: Literal["sufficient"] = "sufficient"
     components: tuple[ComponentName, ...]
@@ -66,32 +75,31 @@ class Sufficient(Claim, frozen=True):
 
     @property
     def text(self) -> str:
-        return (
-            f"{listed(self.components)} suffice: with everything else at {_WORDS[self.replacement]} the output stays."
-        )
+        names, value = join_names(self.components), _WORDS[self.replacement]
+        return f"{names} suffice: with everything else at {value} the output stays."
 
     def examine(self, lab: Lab, *, level: float) -> Outcome:
-        """What the circuit alone keeps, against what as many other components keep."""
+        """Compare what the circuit alone preserves with what as many other components preserve."""
         members = [Component.parse(name).within(lab.model.config) for name in self.components]
         if self.part not in members:
-            raise BadInput(f"component {self.component} is not among the circuit {listed(self.components)}; add it")
+            raise BadInput(f"component {self.component} is not among the circuit {join_names(self.components)}; add it")
         bar = MIN_KEPT if lab.finite else MIN_KEPT_NATURAL
-        kept = 1 - self._lost_without(lab, members)
-        others = _matched_set(lab, members)
-        controls = {"other_components": 1 - self._lost_without(lab, others)} if others else {}
-        evidence = figure(
+        share_kept = 1 - self._lost_without(lab, members)
+        other_components = _matched_set(lab, members)
+        controls = {"other_components": 1 - self._lost_without(lab, other_components)} if other_components else {}
+        evidence = mean_evidence(
             lab,
             f"{self.replacement} replacement of all others",
             measure="share kept",
-            values=kept,
+            values=share_kept,
             level=level,
             rule=f"interval above {bar}, other_components below it",
             controls=_means(controls),
         )
         verdict = above(evidence, bar)
-        control = evidence.controls.get("other_components")
-        if verdict == "supported" and control is not None and control >= bar:
-            return "untested", (evidence,)  # anything would do: this output needs no circuit
+        other_share = evidence.controls.get("other_components")
+        if verdict == "supported" and other_share is not None and other_share >= bar:
+            return "untested", (evidence,)  # any components suffice: this output needs no circuit
         return verdict, (evidence,)
 
     def _lost_without(self, lab: Lab, members: Sequence[Component]) -> Float[Tensor, " prompt"]:
@@ -100,7 +108,7 @@ class Sufficient(Claim, frozen=True):
 
 
 class Redundant(Claim, frozen=True):
-    """Either of two components suffices: replacing one changes little, replacing both much."""
+    """Either of two components is enough: replacing one changes little, replacing both much."""
 
     kind: Literal["redundant"] = "redundant"
     other: ComponentName
@@ -111,9 +119,9 @@ class Redundant(Claim, frozen=True):
         return f"{self.component} and {self.other} are redundant: replacing both costs more than each alone together."
 
     def examine(self, lab: Lab, *, level: float) -> Outcome:
-        """The interaction of the two, against that with matched partners; each alone must cost less than half."""
+        """Compare the interaction with matched partners; each single effect must be less than half the joint one."""
         pair = _Pair(lab, self.part, Component.parse(self.other), self.replacement)
-        interaction = figure(
+        interaction = mean_evidence(
             lab,
             f"joint {self.replacement} replacement",
             measure="interaction",
@@ -122,7 +130,7 @@ class Redundant(Claim, frozen=True):
             rule=f"interval above {MIN_EFFECT} and above every control",
             controls=pair.controls,
         )
-        spared = figure(
+        excess = mean_evidence(
             lab,
             f"{self.replacement} replacement of one",
             measure="joint effect minus twice the larger single effect",
@@ -131,11 +139,11 @@ class Redundant(Claim, frozen=True):
             rule="interval above 0",
             controls={"first": rounded(pair.first.mean()), "second": rounded(pair.second.mean())},
         )
-        return all_of(above(interaction, pair.bar), above(spared, 0.0)), (interaction, spared)
+        return all_of(above(interaction, pair.bar), above(excess, 0.0)), (interaction, excess)
 
 
 class BackupOf(Claim, frozen=True):
-    """The component steps in when another, the primary, is taken away."""
+    """The component takes over when another, the primary, is ablated."""
 
     kind: Literal["backup_of"] = "backup_of"
     primary: ComponentName
@@ -146,9 +154,9 @@ class BackupOf(Claim, frozen=True):
         return f"{self.component} is a backup of {self.primary}: it matters more once {self.primary} is replaced."
 
     def examine(self, lab: Lab, *, level: float) -> Outcome:
-        """Its effect with the primary replaced beyond its effect alone, and the primary's lead while both are there."""
+        """Its effect with the primary ablated minus its effect alone, and the primary's lead while both are intact."""
         pair = _Pair(lab, self.part, Component.parse(self.primary), self.replacement)
-        gain = figure(
+        gain = mean_evidence(
             lab,
             f"{self.replacement} replacement with and without {self.primary}",
             measure="gain in effect",
@@ -157,7 +165,7 @@ class BackupOf(Claim, frozen=True):
             rule=f"interval above {MIN_EFFECT} and above every control partner",
             controls={"alone": rounded(pair.first.mean()), **pair.controls},
         )
-        lead = figure(
+        lead = mean_evidence(
             lab,
             f"{self.replacement} replacement of one",
             measure=f"effect of {self.primary} minus that of {self.component}",
@@ -184,12 +192,12 @@ class _Pair:
 
     @cached_property
     def controls(self) -> dict[str, float | None]:
-        """The first one's interaction with components matched to the second."""
-        found = {}
+        """The first component's interaction with components matched to the second."""
+        interactions = {}
         for partner in self.lab.matched(self.b, exclude=[self.a]):
             joint = self.lab.effect([self.a, partner], self.replacement)
-            found[f"with {partner}"] = joint - self.first - self.lab.effect([partner], self.replacement)
-        return _means(found)
+            interactions[f"with {partner}"] = joint - self.first - self.lab.effect([partner], self.replacement)
+        return _means(interactions)
 
     @property
     def bar(self) -> float:
@@ -198,18 +206,17 @@ class _Pair:
 
 
 def _matched_set(lab: Lab, members: Sequence[Component]) -> list[Component]:
-    """As many components of each kind as the circuit has, all from outside it where there are enough."""
-    chosen: list[Component] = []
+    """As many components of each kind as the circuit has, all from outside it; empty if there are too few."""
+    matched: list[Component] = []
     for is_head in (True, False):
-        wanted = sum(member.is_head == is_head for member in members)
-        like = next((member for member in members if member.is_head == is_head), None)
-        if like is None:
+        of_kind = [member for member in members if member.is_head == is_head]
+        if not of_kind:
             continue
-        found = lab.matched(like, exclude=members, k=wanted)
-        if len(found) < wanted:
+        others = lab.matched(of_kind[0], exclude=members, k=len(of_kind))
+        if len(others) < len(of_kind):
             return []
-        chosen += found
-    return chosen
+        matched += others
+    return matched
 
 
 def _means(effects: dict[str, Tensor]) -> dict[str, float | None]:

@@ -1,7 +1,7 @@
-"""*Aggregates*: a head gathers one variable over the positions a selector picks.
+"""*Aggregates*: a head aggregates one variable over the positions that a selector picks.
 
-It must carry the gathered value (the rule of `computes`, whose rivals move and replace the selector), and swapping its
-activations where that value is equal must change nothing (the rule of `depends_only_on`).
+It must carry the aggregated value (the rule of `computes`, whose rivals move and replace the selector), and swapping
+its activations where that value is equal must change nothing (the rule of `depends_only_on`).
 """
 
 from typing import Literal
@@ -34,19 +34,19 @@ class Aggregates(Claim, frozen=True):
     def text(self) -> str:
         program, name = self.hypothesis.program, self._variable()
         node = expression_of(program, name)
-        gathered = f"the values of {program.name_of(node.values)}" if isinstance(node, Aggregate) else "the number"
+        operand = f"the values of {program.name_of(node.values)}" if isinstance(node, Aggregate) else "the number"
         assert isinstance(node, Aggregate | SelectorWidth)
-        return f"{self.component} aggregates {gathered} over positions {_selection(program, node.selector)}."
+        return f"{self.component} aggregates {operand} over positions {_selection(program, node.selector)}."
 
     def examine(self, lab: Lab, *, level: float) -> Outcome:
-        """`computes` and `depends_only_on`, both for the gathered value."""
+        """Apply the rules of `computes` and `depends_only_on` to the aggregated value."""
         lab.require_finite(self.kind)
         program, name = self.hypothesis.program, self._variable()
         verdict, evidence = examine_program(lab, self.part, program, (name,), level=level)
         if verdict != "supported":
             return verdict, evidence
-        only, more = examine_dependence(lab, self.part, equal_in(lab, program, (name,)), level=level)
-        return only, (*evidence, *more)
+        verdict, dependence = examine_dependence(lab, self.part, equal_in(lab, program, (name,)), level=level)
+        return verdict, (*evidence, *dependence)
 
     def _variable(self) -> str:
         carried = self.hypothesis.carried_by(self.component)

@@ -1,11 +1,11 @@
 """What every claim has in common: a kind, a sentence rendered from its prediction, an experiment, a verdict by rule.
 
-A claim is data. `check` hands it a laboratory; the claim's experiment returns evidence and the verdict its rule gives.
-Verdicts: *supported* where the prediction held against its controls, *refuted* where it failed, *untested* where this
-experiment cannot tell (nothing changes, too few cases, or the rivals predict the same).
+A claim is data. `check` passes it a `Lab`; the claim's experiment returns evidence and the verdict of its rule.
+Verdicts: *supported* if the prediction held against its controls, *refuted* if it failed, *untested* if this
+experiment cannot decide (nothing changes, too few cases, or the rivals predict the same).
 
-The more claims were tried on a component, the more one of them will pass by luck, so `tried` narrows what counts:
-every interval is taken at level 1 - 0.05 / tried (Bonferroni), and rules compare interval ends, not point values.
+The more claims are tried on a component, the more likely one passes by chance, so every interval is taken at level
+1 - 0.05 / tried (Bonferroni), and rules compare interval ends, not point values.
 """
 
 from abc import abstractmethod
@@ -35,18 +35,18 @@ def _component_name(name: Any) -> str:
     return str(Component.parse(name))
 
 
-def _program(given: Any) -> Program:
-    return given if isinstance(given, Program) else from_document(given)
+def _program(value: Any) -> Program:
+    return value if isinstance(value, Program) else from_document(value)
 
 
-#: A component in its canonical name; any notation is read.
+#: A component's canonical name; validation accepts any notation.
 ComponentName = Annotated[str, BeforeValidator(_component_name)]
-#: A compiled program; read from and written as the plain data of `rasp.document`.
+#: A compiled program; read from and written as a document of `rasp.document`.
 CompiledProgram = Annotated[Program, BeforeValidator(_program), PlainSerializer(to_document)]
 
 
 class Hypothesis(BaseModel):
-    """A hypothesised program, and which of its variables each component of the model carries."""
+    """A hypothesised program, and which of its variables each component carries."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", arbitrary_types_allowed=True)
 
@@ -85,22 +85,22 @@ class Claim(BaseModel, frozen=True, extra="forbid", arbitrary_types_allowed=True
 def level_for(tried: int) -> float:
     """The level of intervals when `tried` claims of a kind were tried on a component."""
     if isinstance(tried, bool) or not isinstance(tried, int) or tried < 1:
-        raise BadInput(f"tried={tried!r} is not a count of claims; this one included it is at least 1")
+        raise BadInput(f"tried={tried!r} is not a count of claims; give an integer of at least 1 (this claim counts)")
     return 1 - ALPHA / tried
 
 
-def share_within(successes: float, n: int, level: float) -> tuple[float, float]:
+def share_interval_at(successes: float, n: int, level: float) -> tuple[float, float]:
     """Wilson interval of a share at a level."""
     return share_interval(round(successes), n, z=NormalDist().inv_cdf((1 + level) / 2))
 
 
-def mean_within(values: Float[Tensor, " sample"], level: float, *, seed: int) -> tuple[float, float, float]:
+def mean_and_interval(values: Float[Tensor, " sample"], level: float, *, seed: int) -> tuple[float, float, float]:
     """Mean and its bootstrap interval at a level."""
     low, high = mean_interval(values.double()[:, None], level=level, seed=seed)
     return float(values.double().mean()), float(low[0]), float(high[0])
 
 
-def figure(
+def mean_evidence(
     lab: Lab,
     experiment: str,
     *,
@@ -110,8 +110,8 @@ def figure(
     rule: str,
     controls: dict[str, float | None] | None = None,
 ) -> Evidence:
-    """Evidence made of one value per prompt: their mean and its interval."""
-    mean, low, high = mean_within(values, level, seed=lab.seed) if len(values) else (None, None, None)
+    """Evidence from one value per prompt: their mean and its interval."""
+    mean, low, high = mean_and_interval(values, level, seed=lab.seed) if len(values) else (None, None, None)
     return Evidence(
         experiment=experiment,
         measure=measure,
@@ -126,7 +126,7 @@ def figure(
 
 
 def above(evidence: Evidence, bar: float) -> Verdict:
-    """Supported where the whole interval lies above the bar, refuted where none of it does."""
+    """Supported if the whole interval lies above the bar, refuted if none of it does."""
     if evidence.low is None or evidence.high is None:
         return "untested"
     return "supported" if evidence.low > bar else "refuted" if evidence.high <= bar else "untested"
@@ -139,12 +139,12 @@ def all_of(*verdicts: Verdict) -> Verdict:
     return "untested" if "untested" in verdicts else "supported"
 
 
-def listed(names: Sequence[Any]) -> str:
-    """Names as a sentence has them: a, b and c."""
-    shown = [str(name) for name in names]
-    return shown[0] if len(shown) == 1 else f"{', '.join(shown[:-1])} and {shown[-1]}"
+def join_names(names: Sequence[Any]) -> str:
+    """Names in a sentence: a, b and c."""
+    texts = [str(name) for name in names]
+    return texts[0] if len(texts) == 1 else f"{', '.join(texts[:-1])} and {texts[-1]}"
 
 
 def rounded(value: float | Tensor | None) -> float | None:
-    """A figure as a record keeps it."""
+    """A figure with the precision of a record: four places."""
     return None if value is None else round(float(torch.as_tensor(value)), 4)

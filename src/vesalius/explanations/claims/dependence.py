@@ -1,12 +1,13 @@
-"""*Depends only on*, *independent of*, *combines*: which variables a component's activity stands for.
+"""*Depends only on*, *independent of*, *combines*: which variables a component's activations encode.
 
 The experiment swaps the component's activations between inputs, but only at chosen positions: where a variable has the
-same value in both inputs, or where it differs. If the component depends on nothing but v, a swap at equal v changes no
+same value in both inputs, or where it differs. If the component depends on v alone, a swap at equal v changes no
 output; if v matters, some swap at different v does. A shuffled control chooses positions by another pair's values.
-A variable is one of a hypothesised program (`tokens` and `indices` included); nothing is assumed about the rest of it.
+A variable is one of a hypothesised program (including `tokens` and `indices`); nothing is assumed about the rest of it.
 
-Swaps stay at their place. What depends on the position alone never differs there, so such claims end *untested*:
-activations moved to another position are written in that position's own code, and say nothing about the variable.
+Activations are swapped at the same position. What depends on the position alone never differs there, so such claims
+end *untested*: activations moved to another position would carry that position's code and say nothing about the
+variable.
 """
 
 from collections.abc import Sequence
@@ -19,7 +20,15 @@ from torch import Tensor
 from vesalius.components import Component
 from vesalius.documents.explanation import Evidence, Verdict
 from vesalius.errors import BadInput, choices
-from vesalius.explanations.claims.base import Claim, CompiledProgram, Outcome, all_of, listed, rounded, share_within
+from vesalius.explanations.claims.base import (
+    Claim,
+    CompiledProgram,
+    Outcome,
+    all_of,
+    join_names,
+    rounded,
+    share_interval_at,
+)
 from vesalius.explanations.claims.laboratory import Lab
 from vesalius.rasp import Program
 
@@ -42,10 +51,10 @@ class DependsOnlyOn(Claim, frozen=True):
 
     @property
     def text(self) -> str:
-        return f"{self.component} depends only on {listed(self.variables)}."
+        return f"{self.component} depends only on {join_names(self.variables)}."
 
     def examine(self, lab: Lab, *, level: float) -> Outcome:
-        """Swaps at equal values against swaps at different values."""
+        """Compare swaps at equal values with swaps at different values."""
         lab.require_finite(self.kind)
         return examine_dependence(lab, self.part, equal_in(lab, self.program, self.variables), level=level)
 
@@ -60,25 +69,25 @@ class IndependentOf(Claim, frozen=True):
 
     @property
     def text(self) -> str:
-        held = f", once {listed(self.given)} is given" if self.given else ""
-        return f"{self.component} is independent of {self.variable}{held}."
+        condition = f", once {join_names(self.given)} is given" if self.given else ""
+        return f"{self.component} is independent of {self.variable}{condition}."
 
     def examine(self, lab: Lab, *, level: float) -> Outcome:
-        """Swaps where the variable alone differs, against swaps anywhere."""
+        """Compare swaps where the variable alone differs with swaps anywhere."""
         lab.require_finite(self.kind)
         differs = ~equal_in(lab, self.program, (self.variable,))
-        held = equal_in(lab, self.program, self.given)
+        given_equal = equal_in(lab, self.program, self.given)
         where, rule = f"where {self.variable} differs", f">= {MIN_UNCHANGED}"
-        quiet = swap(lab, self.part, differs & held, where, level=level, rule=rule)
-        everywhere, rule = torch.ones_like(held), f"<= {1 - MIN_CHANGED}"
+        at_difference = swap(lab, self.part, differs & given_equal, where, level=level, rule=rule)
+        everywhere, rule = torch.ones_like(given_equal), f"<= {1 - MIN_CHANGED}"
         anywhere = swap(lab, self.part, everywhere, "everywhere", level=level, rule=rule)
-        if not _enough(quiet, anywhere) or _low(anywhere) > 1 - MIN_CHANGED:
-            return "untested", (quiet, anywhere)  # a component that never matters is independent of everything
-        return _unchanged(quiet), (quiet, anywhere)
+        if not _enough(at_difference, anywhere) or _low(anywhere) > 1 - MIN_CHANGED:
+            return "untested", (at_difference, anywhere)  # a component that never matters is independent of everything
+        return _unchanged(at_difference), (at_difference, anywhere)
 
 
 class Combines(Claim, frozen=True):
-    """Both variables matter, each while the other is held, and nothing else does."""
+    """Both variables matter, each with the other fixed, and nothing else does."""
 
     kind: Literal["combines"] = "combines"
     program: CompiledProgram
@@ -86,22 +95,22 @@ class Combines(Claim, frozen=True):
 
     @property
     def text(self) -> str:
-        return f"{self.component} combines {listed(self.variables)}: each matters while the other stays."
+        return f"{self.component} combines {join_names(self.variables)}: each matters while the other stays."
 
     def examine(self, lab: Lab, *, level: float) -> Outcome:
-        """Swaps where only one of the two differs must show; swaps where neither does must not."""
+        """Swaps where only one of the two differs must change outputs; swaps where neither does must not."""
         lab.require_finite(self.kind)
         first, second = (equal_in(lab, self.program, (name,)) for name in self.variables)
-        stays, moves = f">= {MIN_UNCHANGED}", f"interval below {1 - MIN_CHANGED}"
-        neither = swap(lab, self.part, first & second, "where both are equal", level=level, rule=stays)
-        alone = [
-            swap(lab, self.part, where, f"where only {name} differs", level=level, rule=moves)
+        unchanged_rule, changed_rule = f">= {MIN_UNCHANGED}", f"interval below {1 - MIN_CHANGED}"
+        neither = swap(lab, self.part, first & second, "where both are equal", level=level, rule=unchanged_rule)
+        single = [
+            swap(lab, self.part, where, f"where only {name} differs", level=level, rule=changed_rule)
             for name, where in zip(self.variables, (~first & second, first & ~second), strict=True)
         ]
-        if not _enough(neither, *alone):
-            return "untested", (neither, *alone)
-        verdict = all_of(_unchanged(neither), _changed(alone[0]), _changed(alone[1]))
-        return verdict, (neither, *alone)
+        if not _enough(neither, *single):
+            return "untested", (neither, *single)
+        verdict = all_of(_unchanged(neither), _changed(single[0]), _changed(single[1]))
+        return verdict, (neither, *single)
 
 
 def examine_dependence(
@@ -112,36 +121,35 @@ def examine_dependence(
     level: float,
 ) -> Outcome:
     """The rule of `depends_only_on`, given where the variables are equal in base and source."""
-    others = "at another pair's equal positions"
-    control = swap(lab, component, equal.roll(1, 0), others, level=level, rule="")
-    kept = swap(
+    shuffled = swap(lab, component, equal.roll(1, 0), "at another pair's equal positions", level=level, rule="")
+    at_equal = swap(
         lab,
         component,
         equal,
         "where the variables are equal",
         level=level,
         rule=f">= {MIN_UNCHANGED} and above shuffled",
-        controls={"shuffled": control.value},
+        controls={"shuffled": shuffled.value},
     )
     rule = f"interval below {1 - MIN_CHANGED}"
-    moved = swap(lab, component, ~equal, "where they differ", level=level, rule=rule)
-    if not _enough(kept, moved):
-        return "untested", (kept, moved)
-    verdict = all_of(_unchanged(kept), _changed(moved))
-    if verdict == "supported" and control.value is not None and _low(kept) <= control.value:
-        return "untested", (kept, moved)  # positions chosen without regard to the variables do as well
-    return verdict, (kept, moved)
+    at_difference = swap(lab, component, ~equal, "where they differ", level=level, rule=rule)
+    if not _enough(at_equal, at_difference):
+        return "untested", (at_equal, at_difference)
+    verdict = all_of(_unchanged(at_equal), _changed(at_difference))
+    if verdict == "supported" and shuffled.value is not None and _low(at_equal) <= shuffled.value:
+        return "untested", (at_equal, at_difference)  # positions chosen without regard to the variables do as well
+    return verdict, (at_equal, at_difference)
 
 
 def equal_in(lab: Lab, program: Program, variables: Sequence[str]) -> Bool[Tensor, "pair pos"]:
-    """Where base and source have equal values of all these variables, both having a token there."""
+    """Positions where base and source both have a token and equal values of all these variables."""
     base, source = lab.traces(program)
     equal = lab.real & lab.source_real
     for name in variables:
         if name not in base.values:
             raise BadInput(f"variable {name!r} is not in program {program.name!r}; it has {choices(base.values)}")
-        one, two = base.values[name], source.values[name]
-        equal = equal & ((one - two).abs() < _EQUAL_NUMBERS if one.is_floating_point() else one == two)
+        ours, theirs = base.values[name], source.values[name]
+        equal = equal & ((ours - theirs).abs() < _EQUAL_NUMBERS if ours.is_floating_point() else ours == theirs)
     return equal
 
 
@@ -149,28 +157,28 @@ def swap(
     lab: Lab,
     component: Component,
     where: Bool[Tensor, "pair pos"],
-    described: str,
+    description: str,
     *,
     level: float,
     rule: str,
     controls: dict[str, float | None] | None = None,
 ) -> Evidence:
-    """Share of inputs whose every output stays when activations are swapped at some positions."""
+    """Share of inputs whose outputs all stay when activations are swapped at the positions `where`."""
     where = where & lab.real & lab.source_real
-    used = where.any(1).nonzero()[:, 0]
-    kept = low = high = None
-    if len(used):
-        answers = lab.interchange(component, torch.where(where, lab.same_place, -1)[used], rows=used)
-        same = (lab.same(answers, lab.clean[used]) | ~lab.real[used]).all(1)
-        kept = float(same.float().mean())
-        low, high = share_within(float(same.sum()), len(used), level)
+    rows = where.any(1).nonzero()[:, 0]
+    share = low = high = None
+    if len(rows):
+        answers = lab.interchange(component, torch.where(where, lab.same_place, -1)[rows], rows=rows)
+        unchanged = (lab.same(answers, lab.clean[rows]) | ~lab.real[rows]).all(1)
+        share = float(unchanged.float().mean())
+        low, high = share_interval_at(float(unchanged.sum()), len(rows), level)
     return Evidence(
-        experiment=f"swap of {component}'s activations {described}",
+        experiment=f"swap of {component}'s activations {description}",
         measure="share of inputs whose outputs all stay",
-        value=rounded(kept),
+        value=rounded(share),
         low=rounded(low),
         high=rounded(high),
-        n=len(used),
+        n=len(rows),
         controls=controls or {},
         rule=rule,
         seed=lab.seed,

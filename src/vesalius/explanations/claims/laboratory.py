@@ -1,9 +1,9 @@
-"""Where claims are tried: one specimen, held-out inputs, and recordings that every experiment shares.
+"""The laboratory that checks claims: one specimen, held-out inputs, and recordings shared by all experiments.
 
-Inputs come in pairs, a base that is run and a source that values are taken from, drawn with a seed of their own so that
+Inputs come in pairs, a base that is run and a source that values are taken from, drawn with a separate seed so that
 they are not the inputs a hypothesis was made on. A specimen with a finite vocabulary answers at every position
-(`clean`, `interchange`); a natural one gives one score per prompt. `scores` serves both: higher is better, and for a
-finite vocabulary it is the share of outputs that stayed as they were.
+(`clean`, `interchange`); a natural one gives one score per prompt. `scores` exists for both: higher is better, and for
+a finite vocabulary it is the share of unchanged outputs.
 """
 
 import random
@@ -27,7 +27,8 @@ from vesalius.rasp import Program, Trace
 
 Replacement = Literal["zero", "mean", "resample"]
 
-HELD_OUT_SEED = 7_000_003
+#: Claims are checked on inputs drawn with this seed, which no hypothesis was made on.
+CLAIM_SEED = 7_000_003
 FINITE_PAIRS = 1536
 NATURAL_PAIRS = 64
 ABLATION_PAIRS = 256  # effects of ablations need fewer inputs than worst-case interchange accuracy
@@ -37,8 +38,8 @@ _NO_SUCH_OUTPUT = -2
 class Lab:
     """A specimen with `n` held-out pairs of inputs and cached recordings.
 
-    `circuit` are the components under study; those outside it serve as matched controls. By default it is the
-    specimen's component list where that is a proper part of the model. `cost` counts the forward passes of ablations.
+    `circuit` lists the components under study; those outside it serve as matched controls. By default it is the
+    specimen's component list, if that is a proper subset of the model's. `cost` counts the forward passes of ablations.
     """
 
     def __init__(
@@ -46,30 +47,29 @@ class Lab:
         specimen: Specimen,
         *,
         n: int | None = None,
-        seed: int = HELD_OUT_SEED,
+        seed: int = CLAIM_SEED,
         circuit: Sequence[Component] | None = None,
     ) -> None:
         self.specimen, self.model, self.seed = specimen, specimen.model, seed
         self.finite = isinstance(specimen.vocabulary, FiniteVocabulary)
         self.n = n or (_finite_pairs(specimen.vocabulary.max_len) if self.finite else NATURAL_PAIRS)
-        everything = self.model.components
-        known = specimen.components if len(specimen.components) < len(everything) else ()
-        self.circuit = tuple(known if circuit is None else circuit)
+        localized = specimen.components if len(specimen.components) < len(self.model.components) else ()
+        self.circuit = tuple(localized if circuit is None else circuit)
         self.cost = Cost()
         self._material = trial(specimen, self.n, seed=seed)
         self.batch, self.source = self._material.batch, self._material.counterfactual
         self._traces: WeakKeyDictionary[Program, tuple[Trace, Trace]] = WeakKeyDictionary()
         self._codes: dict[tuple[tuple, int], tuple[Tensor, Tensor]] = {}
         self._full: dict[Component, Tensor] = {}
-        #: Outcomes of experiments on whole programs, which several kinds of claim share; kept as long as the program.
-        self.examined: WeakKeyDictionary[Program, dict[Any, Any]] = WeakKeyDictionary()
+        #: Cached outcomes of experiments on whole programs, which several kinds of claim share.
+        self.outcomes: WeakKeyDictionary[Program, dict[Any, Any]] = WeakKeyDictionary()
         self._crossed: dict[Component, Tensor] = {}
         self._scores: dict[tuple[frozenset[Component], str], Tensor] = {}
 
     # Finite vocabularies: an answer at every position.
 
     def require_finite(self, kind: str) -> None:
-        """Refuse a claim that needs every position's answer on a natural model."""
+        """Refuse a claim that needs an answer at every position if the model is a natural one."""
         if not self.finite:
             raise BadInput(
                 f"claim {kind!r} compares a program's outputs, so it needs a specimen with a finite vocabulary, "
@@ -102,7 +102,7 @@ class Lab:
 
     @cached_property
     def same_place(self) -> Int[Tensor, "pair pos"]:
-        """For each base position the source position at the same place, -1 where the source has no token."""
+        """For each base position the same position of the source, -1 where the source has no token."""
         places = torch.arange(self.real.shape[1]).expand_as(self.real)
         return torch.where(self.source_real, places, -1)
 
@@ -126,41 +126,41 @@ class Lab:
         rows: Int[Tensor, " row"] | None = None,
     ) -> Tensor:
         """The model's answers when `component` takes, at each base position, the source's value at `reads` (-1: keeps
-        its own). `rows` says which pair each row uses. BOS is exchanged with the rest where all positions are.
+        its own). `rows` is the pair of each row. BOS is interchanged as well if all positions are.
         """
         component.within(self.model.config)
         rows = torch.arange(self.n) if rows is None else rows
-        whole = (reads == self.same_place[rows]).all(1, keepdim=True)
-        where = torch.cat([whole, reads >= 0], 1)
-        taken = torch.cat([torch.zeros_like(reads[:, :1]), reads.clamp(min=0) + 1], 1)
-        values = _gathered(self._source_values, component, rows, taken)
+        all_positions = (reads == self.same_place[rows]).all(1, keepdim=True)
+        where = torch.cat([all_positions, reads >= 0], 1)
+        positions = torch.cat([torch.zeros_like(reads[:, :1]), reads.clamp(min=0) + 1], 1)
+        values = _values_at(self._source_values, component, rows, positions)
         choice = torch.full((len(rows), len(self.model.components)), KEEP)
         choice[:, component_index(component, self.model.config)] = torch.arange(len(rows))
         return run(self._recordings, Plan(rows, choice, where), values).cpu()
 
     def whole_interchange(self, component: Component) -> Tensor:
-        """The model's answers when `component` takes the source's values at every position it has; kept."""
+        """The model's answers when `component` takes the source's values at all the source's positions; cached."""
         if component not in self._full:
             self._full[component] = self.interchange(component, self.same_place)
         return self._full[component]
 
     def crossed_interchange(self, component: Component) -> Tensor:
-        """The model's answers when `component` takes the source's values in random order of positions; kept."""
+        """The model's answers when `component` takes the source's values in random order of positions; cached."""
         if component not in self._crossed:
             self._crossed[component] = self.interchange(component, self.other_place)
         return self._crossed[component]
 
     def traces(self, program: Program) -> tuple[Trace, Trace]:
-        """A program's run on the base inputs and on the source inputs; kept as long as the program is."""
+        """A program's traces on the base inputs and on the source inputs; cached as long as the program exists."""
         if program not in self._traces:
-            tokens, lengths = self._encoded(program)
+            tokens, lengths = self._encode(program)
             n = self.n
             pair = program.run(tokens[:n], lengths[:n]), program.run(tokens[n:], lengths[n:])
             self._traces[program] = pair
         return self._traces[program]
 
-    def _encoded(self, program: Program) -> tuple[Tensor, Tensor]:
-        """Base and source inputs in a program's codes; programs with one vocabulary, such as rivals, share them."""
+    def _encode(self, program: Program) -> tuple[Tensor, Tensor]:
+        """Base and source inputs in a program's codes; cached for programs with the same vocabulary, such as rivals."""
         key = program.vocab, program.max_len
         if key not in self._codes:
             base, source = self.inputs
@@ -168,10 +168,13 @@ class Lab:
         return self._codes[key]
 
     def answers(self, program: Program, output: Tensor) -> Tensor:
-        """A program's output in the specimen's terms: its output codes, or numbers."""
+        """A program's output as the specimen's output codes, or as numbers."""
         if program.numerical:
             if not self.numerical:
-                raise BadInput(f"program {program.name!r} gives numbers, {self.specimen.name!r} gives listed values")
+                raise BadInput(
+                    f"program {program.name!r} outputs numbers, but {self.specimen.name!r} outputs values of a list; "
+                    "write a program that outputs those values"
+                )
             return output
         if self.numerical:
             numbers = [float(v) if isinstance(v, int | float) else float("nan") for v in program.outputs]
@@ -182,7 +185,7 @@ class Lab:
         return torch.tensor([*codes, _NO_SUCH_OUTPUT])[output].float()
 
     def same(self, first: Tensor, second: Tensor) -> Bool[Tensor, "row pos"]:
-        """Where two answers are the same: equal codes, or numbers less than 0.05 apart."""
+        """Where two answers agree: equal codes, or numbers less than 0.05 apart."""
         return (first - second).abs() < NUMERIC_TOLERANCE if self.numerical else first == second
 
     # Both kinds of specimen: one score per prompt.
@@ -195,28 +198,28 @@ class Lab:
         return self._scores[key]
 
     def effect(self, components: Sequence[Component], replacement: Replacement) -> Float[Tensor, " prompt"]:
-        """How much worse each prompt gets; for natural models as a share of the mean clean score."""
+        """The loss in score of each prompt; for natural models as a share of the mean clean score."""
         clean = self.scores((), replacement)
         scale = 1.0 if self.finite else max(float(clean.mean()), 1e-6)
         return (clean - self.scores(components, replacement)) / scale
 
     def matched(self, component: Component, *, exclude: Sequence[Component] = (), k: int = 4) -> list[Component]:
-        """Up to `k` components of the same kind outside the circuit and the claim, drawn by the lab's seed."""
-        barred = {component, *exclude, *self.circuit}
-        pool = [c for c in self.model.components if c.is_head == component.is_head and c not in barred]
+        """Up to `k` components of the same kind outside the circuit and the claim, drawn with the lab's seed."""
+        excluded = {component, *exclude, *self.circuit}
+        pool = [c for c in self.model.components if c.is_head == component.is_head and c not in excluded]
         rng = random.Random(f"{self.seed}/{component}")
         return rng.sample(pool, min(k, len(pool)))
 
     def hooked_scores(self, hooks: Sequence[Hook]) -> Float[Tensor, " prompt"]:
-        """The score of each prompt of a run with hooks."""
+        """The score of each prompt in a run with hooks."""
         readout = self._ablation.readout
         with torch.no_grad():
             batch = self.ablation_batch.to(self.model.device)
             at = None if readout.at is None else readout.at.to(self.model.device)
             choose = None if readout.choose is None else readout.choose.to(self.model.device)
             logits = self.model.run_with_hooks(batch.tokens, mask=batch.mask, at=at, choose=choose, fwd_hooks=hooks)
-            measured = readout.score(logits, torch.arange(len(batch), device=logits.device))
-        return self._as_scores(measured.cpu())
+            readings = readout.score(logits, torch.arange(len(batch), device=logits.device))
+        return self._to_scores(readings.cpu())
 
     @cached_property
     def ablation_batch(self) -> Batch:
@@ -225,7 +228,7 @@ class Lab:
 
     @property
     def answer_positions(self) -> Int[Tensor, "prompt query"] | None:
-        """Where a natural model's answer is read off (None: everywhere)."""
+        """The positions at which a natural model's answer is read (None: everywhere)."""
         return None if self.finite else self._ablation.readout.at
 
     def pattern(self, head: Component) -> Float[Tensor, "prompt query key"]:
@@ -239,32 +242,32 @@ class Lab:
 
     def _measure(self, components: list[Component], replacement: Replacement) -> Tensor:
         if not components:
-            return self._as_scores(self._ablation.scores().cpu())
+            return self._to_scores(self._ablation.scores().cpu())
         values = self._table(replacement)
         n = len(self.ablation_batch)
         single = len(values) == 1
         choices = torch.zeros(n, dtype=torch.long) if single else torch.arange(n)
         where = None if single or self._material.where is None else self._material.where[:n]
         plan = Plan.grid(self.model.config, [components], choices=choices, positions=where)
-        return self._as_scores(run(self._ablation, plan, values, cost=self.cost).cpu())
+        return self._to_scores(run(self._ablation, plan, values, cost=self.cost).cpu())
 
-    def _as_scores(self, measured: Tensor) -> Float[Tensor, " prompt"]:
+    def _to_scores(self, readings: Tensor) -> Float[Tensor, " prompt"]:
         if not self.finite:
-            return measured
-        n = len(measured)
+            return readings
+        n = len(readings)
         real = self.real[:n]
-        return (self.same(measured, self.clean[:n]) & real).sum(1) / real.sum(1)
+        return (self.same(readings, self.clean[:n]) & real).sum(1) / real.sum(1)
 
     def _table(self, replacement: Replacement) -> Values:
         if replacement not in self._tables:
             n = slice(0, ABLATION_PAIRS)
             if replacement == "resample":
-                made = activations(self.model, self.source.take(n).to(self.model.device))
+                values = activations(self.model, self.source.take(n).to(self.model.device))
             elif replacement == "mean":
-                made = means(self.model, self.source.take(n).to(self.model.device))
+                values = means(self.model, self.source.take(n).to(self.model.device))
             else:
-                made = zeros(self.model)
-            self._tables[replacement] = made
+                values = zeros(self.model)
+            self._tables[replacement] = values
         return self._tables[replacement]
 
     @cached_property
@@ -289,26 +292,28 @@ class Lab:
 
 
 def _finite_pairs(longest: int) -> int:
-    """Fewer pairs where sequences are long: a program's selections grow with the square of the length."""
+    """The number of pairs, smaller for long sequences: a program's selections grow with the square of the length."""
     return max(FINITE_PAIRS // 4, min(FINITE_PAIRS, FINITE_PAIRS * 15**2 // longest**2))
 
 
-def _gathered(source: Values, component: Component, rows: Int[Tensor, " row"], taken: Int[Tensor, "row pos"]) -> Values:
+def _values_at(
+    source: Values, component: Component, rows: Int[Tensor, " row"], positions: Int[Tensor, "row pos"]
+) -> Values:
     """A table with one row per experiment: the component's source values at the positions that are read."""
     row = rows[:, None].to(source.embed.device)
-    taken = taken.to(source.embed.device)
+    positions = positions.to(source.embed.device)
 
-    def pick(values: Tensor, wanted: bool) -> Tensor:
-        return values[row, taken] if wanted else values[:0]
+    def pick(values: Tensor, is_component: bool) -> Tensor:
+        return values[row, positions] if is_component else values[:0]
 
     return Values(
         tuple(pick(z, component.is_head and layer == component.layer) for layer, z in enumerate(source.z)),
         tuple(pick(m, not component.is_head and layer == component.layer) for layer, m in enumerate(source.mlp)),
-        source.embed[row, taken],
+        source.embed[row, positions],
     )
 
 
 def _key(value: object) -> object:
-    """Values as a specimen's card keeps them: tuples, and infinities as text."""
-    written = json_value(value)  # type: ignore[arg-type]
-    return tuple(map(_key, written)) if isinstance(written, list) else written
+    """A value in the form of a specimen's card: tuples, and infinities as text."""
+    encoded = json_value(value)  # type: ignore[arg-type]
+    return tuple(map(_key, encoded)) if isinstance(encoded, list) else encoded

@@ -1,9 +1,9 @@
-"""*Reads from* and *copies*: where a head looks, and what it brings from there.
+"""*Reads from* and *copies*: where a head attends, and what it copies from there.
 
-Attention alone proves nothing: a head may look at a place and bring back nothing that matters. So a reading claim needs
-both, the attention mass on the claimed keys (above its nearest rivals, such as one position further), and an effect of
-cutting exactly those keys out of the head's attention, above that of cutting as many others. Copying is shown
-causally: swapping the head's activations changes nothing where the claimed source position holds the same value.
+Attention alone proves nothing: a head may attend to a position and copy nothing that matters. So a reading claim needs
+both: attention mass on the claimed keys (above its nearest rivals, such as one position further), and an effect of
+removing exactly those keys from the head's attention, above that of removing as many others. Copying is shown
+causally: swapping the head's activations changes nothing where the claimed source position has the same value.
 """
 
 from typing import Literal
@@ -15,7 +15,16 @@ from torch import Tensor
 
 from vesalius.components import Component
 from vesalius.errors import BadInput
-from vesalius.explanations.claims.base import Claim, CompiledProgram, Outcome, above, all_of, figure, listed, rounded
+from vesalius.explanations.claims.base import (
+    Claim,
+    CompiledProgram,
+    Outcome,
+    above,
+    all_of,
+    join_names,
+    mean_evidence,
+    rounded,
+)
 from vesalius.explanations.claims.dependence import MIN_UNCHANGED, equal_in, examine_dependence, swap
 from vesalius.explanations.claims.laboratory import Lab
 from vesalius.model.hooks import HookPoint
@@ -28,10 +37,10 @@ Target = Bool[Tensor, "prompt query key"]
 
 
 class ReadsFrom(Claim, frozen=True):
-    """The head attends to certain keys and uses what it finds there.
+    """The head attends to certain keys and uses their values.
 
     Exactly one of: `offset` (keys that many positions before the query; 0 is the query itself), `position` (counted
-    from the first token, BOS apart), `tokens`, or `bos`. Queries are all positions, or with `queries="answer"` those
+    from the first token after BOS), `tokens`, or `bos`. Queries are all positions, or with `queries="answer"` those
     where the output is read.
     """
 
@@ -44,8 +53,8 @@ class ReadsFrom(Claim, frozen=True):
 
     @model_validator(mode="after")
     def _one_target(self) -> "ReadsFrom":
-        given = [self.offset is not None, self.position is not None, self.tokens is not None, self.bos]
-        if sum(given) != 1:
+        targets = [self.offset is not None, self.position is not None, self.tokens is not None, self.bos]
+        if sum(targets) != 1:
             raise BadInput(f"reads_from {self.component}: give one of offset, position, tokens or bos")
         return self
 
@@ -55,11 +64,11 @@ class ReadsFrom(Claim, frozen=True):
 
     def _where(self) -> str:
         if self.tokens is not None:
-            return f"the token(s) {listed(self.tokens)}"
+            return f"the token(s) {join_names(self.tokens)}"
         return "BOS" if self.bos else _place_words(self.offset, self.position)
 
     def examine(self, lab: Lab, *, level: float) -> Outcome:
-        """Attention mass against rivals, then the effect of cutting the keys out."""
+        """Compare the attention mass with rivals, then the effect of removing the keys with that of other keys."""
         head = _head(self.part, lab)
         keys = _Keys(lab, self.queries)
         target = self._target(keys)
@@ -67,12 +76,12 @@ class ReadsFrom(Claim, frozen=True):
         rivals = {label: mass for label, where in self._rivals(keys) if (mass := _mass(pattern, where)) is not None}
         mass = _mass(pattern, target)
         if mass is None:
-            nothing = figure(
+            no_cases = mean_evidence(
                 lab, "attention", measure="mass on the claimed keys", values=torch.zeros(0), level=level, rule="n > 0"
             )
-            return "untested", (nothing,)
+            return "untested", (no_cases,)
         bar = max([MIN_MASS, *(float(rival.mean()) for rival in rivals.values())])
-        looked = figure(
+        attention = mean_evidence(
             lab,
             "attention",
             measure="mass on the claimed keys",
@@ -82,17 +91,17 @@ class ReadsFrom(Claim, frozen=True):
             controls={label: rounded(rival.mean()) for label, rival in rivals.items()},
         )
         control = float(_cut_effect(lab, head, _as_many_others(target, keys.allowed, lab.seed)).mean())
-        lowest = max(MIN_CUT_EFFECT, control)
-        used = figure(
+        cut_bar = max(MIN_CUT_EFFECT, control)
+        cut = mean_evidence(
             lab,
             "claimed keys cut out of the attention",
             measure="effect",
             values=_cut_effect(lab, head, target),
             level=level,
-            rule=f"interval above {lowest:.3f}",
+            rule=f"interval above {cut_bar:.3f}",
             controls={"as_many_other_keys": rounded(control)},
         )
-        return all_of(above(looked, bar), above(used, lowest)), (looked, used)
+        return all_of(above(attention, bar), above(cut, cut_bar)), (attention, cut)
 
     def _target(self, keys: "_Keys") -> Target:
         if self.offset is not None:
@@ -103,8 +112,8 @@ class ReadsFrom(Claim, frozen=True):
 
     def _rivals(self, keys: "_Keys") -> list[tuple[str, Target]]:
         if self.offset is not None:
-            found = [(f"offset {o}", keys.before(o)) for o in (self.offset - 1, self.offset + 1)]
-            return found if self.offset != 0 else found[1:]
+            neighbours = [(f"offset {o}", keys.before(o)) for o in (self.offset - 1, self.offset + 1)]
+            return neighbours if self.offset != 0 else neighbours[1:]
         if self.position is not None:
             return [(f"position {p}", keys.at(p)) for p in (self.position - 1, self.position + 1) if p >= 0]
         if self.tokens is not None:
@@ -113,7 +122,7 @@ class ReadsFrom(Claim, frozen=True):
 
 
 class Copies(Claim, frozen=True):
-    """The head brings a variable's value from another position: `offset` before its own, or a fixed `position`."""
+    """The head copies a variable's value from another position: `offset` before its own, or a fixed `position`."""
 
     kind: Literal["copies"] = "copies"
     program: CompiledProgram
@@ -132,7 +141,7 @@ class Copies(Claim, frozen=True):
         return f"{self.component} copies {self.variable} from {_place_words(self.offset, self.position)}."
 
     def examine(self, lab: Lab, *, level: float) -> Outcome:
-        """Swaps where the copied value is equal or differs, and the same for the neighbouring source positions."""
+        """Swap where the copied value is equal and where it differs, also for the neighbouring source positions."""
         lab.require_finite(self.kind)
         head = _head(self.part, lab)
         verdict, evidence = examine_dependence(lab, head, self._equal(lab, 0), level=level)
@@ -152,7 +161,7 @@ class Copies(Claim, frozen=True):
         return verdict, (*evidence, *rivals)
 
     def _equal(self, lab: Lab, step: int) -> Bool[Tensor, "pair pos"]:
-        """Where base and source agree on the value at the source position moved by `step`; both absent counts."""
+        """Where base and source have the same value `step` beyond the source position, or both have none."""
         same = equal_in(lab, self.program, (self.variable,))
         places = torch.arange(same.shape[1])
         read = (places - self.offset if self.offset is not None else torch.full_like(places, self.position or 0)) + step
@@ -171,16 +180,16 @@ class _Keys:
         real = torch.ones_like(self.tokens, dtype=torch.bool) if batch.mask is None else batch.mask.cpu()
         self.first = int(bool((self.tokens[:, 0] == model.config.bos_token).all()))
         n = self.tokens.shape[1]
-        asked = real.clone()
-        asked[:, : self.first] = False
+        is_query = real.clone()
+        is_query[:, : self.first] = False
         if queries == "answer" and (at := lab.answer_positions) is not None:
-            asked = torch.zeros_like(real).scatter_(1, at.cpu(), True)
+            is_query = torch.zeros_like(real).scatter_(1, at.cpu(), True)
         causal = torch.ones(n, n, dtype=torch.bool).tril() if model.config.causal else torch.ones(n, n).bool()
-        self.allowed: Target = asked[:, :, None] & real[:, None, :] & causal
+        self.allowed: Target = is_query[:, :, None] & real[:, None, :] & causal
         self.places = torch.arange(n)
 
     def before(self, offset: int) -> Target:
-        """Keys `offset` positions before their query, tokens only."""
+        """Keys `offset` positions before their query, without BOS."""
         there = (self.places[None, :] == self.places[:, None] - offset) & (self.places >= self.first)
         return self.allowed & there
 
@@ -217,23 +226,23 @@ def _head(component: Component, lab: Lab) -> Component:
 
 
 def _mass(pattern: Float[Tensor, "prompt query key"], target: Target) -> Float[Tensor, " prompt"] | None:
-    """Mean attention on the target keys per prompt, over the queries that have one; None where nothing has."""
-    has = target.any(-1)
-    used = has.any(1)
-    if not bool(used.any()):
+    """Mean attention on the target keys per prompt, over the queries with a target; None if there are none."""
+    has_target = target.any(-1)
+    prompts = has_target.any(1)
+    if not bool(prompts.any()):
         return None
     mass = (pattern * target).sum(-1)
-    return ((mass * has).sum(1) / has.sum(1).clamp(min=1))[used]
+    return ((mass * has_target).sum(1) / has_target.sum(1).clamp(min=1))[prompts]
 
 
 def _cut_effect(lab: Lab, head: Component, target: Target) -> Float[Tensor, " prompt"]:
-    """Effect of taking keys out of a head's attention, the rest scaled up to sum to one."""
+    """Effect of removing keys from a head's attention, with the rest scaled to sum to one."""
     target = target.to(lab.model.device)
 
     def cut(pattern: Tensor, hook: HookPoint) -> Tensor:
-        left = pattern[:, head.head].masked_fill(target, 0.0)
+        remaining = pattern[:, head.head].masked_fill(target, 0.0)
         changed = pattern.clone()
-        changed[:, head.head] = left / left.sum(-1, keepdim=True).clamp(min=1e-9)
+        changed[:, head.head] = remaining / remaining.sum(-1, keepdim=True).clamp(min=1e-9)
         return changed
 
     clean = lab.scores((), "zero")
@@ -242,7 +251,7 @@ def _cut_effect(lab: Lab, head: Component, target: Target) -> Float[Tensor, " pr
 
 
 def _as_many_others(target: Target, allowed: Target, seed: int) -> Target:
-    """For each query as many keys outside the target, drawn at random."""
+    """For each query a random choice of as many keys outside the target."""
     order = torch.rand(target.shape, generator=torch.Generator().manual_seed(seed))
     order = order.masked_fill(~(allowed & ~target), 2.0)
     rank = order.argsort(-1).argsort(-1)

@@ -1,6 +1,6 @@
-"""The nearest rivals of a hypothesised program: the same program with one thing about one variable changed.
+"""The nearest rivals of a hypothesised program: the same program with one change to one variable.
 
-A claim that predicts well is worth little while a neighbour predicts as well. Rivals are edits of the program's
+A claim that predicts well is worth little if a similar program predicts as well. Rivals are edits of the program's
 document, by kind:
 
     position     a selection over positions moved by one
@@ -31,14 +31,14 @@ _OTHER_COMPARISONS = {
     "TRUE": ("LEQ", "EQ", "NEQ"),
     "FALSE": ("TRUE",),
 }
-_MAX_ENTRIES = 24  # of one table, drawn at random, that are each given another result
+_MAX_ENTRIES = 24  # of one table, drawn at random, one rival each
 
 Document = Entry = dict[str, Any]
 
 
 @dataclass(frozen=True)
 class Rival:
-    """A program that differs from a hypothesis in one thing, and what that is."""
+    """A program that differs from a hypothesis in one change, which `label` describes."""
 
     kind: RivalKind
     label: str
@@ -60,26 +60,26 @@ def rivals(
     limit: int,
     kinds: Sequence[RivalKind] = RIVAL_KINDS,
 ) -> list[Rival]:
-    """Up to `limit` rivals that differ in one of these variables, kinds taking turns, drawn by the seed."""
+    """Up to `limit` rivals that differ in one of these variables, taken in turn from each kind in a seeded order."""
     rng = random.Random(f"{seed}/{program.name}/{variables}")
     editor = _Editor(program, rng)
     edits = [edit for name in variables for edit in editor.edits(name)]
     by_kind = {kind: [edit for edit in edits if edit.kind == kind] for kind in kinds}
-    for waiting in by_kind.values():
-        rng.shuffle(waiting)
-    found: list[Rival] = []
-    while len(found) < limit and any(by_kind.values()):
-        for waiting in by_kind.values():
-            rival = _next_sound(waiting, variables)
-            if rival is not None and len(found) < limit:
-                found.append(rival)
-    return found
+    for queue in by_kind.values():
+        rng.shuffle(queue)
+    result: list[Rival] = []
+    while len(result) < limit and any(by_kind.values()):
+        for queue in by_kind.values():
+            rival = _next_valid(queue, variables)
+            if rival is not None and len(result) < limit:
+                result.append(rival)
+    return result
 
 
-def _next_sound(waiting: list[_Edit], variables: Sequence[str]) -> Rival | None:
-    """The next edit that still is a program, which its types and domains decide, and still has the variables."""
-    while waiting:
-        edit = waiting.pop()
+def _next_valid(queue: list[_Edit], variables: Sequence[str]) -> Rival | None:
+    """The next edit that compiles (types and domains fit) and still has the variables."""
+    while queue:
+        edit = queue.pop()
         try:
             program = from_document(edit.document)
         except BadInput:
@@ -99,7 +99,7 @@ class _Editor:
         self.expressions = {name: node for node, name in expression_names(program).items()}
 
     def edits(self, name: str) -> Iterator[_Edit]:
-        """Every edit of one variable; a count's head goes by the name of the count."""
+        """Every edit of one variable; the head of a count is edited as the count."""
         entry = self.entries.get(name, self.entries.get(name.removesuffix("_head")))
         if entry is None:
             return
@@ -124,8 +124,8 @@ class _Editor:
             label = f"{name}({', '.join(map(str, arguments))}) = {result} instead of {own}"
             yield self._with(entry, "token", label, table=changed)
         if entry["op"] == "map" and len(table) > 1:
-            moved = [[*row[:-1], before[-1]] for row, before in zip(table, table[-1:] + table[:-1], strict=True)]
-            yield self._with(entry, "token", f"{name} of the neighbouring value", table=moved)
+            shifted = [[*row[:-1], before[-1]] for row, before in zip(table, table[-1:] + table[:-1], strict=True)]
+            yield self._with(entry, "token", f"{name} of the neighbouring value", table=shifted)
 
     def _factors(self, entry: Entry) -> Iterator[_Edit]:
         x, y = entry["factors"]
@@ -139,12 +139,12 @@ class _Editor:
         assert isinstance(selector, Select)
         for other in _OTHER_COMPARISONS.get(selection.get("comparison"), ()):
             label = f"{other} instead of {selection['comparison']}"
-            yield self._selecting(entry, "comparison", label, comparison=other)
+            yield self._with_selection(entry, "comparison", label, comparison=other)
         keys, queries = (self.program.value_list(operand) for operand in (selector.keys, selector.queries))
         selected = self.program.tables.selected[selector]
         if "pairs" in selection:
             rest = [[k, q] for i, k in enumerate(keys) for j, q in enumerate(queries) if not selected[i, j]]
-            yield self._selecting(entry, "comparison", "everything it does not select", pairs=_plain(rest))
+            yield self._with_selection(entry, "comparison", "everything it does not select", pairs=_as_lists(rest))
         kind: dict[str, RivalKind] = {"indices": "position", "tokens": "token"}
         for operand, values, along in ((selector.keys, keys, 0), (selector.queries, queries, 1)):
             if operand.kind not in kind:
@@ -158,44 +158,46 @@ class _Editor:
                         if inside and (selected[at, j] if along == 0 else selected[i, at]):
                             pairs.append([k, q])
                 label = f"{'keys' if along == 0 else 'queries'} moved by {-step} {operand.kind}"
-                yield self._selecting(entry, kind[operand.kind], label, pairs=_plain(pairs))
+                yield self._with_selection(entry, kind[operand.kind], label, pairs=_as_lists(pairs))
 
     def _operands(self, entry: Entry) -> Iterator[_Edit]:
-        """Another variable in the place of each operand, of the variable itself or of its Select."""
+        """Another variable instead of each operand, of the variable itself or of its Select."""
         for slot, operand in enumerate(entry["of"]):
             selection = self.entries.get(operand, {})
             if selection.get("op") == "select":
                 for inner, current in enumerate(selection["of"]):
                     for other in self._replacements(current, operand, table=None):
                         label = f"{('keys', 'queries')[inner]} {other} instead of {current}"
-                        yield self._selecting(entry, "upstream", label, of=_replaced(selection["of"], inner, other))
+                        yield self._with_selection(
+                            entry, "upstream", label, of=_replace_at(selection["of"], inner, other)
+                        )
                 continue
             for other in self._replacements(operand, entry["name"], table=entry.get("table"), slot=slot):
                 label = f"{entry['name']} of {other} instead of {operand}"
-                yield self._with(entry, "upstream", label, of=_replaced(entry["of"], slot, other))
+                yield self._with(entry, "upstream", label, of=_replace_at(entry["of"], slot, other))
 
     def _replacements(self, current: str, reader: str, *, table: list | None, slot: int = 0) -> list[str]:
-        """Earlier variables that could be read instead; where a table reads them, it must know half of their values."""
-        found = []
+        """Earlier variables that could be read instead; a table that reads them must cover half of their values."""
+        names = []
         for name, node in self.expressions.items():
             if name == reader:
                 break
             if name == current or not isinstance(node, Variable):
                 continue
             if table is not None:
-                known = {_hashable(row[slot]) for row in table}
+                covered = {_hashable(row[slot]) for row in table}
                 values = self.program.value_list(node)
-                if 2 * sum(_hashable(_plain(value)) in known for value in values) < len(values) or not values:
+                if 2 * sum(_hashable(_as_lists(value)) in covered for value in values) < len(values) or not values:
                     continue
-            found.append(name)
-        return found
+            names.append(name)
+        return names
 
     def _with(self, entry: Entry, kind: RivalKind, label: str, **changes: Any) -> _Edit:
         changed = {**self.entries, entry["name"]: {**entry, **changes}}
         return _Edit(kind, label, {**self.document, "variables": list(changed.values())})
 
-    def _selecting(self, entry: Entry, kind: RivalKind, label: str, **changes: Any) -> _Edit:
-        """The variable with a changed selection of its own; other readers of its Select keep the old one."""
+    def _with_selection(self, entry: Entry, kind: RivalKind, label: str, **changes: Any) -> _Edit:
+        """The variable with a changed copy of its Select; other readers of the Select keep the old one."""
         selection = {**self.entries[entry["of"][0]], "name": f"selected for {entry['name']}"}
         if "pairs" in changes or "comparison" in changes:
             selection = {key: value for key, value in selection.items() if key not in ("pairs", "comparison")}
@@ -204,26 +206,26 @@ class _Editor:
         for other in self.document["variables"]:
             reads_it = other["name"] == entry["name"]
             variables += (
-                [selection, {**entry, "of": _replaced(entry["of"], 0, selection["name"])}] if reads_it else [other]
+                [selection, {**entry, "of": _replace_at(entry["of"], 0, selection["name"])}] if reads_it else [other]
             )
         return _Edit(kind, f"{entry['name']}: {label}", {**self.document, "variables": variables})
 
 
-def _replaced(names: list[str], place: int, name: str) -> list[str]:
+def _replace_at(names: list[str], place: int, name: str) -> list[str]:
     return [*names[:place], name, *names[place + 1 :]]
 
 
 def _distinct(values: Iterator[Any]) -> list[Any]:
-    found: list[Any] = []
+    distinct: list[Any] = []
     for value in values:
-        if value not in found:
-            found.append(value)
-    return found
+        if value not in distinct:
+            distinct.append(value)
+    return distinct
 
 
-def _plain(value: Any) -> Any:
-    """Values as a document writes them: tuples as lists."""
-    return [_plain(part) for part in value] if isinstance(value, tuple | list) else value
+def _as_lists(value: Any) -> Any:
+    """A value in the form of a document: tuples as lists."""
+    return [_as_lists(part) for part in value] if isinstance(value, tuple | list) else value
 
 
 def _hashable(value: Any) -> Any:

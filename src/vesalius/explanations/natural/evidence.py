@@ -12,7 +12,7 @@ from vesalius.discovery.attention import Target, masses
 from vesalius.documents.explanation import ClaimRecord, Evidence, Verdict
 from vesalius.explanations.claims import BackupOf, Necessary, ReadsFrom, check
 from vesalius.explanations.claims.ablation import MIN_EFFECT
-from vesalius.explanations.claims.base import above, figure, level_for, listed, rounded
+from vesalius.explanations.claims.base import above, join_names, level_for, mean_evidence, rounded
 from vesalius.explanations.claims.reading import MIN_CUT_EFFECT, MIN_MASS
 from vesalius.explanations.natural.choosing import SUSPECT_LOSS
 from vesalius.explanations.natural.composition import PORT_WORDS, AttentionPort, HeadInputs
@@ -104,7 +104,7 @@ def acts_directly(study: Study, component: Component) -> ClaimRecord:
 
 def _mostly(study: Study, component: Component, part: PerPrompt, kind: str, where: str, text: str) -> ClaimRecord:
     whole = study.solo(component)
-    evidence = figure(
+    evidence = mean_evidence(
         study.lab,
         f"replacement {where}",
         measure="its effect minus half of the whole effect",
@@ -141,13 +141,13 @@ def covers(study: Study, component: Component) -> ClaimRecord | None:
     bar = _bar(MIN_EFFECT, controls)
     evidence = _figure(
         study,
-        f"replacement with and without {listed(rest)}",
+        f"replacement with and without {join_names(rest)}",
         "gain in effect",
         study.gain(component, rest),
         bar,
         controls,
     )
-    text = f"{component} covers for {listed(rest)}: it matters more once they are replaced."
+    text = f"{component} covers for {join_names(rest)}: it matters more once they are replaced."
     return _claim("covers", text, above(evidence, bar), evidence)
 
 
@@ -174,7 +174,7 @@ def composes(study: Study, head: Component, port: AttentionPort, sender: Compone
     moved = _figure(
         study, f"path into the {PORT_WORDS[port]} replaced", "attention that leaves the target", lost, bar, largest
     )
-    cost = figure(
+    cost = mean_evidence(
         study.lab,
         f"path into the {PORT_WORDS[port]} replaced",
         measure="effect",
@@ -196,7 +196,7 @@ def feeds(study: Study, sender: Component, receiver: Component) -> ClaimRecord:
         study, "path replaced", "effect" if sign > 0 else "gain", sign * study.path(sender, receiver), bar, controls
     )
     ports = [
-        figure(
+        mean_evidence(
             study.lab,
             f"path into the {PORT_WORDS[port]} replaced",
             measure=f"effect by its {PORT_WORDS[port]}",
@@ -243,7 +243,7 @@ def _bar(least: float, controls: dict[str, PerPrompt]) -> float:
 def _figure(
     study: Study, experiment: str, measure: str, values: PerPrompt, bar: float, controls: dict[str, PerPrompt]
 ) -> Evidence:
-    return figure(
+    return mean_evidence(
         study.lab,
         experiment,
         measure=measure,

@@ -20,7 +20,7 @@ from vesalius.components import Component, parse_components
 from vesalius.documents.explanation import ComponentExplanation, Explanation
 from vesalius.errors import BadInput
 from vesalius.explanations.claims import Lab
-from vesalius.explanations.claims.laboratory import HELD_OUT_SEED
+from vesalius.explanations.claims.laboratory import CLAIM_SEED
 from vesalius.explanations.claims.reading import MIN_CUT_EFFECT
 from vesalius.explanations.natural.choosing import choose
 from vesalius.explanations.natural.evidence import path_control
@@ -63,8 +63,8 @@ def explain_natural(
     performance = _performance(specimen, seed, force=force)
     selection = Pool(specimen, SELECTION, seed=seed, split="train")
     choice = choose(selection, named=named, top=top, progress=progress)
-    evidence = Pool(specimen, n, seed=HELD_OUT_SEED + seed, split="test")
-    lab = Lab(specimen, n=n, seed=HELD_OUT_SEED + seed, circuit=choice.components)
+    evidence = Pool(specimen, n, seed=CLAIM_SEED + seed, split="test")
+    lab = Lab(specimen, n=n, seed=CLAIM_SEED + seed, circuit=choice.components)
     study = Study(evidence, lab, choice)
     findings = _investigated(study, performs=performance.performs, progress=progress)
     progress("writing the explanation", 0, 0)

@@ -17,7 +17,7 @@ from torch import Tensor
 from vesalius.components import Component
 from vesalius.discovery.attention import Target, masses
 from vesalius.explanations.claims import Lab
-from vesalius.explanations.claims.base import mean_within, rounded
+from vesalius.explanations.claims.base import mean_and_interval, rounded
 from vesalius.explanations.natural.choosing import Choice
 from vesalius.explanations.natural.lens import direct_attribution
 from vesalius.explanations.natural.paths import edges_between
@@ -142,7 +142,7 @@ class Study:
 
     def interval(self, values: PerPrompt) -> tuple[float, float, float]:
         """Mean and 95 % interval over the prompts."""
-        return mean_within(values, 0.95, seed=self.lab.seed)
+        return mean_and_interval(values, 0.95, seed=self.lab.seed)
 
     def _interval(self, values: PerPrompt) -> list[float | None]:
         return [rounded(x) for x in self.interval(values)]

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from vesalius.behaviours.performance import Performance
 from vesalius.behaviours.registry import behaviour
 from vesalius.documents.explanation import ClaimRecord, Evidence
-from vesalius.explanations.claims.base import listed
+from vesalius.explanations.claims.base import join_names
 from vesalius.explanations.natural.composition import PORT_WORDS
 from vesalius.explanations.natural.evidence import meaning
 from vesalius.explanations.natural.roles import Findings
@@ -45,7 +45,7 @@ def information_flow(findings: Sequence[Findings]) -> str:
         names, shares = [name for name, _ in heads], [f"{share:.2f}" for _, share in heads]
         sentences.append(
             f"{_capital(_named([sender], roles))} makes the {port} of {_named(names, roles)}: without that path "
-            f"{listed(shares)} of {'its' if len(names) == 1 else 'their'} attention leaves the target."
+            f"{join_names(shares)} of {'its' if len(names) == 1 else 'their'} attention leaves the target."
         )
     paths = [
         f"{found.component} {'to' if claim.kind == 'feeds' else 'against the answer to'} {receiver} "
@@ -58,7 +58,7 @@ def information_flow(findings: Sequence[Findings]) -> str:
         sentences.append(f"Direct paths that matter by themselves, as shares of the score: {', '.join(paths)}.")
     writers = [str(found.component) for found in findings if found.supported("acts_directly")]
     if writers:
-        sentences.append(f"{listed(writers)} {'acts' if len(writers) == 1 else 'act'} on the logits directly.")
+        sentences.append(f"{join_names(writers)} {'acts' if len(writers) == 1 else 'act'} on the logits directly.")
     return "\n".join(sentences) or "No path between these components was established."
 
 
@@ -75,7 +75,7 @@ def _named(names: Sequence[str], roles: Mapping[str, str]) -> str:
     """Names, with the kind of head in front where all are of one kind."""
     kinds = {roles.get(name, "").split(",")[0] for name in names}
     kind = kinds.pop() if len(kinds) == 1 else ""
-    return f"{kind}{'s' if len(names) > 1 else ''} {listed(names)}" if kind.endswith("head") else listed(names)
+    return f"{kind}{'s' if len(names) > 1 else ''} {join_names(names)}" if kind.endswith("head") else join_names(names)
 
 
 def _capital(text: str) -> str:
@@ -100,7 +100,7 @@ def _feeding(found: Findings) -> list[str]:
         by = "" if strongest is None else f", mainly {strongest.measure.removeprefix('effect ')}"
         against = "" if claim.kind == "feeds" else "against the answer, "
         paths.append(f"{receiver} ({against}{_share(evidence)} of the score{by})")
-    return [f"It feeds {listed(paths)}."] if paths else []
+    return [f"It feeds {join_names(paths)}."] if paths else []
 
 
 def _attends(claim: ClaimRecord, found: Findings) -> str | None:

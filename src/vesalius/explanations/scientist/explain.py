@@ -26,7 +26,7 @@ from vesalius.components import Component, parse_components
 from vesalius.documents.explanation import Explanation
 from vesalius.errors import BadInput
 from vesalius.explanations.claims import Lab
-from vesalius.explanations.claims.laboratory import HELD_OUT_SEED
+from vesalius.explanations.claims.laboratory import CLAIM_SEED
 from vesalius.explanations.scientist.assemble import Program
 from vesalius.explanations.scientist.circuit_runs import CircuitRuns, RecordedRun
 from vesalius.explanations.scientist.classify import Facts
@@ -136,7 +136,7 @@ def laboratory(specimen: Specimen, circuit: list[Component], *, seed: int) -> La
     """Held-out inputs for a circuit. Who belongs to the specimen's own circuit is no control, explained or not."""
     listed = specimen.components if len(specimen.components) < len(specimen.model.components) else ()
     # Base and source inputs have seeds of their own, so two laboratories must be two apart.
-    return Lab(specimen, n=LAB_PAIRS, seed=HELD_OUT_SEED + 2 * seed, circuit=sorted({*circuit, *listed}))
+    return Lab(specimen, n=LAB_PAIRS, seed=CLAIM_SEED + 2 * seed, circuit=sorted({*circuit, *listed}))
 
 
 def _translated(program: Program, vocabulary: FiniteVocabulary) -> tuple[Translation | None, str]:
