@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vesalius.backbones.json_repair import Unreadable, objects, read
+from vesalius.backbones.json_repair import MAX_DEPTH, Unreadable, objects, read
 
 EXPECTED = {"tag": "MAPPER", "score": 2}
 
@@ -129,3 +129,12 @@ def test_noise_never_raises_anything_else(text: str) -> None:
     list(objects(text))
     with suppress(Unreadable):
         read(text)
+
+
+def test_the_deepest_object_is_the_same_whether_or_not_it_needs_repair() -> None:
+    def nested(levels: int, end: str) -> str:
+        return '{"a":' * levels + "1" + "}" * (levels - 1) + end
+
+    for end in ("}", ",}"):  # the second needs a repair
+        assert [value for value, _ in objects(nested(MAX_DEPTH, end)) if value]
+        assert not [value for value, _ in objects(nested(MAX_DEPTH + 1, end)) if value]

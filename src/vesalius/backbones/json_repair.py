@@ -41,10 +41,22 @@ def objects(text: str) -> Iterator[tuple[dict[str, Any], tuple[str, ...]]]:
 def read(text: str) -> tuple[Any, tuple[str, ...]]:
     """A JSON value and the repairs needed to read it; raises `Unreadable`."""
     try:
-        return json.loads(text), ()
+        value = json.loads(text)
     except (ValueError, RecursionError):
         parser = _Tolerant(text)
         return parser.document(), tuple(dict.fromkeys(parser.repairs))
+    if _depth(value) > MAX_DEPTH:  # how deep json reads differs between versions of Python
+        raise Unreadable(f"more than {MAX_DEPTH} levels deep")
+    return value, ()
+
+
+def _depth(value: Any) -> int:
+    """How many levels of objects and lists there are, counted without recursion."""
+    depth, level = 0, [value]
+    while level := [part for part in level if isinstance(part, dict | list)]:
+        depth += 1
+        level = [child for part in level for child in (part.values() if isinstance(part, dict) else part)]
+    return depth
 
 
 def _candidates(text: str) -> Iterator[tuple[str, tuple[str, ...]]]:
