@@ -113,9 +113,7 @@ def test_no_floor_imports_a_higher_one() -> None:
 def test_no_circle_of_files() -> None:
     arrows = file_arrows()
     assert sum(map(len, arrows.values())) > 1000
-    # The benchmark of functions and its scorecard still import each other; this pair goes when they are taken apart.
-    left = ["vesalius.runs.functions.benchmark", "vesalius.runs.functions.scorecard"]
-    assert [circle for circle in circles(arrows) if circle != left] == []
+    assert circles(arrows) == []
 
 
 def test_a_circle_is_seen_through_any_number_of_files() -> None:

@@ -94,7 +94,7 @@ def test_another_command_does_not_take_the_run_up(vesalius: Vesalius, run: Path)
     with Ledger(run / "events.jsonl"):
         held = vesalius(*bench, "--ids", IDS)
     assert (held.code, held.err.count("\n")) == (1, 1)
-    assert "another process is at work on this run" in held.err
+    assert "another process is working on this run" in held.err
     lines = (run / "events.jsonl").read_bytes().splitlines(keepends=True)
     (run / "events.jsonl").write_bytes(lines[0] + b"?\n" + b"".join(lines[1:]))
     refused(vesalius, [*bench, "--ids", IDS], "line 2: not a record")

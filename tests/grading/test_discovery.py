@@ -6,8 +6,9 @@ from hypothesis import strategies as st
 
 from vesalius.circuits.key import all_tasks
 from vesalius.circuits.specimens import benchmark_cards
+from vesalius.documents import Metric
 from vesalius.documents.circuit import Circuit
-from vesalius.grading.discovery import auroc, centre, circuit_of, grade_circuit_scores, true_circuit
+from vesalius.grading.discovery import auroc, circuit_of, grade_circuit_scores, median_and_mean, true_circuit
 from vesalius.intervene.edge_graph import EdgeGraph
 from vesalius.rasp import Comparison, Map, Select, SelectorWidth, SequenceMap, compile_program, indices, tokens
 
@@ -33,16 +34,17 @@ def test_auroc_is_the_share_of_pairs_in_order(scored: list[tuple[int, bool]]) ->
     assert found == pytest.approx(sum((t > f) + (t == f) / 2 for t, f in pairs) / len(pairs))
 
 
-def test_centre() -> None:
-    assert centre([]) is None
-    one = centre([0.75])
+def test_the_median_and_the_mean_are_two_metrics() -> None:
+    assert median_and_mean([]) is None
+    one = median_and_mean([0.75], baseline=0.5)
     assert one is not None
-    assert (one.median, one.median_low, one.median_high, one.mean, one.n) == (0.75, 0.75, 0.75, 0.75, 1)
-    many = centre([0.5, 0.5, 0.5, 1.0])
+    assert one[0] == Metric(value=0.75, low=0.75, high=0.75, n=1, baseline=0.5, statistic="median")
+    assert one[1] == Metric(value=0.75, low=0.75, high=0.75, n=1, statistic="mean")
+    many = median_and_mean([0.5, 0.5, 0.5, 1.0])
     assert many is not None
-    assert (many.median, many.mean) == (0.5, 0.625)
-    assert many.mean_low < 0.625 < many.mean_high
-    assert many == centre([0.5, 0.5, 0.5, 1.0])
+    assert (many[0].value, many[1].value) == (0.5, 0.625)
+    assert many[1].low < 0.625 < many[1].high
+    assert many == median_and_mean([0.5, 0.5, 0.5, 1.0])
 
 
 def test_true_edges_of_frac_prevs() -> None:

@@ -9,8 +9,9 @@ import pytest
 from tests.report.browser import needs_browser, probe
 from tests.report.test_page import EVIL, read
 from tests.report.test_page_browser import WIDTHS
+from vesalius.documents import Request
 from vesalius.functions.answer import Answer
-from vesalius.report.functions import SHOWN_FAILURES, SHOWN_OTHERS, command, render_functions
+from vesalius.report.functions import SHOWN_FAILURES, SHOWN_OTHERS, render_functions
 from vesalius.report.overlay import HEIGHT, LEFT, WIDTH, draw_curves
 from vesalius.runs.functions.work import Graded, Interpreted
 
@@ -38,6 +39,8 @@ def run_of(directory: Path, failures: list[str], *, category: str = "numeric") -
         "mode": "fixed",
         "backbone": "scripted:x.py",
         "evaluator": None,
+        "seed": 1,
+        "schema": 1,
         "n": 2,
         "n_error": 1,
         "metrics": {"success": METRIC, "queries": {**METRIC, "value": 40.0}},
@@ -126,11 +129,19 @@ def test_damaged_files_leave_a_gap_and_no_error(numeric: Path) -> None:
     assert sum(tag == "article" for tag, _ in reader.tags) == 1
 
 
-def test_the_command_is_the_one_that_was_given() -> None:
-    asked = {"category": "numeric", "interpreter": "aia", "backbone": "openai:gpt-5.4", "seed": 3, "budget": None}
-    assert command(asked) == (
-        "vesalius bench functions --category numeric --interpreter aia --backbone openai:gpt-5.4 --seed 3"
-    )
+def test_the_command_is_the_one_that_was_given(numeric: Path) -> None:
+    """From the request of the scorecard; one of schema 1 has none, and run.json says what was asked."""
+    settings = {"benchmark": "functions", "category": "numeric", "interpreter": "aia", "seed": 3, "budget": None}
+    run = {"schema": 1, "settings": {**settings, "backbone": "openai:gpt-5.4"}}
+    (numeric / "run.json").write_text(json.dumps(run))
+    _, text = read(render_functions(numeric))
+    assert "vesalius bench functions --interpreter aia --backbone openai:gpt-5.4 --category numeric --seed 3" in text
+    card = json.loads((numeric / "scorecard.json").read_text())
+    request = Request(command="bench functions", method="milan", options={"count": 2}, seed=1)
+    data = {**card, "schema": 2, "request": request.model_dump(mode="json")}
+    (numeric / "scorecard.json").write_text(json.dumps(data))
+    _, text = read(render_functions(numeric))
+    assert "vesalius bench functions --interpreter milan --count 2 --seed 1" in text
 
 
 def test_curves_keep_to_their_frame() -> None:

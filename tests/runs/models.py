@@ -59,7 +59,7 @@ def perform(
         benchmark = circuits.CircuitsBenchmark(run, chosen, limits=limits, engine=engine)
         for _ in benchmark.work(jobs=jobs):
             pass
-        return benchmark.scorecard()
+        return benchmark.scorecard().as_data()
 
 
 def results(run: Path) -> dict[str, bytes]:

@@ -52,10 +52,10 @@ def linger(case: Path) -> None:
 def buy(case: tuple[str, str]) -> int:
     """Spends a cent at a time from a shared purse of a dollar; how often it could."""
     from vesalius.backbones import CapReached
-    from vesalius.runs.spending import Purse, SharedBudget
+    from vesalius.runs.spending import SharedCap, SpendingFile
 
     path, account = case
-    budget, bought = SharedBudget(1.000001, Purse(Path(path)), account), 0
+    budget, bought = SharedCap(1.000001, SpendingFile(Path(path)), account), 0
     while True:
         try:
             budget.hold(0.01)

@@ -13,11 +13,17 @@ from typing import Any
 
 import pytest
 
+from vesalius.documents.scorecard import AREAS
 from vesalius.errors import BadInput, Failed
 from vesalius.runs.directory import Run
-from vesalius.runs.discovery import DiscoveryBenchmark, DiscoverySettings
+from vesalius.runs.discovery import (
+    DiscoveryBenchmark,
+    DiscoverySettings,
+    DiscoveryState,
+    discovery_scorecard,
+)
 from vesalius.runs.engine import Engine, Failure
-from vesalius.runs.methods import AREAS, run_case
+from vesalius.runs.methods import run_case
 from vesalius.runs.selection import Circuit, benchmark_circuits
 
 pytestmark = pytest.mark.slow
@@ -45,7 +51,7 @@ def performed(
     with Run(place, settings=asked.as_data(), notes=asked.notes()) as run:
         benchmark = DiscoveryBenchmark(run, asked, engine=engine)
         done = [f"{event.step} {event.case}" for event in benchmark.work(jobs=jobs)]
-        return benchmark.scorecard(), done
+        return benchmark.scorecard().as_data(), done
 
 
 def untimed(document: Any) -> Any:
@@ -57,10 +63,12 @@ def untimed(document: Any) -> Any:
 @pytest.fixture(scope="module")
 def card() -> dict[str, Any]:
     """The figures of two circuits by two methods, made here case by case."""
-    from vesalius.runs.discovery import scorecard_of
-
     asked = settings(benchmark_circuits(["3", "8"]))
-    return scorecard_of(asked, {case.key: run_case(case) for case in asked.cases}, {})
+    state = DiscoveryState()
+    for case in asked.cases:
+        figures = run_case(case).model_dump(mode="json")
+        state.note({"event": "discovered", "method": case.method, "case": case.id, "figures": figures})
+    return discovery_scorecard(asked, state).as_data()
 
 
 def test_the_scorecard_follows_the_contract(card: dict[str, Any]) -> None:
@@ -73,9 +81,11 @@ def test_the_scorecard_follows_the_contract(card: dict[str, Any]) -> None:
                 assert area is None
                 assert f"{method}.{name}" not in card["metrics"]
                 continue
-            assert {"value", "low", "high", "n", "baseline", "median", "mean"} <= set(area)
+            assert {"value", "low", "high", "n", "baseline"} <= set(area)
+            assert (area["statistic"], figures[f"{name}_mean"]["statistic"]) == ("median", "mean")
             assert area["low"] <= area["value"] <= area["high"]
             assert card["metrics"][f"{method}.{name}"] == area
+            assert card["metrics"][f"{method}.{name}_mean"] == figures[f"{name}_mean"]
         assert figures["node_auroc"]["baseline"] == 0.5
         assert figures["cmd"]["value"] < figures["cmd"]["baseline"]
         assert figures["cpr"]["value"] > figures["cpr"]["baseline"]
@@ -151,10 +161,10 @@ def test_large_models_are_pruned_on_fewer_prompts() -> None:
     from vesalius.discovery import methods
 
     case = settings(benchmark_circuits(["3"]), ("acdc",), n=12).cases[0]
-    assert run_case(case)["prompts"] == 12
+    assert run_case(case).prompts == 12
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(methods, "LARGE_EDGES", 100)
-        assert run_case(case)["prompts"] == methods.LARGE_PROMPTS
+        assert run_case(case).prompts == methods.LARGE_PROMPTS
 
 
 def test_refusals() -> None:

@@ -19,7 +19,7 @@ from vesalius.runs.engine import attempt
 from vesalius.runs.functions.benchmark import FunctionsBenchmark
 from vesalius.runs.functions.scorecard import metrics_of
 from vesalius.runs.functions.settings import FunctionSettings
-from vesalius.runs.functions.work import baselines, plain
+from vesalius.runs.functions.work import baselines, json_value
 from vesalius.runs.replay import replay
 from vesalius.runs.settings import Limits
 
@@ -72,7 +72,7 @@ def carried_out(place: Path, asked: FunctionSettings, *, limits: Limits | None =
         benchmark = FunctionsBenchmark(run, asked, limits=limits, engine=serial)  # type: ignore[arg-type]
         for _ in benchmark.work(jobs=1):
             pass
-        return benchmark.scorecard()
+        return benchmark.scorecard().as_data()
 
 
 @pytest.fixture
@@ -95,7 +95,7 @@ def test_the_builtin_interpreter_finds_every_line(place: Path) -> None:
     success = card["metrics"]["success"]
     assert (success["value"], success["n"], success["baseline"]) == (1.0, 3, 0.25)
     assert success["low"] == pytest.approx(0.438, abs=1e-3)  # Wilson, 3 of 3
-    assert card["metrics"]["queries"] == {"value": 1.0, "low": 1.0, "high": 1.0, "n": 3}
+    assert card["metrics"]["queries"] == {"value": 1.0, "low": 1.0, "high": 1.0, "n": 3, "statistic": "mean"}
     assert card["metrics"]["family_named"]["value"] == 1.0
     assert card["failures"] == []
     assert "grammar that contains the generator's families" in card["caveats"][0]
@@ -208,7 +208,8 @@ def test_the_page_shows_failures_first(place: Path, script: str) -> None:
     assert page == place / "report.html"
     assert text.index('id="component-f00002"') < text.index('id="component-f00000"')
     assert text.count('<svg class="curves"') == 3
-    assert "vesalius bench functions --category numeric --interpreter aia" in text
+    assert "vesalius bench functions --interpreter aia --backbone scripted:" in text
+    assert "--category numeric --count 3 --mode fixed --rounds 20 --seed 0" in text
     assert "https://" not in text.replace("http://www.w3.org", "")
 
 
@@ -302,13 +303,13 @@ def test_baselines_by_hand() -> None:
 def test_metrics_keep_their_counts() -> None:
     rows = [{"success": 1.0, "r2": 0.5, "queries": 3}, {"success": 0.0, "r2": None, "queries": 5}]
     found = metrics_of(rows)
-    assert (found["success"]["value"], found["success"]["n"]) == (0.5, 2)
-    assert (found["r2"]["value"], found["r2"]["n"]) == (0.5, 1)
-    assert found["queries"]["value"] == 4.0
+    assert (found["success"].value, found["success"].n, found["success"].statistic) == (0.5, 2, "share")
+    assert (found["r2"].value, found["r2"].n, found["r2"].statistic) == (0.5, 1, "mean")
+    assert found["queries"].value == 4.0
 
 
 def test_what_json_does_not_have_becomes_text() -> None:
-    assert plain({"a": (float("nan"), 1 + 2j, float("inf"), None, True, 2)}) == {
+    assert json_value({"a": (float("nan"), 1 + 2j, float("inf"), None, True, 2)}) == {
         "a": ["nan", "(1+2j)", "inf", None, True, 2]
     }
-    assert plain(["\ud800", 10**400, 10**18]) == ["?", "an integer of 1329 bits", 10**18]
+    assert json_value(["\ud800", 10**400, 10**18]) == ["?", "an integer of 1329 bits", 10**18]

@@ -80,7 +80,7 @@ def test_one_process_at_a_time(path: Path) -> None:
     )
     assert holder.stdout is not None
     assert holder.stdout.readline() == "open\n"
-    with pytest.raises(Failed, match="another process is at work on this run"):
+    with pytest.raises(Failed, match="another process is working on this run"):
         Ledger(path)
     holder.communicate("")
     assert len(words(path)) == 3

@@ -153,7 +153,7 @@ def test_replay_needs_no_model_and_no_network(tmp_path: Path) -> None:
     (tmp_path / "model.py").unlink()
     found = replay(tmp_path / "run", engine=serial)
     assert found.equal
-    assert found.scorecard == card
+    assert found.scorecard.as_data() == card
     stored = json.loads((tmp_path / "run" / "scorecard.json").read_text())
     stored["metrics"]["tag_accuracy"]["value"] += 0.25
     (tmp_path / "run" / "scorecard.json").write_text(json.dumps(stored))
@@ -167,7 +167,7 @@ def test_replay_of_what_is_not_on_record(tmp_path: Path) -> None:
     first, _ = sorted((tmp_path / "run" / "calls").iterdir())
     first.write_text("".join(line + "\n" for line in first.read_text().splitlines()[:-2]))
     found = replay(tmp_path / "run", engine=serial)
-    assert found.scorecard["errors"][0]["kind"] == "not_recorded"
+    assert found.scorecard.errors[0].kind == "not_recorded"
     assert not found.equal
     (tmp_path / "run" / "scorecard.json").unlink()
     with pytest.raises(BadInput, match="not finished"):

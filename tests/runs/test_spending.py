@@ -11,11 +11,11 @@ from tests.runs import stub_work
 from vesalius.backbones import CapReached
 from vesalius.errors import Failed
 from vesalius.runs.engine import map_cases
-from vesalius.runs.spending import Purse, SharedBudget
+from vesalius.runs.spending import SharedCap, SpendingFile
 
 
-def budget(path: Path, account: str, limit: float = 1.0) -> SharedBudget:
-    return SharedBudget(limit, Purse(path), account)
+def budget(path: Path, account: str, limit: float = 1.0) -> SharedCap:
+    return SharedCap(limit, SpendingFile(path), account)
 
 
 def test_one_purse_by_hand(tmp_path: Path) -> None:
@@ -47,12 +47,12 @@ def test_what_a_killed_process_held_counts_once(tmp_path: Path) -> None:
 def test_a_run_begins_from_its_records(tmp_path: Path) -> None:
     path = tmp_path / "spending.json"
     budget(path, "a").hold(0.9)
-    Purse(path).begin({"a": 0.25, "b": 0.25})
+    SpendingFile(path).begin({"a": 0.25, "b": 0.25})
     assert budget(path, "c").spent == 0.5
     path.write_text("{")
     with pytest.raises(Failed, match="damaged; delete it"):
         budget(path, "c").hold(0.1)
-    Purse(path).begin({})
+    SpendingFile(path).begin({})
     assert budget(path, "c").left == 1.0
 
 

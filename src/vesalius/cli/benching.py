@@ -3,15 +3,17 @@
 The work is in `runs`; here are the choice of circuits, the progress on stderr and the table for people.
 """
 
+from collections.abc import Mapping
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from rich.table import Table
 
 from vesalius.cli.console import print_json, stderr, stdout, steps
 from vesalius.cli.places import out_directory
+from vesalius.documents.metric import Metric
+from vesalius.documents.scorecard import Scorecard
 from vesalius.report.run import render_run
 from vesalius.runs.circuits import CircuitsBenchmark
 from vesalius.runs.directory import Run
@@ -89,7 +91,7 @@ def circuits(request: Request, *, jobs: int, engine: str, out: str | None, as_js
         index = render_run(directory, progress=tell)
     _tell_errors(scorecard, len(settings.circuits))
     if as_json:
-        return print_json(scorecard)
+        return print_json(scorecard.as_data())
     _print(scorecard)
     stdout.print(f"index page: {index}", soft_wrap=True)
     return None
@@ -103,13 +105,13 @@ def label(event: Progress, names: dict[str, str], *, paid: bool) -> str:
     return f"{done}, cost so far {'unknown' if event.cost is None else f'${event.cost:.4f}'}"
 
 
-def _tell_errors(scorecard: dict[str, Any], total: int) -> None:
-    if not scorecard["errors"]:
+def _tell_errors(scorecard: Scorecard, total: int) -> None:
+    if not scorecard.errors:
         return
-    first_error = scorecard["errors"][0]
+    first = scorecard.errors[0]
     stderr.print(
-        f"{len({error['case'] for error in scorecard['errors']})} of {total} circuits ended in an error and are not in "
-        f"the figures (the first, {first_error['case']}: {first_error['reason']}); the same command tries them again",
+        f"{len({error.case for error in scorecard.errors})} of {total} circuits ended in an error and are not in "
+        f"the figures (the first, {first.case}: {first.reason}); the same command tries them again",
         markup=False,
         soft_wrap=True,
     )
@@ -121,25 +123,32 @@ def anywhere(model: str) -> str:
     return f"scripted:{Path(name).resolve()}" if provider == "scripted" and colon and name else model
 
 
-def _print(scorecard: dict[str, Any]) -> None:
-    table = Table("metric", "value", "95 % interval", "n", "baseline", box=None, pad_edge=False)
-    for name, metric in scorecard["metrics"].items():
-        table.add_row(*_cells(name, metric))
-    for null, metrics in scorecard["nulls"].items():
-        for name, short in (("component_iia", "iia"), ("component_iia_changed", "iia changed")):
-            table.add_row(*_cells(f"null {null}: {short} above chance", metrics[f"{name}_above_chance"]))
+def _print(scorecard: Scorecard) -> None:
+    inert = 0 if scorecard.inert is None else scorecard.inert.n
     stdout.print(
-        f"[bold]{scorecard['benchmark']}[/bold], {scorecard['subject']}: {scorecard['n']} circuits, "
-        f"{scorecard['n_error']} errors, {scorecard['inert']['n']} components that no interchange shows"
+        f"[bold]{scorecard.benchmark}[/bold], {scorecard.subject}: {scorecard.n} circuits, "
+        f"{scorecard.n_error} errors, {inert} components that no interchange shows"
     )
+    table = metric_table(scorecard.metrics)
+    for null, figures in (scorecard.nulls or {}).items():
+        table.add_row(*_cells(f"null {null}: iia above chance", figures.component_iia_above_chance))
+        table.add_row(*_cells(f"null {null}: iia changed above chance", figures.component_iia_changed_above_chance))
     stdout.print(table)
-    for baseline in scorecard["baselines"]["tag_accuracy"]:
-        stdout.print(f"tag accuracy, {baseline['name']}: {baseline['value']:.3f} ({baseline['source']})", markup=False)
-    cost = "unknown" if scorecard["cost"] is None else f"${scorecard['cost']:.2f}"
-    calls = sum(part["calls"] for part in scorecard.get("usage", {}).values())
-    stdout.print(f"cost {cost}, {calls} calls of language models, {scorecard['seconds']:.0f} s of work")
+    for baseline in (scorecard.baselines or {}).get("tag_accuracy", ()):
+        stdout.print(f"tag accuracy, {baseline.name}: {baseline.value:.3f} ({baseline.source})", markup=False)
+    cost = "unknown" if scorecard.cost is None else f"${scorecard.cost:.2f}"
+    calls = sum(part.calls for part in (scorecard.usage or {}).values())
+    stdout.print(f"cost {cost}, {calls} calls of language models, {scorecard.seconds:.0f} s of work")
 
 
-def _cells(name: str, metric: dict[str, Any]) -> tuple[str, ...]:
-    baseline = "" if metric.get("baseline") is None else f"{metric['baseline']:.3f}"
-    return name, f"{metric['value']:.3f}", f"{metric['low']:.3f} to {metric['high']:.3f}", str(metric["n"]), baseline
+def metric_table(metrics: Mapping[str, Metric]) -> Table:
+    """Metrics as a table: value, interval, count, baseline."""
+    table = Table("metric", "value", "95 % interval", "n", "baseline", box=None, pad_edge=False)
+    for name, metric in metrics.items():
+        table.add_row(*_cells(name, metric))
+    return table
+
+
+def _cells(name: str, metric: Metric) -> tuple[str, ...]:
+    baseline = "" if metric.baseline is None else f"{metric.baseline:.3f}"
+    return name, f"{metric.value:.3f}", f"{metric.low:.3f} to {metric.high:.3f}", str(metric.n), baseline

@@ -19,13 +19,13 @@ from vesalius.discovery.methods import METHODS, Discovery, require_method
 from vesalius.discovery.pruning import MAX_EDGES
 from vesalius.discovery.search.live import SearchOptions
 from vesalius.documents.circuit import Circuit
+from vesalius.documents.scorecard import AREAS, Scorecard
 from vesalius.files import write_json
 from vesalius.grading.discovery import grade_circuit_scores, true_circuit
 from vesalius.model.states import fingerprint
 from vesalius.report.discovery import CIRCUIT, NUMBERS
 from vesalius.runs.directory import Run
 from vesalius.runs.discovery import DiscoveryBenchmark, DiscoverySettings
-from vesalius.runs.methods import AREAS
 from vesalius.runs.selection import chosen_circuits, selection_word
 
 SCHEMA = 1
@@ -138,16 +138,16 @@ def bench(request: BenchRequest, *, jobs: int, out: str | None, as_json: bool) -
             for event in work:
                 tell(f"{event.step}: {names[event.case]}", event.done, event.total)
         scorecard = benchmark.scorecard()
-    if scorecard["errors"]:
-        error = scorecard["errors"][0]
+    if scorecard.errors:
+        error = scorecard.errors[0]
         stderr.print(
-            f"{len(scorecard['errors'])} cases ended in an error and are not in the figures (the first, "
-            f"{error['method']} on {error['case']}: {error['reason']}); the same command tries them again",
+            f"{len(scorecard.errors)} cases ended in an error and are not in the figures (the first, "
+            f"{error.method} on {error.case}: {error.reason}); the same command tries them again",
             markup=False,
             soft_wrap=True,
         )
     if as_json:
-        return print_json(scorecard)
+        return print_json(scorecard.as_data())
     _print_scorecard(scorecard)
     stdout.print(f"numbers: {directory}/scorecard.json", soft_wrap=True)
     return None
@@ -217,19 +217,19 @@ def _print(document: dict[str, Any], top: int) -> None:
     stdout.print(f"page: {document['page']}", soft_wrap=True)
 
 
-def _print_scorecard(scorecard: dict[str, Any]) -> None:
+def _print_scorecard(scorecard: Scorecard) -> None:
     columns = ("method", "figure", "median", "95 % interval", "mean", "95 % interval", "n", "chance")
     table = Table(*columns, box=None, pad_edge=False)
-    for method, figures in scorecard["methods"].items():
+    methods = scorecard.methods or {}
+    for method, figures in methods.items():
         for name in AREAS:
-            if (area := figures[name]) is not None:
-                median = f"{area['median']:.3f}", f"{area['median_low']:.3f}, {area['median_high']:.3f}"
-                mean = f"{area['mean']:.3f}", f"{area['mean_low']:.3f}, {area['mean_high']:.3f}"
-                baseline = "" if area["baseline"] is None else f"{area['baseline']:.3f}"
-                table.add_row(method, name, *median, *mean, str(area["n"]), baseline)
+            if (area := figures.area(name)) is not None:
+                cells = [(f"{one.value:.3f}", f"{one.low:.3f}, {one.high:.3f}") for one in area]
+                baseline = "" if area[0].baseline is None else f"{area[0].baseline:.3f}"
+                table.add_row(method, name, *cells[0], *cells[1], str(area[0].n), baseline)
     stdout.print(table)
-    for method, figures in scorecard["methods"].items():
+    for method, figures in methods.items():
         stdout.print(
-            f"{method}: {figures['forwards']:.1f} forward-equivalents per circuit, {figures['seconds']:.1f} s in all, "
-            f"{figures['n_error']} errors"
+            f"{method}: {figures.forwards:.1f} forward-equivalents per circuit, {figures.seconds:.1f} s in all, "
+            f"{figures.n_error} errors"
         )

@@ -10,9 +10,10 @@ from typing import Any, cast
 
 from rich.table import Table
 
-from vesalius.cli.benching import anywhere, label
+from vesalius.cli.benching import anywhere, label, metric_table
 from vesalius.cli.console import print_json, stderr, stdout, steps
 from vesalius.cli.places import out_directory
+from vesalius.documents.scorecard import Scorecard
 from vesalius.errors import BadInput
 from vesalius.functions.agents import Limits as Talk
 from vesalius.functions.agents import exemplars_for
@@ -25,7 +26,7 @@ from vesalius.runs.directory import Run
 from vesalius.runs.engine import engine_named
 from vesalius.runs.functions.benchmark import FunctionsBenchmark
 from vesalius.runs.functions.settings import FunctionSettings
-from vesalius.runs.functions.work import plain
+from vesalius.runs.functions.work import json_value
 from vesalius.runs.settings import Limits
 
 SHOWN_FAMILIES = 8
@@ -117,7 +118,7 @@ def bench(
         page = render_run(directory, progress=tell)
     _tell_errors(scorecard)
     if as_json:
-        return print_json(scorecard)
+        return print_json(scorecard.as_data())
     _print(scorecard)
     stdout.print(f"page: {page}", soft_wrap=True, markup=False)
     return None
@@ -153,45 +154,40 @@ def _shown(suite: Suite, function: Function) -> dict[str, Any]:
     box.ask(exemplars_for(function, suite).inputs)
     examples = [
         {
-            "input": plain(asked.input),
-            "output": plain(asked.reply.value),
+            "input": json_value(asked.input),
+            "output": json_value(asked.reply.value),
             **({} if asked.reply.error is None else {"error": asked.reply.error}),
             "text": f"f({said_input(asked.input)}) = {said_output(asked.reply)}",
         }
         for asked in box.log
     ]
     identity = {"id": function.id, "category": function.category, "family": function.family}
-    return {**identity, "truth": plain(function.truth()), "examples": examples}
+    return {**identity, "truth": json_value(function.truth()), "examples": examples}
 
 
-def _tell_errors(scorecard: dict[str, Any]) -> None:
-    if scorecard["errors"]:
-        first = scorecard["errors"][0]
+def _tell_errors(scorecard: Scorecard) -> None:
+    if scorecard.errors:
+        first = scorecard.errors[0]
         stderr.print(
-            f"{scorecard['n_error']} of {scorecard['n'] + scorecard['n_error']} functions ended in an error and are not"
-            f" in the figures (the first, {first['case']}: {first['reason']}); the same command tries them again",
+            f"{scorecard.n_error} of {scorecard.n + scorecard.n_error} functions ended in an error and are not"
+            f" in the figures (the first, {first.case}: {first.reason}); the same command tries them again",
             markup=False,
             soft_wrap=True,
         )
 
 
-def _print(scorecard: dict[str, Any]) -> None:
+def _print(scorecard: Scorecard) -> None:
     stdout.print(
-        f"{scorecard['benchmark']}, {scorecard['category']}, {scorecard['subject']}: {scorecard['n']} functions, "
-        f"{scorecard['n_error']} errors",
+        f"{scorecard.benchmark}, {scorecard.category}, {scorecard.subject}: {scorecard.n} functions, "
+        f"{scorecard.n_error} errors",
         markup=False,
     )
-    table = Table("metric", "value", "95 % interval", "n", "baseline", box=None, pad_edge=False)
-    for name, metric in scorecard["metrics"].items():
-        baseline = "" if metric.get("baseline") is None else f"{metric['baseline']:.3f}"
-        interval = f"{metric['low']:.3f} to {metric['high']:.3f}"
-        table.add_row(name, f"{metric['value']:.3f}", interval, str(metric["n"]), baseline)
-    stdout.print(table)
-    worst = [(name, row) for name, row in scorecard["families"].items() if row["failed"]][:SHOWN_FAMILIES]
+    stdout.print(metric_table(scorecard.metrics))
+    worst = [(name, row) for name, row in (scorecard.families or {}).items() if row.failed][:SHOWN_FAMILIES]
     if worst:
-        failed = ", ".join(f"{name} {row['failed']} of {row['n']}" for name, row in worst)
+        failed = ", ".join(f"{name} {row.failed} of {row.n}" for name, row in worst)
         stdout.print(f"less than right: {failed}", markup=False)
-    for caveat in scorecard["caveats"]:
+    for caveat in scorecard.caveats or ():
         stdout.print(caveat, markup=False)
-    cost = "unknown" if scorecard["cost"] is None else f"${scorecard['cost']:.2f}"
-    stdout.print(f"cost {cost}, {scorecard['seconds']:.0f} s of work", markup=False)
+    cost = "unknown" if scorecard.cost is None else f"${scorecard.cost:.2f}"
+    stdout.print(f"cost {cost}, {scorecard.seconds:.0f} s of work", markup=False)

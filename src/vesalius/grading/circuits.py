@@ -6,12 +6,12 @@ a scorecard out of many. Both are plain data, so that a run can write them down 
 
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import Any
 
 from pydantic import BaseModel, ConfigDict
 
 from vesalius.documents.explanation import Explanation
 from vesalius.documents.metric import Metric
+from vesalius.documents.scorecard import Baseline
 from vesalius.errors import BadInput
 from vesalius.grading.keys import graded_specimen, true_tags
 from vesalius.grading.nulls import empty, generic, mixed, turned_wrong
@@ -185,19 +185,19 @@ def null_metrics(null: Sequence[Graded]) -> dict[str, Metric]:
     return {"tag_accuracy": circuit_metrics(null)["tag_accuracy"], **interchange_metrics(null)}
 
 
-def tag_baselines(graded: Sequence[Graded]) -> list[dict[str, Any]]:
+def tag_baselines(graded: Sequence[Graded]) -> tuple[Baseline, ...]:
     """Every figure a tag accuracy should be read beside."""
     rows = [list(one.tags.values()) for one in graded]
     by_kind = tag_metrics(rows)["tag_accuracy"].baseline
-    return [
-        {"name": "by_kind", "value": by_kind, "source": "every head AGGREGATOR, every MLP MAPPER; measured here"},
-        {"name": "always_MAPPER", "value": always("MAPPER", rows), "source": "measured here"},
-        {
-            "name": "best_published_agent",
-            "value": PUBLISHED_AGENT,
-            "source": "published for the best language-model agent on the 84 original circuits; not measured here",
-        },
-    ]
+    return (
+        Baseline(name="by_kind", value=by_kind, source="every head AGGREGATOR, every MLP MAPPER; measured here"),
+        Baseline(name="always_MAPPER", value=always("MAPPER", rows), source="measured here"),
+        Baseline(
+            name="best_published_agent",
+            value=PUBLISHED_AGENT,
+            source="published for the best language-model agent on the 84 original circuits; not measured here",
+        ),
+    )
 
 
 def _graded(explanation: Explanation, directory: Path | None, *, programs: bool) -> Graded:

@@ -27,6 +27,7 @@ from vesalius.circuits.key import task
 from vesalius.circuits.specimens import benchmark_directory
 from vesalius.components import Component, Edge, Port
 from vesalius.documents.circuit import Circuit
+from vesalius.documents.metric import Metric
 from vesalius.errors import BadInput
 from vesalius.grading.keys import key_file
 from vesalius.rasp import Aggregate, Program, SelectorWidth, Variable, indices, load_spec
@@ -60,32 +61,11 @@ class Areas(BaseModel):
     edge_auroc_all: float | None
 
 
-class Centre(BaseModel):
-    """Median and mean over specimens, each with its 95 % bootstrap interval over specimens.
-
-    `value`, `low` and `high` are those of the median; `baseline` is what knowing nothing earns.
-    """
-
-    model_config = ConfigDict(frozen=True)
-
-    value: float
-    low: float
-    high: float
-    baseline: float | None = None
-    median: float
-    median_low: float
-    median_high: float
-    mean: float
-    mean_low: float
-    mean_high: float
-    n: int
-
-
 def true_circuit(specimen: str, directory: Path | None = None) -> TrueCircuit:
     """The truth about a benchmark circuit by id or name, or about the trained specimen in `directory`."""
     if directory is None or directory == benchmark_directory(specimen):
-        found = task(specimen)
-        return circuit_of(found.program(), dict(found.head_override))
+        known = task(specimen)
+        return circuit_of(known.program(), dict(known.head_override))
     return circuit_of(load_spec(key_file(directory)), {})
 
 
@@ -112,28 +92,28 @@ def circuit_of(program: Program, moved: Mapping[Component, Component]) -> TrueCi
 
 def _reads(program: Program, place: Mapping[Component, Component]) -> list[tuple[Variable, Component | None, Port]]:
     """Every variable that is read, with the component and the input that read it."""
-    found: list[tuple[Variable, Component | None, Port]] = [(program.output, None, "logits")]
+    reads: list[tuple[Variable, Component | None, Port]] = [(program.output, None, "logits")]
     for part in program.components:
         here = place[part.component]
         for node in part.expressions:
             if part.kind == "head":
                 assert isinstance(node, Aggregate | SelectorWidth)
-                found.append((node.selector.keys, here, "k"))
-                found.append((node.selector.queries, here, "q"))
+                reads.append((node.selector.keys, here, "k"))
+                reads.append((node.selector.queries, here, "q"))
                 if isinstance(node, Aggregate):
-                    found.append((node.values, here, "v"))
+                    reads.append((node.values, here, "v"))
             elif not isinstance(node, SelectorWidth):
-                found.extend((operand, here, "mlp") for operand in node.inputs if isinstance(operand, Variable))
-    return found
+                reads.extend((operand, here, "mlp") for operand in node.inputs if isinstance(operand, Variable))
+    return reads
 
 
-def grade_circuit_scores(found: Circuit, truth: TrueCircuit) -> Areas:
+def grade_circuit_scores(circuit: Circuit, truth: TrueCircuit) -> Areas:
     """Compare a circuit's scores, by magnitude, with the truth."""
-    nodes = [(abs(score), part in truth.components) for part, score in found.components.items()]
-    edges = [(abs(score), edge in truth.edges) for edge, score in found.edge_scores.items() if truth.judges(edge)]
+    nodes = [(abs(score), part in truth.components) for part, score in circuit.components.items()]
+    edges = [(abs(score), edge in truth.edges) for edge, score in circuit.edge_scores.items() if truth.judges(edge)]
     everything = [
         (abs(score), edge in truth.edges or edge in truth.constant)
-        for edge, score in found.edge_scores.items()
+        for edge, score in circuit.edge_scores.items()
         if edge in truth.constant or truth.judges(edge)
     ]
     return Areas(node_auroc=auroc(nodes), edge_auroc=auroc(edges), edge_auroc_all=auroc(everything))
@@ -154,31 +134,27 @@ def auroc(scored: Sequence[tuple[float, bool]]) -> float | None:
     return (ranks - n_true * (n_true + 1) / 2) / (n_true * n_false)
 
 
-def centre(values: Sequence[float], *, baseline: float | None = None, seed: int = 0) -> Centre | None:
-    """Median and mean of one figure over specimens, with intervals by resampling specimens; None of nothing."""
+def median_and_mean(
+    values: Sequence[float], *, baseline: float | None = None, seed: int = 0
+) -> tuple[Metric, Metric] | None:
+    """Median and mean of one figure over specimens, with intervals by resampling specimens; None without values.
+
+    `baseline`, what knowing nothing earns, belongs to the median.
+    """
     if not values:
         return None
-    given = torch.tensor(values, dtype=torch.float64)
+    figures = torch.tensor(values, dtype=torch.float64)
     generator = torch.Generator().manual_seed(seed)
-    drawn = given[torch.randint(len(given), (RESAMPLES, len(given)), generator=generator)]
+    resamples = figures[torch.randint(len(figures), (RESAMPLES, len(figures)), generator=generator)]
     ends = torch.tensor([0.025, 0.975], dtype=torch.float64)
-    median_low, median_high = torch.quantile(drawn.quantile(0.5, dim=1), ends).tolist()
-    mean_low, mean_high = torch.quantile(drawn.mean(1), ends).tolist()
-    return Centre(
-        value=float(given.quantile(0.5)),
-        low=median_low,
-        high=median_high,
-        baseline=baseline,
-        median=float(given.quantile(0.5)),
-        median_low=median_low,
-        median_high=median_high,
-        mean=float(given.mean()),
-        mean_low=mean_low,
-        mean_high=mean_high,
-        n=len(values),
+    low, high = torch.quantile(resamples.quantile(0.5, dim=1), ends).tolist()
+    median = Metric(
+        value=float(figures.quantile(0.5)), low=low, high=high, n=len(values), baseline=baseline, statistic="median"
     )
+    low, high = torch.quantile(resamples.mean(1), ends).tolist()
+    return median, Metric(value=float(figures.mean()), low=low, high=high, n=len(values), statistic="mean")
 
 
 def _source(variable: Variable, writer: Mapping[Variable, Component]) -> Component | None:
-    """Who writes a variable; None for the inputs, which the embedding carries."""
+    """The component that writes a variable; None for the inputs, which the embedding carries."""
     return None if is_input(variable) else writer[variable]

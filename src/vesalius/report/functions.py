@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from vesalius.documents.request import Request
+from vesalius.documents.scorecard import FunctionFailure
 from vesalius.functions.suite import in_words
 from vesalius.progress import Progress
 from vesalius.report.html import render, write
@@ -120,56 +122,61 @@ class Case:
 
 def render_functions(directory: Path, *, progress: Progress | None = None) -> Path:
     """Write the page of a finished functions run and return its path."""
-    scorecard, settings = read_scorecard(directory), read_run(directory)["settings"]
-    failures = {row["id"]: row for row in scorecard["failures"]}
+    scorecard = read_scorecard(directory)
+    failures = {row.id: row for row in scorecard.failures or ()}
     others = [path.stem for path in sorted((directory / GRADES).glob("*.json")) if path.stem not in failures]
-    wanted = [*list(failures)[:SHOWN_FAILURES], *others[:SHOWN_OTHERS]]
+    shown = [*list(failures)[:SHOWN_FAILURES], *others[:SHOWN_OTHERS]]
     cases = []
-    for done, case in enumerate(wanted, 1):
-        found = _case(directory, case, failures.get(case))
-        if found is not None:
-            cases.append(found)
+    for done, name in enumerate(shown, 1):
+        case = _case(directory, name, failures.get(name))
+        if case is not None:
+            cases.append(case)
         if progress is not None:
-            progress(f"drawing {case}", done, len(wanted))
+            progress(f"drawing {name}", done, len(shown))
+    left_out = scorecard.left_out or {}
     html = render(
         "functions.html",
         ["theme.js"],
         card=scorecard,
-        kind=KINDS[scorecard["category"]],
+        kind=KINDS[scorecard.category or ""],
         cases=cases,
         titles=TITLES,
-        metrics=[(name, metric) for name, metric in scorecard["metrics"].items() if name not in _SAME],
-        families=[(name, row) for name, row in scorecard["families"].items()],
-        left_out=[*scorecard.get("left_out", {}).items()][:MOST_LEFT_OUT],
-        n_left_out=len(scorecard.get("left_out", {})),
+        metrics=[(name, metric) for name, metric in scorecard.metrics.items() if name not in _SAME],
+        families=list((scorecard.families or {}).items()),
+        left_out=list(left_out.items())[:MOST_LEFT_OUT],
+        n_left_out=len(left_out),
         failures=len(failures),
         shown_failures=sum(case.failed for case in cases),
-        command=command(settings),
+        command=(scorecard.request or _request(directory)).command_line(),
     )
     return write(directory / INDEX, html)
 
 
-def command(settings: dict[str, Any]) -> str:
-    """The command that makes such a run."""
-    words = ["vesalius bench functions", f"--category {settings['category']}"]
-    for name in ("interpreter", "backbone", "evaluator", "dataset", "seed", "count", "mode", "budget"):
-        if settings.get(name) is not None:
-            words.append(f"--{name} {settings[name]}")
-    return " ".join(words)
+def _request(directory: Path) -> Request:
+    """What a run was asked, for scorecards of schema 1, which do not say."""
+    settings = read_run(directory)["settings"]
+    names = ("category", "evaluator", "dataset", "count", "mode", "budget")
+    return Request(
+        command="bench functions",
+        method=settings["interpreter"],
+        options={name: settings[name] for name in names if settings.get(name) is not None},
+        seed=settings["seed"],
+        backbone=settings.get("backbone"),
+    )
 
 
-def _case(directory: Path, case: str, failure: dict[str, Any] | None) -> Case | None:
+def _case(directory: Path, case: str, failure: FunctionFailure | None) -> Case | None:
     interpreted = document_or_none(Interpreted, explanation_path(directory, case))
     graded = document_or_none(Graded, directory / GRADES / f"{case}.json")
     if interpreted is None or graded is None:
         return None
     answer = interpreted.answer
-    value = None if failure is None else next((failure[n] for n in TITLES if n in failure), None)
+    figures = () if failure is None else (failure.success, failure.exact_match, failure.unit_test)
     return Case(
         id=case,
         family=interpreted.family,
         failed=failure is not None,
-        value=value,
+        value=next((figure for figure in figures if figure is not None), None),
         truth=_cut(in_words(interpreted.truth), MOST_SAID),
         description=_cut(answer.description, MOST_SAID),
         domain=_cut(answer.domain or "", MOST_SAID),

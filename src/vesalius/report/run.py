@@ -1,9 +1,9 @@
 """The pages of a benchmark run: of circuits one evidence page each and the index over them, of functions one page."""
 
 from pathlib import Path
-from typing import Any
 
 from vesalius.circuits.specimens import load_specimen
+from vesalius.documents.scorecard import CircuitRow
 from vesalius.errors import BadInput
 from vesalius.model.specimen import Specimen
 from vesalius.progress import Progress
@@ -31,28 +31,33 @@ def render_run(directory: Path, *, progress: Progress | None = None) -> Path:
     scorecard = read_scorecard(directory)
     (directory / PAGES).mkdir(exist_ok=True)
     rows = []
-    graded: list[dict[str, Any]] = scorecard["specimens"]
+    graded = scorecard.specimens or ()
     for done, figures in enumerate(graded, 1):
-        rows.append(_render(directory, figures, places.get(figures["id"])))
+        rows.append(_render(directory, figures, places.get(figures.id)))
         if progress is not None:
-            progress(f"page of {figures['name']}", done, len(graded))
-    title = f"{scorecard['benchmark']} explained by {scorecard['subject']}"
+            progress(f"page of {figures.name}", done, len(graded))
+    title = f"{scorecard.benchmark} explained by {scorecard.subject}"
     return render_index(rows, directory / INDEX, title=title)
 
 
-def _render(directory: Path, figures: dict[str, Any], place: str | None) -> IndexRow:
-    explanation = read_explanation(explanation_path(directory, figures["id"]))
-    page = f"{PAGES}/{figures['id']}.html"
+def _render(directory: Path, figures: CircuitRow, place: str | None) -> IndexRow:
+    explanation = read_explanation(explanation_path(directory, figures.id))
+    page = f"{PAGES}/{figures.id}.html"
     specimen = None if place is None else _specimen(Path(place))
     render_page(explanation, directory / page, specimen=specimen)
     agreement = explanation.program_agreement
     return IndexRow(
-        **{name: figures[name] for name in ("id", "name", "components", "tags_right", "supported", "seconds")},
+        id=figures.id,
+        name=figures.name,
+        components=figures.components,
+        supported=figures.supported,
+        seconds=figures.seconds,
         page=page,
+        tags_right=figures.tags_right,
         agreement=None if agreement is None else agreement.value,
-        iia=figures["iia"],
-        iia_changed=figures["iia_changed"],
-        exact=figures["task_exact"],
+        iia=figures.iia,
+        iia_changed=figures.iia_changed,
+        exact=figures.task_exact,
     )
 
 

@@ -1,33 +1,35 @@
 """The circuits benchmark: explain every circuit, grade every explanation beside its nulls, have it judged, sum up.
 
-The steps are apart because a null may borrow another circuit's program, and so that whoever explains is done before
-the answer key is opened. Each result is in the ledger as soon as it is there; taking a run up again does what is
-missing, failures included. Only this process writes the ledger; workers write the calls of their case, each to a file
-of its own. When the spending cap is reached the run stops (see `steps`); with a higher cap the same command goes on.
+The steps are separate because a null may borrow another circuit's program, and so that the scientist is done before
+the answer key is opened. Each result is in the ledger as soon as it is there; resuming a run does what is missing,
+failures included. Only this process writes the ledger; workers write the calls of their case, each to its own file.
+When the spending cap is reached the run stops (see `steps`); with a higher cap the same command continues.
 """
 
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Mapping
 from typing import Any
 
 from vesalius.backbones import Totals
 from vesalius.documents.explanation import Explanation
+from vesalius.documents.scorecard import Scorecard
 from vesalius.errors import BadInput
+from vesalius.grading.circuits import CircuitGrade
 from vesalius.grading.nulls import donor_of
 from vesalius.runs.directory import Run
 from vesalius.runs.engine import Engine, Failure
 from vesalius.runs.scientists import Explained, Task
-from vesalius.runs.scorecard import summed
+from vesalius.runs.scorecard import circuits_scorecard
 from vesalius.runs.selection import Circuit
 from vesalius.runs.settings import Limits, Settings
 from vesalius.runs.state import EXPLAIN, GRADE, JUDGE, State
 from vesalius.runs.steps import Progress, Steps
-from vesalius.runs.work import Line, ToExplain, ToGrade, ToJudge, explain_case, grade_case, judge_case, totals
+from vesalius.runs.work import ModelAccess, ToExplain, ToGrade, ToJudge, explain_case, grade_case, judge_case, totals
 
 
 class CircuitsBenchmark(Steps):
     """The benchmark in an open run directory; `work` yields progress, `scorecard` sums up.
 
-    `line` may change how a case reaches a language model: replay puts its records in place.
+    `access` may change how a case reaches a language model: replay puts its records in place.
     """
 
     def __init__(
@@ -37,25 +39,22 @@ class CircuitsBenchmark(Steps):
         *,
         limits: Limits | None = None,
         engine: Engine | None = None,
-        line: Callable[[Line], Line] = lambda line: line,
+        access: Callable[[ModelAccess], ModelAccess] | None = None,
     ) -> None:
-        super().__init__(run, prices=settings.prices, limits=limits, engine=engine, line=line)
-        self.settings = settings
-        self.state = State()
-        for record in run.ledger.records:
-            self.state.note(record)
+        self.settings, self.state = settings, State(run.ledger.records)
+        super().__init__(run, self.state, prices=settings.prices, limits=limits, engine=engine, access=access)
 
     def work(self, *, jobs: int = 2) -> Generator[Progress]:
         """Do what is not done yet."""
-        self._open_purse()
+        self._open_cap()
         yield from self._explain(jobs)
         yield from self._grade(jobs)
         if self.settings.judges:
             yield from self._judge(jobs)
 
-    def scorecard(self) -> dict[str, Any]:
+    def scorecard(self) -> Scorecard:
         """The figures, written to the run directory and returned."""
-        card = summed(self.run, self.settings, self.state)
+        card = circuits_scorecard(self.run, self.settings, self.state)
         self.run.write_scorecard(card)
         return card
 
@@ -72,26 +71,25 @@ class CircuitsBenchmark(Steps):
             for c in missing
         ]
 
-        def keep(case: ToExplain, found: Explained) -> None:
-            if found.trace is not None:
-                self.run.write_trace(case.id, found.trace)
-            if found.circuit is not None:
-                self.run.write_circuit(case.id, found.circuit)
-            self.run.write_explanation(case.id, found.explanation)
-            figures = {"seconds": round(found.explanation.seconds, 3), "cost": found.explanation.cost}
-            traced = {} if found.trace is None else {"traced": True}
+        def keep(case: ToExplain, result: Explained) -> None:
+            if result.trace is not None:
+                self.run.write_trace(case.id, result.trace)
+            if result.circuit is not None:
+                self.run.write_circuit(case.id, result.circuit)
+            self.run.write_explanation(case.id, result.explanation)
+            figures = {"seconds": round(result.explanation.seconds, 3), "cost": result.explanation.cost}
+            traced = {} if result.trace is None else {"traced": True}
             self._note("explained", case.id, **figures, **traced, **self._used(EXPLAIN, case.id))
 
         yield from self._each(EXPLAIN, explain_case, cases, keep, of=len(chosen), jobs=jobs)
 
     def _grade(self, jobs: int) -> Generator[Progress]:
         explained = [c for c in self.settings.circuits if c.id in self.state.explained]
-        found = {c.id: self.run.explanation(c.id) for c in explained}
-        pool = [explanation for explanation in found.values() if explanation is not None]
+        explanations = {c.id: self.run.explanation(c.id) for c in explained}
         missing = [c for c in explained if c.id not in self.state.graded]
-        cases = [self._to_grade(c, found, pool) for c in missing]
+        cases = [self._to_grade(c, explanations) for c in missing]
 
-        def keep(case: ToGrade, result: tuple[Any, float]) -> None:
+        def keep(case: ToGrade, result: tuple[CircuitGrade, float]) -> None:
             grade, seconds = result
             self._note("graded", case.id, grade=grade.model_dump(mode="json"), seconds=round(seconds, 3))
 
@@ -106,28 +104,24 @@ class CircuitsBenchmark(Steps):
 
         yield from self._each(JUDGE, judge_case, cases, keep, of=len(explained), jobs=jobs)
 
-    def _note_failure(self, step: str, case: str, failure: Failure) -> None:
+    def _note_failure(self, step: str, case: Any, failure: Failure) -> None:
         if step == EXPLAIN and failure.kind == "refused" and self.settings.leave_out is not None:
             raise BadInput(failure.reason)  # the same for every case: the name of the family is wrong
-        used = {} if step == GRADE else self._used(step, case)
-        self._note("failed", case, step=step, kind=failure.kind, reason=failure.reason, **used)
-
-    def _cost(self) -> float | None:
-        return self.state.total().cost
+        super()._note_failure(step, case, failure)
 
     def _finished(self) -> str:
         return f"{len(self.state.explained)} of {len(self.settings.circuits)} circuits are explained"
 
-    def _to_grade(self, circuit: Circuit, found: dict[str, Explanation | None], pool: Sequence[Explanation]) -> ToGrade:
-        own = found[circuit.id]
+    def _to_grade(self, circuit: Circuit, explanations: Mapping[str, Explanation | None]) -> ToGrade:
+        own, pool = explanations[circuit.id], [each for each in explanations.values() if each is not None]
         donor = None if own is None else donor_of(own, pool)
-        lender = next((name for name, explanation in found.items() if donor is not None and explanation is donor), None)
+        lender = next((name for name, each in explanations.items() if donor is not None and each is donor), None)
         path = self.run.explanation_path
         return ToGrade(circuit.id, circuit.directory, path(circuit.id), None if lender is None else path(lender))
 
     def _to_judge(self, circuit: Circuit) -> ToJudge:
         trace = self.run.trace_path(circuit.id)
-        lines = tuple(
+        judges = tuple(
             self._reach(judge, circuit.id, f"judge{number}") for number, judge in enumerate(self.settings.judges, 1)
         )
         return ToJudge(
@@ -135,11 +129,12 @@ class CircuitsBenchmark(Steps):
             circuit.directory,
             self.run.explanation_path(circuit.id),
             trace if trace.exists() else None,
-            lines,
+            judges,
         )
 
     def _used(self, step: str, case: str) -> dict[str, Any]:
-        """What the calls of a step on a case used, for its record; nothing where no model is asked."""
+        if step == GRADE:
+            return {}
         roles = [""] if step == EXPLAIN else [f"judge{number}" for number, _ in enumerate(self.settings.judges, 1)]
         if step == EXPLAIN and self.settings.backbone is None:
             return {}
@@ -147,8 +142,6 @@ class CircuitsBenchmark(Steps):
         return {"used": Totals.together(map(totals, paths)).model_dump()}
 
     def _is_explained(self, case: str) -> bool:
-        whole = case not in self.state.traced or self.run.trace(case) is not None
-        return case in self.state.explained and whole and self.run.explanation(case) is not None
-
-    def _note(self, event: str, case: str, **fields: Any) -> None:
-        self.state.note(self.run.ledger.append(event, case=case, **fields))
+        if case not in self.state.explained or self.run.explanation(case) is None:
+            return False
+        return not self.state.explained[case] or self.run.trace(case) is not None

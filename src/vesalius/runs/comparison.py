@@ -4,18 +4,20 @@ A row is a run or a published backbone; what a run did not measure is None. Publ
 measured on other models than ours: they are a point of reference, not a contest.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from vesalius.documents.metric import Metric
+from vesalius.documents.scorecard import Scorecard
 from vesalius.errors import BadInput
 from vesalius.runs import published
 from vesalius.runs.directory import read_run, read_scorecard
 from vesalius.runs.published import SOURCE, Row
 from vesalius.runs.settings import BENCHMARK
 
-Card = dict[str, Any]
+Metrics = Callable[[Scorecard], Mapping[str, Metric] | None]
 UNNUMBERED = "Figures 3 and 4 were published as pictures without numbers."
 
 
@@ -43,16 +45,21 @@ def compare(directories: Sequence[Path]) -> list[Sheet]:
         _sheet("9", "grounding of hypotheses", cards, _grounding, published.TABLE_9, scale="0 to 2; shares of 2 and 1"),
         _sheet("10", "soundness of validation plans", cards, _soundness, published.TABLE_10, scale="0 to 2"),
         _sheet("11", "tokens and dollars", cards, _spending, published.TABLE_11, scale="the scientist's, no judges"),
-        _picture("Figure 3", "failed executions by category", cards, "execution_errors"),
-        _picture("Figure 4", "components by the iteration that resolved them", cards, "convergence_by_iteration"),
+        _picture("Figure 3", "failed executions by category", cards, lambda card: card.execution_errors),
+        _picture(
+            "Figure 4",
+            "components by the iteration that resolved them",
+            cards,
+            lambda card: card.convergence_by_iteration,
+        ),
     ]
 
 
-def _card(directory: Path) -> Card:
+def _card(directory: Path) -> Scorecard:
     read_run(directory)
     card = read_scorecard(directory)
-    if card.get("benchmark") != BENCHMARK:
-        raise BadInput(f"{directory}: a run of {card.get('benchmark')!r}; the tables are for circuits")
+    if card.benchmark != BENCHMARK:
+        raise BadInput(f"{directory}: a run of {card.benchmark!r}; the tables are for circuits")
     return card
 
 
@@ -66,8 +73,8 @@ def _label(directory: Path, all_of_them: Sequence[Path]) -> str:
 def _sheet(
     number: str,
     title: str,
-    cards: dict[str, Card],
-    figures: Callable[[Card], Row],
+    cards: dict[str, Scorecard],
+    figures: Callable[[Scorecard], Row],
     theirs: dict[str, Row],
     *,
     scale: str = "",
@@ -78,44 +85,49 @@ def _sheet(
     return Sheet(f"Table {number}", title, columns, tuple(rows), scale)
 
 
-def _picture(id: str, title: str, cards: dict[str, Card], name: str) -> Sheet:
-    ours = [(run, _source(card), _shares(card.get(name, {}))) for run, card in cards.items()]
+def _picture(id: str, title: str, cards: dict[str, Scorecard], metrics: Metrics) -> Sheet:
+    ours = [(run, _source(card), _shares(metrics(card) or {})) for run, card in cards.items()]
     columns = tuple(dict.fromkeys(column for _, _, row in ours for column in row))
     rows = [*ours, *((backbone, f"{SOURCE}. {UNNUMBERED}", {}) for backbone in published.TABLE_2)]
     return Sheet(id, title, columns, tuple(rows), scale="shares")
 
 
-def _source(card: Card) -> str:
-    who = card.get("backbone") or card["subject"]
-    protocol = f", {card['protocol']}" if card.get("protocol") else ""
-    return f"measured: {who}{protocol}, n = {card['n']}, n_error = {card['n_error']}"
+def _source(card: Scorecard) -> str:
+    subject = card.backbone or card.subject
+    protocol = f", {card.protocol}" if card.protocol else ""
+    return f"measured: {subject}{protocol}, n = {card.n}, n_error = {card.n_error}"
 
 
-def _value(card: Card, metric: str) -> float | None:
-    return card["metrics"].get(metric, {}).get("value")
+def _value(card: Scorecard, name: str) -> float | None:
+    metric = card.metrics.get(name)
+    return None if metric is None else metric.value
 
 
-def _shares(metrics: dict[str, Any]) -> Row:
-    return {name: metric["value"] for name, metric in metrics.items()}
+def _shares(metrics: Mapping[str, Metric]) -> Row:
+    return {name: metric.value for name, metric in metrics.items()}
 
 
-def _results(card: Card) -> Row:
+def _results(card: Scorecard) -> Row:
     return {name: _value(card, name) for name in published.TABLE_2[published.GPT]}
 
 
-def _grounding(card: Card) -> Row:
-    levels = card.get("grounding_levels", {})
+def _grounding(card: Scorecard) -> Row:
+    levels = card.grounding_levels or {}
     return {"grounding": _value(card, "grounding"), "fully": levels.get("2"), "partial": levels.get("1")}
 
 
-def _soundness(card: Card) -> Row:
+def _soundness(card: Scorecard) -> Row:
     return {"plan_soundness": _value(card, "plan_soundness")}
 
 
-def _spending(card: Card) -> Row:
-    used = card.get("usage", {}).get("scientist")
+def _spending(card: Scorecard) -> Row:
+    used = (card.usage or {}).get("scientist")
     if used is None:
         return {}
-    cases = card["n"] + card["n_error"]
-    each = None if used["cost"] is None else used["cost"] / cases
-    return {**{name: used[name] for name in ("input_tokens", "output_tokens", "cost")}, "cost_per_case": each}
+    each = None if used.cost is None else used.cost / (card.n + card.n_error)
+    return {
+        "input_tokens": used.input_tokens,
+        "output_tokens": used.output_tokens,
+        "cost": used.cost,
+        "cost_per_case": each,
+    }

@@ -1,29 +1,28 @@
-"""A run directory that can be left at any moment and taken up again, by the command that made it and no other.
+"""A run directory that can be left at any moment and resumed, by the command that made it and no other.
 
-`run.json` is written once, before anything else, and says what was asked. A command that finds it takes the run up if
-it asks for the same; otherwise it is told which setting differs. Explanations are whole files, written in one step.
+`run.json` is written once, before anything else, and says what was asked. A command that finds it resumes the run if
+it asks for the same; otherwise the error says which setting differs. Explanations are whole files, written in one step.
 """
 
-import platform
 from collections.abc import Mapping
-from importlib.metadata import PackageNotFoundError
-from importlib.metadata import version as installed
 from pathlib import Path
 from types import TracebackType
 from typing import Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
+from vesalius.documents.base import first_error
 from vesalius.documents.circuit import Circuit
 from vesalius.documents.explanation import Explanation
+from vesalius.documents.request import installed_versions
+from vesalius.documents.scorecard import SCORECARD_FILE, Scorecard
 from vesalius.documents.trace import Trace
 from vesalius.errors import BadInput, Failed, choices
 from vesalius.files import read_json, write_json
 from vesalius.runs.ledger import Ledger
-from vesalius.version import __version__
 
 SCHEMA = 1
-RUN, EVENTS, SCORECARD = "run.json", "events.jsonl", "scorecard.json"
+RUN, EVENTS, SCORECARD = "run.json", "events.jsonl", SCORECARD_FILE
 EXPLANATIONS, TRACES, CALLS, PAGES, INDEX = "explanations", "traces", "calls", "pages", "report.html"
 SPENDING, CIRCUITS = "spending.json", "circuits"
 _SHOWN = 60
@@ -33,7 +32,7 @@ Document = TypeVar("Document", bound=BaseModel)
 class Run:
     """An open run directory, held by this process alone until it is closed.
 
-    `settings` decide the results: they must be the same when a run is taken up again. `notes` are only written down.
+    `settings` decide the results: they must be the same when a run is resumed. `notes` are only written down.
     `limits`, such as a spending cap, may change; the last ones are kept.
     """
 
@@ -46,10 +45,10 @@ class Run:
         limits: Mapping[str, Any] | None = None,
     ) -> None:
         self.directory = directory
-        _refuse_strangers(directory)
+        _refuse_other_files(directory)
         self.ledger = Ledger(directory / EVENTS)
         try:
-            self._take_up(dict(settings), {**(notes or {}), "limits": dict(limits or {})})
+            self._resume(dict(settings), {**(notes or {}), "limits": dict(limits or {})})
             _sweep_leftovers(directory)
         except (BadInput, Failed):
             self.ledger.close()
@@ -66,7 +65,7 @@ class Run:
     def write_explanation(self, case: str, explanation: Explanation) -> None:
         """Keep the explanation of a case."""
         _make(self.directory / EXPLANATIONS)
-        write_json(self.explanation_path(case), explanation.model_dump(mode="json"))
+        explanation.write(self.explanation_path(case))
 
     def trace(self, case: str) -> Trace | None:
         """The trace of a case, or None where there is no whole one."""
@@ -77,9 +76,9 @@ class Run:
         return self.directory / TRACES / f"{case}.json"
 
     def write_trace(self, case: str, trace: Trace) -> None:
-        """Keep the way to the explanation of a case."""
+        """Keep how the explanation of a case came about."""
         _make(self.directory / TRACES)
-        write_json(self.trace_path(case), trace.model_dump(mode="json"))
+        trace.write(self.trace_path(case))
 
     def write_circuit(self, case: str, circuit: Circuit) -> None:
         """Keep the circuit that was discovered in a case."""
@@ -87,12 +86,12 @@ class Run:
         circuit.write(self.directory / CIRCUITS / f"{case}.json")
 
     def calls_path(self, case: str, role: str = "") -> Path:
-        """Where the calls of a case are recorded; each judge has a file of its own."""
+        """Where the calls of a case are recorded; each judge has its own file."""
         return calls_path(self.directory, case, role)
 
-    def write_scorecard(self, scorecard: Mapping[str, Any]) -> None:
+    def write_scorecard(self, scorecard: Scorecard) -> None:
         """Keep the figures of the run."""
-        write_json(self.directory / SCORECARD, scorecard)
+        scorecard.write(self.directory / SCORECARD)
 
     def __enter__(self) -> "Run":
         return self
@@ -102,7 +101,7 @@ class Run:
     ) -> None:
         self.ledger.close()
 
-    def _take_up(self, settings: dict[str, Any], notes: dict[str, Any]) -> None:
+    def _resume(self, settings: dict[str, Any], notes: dict[str, Any]) -> None:
         path = self.directory / RUN
         if path.exists():
             before = read_run(self.directory)
@@ -112,12 +111,11 @@ class Run:
         elif self.ledger.records:
             raise BadInput(f"{self.directory}: has {EVENTS} but no {RUN}; put it back or choose another --out")
         else:
-            versions = {"vesalius": __version__, "python": platform.python_version(), "torch": _version("torch")}
-            write_json(path, {"schema": SCHEMA, "settings": settings, "versions": versions, **notes})
+            write_json(path, {"schema": SCHEMA, "settings": settings, "versions": installed_versions(), **notes})
 
 
 def _sweep_leftovers(directory: Path) -> None:
-    """Remove files that a killed process had begun; the open ledger says that nobody else is writing here."""
+    """Remove files that a killed process had begun; the open ledger says that no other process writes here."""
     for path in directory.rglob("*.partial-*"):
         path.unlink(missing_ok=True)
 
@@ -146,11 +144,11 @@ def require_benchmark(directory: Path, name: str) -> dict[str, Any]:
     return asked
 
 
-def read_scorecard(directory: Path) -> dict[str, Any]:
+def read_scorecard(directory: Path) -> Scorecard:
     """The figures of a finished run."""
     if not (directory / SCORECARD).exists():
-        raise BadInput(f"{directory}: the run is not finished; the `vesalius bench` command that began it goes on")
-    return read_json(directory / SCORECARD)
+        raise BadInput(f"{directory}: the run is not finished; the `vesalius bench` command that began it continues it")
+    return Scorecard.read(directory / SCORECARD)
 
 
 def explanation_path(directory: Path, case: str) -> Path:
@@ -187,8 +185,7 @@ def read_document(kind: type[Document], path: Path) -> Document:
     try:
         return kind.model_validate(data)
     except ValidationError as error:
-        first = error.errors()[0]
-        raise BadInput(f"{path}: {'.'.join(map(str, first['loc']))}: {first['msg']}") from None
+        raise BadInput(f"{path}: {first_error(error)}") from None
 
 
 def _make(directory: Path) -> None:
@@ -198,14 +195,14 @@ def _make(directory: Path) -> None:
         raise Failed(f"{directory}: cannot be made ({error.strerror})") from None
 
 
-def _refuse_strangers(directory: Path) -> None:
-    """A directory with other people's files is no place for a run."""
+def _refuse_other_files(directory: Path) -> None:
+    """A directory with files of something else is not a place for a run."""
     if is_run(directory):
         return
     ours = (EVENTS, f"{RUN}.partial-")  # what a run killed at its very beginning leaves
-    strangers = sorted(path.name for path in directory.iterdir() if not path.name.startswith(ours))
-    if strangers:
-        raise BadInput(f"--out {directory}: holds {choices(strangers, 2)} and no run; choose another directory")
+    others = sorted(path.name for path in directory.iterdir() if not path.name.startswith(ours))
+    if others:
+        raise BadInput(f"--out {directory}: holds {choices(others, 2)} and no run; choose another directory")
 
 
 def _compare(before: dict[str, Any], now: dict[str, Any], directory: Path) -> None:
@@ -225,10 +222,3 @@ def _difference(old: Any, new: Any) -> str:
             if old.get(key) != new.get(key):
                 return f"{key!r}: {old.get(key)!r:.{_SHOWN}}, not {new.get(key)!r:.{_SHOWN}}"
     return f"{old!r:.{_SHOWN}}, not {new!r:.{_SHOWN}}"
-
-
-def _version(package: str) -> str | None:
-    try:
-        return installed(package)
-    except PackageNotFoundError:
-        return None

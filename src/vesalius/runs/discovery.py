@@ -1,26 +1,30 @@
-"""`bench discovery`: every method on circuits with known answers, in a run directory that can be taken up again.
+"""`bench discovery`: every method on circuits with known answers, in a run directory that can be resumed.
 
 A case is one method on one circuit. Its record is in the ledger as soon as it is there; a run that was killed does what
 is missing, failures included, and the scorecard is made from the ledger alone, in the order of the benchmark.
 """
 
-from collections.abc import Generator, Sequence
-from contextlib import closing
+from collections.abc import Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from vesalius.behaviours.trial import require_drawable
 from vesalius.discovery.methods import LARGE_EDGES, LARGE_PROMPTS, METHODS
+from vesalius.documents.metric import Metric
+from vesalius.documents.request import Request
+from vesalius.documents.scorecard import AREAS, MEAN, DiscoveryFigures, DiscoveryRow, MethodFigures, Scorecard
 from vesalius.errors import BadInput, Failed, choices
-from vesalius.grading.discovery import Centre, centre
-from vesalius.runs.circuits import Progress
+from vesalius.grading.discovery import median_and_mean
 from vesalius.runs.directory import Run
-from vesalius.runs.engine import Engine, Failure, map_cases
-from vesalius.runs.methods import AREAS, DiscoveryCase, run_case
-from vesalius.runs.selection import Circuit
+from vesalius.runs.engine import Engine, Failure
+from vesalius.runs.ledger import Record
+from vesalius.runs.ledger_state import FAILED, LedgerState, LedgerStep
+from vesalius.runs.methods import DiscoveryCase, run_case
+from vesalius.runs.selection import Circuit, selection_options
+from vesalius.runs.steps import Progress, Steps
 from vesalius.version import __version__
 
-BENCHMARK, SCHEMA = "discovery", 1
+BENCHMARK = "discovery"
 #: What a ranking that knows nothing earns; those of the other areas are measured.
 AUROC_OF_CHANCE = 0.5
 
@@ -51,6 +55,11 @@ class DiscoverySettings:
         """Every method on every circuit."""
         return [DiscoveryCase(m, c.id, c.directory, self.n, self.seed) for c in self.circuits for m in self.methods]
 
+    def request(self) -> Request:
+        """What was asked, so that it can be asked again."""
+        options = {**selection_options(self.circuits), "n": self.n}
+        return Request(command="bench discovery", method=",".join(self.methods), options=options, seed=self.seed)
+
     def as_data(self) -> dict[str, Any]:
         """The settings as run.json holds and compares them."""
         return {
@@ -71,109 +80,121 @@ class DiscoverySettings:
         }
 
 
-class DiscoveryBenchmark:
+DISCOVER = "discover"
+
+
+class DiscoveryState(LedgerState):
+    """The figures of every case, by method and circuit."""
+
+    def __init__(self, records: Iterable[Record] = ()) -> None:
+        step = LedgerStep(DISCOVER, "discovered", lambda record: DiscoveryFigures.model_validate(record["figures"]))
+        super().__init__([step], records)
+
+    def key(self, record: Record) -> tuple[str, str]:
+        """The method and the circuit."""
+        return record.get("method", ""), record.get("case", "")
+
+    @property
+    def figures(self) -> Mapping[tuple[str, str], DiscoveryFigures]:
+        """The figures of every finished case."""
+        return self.results[DISCOVER]
+
+
+class DiscoveryBenchmark(Steps):
     """The benchmark in an open run directory; `work` yields progress, `scorecard` sums up."""
 
     def __init__(self, run: Run, settings: DiscoverySettings, *, engine: Engine | None = None) -> None:
-        self.run, self.settings, self._engine = run, settings, engine or map_cases
-        self.found: dict[tuple[str, str], dict[str, Any]] = {}
-        self.failed: dict[tuple[str, str], dict[str, str]] = {}
-        for record in run.ledger.records:
-            self._note(record)
+        self.settings, self.state = settings, DiscoveryState(run.ledger.records)
+        super().__init__(run, self.state, engine=engine)
 
     def work(self, *, jobs: int = 2) -> Generator[Progress]:
         """Do what is not done yet; a case that fails is an error and enters no figure."""
         cases = self.settings.cases
-        missing = [case for case in cases if case.key not in self.found]
-        done = len(cases) - len(missing)
-        with closing(self._engine(run_case, missing, jobs=jobs)) as results:
-            for case, result in results:
-                if isinstance(result, Failure):
-                    self._write("failed", case, kind=result.kind, reason=result.reason)
-                else:
-                    self._write("discovered", case, figures=result)
-                done += 1
-                yield Progress(case.method, case.id, done, len(cases))
+        missing = [case for case in cases if case.key not in self.state.figures]
 
-    def scorecard(self) -> dict[str, Any]:
+        def keep(case: DiscoveryCase, figures: DiscoveryFigures) -> None:
+            self._note("discovered", case.id, method=case.method, figures=figures.model_dump(mode="json"))
+
+        yield from self._each(DISCOVER, run_case, missing, keep, of=len(cases), jobs=jobs)
+
+    def scorecard(self) -> Scorecard:
         """The figures, written to the run directory and returned; refused where every case failed."""
-        if not self.found:
-            reason = next((failure["reason"] for failure in self.failed.values()), "nothing was run")
-            raise Failed(f"{self.run.directory}: no circuit could be discovered; the first: {reason}")
-        card = scorecard_of(self.settings, self.found, self.failed)
+        if not self.state.figures:
+            raise Failed(f"{self.run.directory}: no circuit could be discovered; the first: {self.state.first_failure}")
+        card = discovery_scorecard(self.settings, self.state)
         self.run.write_scorecard(card)
         return card
 
-    def _write(self, event: str, case: DiscoveryCase, **fields: Any) -> None:
-        self._note(self.run.ledger.append(event, case=case.id, method=case.method, **fields))
+    def _label(self, step: str, case: DiscoveryCase) -> str:
+        return case.method
 
-    def _note(self, record: dict[str, Any]) -> None:
-        key = record.get("method", ""), record.get("case", "")
-        if record["event"] == "discovered":
-            self.found[key] = record["figures"]
-            self.failed.pop(key, None)
-        elif record["event"] == "failed":
-            self.failed[key] = {name: record[name] for name in ("method", "case", "kind", "reason")}
+    def _note_failure(self, step: str, case: DiscoveryCase, failure: Failure) -> None:
+        self._note(FAILED, case.id, method=case.method, kind=failure.kind, reason=failure.reason)
+
+    def _finished(self) -> str:
+        return f"{len(self.state.figures)} of {len(self.settings.cases)} cases are discovered"
 
 
-def scorecard_of(
-    settings: DiscoverySettings,
-    found: dict[tuple[str, str], dict[str, Any]],
-    failed: dict[tuple[str, str], dict[str, str]],
-) -> dict[str, Any]:
-    """The scorecard from the figures of every case, by (method, circuit)."""
+def discovery_scorecard(settings: DiscoverySettings, state: DiscoveryState) -> Scorecard:
+    """The scorecard from the figures of every case."""
     keys = [case.key for case in settings.cases]
-    errors = [failed[key] for key in keys if key in failed]
+    figures = {key: state.figures[key] for key in keys if key in state.figures}
+    errors = tuple(state.failed[key, DISCOVER] for key in keys if (key, DISCOVER) in state.failed)
     methods = {
-        method: _figures([found[key] for key in keys if key[0] == method and key in found], len(settings.circuits))
+        method: _method_figures([figures[key] for key in figures if key[0] == method], len(settings.circuits))
         for method in settings.methods
     }
-    return {
-        "benchmark": BENCHMARK,
-        "subject": ", ".join(settings.methods),
-        "schema": SCHEMA,
-        "n": len(settings.circuits),
-        "n_error": len({error["case"] for error in errors}),
-        "prompts": settings.n,
-        "held_out_prompts": min((found[key]["held_out"] for key in keys if key in found), default=0),
-        "prompts_of_acdc": f"{LARGE_PROMPTS} at most for models of more than {LARGE_EDGES} edges",
-        "seed": settings.seed,
-        "metrics": {
-            f"{method}.{name}": area
-            for method, figures in methods.items()
-            for name in AREAS
-            if (area := figures[name]) is not None
+    return Scorecard(
+        benchmark=BENCHMARK,
+        subject=", ".join(settings.methods),
+        request=settings.request(),
+        n=len(settings.circuits),
+        n_error=len({error.case for error in errors}),
+        prompts=settings.n,
+        held_out_prompts=min((each.held_out for each in figures.values()), default=0),
+        prompts_of_acdc=f"{LARGE_PROMPTS} at most for models of more than {LARGE_EDGES} edges",
+        seed=settings.seed,
+        metrics={
+            f"{method}.{name}": metric
+            for method, row in methods.items()
+            for area in AREAS
+            for name in (area, area + MEAN)
+            if (metric := getattr(row, name)) is not None
         },
-        "methods": methods,
-        "cost": 0.0,
-        "seconds": sum(found[key]["work_seconds"] for key in keys if key in found),
-        "cases": [
-            {
-                "id": circuit.id,
-                "name": circuit.name,
-                "methods": {m: found[m, circuit.id] for m in settings.methods if (m, circuit.id) in found},
-            }
+        methods=methods,
+        cost=0.0,
+        seconds=sum(each.work_seconds for each in figures.values()),
+        cases=tuple(
+            DiscoveryRow(
+                id=circuit.id,
+                name=circuit.name,
+                methods={m: figures[m, circuit.id] for m in settings.methods if (m, circuit.id) in figures},
+            )
             for circuit in settings.circuits
-        ],
-        "errors": errors,
-    }
+        ),
+        errors=errors,
+    )
 
 
-def _figures(results: Sequence[dict[str, Any]], asked: int) -> dict[str, Any]:
+def _method_figures(results: Sequence[DiscoveryFigures], n_circuits: int) -> MethodFigures:
     """The row of one method: areas over the circuits where they are defined, mean cost per circuit."""
-    areas = {name: _area(name, results) for name in AREAS}
-    return {
-        **{name: None if area is None else area.model_dump() for name, area in areas.items()},
-        "forwards": sum(result["forwards"] for result in results) / max(1, len(results)),
-        "seconds": sum(result["seconds"] for result in results),
-        "n": len(results),
-        "n_error": asked - len(results),
-    }
+    areas: dict[str, Metric] = {}
+    for name in AREAS:
+        if (area := _area(name, results)) is not None:
+            areas[name], areas[name + MEAN] = area
+    return MethodFigures(
+        **areas,  # type: ignore[arg-type]
+        forwards=sum(result.forwards for result in results) / max(1, len(results)),
+        seconds=sum(result.seconds for result in results),
+        n=len(results),
+        n_error=n_circuits - len(results),
+    )
 
 
-def _area(name: str, results: Sequence[dict[str, Any]]) -> Centre | None:
-    known = [result for result in results if result[name] is not None]
+def _area(name: str, results: Sequence[DiscoveryFigures]) -> tuple[Metric, Metric] | None:
+    known = [result for result in results if getattr(result, name) is not None]
+    values = [getattr(result, name) for result in known]
     if "auroc" in name:
-        return centre([result[name] for result in known], baseline=AUROC_OF_CHANCE)
-    chance = centre([result["chance"][name] for result in known])
-    return centre([result[name] for result in known], baseline=None if chance is None else chance.median)
+        return median_and_mean(values, baseline=AUROC_OF_CHANCE)
+    chance = median_and_mean([result.chance[name] for result in known])
+    return median_and_mean(values, baseline=None if chance is None else chance[0].value)

@@ -1,7 +1,7 @@
 """The file of events: one JSON record per line, appended whole or not at all.
 
-Each record goes out in one `write` to a file opened for appending, and is on the disk before `append` returns, so a
-result that was paid for is never lost. A process killed in the middle leaves at most one half-written line at the end:
+Each record is one `write` to a file opened for appending, and is on the disk before `append` returns, so a result that
+was paid for is never lost. A process killed in the middle leaves at most one half-written line at the end:
 opening drops it. A damaged line anywhere else was not made by a crash, so it is refused. One process at a time holds a
 ledger.
 """
@@ -50,7 +50,7 @@ class Ledger:
         return record
 
     def close(self) -> None:
-        """Let other processes have the ledger."""
+        """Release the ledger for other processes."""
         os.close(self._file)
 
     def __enter__(self) -> "Ledger":
@@ -66,7 +66,7 @@ class Ledger:
             fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             raise Failed(
-                f"{self.path.parent}: another process is at work on this run; wait for it or choose another --out"
+                f"{self.path.parent}: another process is working on this run; wait for it or choose another --out"
             ) from None
         except OSError as error:
             raise Failed(f"{self.path}: cannot be locked ({error.strerror}); choose another place") from None
@@ -91,7 +91,7 @@ class Ledger:
         return records
 
     def _unwritten(self, why: str) -> Failed:
-        return Failed(f"{self.path}: could not be written ({why}); free some space, then the same command goes on")
+        return Failed(f"{self.path}: could not be written ({why}); free some space, then the same command continues")
 
 
 def _record(line: bytes) -> Record | None:

@@ -18,11 +18,11 @@ from vesalius.circuits.specimens import load_specimen
 from vesalius.discovery.faithfulness import NothingToKeep, Ranking, faithfulness_curves
 from vesalius.discovery.methods import Discovery, acdc_stability, affordable_prompts, discover
 from vesalius.discovery.stability import Stability
+from vesalius.documents.scorecard import DiscoveryFigures
 from vesalius.grading.discovery import grade_circuit_scores, true_circuit
 from vesalius.intervene.edge_graph import EdgeGraph
 from vesalius.model.specimen import Specimen
 
-AREAS = ("node_auroc", "edge_auroc", "edge_auroc_all", "cmd", "cpr", "edge_cmd", "edge_cpr", "jaccard")
 #: Added to the seed for the prompts that faithfulness is read on.
 HELD_OUT = 500_003
 #: ACDC is pruned anew on every resample, which larger models (edges times d_model) are spared.
@@ -45,56 +45,56 @@ class DiscoveryCase:
         return self.method, self.id
 
 
-def run_case(case: DiscoveryCase) -> dict[str, Any]:
-    """Every figure of one method on one circuit, as plain data."""
+def run_case(case: DiscoveryCase) -> DiscoveryFigures:
+    """Every figure of one method on one circuit."""
     started = time.perf_counter()
     specimen = load_specimen(case.directory)
     n = affordable_prompts(case.method, specimen.model.config, case.n)
-    found = discover(specimen, case.method, material=trial(specimen, n, seed=case.seed))
-    areas = grade_circuit_scores(found.circuit, true_circuit(case.id, case.directory)).model_dump()
-    held_out = _held_out(specimen, found, n=case.n, seed=case.seed)
-    faithful, chance = _faithfulness(specimen, found, held_out, seed=case.seed)
-    chosen = found.circuit.chosen()
-    stability = _stability(specimen, found, max(1, len(chosen)))
-    return {
-        **areas,
-        **faithful,
-        "jaccard": None if stability is None else stability.value,
-        "jaccard_size": None if stability is None else stability.top,
-        "chance": chance | ({} if stability is None else {"jaccard": stability.chance}),
-        "chosen": [str(part) for part in chosen],
-        "prompts": n,
-        "held_out": 0 if held_out is None else len(held_out.batch),
-        "forwards": found.forwards,
-        "seconds": found.seconds,
-        "work_seconds": time.perf_counter() - started,
-    }
+    discovery = discover(specimen, case.method, material=trial(specimen, n, seed=case.seed))
+    areas = grade_circuit_scores(discovery.circuit, true_circuit(case.id, case.directory))
+    held_out = _held_out(specimen, discovery, n=case.n, seed=case.seed)
+    faithful, chance = _faithfulness(specimen, discovery, held_out, seed=case.seed)
+    chosen = discovery.circuit.chosen()
+    stability = _stability(specimen, discovery, max(1, len(chosen)))
+    return DiscoveryFigures(
+        **areas.model_dump(),
+        **faithful,  # type: ignore[arg-type]
+        jaccard=None if stability is None else stability.value,
+        jaccard_size=None if stability is None else stability.top,
+        chance=chance | ({} if stability is None else {"jaccard": stability.chance}),
+        chosen=tuple(str(part) for part in chosen),
+        prompts=n,
+        held_out=0 if held_out is None else len(held_out.batch),
+        forwards=discovery.forwards,
+        seconds=discovery.seconds,
+        work_seconds=time.perf_counter() - started,
+    )
 
 
-def _stability(specimen: Specimen, found: Discovery, top: int) -> Stability | None:
-    if found.per_prompt is not None:
-        return found.stability(top)
+def _stability(specimen: Specimen, discovery: Discovery, top: int) -> Stability | None:
+    if discovery.per_prompt is not None:
+        return discovery.stability(top)
     config = specimen.model.config
     size = len(EdgeGraph.of(config).edges) * config.d_model
-    return None if size > MOST_RESAMPLED else acdc_stability(specimen.model, found.material)[0]
+    return None if size > MOST_RESAMPLED else acdc_stability(specimen.model, discovery.material)[0]
 
 
-def _held_out(specimen: Specimen, found: Discovery, *, n: int, seed: int) -> Trial | None:
+def _held_out(specimen: Specimen, discovery: Discovery, *, n: int, seed: int) -> Trial | None:
     """Up to `n` prompts that the method has not seen; None where there are none."""
     try:
-        return trial(specimen, n, seed=seed + HELD_OUT, apart_from=found.material)
+        return trial(specimen, n, seed=seed + HELD_OUT, apart_from=discovery.material)
     except NothingUnseen:
         return None
 
 
 def _faithfulness(
-    specimen: Specimen, found: Discovery, held_out: Trial | None, *, seed: int
+    specimen: Specimen, discovery: Discovery, held_out: Trial | None, *, seed: int
 ) -> tuple[dict[str, float | None], dict[str, float]]:
     """The areas of components and edges on held-out prompts, and those of a random ranking; None where undefined."""
     graph = EdgeGraph.of(specimen.model.config)
     rankings: dict[str, tuple[Ranking, Sequence[Any]]] = {
-        "": ([part for part, _ in found.circuit.ranked()], specimen.model.components),
-        "edge_": ([edge for edge, _ in found.circuit.ranked_edges()], graph.edges),
+        "": ([part for part, _ in discovery.circuit.ranked()], specimen.model.components),
+        "edge_": ([edge for edge, _ in discovery.circuit.ranked_edges()], graph.edges),
     }
     areas: dict[str, float | None] = {}
     chance: dict[str, float] = {}

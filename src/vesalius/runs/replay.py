@@ -1,7 +1,7 @@
 """A run done again from its records: no network, no key, and the same scorecard, or a list of what differs.
 
-Every case is explained, graded and judged afresh in a directory that is thrown away; language models are their recorded
-calls. What is compared is everything in the scorecard except how long things took.
+Every case is explained, graded and judged again in a temporary directory; language models are their recorded calls.
+Everything in the scorecard is compared except how long things took and how it was asked for.
 """
 
 import tempfile
@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from vesalius.documents.scorecard import Scorecard
 from vesalius.errors import BadInput
 from vesalius.runs.circuits import CircuitsBenchmark
 from vesalius.runs.directory import CALLS, Run, read_run, read_scorecard, require_benchmark
@@ -19,9 +20,10 @@ from vesalius.runs.functions.settings import BENCHMARK as FUNCTIONS
 from vesalius.runs.functions.settings import FunctionSettings
 from vesalius.runs.settings import BENCHMARK, Limits, Settings
 from vesalius.runs.steps import Progress
-from vesalius.runs.work import Line
+from vesalius.runs.work import ModelAccess
 
-UNTIMED = "seconds"
+#: What is not compared. Scorecards of schema 1 do not say which statistic a metric is.
+NOT_COMPARED = ("seconds", "request", "statistic")
 MOST = 20
 
 
@@ -29,7 +31,7 @@ MOST = 20
 class Replayed:
     """What replay found: the new scorecard, and where it differs from the stored one."""
 
-    scorecard: dict[str, Any]
+    scorecard: Scorecard
     differences: tuple[str, ...]
 
     @property
@@ -55,8 +57,9 @@ def replay(
         raise BadInput(f"{directory}: {error}") from None
     unsafe = bool(asked.get("limits", {}).get("sandbox_unsafe"))
 
-    def recorded(line: Line) -> Line:
-        return replace(line, calls=(directory / CALLS / line.calls.name).resolve(), cap=None, purse=None, replay=True)
+    def recorded(access: ModelAccess) -> ModelAccess:
+        calls = (directory / CALLS / access.calls.name).resolve()
+        return replace(access, calls=calls, cap=None, cap_file=None, replay=True)
 
     with (
         tempfile.TemporaryDirectory(prefix="vesalius-replay-") as place,
@@ -64,22 +67,22 @@ def replay(
     ):
         limits = Limits(sandbox_unsafe=unsafe)
         benchmark = (
-            FunctionsBenchmark(run, settings, limits=limits, engine=engine, line=recorded)
+            FunctionsBenchmark(run, settings, limits=limits, engine=engine, access=recorded)
             if isinstance(settings, FunctionSettings)
-            else CircuitsBenchmark(run, settings, limits=limits, engine=engine, line=recorded)
+            else CircuitsBenchmark(run, settings, limits=limits, engine=engine, access=recorded)
         )
         for event in benchmark.work(jobs=jobs):
             if progress is not None:
                 progress(event)
         card = benchmark.scorecard()
-    return Replayed(card, tuple(differences(stored, card))[:MOST])
+    return Replayed(card, tuple(differences(stored.as_data(), card.as_data()))[:MOST])
 
 
 def differences(stored: Any, found: Any, where: str = "") -> Iterator[str]:
     """Every place at which two scorecards differ, times left out."""
     if isinstance(stored, dict) and isinstance(found, dict):
         for name in dict.fromkeys([*stored, *found]):
-            if name != UNTIMED:
+            if name not in NOT_COMPARED:
                 yield from differences(stored.get(name), found.get(name), f"{where}.{name}" if where else str(name))
     elif isinstance(stored, list) and isinstance(found, list) and len(stored) == len(found):
         for index, (one, other) in enumerate(zip(stored, found, strict=True)):

@@ -1,8 +1,10 @@
-"""Which circuits a benchmark runs on: the 84 that ship, some of them, or a folder of specimens somebody trained."""
+"""Which circuits a benchmark runs on: the 84 that ship, some of them, or a folder of trained specimens."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+
+from pydantic import JsonValue
 
 from vesalius.circuits.specimens import SPECIMEN_FILE, Card, benchmark_cards, benchmark_directory, known_names
 from vesalius.errors import BadInput
@@ -22,7 +24,7 @@ class Circuit:
 
     @property
     def fingerprint(self) -> str:
-        """Changes with the weights, so that a run is not taken up on another model."""
+        """Changes with the weights, so that a run is not resumed on another model."""
         try:
             return sha256(self.directory / WEIGHTS_FILE)[:16]
         except OSError as error:
@@ -50,12 +52,12 @@ def trained_circuits(folder: Path) -> list[Circuit]:
         raise BadInput(
             f"--specimens {folder}: holds no specimen; make one with: vesalius train SPEC.py --out {folder}/x"
         )
-    found = []
+    circuits = []
     for place in places:
         card = Card.read(place / SPECIMEN_FILE)
         key_file(place)
-        found.append(Circuit(place.resolve().name, card.name, place.resolve(), trained=True))
-    return found
+        circuits.append(Circuit(place.resolve().name, card.name, place.resolve(), trained=True))
+    return circuits
 
 
 def first(circuits: Sequence[Circuit], limit: int | None) -> list[Circuit]:
@@ -68,6 +70,17 @@ def chosen_circuits(specimens: str | None, ids: list[str] | None, limit: int | N
     if specimens is not None and ids is not None:
         raise BadInput("--ids chooses among the benchmark circuits; leave it out with --specimens")
     return first(trained_circuits(Path(specimens)) if specimens is not None else benchmark_circuits(ids), limit)
+
+
+def selection_options(circuits: Sequence[Circuit]) -> dict[str, JsonValue]:
+    """The options that choose these circuits again."""
+    if not any(circuit.trained for circuit in circuits):
+        return {} if len(circuits) == len(benchmark_cards()) else {"ids": [circuit.id for circuit in circuits]}
+    if len(circuits) == 1:
+        return {"specimens": str(circuits[0].directory)}
+    folder = circuits[0].directory.parent
+    shorter = len(circuits) < len(list(_specimens_in(folder)))
+    return {"specimens": str(folder), **({"limit": len(circuits)} if shorter else {})}
 
 
 def selection_word(specimens: str | None, ids: list[str] | None, limit: int | None) -> str | None:

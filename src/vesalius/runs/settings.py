@@ -5,12 +5,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from pydantic import JsonValue
+
 from vesalius.backbones import SpendingCap, open_backbone
 from vesalius.discovery.methods import METHODS
+from vesalius.documents.request import Request
 from vesalius.errors import BadInput, choices
 from vesalius.files import sha256
 from vesalius.runs.scientists import BUILTIN, HYVE, PROTOCOLS, scientist_named
-from vesalius.runs.selection import Circuit
+from vesalius.runs.selection import Circuit, selection_options
 from vesalius.version import __version__
 
 BENCHMARK = "circuits"
@@ -18,7 +21,7 @@ BENCHMARK = "circuits"
 
 @dataclass(frozen=True)
 class Limits:
-    """What may change when a run is taken up again: the results do not depend on it."""
+    """What may change when a run is resumed: the results do not depend on it."""
 
     max_cost: float | None = None
     sandbox_unsafe: bool = False
@@ -74,6 +77,24 @@ class Settings:
     def models(self) -> tuple[str, ...]:
         """Every language model of the run, the scientist's first."""
         return (*(() if self.backbone is None else (self.backbone,)), *self.judges)
+
+    def request(self) -> Request:
+        """What was asked, so that it can be asked again."""
+        options: dict[str, JsonValue] = {
+            **selection_options(self.circuits),
+            "judge": list(self.judges) or None,
+            "leave_out": self.leave_out,
+            "circuit_from": self.circuit_from,
+            "prices": self.prices,
+        }
+        return Request(
+            command="bench circuits",
+            method=self.scientist,
+            options={name: value for name, value in options.items() if value is not None},
+            seed=self.seed,
+            backbone=self.backbone,
+            protocol=self.protocol,
+        )
 
     def as_data(self) -> dict[str, Any]:
         """The settings as run.json holds and compares them."""

@@ -3,7 +3,7 @@
 Each record of calls has an account in it, with what is spent and what is held for the call being made. A call is made
 only if the most it can cost still fits beside everything in all accounts, so the cap holds however many processes there
 are. The records of calls are the truth: an account is set from its record whenever the record is opened, so that what a
-killed process held is counted once, and the whole file is made again when a run is taken up.
+killed process held is counted once, and the whole file is made again when a run is resumed.
 """
 
 import fcntl
@@ -20,7 +20,7 @@ from vesalius.errors import Failed
 Accounts = dict[str, list[float]]  # name: [spent, held]
 
 
-class Purse:
+class SpendingFile:
     """The counter file at `path`, shared by processes."""
 
     def __init__(self, path: Path) -> None:
@@ -28,7 +28,7 @@ class Purse:
 
     @contextmanager
     def accounts(self) -> Iterator[Accounts]:
-        """Every account; what is changed in here is kept. Other processes wait meanwhile."""
+        """Every account; changes made to it are saved. Other processes wait until then."""
         with locked(self.path.with_suffix(".lock")):
             try:
                 accounts: Accounts = json.loads(self.path.read_text()) if self.path.exists() else {}
@@ -40,49 +40,49 @@ class Purse:
             os.replace(partial, self.path)
 
     def begin(self, spent: Mapping[str, float]) -> None:
-        """Start from what the records say; whatever the file said is forgotten."""
+        """Start from what the records say, not from what the file said."""
         self.path.unlink(missing_ok=True)
         with self.accounts() as accounts:
             accounts.update({name: [amount, 0.0] for name, amount in spent.items()})
 
 
-class SharedBudget(SpendingCap):
-    """One account of a purse, as a backbone's budget."""
+class SharedCap(SpendingCap):
+    """One account of the file, as the spending cap of a backbone."""
 
-    def __init__(self, limit: float, purse: Purse, account: str) -> None:
+    def __init__(self, limit: float, file: SpendingFile, account: str) -> None:
         super().__init__(limit)
-        self._purse, self._account = purse, account
+        self._file, self._account = file, account
 
     @property
     def spent(self) -> float:
-        """Dollars gone so far, by all processes of the run."""
-        with self._purse.accounts() as accounts:
+        """Dollars spent so far, by all processes of the run."""
+        with self._file.accounts() as accounts:
             return _total(accounts, held=False)
 
     @property
     def left(self) -> float:
         """Dollars that the next call may still cost."""
-        with self._purse.accounts() as accounts:
+        with self._file.accounts() as accounts:
             return self.limit - _total(accounts, held=True)
 
     def restore(self, record: str, spent: float) -> None:
         """Take over what the record of this account says was spent."""
-        with self._purse.accounts() as accounts:
+        with self._file.accounts() as accounts:
             accounts[self._account] = [spent, 0.0]
 
     def hold(self, max_cost: float) -> None:
         """Set aside the most a call can cost, or refuse the call."""
-        with self._purse.accounts() as accounts:
+        with self._file.accounts() as accounts:
             if _total(accounts, held=True) + max_cost > self.limit:
                 raise CapReached(
                     f"cap ${self.limit:.2f}: ${_total(accounts, held=False):.4f} is spent and the next call could cost"
-                    f" up to ${max_cost:.4f}; raise --max-cost and give the same command again to go on"
+                    f" up to ${max_cost:.4f}; raise --max-cost and give the same command again to continue"
                 )
             accounts.setdefault(self._account, [0.0, 0.0])[1] += max_cost
 
     def settle(self, max_cost: float, cost: float) -> None:
-        """Replace a held amount by what the call really cost."""
-        with self._purse.accounts() as accounts:
+        """Replace a held amount by what the call cost."""
+        with self._file.accounts() as accounts:
             account = accounts.setdefault(self._account, [0.0, max_cost])
             account[0] += cost
             account[1] = max(0.0, account[1] - max_cost)
@@ -90,7 +90,7 @@ class SharedBudget(SpendingCap):
 
 @contextmanager
 def locked(path: Path) -> Iterator[None]:
-    """Hold a file's lock, waiting for whoever has it."""
+    """Hold a file's lock, waiting while another process has it."""
     try:
         file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
     except OSError as error:

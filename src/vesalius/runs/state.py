@@ -1,64 +1,48 @@
-"""What the ledger of a benchmark says: which cases are explained, graded, judged or failed, and what they used."""
+"""What the ledger of the circuits benchmark says: which circuits are explained, graded and judged."""
 
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping
 from typing import Any
 
-from vesalius.backbones import Totals
 from vesalius.grading.circuits import CircuitGrade
+from vesalius.runs.ledger import Record
+from vesalius.runs.ledger_state import LedgerState, LedgerStep
 from vesalius.runs.work import judging_errors
 
 EXPLAIN, GRADE, JUDGE = "explain", "grade", "judge"
 
 
-@dataclass
-class State:
-    """The run so far. `failed` is by case and step; `used` by case and step, the latest figures."""
+class State(LedgerState):
+    """The state of the circuits benchmark."""
 
-    explained: set[str] = field(default_factory=set)
-    traced: set[str] = field(default_factory=set)
-    graded: dict[str, tuple[CircuitGrade, float]] = field(default_factory=dict)
-    judged: dict[str, dict[str, Any]] = field(default_factory=dict)
-    failed: dict[tuple[str, str], dict[str, Any]] = field(default_factory=dict)
-    used: dict[tuple[str, str], Totals] = field(default_factory=dict)
+    def __init__(self, records: Iterable[Record] = ()) -> None:
+        super().__init__(
+            [
+                LedgerStep(EXPLAIN, "explained", lambda record: bool(record.get("traced"))),
+                LedgerStep(GRADE, "graded", _grade),
+                LedgerStep(JUDGE, "judged", lambda record: record["judged"]),
+            ],
+            records,
+        )
 
-    def note(self, record: dict[str, Any]) -> None:
-        """Take one record in; a new explanation makes older grades, judgements and failures void."""
-        case, event = record.get("case", ""), record["event"]
-        if event == "explained":
-            self._forget(case)
-            self.explained.add(case)
-            if record.get("traced"):
-                self.traced.add(case)
-        elif event == "graded":
-            self.graded[case] = CircuitGrade.model_validate(record["grade"]), record["seconds"]
-            self.failed.pop((case, GRADE), None)
-        elif event == "judged":
-            self.judged[case] = record["judged"]
-            self.failed.pop((case, JUDGE), None)
-        elif event == "failed":
-            if record["step"] == EXPLAIN:
-                self._forget(case)
-            self.failed[case, record["step"]] = {name: record[name] for name in ("case", "step", "kind", "reason")}
-        if record.get("used"):
-            step = record.get("step") or {"explained": EXPLAIN, "judged": JUDGE}[event]
-            self.used[case, step] = Totals.model_validate(record["used"])
+    @property
+    def explained(self) -> Mapping[str, bool]:
+        """The cases that are explained, and whether a trace of the explanation was kept."""
+        return self.results[EXPLAIN]
+
+    @property
+    def graded(self) -> Mapping[str, tuple[CircuitGrade, float]]:
+        """The grade of each case, and the seconds that grading took."""
+        return self.results[GRADE]
+
+    @property
+    def judged(self) -> Mapping[str, dict[str, Any]]:
+        """What the judges said, as data of a `JudgedCircuit`."""
+        return self.results[JUDGE]
 
     def settled(self, case: str) -> bool:
         """Whether a case is judged without an error of the machinery."""
         return case in self.judged and next(judging_errors(self.judged[case]), None) is None
 
-    def total(self, step: str | None = None, case: str | None = None) -> Totals:
-        """What calls used, over all cases and steps or one of them."""
-        return Totals.together(
-            used
-            for (whose, which), used in sorted(self.used.items())
-            if step in (None, which) and case in (None, whose)
-        )
 
-    def _forget(self, case: str) -> None:
-        self.explained.discard(case)
-        self.traced.discard(case)
-        self.graded.pop(case, None)
-        self.judged.pop(case, None)
-        for step in (EXPLAIN, GRADE, JUDGE):
-            self.failed.pop((case, step), None)
+def _grade(record: Record) -> tuple[CircuitGrade, float]:
+    return CircuitGrade.model_validate(record["grade"]), record["seconds"]

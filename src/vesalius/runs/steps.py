@@ -1,7 +1,7 @@
-"""What every benchmark does that takes its cases through steps: deal them out, keep each result at once, mind the cap.
+"""What all benchmarks share: take cases through steps, keep each result at once, and respect the spending cap.
 
-A benchmark says what a step is, how a result is kept and how a failure is noted; the rest is here. When the spending
-cap is reached no further case is begun, those under way come to their end, and the run stops.
+A benchmark says what a step is and how a result is kept; the rest is here. When the spending cap is reached no further
+case is started, those under way are finished, and the run stops.
 """
 
 from abc import ABC, abstractmethod
@@ -14,9 +14,10 @@ from vesalius.backbones import CapReached
 from vesalius.errors import Failed
 from vesalius.runs.directory import CALLS, SPENDING, Run
 from vesalius.runs.engine import Engine, Failure, map_cases
+from vesalius.runs.ledger_state import FAILED, LedgerState
 from vesalius.runs.settings import Limits
-from vesalius.runs.spending import Purse
-from vesalius.runs.work import Line, totals
+from vesalius.runs.spending import SpendingFile
+from vesalius.runs.work import ModelAccess, totals
 
 
 @dataclass(frozen=True)
@@ -33,33 +34,42 @@ class Progress:
 class Steps(ABC):
     """The part of a benchmark that does not know what its cases are.
 
-    `line` may change how a case reaches a language model: replay puts its records in place.
+    `access` may change how a case reaches a language model: replay puts its records in place.
     """
 
     def __init__(
         self,
         run: Run,
+        state: LedgerState,
         *,
-        prices: str | None,
-        limits: Limits | None,
-        engine: Engine | None,
-        line: Callable[[Line], Line],
+        prices: str | None = None,
+        limits: Limits | None = None,
+        engine: Engine | None = None,
+        access: Callable[[ModelAccess], ModelAccess] | None = None,
     ) -> None:
         self.run, self.limits = run, limits or Limits()
-        self._prices, self._engine, self._line = prices, engine or map_cases, line
+        self._ledger_state, self._prices, self._engine, self._access = state, prices, engine or map_cases, access
         self._capped: str | None = None
-
-    @abstractmethod
-    def _note_failure(self, step: str, case: str, failure: Failure) -> None:
-        """Write a failure down."""
-
-    @abstractmethod
-    def _cost(self) -> float | None:
-        """What all calls so far cost."""
 
     @abstractmethod
     def _finished(self) -> str:
         """How far the run came, in words."""
+
+    def _used(self, step: str, case: str) -> dict[str, Any]:
+        """What the calls of a step on a case used, for its record; nothing where no model is called."""
+        return {}
+
+    def _label(self, step: str, case: Any) -> str:
+        """What progress calls a case's step."""
+        return step
+
+    def _note(self, event: str, case: str, **fields: Any) -> None:
+        """Write an event to the ledger."""
+        self._ledger_state.note(self.run.ledger.append(event, case=case, **fields))
+
+    def _note_failure(self, step: str, case: Any, failure: Failure) -> None:
+        """Write a failure to the ledger."""
+        self._note(FAILED, case.id, step=step, kind=failure.kind, reason=failure.reason, **self._used(step, case.id))
 
     def _each(
         self,
@@ -78,11 +88,11 @@ class Steps(ABC):
                 if isinstance(result, Failure):
                     if result.kind == CapReached.kind:
                         self._capped = self._capped or result.reason
-                    self._note_failure(step, case.id, result)
+                    self._note_failure(step, case, result)
                 else:
                     keep(case, result)
                 done += 1
-                yield Progress(step, case.id, done, of, self._cost())
+                yield Progress(self._label(step, case), case.id, done, of, self._ledger_state.total().cost)
         if self._capped:
             raise Failed(f"{self._capped} ({self._finished()})")
 
@@ -92,19 +102,19 @@ class Steps(ABC):
                 return
             yield case
 
-    def _reach(self, model: str, case: str, role: str = "") -> Line:
+    def _reach(self, model: str, case: str, role: str = "") -> ModelAccess:
         """How a case reaches a model, and where its calls are recorded."""
-        line = Line(
+        access = ModelAccess(
             model,
             self.run.calls_path(case, role),
             prices=self._prices,
             cap=self.limits.max_cost,
-            purse=self.run.directory / SPENDING,
+            cap_file=self.run.directory / SPENDING,
         )
-        return self._line(line)
+        return access if self._access is None else self._access(access)
 
-    def _open_purse(self) -> None:
-        """Begin the cap's counter from what the records say, where there is a cap."""
+    def _open_cap(self) -> None:
+        """Start the cap's counter from what the records say, where there is a cap."""
         if self.limits.max_cost is not None:
             calls = sorted((self.run.directory / CALLS).glob("*.jsonl"))
-            Purse(self.run.directory / SPENDING).begin({path.name: totals(path).at_most for path in calls})
+            SpendingFile(self.run.directory / SPENDING).begin({path.name: totals(path).at_most for path in calls})

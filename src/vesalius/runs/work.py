@@ -1,8 +1,8 @@
 """What a worker does with a case: explain it, grade it, or have it judged.
 
-Everything here travels between processes, so cases are small frozen data and the functions are found by name. What is
-heavy is imported when a case needs it. Each case writes its calls to a file of its own, held by one process at a time:
-a worker that outlived its run cannot write beside its successor.
+Everything here is sent between processes, so cases are small frozen data and functions are looked up by name. Heavy
+modules are imported when a case needs them. Each case writes its calls to its own file, locked by one process at a
+time: a worker that outlived its run cannot write beside its successor.
 """
 
 import sys
@@ -16,14 +16,14 @@ from typing import TYPE_CHECKING, Any
 from vesalius.backbones import Backbone, CapReached, Records, Redactor, Totals, open_backbone
 from vesalius.errors import Failed
 from vesalius.runs.scientists import Explained, Task, scientist_named
-from vesalius.runs.spending import Purse, SharedBudget, locked
+from vesalius.runs.spending import SharedCap, SpendingFile, locked
 
 if TYPE_CHECKING:
     from vesalius.grading.circuits import CircuitGrade
 
 
 @dataclass(frozen=True)
-class Line:
+class ModelAccess:
     """How a case reaches one language model: its name, the file its calls are recorded in, and the cap it shares.
 
     With `replay` calls come from the file alone and no connection can be made.
@@ -33,7 +33,7 @@ class Line:
     calls: Path
     prices: str | None = None
     cap: float | None = None
-    purse: Path | None = None
+    cap_file: Path | None = None
     replay: bool = False
 
     @contextmanager
@@ -46,12 +46,15 @@ class Line:
                 return
             self.calls.parent.mkdir(exist_ok=True)
             stack.enter_context(locked(self.calls))
-            budget = None if self.cap is None else SharedBudget(self.cap, self._shared(), self.calls.name)
-            yield stack.enter_context(open_backbone(self.model, record=self.calls, prices=self.prices, cap=budget))
+            yield stack.enter_context(
+                open_backbone(self.model, record=self.calls, prices=self.prices, cap=self._shared_cap())
+            )
 
-    def _shared(self) -> Purse:
-        assert self.purse is not None
-        return Purse(self.purse)
+    def _shared_cap(self) -> SharedCap | None:
+        if self.cap is None:
+            return None
+        assert self.cap_file is not None
+        return SharedCap(self.cap, SpendingFile(self.cap_file), self.calls.name)
 
 
 @dataclass(frozen=True)
@@ -60,7 +63,7 @@ class ToExplain:
 
     task: Task
     scientist: str
-    line: Line | None = None
+    access: ModelAccess | None = None
 
     @property
     def id(self) -> str:
@@ -85,15 +88,15 @@ class ToJudge:
     directory: Path
     explanation: Path
     trace: Path | None
-    lines: tuple[Line, ...]
+    judges: tuple[ModelAccess, ...]
 
 
 def explain_case(case: ToExplain) -> Explained:
     """Explain one circuit."""
     scientist = scientist_named(case.scientist)
-    if case.line is None:
+    if case.access is None:
         return scientist(case.task, None)
-    with case.line.open() as backbone:
+    with case.access.open() as backbone:
         return scientist(case.task, backbone.within(case.id))
 
 
@@ -109,15 +112,15 @@ def grade_case(case: ToGrade) -> "tuple[CircuitGrade, float]":
 
 
 def judge_case(case: ToJudge) -> dict[str, Any]:
-    """Have one explanation judged; plain data of a `JudgedCircuit`. A cap that was reached is raised, not kept."""
+    """Have one explanation judged; JSON data of a `JudgedCircuit`. A cap that was reached is raised, not kept."""
     from vesalius.grading.judges import Judge, judge_explanation
     from vesalius.runs.directory import read_explanation, read_trace
 
     trace = None if case.trace is None else read_trace(case.trace)
     with ExitStack() as stack:
-        judges = [Judge(stack.enter_context(line.open())) for line in case.lines]
-        found = judge_explanation(read_explanation(case.explanation), trace, judges=judges, directory=case.directory)
-    judged = found.model_dump(mode="json")
+        judges = [Judge(stack.enter_context(access.open())) for access in case.judges]
+        explanation = read_explanation(case.explanation)
+        judged = judge_explanation(explanation, trace, judges=judges, directory=case.directory).model_dump(mode="json")
     capped = next((error for error in judging_errors(judged) if error["kind"] == CapReached.kind), None)
     if capped:
         raise CapReached(capped["error"])
@@ -150,7 +153,7 @@ def no_connections() -> Iterator[None]:
         if shut and (reaching or event == "socket.getaddrinfo"):
             raise Failed(f"replay needs no network, and something asked for it ({event})")
 
-    sys.addaudithook(refuse)  # cannot be taken away again, so it is told when to let go
+    sys.addaudithook(refuse)  # a hook cannot be removed, so it is switched off
     try:
         yield
     finally:

@@ -5,24 +5,24 @@ the baseline it has to beat. Functions that the machinery failed on, at whatever
 counted in `n_error` and are in no figure; code that cannot be run is a wrong answer, not an error.
 """
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
 
 import torch
 
 from vesalius.documents.metric import Metric
+from vesalius.documents.scorecard import Family, FunctionFailure, Scorecard
 from vesalius.errors import Failed
+from vesalius.functions.box import Function
 from vesalius.functions.interpreters import BUILTIN
 from vesalius.functions.suite import SEED, lacks_source
 from vesalius.functions.unit_tests import CHANCE
-from vesalius.runs.functions.settings import BENCHMARK
-from vesalius.runs.scorecard import mean, model_name, rounded
+from vesalius.runs.functions.settings import BENCHMARK, FunctionSettings
+from vesalius.runs.functions.state import FunctionState
+from vesalius.runs.scorecard import call_totals, mean, model_name, rounded_card
 from vesalius.statistics import mean_interval
 
-if TYPE_CHECKING:
-    from vesalius.runs.functions.benchmark import FunctionsBenchmark
-
-SCHEMA = 1
 BASELINE = "_baseline"
 #: The figure that decides whether an answer is right, the first that a category has.
 DECIDING = ("success", "exact_match", "unit_test")
@@ -35,7 +35,7 @@ SHARED = {
     "family_named": ("operations_named", "concept_named", "rule_named"),
     "interval_found": ("exception_found",),
 }
-#: What the built-in interpreter has in common with whoever made the functions.
+#: What the built-in interpreter has in common with the generator of the functions.
 CAVEATS = {
     "numeric": "searches a grammar that contains the generator's families",
     "strings": "searches a grammar that contains the generator's operations",
@@ -51,84 +51,82 @@ STANDS_IN = "a program that agrees with all stored pairs answers in its place, a
 Figures = dict[str, float | None]
 
 
-def summed(benchmark: "FunctionsBenchmark") -> dict[str, Any]:
+def functions_scorecard(
+    settings: FunctionSettings, functions: Sequence[Function], state: FunctionState, *, directory: Path
+) -> Scorecard:
     """The figures of a run; refused where no function could be interpreted and graded."""
-    state, settings = benchmark.state, benchmark.settings
-    through = state.graded if settings.evaluator is None else state.graded.keys() & state.evaluated.keys()
-    graded = [function for function in benchmark.functions if function.id in through]
+    finished = state.graded if settings.evaluator is None else state.graded.keys() & state.evaluated.keys()
+    graded = [function for function in functions if function.id in finished]
     if not graded:
-        reason = next(iter(state.failed.values()), {"reason": "nothing was run"})["reason"]
-        raise Failed(f"{benchmark.run.directory}: no function could be interpreted and graded; the first: {reason}")
-    rows = [
-        {"id": function.id, "family": function.family, "figures": case_figures(benchmark, function.id)}
-        for function in graded
-    ]
+        raise Failed(f"{directory}: no function could be interpreted and graded; the first: {state.first_failure}")
+    figures = {function.id: case_figures(state, function.id) for function in graded}
     suite = settings.suite
-    card: dict[str, Any] = {
-        "benchmark": BENCHMARK,
-        "subject": settings.interpreter,
-        "category": suite.category,
-        "mode": suite.mode,
-        "seed": suite.seed,
-        "suite": _suite_name(benchmark),
-        "backbone": model_name(settings.backbone),
-        "evaluator": model_name(settings.evaluator),
-        "budget": settings.budget,
-        "schema": SCHEMA,
-        "n": len(rows),
-        "n_error": len(benchmark.functions) - len(rows),
-        "errors": [failure for _, failure in sorted(state.failed.items())],
-        "metrics": metrics_of([row["figures"] for row in rows]),
-        "families": _families(rows),
-        "failures": [_failure(row, state.graded[row["id"]]["fault"]) for row in rows if is_failure(row["figures"])],
-        "caveats": _caveats(benchmark),
-        "seconds": sum(
-            state.graded[function.id]["seconds"] + state.interpreted[function.id]["seconds"] for function in graded
-        ),
-        "cost": state.total().cost,
-    }
-    if suite.left_out:
-        card["left_out"] = suite.left_out
+    sections: dict[str, Any] = {"left_out": suite.left_out} if suite.left_out else {}
     if settings.models:
-        card["usage"] = {"calls": state.total().model_dump(exclude={"at_most"})}
-    return rounded(card)
+        sections["usage"] = {"calls": call_totals(state.total())}
+    card = Scorecard(
+        benchmark=BENCHMARK,
+        subject=settings.interpreter,
+        request=settings.request(),
+        category=suite.category,
+        mode=suite.mode,
+        seed=suite.seed,
+        suite=_suite_name(settings, functions),
+        backbone=model_name(settings.backbone),
+        evaluator=model_name(settings.evaluator),
+        budget=settings.budget,
+        n=len(graded),
+        n_error=len(functions) - len(graded),
+        errors=state.errors,
+        metrics=metrics_of(list(figures.values())),
+        families=_families(graded, figures),
+        failures=tuple(
+            _failure(function, figures[function.id], state.graded[function.id].fault)
+            for function in graded
+            if is_failure(figures[function.id])
+        ),
+        caveats=_caveats(settings, functions),
+        seconds=sum(state.graded[f.id].seconds + state.interpreted[f.id].seconds for f in graded),
+        cost=state.total().cost,
+        **sections,
+    )
+    return rounded_card(card)
 
 
-def _caveats(benchmark: "FunctionsBenchmark") -> list[str]:
+def _caveats(settings: FunctionSettings, functions: Sequence[Function]) -> tuple[str, ...]:
     """What has to be said beside the figures."""
-    suite, functions = benchmark.settings.suite, benchmark.functions
-    said = [CAVEAT.format(CAVEATS[suite.category])] if benchmark.settings.interpreter == BUILTIN else []
+    suite = settings.suite
+    caveats = [CAVEAT.format(CAVEATS[suite.category])] if settings.interpreter == BUILTIN else []
     if suite.dataset is None:
-        return said
+        return tuple(caveats)
     missing = sum(map(lacks_source, functions))
     nets = sum(function.truth().get("kind") == "mlp" for function in functions)
     of = f"of {len(functions)} functions"
     if missing:
-        said.append(f"{missing} {of} were published as test pairs without source: {STANDS_IN}")
+        caveats.append(f"{missing} {of} were published as test pairs without source: {STANDS_IN}")
     if nets:
-        said.append(f"{nets} {of} are nets whose weights were not published: nets trained here stand in for them.")
+        caveats.append(f"{nets} {of} are nets whose weights were not published: nets trained here stand in for them.")
     if suite.left_out:
-        said.append(f"{len(suite.left_out)} records of the dataset are left out; scorecard.json says why.")
-    return said
+        caveats.append(f"{len(suite.left_out)} records of the dataset are left out; scorecard.json says why.")
+    return tuple(caveats)
 
 
-def case_figures(benchmark: "FunctionsBenchmark", case: str) -> Figures:
+def case_figures(state: FunctionState, case: str) -> Figures:
     """Every figure of one function: its grade, what it took, and what the evaluator said."""
-    state = benchmark.state
     taken = state.interpreted[case]
-    figures: Figures = dict(state.graded[case]["metrics"])
+    figures: Figures = dict(state.graded[case].metrics)
     for name, known_as in SHARED.items():
         for other in known_as:
             if other in figures:
                 figures.setdefault(name, figures[other])
-    figures |= {name: taken[name] for name in COUNTED if taken.get(name) is not None}
-    if taken.get("overlap") is not None:
-        figures[OVERLAP] = taken["overlap"]
+    figures |= {name: value for name in COUNTED if (value := getattr(taken, name)) is not None}
+    if taken.overlap is not None:
+        figures[OVERLAP] = taken.overlap
     tested = state.evaluated.get(case)
     if tested is not None:
         figures["unit_test_executable"] = figures.pop("unit_test", None)
-        figures["unit_test"] = tested["score"]
-        figures["unit_test_unanswered"] = tested["unanswered"] / tested["tests"] if tested["tests"] else None
+        figures["unit_test"] = tested.score
+        figures["unit_test_unanswered"] = tested.unanswered / tested.tests if tested.tests else None
     return figures
 
 
@@ -139,24 +137,23 @@ def deciding(figures: Figures) -> tuple[str, float] | None:
 
 def is_failure(figures: Figures) -> bool:
     """Whether an answer is less than right."""
-    found = deciding(figures)
-    return found is not None and found[1] < 1
+    decision = deciding(figures)
+    return decision is not None and decision[1] < 1
 
 
-def metrics_of(rows: Sequence[Figures]) -> dict[str, Any]:
+def metrics_of(rows: Sequence[Figures]) -> dict[str, Metric]:
     """Every metric over the functions it applies to."""
     seen = dict.fromkeys(name for row in rows for name in row if not name.endswith(BASELINE))
     names = [*(name for name in CONTRACT if name in seen), *(name for name in seen if name not in CONTRACT)]
-    found = {}
+    metrics = {}
     for name in names:
-        values = [value for row in rows if (value := row.get(name)) is not None]
+        values = [float(value) for row in rows if (value := row.get(name)) is not None]
         if values:
             baselines = [value for row in rows if (value := row.get(name + BASELINE)) is not None]
             chance = CHANCE if name.startswith("unit_test") and "unanswered" not in name else None
             baseline = sum(baselines) / len(baselines) if baselines else chance
-            measured = _metric([float(value) for value in values], baseline, count=name in (*COUNTED, OVERLAP))
-            found[name] = measured.model_dump(exclude_none=True)
-    return found
+            metrics[name] = _metric(values, baseline, count=name in (*COUNTED, OVERLAP))
+    return metrics
 
 
 def _metric(values: Sequence[float], baseline: float | None, *, count: bool) -> Metric:
@@ -166,37 +163,40 @@ def _metric(values: Sequence[float], baseline: float | None, *, count: bool) -> 
         return Metric.of_share(sum(values), n, baseline=baseline)
     mean = sum(values) / n
     low, high = (end.item() for end in mean_interval(torch.tensor(values, dtype=torch.float64)[:, None]))
-    return Metric(value=mean, low=min(low, mean), high=max(high, mean), n=n, baseline=baseline)
+    return Metric(value=mean, low=min(low, mean), high=max(high, mean), n=n, baseline=baseline, statistic="mean")
 
 
-def _families(rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
+def _families(functions: Sequence[Function], figures: Mapping[str, Figures]) -> dict[str, Family]:
     """Per family: how many, how many of them less than right, and the mean of the deciding figure; worst first."""
-    found: dict[str, Any] = {}
-    for row in rows:
-        found.setdefault(row["family"], []).append(row["figures"])
-    told = {
-        family: {
-            "n": len(figures),
-            "failed": sum(map(is_failure, figures)),
-            "value": mean([decided[1] for one in figures if (decided := deciding(one)) is not None]),
-        }
-        for family, figures in found.items()
+    members: dict[str, list[Figures]] = {}
+    for function in functions:
+        members.setdefault(function.family, []).append(figures[function.id])
+    families = {
+        name: Family(
+            n=len(rows),
+            failed=sum(map(is_failure, rows)),
+            value=mean([decision[1] for row in rows if (decision := deciding(row)) is not None]),
+        )
+        for name, rows in members.items()
     }
-    return dict(sorted(told.items(), key=lambda item: (-item[1]["failed"] / item[1]["n"], item[0])))
+    return dict(sorted(families.items(), key=lambda item: (-item[1].failed / item[1].n, item[0])))
 
 
-def _failure(row: dict[str, Any], fault: str | None) -> dict[str, Any]:
-    decided = deciding(row["figures"])
-    assert decided is not None
-    return {"id": row["id"], "family": row["family"], decided[0]: decided[1], "fault": _one_line(fault)}
+def _failure(function: Function, figures: Figures, fault: str | None) -> FunctionFailure:
+    decision = deciding(figures)
+    assert decision is not None
+    figure = {decision[0]: decision[1]}
+    return FunctionFailure.model_validate(
+        {"id": function.id, "family": function.family, **figure, "fault": _one_line(fault)}
+    )
 
 
-def _suite_name(benchmark: "FunctionsBenchmark") -> str:
-    suite = benchmark.settings.suite
+def _suite_name(settings: FunctionSettings, functions: Sequence[Function]) -> str:
+    suite = settings.suite
     if suite.dataset is not None:
         return f"published folder {suite.dataset}"
     reported = "; the reported suite" if suite.seed == SEED and suite.count is None else ""
-    return f"{len(benchmark.functions)} {suite.category} functions drawn under seed {suite.seed}{reported}"
+    return f"{len(functions)} {suite.category} functions drawn under seed {suite.seed}{reported}"
 
 
 def _one_line(text: str | None) -> str | None:

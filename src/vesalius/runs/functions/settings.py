@@ -4,6 +4,9 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+from pydantic import JsonValue
+
+from vesalius.documents.request import Request
 from vesalius.errors import BadInput
 from vesalius.files import sha256
 from vesalius.functions.agents import Limits as Talk
@@ -39,6 +42,27 @@ class FunctionSettings:
     def models(self) -> tuple[str, ...]:
         """Every language model of the run, the interpreter's first."""
         return tuple(model for model in (self.backbone, self.evaluator) if model is not None)
+
+    def request(self) -> Request:
+        """What was asked, so that it can be asked again."""
+        suite = self.suite
+        options: dict[str, JsonValue] = {
+            "category": suite.category,
+            "evaluator": self.evaluator,
+            "dataset": suite.dataset,
+            "count": suite.count,
+            "mode": suite.mode,
+            "budget": self.budget,
+            "rounds": self.talk.rounds if self.interpreter in WITH_MODEL else None,
+            "prices": self.prices,
+        }
+        return Request(
+            command="bench functions",
+            method=self.interpreter,
+            options={name: value for name, value in options.items() if value is not None},
+            seed=suite.seed,
+            backbone=self.backbone,
+        )
 
     def as_data(self) -> dict[str, Any]:
         """The settings as run.json holds and compares them."""

@@ -1,7 +1,7 @@
 """What a worker does with a function: interpret it, grade the answer, have its description tested.
 
 A worker makes the functions of the suite once and keeps one warm sandbox for all its cases; both end with its process.
-What is kept on disk is plain JSON: numbers that JSON does not have become texts.
+What is kept on disk is JSON: numbers that JSON does not have become texts.
 """
 
 import math
@@ -20,10 +20,11 @@ from vesalius.functions.box import Box
 from vesalius.functions.interpreters import interpret
 from vesalius.functions.scripts import libraries
 from vesalius.functions.suite import GRADING_SEED, Suite
-from vesalius.runs.work import Line
+from vesalius.runs.functions.state import EvaluatedResult
+from vesalius.runs.work import ModelAccess
 from vesalius.sandbox import Sandbox
 
-#: Integers of more bits are no floats either; such an input or output is only mentioned.
+#: Integers of more bits are not floats either; such an input or output is only mentioned.
 LONGEST_INTEGER = 1000
 
 
@@ -56,7 +57,7 @@ class Graded(BaseModel):
 
 @dataclass(frozen=True)
 class ToInterpret:
-    """A case of the first step: which function of the suite, and who interprets it."""
+    """A case of the first step: which function of the suite, and which interpreter."""
 
     id: str
     index: int
@@ -64,7 +65,7 @@ class ToInterpret:
     interpreter: str
     budget: int | None = None
     talk: Talk = field(default_factory=Talk)
-    line: Line | None = None
+    access: ModelAccess | None = None
 
 
 @dataclass(frozen=True)
@@ -86,7 +87,7 @@ class ToTest:
     index: int
     suite: Suite
     answer: Path
-    line: Line
+    access: ModelAccess
 
 
 def interpret_case(case: ToInterpret) -> Interpreted:
@@ -95,23 +96,23 @@ def interpret_case(case: ToInterpret) -> Interpreted:
     function = case.suite.functions()[case.index]
     box = Box(function, budget=case.budget)
     options: dict[str, Any] = {"suite": case.suite, "seed": case.suite.seed, "limits": case.talk}
-    if case.line is None:
-        found = interpret(case.interpreter, function, box, **options)
+    if case.access is None:
+        result = interpret(case.interpreter, function, box, **options)
     else:
-        with case.line.open() as backbone:
-            found = interpret(case.interpreter, function, box, **options, backbone=backbone.within(case.id))
-    answer = found.answer.model_copy(update={"interpreter": case.interpreter, "queries": box.asked})
+        with case.access.open() as backbone:
+            result = interpret(case.interpreter, function, box, **options, backbone=backbone.within(case.id))
+    answer = result.answer.model_copy(update={"interpreter": case.interpreter, "queries": box.asked})
     log = [
-        (plain(asked.input), {"error": asked.reply.error} if asked.reply.error else plain(asked.reply.value))
+        (json_value(asked.input), {"error": asked.reply.error} if asked.reply.error else json_value(asked.reply.value))
         for asked in box.log
     ]
     return Interpreted(
         id=case.id,
         family=function.family,
-        truth=plain(function.truth()),
-        answer=answer.model_copy(update={"structure": plain(answer.structure)}),
+        truth=json_value(function.truth()),
+        answer=answer.model_copy(update={"structure": json_value(answer.structure)}),
         log=log,
-        exemplar_overlap=found.exemplar_overlap,
+        exemplar_overlap=result.exemplar_overlap,
         seconds=round(time.monotonic() - started, 3),
     )
 
@@ -123,7 +124,7 @@ def grade_case(case: ToGrade) -> Graded:
     answer = _answer(case.answer)
     sandbox = _sandbox(case.unsafe)
     grade = case.suite.rooms.grade(function, answer, sandbox=sandbox, seed=case.suite.seed + GRADING_SEED)
-    picture = plain(grade.picture)
+    picture = json_value(grade.picture)
     return Graded(
         id=case.id,
         metrics={name: _finite(value) for name, value in (baselines(picture) | grade.metrics).items()},
@@ -133,19 +134,19 @@ def grade_case(case: ToGrade) -> Graded:
     )
 
 
-def evaluate_case(case: ToTest) -> dict[str, Any]:
+def evaluate_case(case: ToTest) -> EvaluatedResult:
     """Let the evaluator take the unit tests of one description."""
     function = case.suite.functions()[case.index]
     answer = _answer(case.answer)
     tests = case.suite.unit_tests(function)
-    said = answer.description if not answer.domain else f"{answer.description}\n{answer.domain}"
-    with case.line.open() as backbone:
-        tested = take_unit_tests(backbone.within(case.id), said, tests)
-    return {
-        "tests": len(tests),
-        "score": tested.score if tests else None,
-        "unanswered": sum(choice is None for choice in tested.choices),
-    }
+    description = answer.description if not answer.domain else f"{answer.description}\n{answer.domain}"
+    with case.access.open() as backbone:
+        tested = take_unit_tests(backbone.within(case.id), description, tests)
+    return EvaluatedResult(
+        tests=len(tests),
+        score=tested.score if tests else None,
+        unanswered=sum(choice is None for choice in tested.choices),
+    )
 
 
 def baselines(picture: dict[str, Any]) -> dict[str, float | None]:
@@ -165,12 +166,12 @@ def _answer(path: Path) -> Answer:
     return Interpreted.model_validate_json(path.read_bytes()).answer
 
 
-def plain(value: Any) -> Any:
+def json_value(value: Any) -> Any:
     """A value as JSON holds it: NaN, infinities, complex and endless numbers as texts, tuples as lists."""
     if isinstance(value, dict):
-        return {writable(str(name)): plain(item) for name, item in value.items()}
+        return {writable(str(name)): json_value(item) for name, item in value.items()}
     if isinstance(value, (list, tuple)):
-        return [plain(item) for item in value]
+        return [json_value(item) for item in value]
     if isinstance(value, str):
         return writable(value)
     if value is None or isinstance(value, bool) or (isinstance(value, int) and value.bit_length() <= LONGEST_INTEGER):

@@ -1,0 +1,71 @@
+"""What the ledger of the functions benchmark says: which functions are interpreted, graded and evaluated."""
+
+from collections.abc import Iterable, Mapping
+
+from pydantic import BaseModel, ConfigDict
+
+from vesalius.runs.ledger import Record
+from vesalius.runs.ledger_state import LedgerState, LedgerStep
+
+INTERPRET, GRADE, EVALUATE = "interpret", "grade", "evaluate"
+
+
+class _Result(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+
+class InterpretedResult(_Result):
+    """What an interpretation took; counts are None where they make no sense for the interpreter."""
+
+    seconds: float
+    overlap: int | None = None
+    queries: int | None = None
+    rounds: int | None = None
+    input_tokens: int | None = None
+    output_tokens: int | None = None
+    hallucinated: int | None = None
+
+
+class GradedResult(_Result):
+    """The figures of a graded answer, and why its code could not be run, if so."""
+
+    metrics: dict[str, float | None]
+    fault: str | None = None
+    seconds: float
+
+
+class EvaluatedResult(_Result):
+    """What an evaluator made of a description: how many unit tests, the score, and how many it left unanswered."""
+
+    tests: int
+    score: float | None
+    unanswered: int
+
+
+class FunctionState(LedgerState):
+    """The state of the functions benchmark."""
+
+    def __init__(self, records: Iterable[Record] = ()) -> None:
+        super().__init__(
+            [
+                LedgerStep(INTERPRET, "interpreted", InterpretedResult.model_validate),
+                LedgerStep(GRADE, "graded", GradedResult.model_validate),
+                LedgerStep(EVALUATE, "evaluated", EvaluatedResult.model_validate),
+            ],
+            records,
+        )
+
+    @property
+    def interpreted(self) -> Mapping[str, InterpretedResult]:
+        """The functions that are interpreted."""
+        return self.results[INTERPRET]
+
+    @property
+    def graded(self) -> Mapping[str, GradedResult]:
+        """The functions whose answers are graded."""
+        return self.results[GRADE]
+
+    @property
+    def evaluated(self) -> Mapping[str, EvaluatedResult]:
+        """The functions whose descriptions an evaluator has read."""
+        return self.results[EVALUATE]
