@@ -2,14 +2,14 @@
 
 The residual stream has four blocks of 64: token, position, previous token, answer. Tokens are random unit vectors.
 
-    L0H0  previous-token head: the query is the position before one's own, the key one's position; copies the token
-          found there into the previous-token block
-    L1H0  induction head: the query is the token, the key the previous-token block; copies the token found into the
+    L0H0  previous-token head: the query is the position before its own, the key the position; copies the token there
+          into the previous-token block
+    L1H0  induction head: the query is the token, the key the previous-token block; copies the token there into the
           answer block, which the unembedding reads
     the other heads: small random weights
 
-Other heads of layer 1 can be made induction heads too, of any strength, and a negative one works against the answer.
-With a norm before the unembedding two strong ones cover for each other: one alone already fills the stream.
+Other heads of layer 1 can be induction heads too, of any strength; a negative one works against the answer. With a norm
+before the unembedding two strong ones are backups of each other: one alone already fills the stream.
 """
 
 import torch
@@ -53,18 +53,18 @@ def induction_model(
         tokens = tokens / tokens.norm(dim=1, keepdim=True)
         model.W_E[:, TOKEN] = tokens
         model.W_pos[:, POSITION] = torch.eye(CONTEXT, WIDTH)
-        _copying(model, 0, 0, source=TOKEN, goal=PREVIOUS, strength=1.0)
+        _make_copy(model, 0, 0, source=TOKEN, goal=PREVIOUS, strength=1.0)
         model.blocks[0].attn.W_Q[0][POSITION] = SHARP[norm] * torch.diag(torch.ones(WIDTH - 1), -1)
         model.blocks[0].attn.W_K[0][POSITION] = torch.eye(WIDTH)
         for head, strength in (strengths or {0: 1.0}).items():
-            _copying(model, 1, head, source=TOKEN, goal=ANSWER, strength=strength)
+            _make_copy(model, 1, head, source=TOKEN, goal=ANSWER, strength=strength)
             model.blocks[1].attn.W_Q[head][TOKEN] = SHARP[norm] * torch.eye(WIDTH)
             model.blocks[1].attn.W_K[head][PREVIOUS] = torch.eye(WIDTH)
         model.unembed_weight[:, ANSWER] = 10 * tokens
     return model.eval().requires_grad_(False)
 
 
-def _copying(model: Transformer, layer: int, head: int, *, source: slice, goal: slice, strength: float) -> None:
+def _make_copy(model: Transformer, layer: int, head: int, *, source: slice, goal: slice, strength: float) -> None:
     """Clear a head and let it copy one block into another."""
     attention = model.blocks[layer].attn
     for weight in (attention.W_Q, attention.W_K, attention.W_V):
@@ -80,8 +80,8 @@ def as_specimen(model: Transformer, task: str | None = "induction") -> Specimen:
 
     def draw(n: int, seed: int) -> list[str]:
         config = model.config
-        known = behaviour(task or "induction")
-        return known.sample(tokenizer, n, seed=seed, n_ctx=config.n_ctx, d_vocab=config.d_vocab).texts
+        source = behaviour(task or "induction")
+        return source.sample(tokenizer, n, seed=seed, n_ctx=config.n_ctx, d_vocab=config.d_vocab).texts
 
     return Specimen(
         id="by_hand",

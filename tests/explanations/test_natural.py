@@ -1,4 +1,4 @@
-"""Natural models explained: a model made by hand whose roles are known, and a random one that has none."""
+"""Explanations of natural models: a hand-written model whose roles are known, and a random one that has none."""
 
 import pytest
 
@@ -10,7 +10,7 @@ from vesalius.components import Component
 from vesalius.documents.explanation import ClaimRecord, ComponentExplanation, Evidence, Explanation, Verdict
 from vesalius.errors import BadInput
 from vesalius.explanations.natural.roles import NO_ROLE, Findings
-from vesalius.explanations.natural.words import note
+from vesalius.explanations.natural.sentences import note
 
 SIZE = word_tokenizer().size
 
@@ -25,12 +25,12 @@ def by_hand() -> Explanation:
 
 
 def test_the_two_heads_get_their_names(by_hand: Explanation) -> None:
-    found = parts(by_hand)
-    assert found["L0H0"].role == "previous-token head, necessary upstream"
-    assert found["L1H0"].role == "induction head, primary mover"
-    assert {part.role for name, part in found.items() if name not in ("L0H0", "L1H0")} == {NO_ROLE}
-    assert [name for name, part in found.items() if part.verdict == "supported"] == ["L0H0", "L1H0"]
-    assert (found["L0H0"].tag, found["L1H0"].tag, found["L0_MLP"].tag) == ("ROUTER", "ROUTER", "MAPPER")
+    components = parts(by_hand)
+    assert components["L0H0"].role == "previous-token head, necessary upstream"
+    assert components["L1H0"].role == "induction head, primary mover"
+    assert {part.role for name, part in components.items() if name not in ("L0H0", "L1H0")} == {NO_ROLE}
+    assert [name for name, part in components.items() if part.verdict == "supported"] == ["L0H0", "L1H0"]
+    assert (components["L0H0"].tag, components["L1H0"].tag, components["L0_MLP"].tag) == ("ROUTER", "ROUTER", "MAPPER")
 
 
 def test_every_claim_behind_a_role_is_supported(by_hand: Explanation) -> None:
@@ -45,17 +45,17 @@ def test_every_claim_behind_a_role_is_supported(by_hand: Explanation) -> None:
         "uses",
         "composes",
     }
-    upheld = {claim.kind for claim in previous.claims if claim.verdict == "supported"}
-    assert upheld == {"attends", "necessary", "uses", "reads_from", "feeds"}
-    denied = {claim.kind for claim in previous.claims if claim.verdict == "refuted"}
-    assert denied == {"acts_at_answer", "acts_directly", "writes_answer"}
+    supported = {claim.kind for claim in previous.claims if claim.verdict == "supported"}
+    assert supported == {"attends", "necessary", "uses", "reads_from", "feeds"}
+    refuted = {claim.kind for claim in previous.claims if claim.verdict == "refuted"}
+    assert refuted == {"acts_at_answer", "acts_directly", "writes_answer"}
 
 
 def test_the_flow_is_composition_through_the_keys(by_hand: Explanation) -> None:
     assert by_hand.information_flow.startswith("Previous-token head L0H0 makes the keys of induction head L1H0")
     assert {edge[:2] for edge in by_hand.edges} == {("L0H0", "L1H0"), ("L1H0", "logits")}
-    (fed,) = [claim for claim in parts(by_hand)["L0H0"].claims if claim.kind == "feeds"]
-    whole, queries, keys, values = (evidence.value for evidence in fed.evidence)
+    (feeds,) = [claim for claim in parts(by_hand)["L0H0"].claims if claim.kind == "feeds"]
+    whole, queries, keys, values = (evidence.value for evidence in feeds.evidence)
     assert keys == pytest.approx(whole, abs=0.02)
     assert (queries, values) == (pytest.approx(0.0, abs=0.02), pytest.approx(0.0, abs=0.02))
     assert "mainly by its keys" in parts(by_hand)["L0H0"].note
@@ -73,34 +73,34 @@ def test_the_profile_holds_plain_numbers(by_hand: Explanation) -> None:
 
 
 def test_the_same_seed_gives_the_same_explanation() -> None:
-    told: list[str] = []
+    steps: list[str] = []
     specimen = as_specimen(induction_model(SIZE))
     first, again, other = (
-        ves.explain(specimen, ["L0H0", "L1H0"], n=4, seed=seed, progress=lambda step, done, total: told.append(step))
+        ves.explain(specimen, ["L0H0", "L1H0"], n=4, seed=seed, progress=lambda step, done, total: steps.append(step))
         for seed in (5, 5, 6)
     )
     assert again.model_copy(update={"seconds": first.seconds}) == first
     assert other.components != first.components
-    assert any("L1H0" in message for message in told)
+    assert any("L1H0" in message for message in steps)
 
 
 def test_the_weaker_of_two_heads_that_fill_the_stream_is_the_backup() -> None:
     model = induction_model(SIZE, strengths={0: 80.0, 2: 50.0}, norm="rms")
-    found = parts(ves.explain(as_specimen(model), ["L0H0", "L1H0", "L1H2"]))
-    assert found["L1H0"].role == "induction head, primary mover"
-    assert found["L1H2"].role == "induction head, backup mover"
-    claims = {claim.kind: claim for claim in found["L1H2"].claims}
+    components = parts(ves.explain(as_specimen(model), ["L0H0", "L1H0", "L1H2"]))
+    assert components["L1H0"].role == "induction head, primary mover"
+    assert components["L1H2"].role == "induction head, backup mover"
+    claims = {claim.kind: claim for claim in components["L1H2"].claims}
     assert claims["backup_of"].verdict == "supported"
     assert "L1H0" in claims["backup_of"].text
-    effects = (found["L1H2"].profile or {})["effects"]
+    effects = (components["L1H2"].profile or {})["effects"]
     assert effects["solo"][2] < 0.1 < 0.5 < effects["gain"][1]
 
 
 def test_a_head_that_writes_against_the_answer_inhibits_it() -> None:
     model = induction_model(SIZE, strengths={0: 1.0, 3: -0.4})
-    found = parts(ves.explain(as_specimen(model), ["L0H0", "L1H0", "L1H3"], n=8))
-    assert found["L1H3"].role == "induction head, inhibits the answer"
-    assert "works against the answer" in found["L1H3"].note
+    components = parts(ves.explain(as_specimen(model), ["L0H0", "L1H0", "L1H3"], n=8))
+    assert components["L1H3"].role == "induction head, inhibits the answer"
+    assert "works against the answer" in components["L1H3"].note
 
 
 def test_a_random_model_is_refused_and_has_no_roles() -> None:

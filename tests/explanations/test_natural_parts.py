@@ -9,12 +9,12 @@ from tests.intervene.twin import naive_logits
 from tests.models import random_model, small_config
 from vesalius.components import Component
 from vesalius.discovery.attention import masses
-from vesalius.explanations.natural.choosing import choose
 from vesalius.explanations.natural.composition import HeadInputs
-from vesalius.explanations.natural.lens import direct_attribution, read_off
+from vesalius.explanations.natural.lens import direct_attribution, logit_difference_of
 from vesalius.explanations.natural.paths import edges_between, feeds
-from vesalius.explanations.natural.places import as_many_others, at_answer, everywhere, shuffled
 from vesalius.explanations.natural.pool import Pool
+from vesalius.explanations.natural.selection import select
+from vesalius.explanations.natural.token_roles import at_answer, everywhere, random_keys, shuffled
 from vesalius.intervene import Batch, Row
 
 
@@ -50,7 +50,7 @@ def role_by_loop(pool: Pool, role: str, prompt: int, query: int) -> list[int]:
 
 def test_attention_mass_by_role_is_that_of_explicit_loops(pool: Pool) -> None:
     for role, target in everywhere(pool).items():
-        found = masses(pool.pattern(1), target)
+        mass = masses(pool.pattern(1), target)
         for prompt in range(len(pool)):
             for head in range(4):
                 pattern, length = pool.pattern(1)[prompt, head], int(pool.prompts.position[prompt]) + 1
@@ -60,24 +60,24 @@ def test_attention_mass_by_role_is_that_of_explicit_loops(pool: Pool) -> None:
                     if keys:
                         shares.append(sum(float(pattern[query, key]) for key in keys))
                 if shares:
-                    assert float(found[prompt, head]) == pytest.approx(sum(shares) / len(shares), abs=1e-6)
+                    assert float(mass[prompt, head]) == pytest.approx(sum(shares) / len(shares), abs=1e-6)
                 else:
-                    assert found[prompt, head].isnan()
+                    assert mass[prompt, head].isnan()
 
 
 def test_roles_of_the_behaviour_are_single_keys_seen_from_the_answer(pool: Pool) -> None:
-    found = at_answer(pool)
-    own = set(found) - set(everywhere(pool))
+    targets = at_answer(pool)
+    own = set(targets) - set(everywhere(pool))
     assert own == ({"first A", "B"} if pool.specimen.behaviour == "induction" else {"IO", "S1", "S2"})
     for role in own:
         for prompt in range(len(pool)):
-            (place,) = found[role][prompt].nonzero().tolist()
+            (place,) = targets[role][prompt].nonzero().tolist()
             assert place == [int(pool.prompts.position[prompt]), int(pool.prompts.roles[role][prompt])]
 
 
 def test_control_targets_have_no_key_in_common_with_the_target_and_look_back(pool: Pool) -> None:
     target = everywhere(pool)["duplicate"]
-    other = as_many_others(target, pool, seed=1)
+    other = random_keys(target, pool, seed=1)
     assert not bool((other & target).any())
     room = (torch.arange(target.shape[1]) - target.sum(-1)).clamp(min=0)
     assert torch.equal(other.sum(-1), torch.minimum(target.sum(-1), room))
@@ -91,12 +91,12 @@ def test_control_targets_have_no_key_in_common_with_the_target_and_look_back(poo
 )
 def test_a_path_is_the_naive_path(pool: Pool, sender: str, receiver: str | None) -> None:
     edges = edges_between(Component.parse(sender), None if receiver is None else Component.parse(receiver))
-    found = pool.path_effects([edges])[:, 0]
+    effects = pool.path_effects([edges])[:, 0]
     for prompt in range(len(pool)):
         row = Row(prompt, edges=dict.fromkeys(edges, prompt))
         logits = naive_logits(pool.model, pool.batch, row, pool.source_values)
         expected = float(pool.clean[prompt]) - naive_difference(pool, logits, prompt)
-        assert float(found[prompt]) == pytest.approx(expected, abs=1e-4)
+        assert float(effects[prompt]) == pytest.approx(expected, abs=1e-4)
 
 
 def test_every_pair_of_components_has_edges_exactly_where_one_feeds_the_other(pool: Pool) -> None:
@@ -111,11 +111,11 @@ def test_every_pair_of_components_has_edges_exactly_where_one_feeds_the_other(po
 
 def test_replacing_at_the_answer_only_is_the_naive_patch_there(pool: Pool) -> None:
     head = Component(0, 2)
-    found = pool.effects([[head]], positions=pool.answer_only)[:, 0]
+    effects = pool.effects([[head]], positions=pool.answer_only)[:, 0]
     for prompt in range(len(pool)):
         row = Row(prompt, edits={head: prompt}, positions=[int(pool.prompts.position[prompt])])
         logits = naive_logits(pool.model, pool.batch, row, pool.source_values)
-        assert float(found[prompt]) == pytest.approx(
+        assert float(effects[prompt]) == pytest.approx(
             float(pool.clean[prompt]) - naive_difference(pool, logits, prompt), abs=1e-4
         )
 
@@ -123,11 +123,11 @@ def test_replacing_at_the_answer_only_is_the_naive_patch_there(pool: Pool) -> No
 def test_clean_values_on_the_counterfactual_prompt_restore_what_a_naive_patch_restores(pool: Pool) -> None:
     mlp = Component(0)
     batch = Batch(pool.source.tokens, pool.source.mask)
-    corrupt, patched = [], []
+    corrupted, patched = [], []
     for prompt in range(len(pool)):
-        for row, into in ((Row(prompt), corrupt), (Row(prompt, edits={mlp: prompt}), patched)):
-            into.append(naive_difference(pool, naive_logits(pool.model, batch, row, pool.values), prompt))
-    before, after = torch.tensor(corrupt), torch.tensor(patched)
+        for row, scores in ((Row(prompt), corrupted), (Row(prompt, edits={mlp: prompt}), patched)):
+            scores.append(naive_difference(pool, naive_logits(pool.model, batch, row, pool.values), prompt))
+    before, after = torch.tensor(corrupted), torch.tensor(patched)
     expected = (after - before) / float((pool.clean - before).mean())
     assert torch.allclose(pool.restored([[mlp]])[:, 0], expected, atol=1e-2, rtol=1e-3)
 
@@ -136,21 +136,21 @@ def test_clean_values_on_the_counterfactual_prompt_restore_what_a_naive_patch_re
 @pytest.mark.parametrize("sender", ["L0H3", "L0_MLP"])
 def test_composition_is_the_attention_of_a_hooked_run(pool: Pool, sender: str, port: str) -> None:
     head, component = Component(1, 3), Component.parse(sender)
-    change = pool.written(component, pool.source_values) - pool.written(component, pool.values)
-    seen = {}
+    change = pool.output_of(component, pool.source_values) - pool.output_of(component, pool.values)
+    expected = {}
 
     def cut(inputs: torch.Tensor, hook: object) -> torch.Tensor:
         inputs = inputs.clone()
         inputs[:, :, 3] += change
         return inputs
 
-    def look(pattern: torch.Tensor, hook: object) -> None:
-        seen["pattern"] = pattern[:, 3]
+    def record(pattern: torch.Tensor, hook: object) -> None:
+        expected["pattern"] = pattern[:, 3]
 
-    hooks = [(f"blocks.1.hook_{port}_input", cut), ("blocks.1.attn.hook_pattern", look)]
+    hooks = [(f"blocks.1.hook_{port}_input", cut), ("blocks.1.attn.hook_pattern", record)]
     pool.model.run_with_hooks(pool.batch.tokens, mask=pool.batch.mask, fwd_hooks=hooks)
-    found = HeadInputs(pool, head).pattern_without(component, port)  # type: ignore[arg-type]
-    assert torch.allclose(found[:, 0], seen["pattern"], atol=1e-5)
+    pattern = HeadInputs(pool, head).pattern_without(component, port)  # type: ignore[arg-type]
+    assert torch.allclose(pattern[:, 0], expected["pattern"], atol=1e-5)
 
 
 def test_cutting_keys_is_cutting_them_in_a_hooked_run(pool: Pool) -> None:
@@ -158,19 +158,19 @@ def test_cutting_keys_is_cutting_them_in_a_hooked_run(pool: Pool) -> None:
 
     def cut(pattern: torch.Tensor, hook: object) -> torch.Tensor:
         pattern = pattern.clone()
-        left = pattern[:, 1].masked_fill(target, 0.0)
-        pattern[:, 1] = left / left.sum(-1, keepdim=True).clamp(min=1e-9)
+        remaining = pattern[:, 1].masked_fill(target, 0.0)
+        pattern[:, 1] = remaining / remaining.sum(-1, keepdim=True).clamp(min=1e-9)
         return pattern
 
     logits = pool.model.run_with_hooks(
         pool.batch.tokens, mask=pool.batch.mask, fwd_hooks=[("blocks.0.attn.hook_pattern", cut)]
     )
-    edited = torch.tensor([naive_difference(pool, logits[prompt], prompt) for prompt in range(len(pool))])
+    patched = torch.tensor([naive_difference(pool, logits[prompt], prompt) for prompt in range(len(pool))])
     inputs = HeadInputs(pool, head)
     untouched = torch.zeros_like(target)
-    found = pool.head_effects(head, [inputs.z_without_keys(target), inputs.z_without_keys(untouched)])
-    assert torch.allclose(found[:, 0], pool.clean - edited, atol=1e-4)
-    assert torch.allclose(found[:, 1], torch.zeros(len(pool)), atol=1e-4)
+    effects = pool.head_effects(head, [inputs.z_without_keys(target), inputs.z_without_keys(untouched)])
+    assert torch.allclose(effects[:, 0], pool.clean - patched, atol=1e-4)
+    assert torch.allclose(effects[:, 1], torch.zeros(len(pool)), atol=1e-4)
 
 
 @pytest.mark.parametrize("norm", ["none", "layer", "rms"])
@@ -180,7 +180,7 @@ def test_direct_attributions_add_up_to_the_logit_difference(norm: str) -> None:
     pool = Pool(as_specimen(model), 4, seed=0, split="test")
     total = direct_attribution(pool, None) + sum(direct_attribution(pool, part) for part in model.components)
     for block in model.blocks:
-        total = total + read_off(pool, (block.attn.b_O + block.mlp.b_out).expand(4, -1))
+        total = total + logit_difference_of(pool, (block.attn.b_O + block.mlp.b_out).expand(4, -1))
     correct, wrong = pool.prompts.correct, pool.prompts.wrong
     total = total + model.b_U[correct] - model.b_U[wrong]
     if model.ln_final.b is not None:
@@ -188,13 +188,13 @@ def test_direct_attributions_add_up_to_the_logit_difference(norm: str) -> None:
     assert torch.allclose(total, pool.clean, atol=1e-4)
 
 
-def test_what_is_named_is_what_is_looked_at(pool: Pool) -> None:
-    told: list[str] = []
+def test_named_components_are_selected(pool: Pool) -> None:
+    steps: list[str] = []
     named = [Component.parse("L0H1"), Component.parse("L1_MLP")]
-    choice = choose(pool, named=named, top=3, progress=lambda step, done, total: told.append(step))
-    assert choice.components == named
-    assert set(choice.why.values()) == {"named by the user"}
+    selection = select(pool, named=named, top=3, progress=lambda step, done, total: steps.append(step))
+    assert selection.components == named
+    assert set(selection.reasons.values()) == {"named by the user"}
     assert torch.allclose(
-        torch.tensor([choice.effect[c] for c in named]), pool.effects([[c] for c in named]).mean(0), atol=1e-5
+        torch.tensor([selection.effect[c] for c in named]), pool.effects([[c] for c in named]).mean(0), atol=1e-5
     )
-    assert told
+    assert steps

@@ -90,7 +90,7 @@ class ReadsFrom(Claim, frozen=True):
             rule=f"interval above {bar:.3f}",
             controls={label: rounded(rival.mean()) for label, rival in rivals.items()},
         )
-        control = float(_cut_effect(lab, head, _as_many_others(target, keys.allowed, lab.seed)).mean())
+        control = float(_cut_effect(lab, head, as_many_others(target, keys.allowed, lab.seed)).mean())
         cut_bar = max(MIN_CUT_EFFECT, control)
         cut = mean_evidence(
             lab,
@@ -250,7 +250,7 @@ def _cut_effect(lab: Lab, head: Component, target: Target) -> Float[Tensor, " pr
     return lost if lab.finite else lost / max(float(clean.mean()), 1e-6)
 
 
-def _as_many_others(target: Target, allowed: Target, seed: int) -> Target:
+def as_many_others(target: Target, allowed: Target, seed: int) -> Target:
     """For each query a random choice of as many keys outside the target."""
     order = torch.rand(target.shape, generator=torch.Generator().manual_seed(seed))
     order = order.masked_fill(~(allowed & ~target), 2.0)

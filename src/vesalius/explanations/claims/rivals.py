@@ -137,7 +137,7 @@ class _Editor:
         selection = self.entries[entry["of"][0]]
         selector = self.expressions[selection["name"]]
         assert isinstance(selector, Select)
-        for other in _OTHER_COMPARISONS.get(selection.get("comparison"), ()):
+        for other in _OTHER_COMPARISONS.get(selection.get("comparison", ""), ()):
             label = f"{other} instead of {selection['comparison']}"
             yield self._with_selection(entry, "comparison", label, comparison=other)
         keys, queries = (self.program.value_list(operand) for operand in (selector.keys, selector.queries))

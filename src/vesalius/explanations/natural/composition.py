@@ -1,8 +1,8 @@
-"""One head taken apart: who makes its queries and keys, and what it brings from where it looks.
+"""Interventions inside one head: which components write its queries and keys, and what it copies from its keys.
 
 *Composition*: the path from one earlier component into the head's queries or keys alone carries the counterfactual
-value; everything else stays. What the head then attends to needs one layer's arithmetic, no forward pass, so all
-earlier components can be tried. *Cutting* takes keys out of the head's attention and scales the rest up to one.
+value; everything else stays clean. What the head then attends to needs one layer's arithmetic, no forward pass, so all
+earlier components can be tested. *Cutting* removes keys from the head's attention and scales the rest to sum to one.
 """
 
 from typing import Literal
@@ -38,7 +38,7 @@ class HeadInputs:
     def pattern_without(self, sender: Component | None, port: AttentionPort) -> Float[Tensor, "prompt 1 query key"]:
         """The head's attention when `sender`'s path into its queries or keys carries the counterfactual value."""
         pool = self.pool
-        change = pool.written(sender, pool.source_values) - pool.written(sender, pool.values)
+        change = pool.output_of(sender, pool.source_values) - pool.output_of(sender, pool.values)
         ports = {**self._clean, port: self._project(self.block.ln1(self._resid + change, Tap()), port)}
         name = f"blocks.{self.head.layer}.attn.hook_pattern"
         tap = Tap(keep=lambda other: other == name)
@@ -52,11 +52,11 @@ class HeadInputs:
 
     @torch.no_grad()
     def z_without_keys(self, target: Target) -> Float[Tensor, "prompt pos d_head"]:
-        """What the head collects when the target keys are taken out of its attention."""
+        """The head's z when the target keys are removed from its attention."""
         pattern = self.pool.pattern(self.head.layer)[:, self.head.head]
-        left = pattern.masked_fill(target.to(pattern.device), 0.0)
-        left = left / left.sum(-1, keepdim=True).clamp(min=1e-9)
-        return left @ self._clean["v"][:, :, 0]
+        remaining = pattern.masked_fill(target.to(pattern.device), 0.0)
+        remaining = remaining / remaining.sum(-1, keepdim=True).clamp(min=1e-9)
+        return remaining @ self._clean["v"][:, :, 0]
 
     def _project(self, normed: Tensor, port: str) -> Float[Tensor, "prompt pos 1 d_head"]:
         attention = self.block.attn

@@ -1,8 +1,8 @@
 """Claims about a component of a natural model, each with its experiment, its controls and a verdict by rule.
 
-Typed claims (`necessary`, `backup_of`, `reads_from`) come from the claims library. The others are made here, by the
-same rules: the interval of a mean over held-out prompts against a bar, and the bar is never lower than what the
-controls reach. Hypotheses were made on another pool, so every claim counts as the first of its kind.
+Typed claims (`necessary`, `backup_of`, `reads_from`) come from the claims library. The others are defined here and
+follow the same rule: the interval of a mean over held-out prompts is compared with a bar that is never lower than what
+the controls reach. Hypotheses were made on another pool, so every claim counts as the first of its kind.
 """
 
 import torch
@@ -14,22 +14,22 @@ from vesalius.explanations.claims import BackupOf, Necessary, ReadsFrom, check
 from vesalius.explanations.claims.ablation import MIN_EFFECT
 from vesalius.explanations.claims.base import above, join_names, level_for, mean_evidence, rounded
 from vesalius.explanations.claims.reading import MIN_CUT_EFFECT, MIN_MASS
-from vesalius.explanations.natural.choosing import SUSPECT_LOSS
 from vesalius.explanations.natural.composition import PORT_WORDS, AttentionPort, HeadInputs
-from vesalius.explanations.natural.places import MEANINGS, as_many_others, everywhere_in, shuffled
+from vesalius.explanations.natural.selection import MIN_ATTENTION_LOSS
 from vesalius.explanations.natural.study import SINKS, PerPrompt, Study, finite
+from vesalius.explanations.natural.token_roles import MEANINGS, everywhere_in, random_keys, shuffled
 
-#: Direct logit attribution below this share of the clean score is not called answer-writing; as for effects.
+#: Direct logit attribution below this share of the clean score does not count as writing the answer; as for effects.
 MIN_LENS = MIN_EFFECT
 #: A component acts at the answer position if more than this part of its effect arises there.
 MOST = 0.5
-#: Matched components whose joint replacement is tried as a control of a group.
+#: Matched components whose joint replacement is a control of a group.
 GROUP_CONTROLS = 2
 LEVEL = level_for(1)
 
 
 def meaning(role: str) -> str:
-    """A token role in words."""
+    """A token role as a phrase."""
     return MEANINGS.get(role, f"{role} (from the answer position)")
 
 
@@ -49,19 +49,19 @@ def inhibits(study: Study, component: Component) -> ClaimRecord:
 
 
 def attends(study: Study, head: Component) -> ClaimRecord | None:
-    """Most of its attention lies on the suspected role, more than other heads' and more than on shuffled places."""
-    role, target = study.choice.looks_at.get(head), study.target(head)
+    """Most of its attention lies on the hypothesised role, more than other heads' and more than on shuffled keys."""
+    role, target = study.selection.looks_at.get(head), study.target(head)
     if role is None or target is None:
         return None
-    if role in SINKS:  # where all heads of a layer rest on BOS, each of them does: the rival is the key beside it
+    if role in SINKS:  # all heads of a layer may attend to BOS, so the control is the key next to it
         controls = {"the key after it": study.mass(head, target.roll(1, -1))}
     else:
         controls = {f"other heads of layer {head.layer}": _other_heads(study, head, target)}
     if role not in ("previous", *SINKS):
         controls["places of another prompt"] = study.mass(head, shuffled(target))
     if role in ("induction", "duplicate"):
-        broken = target & ~everywhere_in(study.pool, study.pool.prompts.counterfactual)[role]
-        mass = masses(study.pool.source_pattern(head.layer)[:, [head.head]], broken)[:, 0]
+        without_copy = target & ~everywhere_in(study.pool, study.pool.prompts.counterfactual)[role]
+        mass = masses(study.pool.source_pattern(head.layer)[:, [head.head]], without_copy)[:, 0]
         controls["same places, no copy there"] = finite(mass)
     controls = {name: values for name, values in controls.items() if len(values)}
     bar = _bar(MIN_MASS, controls)
@@ -70,12 +70,12 @@ def attends(study: Study, head: Component) -> ClaimRecord | None:
 
 
 def uses(study: Study, head: Component) -> ClaimRecord | None:
-    """Taking the keys of its role out of its attention costs more than taking out as many others."""
-    role, target = study.choice.looks_at.get(head), study.target(head)
+    """Removing the keys of its role from its attention costs more than removing as many others."""
+    role, target = study.selection.looks_at.get(head), study.target(head)
     if role is None or role in SINKS or target is None:
         return None
     inputs = HeadInputs(study.pool, head)
-    other = as_many_others(target, study.pool, seed=study.lab.seed)
+    other = random_keys(target, study.pool, seed=study.lab.seed)
     lost = study.pool.head_effects(head, [inputs.z_without_keys(t) for t in (target, other)]) / study.pool.scale
     controls = {"as many other keys": lost[:, 1]}
     bar = _bar(MIN_CUT_EFFECT, controls)
@@ -95,7 +95,7 @@ def acts_at_answer(study: Study, component: Component) -> ClaimRecord:
 
 
 def acts_directly(study: Study, component: Component) -> ClaimRecord:
-    """More than half of its effect comes along its direct path to the logits."""
+    """More than half of its effect comes from its direct path to the logits."""
     text = f"{component} acts mostly on the logits directly, not through later components."
     return _mostly(
         study, component, study.direct(component), "acts_directly", "on the direct path to the logits only", text
@@ -131,7 +131,7 @@ def writes_answer(study: Study, component: Component) -> ClaimRecord:
 
 
 def covers(study: Study, component: Component) -> ClaimRecord | None:
-    """It matters once the rest of its group is out, more than alone and more than matched components do then."""
+    """With the rest of its group replaced, it matters more than alone and more than matched components do."""
     group = study.group(component)
     rest = [c for c in group.members if c != component]
     if not rest:
@@ -152,29 +152,29 @@ def covers(study: Study, component: Component) -> ClaimRecord | None:
 
 
 def backup_of(study: Study, component: Component) -> ClaimRecord | None:
-    """The typed claim of a backup, against the strongest other member of its group."""
+    """The typed claim that it is a backup of the strongest other member of its group."""
     rest = [c for c in study.group(component).members if c != component]
-    primary = max(rest, key=lambda c: study.choice.effect.get(c, 0.0), default=None)
+    primary = max(rest, key=lambda c: study.selection.effect.get(c, 0.0), default=None)
     if primary is None:
         return None
     return check(BackupOf(component=str(component), primary=str(primary), replacement="resample"), study.lab)
 
 
 def composes(study: Study, head: Component, port: AttentionPort, sender: Component) -> ClaimRecord | None:
-    """The sender makes the head's queries or keys: without its path the attention leaves its target."""
+    """The sender writes the head's queries or keys: without its path the attention leaves its target."""
     target = study.target(head)
     if target is None:
         return None
     inputs = HeadInputs(study.pool, head)
-    rivals = _beside(study, sender, head)
-    controls = {str(c): finite(inputs.mass_lost(c, port, target)) for c in rivals}
-    bar = _bar(SUSPECT_LOSS, controls)
+    neighbours = _neighbours(study, sender, head)
+    controls = {str(c): finite(inputs.mass_lost(c, port, target)) for c in neighbours}
+    bar = _bar(MIN_ATTENTION_LOSS, controls)
     lost = finite(inputs.mass_lost(sender, port, target))
     largest = dict(sorted(controls.items(), key=lambda item: -float(item[1].mean()))[:3])
-    moved = _figure(
+    attention = _figure(
         study, f"path into the {PORT_WORDS[port]} replaced", "attention that leaves the target", lost, bar, largest
     )
-    cost = mean_evidence(
+    effect = mean_evidence(
         study.lab,
         f"path into the {PORT_WORDS[port]} replaced",
         measure="effect",
@@ -182,15 +182,17 @@ def composes(study: Study, head: Component, port: AttentionPort, sender: Compone
         level=LEVEL,
         rule="reported; the verdict rests on the attention",
     )
-    text = f"{sender} makes the {PORT_WORDS[port]} by which {head} finds {meaning(study.choice.looks_at[head] or '')}."
-    return _claim("composes", text, above(moved, bar), moved, cost)
+    text = (
+        f"{sender} makes the {PORT_WORDS[port]} by which {head} finds {meaning(study.selection.looks_at[head] or '')}."
+    )
+    return _claim("composes", text, above(attention, bar), attention, effect)
 
 
 def feeds(study: Study, sender: Component, receiver: Component) -> ClaimRecord:
-    """The path between two components matters, more than that from a component beside the sender."""
-    sign = 1.0 if study.choice.paths[sender, receiver] >= 0 else -1.0
-    rival = path_control(study, sender, receiver)
-    controls = {} if rival is None else {str(rival): sign * study.path(rival, receiver)}
+    """The path between two components matters, more than the path from a neighbour of the sender."""
+    sign = 1.0 if study.selection.paths[sender, receiver] >= 0 else -1.0
+    control = path_control(study, sender, receiver)
+    controls = {} if control is None else {str(control): sign * study.path(control, receiver)}
     bar = _bar(MIN_CUT_EFFECT, controls)
     whole = _figure(
         study, "path replaced", "effect" if sign > 0 else "gain", sign * study.path(sender, receiver), bar, controls
@@ -211,29 +213,30 @@ def feeds(study: Study, sender: Component, receiver: Component) -> ClaimRecord:
 
 
 def path_control(study: Study, sender: Component, receiver: Component) -> Component | None:
-    """A component beside the sender that is not under study, for comparison."""
-    rivals = [c for c in _beside(study, sender, receiver) if c not in study.choice.components]
-    order = torch.randperm(len(rivals), generator=torch.Generator().manual_seed(study.lab.seed + sender.layer))
-    return rivals[int(order[0])] if rivals else None
+    """A neighbour of the sender that is not under study, as a control."""
+    neighbours = [c for c in _neighbours(study, sender, receiver) if c not in study.selection.components]
+    order = torch.randperm(len(neighbours), generator=torch.Generator().manual_seed(study.lab.seed + sender.layer))
+    return neighbours[int(order[0])] if neighbours else None
 
 
-def _beside(study: Study, sender: Component, receiver: Component) -> list[Component]:
-    """Other heads of the sender's layer, or the MLPs of the layers next to it, that come before the receiver."""
-    near = 0 if sender.is_head else 2
+def _neighbours(study: Study, sender: Component, receiver: Component) -> list[Component]:
+    """Other heads of the sender's layer, or MLPs of nearby layers, that come before the receiver."""
+    distance = 0 if sender.is_head else 2
     return [
         c
         for c in study.pool.model.components
         if c.is_head == sender.is_head
         and c != sender
-        and abs(c.layer - sender.layer) <= near
+        and abs(c.layer - sender.layer) <= distance
         and c.layer < receiver.layer
     ]
 
 
 def _other_heads(study: Study, head: Component, target: Target) -> PerPrompt:
-    found = masses(study.pool.pattern(head.layer), target)
-    kept = [h for h in range(found.shape[1]) if h != head.head]
-    return finite(found[:, kept].mean(1)) if kept else found[:0, 0]
+    """Mean attention of the layer's other heads on a target."""
+    mass = masses(study.pool.pattern(head.layer), target)
+    others = [h for h in range(mass.shape[1]) if h != head.head]
+    return finite(mass[:, others].mean(1)) if others else mass[:0, 0]
 
 
 def _bar(least: float, controls: dict[str, PerPrompt]) -> float:

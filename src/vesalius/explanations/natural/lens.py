@@ -1,7 +1,7 @@
-"""The logit lens: what a component's output alone says about the answer.
+"""The logit lens: what a component's output alone adds to the answer's logits.
 
-The final norm's scale is held at its clean value, so that the logit difference is a sum over what was written into
-the residual stream at the answer position; a component's part of that sum is its direct logit attribution.
+The final norm's scale is fixed at its clean value, so that the logit difference is a sum over the outputs written into
+the residual stream at the answer position; a component's term of that sum is its direct logit attribution.
 """
 
 import torch
@@ -13,16 +13,18 @@ from vesalius.explanations.natural.pool import Pool
 
 
 def direct_attribution(pool: Pool, component: Component | None, *, shuffle: bool = False) -> Float[Tensor, " prompt"]:
-    """What a component (None: the embedding) adds to logit(correct) - logit(wrong), in logits. `shuffle` reads every
-    prompt for the answers of the next one.
+    """What a component (None: the embedding) adds to logit(correct) - logit(wrong), in logits. `shuffle` uses the
+    answers of another prompt.
     """
-    at = pool.prompts.position
-    return read_off(pool, pool.written(component, pool.values)[torch.arange(len(pool)), at], shuffle=shuffle)
+    output = pool.output_of(component, pool.values)[torch.arange(len(pool)), pool.prompts.position]
+    return logit_difference_of(pool, output, shuffle=shuffle)
 
 
 @torch.no_grad()
-def read_off(pool: Pool, vector: Float[Tensor, "prompt d_model"], *, shuffle: bool = False) -> Float[Tensor, " prompt"]:
-    """The logit difference that a vector in the final residual stream stands for."""
+def logit_difference_of(
+    pool: Pool, vector: Float[Tensor, "prompt d_model"], *, shuffle: bool = False
+) -> Float[Tensor, " prompt"]:
+    """The logit difference of a vector in the final residual stream."""
     model, norm, resid = pool.model, pool.model.ln_final, pool.final_resid
     if norm.w is not None:
         if norm.b is not None:

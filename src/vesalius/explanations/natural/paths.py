@@ -1,4 +1,4 @@
-"""Paths from one component to another: which edges there are."""
+"""Direct paths from one component to another, as edges."""
 
 from vesalius.components import Component, Edge
 
@@ -11,7 +11,7 @@ def feeds(sender: Component, receiver: Component) -> bool:
 
 
 def edges_between(sender: Component, receiver: Component | None) -> list[Edge]:
-    """The direct path into all inputs of a receiver (None: the logits), to be cut at once."""
+    """The edges of the direct path into all inputs of a receiver (None: the logits)."""
     if receiver is None:
         return [Edge(sender, None, "logits")]
     if not receiver.is_head:

@@ -1,9 +1,9 @@
 """A pool of prompts of one behaviour, run once, and the experiments that start from that run.
 
-Every prompt has a counterfactual of the same length. Replacing a component means giving it the value it has on the
-counterfactual, position by position (corrupt-operand patching); an effect is the clean logit difference minus the
-edited one, so a positive effect means the component helped. Two pools are drawn from disjoint splits of names,
-templates and token ids: one to choose what is looked at, one for the evidence.
+Every prompt has a counterfactual of the same length. Replacing a component means patching in its value on the
+counterfactual, position by position; an effect is the clean logit difference minus the patched one, so a positive
+effect means the component helped. Two pools are drawn from disjoint splits of names, templates and token ids: one to
+select components, one for the evidence.
 """
 
 from collections.abc import Sequence
@@ -44,23 +44,23 @@ class Pool:
 
     @cached_property
     def clean(self) -> Float[Tensor, " prompt"]:
-        """The logit difference of each prompt with nothing replaced."""
+        """The logit difference of each clean prompt."""
         return self._recordings.scores().cpu()
 
     @property
     def scale(self) -> float:
-        """The mean clean logit difference: what a share of an effect is a share of."""
+        """The mean clean logit difference, by which effects are divided to give shares."""
         return max(float(self.clean.mean()), 1e-6)
 
     @cached_property
     def values(self) -> Values:
-        """What every component writes on the clean prompts."""
+        """The outputs of all components on the clean prompts."""
         self.cost.rows += len(self)
         return activations(self.model, self.batch)
 
     @cached_property
     def source_values(self) -> Values:
-        """What every component writes on the counterfactual prompts."""
+        """The outputs of all components on the counterfactual prompts."""
         self.cost.rows += len(self)
         return activations(self.model, self.source)
 
@@ -82,7 +82,7 @@ class Pool:
         last = self.model.config.n_layers - 1
         return self._cache[f"blocks.{last}.hook_resid_post"][torch.arange(len(self)), self.prompts.position]
 
-    def written(self, component: Component | None, values: Values) -> Float[Tensor, "prompt pos d_model"]:
+    def output_of(self, component: Component | None, values: Values) -> Float[Tensor, "prompt pos d_model"]:
         """What a component (None: the embedding) adds to the residual stream, without its layer's output bias."""
         if component is None:
             return values.embed
@@ -101,29 +101,29 @@ class Pool:
         positions: Bool[Tensor, "prompt pos"] | None = None,
     ) -> Float[Tensor, "chosen set"]:
         """Effect of replacing each set on each prompt (default: all prompts, everywhere)."""
-        chosen = torch.arange(len(self)) if prompts is None else prompts
-        grid = Plan.grid(self.model.config, sets, choices=chosen)
-        rows = chosen.repeat(len(sets))
+        index = torch.arange(len(self)) if prompts is None else prompts
+        grid = Plan.grid(self.model.config, sets, choices=index)
+        rows = index.repeat(len(sets))
         where = None if positions is None else positions[rows]
         scores = run(self._recordings, Plan(rows, grid.choice, where), self.source_values, cost=self.cost)
-        return self.clean[chosen][:, None] - scores.cpu().view(len(sets), len(chosen)).T
+        return self.clean[index][:, None] - scores.cpu().view(len(sets), len(index)).T
 
     def path_effects(
         self, paths: Sequence[Sequence[Edge]], *, prompts: Int[Tensor, " chosen"] | None = None
     ) -> Float[Tensor, "chosen path"]:
-        """Effect of letting the edges of a path, all at once, carry what their senders write on the counterfactual."""
-        chosen = list(range(len(self))) if prompts is None else prompts.tolist()
-        rows = [Row(prompt, edges=dict.fromkeys(edges, prompt)) for edges in paths for prompt in chosen]
+        """Effect of patching all edges of a path at once with their senders' outputs on the counterfactual."""
+        index = list(range(len(self))) if prompts is None else prompts.tolist()
+        rows = [Row(prompt, edges=dict.fromkeys(edges, prompt)) for edges in paths for prompt in index]
         plan = Plan.of(self.model.config, rows, width=self.batch.tokens.shape[1])
         scores = run(self._recordings, plan, self.source_values, cost=self.cost)
-        return self.clean[chosen][:, None] - scores.cpu().view(len(paths), len(chosen)).T
+        return self.clean[index][:, None] - scores.cpu().view(len(paths), len(index)).T
 
     def head_effects(self, head: Component, z: Sequence[Float[Tensor, "prompt pos d_head"]]) -> Tensor:
-        """Effect of giving a head other values of z, one column for each; [prompt, value]."""
+        """Effect of patching other values of z into a head, one column for each; [prompt, value]."""
         n, config = len(self), self.model.config
         assert head.head is not None
-        around = (0, 0, head.head, config.n_heads - 1 - head.head)
-        table = torch.cat([torch.nn.functional.pad(one[:, :, None], around) for one in z])
+        padding = (0, 0, head.head, config.n_heads - 1 - head.head)
+        table = torch.cat([torch.nn.functional.pad(values[:, :, None], padding) for values in z])
         values = Values(
             tuple(table if layer == head.layer else clean[:0] for layer, clean in enumerate(self.values.z)),
             tuple(clean[:0] for clean in self.values.mlp),
@@ -136,15 +136,15 @@ class Pool:
         return self.clean[:, None] - scores.cpu().view(len(z), n).T
 
     def restored(self, sets: Sequence[Sequence[Component]]) -> Float[Tensor, "prompt set"]:
-        """What the clean values of each set bring back on the counterfactual prompts, as a share of the way from the
-        counterfactual to the clean score (means over the prompts).
+        """What patching the clean values of each set into the counterfactual run restores, as a share of the mean
+        difference between the clean and the counterfactual score.
         """
         recordings = Recordings(self.model, self.source, self.prompts.readout())
-        corrupt = recordings.scores().cpu()
+        corrupted = recordings.scores().cpu()
         plan = Plan.grid(self.model.config, sets, choices=torch.arange(len(self)))
         scores = run(recordings, plan, self.values, cost=self.cost).cpu().view(len(sets), len(self)).T
-        distance = float((self.clean - corrupt).mean())
-        return (scores - corrupt[:, None]) / (distance if abs(distance) > 1e-6 else 1e-6)
+        difference = float((self.clean - corrupted).mean())
+        return (scores - corrupted[:, None]) / (difference if abs(difference) > 1e-6 else 1e-6)
 
     @property
     def answer_only(self) -> Bool[Tensor, "prompt pos"]:

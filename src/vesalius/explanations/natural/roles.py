@@ -1,16 +1,16 @@
-"""From verdicts to a role: what a component is called, by rule.
+"""From verdicts to a role: the name of a component, by rule.
 
-A role has two halves. Where a head looks: *induction head*, *previous-token head*, *duplicate-token head*, *reads X*
-(a place the behaviour defines) or *BOS sink*, if the claim that it attends there is supported. What part it plays:
+A role has two halves. Where a head attends: *induction head*, *previous-token head*, *duplicate-token head*, *reads X*
+(a token role of the behaviour) or *BOS sink*, if the claim that it attends there is supported. What part it plays:
 
     inhibits the answer          replacing it helps
     primary mover                a head that is necessary, mostly at the answer position
     necessary upstream           a head that is necessary, mostly elsewhere
-    necessary                    a head that is necessary; where it acts was not decided
+    necessary                    a head that is necessary; where it acts is undecided
     writes the answer            an MLP that is necessary, mostly on its direct path to the logits
-    builds features              an MLP that is necessary, mostly through later components or not decided
-    backup mover, backup MLP     not found necessary alone, but it matters once its group is out
-    lens-positive but redundant  it favours the answer by itself, and replacing it costs next to nothing
+    builds features              an MLP that is necessary, mostly through later components or undecided
+    backup mover, backup MLP     not shown necessary alone, but it matters once its group is replaced
+    lens-positive but redundant  its output favours the answer, and replacing it costs next to nothing
     no effect alone              it attends to a role, and replacing it costs next to nothing
 
 Neither half: *no role established*.
@@ -36,8 +36,8 @@ from vesalius.explanations.natural.evidence import (
     uses,
     writes_answer,
 )
-from vesalius.explanations.natural.places import NAMES
 from vesalius.explanations.natural.study import SINKS, Study
+from vesalius.explanations.natural.token_roles import NAMES
 
 NO_ROLE = "no role established"
 
@@ -46,31 +46,32 @@ NO_ROLE = "no role established"
 class Findings:
     """The claims about one component and what follows from them.
 
-    `composed` says who makes its queries and keys: (sender, port, claim); `fed` whom it feeds: (receiver, claim).
+    `own` holds the claims about the component alone, `incoming` those about the components that write its queries and
+    keys (sender, port, claim), `outgoing` those about the components it feeds (receiver, claim).
     """
 
     component: Component
     looks_at: str | None
     own: tuple[ClaimRecord, ...]
-    composed: tuple[tuple[Component, AttentionPort, ClaimRecord], ...] = ()
-    fed: tuple[tuple[Component, ClaimRecord], ...] = ()
+    incoming: tuple[tuple[Component, AttentionPort, ClaimRecord], ...] = ()
+    outgoing: tuple[tuple[Component, ClaimRecord], ...] = ()
 
     @property
     def claims(self) -> tuple[ClaimRecord, ...]:
         """Every claim, those about the component alone first."""
-        return (*self.own, *(claim for _, _, claim in self.composed), *(claim for _, claim in self.fed))
+        return (*self.own, *(claim for _, _, claim in self.incoming), *(claim for _, claim in self.outgoing))
 
     def verdict(self, kind: str) -> Verdict | None:
-        """The verdict of the first claim of a kind, None where none was made."""
+        """The verdict of the first claim of a kind, None if there is none."""
         return next((claim.verdict for claim in self.own if claim.kind == kind), None)
 
     def supported(self, kind: str) -> bool:
-        """Whether the claim of this kind was made and held."""
+        """Whether there is a claim of this kind and it is supported."""
         return self.verdict(kind) == "supported"
 
     @property
     def pattern(self) -> str | None:
-        """Where it looks, if that was established."""
+        """Where it attends, if that was established."""
         if self.looks_at is None or not self.supported("attends"):
             return None
         if self.looks_at in SINKS:
@@ -98,61 +99,63 @@ class Findings:
 
     @property
     def role(self) -> str:
-        """Both halves, or that none was established."""
+        """Both halves, or that neither was established."""
         return ", ".join(half for half in (self.pattern, self.part) if half) or NO_ROLE
 
     @property
     def tag(self) -> Tag:
-        """ROUTER for a head that copies from one place; AGGREGATOR and MAPPER by default."""
+        """ROUTER for a head that copies from one token role; else AGGREGATOR for heads and MAPPER for MLPs."""
         if not self.component.is_head:
             return "MAPPER"
         return "ROUTER" if self.pattern is not None and self.looks_at not in SINKS else "AGGREGATOR"
 
 
 def _costs_nothing(findings: Findings) -> bool:
-    """Whether the whole interval of its effect alone lies below what counts as an effect."""
+    """Whether the whole interval of its single effect lies below the smallest effect that counts."""
     claim = next((claim for claim in findings.own if claim.kind == "necessary"), None)
     high = claim.evidence[0].high if claim else None
     return high is not None and high < MIN_EFFECT
 
 
 def investigate(study: Study, component: Component, *, performs: bool) -> Findings:
-    """Make the claims about one component and examine them; where the model does not perform the behaviour there is no
-    score to lose, and only its attention is examined.
+    """Make and check the claims about one component. If the model does not perform the behaviour, there is no score to
+    lose, and only attention is checked.
     """
-    looks_at = study.choice.looks_at.get(component)
+    looks_at = study.selection.looks_at.get(component)
     own: list[ClaimRecord | None] = [attends(study, component)] if component.is_head else []
     if not performs:
-        return Findings(component, looks_at, _made(own))
-    own += _causal(study, component)
-    composed: list[tuple[Component, AttentionPort, ClaimRecord]] = [
+        return Findings(component, looks_at, _not_none(own))
+    own += _causal_claims(study, component)
+    incoming: list[tuple[Component, AttentionPort, ClaimRecord]] = [
         (sender, port, claim)
-        for (head, port), sender in study.choice.feeders.items()
+        for (head, port), sender in study.selection.feeders.items()
         if head == component and (claim := composes(study, head, port, sender)) is not None
     ]
-    fed = [(receiver, feeds(study, sender, receiver)) for sender, receiver in study.choice.paths if sender == component]
-    return Findings(component, looks_at, _made(own), tuple(composed), tuple(fed))
+    outgoing = [
+        (receiver, feeds(study, sender, receiver)) for sender, receiver in study.selection.paths if sender == component
+    ]
+    return Findings(component, looks_at, _not_none(own), tuple(incoming), tuple(outgoing))
 
 
-def _made(claims: list[ClaimRecord | None]) -> tuple[ClaimRecord, ...]:
+def _not_none(claims: list[ClaimRecord | None]) -> tuple[ClaimRecord, ...]:
     return tuple(claim for claim in claims if claim is not None)
 
 
-def _causal(study: Study, component: Component) -> list[ClaimRecord | None]:
-    alone = necessary(study, component)
-    found: list[ClaimRecord | None] = [alone]
-    if alone.verdict == "supported":
-        found += [acts_at_answer(study, component), acts_directly(study, component)]
+def _causal_claims(study: Study, component: Component) -> list[ClaimRecord | None]:
+    necessity = necessary(study, component)
+    claims: list[ClaimRecord | None] = [necessity]
+    if necessity.verdict == "supported":
+        claims += [acts_at_answer(study, component), acts_directly(study, component)]
     elif float(study.solo(component).mean()) < -MIN_EFFECT:
-        found.append(inhibits(study, component))
+        claims.append(inhibits(study, component))
     else:
         cover = covers(study, component)
-        found.append(cover)
+        claims.append(cover)
         if cover is not None and cover.verdict == "supported":
-            found.append(backup_of(study, component))
-    found.append(writes_answer(study, component))
+            claims.append(backup_of(study, component))
+    claims.append(writes_answer(study, component))
     if component.is_head:
-        found.append(uses(study, component))
-        if study.choice.looks_at.get(component) == "previous" and alone.verdict == "supported":
-            found.append(reads_previous(study, component))
-    return found
+        claims.append(uses(study, component))
+        if study.selection.looks_at.get(component) == "previous" and necessity.verdict == "supported":
+            claims.append(reads_previous(study, component))
+    return claims

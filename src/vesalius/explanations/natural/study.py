@@ -1,9 +1,9 @@
-"""The measurements on held-out prompts: what each chosen component does, in numbers, one value per prompt.
+"""The measurements on held-out prompts: what each selected component does, one value per prompt.
 
-Effects are shares of the mean clean logit difference. A component stands alone (*solo*), at the answer position only,
-and together with its group: the other heads suspected of the same role, or else the strongest components of its kind.
-Its *gain* is what it costs once the rest of the group is out, beyond what it costs alone: positive where it is a
-backup, negative where the group needs all its members.
+Effects are shares of the mean clean logit difference. A component is replaced alone (*solo*), at the answer position
+only, and together with its group: the other heads with the same hypothesised role, or else the strongest components of
+its kind. Its *gain* is its effect once the rest of the group is replaced, minus its effect alone: positive for a
+backup, negative if the group needs all its members.
 """
 
 from collections.abc import Sequence
@@ -18,15 +18,15 @@ from vesalius.components import Component
 from vesalius.discovery.attention import Target, masses
 from vesalius.explanations.claims import Lab
 from vesalius.explanations.claims.base import mean_and_interval, rounded
-from vesalius.explanations.natural.choosing import Choice
 from vesalius.explanations.natural.lens import direct_attribution
 from vesalius.explanations.natural.paths import edges_between
-from vesalius.explanations.natural.places import at_answer, everywhere, others
 from vesalius.explanations.natural.pool import Pool
+from vesalius.explanations.natural.selection import Selection
+from vesalius.explanations.natural.token_roles import at_answer, everywhere, without_role
 
-#: Members of the group of a component that shares its role with nobody.
+#: Members of the group of a component whose role no other component has.
 GROUP = 4
-#: Who alone costs more than this share leaves too little score to lose, and is not put into such a group.
+#: Components with a larger effect than this share leave too little score to lose and are not put into such a group.
 TOO_STRONG = 0.5
 SINKS = ("BOS", "first token")
 PerPrompt = Float[Tensor, " prompt"]
@@ -34,25 +34,24 @@ PerPrompt = Float[Tensor, " prompt"]
 
 @dataclass(frozen=True)
 class Group:
-    """Components that are replaced together; `members` includes the one it belongs to."""
+    """Components that are replaced together; `members` includes the component whose group it is."""
 
     name: str
     members: tuple[Component, ...]
 
 
 class Study:
-    """Everything measured about the chosen components on held-out prompts.
+    """Everything measured about the selected components on held-out prompts.
 
-    The laboratory draws the same prompts (same seed, same split), so that typed claims and the rest speak of the same
-    cases.
+    The lab draws the same prompts (same seed, same split), so typed claims and the others are about the same cases.
     """
 
-    def __init__(self, pool: Pool, lab: Lab, choice: Choice) -> None:
-        self.pool, self.lab, self.choice = pool, lab, choice
+    def __init__(self, pool: Pool, lab: Lab, selection: Selection) -> None:
+        self.pool, self.lab, self.selection = pool, lab, selection
         self.general, self.answer = everywhere(pool), at_answer(pool)
 
     def solo(self, component: Component) -> PerPrompt:
-        """Effect of replacing one component alone."""
+        """Effect of replacing only this component."""
         return self.lab.effect([component], "resample")
 
     def flips(self, component: Component) -> float:
@@ -65,7 +64,7 @@ class Study:
         return self._at_answer[:, self._place[component]]
 
     def restored(self, component: Component) -> PerPrompt:
-        """What its clean value alone brings back on the counterfactual prompts."""
+        """What patching its clean value into the counterfactual run restores."""
         return self._restored[:, self._place[component]]
 
     def direct(self, component: Component) -> PerPrompt:
@@ -77,37 +76,36 @@ class Study:
         return direct_attribution(self.pool, component, shuffle=shuffle) / self.pool.scale
 
     def group(self, component: Component) -> Group:
-        """Whom it is replaced together with."""
-        role = self.choice.looks_at.get(component)
-        peers = self.choice.looking_at(role) if role and role not in SINKS else []
+        """The components it is replaced together with."""
+        role = self.selection.looks_at.get(component)
+        peers = self.selection.looking_at(role) if role and role not in SINKS else []
         if len(peers) > 1:
             return Group(f"heads that look at {role}", tuple(peers))
-        kind = [c for c in self.choice.components if c.is_head == component.is_head and c != component]
-        kind.sort(key=lambda c: -self.choice.effect.get(c, 0.0))
-        most = TOO_STRONG * self.pool.scale
-        strongest = [c for c in kind if 0 < self.choice.effect.get(c, 0.0) < most][:GROUP]
+        same_kind = [c for c in self.selection.components if c.is_head == component.is_head and c != component]
+        same_kind.sort(key=lambda c: -self.selection.effect.get(c, 0.0))
+        limit = TOO_STRONG * self.pool.scale
+        strongest = [c for c in same_kind if 0 < self.selection.effect.get(c, 0.0) < limit][:GROUP]
         name = f"the strongest {'heads' if component.is_head else 'MLPs'}"
         return Group(name, tuple(sorted([component, *strongest])))
 
     def gain(self, component: Component, rest: Sequence[Component]) -> PerPrompt:
-        """What it costs with `rest` replaced beyond what it costs alone."""
+        """Its effect with `rest` replaced minus its effect alone."""
         both = self.lab.effect([*rest, component], "resample")
         return both - self.lab.effect(rest, "resample") - self.solo(component)
 
     def target(self, head: Component) -> Target | None:
-        """The (query, key) pairs a head is suspected of attending to."""
-        role = self.choice.looks_at.get(head)
+        """The (query, key) pairs a head is hypothesised to attend to."""
+        role = self.selection.looks_at.get(head)
         if role is None:
             return None
         return self.answer[role] if role in SINKS or role not in self.general else self.general[role]
 
     def mass(self, head: Component, target: Target) -> PerPrompt:
-        """A head's attention on a target; prompts without one are left out."""
-        found = masses(self.pool.pattern(head.layer)[:, [head.head]], target)[:, 0]
-        return found[~found.isnan()]
+        """A head's attention on a target, for the prompts that have one."""
+        return finite(masses(self.pool.pattern(head.layer)[:, [head.head]], target)[:, 0])
 
     def numbers(self, component: Component) -> dict[str, object]:
-        """The profile as plain JSON: means with intervals, shares of the clean score, attention mass by role."""
+        """The profile for JSON: means with intervals, shares of the clean score, attention mass by role."""
         group = self.group(component)
         rest = [c for c in group.members if c != component]
         effects = {
@@ -122,7 +120,7 @@ class Study:
             effects["joint_without"] = self.lab.effect(rest, "resample")
             effects["gain"] = self.gain(component, rest)
         return {
-            "chosen_by": self.choice.why[component],
+            "chosen_by": self.selection.reasons[component],
             "unit": "share of the clean logit difference",
             "clean": rounded(self.pool.scale),
             "effects": {name: self._interval(values) for name, values in effects.items()},
@@ -132,7 +130,7 @@ class Study:
         }
 
     def _attention(self, head: Component) -> dict[str, dict[str, list[float | None]]]:
-        from_answer = {**self.answer, "elsewhere": others(self.answer, self.pool)}
+        from_answer = {**self.answer, "elsewhere": without_role(self.answer, self.pool)}
         return {
             where: {
                 role: self._interval(self.mass(head, target)) for role, target in targets.items() if bool(target.any())
@@ -149,27 +147,27 @@ class Study:
 
     @cached_property
     def _place(self) -> dict[Component, int]:
-        return {component: place for place, component in enumerate(self.choice.components)}
+        return {component: place for place, component in enumerate(self.selection.components)}
 
     @cached_property
-    def _alone(self) -> list[list[Component]]:
-        return [[component] for component in self.choice.components]
+    def _singletons(self) -> list[list[Component]]:
+        return [[component] for component in self.selection.components]
 
     @cached_property
     def _at_answer(self) -> Float[Tensor, "prompt component"]:
-        return self.pool.effects(self._alone, positions=self.pool.answer_only) / self.pool.scale
+        return self.pool.effects(self._singletons, positions=self.pool.answer_only) / self.pool.scale
 
     @cached_property
     def _restored(self) -> Float[Tensor, "prompt component"]:
-        return self.pool.restored(self._alone)
+        return self.pool.restored(self._singletons)
 
     @cached_property
     def _direct(self) -> Float[Tensor, "prompt component"]:
-        paths = [edges_between(component, None) for component in self.choice.components]
+        paths = [edges_between(component, None) for component in self.selection.components]
         return self.pool.path_effects(paths) / self.pool.scale
 
     def path(self, sender: Component, receiver: Component, port: str | None = None) -> PerPrompt:
-        """Effect of the path from one component into another, or into one input of it; kept."""
+        """Effect of the path from one component into another, or into one input of it; cached."""
         key = (sender, receiver, port)
         if key not in self._paths:
             edges = [edge for edge in edges_between(sender, receiver) if port in (None, edge.port)]
@@ -177,13 +175,13 @@ class Study:
         return self._paths[key]
 
     def measure_paths(self, keys: Sequence[tuple[Component, Component, str | None]]) -> None:
-        """Measure several paths in one go."""
+        """Measure several paths in one batch."""
         missing = [key for key in dict.fromkeys(keys) if key not in self._paths]
         if not missing:
             return
         edges = [[e for e in edges_between(a, b) if port in (None, e.port)] for a, b, port in missing]
-        found = self.pool.path_effects(edges) / self.pool.scale
-        self._paths |= {key: found[:, i] for i, key in enumerate(missing)}
+        effects = self.pool.path_effects(edges) / self.pool.scale
+        self._paths |= {key: effects[:, i] for i, key in enumerate(missing)}
 
     @cached_property
     def _paths(self) -> dict[tuple[Component, Component, str | None], PerPrompt]:
@@ -191,5 +189,5 @@ class Study:
 
 
 def finite(values: PerPrompt) -> PerPrompt:
-    """Prompts that have a value."""
+    """The values that are not NaN."""
     return values[~torch.isnan(values)]

@@ -1,4 +1,4 @@
-"""The findings in sentences: every sentence restates a claim with its figures, and only claims that were decided."""
+"""The findings as text: each sentence restates a decided claim with its figures."""
 
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
@@ -17,46 +17,49 @@ DEFAULT_TAGS = {
 }
 
 
-def note(found: Findings) -> str:
+def note(findings: Findings) -> str:
     """What was established about a component, one sentence for each claim."""
-    spoken = [_SENTENCES[claim.kind](claim, found) for claim in found.own if claim.kind in _SENTENCES]
-    sentences = [sentence for sentence in spoken if sentence]
+    candidates = [_SENTENCES[claim.kind](claim, findings) for claim in findings.own if claim.kind in _SENTENCES]
+    sentences = [sentence for sentence in candidates if sentence]
     sentences += [
         f"{claim.text.removesuffix('.')}: without that path {_share(claim.evidence[0])} of its attention leaves."
-        for _, _, claim in found.composed
+        for _, _, claim in findings.incoming
         if claim.verdict == "supported"
     ]
-    sentences += _feeding(found)
+    sentences += _outgoing_paths(findings)
     if not sentences:
         sentences = ["No experiment established what it does for this behaviour."]
-    return " ".join([*sentences, *([DEFAULT_TAGS[found.tag]] if found.tag in DEFAULT_TAGS else [])])
+    return " ".join([*sentences, *([DEFAULT_TAGS[findings.tag]] if findings.tag in DEFAULT_TAGS else [])])
 
 
 def information_flow(findings: Sequence[Findings]) -> str:
-    """Who makes whose queries and keys, which paths matter, and who writes the answer."""
-    roles = {str(found.component): found.role for found in findings}
-    made: dict[tuple[str, str], list[tuple[str, float]]] = defaultdict(list)
-    for found in findings:
-        for sender, port, claim in found.composed:
+    """Which components write the queries and keys of others, which paths matter, and which write the answer."""
+    roles = {str(finding.component): finding.role for finding in findings}
+    receivers: dict[tuple[str, str], list[tuple[str, float]]] = defaultdict(list)
+    for finding in findings:
+        for sender, port, claim in finding.incoming:
             if claim.verdict == "supported":
-                made[str(sender), PORT_WORDS[port]].append((str(found.component), claim.evidence[0].value or 0.0))
+                receivers[str(sender), PORT_WORDS[port]].append(
+                    (str(finding.component), claim.evidence[0].value or 0.0)
+                )
     sentences = []
-    for (sender, port), heads in made.items():
+    for (sender, port), heads in receivers.items():
         names, shares = [name for name, _ in heads], [f"{share:.2f}" for _, share in heads]
+        writer, whose = _with_kind([sender], roles), "its" if len(names) == 1 else "their"
         sentences.append(
-            f"{_capital(_named([sender], roles))} makes the {port} of {_named(names, roles)}: without that path "
-            f"{join_names(shares)} of {'its' if len(names) == 1 else 'their'} attention leaves the target."
+            f"{_capital(writer)} makes the {port} of {_with_kind(names, roles)}: without that path "
+            f"{join_names(shares)} of {whose} attention leaves the target."
         )
     paths = [
-        f"{found.component} {'to' if claim.kind == 'feeds' else 'against the answer to'} {receiver} "
+        f"{finding.component} {'to' if claim.kind == 'feeds' else 'against the answer to'} {receiver} "
         f"({claim.evidence[0].value:.2f})"
-        for found in findings
-        for receiver, claim in found.fed
+        for finding in findings
+        for receiver, claim in finding.outgoing
         if claim.verdict == "supported"
     ]
     if paths:
         sentences.append(f"Direct paths that matter by themselves, as shares of the score: {', '.join(paths)}.")
-    writers = [str(found.component) for found in findings if found.supported("acts_directly")]
+    writers = [str(finding.component) for finding in findings if finding.supported("acts_directly")]
     if writers:
         sentences.append(f"{join_names(writers)} {'acts' if len(writers) == 1 else 'act'} on the logits directly.")
     return "\n".join(sentences) or "No path between these components was established."
@@ -71,8 +74,8 @@ def task_description(name: str, performance: Performance) -> str:
     )
 
 
-def _named(names: Sequence[str], roles: Mapping[str, str]) -> str:
-    """Names, with the kind of head in front where all are of one kind."""
+def _with_kind(names: Sequence[str], roles: Mapping[str, str]) -> str:
+    """Names, preceded by the kind of head if all have the same kind."""
     kinds = {roles.get(name, "").split(",")[0] for name in names}
     kind = kinds.pop() if len(kinds) == 1 else ""
     return f"{kind}{'s' if len(names) > 1 else ''} {join_names(names)}" if kind.endswith("head") else join_names(names)
@@ -89,10 +92,10 @@ def _share(evidence: Evidence) -> str:
     return f"{value:.2f} [{low:.2f}, {high:.2f}]"
 
 
-def _feeding(found: Findings) -> list[str]:
-    """One sentence for all supported paths that leave a component."""
+def _outgoing_paths(findings: Findings) -> list[str]:
+    """One sentence for all supported paths from a component."""
     paths = []
-    for receiver, claim in found.fed:
+    for receiver, claim in findings.outgoing:
         if claim.verdict != "supported":
             continue
         evidence, *ports = claim.evidence
@@ -103,8 +106,8 @@ def _feeding(found: Findings) -> list[str]:
     return [f"It feeds {join_names(paths)}."] if paths else []
 
 
-def _attends(claim: ClaimRecord, found: Findings) -> str | None:
-    where, share = meaning(found.looks_at or ""), _share(claim.evidence[0])
+def _attends(claim: ClaimRecord, findings: Findings) -> str | None:
+    where, share = meaning(findings.looks_at or ""), _share(claim.evidence[0])
     sentences: dict[str, str] = {
         "supported": f"Attends to {where}: {share} of its attention.",
         "refuted": f"Its attention on {where}, {share}, is not beyond that of its controls or not most of it.",
@@ -112,11 +115,11 @@ def _attends(claim: ClaimRecord, found: Findings) -> str | None:
     return sentences.get(claim.verdict)
 
 
-def _necessary(claim: ClaimRecord, found: Findings) -> str | None:
+def _necessary(claim: ClaimRecord, findings: Findings) -> str | None:
     share = f"{_share(claim.evidence[0])} of the score"
     if claim.verdict == "supported":
         return f"Replacing it costs {share}."
-    if claim.verdict == "refuted" and not found.supported("inhibits"):
+    if claim.verdict == "refuted" and not findings.supported("inhibits"):
         return f"Replacing it alone costs too little to tell from replacing other components: {share}."
     return None
 
@@ -124,15 +127,15 @@ def _necessary(claim: ClaimRecord, found: Findings) -> str | None:
 def _when(*, supported: str = "", refuted: str = "") -> Callable[[ClaimRecord, Findings], str | None]:
     """A sentence for each verdict; {} is the share with its interval."""
 
-    def speak(claim: ClaimRecord, found: Findings) -> str | None:
+    def sentence(claim: ClaimRecord, findings: Findings) -> str | None:
         text = {"supported": supported, "refuted": refuted}.get(claim.verdict, "")
         return text.format(_share(claim.evidence[0])) if text and claim.evidence else None
 
-    return speak
+    return sentence
 
 
-def _uses(claim: ClaimRecord, found: Findings) -> str | None:
-    cut, share = f"Taking {meaning(found.looks_at or '')} out of its attention costs", _share(claim.evidence[0])
+def _uses(claim: ClaimRecord, findings: Findings) -> str | None:
+    cut, share = f"Taking {meaning(findings.looks_at or '')} out of its attention costs", _share(claim.evidence[0])
     sentences: dict[str, str] = {
         "supported": f"{cut} {share} of the score.",
         "refuted": f"{cut} no more than taking out as many other keys: {share}.",
@@ -140,14 +143,14 @@ def _uses(claim: ClaimRecord, found: Findings) -> str | None:
     return sentences.get(claim.verdict)
 
 
-def _covers(claim: ClaimRecord, found: Findings) -> str | None:
+def _covers(claim: ClaimRecord, findings: Findings) -> str | None:
     rest = claim.text.split(" covers for ")[1].split(":")[0]
     if claim.verdict == "supported":
         return f"Once {rest} are replaced it costs {_share(claim.evidence[0])} more of the score than alone: a backup."
     return None
 
 
-def _backup(claim: ClaimRecord, found: Findings) -> str | None:
+def _backup(claim: ClaimRecord, findings: Findings) -> str | None:
     return claim.text if claim.verdict == "supported" else None
 
 

@@ -1,10 +1,10 @@
-"""The causal profile of a natural model: which components carry a behaviour, where they look and what part they play.
+"""Explain a natural model: which components carry a behaviour, where they attend and what part they play.
 
-1. Ask whether the model performs the behaviour at all.
-2. On a selection pool choose components and make hypotheses (`choosing`).
+1. Check that the model performs the behaviour.
+2. On a selection pool select components and make hypotheses (`selection`).
 3. On held-out prompts measure each component alone, at the answer position, in its group, along its paths and through
-   the logit lens (`study`), and examine the claims (`evidence`).
-4. Name roles by rule (`roles`) and say it (`words`).
+   the logit lens (`study`), and check the claims (`evidence`).
+4. Name roles by rule (`roles`) and write them down (`sentences`).
 
 The same seed gives the same explanation.
 """
@@ -22,18 +22,18 @@ from vesalius.errors import BadInput
 from vesalius.explanations.claims import Lab
 from vesalius.explanations.claims.laboratory import CLAIM_SEED
 from vesalius.explanations.claims.reading import MIN_CUT_EFFECT
-from vesalius.explanations.natural.choosing import choose
 from vesalius.explanations.natural.evidence import path_control
 from vesalius.explanations.natural.pool import Pool
 from vesalius.explanations.natural.roles import NO_ROLE, Findings, investigate
+from vesalius.explanations.natural.selection import select
+from vesalius.explanations.natural.sentences import information_flow, note, task_description
 from vesalius.explanations.natural.study import Study
-from vesalius.explanations.natural.words import information_flow, note, task_description
 from vesalius.model.specimen import Specimen
 from vesalius.progress import Progress, silent
 
 PROMPTS, SELECTION, TOP = 16, 8, 12
-#: Fewer held-out prompts give intervals that decide nothing.
-FEWEST = 4
+#: Intervals from fewer held-out prompts are too wide for any verdict.
+MIN_PROMPTS = 4
 
 
 def explain_natural(
@@ -48,43 +48,43 @@ def explain_natural(
 ) -> Explanation:
     """Explain a natural model for the behaviour it was loaded with, on `n` held-out prompts.
 
-    `components` names what is looked at; by default the `top` by effect, and heads found by attention and composition.
-    A model that does not perform the behaviour is refused, unless `force`: then attention is described and no part is
-    named. `progress` is called at each step.
+    `components` names the components to study; by default the `top` by effect, and heads selected by attention and
+    composition. A model that does not perform the behaviour is refused, unless `force`: then attention is described
+    and no part is named. `progress` is called at each step.
     """
     started, progress = time.monotonic(), progress or silent
-    if n < FEWEST:
-        raise BadInput(f"{n} prompts are too few for intervals; ask for at least {FEWEST}")
+    if n < MIN_PROMPTS:
+        raise BadInput(f"{n} prompts are too few for intervals; request at least {MIN_PROMPTS}")
     if top < 1:
-        raise BadInput(f"the top {top} components are none; ask for at least 1")
+        raise BadInput(f"top={top} selects no components; request at least 1")
     config = specimen.model.config
     named = None if components is None else sorted(set(parse_components(components, config)))
     progress(f"{specimen.name}: does it perform {specimen.behaviour}?", 0, 0)
     performance = _performance(specimen, seed, force=force)
-    selection = Pool(specimen, SELECTION, seed=seed, split="train")
-    choice = choose(selection, named=named, top=top, progress=progress)
-    evidence = Pool(specimen, n, seed=CLAIM_SEED + seed, split="test")
-    lab = Lab(specimen, n=n, seed=CLAIM_SEED + seed, circuit=choice.components)
-    study = Study(evidence, lab, choice)
-    findings = _investigated(study, performs=performance.performs, progress=progress)
+    selection_pool = Pool(specimen, SELECTION, seed=seed, split="train")
+    selection = select(selection_pool, named=named, top=top, progress=progress)
+    held_out_pool = Pool(specimen, n, seed=CLAIM_SEED + seed, split="test")
+    lab = Lab(specimen, n=n, seed=CLAIM_SEED + seed, circuit=selection.components)
+    study = Study(held_out_pool, lab, selection)
+    findings = _investigate_all(study, performs=performance.performs, progress=progress)
     progress("writing the explanation", 0, 0)
     request = {"n": n, "top": top if named is None else None, "selection": SELECTION, "force": force}
     return Explanation(
         specimen=specimen.id,
         behaviour=specimen.behaviour,
         scientist="builtin",
-        components=tuple(_component(found, study, request) for found in findings),
+        components=tuple(_component(finding, study, request) for finding in findings),
         information_flow=information_flow(findings),
         edges=tuple(_edges(study, findings)) if performance.performs else (),
         task_description=task_description(specimen.behaviour or "", performance),
         seconds=round(time.monotonic() - started, 2),
         seed=seed,
-        rows=round(selection.cost.rows + evidence.cost.rows + lab.cost.rows),
+        rows=round(selection_pool.cost.rows + held_out_pool.cost.rows + lab.cost.rows),
     )
 
 
 def _performance(specimen: Specimen, seed: int, *, force: bool) -> Performance:
-    """How well the model does; refuses what it does not do."""
+    """How well the model performs its behaviour; refuses a model that does not perform it."""
     if specimen.behaviour is None:
         names = ", ".join(b.name for b in behaviours())
         raise BadInput(
@@ -93,40 +93,42 @@ def _performance(specimen: Specimen, seed: int, *, force: bool) -> Performance:
     return require_performance(specimen, seed=seed, force=force, purpose="see its attention")
 
 
-def _investigated(study: Study, *, performs: bool, progress: Progress) -> list[Findings]:
+def _investigate_all(study: Study, *, performs: bool, progress: Progress) -> list[Findings]:
     if performs:
-        progress(f"cutting {len(study.choice.paths)} paths on held-out prompts", 0, 0)
-        study.measure_paths([key for pair in study.choice.paths for key in _path_keys(study, pair)])
+        progress(f"cutting {len(study.selection.paths)} paths on held-out prompts", 0, 0)
+        study.measure_paths([key for pair in study.selection.paths for key in _path_keys(study, pair)])
     findings = []
-    for place, component in enumerate(study.choice.components, 1):
-        progress(f"explaining {component}", place, len(study.choice.components))
+    for place, component in enumerate(study.selection.components, 1):
+        progress(f"explaining {component}", place, len(study.selection.components))
         findings.append(investigate(study, component, performs=performs))
     return findings
 
 
 def _path_keys(study: Study, pair: tuple[Component, Component]) -> list[tuple[Component, Component, str | None]]:
-    """A path as a whole, by input, and its control's."""
+    """A path as a whole, each of its inputs, and its control."""
     sender, receiver = pair
     ports: list[str | None] = [None, *("qkv" if receiver.is_head else "")]
     control = path_control(study, sender, receiver)
     return [(sender, receiver, port) for port in ports] + ([] if control is None else [(control, receiver, None)])
 
 
-def _component(found: Findings, study: Study, request: dict[str, Any]) -> ComponentExplanation:
-    numbers = study.numbers(found.component)
+def _component(finding: Findings, study: Study, request: dict[str, Any]) -> ComponentExplanation:
+    numbers = study.numbers(finding.component)
     return ComponentExplanation(
-        id=str(found.component),
-        tag=found.tag,
-        tag_by_experiment=found.tag,
-        note=note(found),
-        verdict="untested" if found.role == NO_ROLE else "supported",
-        reads=tuple(dict.fromkeys(str(s) for (head, _), s in study.choice.feeders.items() if head == found.component)),
-        claims=found.claims,
-        role=found.role,
+        id=str(finding.component),
+        tag=finding.tag,
+        tag_by_experiment=finding.tag,
+        note=note(finding),
+        verdict="untested" if finding.role == NO_ROLE else "supported",
+        reads=tuple(
+            dict.fromkeys(str(s) for (head, _), s in study.selection.feeders.items() if head == finding.component)
+        ),
+        claims=finding.claims,
+        role=finding.role,
         profile={
-            "pattern": found.pattern,
-            "part": found.part,
-            "looks_at": found.looks_at,
+            "pattern": finding.pattern,
+            "part": finding.part,
+            "looks_at": finding.looks_at,
             "request": request,
             **numbers,
         },
@@ -135,13 +137,13 @@ def _component(found: Findings, study: Study, request: dict[str, Any]) -> Compon
 
 def _edges(study: Study, findings: list[Findings]) -> list[tuple[str, str, float]]:
     """Supported paths between components, and direct paths to the logits whose interval lies beyond the bar."""
-    found = []
+    edges = []
     for finding in findings:
         sender = finding.component
-        for receiver, claim in finding.fed:
+        for receiver, claim in finding.outgoing:
             if claim.verdict == "supported":
-                found.append((str(sender), str(receiver), round(float(study.path(sender, receiver).mean()), 4)))
+                edges.append((str(sender), str(receiver), round(float(study.path(sender, receiver).mean()), 4)))
         mean, low, high = study.interval(study.direct(sender))
         if low > MIN_CUT_EFFECT or high < -MIN_CUT_EFFECT:
-            found.append((str(sender), "logits", round(mean, 4)))
-    return found
+            edges.append((str(sender), "logits", round(mean, 4)))
+    return edges

@@ -1,0 +1,190 @@
+"""Which components are studied, and the hypotheses about them: decided on the selection pool alone.
+
+1. Effect: every component is patched on a few prompts, the strongest again on the whole pool. Of the `top` selected by
+   absolute effect, two thirds are heads: an MLP reads one position only, so there is less to say about it.
+2. Attention: heads whose attention lies mostly on one general role (previous token, earlier copies, the tokens after
+   them), up to a few for each role, whether or not patching one alone has an effect.
+3. Composition: for heads whose attention depends on content, the component whose path into the queries or keys moves
+   their attention most.
+4. Paths: of all paths from one selected component to another, those with the largest effect.
+
+The hypothesised role of each head, its feeders and the paths are tested on other prompts.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from vesalius.components import Component
+from vesalius.discovery.attention import Target, masses
+from vesalius.explanations.claims.reading import MIN_CUT_EFFECT, MIN_MASS
+from vesalius.explanations.natural.composition import PORT_WORDS, PORTS, AttentionPort, HeadInputs, senders_below
+from vesalius.explanations.natural.paths import edges_between, feeds
+from vesalius.explanations.natural.pool import Pool
+from vesalius.explanations.natural.token_roles import NAMES, at_answer, everywhere
+from vesalius.progress import Progress
+
+#: Prompts of the first round over all components; the strongest are measured on the whole pool.
+SCREENING_PROMPTS = 4
+#: The second round measures this many times as many components as will be selected.
+SECOND_ROUND = 3
+#: Heads selected for one attention role.
+PER_ROLE = 4
+#: Attention mass that must leave the target before a component counts as the feeder of a head.
+MIN_ATTENTION_LOSS = 0.1
+#: Paths between selected components that are measured again for evidence.
+PATHS = 12
+
+
+@dataclass
+class Selection:
+    """The components under study in order of computation, the reasons for them, and the hypotheses about them.
+
+    `looks_at` names the token role a head attends to (None: no single one), `feeders[head, port]` the component that
+    writes its queries or keys, `effect` the mean effect on the selection pool, where it was measured, `paths` pairs of
+    components with the effect of the path between them.
+    """
+
+    components: list[Component] = field(default_factory=list)
+    reasons: dict[Component, str] = field(default_factory=dict)
+    looks_at: dict[Component, str | None] = field(default_factory=dict)
+    feeders: dict[tuple[Component, AttentionPort], Component] = field(default_factory=dict)
+    effect: dict[Component, float] = field(default_factory=dict)
+    paths: dict[tuple[Component, Component], float] = field(default_factory=dict)
+
+    def add(self, component: Component, reason: str) -> None:
+        """Select a component, or add one more reason for it."""
+        self.reasons[component] = f"{self.reasons[component]}; {reason}" if component in self.reasons else reason
+        self.components = sorted(self.reasons)
+
+    def looking_at(self, role: str) -> list[Component]:
+        """The heads hypothesised to attend to a role."""
+        return [c for c in self.components if self.looks_at.get(c) == role]
+
+
+def select(pool: Pool, *, named: Sequence[Component] | None, top: int, progress: Progress) -> Selection:
+    """Select components and make hypotheses on the selection pool; `named` fixes the components."""
+    selection = Selection()
+    for component in named or ():
+        selection.add(component, "named by the user")
+    if named is None:
+        _add_strongest(pool, selection, top, progress)
+    else:
+        effects = pool.effects([[c] for c in selection.components]).mean(0)
+        selection.effect = dict(zip(selection.components, effects.tolist(), strict=True))
+    progress("attention of every head", 0, 0)
+    roles = _role_masses(pool)
+    if named is None:
+        _add_by_attention(pool, selection, roles)
+    for component in selection.components:
+        selection.looks_at[component] = _main_role(component, roles) if component.is_head else None
+    _add_feeders(pool, selection, roles, select_feeders=named is None, progress=progress)
+    _add_paths(pool, selection, progress)
+    return selection
+
+
+def _add_strongest(pool: Pool, selection: Selection, top: int, progress: Progress) -> None:
+    """Two rounds of patching single components; two thirds of those selected are heads."""
+    components = pool.model.components
+    screening, rest = torch.arange(len(pool)).tensor_split((SCREENING_PROMPTS,))
+    progress(f"replacing each of {len(components)} components on {len(screening)} prompts", 0, 0)
+    first = pool.effects([[c] for c in components], prompts=screening)
+    order = first.mean(0).abs().argsort(descending=True, stable=True).tolist()
+    mlps = max(1, top // 3)
+    for is_head, count in ((True, top - mlps), (False, mlps)):
+        kind = [i for i in order if components[i].is_head == is_head]
+        strongest = kind[: SECOND_ROUND * count]
+        kinds = "heads" if is_head else "MLPs"
+        progress(f"replacing the strongest {len(strongest)} {kinds} on {len(pool)} prompts", 0, 0)
+        columns = first[:, strongest]
+        if len(rest):
+            columns = torch.cat([columns, pool.effects([[components[i]] for i in strongest], prompts=rest)])
+        mean = columns.mean(0)
+        selection.effect |= {components[i]: float(x) for i, x in zip(strongest, mean, strict=True)}
+        for rank, place in enumerate(mean.abs().argsort(descending=True, stable=True)[:count].tolist(), 1):
+            reason = f"effect rank {rank} of {len(kind)} {kinds}: {float(mean[place]):+.2f} logits"
+            selection.add(components[strongest[place]], reason)
+
+
+@dataclass(frozen=True)
+class _Roles:
+    """Mean attention masses over the selection pool by role, and the targets they were measured on."""
+
+    general: dict[str, Float[Tensor, "layer head"]]
+    answer: dict[str, Float[Tensor, "layer head"]]
+    targets: dict[str, Target]
+
+
+def _role_masses(pool: Pool) -> _Roles:
+    layers = range(pool.model.config.n_layers)
+
+    def means(targets: dict[str, Target]) -> dict[str, Tensor]:
+        return {
+            role: torch.stack([masses(pool.pattern(layer), target).nanmean(0) for layer in layers])
+            for role, target in targets.items()
+            if bool(target.any())
+        }
+
+    general, answer = everywhere(pool), at_answer(pool)
+    return _Roles(means({role: general[role] for role in NAMES}), means(answer), answer | general)
+
+
+def _add_by_attention(pool: Pool, selection: Selection, roles: _Roles) -> None:
+    """Select the heads that attend mostly to one general role, strongest first."""
+    for role, mass in roles.general.items():
+        for place in mass.flatten().argsort(descending=True, stable=True)[:PER_ROLE].tolist():
+            layer, head = divmod(place, pool.model.config.n_heads)
+            if float(mass[layer, head]) > MIN_MASS:
+                selection.add(Component(layer, head), f"attention: {float(mass[layer, head]):.2f} on {role}")
+
+
+def _main_role(head: Component, roles: _Roles) -> str | None:
+    """The role with most of a head's attention: a general one, one of the behaviour, or BOS, in this order."""
+    own = {role: mass for role, mass in roles.answer.items() if role in roles.targets and role not in NAMES}
+    sinks = {role: own.pop(role) for role in ("BOS", "first token") if role in own}
+    own.pop("self", None)
+    for family in (roles.general, own, sinks):
+        best = max(((float(mass[head.layer, head.head]), role) for role, mass in family.items()), default=(0.0, ""))
+        if best[0] > MIN_MASS:
+            return best[1]
+    return None
+
+
+def _add_feeders(pool: Pool, selection: Selection, roles: _Roles, *, select_feeders: bool, progress: Progress) -> None:
+    """For every head whose attention depends on content, the component that moves its queries or keys most, which is
+    then also selected if `select_feeders`.
+    """
+    positional = ("previous", "BOS", "first token", None)
+    for head in [c for c in selection.components if selection.looks_at[c] not in positional]:
+        progress(f"what writes the queries and keys of {head}", 0, 0)
+        target = roles.targets[selection.looks_at[head] or ""]
+        inputs = HeadInputs(pool, head)
+        for port in PORTS:
+            lost = {
+                sender: float(inputs.mass_lost(sender, port, target).nanmean()) for sender in senders_below(pool, head)
+            }
+            best = max(lost, key=lambda sender: lost[sender], default=None)
+            if best is None or lost[best] < MIN_ATTENTION_LOSS:
+                continue
+            selection.feeders[head, port] = best
+            if select_feeders and best not in selection.reasons:
+                path = f"its path into the {PORT_WORDS[port]} of {head}"
+                selection.add(best, f"composition: {path} moves {lost[best]:.2f} of its attention")
+                selection.looks_at[best] = _main_role(best, roles) if best.is_head else None
+
+
+def _add_paths(pool: Pool, selection: Selection, progress: Progress) -> None:
+    """The strongest paths between selected components; those with too small an effect are no hypothesis."""
+    pairs = [(a, b) for a in selection.components for b in selection.components if feeds(a, b)]
+    if not pairs:
+        return
+    progress(f"cutting {len(pairs)} paths between {len(selection.components)} components", 0, 0)
+    screening = torch.arange(min(SCREENING_PROMPTS, len(pool)))
+    effect = pool.path_effects([edges_between(*pair) for pair in pairs], prompts=screening).mean(0)
+    for place in effect.abs().argsort(descending=True, stable=True)[:PATHS].tolist():
+        if abs(float(effect[place])) < MIN_CUT_EFFECT * pool.scale:
+            break
+        selection.paths[pairs[place]] = float(effect[place])
