@@ -1,0 +1,171 @@
+"""Files written by version 0.1.0, of the first schema, still load and are written back in the current one.
+
+They were made on the benchmark circuit frac_prevs (`explain`, `discover --method eap-ig`, `sweep`, the scripted HyVE
+agent), on the induction model of the tests (the natural ones), and by benchmarks of two circuits or four functions.
+"""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from vesalius.documents import Circuit, Discovery, Document, Explanation, Scorecard, Sweep, Trace
+from vesalius.errors import BadInput
+
+GOLDEN = Path(__file__).parent / "golden"
+FILES: dict[str, type[Document]] = {
+    "explanation.json": Explanation,
+    "explanation_natural.json": Explanation,
+    "trace.json": Trace,
+    "sweep.json": Sweep,
+    "discovery/discovery.json": Discovery,
+    "discovery_natural/discovery.json": Discovery,
+    "scorecard_circuits.json": Scorecard,
+    "scorecard_discovery.json": Scorecard,
+    "scorecard_functions.json": Scorecard,
+}
+#: What the second schema calls otherwise, and nothing else.
+RENAMED = {"trust": "checks", "trust_forwards": "checks_forwards"}
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_a_file_of_the_first_schema_is_written_in_the_current_one(name: str, tmp_path: Path) -> None:
+    kind, old = FILES[name], json.loads((GOLDEN / name).read_text())
+    assert 1 in (old.get("schema"), old.get("schema_version"))
+    document = kind.read(GOLDEN / name)
+    if isinstance(document, Discovery):
+        path = document.save(tmp_path)
+        assert (tmp_path / "circuit.json").read_text() == (GOLDEN / name).with_name("circuit.json").read_text()
+    else:
+        path = tmp_path / "document.json"
+        document.write(path)
+    new = json.loads(path.read_text())
+    assert 2 in (new.get("schema"), new.get("schema_version"))
+    assert {RENAMED.get(field, field) for field in old} <= set(new)
+    again = kind.read(path)
+    assert again.as_data() == {**document.as_data(), **({"circuit": new["circuit"]} if "circuit" in new else {})}
+    if not isinstance(document, Discovery):
+        assert again == document
+
+
+@pytest.mark.parametrize("name", [name for name, kind in FILES.items() if kind is not Scorecard])
+def test_nothing_but_the_names_of_fields_changes(name: str) -> None:
+    """Scorecards of the discovery benchmark give two metrics for one; that is tested below."""
+    old, new = json.loads((GOLDEN / name).read_text()), FILES[name].read(GOLDEN / name).as_data()
+    for field, value in old.items():
+        if field not in ("schema", "schema_version", "circuit", "directory", "heatmap"):
+            assert new[RENAMED.get(field, field)] == value, field
+
+
+def test_the_explanation_of_frac_prevs() -> None:
+    explanation = Explanation.read(GOLDEN / "explanation.json")
+    assert (explanation.specimen, explanation.scientist, explanation.request) == ("3", "builtin", None)
+    first, second = explanation.components
+    assert (first.id, first.tag, first.verdict) == ("L0_MLP", "INDICATOR", "supported")
+    assert (second.id, second.tag, second.verdict) == ("L1H2", "AGGREGATOR", "supported")
+    assert [claim.kind for claim in second.claims] == ["computes", "aggregates", "necessary"]
+    assert explanation.program is not None
+    assert explanation.program.endswith("output = L1H2")
+
+
+def test_the_explanation_of_the_induction_model() -> None:
+    explanation = Explanation.read(GOLDEN / "explanation_natural.json")
+    assert explanation.behaviour == "induction"
+    roles = {part.id: part.role for part in explanation.components}
+    assert roles["L1H0"] == "induction head, primary mover"
+    assert roles["L0H0"] == "previous-token head, necessary upstream"
+    assert explanation.edges[0] == ("L0H0", "L1H0", 0.9746)
+
+
+def test_the_trace_of_the_agent() -> None:
+    trace = Trace.read(GOLDEN / "trace.json")
+    assert (trace.protocol, trace.usage.calls, trace.usage.malformed) == ("typed", 26, 1)
+    assert {part.component: part.resolved_at for part in trace.components} == {"L0_MLP": 1, "L1H2": 2}
+
+
+def test_the_sweep_of_frac_prevs() -> None:
+    sweep = Sweep.read(GOLDEN / "sweep.json")
+    assert (sweep.kind, sweep.n, sweep.baseline, sweep.unit) == ("zero", 8, 1.0, "share of outputs")
+    assert [(row.id, row.effect) for row in sweep.components[:2]] == [("L0_MLP", 1.0), ("L1H2", 0.96875)]
+    assert sweep.request.command_line().startswith("vesalius sweep frac_prevs --components L0H0,L0H1,")
+
+
+def test_the_discovery_in_frac_prevs() -> None:
+    discovery = Discovery.read(GOLDEN / "discovery" / "discovery.json")
+    assert discovery.circuit == Circuit.read(GOLDEN / "discovery" / "circuit.json")
+    assert [str(part) for part in discovery.circuit.chosen()] == ["L0_MLP", "L1H2"]
+    assert discovery.components[0].id == "L1H2"
+    assert (len(discovery.components), discovery.n_edges, len(discovery.edges)) == (10, 110, 110)
+    checks = discovery.checks
+    assert checks is not None
+    assert checks.faithfulness is not None
+    assert checks.faithfulness_random is not None
+    assert (checks.faithfulness.cpr, checks.n, checks.size) == (0.85, 12, 2)
+    assert checks.faithfulness.cmd < checks.faithfulness_random.cmd
+    assert checks.stability is not None
+    assert checks.stability.value == 1.0
+    assert set(checks.missing) == {"specificity", "detectors"}
+    assert checks.metrics.items() <= discovery.metrics.items()
+    assert discovery.checks_forwards == pytest.approx(313.333 / 8, abs=1e-3)
+    assert discovery.request.command_line() == "vesalius discover frac_prevs --method eap-ig --n 8 --seed 0"
+
+
+def test_the_discovery_in_the_induction_model() -> None:
+    checks = Discovery.read(GOLDEN / "discovery_natural" / "discovery.json").checks
+    assert checks is not None
+    assert checks.detectors is not None
+    assert checks.detectors.flagged["induction"] == ("L1H0",)
+    assert checks.detectors.p == pytest.approx(1 / 28)  # both of two among eight heads
+    assert checks.specificity is not None
+    assert checks.specificity.heads == ("L1H0", "L0H0")
+
+
+def test_a_discovery_without_its_circuit_is_refused(tmp_path: Path) -> None:
+    numbers = (GOLDEN / "discovery" / "discovery.json").read_text()
+    (tmp_path / "discovery.json").write_text(numbers)
+    with pytest.raises(BadInput, match=r"circuit\.json is not beside it; run `vesalius discover` again"):
+        Discovery.read(tmp_path / "discovery.json")
+    other = Circuit.read(GOLDEN / "discovery_natural" / "circuit.json")
+    other.write(tmp_path / "circuit.json")
+    with pytest.raises(BadInput, match=r"circuit\.json beside it has other scores"):
+        Discovery.read(tmp_path / "discovery.json")
+
+
+def test_the_scorecard_of_two_circuits() -> None:
+    card = Scorecard.read(GOLDEN / "scorecard_circuits.json")
+    assert (card.benchmark, card.subject, card.n, card.n_error) == ("circuits", "builtin", 2, 0)
+    accuracy = card.metrics["tag_accuracy"]
+    assert (accuracy.value, accuracy.n, accuracy.baseline, accuracy.n_error) == (1.0, 6, 0.5, 0)
+    assert card.nulls is not None
+    assert card.nulls["generic"].tag_accuracy.value == 0.5
+    assert card.specimens is not None
+    row = card.specimens[0]
+    assert (row.id, row.name, row.components) == ("3", "frac_prevs", 2)
+
+
+def test_the_scorecard_of_a_discovery_method_has_its_median_and_its_mean() -> None:
+    old = json.loads((GOLDEN / "scorecard_discovery.json").read_text())["methods"]["sweep"]["cmd"]
+    card = Scorecard.read(GOLDEN / "scorecard_discovery.json")
+    assert card.methods is not None
+    area = card.methods["sweep"].area("cmd")
+    assert area is not None
+    median, mean = area
+    assert (median.value, median.low, median.high) == (old["median"], old["median_low"], old["median_high"])
+    assert (mean.value, mean.low, mean.high) == (old["mean"], old["mean_low"], old["mean_high"])
+    assert (median.statistic, median.baseline, mean.statistic) == ("median", old["baseline"], "mean")
+    assert card.metrics["sweep.cmd"] == median
+    assert card.metrics["sweep.cmd_mean"] == mean
+    assert card.methods["sweep"].area("edge_cmd") is None
+    assert card.cases is not None
+    assert card.cases[0].methods["sweep"].chosen == ("L0_MLP", "L1H2")
+
+
+def test_the_scorecard_of_four_functions() -> None:
+    card = Scorecard.read(GOLDEN / "scorecard_functions.json")
+    assert (card.category, card.mode, card.seed, card.n) == ("numeric", "fixed", 2309, 4)
+    assert (card.metrics["success"].value, card.metrics["success"].baseline) == (1.0, 0.75)
+    assert card.metrics["queries"].value == 269.0
+    assert card.families is not None
+    assert card.families["logarithm"].n == 2
+    assert "backbone" in card.as_data()  # null in the file, and kept
+    assert "methods" not in card.as_data()
