@@ -130,8 +130,7 @@ def reference_smollm(path: Path) -> Any:
     llama.cpp keeps the two numbers that a rotation turns side by side, (0, 1), (2, 3), ...; Hugging Face keeps them
     half a head apart. Row 2i of a head becomes row i, row 2i + 1 becomes row i + d_head / 2.
     """
-    from gguf import GGUFReader, dequantize
-
+    gguf = pytest.importorskip("gguf")
     config = transformers.LlamaConfig(
         hidden_size=576,
         intermediate_size=1536,
@@ -157,8 +156,8 @@ def reference_smollm(path: Path) -> Any:
         "ffn_norm": "post_attention_layernorm",
     }
     state = {}
-    for tensor in GGUFReader(path).tensors:
-        value = dequantize(tensor.data, tensor.tensor_type).astype(np.float32)
+    for tensor in gguf.GGUFReader(path).tensors:
+        value = gguf.dequantize(tensor.data, tensor.tensor_type).astype(np.float32)
         parts = tensor.name.split(".")
         if parts[0] == "blk":
             if parts[2] in ("attn_q", "attn_k"):

@@ -4,7 +4,6 @@ from pathlib import Path
 
 import pytest
 import torch
-from gguf import GGMLQuantizationType, GGUFWriter
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -13,11 +12,13 @@ from vesalius.errors import BadInput
 from vesalius.model.gguf_file import GgufFile
 from vesalius.model.tokenizer import Tokenizer
 
+gguf = pytest.importorskip("gguf")
+
 TOKENS = torch.tensor([[0, 5, 17, 200, 3, 99, 42, 8]])
 
 
-@pytest.mark.parametrize("kind", [GGMLQuantizationType.F32, GGMLQuantizationType.Q8_0, GGMLQuantizationType.Q4_1])
-def test_weights_round_trip(tmp_path: Path, kind: GGMLQuantizationType) -> None:
+@pytest.mark.parametrize("kind", ["F32", "Q8_0", "Q4_1"])
+def test_weights_round_trip(tmp_path: Path, kind: str) -> None:
     expected = write_tiny_gguf(tmp_path / "tiny.gguf", kind=kind)
     reports: list[tuple[str, int, int]] = []
     model = GgufFile(tmp_path / "tiny.gguf").load(progress=lambda *report: reports.append(report))
@@ -26,7 +27,7 @@ def test_weights_round_trip(tmp_path: Path, kind: GGMLQuantizationType) -> None:
     assert model.unembed_weight is model.W_E
     # Quantising what was rounded already moves Q4_1's scales by an ulp or so.
     assert (model(TOKENS) - expected(TOKENS)).abs().max() <= 1e-3 * expected(TOKENS).abs().max()
-    if kind == GGMLQuantizationType.F32:
+    if kind == "F32":
         assert (model(TOKENS) - expected(TOKENS)).abs().max() <= 1e-5
     assert reports == [("reading", i, 20) for i in range(1, 21)]
 
@@ -80,7 +81,7 @@ def test_a_missing_tensor(tmp_path: Path, missing: str, reason: str) -> None:
 
 
 def test_missing_metadata(tmp_path: Path) -> None:
-    writer = GGUFWriter(tmp_path / "m.gguf", "llama")
+    writer = gguf.GGUFWriter(tmp_path / "m.gguf", "llama")
     writer.add_block_count(1)
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
