@@ -10,6 +10,7 @@ import pytest
 import torch
 
 import vesalius.circuits.key as key
+from tests.models import same_logits, same_weights
 from vesalius.api import load, specimens, sweep
 from vesalius.behaviours.trial import trial
 from vesalius.circuits.specimens import (
@@ -292,7 +293,8 @@ def test_a_specimen_comes_back_as_it_was_written(tmp_path: Path) -> None:
     assert back.describe() == card.describe()
     assert list(back.examples) == [{"input": ["a", 2], "output": [["x", [1, 2.5]], "inf"]}]
     tokens = torch.tensor([[3, 0, 2, 4]])
-    assert torch.equal(back.model(tokens), model(tokens))
+    assert same_weights(back.model, model)
+    assert same_logits(back.model(tokens), model(tokens))
     assert Card.read(tmp_path / "deep" / "here" / "specimen.json").describe() == card.describe()
 
 
