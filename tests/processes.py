@@ -1,6 +1,34 @@
 """Child processes for tests that end them."""
 
 import signal
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+#: Seconds until a test gives up waiting for another process. Starting one that imports torch takes a second on an idle
+#: machine and a minute on a busy one; nothing is measured by it.
+PATIENCE = 300
+
+
+def until(condition: Callable[[], bool]) -> None:
+    """Wait for something that another process does."""
+    end = time.monotonic() + PATIENCE
+    while not condition():
+        assert time.monotonic() < end, f"waited {PATIENCE} seconds in vain"
+        time.sleep(0.02)
+
+
+def alive(pid: int) -> bool:
+    """Whether a process runs; a dead one that nobody has waited for does not count."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+
+
+def until_gone(*pids: int) -> None:
+    """Wait until none of these processes runs."""
+    until(lambda: not any(map(alive, pids)))
 
 
 def heed_interrupts() -> None:

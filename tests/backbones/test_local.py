@@ -3,12 +3,12 @@
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
 from pydantic import BaseModel
 
+from tests.processes import until_gone
 from vesalius.backbones import Garbled, RetryPolicy, Tool, Unreachable, open_backbone, system, user
 from vesalius.backbones.local import NAME, LocalServer, find_model
 from vesalius.errors import Failed
@@ -77,12 +77,7 @@ def test_a_server_does_not_outlive_a_killed_parent() -> None:
     )
     parent = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert parent.returncode == -signal.SIGKILL
-    child = Path(f"/proc/{int(parent.stdout)}/stat")
-    for _ in range(100):
-        if not child.exists() or child.read_text().rpartition(")")[2].split()[0] == "Z":
-            return
-        time.sleep(0.05)
-    pytest.fail("the server is still running")
+    until_gone(int(parent.stdout))
 
 
 def test_a_file_that_is_not_a_model(tmp_path: Path) -> None:

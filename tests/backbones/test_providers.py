@@ -56,7 +56,7 @@ def opened(provider: str, server: FakeServer, monkeypatch: pytest.MonkeyPatch, *
         monkeypatch.setenv(name, KEY)
     url = server.url if provider in ("anthropic", "google") else f"{server.url}/v1"
     model = {"anthropic": "claude-sonnet-4-6", "google": "gemini-3.1-pro"}.get(provider, "m")
-    options = {"clock": FakeClock(), "retry": RetryPolicy(tries=1), "timeout": 5.0, **options}
+    options = {"clock": FakeClock(), "retry": RetryPolicy(tries=1), "timeout": 60.0, **options}
     return open_backbone(f"{provider}:{model}", base_url=url, **options)
 
 
@@ -275,7 +275,7 @@ FAILURES: list[tuple[str, Response, str]] = [
 @pytest.mark.filterwarnings("ignore::UserWarning")
 def test_failures_are_classified(provider: str, response: Response, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     with serving(response) as server:
-        backbone = opened(provider, server, monkeypatch, timeout=0.5 if response.wait else 5.0)
+        backbone = opened(provider, server, monkeypatch, timeout=0.5 if response.wait else 60.0)
         with pytest.raises(BackboneError) as caught:
             backbone.chat("Go.")
     assert caught.value.kind == kind

@@ -6,7 +6,6 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +13,7 @@ import pytest
 
 from tests.cli.conftest import Vesalius
 from tests.cli.test_bad_input import refused
-from tests.processes import heed_interrupts
+from tests.processes import PATIENCE, heed_interrupts, until
 from vesalius.circuits.specimens import benchmark_directory
 from vesalius.cli import benching
 from vesalius.runs.ledger import Ledger
@@ -162,12 +161,9 @@ def test_a_real_run_goes_on_after_it_was_ended(
     begun = subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, preexec_fn=heed_interrupts
     )
-    for _ in range(1200):
-        if (events.exists() and events.read_bytes().count(b"\n")) or begun.poll() is not None:
-            break
-        time.sleep(0.05)
+    until(lambda: (events.exists() and b"\n" in events.read_bytes()) or begun.poll() is not None)
     begun.send_signal(end)
-    out, err = begun.communicate(timeout=60)
+    out, err = begun.communicate(timeout=PATIENCE)
     assert out == ""
     assert begun.returncode == (-end if end == signal.SIGKILL else 130), err
     if end == signal.SIGINT:

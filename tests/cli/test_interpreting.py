@@ -5,7 +5,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +12,7 @@ import pytest
 
 from tests.cli.conftest import Vesalius
 from tests.cli.test_bad_input import refused
+from tests.processes import until
 
 pytestmark = pytest.mark.slow
 
@@ -135,9 +135,7 @@ def test_killed_half_way_it_loses_the_cases_under_way_only(tmp_path: Path) -> No
     command += ["--jobs", "1", "--out", str(run), "--json"]
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     events = run / "events.jsonl"
-    deadline = time.monotonic() + 120
-    while not (events.exists() and events.read_bytes().count(b"\n") >= 3) and time.monotonic() < deadline:
-        time.sleep(0.02)
+    until(lambda: (events.exists() and events.read_bytes().count(b"\n") >= 3) or process.poll() is not None)
     os.kill(process.pid, signal.SIGKILL)
     process.wait()
     before = events.read_bytes().splitlines()[:3]

@@ -15,6 +15,8 @@ from typing import Any
 
 import pytest
 
+from tests.processes import PATIENCE
+
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 needs_browser = pytest.mark.skipif(CHROMIUM is None, reason="no Chromium here; scripts/install-browser installs it")
 FLAGS = [
@@ -57,7 +59,7 @@ def chromium(page: Path, *options: str, width: int = 1280, height: int = 900) ->
             ],
             capture_output=True,
             text=True,
-            timeout=120,
+            timeout=PATIENCE,
             check=True,
         )
     return done.stdout, [line for line in done.stderr.splitlines() if "CONSOLE" in line]

@@ -6,6 +6,7 @@ import sys
 import time
 from pathlib import Path
 
+from tests.processes import PATIENCE
 from vesalius.errors import BadInput, Failed
 
 
@@ -46,7 +47,7 @@ def settings_of_worker(case: int) -> tuple[str, bool, bool]:
 def linger(case: Path) -> None:
     """Says who it is and stays."""
     case.write_text(str(os.getpid()))
-    time.sleep(60)
+    time.sleep(2 * PATIENCE)
 
 
 def buy(case: tuple[str, str]) -> int:

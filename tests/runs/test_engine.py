@@ -4,13 +4,12 @@ import os
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.processes import heed_interrupts
+from tests.processes import PATIENCE, alive, heed_interrupts, until, until_gone
 from tests.runs import stub_work
 from vesalius.errors import BadInput
 from vesalius.runs.engine import Failure, engine_named, map_cases
@@ -23,22 +22,6 @@ from tests.runs import stub_work
 from vesalius.runs.engine import map_cases
 list(map_cases(stub_work.linger, [Path(name) for name in sys.argv[1:]], jobs=2))
 """
-
-
-def until(condition: Callable[[], bool]) -> None:
-    for _ in range(600):
-        if condition():
-            return
-        time.sleep(0.05)
-    raise AssertionError("waited 30 seconds in vain")
-
-
-def alive(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"
 
 
 def test_results_do_not_depend_on_the_number_of_processes() -> None:
@@ -110,8 +93,8 @@ def test_no_worker_outlives_its_parent(tmp_path: Path, end: signal.Signals) -> N
     workers = [int(mark.read_text()) for mark in marks]
     assert all(map(alive, workers))
     parent.send_signal(end)
-    parent.wait(timeout=30)
+    parent.wait(timeout=PATIENCE)
     if end == signal.SIGKILL and sys.platform != "linux":
         for pid in workers:
-            os.kill(pid, signal.SIGKILL)  # they sleep for a minute; nobody waits that long
-    until(lambda: not any(map(alive, workers)))
+            os.kill(pid, signal.SIGKILL)  # they sleep for long; nobody waits that long
+    until_gone(*workers)
