@@ -24,7 +24,7 @@ from vesalius.documents.trace import Trace
 from vesalius.errors import BadInput
 from vesalius.explanations.claims import Lab
 from vesalius.explanations.hyve.asking import Desk
-from vesalius.explanations.hyve.graph import run_graph
+from vesalius.explanations.hyve.loop import run_stages
 from vesalius.explanations.hyve.prompting import Prompts
 from vesalius.explanations.hyve.scope import PRELOAD, TOOLBOX, handed_over
 from vesalius.explanations.hyve.stages import Stages, State
@@ -79,7 +79,7 @@ def explain_hyve(
 
     desk = Desk(backbone, tell)
     with ExitStack() as stack:
-        state = run_graph(_stages(specimen, circuit, desk, stack, protocol, seed=seed, unsafe=sandbox_unsafe))
+        state = run_stages(_stages(specimen, circuit, desk, stack, protocol, seed=seed, unsafe=sandbox_unsafe))
     seconds = time.monotonic() - started
     found = explanation_of(state, specimen=specimen.id, seed=seed, cost=desk.usage.cost or 0.0, seconds=seconds)
     return HyveResult(found, _trace(state, desk, specimen.id, protocol, backbone.name))
@@ -144,7 +144,7 @@ def _trace(state: State, desk: Desk, specimen: str, protocol: Protocol, backbone
         specimen=specimen,
         protocol=protocol,
         backbone=backbone,
-        components=tuple(finding.trace for finding in state["findings"]),
+        components=tuple(finding.trace for finding in state.findings),
         usage=desk.usage,
         problems=tuple(desk.problems),
     )

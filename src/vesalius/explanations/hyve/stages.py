@@ -1,13 +1,13 @@
-"""The stages, each a function of the state that returns what it adds: the nodes of the graph.
+"""The stages, each a function from the state to the next state.
 
 A stage says something to the model, lets it work, and writes down what came of it. None of them uses a clock or chance,
 so the same replies give the same state. Where the model gives nothing, the stage says so and the next goes on.
 """
 
 from collections import Counter
-from collections.abc import Callable
-from dataclasses import dataclass, field
-from typing import Any, TypedDict
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 from vesalius.backbones import Message, system, user
 from vesalius.components import Component
@@ -64,29 +64,32 @@ class Finding:
         return Known(self.trace.component, self.hypothesis, self.verdict)
 
 
-class State(TypedDict):
-    """What the graph carries along. The first block belongs to the component under study, the second to the run."""
+@dataclass(frozen=True)
+class State:
+    """What the stages pass on. The first block belongs to the component under study, the second to the run."""
 
-    plan: str
-    observation: str
-    observed: tuple[Execution, ...]
-    hypothesis: str
-    attempts: tuple[Attempt, ...]
-    claims: tuple[ClaimRecord, ...]
-    checked: tuple[tuple[Claim, ClaimRecord], ...]
+    plan: str = ""
+    observation: str = ""
+    observed: tuple[Execution, ...] = ()
+    hypothesis: str = ""
+    attempts: tuple[Attempt, ...] = ()
+    claims: tuple[ClaimRecord, ...] = ()
+    checked: tuple[tuple[Claim, ClaimRecord], ...] = ()
 
-    findings: tuple[Finding, ...]
-    roles: dict[str, Role]
-    summary: Summary | None
+    findings: tuple[Finding, ...] = ()
+    roles: Mapping[str, Role] = field(default_factory=dict)
+    summary: Summary | None = None
 
-
-#: What a stage changes of the state.
-Update = dict[str, Any]
+    @property
+    def settled(self) -> bool:
+        """Whether the component is done: its last hypothesis is supported, or its attempts are used up."""
+        supported = bool(self.attempts) and self.attempts[-1].verdict == "supported"
+        return supported or len(self.attempts) >= MAX_ITERATIONS
 
 
 @dataclass
 class Stages:
-    """The nodes, and what they share: the desk, the prompts, the sandbox, the laboratory."""
+    """The stages, and what they share: the desk, the prompts, the sandbox, the laboratory."""
 
     desk: Desk
     prompts: Prompts
@@ -99,100 +102,94 @@ class Stages:
 
     def component(self, state: State) -> Component:
         """The component under study: the first that has no finding."""
-        return self.prompts.circuit[len(state["findings"])]
+        return self.prompts.circuit[len(state.findings)]
 
-    def plan_observation(self, state: State) -> Update:
+    def plan_observation(self, state: State) -> State:
         """Say what to look at."""
         component = self.component(state)
         self.desk.tell(f"observing {component}")
         plan = self._plan(state, self.prompts.stage("observe_plan.md", component), f"{component} observation plan")
-        return {"plan": plan, "attempts": (), "claims": (), "checked": ()}
+        return replace(state, plan=plan, attempts=(), claims=(), checked=())
 
-    def observe(self, state: State) -> Update:
+    def observe(self, state: State) -> State:
         """Look, and say what was seen."""
         component = self.component(state)
-        prompt = self.prompts.stage(
-            "observe.md", component, plan=state["plan"], helpers=helper_lines("observation_tools")
-        )
+        prompt = self.prompts.stage("observe.md", component, plan=state.plan, helpers=helper_lines("observation_tools"))
         bench = Bench("observe", self.room)
         answer = self.desk.work(self._turns(state, prompt), Observed, label=f"{component} observation", bench=bench)
         seen = answer.observation if answer else NO_OBSERVATION
-        return {"observation": seen, "observed": tuple(bench.executions)}
+        return replace(state, observation=seen, observed=tuple(bench.executions))
 
-    def hypothesize(self, state: State) -> Update:
+    def hypothesize(self, state: State) -> State:
         """Say what the component does."""
-        component, number = self.component(state), len(state["attempts"]) + 1
+        component, number = self.component(state), len(state.attempts) + 1
         self.desk.tell(f"hypothesis {number} about {component}")
         prompt = self.prompts.stage(
-            "hypothesize.md", component, observation=state["observation"], failures=failures_of(state["attempts"])
+            "hypothesize.md", component, observation=state.observation, failures=failures_of(state.attempts)
         )
         reply = self.desk.ask(self._turns(state, prompt), Proposal, label=f"{component} hypothesis {number}")
         if reply is None or reply.parsed is None:
-            return {"hypothesis": "", "attempts": (*state["attempts"], Attempt(iteration=number, hypothesis=""))}
-        return {"hypothesis": reply.parsed.hypothesis}
+            return replace(state, hypothesis="", attempts=(*state.attempts, Attempt(iteration=number, hypothesis="")))
+        return replace(state, hypothesis=reply.parsed.hypothesis)
 
-    def plan_validation(self, state: State) -> Update:
+    def plan_validation(self, state: State) -> State:
         """Say how to test it."""
-        component, number = self.component(state), len(state["attempts"]) + 1
+        component, number = self.component(state), len(state.attempts) + 1
         self.desk.tell(f"testing hypothesis {number} about {component}")
         prompt = self.prompts.stage(
             "validate_plan.md",
             component,
-            hypothesis=state["hypothesis"],
-            observation=state["observation"],
+            hypothesis=state.hypothesis,
+            observation=state.observation,
             typed=self.typed,
         )
-        return {"plan": self._plan(state, prompt, f"{component} validation plan {number}")}
+        return replace(state, plan=self._plan(state, prompt, f"{component} validation plan {number}"))
 
-    def validate(self, state: State) -> Update:
+    def validate(self, state: State) -> State:
         """Test it: by the engine (typed), or by code that the model writes and reads itself (paper)."""
-        component, number = self.component(state), len(state["attempts"]) + 1
+        component, number = self.component(state), len(state.attempts) + 1
         judge = self.judges.setdefault(component, Judge(self.lab, component)) if self.typed else None
         bench = Bench("validate", self.room, judge, self.desk.count_malformed)
-        facts: dict[str, Any] = {"hypothesis": state["hypothesis"], "plan": state["plan"], "helpers": helper_lines()}
+        facts: dict[str, Any] = {"hypothesis": state.hypothesis, "plan": state.plan, "helpers": helper_lines()}
         template = "validate_typed.md" if self.typed else "validate_paper.md"
         if self.typed:
             facts |= self.prompts.grammar(component)
-            facts["programs"] = [finding.program for finding in state["findings"] if finding.program]
+            facts["programs"] = [finding.program for finding in state.findings if finding.program]
         turns = self._turns(state, self.prompts.stage(template, component, **facts))
         label = f"{component} validation {number}"
         answer: Any = self.desk.work(turns, Conclusion if self.typed else Decision, label=label, bench=bench)
-        records = self._records(component, state["hypothesis"], answer, bench)
+        records = self._records(component, state.hypothesis, answer, bench)
         verdict, decider = self._verdict(records, bench, answer)
         attempt = Attempt(
             iteration=number,
-            hypothesis=state["hypothesis"],
-            plan=state["plan"],
+            hypothesis=state.hypothesis,
+            plan=state.plan,
             claims=tuple(bench.given),
             executions=tuple(bench.executions),
             verdict=verdict,
             reasoning=_reasoning(answer, bench),
             decided_by=decider,
         )
-        return {
-            "attempts": (*state["attempts"], attempt),
-            "claims": records,
-            "checked": tuple(bench.checked),
-        }
+        return replace(state, attempts=(*state.attempts, attempt), claims=records, checked=tuple(bench.checked))
 
-    def conclude(self, state: State) -> Update:
+    def conclude(self, state: State) -> State:
         """Close the component: explained, or kept as tentative."""
-        component, attempts = self.component(state), state["attempts"]
+        component, attempts = self.component(state), state.attempts
         trace = ComponentTrace(
             component=str(component),
-            observation=state["observation"],
-            executions=state["observed"],
+            observation=state.observation,
+            executions=state.observed,
             attempts=attempts,
         )
         # An attempt without a hypothesis tested nothing: what was found before it stands.
         stated: list[Verdict] = [attempt.verdict for attempt in attempts if attempt.hypothesis]
-        finding = Finding(trace, stated[-1] if stated else "untested", state["claims"], state["checked"])
-        return {"findings": (*state["findings"], finding)}
+        finding = Finding(trace, stated[-1] if stated else "untested", state.claims, state.checked)
+        return replace(state, findings=(*state.findings, finding))
 
-    def classify(self, state: State) -> Update:
+    def classify(self, state: State) -> State:
         """Give every component a tag; the taxonomy is shown here for the first time."""
         self.desk.tell("classifying")
-        known = [finding.known for finding in state["findings"]]
+        known = [finding.known for finding in state.findings]
         prompt = self.prompts.stage("classify.md", known=known, taxonomy=TAXONOMY)
         names = [one.component for one in known]
         reply = self.desk.ask(self._turns(state, prompt, last=True), classification(names), label="classification")
@@ -200,20 +197,20 @@ class Stages:
         roles = {name: role for name, role in found.items() if isinstance(role, Role)}
         if reply is not None and (missing := sorted(set(names) - set(roles))):
             self.desk.note(f"classification: it leaves out {', '.join(missing)}")
-        return {"roles": roles}
+        return replace(state, roles=roles)
 
-    def summarize(self, state: State) -> Update:
+    def summarize(self, state: State) -> State:
         """Say how information flows and what the task is."""
         self.desk.tell("summarising")
-        known = [finding.known for finding in state["findings"]]
-        roles = [(name, role.tag, role.description) for name, role in state["roles"].items()]
+        known = [finding.known for finding in state.findings]
+        roles = [(name, role.tag, role.description) for name, role in state.roles.items()]
         prompt = self.prompts.stage("summarize.md", known=known, roles=roles)
         reply = self.desk.ask(self._turns(state, prompt, last=True), Summary, label="summary")
-        return {"summary": None if reply is None else reply.parsed}
+        return replace(state, summary=None if reply is None else reply.parsed)
 
     def _turns(self, state: State, prompt: str, *, last: bool = False) -> list[Message]:
         component = None if last else self.component(state)
-        known = [finding.known for finding in state["findings"]]
+        known = [finding.known for finding in state.findings]
         return [system(self.prompts.system(component, known)), user(prompt)]
 
     def _plan(self, state: State, prompt: str, label: str) -> str:
@@ -243,14 +240,3 @@ def _reasoning(answer: Any, bench: Bench) -> str:
     against = [record_text(record) for _, record in bench.checked if record.verdict != "supported"]
     own = [] if answer is None else [answer.explanation, answer.ruling_out]
     return "\n".join(part for part in (*against, *own) if part)
-
-
-def after_hypothesis(state: State) -> str:
-    """Test a hypothesis; where there is none, try again or give up."""
-    return "test" if state["hypothesis"] else after_validation(state)
-
-
-def after_validation(state: State) -> str:
-    """Go on when a hypothesis is supported or the tries are used up."""
-    attempts = state["attempts"]
-    return "done" if attempts[-1].verdict == "supported" or len(attempts) >= MAX_ITERATIONS else "again"

@@ -21,12 +21,12 @@ BY_KIND: dict[bool, Tag] = {True: "AGGREGATOR", False: "MAPPER"}
 
 def explanation_of(state: State, *, specimen: str, seed: int, cost: float, seconds: float) -> Explanation:
     """The explanation that a run ended with."""
-    findings, summary = state["findings"], state["summary"]
+    findings, summary = state.findings, state.summary
     executable, agreement = shared_program(findings)
     return Explanation(
         specimen=specimen,
         scientist="hyve",
-        components=tuple(_component(finding, state["roles"]) for finding in findings),
+        components=tuple(_component(finding, state.roles) for finding in findings),
         information_flow=summary.information_flow if summary else NO_SUMMARY,
         task_description=summary.derived_task_description if summary else NO_SUMMARY,
         program=render(executable.program) if executable else None,

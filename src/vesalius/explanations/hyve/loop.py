@@ -1,0 +1,30 @@
+"""The order of the stages.
+
+    plan_observation -> observe -> hypothesize -> plan_validation -> validate -> conclude -> classify -> summarize
+            ^                         ^   (not supported, tries left)   |            |
+            |                         +---------------------------------+            |
+            +------------------------------- (more components) ----------------------+
+
+There is no checkpoint: every call of the model is on record, so a killed run is run again and finds its calls there
+(docs/decisions/0008).
+"""
+
+from vesalius.explanations.hyve.stages import Stages, State
+
+
+def run_stages(stages: Stages) -> State:
+    """Run all stages over all components and return the final state."""
+    state = State()
+    for _ in stages.prompts.circuit:
+        state = _study_component(stages, state)
+    return stages.summarize(stages.classify(state))
+
+
+def _study_component(stages: Stages, state: State) -> State:
+    """Observe the next component, then state and test hypotheses until one is supported or the attempts are used up."""
+    state = stages.observe(stages.plan_observation(state))
+    while not state.settled:
+        state = stages.hypothesize(state)
+        if state.hypothesis:
+            state = stages.validate(stages.plan_validation(state))
+    return stages.conclude(state)
