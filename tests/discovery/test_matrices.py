@@ -4,6 +4,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 
@@ -16,7 +17,7 @@ from vesalius.behaviours.words import NAMES, OBJECTS, PLACES
 from vesalius.circuits.specimens import benchmark_directory, load_specimen
 from vesalius.discovery import matrices
 from vesalius.discovery.matrices import Matrix, behaviour_matrix, control_matrix, load_matrix
-from vesalius.discovery.mechrl.environment import HeadsEnv
+from vesalius.discovery.mechrl.environment import Episodes
 from vesalius.discovery.mechrl.tables import CONTROL_SEED_OFFSET, Tables
 from vesalius.errors import BadInput
 from vesalius.intervene import Batch, Readout, Values, run, value_bias
@@ -64,14 +65,14 @@ def test_averages_of_rows_are_the_reward_of_the_batch(specimen: Specimen, tmp_pa
         corpus(), vocabulary.tokenizer, n=6, length=8, seed=0, split="train", n_ctx=specimen.model.config.n_ctx
     )
     values = value_bias(specimen.model)
-    env = HeadsEnv(tables, paper=True)
-    env.reset(seed=3)
+    game = Episodes(tables, 1, paper=True)
+    game.begin(0, 3, "induction")
     for action, head in enumerate(tables.heads):
         metric = float(Recordings(specimen.model, prompts.batch, prompts.readout).scores().mean())
         loss = -float(Recordings(specimen.model, rows.batch, rows.readout).scores().mean())
         drop = metric - edited_mean(specimen.model, prompts.batch, prompts.readout, values, head)
         damage = -edited_mean(specimen.model, rows.batch, rows.readout, values, head) - loss
-        assert env.step(action)[1] == pytest.approx(drop - damage, abs=1e-4)
+        assert game.step(np.array([[action]]))[0] == pytest.approx(drop - damage, abs=1e-4)
     assert CONTROL_SEED_OFFSET == 13103
 
 

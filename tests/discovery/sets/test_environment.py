@@ -1,60 +1,22 @@
-"""The game of sets: rewards by hand, masks, and a policy that learns to look."""
+"""The game of sets: masks, queries, and a policy that learns to look."""
 
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-import gymnasium
 import numpy as np
 import pytest
 import torch
-from gymnasium.utils.env_checker import check_env
 
 from tests.discovery.sets.tables import FunctionSource, three_heads
-from vesalius.discovery.sets.environment import ENVIRONMENT, FEATURES, Rules, SetGames, SetsEnv
+from vesalius.discovery.sets.environment import Rules, SetGames
 from vesalius.discovery.sets.policy import PRACTICE, SetPolicy, by_policy, load_policy, practise, save_policy
 from vesalius.discovery.sets.queries import Goal, Queries
 from vesalius.discovery.sets.searches import search
-from vesalius.discovery.sets.worlds import PlantedWorld, QueriedWorld, planted_world
+from vesalius.discovery.sets.worlds import QueriedWorld
 from vesalius.errors import BadInput
 
-PAIR = PlantedWorld(np.array([[True, False, True]]), np.array([0.8]))
-STOP = 3
 QUICK = replace(PRACTICE, games=4, steps=9, total_steps=144, width=8)
-
-
-def test_a_game_from_the_full_set_by_hand() -> None:
-    """Heads 0 and 2 are worth 0.8 together; each head costs 0.1; all three removed is 0.8 - 0.3 = 0.5."""
-    env = SetsEnv(lambda seed: PAIR, heads=3, rules=Rules(price=0.1))
-    observation, info = env.reset(seed=0)
-    assert observation.shape == (4, len(FEATURES))
-    assert info["value"] == pytest.approx(0.5)
-    steps = [env.step(action) for action in (1, 0, 0, STOP)]
-    assert [step[1] for step in steps] == pytest.approx([0.1, -0.8 + 0.1, 0.8 - 0.1, 0])
-    assert [step[2] for step in steps] == [False, False, False, True]
-    assert [step[4]["set"] for step in steps] == [[0, 2], [2], [0, 2], [0, 2]]
-    assert steps[2][4]["action_mask"].tolist() == [0, 1, 1, 1]
-    assert steps[-1][4]["best"] == pytest.approx(0.6)
-
-
-def test_an_illegal_action_costs_one_and_changes_nothing() -> None:
-    env = SetsEnv(lambda seed: PAIR, heads=3)
-    env.reset(seed=0)
-    env.step(0)
-    env.step(0)
-    _, reward, terminated, truncated, info = env.step(0)
-    assert (reward, terminated, truncated, info["set"]) == (-1, False, False, [0, 1, 2])
-    for action in (4, -1):
-        with pytest.raises(BadInput, match="choose 0 to 3"):
-            env.step(action)
-
-
-def test_a_game_ends_by_truncation_when_nobody_stops() -> None:
-    env = SetsEnv(lambda seed: PAIR, heads=3, rules=Rules(start="empty", steps=2))
-    env.reset(seed=0)
-    env.step(0)
-    *_, terminated, truncated, info = env.step(2)
-    assert (terminated, truncated, info["set"]) == (False, True, [0, 2])
 
 
 def test_sets_of_a_table_do_not_grow_beyond_pairs_and_every_set_is_a_query() -> None:
@@ -69,12 +31,6 @@ def test_sets_of_a_table_do_not_grow_beyond_pairs_and_every_set_is_a_query() -> 
     assert queries.paid == 2
     with pytest.raises(BadInput, match="start empty"):
         SetGames(1, 3).begin(0, QueriedWorld(queries))
-
-
-@pytest.mark.filterwarnings("ignore:.*Box.*")
-def test_gymnasium_accepts_it() -> None:
-    env = gymnasium.make(ENVIRONMENT, worlds=partial(planted_world, heads=5), heads=5)
-    check_env(env.unwrapped, skip_render_check=True)
 
 
 @pytest.mark.parametrize("rules", [{"start": "half"}, {"price": 1.5}, {"steps": 0}])

@@ -1,5 +1,6 @@
-"""The Parquet reader on pages made by hand, and on the file it is for."""
+"""Texts from a Parquet file: files that pyarrow wrote here, and the one the words of GloVe are in."""
 
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -8,64 +9,20 @@ import pytest
 from tests.functions.needs import needs_vectors
 from vesalius.errors import BadInput
 from vesalius.functions.knowledge import vectors
-from vesalius.functions.knowledge.packages import data_folder
-from vesalius.functions.knowledge.parquet import read_texts, unpack_snappy
+from vesalius.functions.knowledge.packages import data_folder, read_texts
+
+pyarrow = pytest.importorskip("pyarrow")
+parquet = pytest.importorskip("pyarrow.parquet")
 
 
-def varint(value: int) -> bytes:
-    out = bytearray()
-    while value >= 0x80:
-        out.append(value & 0x7F | 0x80)
-        value >>= 7
-    return bytes([*out, value])
-
-
-def snappy(content: bytes) -> bytes:
-    """Everything spelled out, in pieces of at most 60 bytes."""
-    pieces = [content[i : i + 60] for i in range(0, len(content), 60)]
-    return varint(len(content)) + b"".join(bytes([len(piece) - 1 << 2]) + piece for piece in pieces)
-
-
-def integer(field: int, value: int) -> bytes:
-    return bytes([field << 4 | 5]) + varint(value << 1)
-
-
-def page(kind: int, content: bytes, *, count: int, encoding: int) -> bytes:
-    """A header (type, sizes, then a structure of count and encoding) and its block."""
-    packed = snappy(content)
-    step = 2 if kind == 0 else 4  # from field 3 to field 5 or 7
-    inner = integer(1, count) + integer(1, encoding) + b"\x00"
-    header = integer(1, kind) + integer(1, len(content)) + integer(1, len(packed))
-    return header + bytes([step << 4 | 12]) + inner + b"\x00" + packed
-
-
-def plain(*texts: str) -> bytes:
-    return b"".join(len(text.encode()).to_bytes(4, "little") + text.encode() for text in texts)
-
-
-def file(*pages: bytes) -> bytes:
-    return b"PAR1" + b"".join(pages) + b"foot" + (4).to_bytes(4, "little") + b"PAR1"
-
-
-LEVELS = (2).to_bytes(4, "little") + b"\x06\x01"
-
-
-def test_pages_of_both_kinds_are_read_in_order(tmp_path: Path) -> None:
-    """A list of two texts; numbers 1, 1, 1 (a run) and 0, 1 (packed, one bit each); then texts spelled out."""
-    dictionary = page(2, plain("zero", "öne"), count=2, encoding=0)
-    numbers = page(0, LEVELS + b"\x01" + b"\x06\x01" + b"\x03\x02", count=5, encoding=8)
-    spelled = page(0, LEVELS + plain("x", "long " * 30), count=2, encoding=0)
-    path = tmp_path / "words.parquet"
-    path.write_bytes(file(dictionary, numbers, spelled))
-    assert read_texts(path) == ["öne", "öne", "öne", "zero", "öne", "x", "long " * 30]
-
-
-def test_snappy_copies_repeat_themselves() -> None:
-    assert unpack_snappy(b"\x02\x04ab") == b"ab"
-    # "ab", then nine bytes from two back: the copy reads what it writes.
-    assert unpack_snappy(bytes([11, 1 << 2]) + b"ab" + bytes([8 << 2 | 2, 2, 0])) == b"abababababa"
-    # "abc", then four bytes from three back, in the short form.
-    assert unpack_snappy(bytes([7, 2 << 2]) + b"abc" + bytes([1, 3])) == b"abcabca"
+def test_texts_are_read_in_order(tmp_path: Path) -> None:
+    """Two groups of rows, packed with Snappy, with and without a dictionary; what another program writes."""
+    texts = ["öne", "öne", "zero", "öne", "", "long " * 30]
+    table = pyarrow.table({"index": texts})
+    for dictionary in (True, False):
+        path = tmp_path / f"{dictionary}.parquet"
+        parquet.write_table(table, path, row_group_size=4, compression="snappy", use_dictionary=dictionary)
+        assert read_texts(path) == texts
 
 
 @pytest.mark.parametrize("content", [b"", b"PAR1", b"something else"])
@@ -76,9 +33,18 @@ def test_other_files_are_refused(tmp_path: Path, content: bytes) -> None:
         read_texts(path)
 
 
-def test_a_damaged_block_is_refused() -> None:
-    with pytest.raises(BadInput, match="damaged"):
-        unpack_snappy(b"\x09\x04ab")
+def test_a_truncated_file_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "words.parquet"
+    parquet.write_table(pyarrow.table({"index": ["a", "b"]}), path)
+    path.write_bytes(path.read_bytes()[:-3])
+    with pytest.raises(BadInput, match=r"words.parquet: not a Parquet file \(Parquet magic bytes"):
+        read_texts(path)
+
+
+def test_a_missing_pyarrow_names_the_extra(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    with pytest.raises(BadInput, match=r"pyarrow is not installed; run: pip install 'vesalius\[functions\]'"):
+        read_texts(tmp_path / "words.parquet")
 
 
 @needs_vectors

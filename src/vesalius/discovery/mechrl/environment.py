@@ -1,12 +1,12 @@
-"""The search for a head as a game: `Vesalius/Heads-v0`.
+"""The search for a head as a game.
 
 One step replaces one head and pays with its reward (see `tables`). The observation is a one-hot of the task, which
 heads were tried, and their rewards divided by 5. Tried heads are illegal: trying one again costs 1 and changes nothing.
 An episode has 50 steps, or as many as there are heads, and ends by truncation.
 
-`Episodes` plays many games side by side on arrays; `HeadsEnv` is one of them behind the Gymnasium interface. A planner
-may hand several candidate heads to one step: the best of them is the step's head. Every head whose reward was looked at
-is a query paid for, once per episode.
+`Episodes` plays many games side by side on arrays; `gym` puts one of them behind the Gymnasium interface. A planner may
+hand several candidate heads to one step: the best of them is the step's head. Every head whose reward was looked at is
+a query paid for, once per episode.
 
 With a `HeadView` a game shows features of every head instead, and nothing of the task (see `features`); attribution,
 which is among them, is paid for when the episode begins.
@@ -15,11 +15,7 @@ which is among them, is paid for when the episode begins.
 queries, everything paid for is seen, and nothing is shared with evaluation.
 """
 
-from typing import Any
-
-import gymnasium
 import numpy as np
-from gymnasium import spaces
 from jaxtyping import Bool, Float, Int
 
 from vesalius.discovery.beforehand import ATTRIBUTION_PASSES
@@ -27,7 +23,6 @@ from vesalius.discovery.mechrl.features import FIXED, HeadView
 from vesalius.discovery.mechrl.tables import Tables
 from vesalius.errors import BadInput, choices
 
-ENVIRONMENT = "Vesalius/Heads-v0"
 STEPS = 50
 REWARD_SCALE = 5.0
 REPEAT_PENALTY = -1.0
@@ -147,63 +142,3 @@ class Episodes:
         self.used[which] += 1 if self.paper else candidates.shape[1]
         self.best[which] = np.where(repeated, self.best[which], np.maximum(self.best[which], reward))
         return reward, head
-
-
-class HeadsEnv(gymnasium.Env[np.ndarray, np.int64]):
-    """One game with the Gymnasium interface. Legal heads are in `info["action_mask"]` and in `action_masks()`."""
-
-    metadata: dict[str, Any] = {"render_modes": []}  # noqa: RUF012 (Gymnasium's name for it)
-
-    def __init__(self, tables: Tables, *, paper: bool = False, steps: int = STEPS, render_mode: None = None) -> None:
-        self.tables, self.paper, self.render_mode = tables, paper, render_mode
-        self._game = Episodes(tables, 1, paper=paper, steps=steps)
-        heads, features = len(tables.heads), self._game.observe().shape[1]
-        self.action_space = spaces.Discrete(heads)
-        self.observation_space = spaces.Box(-np.inf, np.inf, (features,), np.float32)
-
-    @property
-    def quirks(self) -> dict[str, str]:
-        """Which published peculiarities are in force."""
-        return PAPER_QUIRKS if self.paper else {}
-
-    def action_masks(self) -> Bool[np.ndarray, " head"]:
-        """Which heads may be tried."""
-        return self._game.legal[0]
-
-    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[np.ndarray, dict]:
-        """Begin an episode; `options` may name a `task` or give its `task_index`."""
-        super().reset(seed=seed)
-        drawn, task = next_episode(self.np_random, self.tables.names, seed=seed, task=self._wanted(options or {}))
-        self._game.begin(0, drawn, task)
-        return self._game.observe()[0], {"seed": drawn, "task": task, **self._info()}
-
-    def step(self, action: np.int64 | int) -> tuple[np.ndarray, float, bool, bool, dict]:
-        """Replace one head."""
-        if not self.action_space.contains(action):
-            raise BadInput(f"head number {action!r} does not exist; choose 0 to {len(self.tables.heads) - 1}")
-        reward, _ = self._game.step(np.array([[int(action)]]))
-        return self._game.observe()[0], float(reward[0]), False, bool(self._game.finished[0]), self._info()
-
-    def _wanted(self, options: dict[str, Any]) -> str | None:
-        names = self.tables.names
-        if "task_index" in options:
-            index = int(options["task_index"])
-            if not 0 <= index < len(names):
-                raise BadInput(f"task_index {index} does not exist; choose 0 to {len(names) - 1}")
-            return names[index]
-        if "task" in options and options["task"] not in names:
-            raise BadInput(f"task {options['task']!r} does not exist; choose one of {choices(names)}")
-        return options.get("task")
-
-    def _info(self) -> dict[str, Any]:
-        best = float(self._game.best[0])
-        return {
-            "action_mask": self.action_masks().astype(np.int8),
-            "running_max": best if np.isfinite(best) else 0.0,
-            "queries": int(self._game.queries[0]),
-            "unit": self.tables.unit,
-        }
-
-
-if ENVIRONMENT not in gymnasium.registry:
-    gymnasium.register(ENVIRONMENT, entry_point="vesalius.discovery.mechrl.environment:HeadsEnv")

@@ -1,4 +1,4 @@
-"""The search for a set as a game: `Vesalius/Sets-v0`.
+"""The search for a set as a game; `gym` puts it behind the Gymnasium interface.
 
 The state is a set of removed heads; the game starts with all heads removed (`start="full"`) or none (`"empty"`). An
 action toggles one head, adding it to the set or giving it back, or stops (the last action). A head may be toggled
@@ -13,18 +13,14 @@ way. The observation has one row per action, the stop action last, so that one p
 """
 
 from dataclasses import dataclass
-from typing import Any
 
-import gymnasium
 import numpy as np
-from gymnasium import spaces
 from jaxtyping import Bool, Float, Int
 
 from vesalius.discovery.sets.queries import PRICE_SHARE
-from vesalius.discovery.sets.worlds import World, Worlds
+from vesalius.discovery.sets.worlds import World
 from vesalius.errors import BadInput
 
-ENVIRONMENT = "Vesalius/Sets-v0"
 FEATURES = ("stop", "inside", "tried", "settled", "last", "lost", "effect", "at first", "last lost", "size", "used")
 MOST_TOGGLES = 2
 ILLEGAL_PENALTY = -1.0
@@ -132,48 +128,3 @@ class SetGames:
         value = self.value[game]
         self.best[game] = max(self.best[game], value)
         return float(value - before)
-
-
-class SetsEnv(gymnasium.Env[np.ndarray, np.int64]):
-    """One game with the Gymnasium interface; `worlds` gives the world of a seed. Legal actions are in
-    `info["action_mask"]` and `action_masks()`.
-    """
-
-    metadata: dict[str, Any] = {"render_modes": []}  # noqa: RUF012 (Gymnasium's name for it)
-
-    def __init__(self, worlds: Worlds, *, heads: int, rules: Rules | None = None, render_mode: None = None) -> None:
-        self.worlds, self.render_mode = worlds, render_mode
-        self._game = SetGames(1, heads, rules)
-        self.action_space = spaces.Discrete(heads + 1)
-        self.observation_space = spaces.Box(-np.inf, np.inf, (heads + 1, len(FEATURES)), np.float32)
-
-    def action_masks(self) -> Bool[np.ndarray, " action"]:
-        """Which actions are legal."""
-        return self._game.legal[0]
-
-    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[np.ndarray, dict]:
-        """Begin a game on the world of this seed, or of a random one."""
-        super().reset(seed=seed)
-        drawn = int(self.np_random.integers(0, 2**31 - 1)) if seed is None else seed
-        self._game.begin(0, self.worlds(drawn))
-        return self._game.observe()[0], {"seed": drawn, **self._info()}
-
-    def step(self, action: np.int64 | int) -> tuple[np.ndarray, float, bool, bool, dict]:
-        """Toggle a head, or stop."""
-        if not self.action_space.contains(action):
-            raise BadInput(f"action {action!r} does not exist; choose 0 to {self._game.heads}")
-        reward = float(self._game.step(np.array([int(action)]))[0])
-        stopped = bool(self._game.stopped[0])
-        return self._game.observe()[0], reward, stopped, bool(self._game.finished[0]) and not stopped, self._info()
-
-    def _info(self) -> dict[str, Any]:
-        return {
-            "action_mask": self.action_masks().astype(np.int8),
-            "set": np.flatnonzero(self._game.inside[0]).tolist(),
-            "value": float(self._game.value[0]),
-            "best": float(self._game.best[0]),
-        }
-
-
-if ENVIRONMENT not in gymnasium.registry:
-    gymnasium.register(ENVIRONMENT, entry_point="vesalius.discovery.sets.environment:SetsEnv")

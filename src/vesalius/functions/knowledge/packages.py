@@ -1,4 +1,4 @@
-"""Where the data of an installed package lies. Its files are read as they are; none of its code is run."""
+"""The data of an installed package. Its files are read as they are; none of its code is run."""
 
 import importlib.util
 from pathlib import Path
@@ -26,3 +26,19 @@ def data_folder(module: str) -> Path:
     if not folders:
         raise BadInput(f"the package {PACKAGES[module]} is not installed; run: pip install 'vesalius[functions]'")
     return Path(folders[0])
+
+
+def read_texts(path: Path) -> list[str]:
+    """The texts of a Parquet file that holds one column of texts."""
+    try:
+        from pyarrow import ArrowException
+        from pyarrow.parquet import ParquetFile
+    except ImportError:
+        raise BadInput(f"{path}: pyarrow is not installed; run: pip install 'vesalius[functions]'") from None
+    try:
+        # One thread: a process that forks workers later must not have started others.
+        table = ParquetFile(path, pre_buffer=False).read(use_threads=False)
+    except (ArrowException, OSError) as error:
+        reason = str(error).splitlines()[0]
+        raise BadInput(f"{path}: not a Parquet file ({reason}); reinstall the package it belongs to") from None
+    return table.column(0).to_pylist()

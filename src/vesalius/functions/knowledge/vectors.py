@@ -17,8 +17,7 @@ import numpy as np
 from jaxtyping import Float
 
 from vesalius.errors import BadInput, choices
-from vesalius.functions.knowledge.packages import data_folder
-from vesalius.functions.knowledge.parquet import read_texts
+from vesalius.functions.knowledge.packages import data_folder, read_texts
 
 SpaceName = Literal["glove", "wordllama"]
 Vectors = Float[np.ndarray, "texts dimensions"]
@@ -121,12 +120,9 @@ def _glove() -> Space:
 @lru_cache(maxsize=1)
 def _wordllama() -> Space:
     from safetensors.numpy import load_file
+    from tokenizers import Tokenizer
 
     folder = data_folder("wordllama")
-    try:
-        from tokenizers import Tokenizer
-    except ImportError:
-        raise BadInput("the package tokenizers is not installed; run: pip install 'vesalius[functions]'") from None
     cutter = Tokenizer.from_file(str(folder / "tokenizers" / "l2_supercat_tokenizer_config.json"))
     table = load_file(folder / "weights" / "l2_supercat_256.safetensors")["embedding.weight"].astype(np.float64)
 
