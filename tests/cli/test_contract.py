@@ -29,7 +29,7 @@ for command in sys.argv[1:]:
         main()
     except SystemExit as left:
         assert not left.code, command
-heavy = {"torch", "numpy", "matplotlib", "safetensors", "tokenizers", "huggingface_hub", "gguf", "gymnasium", "langchain_core"} & set(sys.modules)
+heavy = {"torch", "numpy", "matplotlib", "safetensors", "tokenizers", "huggingface_hub", "gguf"} & set(sys.modules)
 sys.exit(f"loaded: {heavy}" if heavy else 0)
 """
 

@@ -22,6 +22,7 @@ from pathlib import Path
 
 import torch
 from pydantic import BaseModel, ConfigDict
+from scipy.stats import rankdata
 
 from vesalius.circuits.key import task
 from vesalius.circuits.specimens import benchmark_directory
@@ -127,11 +128,9 @@ def auroc(scored: Sequence[tuple[float, bool]]) -> float | None:
     n_false = len(scored) - n_true
     if not n_true or not n_false:
         return None
-    scores = torch.tensor([score for score, _ in scored], dtype=torch.float64)
-    _, group, size = scores.unique(return_inverse=True, return_counts=True)
-    middle = size.cumsum(0) - (size - 1) / 2  # mean rank, from 1, of the items with equal scores
-    ranks = middle[group][torch.tensor([truth for _, truth in scored])].sum().item()
-    return (ranks - n_true * (n_true + 1) / 2) / (n_true * n_false)
+    ranks = rankdata([score for score, _ in scored])
+    rank_sum = float(ranks[[truth for _, truth in scored]].sum())
+    return (rank_sum - n_true * (n_true + 1) / 2) / (n_true * n_false)
 
 
 def median_and_mean(

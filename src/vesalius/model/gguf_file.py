@@ -42,10 +42,8 @@ class GgufFile:
     """An open GGUF file: `config`, `load` and `tokenizer`. Nothing in it is executed."""
 
     def __init__(self, path: Path) -> None:
-        try:
-            from gguf import GGUFReader
-        except ImportError:
-            raise BadInput(f"{path}: reading GGUF needs an extra; run: pip install 'vesalius[hf]'") from None
+        from gguf import GGUFReader
+
         if not path.is_file():
             raise BadInput(f"{path}: no such file")
         self.path = path

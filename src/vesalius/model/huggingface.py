@@ -56,16 +56,14 @@ def download(hub_id: str, *, revision: str | None = None, allow: Sequence[str] =
     """Fetch a hub model's files that match `allow` (config, weights and tokenizer) into the Hugging Face cache
     (honours HF_HUB_OFFLINE, HF_TOKEN).
     """
-    try:
-        from huggingface_hub import snapshot_download
-        from huggingface_hub.errors import (
-            HfHubHTTPError,
-            HFValidationError,
-            LocalEntryNotFoundError,
-            RepositoryNotFoundError,
-        )
-    except ImportError:
-        raise BadInput(f"model {hub_id!r}: hub downloads need an extra; run: pip install 'vesalius[hf]'") from None
+    from huggingface_hub import snapshot_download
+    from huggingface_hub.errors import (
+        HfHubHTTPError,
+        HFValidationError,
+        LocalEntryNotFoundError,
+        RepositoryNotFoundError,
+    )
+
     try:
         return Path(snapshot_download(hub_id, revision=revision, allow_patterns=list(allow)))
     except HFValidationError:

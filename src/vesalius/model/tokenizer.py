@@ -23,11 +23,9 @@ class Tokenizer:
     @classmethod
     def from_directory(cls, directory: Path, *, bos: int | None) -> "Tokenizer":
         """Read `tokenizer.json`, or GPT-2's older `vocab.json` with `merges.txt`."""
-        try:
-            from tokenizers import Tokenizer as Backend
-            from tokenizers import decoders, models, pre_tokenizers
-        except ImportError:
-            raise BadInput(f"{directory}: tokenizers are an extra; run: pip install 'vesalius[hf]'") from None
+        from tokenizers import Tokenizer as Backend
+        from tokenizers import decoders, models, pre_tokenizers
+
         tokenizer_json, vocab, merges = (directory / name for name in ("tokenizer.json", "vocab.json", "merges.txt"))
         try:
             if tokenizer_json.exists():
