@@ -1,4 +1,4 @@
-"""Sandboxes that several tests share, and what hostile programs aim at."""
+"""Sandboxes that several tests share, and the targets of hostile programs."""
 
 import os
 import socket
@@ -27,7 +27,7 @@ SMALL = Limits(
     file_bytes=2 << 20,
     scratch_bytes=4 << 20,
 )
-WALLS = {"all layers": ("namespaces", "landlock", "seccomp"), "no namespaces": ("landlock", "seccomp")}
+LAYERS = {"all layers": ("namespaces", "landlock", "seccomp"), "no namespaces": ("landlock", "seccomp")}
 
 
 def opened(layers: tuple[str, ...], **options: Any) -> Iterator[Sandbox]:
@@ -47,7 +47,7 @@ def opened(layers: tuple[str, ...], **options: Any) -> Iterator[Sandbox]:
 
 @dataclass
 class Target:
-    """The caller's side of the attack."""
+    """The files, process and servers that hostile programs attack."""
 
     values: dict[str, Any]
     victim: subprocess.Popen[bytes]
@@ -55,7 +55,7 @@ class Target:
     connections: list[object] = field(default_factory=list)
 
     def untouched(self) -> bool:
-        """Whether nobody came: the files are as they were, the victim lives, the servers heard nothing."""
+        """Whether the files are unchanged, the victim lives and the servers got no connection."""
         names = sorted(path.name for path in self.directory.iterdir())
         return names == FILES and not self.connections and self.victim.poll() is None and self._contents()
 
@@ -77,9 +77,9 @@ def target(tmp_path: Path, toolbox: Path, monkeypatch: pytest.MonkeyPatch) -> It
         (outside / name).write_text(f"secret = {SECRET!r}\n")
     monkeypatch.setenv("VESALIUS_TEST_SECRET", SECRET)
     victim = subprocess.Popen(["sleep", "1000"])
-    where = str(outside / "listening")
+    unix_socket = str(outside / "listening")
     servers = [socket.create_server(("127.0.0.1", 0)), socket.socket(socket.AF_UNIX)]
-    # A unix socket's path is short by law; pytest's directories may not be.
+    # The length of a unix socket's path is limited; pytest's directories may be longer.
     here = os.getcwd()
     os.chdir(outside)
     servers[1].bind("listening")
@@ -93,14 +93,14 @@ def target(tmp_path: Path, toolbox: Path, monkeypatch: pytest.MonkeyPatch) -> It
         "data_directory": str(PACKAGE / "circuits" / "data"),
         "victim": victim.pid,
         "port": servers[0].getsockname()[1],
-        "unix_socket": where,
+        "unix_socket": unix_socket,
         "variable": "VESALIUS_TEST_SECRET",
         "toolbox": str(toolbox),
     }
-    found = Target(values, victim, outside)
+    target = Target(values, victim, outside)
     for server in servers:
-        threading.Thread(target=_listen, args=(server, found.connections), daemon=True).start()
-    yield found
+        threading.Thread(target=_listen, args=(server, target.connections), daemon=True).start()
+    yield target
     for server in servers:
         server.close()
     victim.kill()
@@ -129,10 +129,10 @@ def toolbox(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return directory
 
 
-@pytest.fixture(scope="module", params=list(WALLS))
+@pytest.fixture(scope="module", params=list(LAYERS))
 def sandbox(request: pytest.FixtureRequest, toolbox: Path) -> Iterator[Sandbox]:
     """Contained, once with every layer and once as on a machine without namespaces; small limits."""
-    yield from opened(WALLS[request.param], preload=PRELOAD, argument=[1, 2], toolbox=toolbox, limits=SMALL)
+    yield from opened(LAYERS[request.param], preload=PRELOAD, argument=[1, 2], toolbox=toolbox, limits=SMALL)
 
 
 def family(pid: int) -> set[int]:
@@ -145,7 +145,7 @@ def family(pid: int) -> set[int]:
             except (FileNotFoundError, ProcessLookupError):
                 continue
             parents[int(entry.name)] = int(fields[1])
-    found = {pid}
-    while new := {child for child, parent in parents.items() if parent in found} - found:
-        found |= new
-    return found
+    members = {pid}
+    while new := {child for child, parent in parents.items() if parent in members} - members:
+        members |= new
+    return members

@@ -1,4 +1,4 @@
-"""Preload functions for the tests: what a caller would have written."""
+"""Preload functions for the tests."""
 
 import threading
 import time
@@ -6,7 +6,7 @@ from typing import Any
 
 
 def names(argument: Any) -> dict[str, Any]:
-    """The whole package under the grader, as in real life; a model small enough to work out by hand."""
+    """The package up to the API, as in real use, and a model small enough to compute by hand."""
     import torch
 
     import vesalius.api
@@ -28,13 +28,13 @@ def threaded(argument: Any) -> dict[str, Any]:
 
 
 def careless(argument: Any) -> dict[str, Any]:
-    """Loads the answers."""
+    """Imports the grader."""
     import vesalius.grading
 
     return {"grade": vesalius.grading}
 
 
 def slow(argument: Any) -> dict[str, Any]:
-    """Takes its time."""
+    """Sleeps."""
     time.sleep(argument)
     return {}

@@ -1,13 +1,13 @@
 # ruff: noqa: E501 (one program a line)
-"""Hostile programs: what each tries, in its own words. On success a program says ESCAPED; everything else is a wall
-that held. Given names: canary (a file outside), outside (its directory), key_file and key_directory (the real answer
+"""Hostile programs, by what each tries. On success a program reports ESCAPED; everything else is isolation that held.
+Available names: canary (a file outside), outside (its directory), key_file and key_directory (the real answer
 key), data_directory, victim (a process id), port and unix_socket (servers of the caller), variable (the name of an
 environment variable of the caller that holds a secret), toolbox.
 
-`STEALS` succeed when nothing contains them, which a test proves by running them without walls: a program that fails
-because of a slip in it would prove nothing. `ATTEMPTS` need rights, ids or a place that only some machines have, or
-would do damage; they must fail or be stopped. `STOPPED` must be ended by the limit named. `NUISANCES` attack the
-harness; the caller must get some outcome and live.
+`STEALS` succeed when nothing contains them, which a test proves by running them without isolation: a program that fails
+because of a bug in it would prove nothing. `ATTEMPTS` need rights, ids or a path that only some machines have, or would
+do damage; they must fail or be stopped. `STOPPED` must be ended by the limit named. `NUISANCES` attack the harness; the
+caller must get some outcome and survive.
 """
 
 LIBC = "import ctypes, os\nlibc = ctypes.CDLL(None, use_errno=True)\n"
@@ -203,7 +203,7 @@ STOPPED = {
 NUISANCES = {
     "replace json": "import json, json.encoder\njson.dumps = json.encoder.JSONEncoder.encode = None\nresult = 1",
     "replace os": "import os\nos.write = os._exit = os.read = None\nresult = 1",
-    "replace the harness": "import vesalius.sandbox.program as p, vesalius.sandbox.present as q\np.present = q.present = None\nresult = 1",
+    "replace the harness": "import vesalius.sandbox.program as p, vesalius.sandbox.bounded_json as q\np.bounded_json = q.bounded_json = None\nresult = 1",
     "replace builtins": "import builtins\nbuiltins.len = builtins.type = builtins.isinstance = None\nresult = 1",
     "no imports": "import builtins\nbuiltins.__import__ = None\nresult = 1",
     "replace the output": "import sys\nsys.stdout = sys.stderr = None\nresult = 1",

@@ -1,4 +1,4 @@
-"""How many walls are enough, and what happens where there are fewer."""
+"""How many layers of isolation are enough, and what happens with fewer."""
 
 import re
 import sys
@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from vesalius.errors import Failed
-from vesalius.sandbox import Isolation, Sandbox, seccomp, view
-from vesalius.sandbox import sandbox as caller
-from vesalius.sandbox.landlock import ENOUGH
+from vesalius.sandbox import Isolation, Sandbox, filesystem, seccomp
+from vesalius.sandbox import sandbox as sandbox_module
+from vesalius.sandbox.landlock import SUFFICIENT_VERSION
 from vesalius.sandbox.seccomp import ALLOWED, CONDITIONAL, program
 
 HEADERS = {"x86_64": "/usr/include/x86_64-linux-gnu/asm/unistd_64.h", "aarch64": "/usr/include/asm-generic/unistd.h"}
@@ -20,38 +20,38 @@ HEADERS = {"x86_64": "/usr/include/x86_64-linux-gnu/asm/unistd_64.h", "aarch64":
     [
         (Isolation(True, 7, True), True),
         (Isolation(True, 0, True), True),
-        (Isolation(False, ENOUGH, True), True),
-        (Isolation(False, ENOUGH - 1, True), False),
+        (Isolation(False, SUFFICIENT_VERSION, True), True),
+        (Isolation(False, SUFFICIENT_VERSION - 1, True), False),
         (Isolation(True, 7, False), False),
         (Isolation(False, 0, True), False),
         (Isolation(), False),
     ],
 )
-def test_files_network_and_processes_must_all_be_walled_off(isolation: Isolation, enough: bool) -> None:
+def test_files_network_and_processes_must_all_be_restricted(isolation: Isolation, enough: bool) -> None:
     assert isolation.contained == enough
     assert str(isolation).startswith("contained by" if enough else "NOT contained")
 
 
 @pytest.mark.parametrize("layers", [(), ("seccomp",), ("namespaces",), ("landlock",), ("namespaces", "landlock")])
-def test_too_few_walls_are_refused_in_one_line(layers: tuple[str, ...]) -> None:
+def test_too_few_layers_are_refused_in_one_line(layers: tuple[str, ...]) -> None:
     with pytest.raises(Failed, match="unsafe=True") as refusal, Sandbox(layers=layers):
         pass
     assert "\n" not in str(refusal.value)
     assert "switched off" in str(refusal.value)
 
 
-def test_a_kernel_without_anything_is_refused_and_unsafe_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    class Bare(caller.WarmProcess):
+def test_a_kernel_without_any_layer_is_refused_unless_unsafe(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Unisolated(sandbox_module.WarmProcess):
         def __init__(self, start: dict, **options: float) -> None:
             super().__init__({**start, "layers": []}, **options)
 
-    monkeypatch.setattr(caller, "WarmProcess", Bare)
+    monkeypatch.setattr(sandbox_module, "WarmProcess", Unisolated)
     with pytest.raises(Failed, match="cannot contain"), Sandbox():
         pass
     with Sandbox(unsafe=True) as sandbox:
         assert str(sandbox.isolation).startswith("NOT contained; active: none")
         assert sandbox.execute("result = 1").result == 1
-        assert sandbox.execute("while True: pass", limits=caller.Limits(cpu_seconds=1)).stopped_by == "cpu"
+        assert sandbox.execute("while True: pass", limits=sandbox_module.Limits(cpu_seconds=1)).stopped_by == "cpu"
 
 
 @pytest.mark.parametrize("platform", ["darwin", "win32"])
@@ -61,11 +61,10 @@ def test_other_systems_are_refused(platform: str, monkeypatch: pytest.MonkeyPatc
         pass
 
 
-def test_the_sealed_rooms_exist_and_are_left_out() -> None:
-    """Were the key moved, the wall would stand around nothing."""
-    assert all(room.is_dir() for room in view.SEALED)
-    readable = [Path(path).resolve() for path in view.readable(None)]
-    for room in view.SEALED:
+def test_the_sealed_directories_exist_and_are_left_out() -> None:
+    assert all(room.is_dir() for room in filesystem.SEALED)
+    readable = [Path(path).resolve() for path in filesystem.readable(None)]
+    for room in filesystem.SEALED:
         assert not [path for path in readable if room.is_relative_to(path) or path.is_relative_to(room)]
     assert any(path.name == "specimens.py" for path in readable)
 
@@ -73,15 +72,15 @@ def test_the_sealed_rooms_exist_and_are_left_out() -> None:
 def test_another_copy_of_the_package_is_sealed_too(tmp_path: Path) -> None:
     copy = tmp_path / "site-packages" / "vesalius" / "circuits" / "key"
     copy.mkdir(parents=True)
-    assert str(copy.resolve()) in view.sealed_rooms([str(tmp_path / "site-packages")])
+    assert str(copy.resolve()) in filesystem.sealed_directories([str(tmp_path / "site-packages")])
 
 
-def test_a_tree_is_opened_around_a_sealed_room(tmp_path: Path) -> None:
+def test_a_tree_is_opened_without_its_sealed_directory(tmp_path: Path) -> None:
     for name in ("a/one", "a/key/secret", "b/two"):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text("")
-    found = view._around(str(tmp_path), [str(tmp_path / "a" / "key")])
-    assert found == [str(tmp_path / "a" / "one"), str(tmp_path / "b")]
+    paths = filesystem._without(str(tmp_path), [str(tmp_path / "a" / "key")])
+    assert paths == [str(tmp_path / "a" / "one"), str(tmp_path / "b")]
 
 
 @pytest.mark.parametrize(("column", "machine"), list(enumerate(HEADERS)))
@@ -101,7 +100,7 @@ def test_call_numbers_are_the_kernels(column: int, machine: str) -> None:
 
 
 def evaluate(steps: list, machine: int, number: int, arguments: tuple[int, ...] = (0,) * 6) -> int:
-    """A slow reading of the filter: run its instructions one by one."""
+    """A simple interpreter of the filter: run its instructions one by one."""
     at, loaded = 0, 0
     words = {0: number, 4: machine} | {16 + 8 * i: value & 0xFFFFFFFF for i, value in enumerate(arguments)}
     while True:
@@ -133,7 +132,7 @@ ALLOW, KILL, EPERM, EAGAIN, ENOSYS = 0x7FFF0000, 0x80000000, 0x00050001, 0x00050
         (56, (0x10000,), EAGAIN),  # clone of a thread
         (435, (), ENOSYS),  # clone3
         (1000, (), ENOSYS),
-        (0x40000000, (), KILL),  # the x32 door
+        (0x40000000, (), KILL),  # the x32 interface
         (62, (123, 9), ALLOW),  # kill itself
         (62, (1, 9), EPERM),
         (62, (-1, 9), EPERM),
@@ -143,10 +142,10 @@ ALLOW, KILL, EPERM, EAGAIN, ENOSYS = 0x7FFF0000, 0x80000000, 0x00050001, 0x00050
         (16, (1, 0x5412), EPERM),  # ioctl TIOCSTI
     ],
 )
-def test_the_filter_says(number: int, arguments: tuple[int, ...], expected: int) -> None:
+def test_the_filter(number: int, arguments: tuple[int, ...], expected: int) -> None:
     steps = program("x86_64", own_id=123)
     assert evaluate(steps, 0xC000003E, number, arguments) == expected
-    assert evaluate(steps, 0x40000003, number, arguments) == KILL  # the 32-bit door
+    assert evaluate(steps, 0x40000003, number, arguments) == KILL  # the 32-bit interface
 
 
 def test_both_architectures_refuse_what_is_not_listed() -> None:

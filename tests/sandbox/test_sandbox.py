@@ -1,4 +1,4 @@
-"""What a program gets, what comes back, and what is left of it: nothing."""
+"""What a program gets, what it returns, and that nothing of it remains."""
 
 import json
 import math
@@ -13,7 +13,7 @@ import pytest
 
 import vesalius
 from tests.processes import alive, until, until_gone
-from tests.sandbox.conftest import SMALL, WALLS, family, opened
+from tests.sandbox.conftest import LAYERS, SMALL, family, opened
 from vesalius.errors import BadInput, Failed
 from vesalius.sandbox import Limits, Sandbox
 from vesalius.sandbox.calls import parse
@@ -27,13 +27,13 @@ def test_a_program_finds_the_prepared_names_and_its_values(sandbox: Sandbox) -> 
 
 
 def test_the_name_of_the_user_is_known_without_a_password_file(sandbox: Sandbox) -> None:
-    """Some versions of torch ask for it when an optimiser is made."""
+    """Some versions of torch look it up when an optimiser is created."""
     outcome = sandbox.execute("import torch\nimport getpass\nresult = getpass.getuser()", limits=Limits())
     assert outcome.ok, outcome.error
     assert outcome.result == "nobody"
 
 
-def test_torch_works_behind_the_walls(sandbox: Sandbox) -> None:
+def test_torch_works_in_the_sandbox(sandbox: Sandbox) -> None:
     code = """
 import torch
 x = torch.randn(200, 300, requires_grad=True)
@@ -48,7 +48,7 @@ result = [x.grad.shape, values.sum(), torch.nn.functional.conv1d(torch.ones(1, 1
     assert outcome.result == [[200, 300], 50.0, [[[2.0, 2.0, 2.0, 2.0]]]]
 
 
-def test_what_is_not_loaded_can_be_imported(sandbox: Sandbox) -> None:
+def test_modules_can_be_imported(sandbox: Sandbox) -> None:
     outcome = sandbox.execute("import sqlite3, decimal, colorsys\nresult = colorsys.rgb_to_hsv(1, 0, 0)")
     assert outcome.result == [0.0, 1.0, 1.0], outcome.error
 
@@ -67,7 +67,7 @@ def test_nothing_is_kept_between_calls(sandbox: Sandbox) -> None:
     assert sandbox.execute(random).result == before
 
 
-def test_no_program_of_before_is_in_memory(sandbox: Sandbox) -> None:
+def test_no_earlier_program_is_in_memory(sandbox: Sandbox) -> None:
     """The warm process never reads a program, so a search of the heap finds only the searcher."""
     secret = "pass" + "word-1"
     assert sandbox.execute(f"hidden = '{secret}' * 2\nresult = hidden", {"value": secret}).result == secret * 2
@@ -79,8 +79,8 @@ result = len([x for x in found if x is not globals() and 'parts' not in x])
     assert sandbox.execute(search, {"parts": [secret, secret * 2]}).result == 0
 
 
-def test_scratch_is_private_and_forgotten() -> None:
-    for sandbox in opened(WALLS["all layers"], limits=SMALL):
+def test_scratch_is_private_and_removed() -> None:
+    for sandbox in opened(LAYERS["all layers"], limits=SMALL):
         write = "import tempfile\nopen('x', 'w').write('1')\ntempfile.TemporaryFile()\nresult = open('x').read()"
         assert sandbox.execute(write).result == "1"
         assert sandbox.execute("import os\nresult = [os.getcwd(), os.listdir('.')]").result == ["/scratch", []]
@@ -90,16 +90,16 @@ def test_scratch_is_private_and_forgotten() -> None:
         assert "No space left" in str(full.error)
 
 
-def test_who_a_program_is() -> None:
-    for sandbox in opened(WALLS["all layers"]):
+def test_user_and_process_of_a_program() -> None:
+    for sandbox in opened(LAYERS["all layers"]):
         code = "import os\nresult = [os.getpid(), os.getuid(), os.getgid(), os.getgroups()]"
         pid, user, group, groups = sandbox.execute(code).result
         assert (pid, user, group) == (1, 65534, 65534)
         assert set(groups) <= {65534}
         roots = sandbox.execute("import os\nresult = sorted(os.listdir('/'))").result
-        # Of these only the way to the interpreter and the package may be there, and nothing else below it.
-        way = {Path(place).resolve().parts[1] for place in (sys.prefix, sys.base_prefix, vesalius.__file__)}
-        assert not set(roots) & ({"home", "proc", "sys", "var", "run", "tmp", "boot", "mnt"} - way)
+        # Of these only the path to the interpreter and the package may exist, and nothing else below it.
+        needed = {Path(path).resolve().parts[1] for path in (sys.prefix, sys.base_prefix, vesalius.__file__)}
+        assert not set(roots) & ({"home", "proc", "sys", "var", "run", "tmp", "boot", "mnt"} - needed)
 
 
 def test_the_traceback_is_the_programs_own(sandbox: Sandbox) -> None:
@@ -114,7 +114,7 @@ def test_the_traceback_is_the_programs_own(sandbox: Sandbox) -> None:
     assert outcome.stopped_by is None
 
 
-def test_a_slip_of_syntax_names_its_line(sandbox: Sandbox) -> None:
+def test_a_syntax_error_names_its_line(sandbox: Sandbox) -> None:
     assert sandbox.execute("x = 1\ny = = 2").error == "  line 2, in <module>: y = = 2\nSyntaxError: invalid syntax"
 
 
@@ -138,7 +138,7 @@ def test_a_missing_result_is_an_error(sandbox: Sandbox) -> None:
         ("range(3)", "range(0, 3)"),
     ],
 )
-def test_results_are_plain_json(code: str, expected: object, sandbox: Sandbox) -> None:
+def test_results_are_json(code: str, expected: object, sandbox: Sandbox) -> None:
     outcome = sandbox.execute(f"result = {code}")
     assert outcome.result == expected
     json.dumps(outcome.result)
@@ -151,28 +151,28 @@ def test_a_result_over_the_limit_says_so(sandbox: Sandbox) -> None:
 
 
 def test_a_large_tensor_is_summarised(sandbox: Sandbox) -> None:
-    found = sandbox.execute("import torch\nresult = torch.arange(10 ** 6).view(1000, 1000)").result
-    assert found["shape"] == [1000, 1000]
-    assert found["dtype"] == "torch.int64"
-    assert found["first"] == "[0, 1, 2, 3, 4, 5, 6, 7]"
+    summary = sandbox.execute("import torch\nresult = torch.arange(10 ** 6).view(1000, 1000)").result
+    assert summary["shape"] == [1000, 1000]
+    assert summary["dtype"] == "torch.int64"
+    assert summary["first"] == "[0, 1, 2, 3, 4, 5, 6, 7]"
 
 
 def test_output_is_cut_with_a_note(sandbox: Sandbox) -> None:
     outcome = sandbox.execute("for i in range(500): print('0123456789')\nresult = 1")
     assert outcome.result == 1
-    kept, note = outcome.stdout[: SMALL.output_bytes], outcome.stdout[SMALL.output_bytes :]
-    assert kept == ("0123456789\n" * 500)[: SMALL.output_bytes]
+    output, note = outcome.stdout[: SMALL.output_bytes], outcome.stdout[SMALL.output_bytes :]
+    assert output == ("0123456789\n" * 500)[: SMALL.output_bytes]
     assert note == f"\n... ({5500 - SMALL.output_bytes} more bytes of output were dropped)"
 
 
-def test_figures_are_measured_outside(sandbox: Sandbox) -> None:
+def test_times_are_measured_outside(sandbox: Sandbox) -> None:
     outcome = sandbox.execute(
         "import time\nt = time.process_time()\nwhile time.process_time() < t + 0.3: pass\ntime.time = None\nresult = 1"
     )
     assert outcome.seconds >= outcome.cpu_seconds * 0.9 >= 0.25
 
 
-def test_many_calls_and_one_bad_input_harms_only_itself(sandbox: Sandbox) -> None:
+def test_a_bad_input_affects_only_its_own_call(sandbox: Sandbox) -> None:
     code = """
 import os, time
 def f(x):
@@ -188,9 +188,9 @@ def f(x):
     print("noise")
     return x * x
 """
-    answers = sandbox.call_many(code, "f", [0, 1, 2, 3, 4, 5, 6, 7, "s"], per_call_seconds=2, total_seconds=120)
-    assert [answer.value for answer in answers] == [0, 1, None, None, None, None, None, 49, None]
-    assert [answer.stopped_by for answer in answers] == [
+    results = sandbox.call_many(code, "f", [0, 1, 2, 3, 4, 5, 6, 7, "s"], per_call_seconds=2, total_seconds=120)
+    assert [result.value for result in results] == [0, 1, None, None, None, None, None, 49, None]
+    assert [result.stopped_by for result in results] == [
         None,
         None,
         None,
@@ -201,36 +201,36 @@ def f(x):
         None,
         None,
     ]
-    assert answers[2].error == '  line 4, in f: if x == 2: raise ValueError("two")\nValueError: two'
-    assert "TypeError" in str(answers[8].error)
+    assert results[2].error == '  line 4, in f: if x == 2: raise ValueError("two")\nValueError: two'
+    assert "TypeError" in str(results[8].error)
 
 
 def test_a_thousand_calls_take_one_process(sandbox: Sandbox) -> None:
-    answers = sandbox.call_many("import os\ndef f(x): return [x + 1, os.getpid()]", "f", list(range(1000)))
-    assert [answer.value[0] for answer in answers] == list(range(1, 1001))
-    assert len({answer.value[1] for answer in answers}) == 1
+    results = sandbox.call_many("import os\ndef f(x): return [x + 1, os.getpid()]", "f", list(range(1000)))
+    assert [result.value[0] for result in results] == list(range(1, 1001))
+    assert len({result.value[1] for result in results}) == 1
 
 
 @pytest.mark.parametrize(
-    ("code", "said"),
+    ("code", "message"),
     [
         ("x = 1", "did not define a function 'f'"),
         ("def f(", "SyntaxError"),
         ("import os\nos._exit(1)", "exit status 1"),
     ],
 )
-def test_a_function_that_cannot_be_defined_fails_every_input(code: str, said: str, sandbox: Sandbox) -> None:
-    answers = sandbox.call_many(code, "f", [1, 2, 3])
-    assert len(answers) == 3
-    assert all(said in str(answer.error) and not answer.ok for answer in answers)
+def test_a_function_that_cannot_be_defined_fails_every_input(code: str, message: str, sandbox: Sandbox) -> None:
+    results = sandbox.call_many(code, "f", [1, 2, 3])
+    assert len(results) == 3
+    assert all(message in str(result.error) and not result.ok for result in results)
 
 
 def test_the_total_time_bounds_all_inputs(sandbox: Sandbox) -> None:
     code = "import time\ndef f(x): time.sleep(0.2); return x"
-    answers = sandbox.call_many(code, "f", list(range(100)), total_seconds=1)
-    assert len(answers) == 100
-    assert not answers[99].ok
-    assert answers[99].stopped_by == "wall"
+    results = sandbox.call_many(code, "f", list(range(100)), total_seconds=1)
+    assert len(results) == 100
+    assert not results[99].ok
+    assert results[99].stopped_by == "wall"
 
 
 def test_the_toolbox_can_be_read_and_nothing_else(sandbox: Sandbox, toolbox: Path) -> None:
@@ -253,7 +253,7 @@ def test_paths_out_of_the_toolbox_are_refused(path: str, sandbox: Sandbox) -> No
 
 
 def test_a_dead_warm_process_is_replaced() -> None:
-    for sandbox in opened(WALLS["no namespaces"]):
+    for sandbox in opened(LAYERS["no namespaces"]):
         warm = sandbox.process_id
         os.killpg(warm, signal.SIGKILL)
         until_gone(warm)
@@ -261,8 +261,8 @@ def test_a_dead_warm_process_is_replaced() -> None:
         assert sandbox.restarts == 1
 
 
-def test_the_end_of_the_sandbox_is_the_end_of_everything() -> None:
-    for layers in WALLS.values():
+def test_closing_the_sandbox_ends_every_process() -> None:
+    for layers in LAYERS.values():
         for sandbox in opened(layers):
             members = family(sandbox.process_id)
             sandbox.close()
@@ -279,7 +279,7 @@ with Sandbox(layers={layers!r}) as sandbox:
 """
 
 
-@pytest.mark.parametrize("layers", WALLS.values(), ids=list(WALLS))
+@pytest.mark.parametrize("layers", LAYERS.values(), ids=list(LAYERS))
 def test_nothing_outlives_a_killed_caller(layers: tuple[str, ...]) -> None:
     for sandbox in opened(layers):
         sandbox.close()
@@ -295,7 +295,7 @@ def test_nothing_outlives_a_killed_caller(layers: tuple[str, ...]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("function", "argument", "said"),
+    ("function", "argument", "message"),
     [
         ("broken", "x", "RuntimeError: no specimen 'x'"),
         ("threaded", 1000, "1 threads running"),
@@ -303,16 +303,16 @@ def test_nothing_outlives_a_killed_caller(layers: tuple[str, ...]) -> None:
         ("absent", None, "has no attribute 'absent'"),
     ],
 )
-def test_a_preload_that_fails_says_why_in_one_line(function: str, argument: object, said: str) -> None:
+def test_a_preload_that_fails_says_why_in_one_line(function: str, argument: object, message: str) -> None:
     preload = f"tests.sandbox.preload:{function}"
     with pytest.raises(Failed) as failure, Sandbox(preload, argument, unsafe=True):
         pass
-    assert said in str(failure.value)
+    assert message in str(failure.value)
     assert preload in str(failure.value)
     assert "\n" not in str(failure.value)
 
 
-def test_a_preload_has_its_time() -> None:
+def test_a_preload_has_a_time_limit() -> None:
     with (
         pytest.raises(Failed, match="start_seconds"),
         Sandbox("tests.sandbox.preload:slow", 100, unsafe=True, start_seconds=0.5),
@@ -321,7 +321,7 @@ def test_a_preload_has_its_time() -> None:
 
 
 @pytest.mark.parametrize(
-    ("make", "said"),
+    ("make", "message"),
     [
         (lambda: Sandbox("module"), "module:function"),
         (lambda: Sandbox(toolbox=Path("/nowhere")), "not a directory"),
@@ -331,8 +331,8 @@ def test_a_preload_has_its_time() -> None:
         (lambda: Limits(wall_seconds=math.nan), "above 0"),
     ],
 )
-def test_bad_arguments_are_refused(make, said: str) -> None:
-    with pytest.raises(BadInput, match=said):
+def test_bad_arguments_are_refused(make, message: str) -> None:
+    with pytest.raises(BadInput, match=message):
         make()
 
 
@@ -341,26 +341,26 @@ def test_values_must_be_json(sandbox: Sandbox) -> None:
         sandbox.execute("result = 1", {"x": object()})
 
 
-def test_an_interrupted_call_does_not_answer_the_next(contained: Sandbox) -> None:
+def test_the_reply_of_an_interrupted_call_is_not_used_for_the_next(contained: Sandbox) -> None:
     def interrupt(number: int, frame: object) -> None:
         raise KeyboardInterrupt
 
-    former = signal.signal(signal.SIGALRM, interrupt)
+    previous = signal.signal(signal.SIGALRM, interrupt)
     signal.setitimer(signal.ITIMER_REAL, 0.3)
     try:
         with pytest.raises(KeyboardInterrupt):
             contained.execute("import time\ntime.sleep(5)\nresult = 'old'")
     finally:
-        signal.signal(signal.SIGALRM, former)
+        signal.signal(signal.SIGALRM, previous)
     assert contained.execute("result = 'new'").result == "new"
 
 
 @pytest.fixture
 def contained() -> Iterator[Sandbox]:
-    yield from opened(WALLS["no namespaces"])
+    yield from opened(LAYERS["no namespaces"])
 
 
-def test_records_that_are_none_are_left_out() -> None:
+def test_invalid_records_are_left_out() -> None:
     assert parse(b'{"value": 1}\nnot json\n[1]\n\xff\n' + b"[" * 100_000 + b'\n{"value": 2}\nhalf') == [
         {"value": 1},
         {"value": 2},

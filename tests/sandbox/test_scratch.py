@@ -1,4 +1,4 @@
-"""The scratch directory on disk: looked at and cleared away whatever lies in it."""
+"""The scratch directory on disk: checked and removed whatever it contains."""
 
 import os
 from pathlib import Path
@@ -18,23 +18,23 @@ def nested(path: Path, depth: int) -> None:
     os.close(here)
 
 
-def test_deep_closed_and_linked_things_are_cleared_away(tmp_path: Path) -> None:
+def test_deep_unreadable_and_linked_entries_are_removed(tmp_path: Path) -> None:
     outside = tmp_path / "outside"
     outside.mkdir()
     (outside / "kept").write_text("x")
-    place = tmp_path / "place"
-    place.mkdir()
-    nested(place, 1500)
-    (place / "link").symlink_to(outside)
-    (place / "directory").mkdir()
-    (place / "directory" / "inner").mkdir(mode=0)
-    (place / "directory" / "file").write_text("x")
-    clear(str(place))
-    assert not place.exists()
+    scratch = tmp_path / "place"
+    scratch.mkdir()
+    nested(scratch, 1500)
+    (scratch / "link").symlink_to(outside)
+    (scratch / "directory").mkdir()
+    (scratch / "directory" / "inner").mkdir(mode=0)
+    (scratch / "directory" / "file").write_text("x")
+    clear(str(scratch))
+    assert not scratch.exists()
     assert (outside / "kept").read_text() == "x"
 
 
-def test_too_much_is_seen(tmp_path: Path) -> None:
+def test_too_many_bytes(tmp_path: Path) -> None:
     assert not overfull(str(tmp_path), 1 << 20)
     (tmp_path / "inner").mkdir()
     (tmp_path / "inner" / "file").write_bytes(b"x" * (2 << 20))
@@ -42,17 +42,17 @@ def test_too_much_is_seen(tmp_path: Path) -> None:
     assert not overfull(str(tmp_path), 4 << 20)
 
 
-def test_too_many_are_seen(tmp_path: Path) -> None:
+def test_too_many_files(tmp_path: Path) -> None:
     for number in range(MAX_FILES + 1):
         (tmp_path / str(number)).touch()
     assert overfull(str(tmp_path), 1 << 30)
 
 
-def test_what_cannot_be_looked_at_is_too_much(tmp_path: Path) -> None:
+def test_an_unreadable_directory_counts_as_overfull(tmp_path: Path) -> None:
     nested(tmp_path, 30)
     assert overfull(str(tmp_path), 1 << 30)
     clear(str(tmp_path))
 
 
-def test_what_is_not_there_is_not_too_much(tmp_path: Path) -> None:
+def test_a_missing_directory_is_not_overfull(tmp_path: Path) -> None:
     assert not overfull(str(tmp_path / "gone"), 1)

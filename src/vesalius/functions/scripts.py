@@ -21,7 +21,7 @@ from typing import Any, Self
 
 from vesalius.errors import BadInput
 from vesalius.functions.box import LONGEST_OUTPUT, Category, Reply
-from vesalius.sandbox import Answer, Sandbox
+from vesalius.sandbox import CallResult, Sandbox
 
 SCRIPT = "function_code.py"
 PER_INPUT_SECONDS = 2.0
@@ -203,7 +203,7 @@ def printed_output(argument: str, printed: str) -> str | None:
     return whole[start + len(argument) + 3 : -1]
 
 
-def _reply(argument: str, answer: Answer, *, category: Category) -> Reply:
+def _reply(argument: str, answer: CallResult, *, category: Category) -> Reply:
     if answer.error is not None:
         return Reply(error=_last_line(answer.error))
     output = printed_output(argument, str(answer.value))

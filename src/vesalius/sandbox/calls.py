@@ -1,7 +1,7 @@
-"""One call seen from the caller's side: gather what the program prints and reports, stop it when it overdoes it.
+"""One call from the caller's side: read what the program prints and reports, stop it when it exceeds its limits.
 
-Everything a program sends is bytes in two pipes, read up to a bound and parsed as JSON. The warm process says how the
-program ended; what the program says of itself cannot change that.
+Everything a program sends is bytes in two pipes, read up to a bound and parsed as JSON. The warm process reports how
+the program ended; what the program reports cannot change that.
 """
 
 import json
@@ -13,41 +13,41 @@ import time
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, cast, get_args
 
-from vesalius.sandbox import wire
-from vesalius.sandbox.limits import OUTPUT_PATIENCE, Answer, Limits, Outcome, StoppedBy
+from vesalius.sandbox import messages
+from vesalius.sandbox.limits import MAX_OUTPUT_FACTOR, CallResult, Limits, Outcome, StoppedBy
 
-#: How long past its time a program may be unaccounted for before the warm process itself is given up.
+#: How long after its wall time a program may be missing before the warm process is replaced.
 GRACE_SECONDS = 2.0
 _CHUNK = 1 << 16
 _MAX_ERROR = 20_000
 
 
 class Pipes(NamedTuple):
-    """Where a program's output and report come out."""
+    """The reading ends of a program's output and report."""
 
     output: int
     report: int
 
 
 @dataclass
-class Gathered:
-    """What came of a call so far."""
+class CallState:
+    """What is known of a call so far."""
 
     output: bytearray = field(default_factory=bytearray)
     output_total: int = 0
     report: bytearray = field(default_factory=bytearray)
-    #: How the warm process says the program ended; None when the warm process was lost.
+    #: How the program ended, from the warm process; None when the warm process was lost.
     ending: dict[str, Any] | None = None
-    #: Why this side had it stopped.
+    #: Why this side stopped it.
     stopped: StoppedBy | None = None
     last_record: float = field(default_factory=time.monotonic)
 
 
-def gather(
-    control: socket.socket, pipes: Pipes, *, limits: Limits, report_room: int, pace: float | None = None
-) -> Gathered:
-    """Follow a program to its end. With `pace`, stop it when no record comes for that many seconds."""
-    found = Gathered()
+def follow(
+    control: socket.socket, pipes: Pipes, *, limits: Limits, max_report: int, pace: float | None = None
+) -> CallState:
+    """Read a program's pipes until it ends. With `pace`, stop it when no record comes for that many seconds."""
+    state = CallState()
     backstop = time.monotonic() + limits.wall_seconds + GRACE_SECONDS
     with selectors.DefaultSelector() as selector:
         selector.register(control, selectors.EVENT_READ)
@@ -55,77 +55,77 @@ def gather(
             os.set_blocking(pipe, False)
             selector.register(pipe, selectors.EVENT_READ)
         while (now := time.monotonic()) < backstop:
-            if pace is not None and now > found.last_record + pace:
-                _stop(control, found, "wall")
-            until = backstop if pace is None or found.stopped else min(backstop, found.last_record + pace)
+            if pace is not None and now > state.last_record + pace:
+                _stop(control, state, "wall")
+            until = backstop if pace is None or state.stopped else min(backstop, state.last_record + pace)
             ready = {key.fileobj for key, _ in selector.select(max(until - now, 0.001))}
             for pipe in pipes:
-                if pipe in ready and not _read(found, pipe, pipes, limits):
+                if pipe in ready and not _read(state, pipe, pipes, limits):
                     selector.unregister(pipe)
-            if _too_much(found, limits, report_room):
-                _stop(control, found, "output")
+            if _exceeded(state, limits, max_report):
+                _stop(control, state, "output")
             if control in ready:
-                found.ending = _ending(control)
+                state.ending = _ending(control)
                 break
     for pipe in pipes:
-        while not _too_much(found, limits, report_room) and _read(found, pipe, pipes, limits):
+        while not _exceeded(state, limits, max_report) and _read(state, pipe, pipes, limits):
             pass
-    return found
+    return state
 
 
-def _too_much(found: Gathered, limits: Limits, report_room: int) -> bool:
-    return found.output_total > OUTPUT_PATIENCE * limits.output_bytes or len(found.report) > report_room
+def _exceeded(state: CallState, limits: Limits, max_report: int) -> bool:
+    return state.output_total > MAX_OUTPUT_FACTOR * limits.output_bytes or len(state.report) > max_report
 
 
-def outcome(found: Gathered, limits: Limits) -> Outcome:
-    """The finding of a call that runs one program."""
-    stdout = found.output.decode("utf-8", "replace")
-    if found.output_total > len(found.output):
-        stdout += f"\n... ({found.output_total - len(found.output)} more bytes of output were dropped)"
-    stopped = stopped_by(found, limits)
-    records = parse(found.report)
+def outcome(state: CallState, limits: Limits) -> Outcome:
+    """The outcome of a call that runs one program."""
+    stdout = state.output.decode("utf-8", "replace")
+    if state.output_total > len(state.output):
+        stdout += f"\n... ({state.output_total - len(state.output)} more bytes of output were dropped)"
+    stopped = stopped_by(state, limits)
+    records = parse(state.report)
     last = records[-1] if records and stopped is None else {}
     if stopped is None and not last:
         stopped = "crash"
-    error = why(found, stopped, limits) if stopped else error_of(last)
-    ending = found.ending or {}
+    error = stop_message(state, stopped, limits) if stopped else error_text(last)
+    ending = state.ending or {}
     return Outcome(
         result=last.get("value") if error is None else None,
         stdout=stdout,
         error=error,
-        stopped_by=stopped or claimed(last),
+        stopped_by=stopped or reported_limit(last),
         seconds=ending.get("seconds", limits.wall_seconds + GRACE_SECONDS),
         cpu_seconds=ending.get("cpu", 0.0) + ending.get("warm_cpu", 0.0),
     )
 
 
-def stopped_by(found: Gathered, limits: Limits) -> StoppedBy | None:
-    """What ended the program from outside, by the warm process's account."""
-    if found.ending is None:
-        return found.stopped or "crash"
-    if found.ending["killed"] == "wall":
+def stopped_by(state: CallState, limits: Limits) -> StoppedBy | None:
+    """What stopped the program, according to the warm process."""
+    if state.ending is None:
+        return state.stopped or "crash"
+    if state.ending["killed"] == "wall":
         return "wall"
-    if found.ending["killed"] == "scratch":
+    if state.ending["killed"] == "scratch":
         return "output"
-    if found.ending["killed"]:
-        return found.stopped or "crash"
-    status = found.ending["status"]
-    # The kernel's limit counts in ticks, its account exactly; on a busy machine the two differ by a good part.
-    if status in (-signal.SIGKILL, -signal.SIGXCPU) and found.ending["cpu"] > limits.cpu_seconds / 2:
+    if state.ending["killed"]:
+        return state.stopped or "crash"
+    status = state.ending["status"]
+    # The kernel's limit counts ticks, its accounting is exact; on a busy machine the two differ considerably.
+    if status in (-signal.SIGKILL, -signal.SIGXCPU) and state.ending["cpu"] > limits.cpu_seconds / 2:
         return "cpu"
     return None if status == 0 else "crash"
 
 
-def why(found: Gathered, stopped: StoppedBy, limits: Limits) -> str:
+def stop_message(state: CallState, stopped: StoppedBy, limits: Limits) -> str:
     """One line for a program that was stopped."""
     if stopped == "crash":
-        if found.ending is None:
+        if state.ending is None:
             return "stopped: the warm process was lost while the program ran; it has been replaced"
-        status = found.ending["status"]
+        status = state.ending["status"]
         if status < 0:
             return f"stopped: the program died of {signal.Signals(-status).name}"
         return f"stopped: the program ended its process (exit status {status}) before it could report"
-    if found.ending is not None and found.ending["killed"] == "scratch":
+    if state.ending is not None and state.ending["killed"] == "scratch":
         return f"stopped: its files outgrew the {limits.scratch_bytes} bytes of its scratch directory"
     reasons = {
         "cpu": f"it used its {limits.cpu_seconds} s of CPU time",
@@ -136,7 +136,7 @@ def why(found: Gathered, stopped: StoppedBy, limits: Limits) -> str:
 
 
 def parse(report: bytes | bytearray) -> list[dict[str, Any]]:
-    """The whole records of a report; whatever is not one is left out."""
+    """The complete records of a report; anything else is left out."""
     records = []
     for line in bytes(report).split(b"\n")[:-1]:
         try:
@@ -148,63 +148,67 @@ def parse(report: bytes | bytearray) -> list[dict[str, Any]]:
     return records
 
 
-def error_of(record: dict[str, Any]) -> str | None:
-    """The error a record tells of, as bounded text."""
+def error_text(record: dict[str, Any]) -> str | None:
+    """The error of a record, as bounded text."""
     error = record.get("error")
     return None if error is None else str(error)[:_MAX_ERROR]
 
 
-def claimed(record: dict[str, Any]) -> StoppedBy | None:
-    """The limit that, by its own account, a program ran into."""
+def reported_limit(record: dict[str, Any]) -> StoppedBy | None:
+    """The limit that a program reports to have exceeded."""
     name = record.get("stopped_by")
     return cast(StoppedBy, name) if isinstance(name, str) and name in get_args(StoppedBy) else None
 
 
-def _read(found: Gathered, pipe: int, pipes: Pipes, limits: Limits) -> bool:
-    """Take what a pipe holds; whether more may come."""
+def _read(state: CallState, pipe: int, pipes: Pipes, limits: Limits) -> bool:
+    """Read what a pipe holds; returns whether more may come."""
     try:
         data = os.read(pipe, _CHUNK)
     except BlockingIOError:
         return False
     if pipe == pipes.report:
-        found.report += data
+        state.report += data
         if b"\n" in data:
-            found.last_record = time.monotonic()
+            state.last_record = time.monotonic()
     else:
-        found.output_total += len(data)
-        found.output += data[: max(limits.output_bytes - len(found.output), 0)]
+        state.output_total += len(data)
+        state.output += data[: max(limits.output_bytes - len(state.output), 0)]
     return bool(data)
 
 
-def _stop(control: socket.socket, found: Gathered, reason: StoppedBy) -> None:
-    if found.stopped is None:
-        found.stopped = reason
+def _stop(control: socket.socket, state: CallState, reason: StoppedBy) -> None:
+    if state.stopped is None:
+        state.stopped = reason
         try:
-            wire.send(control, {"stop": reason})
+            messages.send(control, {"stop": reason})
         except ConnectionError:
-            return  # the loss of the warm process shows when its answer is read
+            return  # the loss of the warm process is noticed when its reply is read
 
 
 def _ending(control: socket.socket) -> dict[str, Any] | None:
     try:
-        document, _ = wire.receive(control)
+        document, _ = messages.receive(control)
     except (EOFError, ConnectionError):
         return None
     return document
 
 
-def answers(found: Gathered, limits: Limits, count: int) -> list[Answer]:
-    """The findings of a call that runs a function on `count` inputs; at least one, and fewer where it was stopped."""
-    records = parse(found.report)
-    stopped = stopped_by(found, limits) or "crash"
+def call_results(state: CallState, limits: Limits, count: int) -> list[CallResult]:
+    """The results of a call that runs a function on `count` inputs; at least one, and fewer where it was stopped."""
+    records = parse(state.report)
+    stopped = stopped_by(state, limits) or "crash"
     if not records:
-        return [Answer(error=why(found, stopped, limits), stopped_by=stopped)] * count
+        return [CallResult(error=stop_message(state, stopped, limits), stopped_by=stopped)] * count
     if records[0].get("defined") is not True:
-        return [Answer(error=error_of(records[0]) or "it defined nothing", stopped_by=claimed(records[0]))] * count
-    given = [Answer(_value(record), error_of(record), claimed(record)) for record in records[1 : count + 1]]
-    if len(given) < count:
-        given.append(Answer(error=why(found, stopped, limits), stopped_by=stopped))
-    return given
+        return [
+            CallResult(error=error_text(records[0]) or "it defined nothing", stopped_by=reported_limit(records[0]))
+        ] * count
+    results = [
+        CallResult(_value(record), error_text(record), reported_limit(record)) for record in records[1 : count + 1]
+    ]
+    if len(results) < count:
+        results.append(CallResult(error=stop_message(state, stopped, limits), stopped_by=stopped))
+    return results
 
 
 def _value(record: dict[str, Any]) -> Any:

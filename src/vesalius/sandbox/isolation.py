@@ -1,4 +1,4 @@
-"""Which walls stand around a program, and whether they are enough."""
+"""Which layers of isolation are active, and whether they are enough."""
 
 import sys
 from dataclasses import dataclass
@@ -8,9 +8,9 @@ LAYERS = ("namespaces", "landlock", "seccomp")
 
 @dataclass(frozen=True)
 class Isolation:
-    """The layers that are active. Each is irrevocable for the program behind it."""
+    """The active layers. A program cannot undo any of them."""
 
-    #: Own user, PID, network, IPC, host-name and mount namespaces with a private root.
+    #: Separate user, PID, network, IPC, host-name and mount namespaces with a private root.
     namespaces: bool = False
     #: The Landlock version in use; 0 where it is absent.
     landlock: int = 0
@@ -21,10 +21,10 @@ class Isolation:
 
     @property
     def contained(self) -> bool:
-        """Whether reads, writes, the network and processes are all walled off.
+        """Whether reads, writes, the network and processes are all restricted.
 
-        The list of calls walls off the network and processes; files need the private root, or Landlock from the
-        version that governs truncation.
+        The list of calls restricts the network and processes; files need the private root, or Landlock from the version
+        that governs truncation.
         """
         return self.seccomp and (self.namespaces or self.landlock >= 3)
 
@@ -37,10 +37,10 @@ class Isolation:
         return text + (f"; missing: {'; '.join(self.missing)}" if self.missing else "")
 
 
-def refusal(isolation: Isolation) -> str:
-    """The line for a machine that cannot contain a program."""
-    why = "; ".join(isolation.missing) or f"{sys.platform} has no isolation the sandbox can use"
+def not_contained(isolation: Isolation) -> str:
+    """The error message for a machine that cannot contain a program."""
+    reasons = "; ".join(isolation.missing) or f"{sys.platform} has no isolation the sandbox can use"
     return (
-        f"the sandbox cannot contain code on this machine ({why}); use Linux 6.2 or newer on x86_64 or aarch64 "
+        f"the sandbox cannot contain code on this machine ({reasons}); use Linux 6.2 or newer on x86_64 or aarch64 "
         "(5.12 where namespaces are allowed), or accept the risk with unsafe=True (--unsafe-sandbox)"
     )

@@ -1,6 +1,6 @@
-"""The kernel calls the sandbox is made of, by ctypes: namespaces, mounts, capabilities.
+"""The kernel calls the sandbox needs, by ctypes: namespaces, mounts, capabilities.
 
-Every function raises `OSError` with the name of the call. Nothing here decides anything.
+Every function raises `OSError` with the name of the call. The decisions are made elsewhere.
 """
 
 import ctypes
@@ -23,8 +23,8 @@ _CAPABILITY_VERSION_3 = 0x20080522
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
-def checked(name: str, value: int) -> int:
-    """The value of a call, or `OSError` where it says -1."""
+def check(name: str, value: int) -> int:
+    """The value of a call; `OSError` if it is -1."""
     if value == -1:
         number = ctypes.get_errno()
         raise OSError(number, f"{name}: {os.strerror(number)}")
@@ -34,44 +34,44 @@ def checked(name: str, value: int) -> int:
 def syscall(name: str, number: int, *arguments: object) -> int:
     """A kernel call that libc has no function for."""
     words = [ctypes.c_long(value) if isinstance(value, int) else value for value in arguments]
-    return checked(name, _libc.syscall(ctypes.c_long(number), *words))
+    return check(name, _libc.syscall(ctypes.c_long(number), *words))
 
 
 def prctl(option: int, *arguments: object) -> int:
     """`prctl(2)`; missing arguments are 0."""
     words = [ctypes.c_ulong(value) if isinstance(value, int) else value for value in arguments]
     words += [ctypes.c_ulong(0)] * (4 - len(words))
-    return checked("prctl", _libc.prctl(ctypes.c_int(option), *words))
+    return check("prctl", _libc.prctl(ctypes.c_int(option), *words))
 
 
 def unshare(flags: int) -> None:
     """Leave the caller's namespaces for new ones."""
-    checked("unshare", _libc.unshare(flags))
+    check("unshare", _libc.unshare(flags))
 
 
 def enter_pid_namespace(descriptor: int) -> None:
-    """Let the next children be born in the PID namespace of `descriptor`."""
-    checked("setns", _libc.setns(descriptor, CLONE_NEWPID))
+    """Create the next children in the PID namespace of `descriptor`."""
+    check("setns", _libc.setns(descriptor, CLONE_NEWPID))
 
 
 def mount(source: str, target: str, *, kind: str | None = None, flags: int = 0, options: str = "") -> None:
     """`mount(2)`."""
     kind_bytes = kind.encode() if kind else None
     data = options.encode() if options else None
-    checked("mount", _libc.mount(source.encode(), os.fsencode(target), kind_bytes, ctypes.c_ulong(flags), data))
+    check("mount", _libc.mount(source.encode(), os.fsencode(target), kind_bytes, ctypes.c_ulong(flags), data))
 
 
 def restrict_mount(target: str, attributes: int, *, recursive: bool) -> None:
-    """Add attributes such as read-only to a mount, and to those beneath it; takes none away."""
-    wanted = (ctypes.c_uint64 * 4)(attributes, 0, 0, 0)
+    """Add attributes such as read-only to a mount, and to those beneath it; removes none."""
+    change = (ctypes.c_uint64 * 4)(attributes, 0, 0, 0)
     flags = _AT_RECURSIVE if recursive else 0
-    size = ctypes.sizeof(wanted)
-    syscall("mount_setattr", _MOUNT_SETATTR, _AT_FDCWD, os.fsencode(target), flags, ctypes.byref(wanted), size)
+    size = ctypes.sizeof(change)
+    syscall("mount_setattr", _MOUNT_SETATTR, _AT_FDCWD, os.fsencode(target), flags, ctypes.byref(change), size)
 
 
 def detach(target: str) -> None:
-    """Take a mount, and all beneath it, out of the tree."""
-    checked("umount2", _libc.umount2(os.fsencode(target), _MNT_DETACH))
+    """Unmount a mount and all beneath it."""
+    check("umount2", _libc.umount2(os.fsencode(target), _MNT_DETACH))
 
 
 def pivot_root(new_root: str, old_root: str) -> None:
@@ -87,6 +87,6 @@ def die_with_parent() -> None:
 def drop_privileges() -> None:
     """Give up every capability, and every way to gain one, for good."""
     header = (ctypes.c_uint32 * 2)(_CAPABILITY_VERSION_3, 0)
-    nothing = (ctypes.c_uint32 * 6)()
-    checked("capset", _libc.capset(header, nothing))
+    none = (ctypes.c_uint32 * 6)()
+    check("capset", _libc.capset(header, none))
     prctl(_PR_SET_NO_NEW_PRIVS, 1)

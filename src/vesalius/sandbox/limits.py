@@ -1,4 +1,4 @@
-"""How much one call may use, and what comes back from it."""
+"""What one call may use, and what it returns."""
 
 import dataclasses
 from dataclasses import dataclass
@@ -10,22 +10,22 @@ from vesalius.errors import BadInput
 #: refusal. "output": it printed, or wrote to files, far too much.
 StoppedBy = Literal["cpu", "wall", "memory", "output", "processes", "crash"]
 
-#: A program that writes this many times what is kept of its output is stopped.
-OUTPUT_PATIENCE = 16
+#: A program that prints this many times `Limits.output_bytes` is stopped.
+MAX_OUTPUT_FACTOR = 16
 
 
 @dataclass(frozen=True)
 class Limits:
-    """What one call may use. It is one process with one thread, always, and has no network."""
+    """What one call may use. It is always one process with one thread, without a network."""
 
-    #: Whole seconds: the kernel counts no finer.
+    #: Whole seconds, the resolution of the kernel's limit.
     cpu_seconds: int = 20
     wall_seconds: float = 60.0
-    #: Address space beyond what the warm process, with its model, already has.
+    #: Address space in addition to what the warm process, with its model, already has.
     memory_bytes: int = 1 << 30
     #: What is kept of stdout and stderr together; the rest is dropped, and far more than this stops the program.
     output_bytes: int = 64_000
-    #: The largest result that is handed over as it is.
+    #: The largest result that is returned unchanged.
     result_bytes: int = 1_000_000
     file_bytes: int = 16 << 20
     #: All files of the private scratch directory together.
@@ -42,18 +42,18 @@ class Limits:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What one program did. `result` and `error` are the program's own word; the other fields are measured outside."""
+    """What one program did. `result` and `error` come from the program; the other fields are measured outside."""
 
     #: JSON values; a large tensor or array becomes its shape and a summary, anything else its bounded repr.
     result: Any = None
     #: What it printed, stdout and stderr together, cut after `Limits.output_bytes`.
     stdout: str = ""
-    #: The traceback, trimmed to the lines of the program, or why there is no result. None when all went well.
+    #: The traceback, trimmed to the lines of the program, or why there is no result. None on success.
     error: str | None = None
     stopped_by: StoppedBy | None = None
     #: Wall time from the fork to the end.
     seconds: float = 0.0
-    #: CPU time of the program and of the warm process on its behalf.
+    #: CPU time of the program, and of the warm process for it.
     cpu_seconds: float = 0.0
 
     @property
@@ -63,8 +63,8 @@ class Outcome:
 
 
 @dataclass(frozen=True)
-class Answer:
-    """What a function made of one input: a value, or why there is none."""
+class CallResult:
+    """What a function returned for one input: a value, or why there is none."""
 
     value: Any = None
     error: str | None = None

@@ -1,9 +1,9 @@
-"""The walls, put up: once around the warm process (`enclose`), then tighter around each program (`lock_down`).
+"""Activates the isolation: once for the warm process (`confine`), then more strictly for each program (`lock_down`).
 
-`enclose` forks. The child leaves for new namespaces, its parent names the one or two users that exist there, and a
-grandchild, the first process of the new PID namespace, swaps its root for the private view and goes on as the warm
-process. When that dies the kernel kills everything in its namespace. Where any of this is refused, the parent, which
-nothing has touched, goes on without.
+`confine` forks. The child enters new namespaces, its parent maps the one or two users that exist there, and a
+grandchild, the first process of the new PID namespace, replaces its root by the private one and continues as the warm
+process. When that dies the kernel kills everything in its namespace. Where any of this is refused, the unchanged parent
+continues without namespaces.
 """
 
 import fcntl
@@ -15,12 +15,12 @@ from collections.abc import Collection
 from dataclasses import dataclass, replace
 from typing import NamedTuple, NoReturn
 
-from vesalius.sandbox import kernel, landlock, scratch, seccomp, view
+from vesalius.sandbox import filesystem, kernel, landlock, scratch, seccomp
 from vesalius.sandbox.isolation import LAYERS, Isolation
 from vesalius.sandbox.limits import Limits
 from vesalius.sandbox.program import RESERVE
 
-NOBODY = 65534
+NOBODY_ID = 65534
 MAX_OPEN_FILES = 256
 _NAMESPACES = (
     kernel.CLONE_NEWUSER
@@ -31,12 +31,12 @@ _NAMESPACES = (
     | kernel.CLONE_NEWUTS
 )
 _UNSHARED, _TWO_USERS, _ONE_USER, _DONE = b"unshared", b"2", b"1", b"done"
-#: A program finds its job here and reports there; 0 to 2 are the usual three.
+#: Descriptors of a program's job and report; 0 to 2 are the standard streams.
 _JOB, _REPORT = 3, 4
 
 
 class Files(NamedTuple):
-    """The descriptors of one program: what to do, where it prints, where it reports."""
+    """The descriptors of one program: its job, its output, its report."""
 
     job: int
     output: int
@@ -44,91 +44,91 @@ class Files(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Walls:
-    """What the warm process knows of its confinement, and what each program will get."""
+class Confinement:
+    """The isolation of the warm process, and what each program will get."""
 
     isolation: Isolation
-    #: The trees Landlock leaves readable and writable.
+    #: The trees that Landlock leaves readable and writable.
     readable: tuple[str, ...] = ()
     writable: tuple[str, ...] = ()
-    #: The warm process is root in its namespace and a program can be somebody else.
+    #: The warm process is root in its namespace and a program can run as another user.
     change_user: bool = False
-    #: Descriptor of the warm process's own PID namespace, to come back to after each fork; -1 without namespaces.
+    #: Descriptor of the warm process's own PID namespace, to return to after each fork; -1 without namespaces.
     pid_namespace: int = -1
-    #: Descriptor of its `own_figures`.
-    figures: int = -1
+    #: Descriptor of its `open_own_stat`.
+    stat_file: int = -1
 
 
-def own_figures() -> int:
-    """A descriptor that goes on telling of this process when /proc is gone; -1 where there is no /proc."""
+def open_own_stat() -> int:
+    """A descriptor of this process's statistics that works after /proc is unmounted; -1 where there is no /proc."""
     return os.open("/proc/self/stat", os.O_RDONLY) if sys.platform == "linux" else -1
 
 
-def threads_and_bytes(figures: int) -> tuple[int, int]:
-    """Threads and address space by such a descriptor; (1, 0) where the system does not say."""
-    if figures < 0:
+def threads_and_bytes(stat_file: int) -> tuple[int, int]:
+    """Threads and address space from such a descriptor; (1, 0) where they are not known."""
+    if stat_file < 0:
         return 1, 0
-    fields = os.pread(figures, 4096, 0).rpartition(b")")[2].split()
+    fields = os.pread(stat_file, 4096, 0).rpartition(b")")[2].split()
     return int(fields[17]), int(fields[20])
 
 
-def enclose(layers: Collection[str], toolbox: str | None) -> Walls:
-    """Put up what this machine offers of `layers`. Returns in the process that is to serve, which may be a new one."""
+def confine(layers: Collection[str], toolbox: str | None) -> Confinement:
+    """Activate the `layers` that this machine offers. Returns in the process that is to serve, which may be new."""
     if sys.platform != "linux":
-        return Walls(Isolation(missing=(f"{sys.platform} has none of the layers",)))
+        return Confinement(Isolation(missing=(f"{sys.platform} has none of the layers",)))
     missing = [f"{name} is switched off" for name in LAYERS if name not in layers]
     has_seccomp = "seccomp" in layers and seccomp.supported()
     if "seccomp" in layers and not has_seccomp:
         missing.append(f"seccomp is not in this kernel, or there is no list of calls for {kernel.MACHINE}")
     version = landlock.version() if "landlock" in layers else 0
-    if "landlock" in layers and version < landlock.ENOUGH:
-        missing.append(f"Landlock {landlock.ENOUGH} is needed and this kernel has version {version}")
-    entered = _enter_namespaces(toolbox) if "namespaces" in layers else ""
-    if isinstance(entered, Walls):
-        return replace(entered, isolation=Isolation(True, version, has_seccomp, tuple(missing)))
-    missing += [f"namespaces are refused: {entered}"] if entered else []
-    return Walls(
+    if "landlock" in layers and version < landlock.SUFFICIENT_VERSION:
+        missing.append(f"Landlock {landlock.SUFFICIENT_VERSION} is needed and this kernel has version {version}")
+    result = _enter_namespaces(toolbox) if "namespaces" in layers else ""
+    if isinstance(result, Confinement):
+        return replace(result, isolation=Isolation(True, version, has_seccomp, tuple(missing)))
+    missing += [f"namespaces are refused: {result}"] if result else []
+    return Confinement(
         Isolation(False, version, has_seccomp, tuple(missing)),
-        readable=tuple(view.readable(toolbox)),
+        readable=tuple(filesystem.readable(toolbox)),
         writable=("/dev/null",),
-        figures=own_figures(),
+        stat_file=open_own_stat(),
     )
 
 
-def lock_down(walls: Walls, limits: Limits, files: Files, place: str) -> Files:
-    """Give up everything a program must not have; what follows cannot get it back. Returns where its files are now."""
+def lock_down(confinement: Confinement, limits: Limits, files: Files, directory: str) -> Files:
+    """Give up everything a program must not have, for good. Returns its files under their new descriptors."""
     os.setsid()
-    _, address_space = threads_and_bytes(walls.figures)
-    moved = _keep_only(files)
-    os.chdir(place)
+    _, address_space = threads_and_bytes(confinement.stat_file)
+    moved = _move_descriptors(files)
+    os.chdir(directory)
     os.environ.clear()
     # LOGNAME: some versions of torch look up the user's name, and there is no password file here.
-    os.environ.update({"HOME": place, "TMPDIR": place, "PATH": "", "OMP_NUM_THREADS": "1", "LOGNAME": "nobody"})
-    tempfile.tempdir = place
-    if walls.change_user:
+    os.environ.update({"HOME": directory, "TMPDIR": directory, "PATH": "", "OMP_NUM_THREADS": "1", "LOGNAME": "nobody"})
+    tempfile.tempdir = directory
+    if confinement.change_user:
         os.setgroups([])
-        os.setresgid(NOBODY, NOBODY, NOBODY)
-        os.setresuid(NOBODY, NOBODY, NOBODY)
+        os.setresgid(NOBODY_ID, NOBODY_ID, NOBODY_ID)
+        os.setresuid(NOBODY_ID, NOBODY_ID, NOBODY_ID)
     _limit_resources(limits, address_space)
     if sys.platform != "linux":
         return moved
     kernel.drop_privileges()
     kernel.die_with_parent()
-    if walls.isolation.landlock:
-        plain = () if walls.isolation.namespaces else (place,)
-        landlock.restrict(readable=walls.readable, writable=walls.writable, plain=plain)
-    if walls.isolation.seccomp:
+    if confinement.isolation.landlock:
+        no_links = () if confinement.isolation.namespaces else (directory,)
+        landlock.restrict(readable=confinement.readable, writable=confinement.writable, no_links=no_links)
+    if confinement.isolation.seccomp:
         seccomp.install(os.getpid())
     return moved
 
 
-def _keep_only(files: Files) -> Files:
-    """Put the program's files in their places and close every other descriptor."""
-    nothing = os.open(os.devnull, os.O_RDONLY)
-    # Copies far above the places, so that filling one place cannot overwrite a file still to be moved.
+def _move_descriptors(files: Files) -> Files:
+    """Move the program's files to fixed descriptors and close all others."""
+    null = os.open(os.devnull, os.O_RDONLY)
+    # Copies far above the targets, so that no file is overwritten before it is moved.
     job, output, report = (fcntl.fcntl(file, fcntl.F_DUPFD, 16) for file in files)
-    for source, place in ((nothing, 0), (output, 1), (output, 2), (job, _JOB), (report, _REPORT)):
-        os.dup2(source, place)
+    for source, target in ((null, 0), (output, 1), (output, 2), (job, _JOB), (report, _REPORT)):
+        os.dup2(source, target)
     os.closerange(_REPORT + 1, 1 << 16)
     return Files(_JOB, 1, _REPORT)
 
@@ -152,78 +152,78 @@ def _limit_resources(limits: Limits, address_space: int) -> None:
         resource.setrlimit(name, (soft, hard))
 
 
-def _enter_namespaces(toolbox: str | None) -> Walls | str:
-    """In the new warm process its walls; in this one, when that failed, why. This one never returns on success."""
-    status, tell = os.pipe()
+def _enter_namespaces(toolbox: str | None) -> Confinement | str:
+    """In the new warm process its confinement; in this one the reason it failed. This one never returns on success."""
+    status, report = os.pipe()
     wait, go = os.pipe()
     child = os.fork()
     if child == 0:
         os.close(status)
         os.close(go)
-        return _leave(toolbox, tell, wait)
-    os.close(tell)
+        return _become_warm_process(toolbox, report, wait)
+    os.close(report)
     os.close(wait)
-    said = os.read(status, 1024)
-    if said == _UNSHARED:
-        users = _name_users(child)
+    state = os.read(status, 1024)
+    if state == _UNSHARED:
+        users = _map_users(child)
         os.write(go, users)
-        said = os.read(status, 1024)
+        state = os.read(status, 1024)
     os.close(status)
     os.close(go)
-    if said == _DONE:
-        _follow(child)
+    if state == _DONE:
+        _exit_with(child)
     os.waitpid(child, 0)
-    return said.decode() or "the process that tried them ended"
+    return state.decode() or "the process that tried them ended"
 
 
-def _leave(toolbox: str | None, tell: int, wait: int) -> Walls:
-    """Become, or give up trying to become, the warm process in namespaces of its own."""
+def _become_warm_process(toolbox: str | None, report: int, wait: int) -> Confinement:
+    """Enter new namespaces and return as the warm process there; exit where that fails."""
     try:
         kernel.die_with_parent()
         kernel.unshare(_NAMESPACES)
-        os.write(tell, _UNSHARED)
+        os.write(report, _UNSHARED)
         users = os.read(wait, 1)
         if users not in (_ONE_USER, _TWO_USERS):
-            raise OSError("no user could be named in the new user namespace")
+            raise OSError("no user could be mapped in the new user namespace")
         inner = os.fork()
         if inner:
-            os.close(tell)
-            _follow(inner)
+            os.close(report)
+            _exit_with(inner)
         kernel.die_with_parent()
-        figures = own_figures()
+        stat_file = open_own_stat()
         own_namespace = os.open("/proc/self/ns/pid", os.O_RDONLY)
-        view.build(toolbox)
+        filesystem.build_private_root(toolbox)
         scratch.mount(1 << 16)
-        kernel.detach(view.SCRATCH)
+        kernel.detach(filesystem.SCRATCH)
     except OSError as error:
-        os.write(tell, f"{error.strerror or error}".encode())
+        os.write(report, f"{error.strerror or error}".encode())
         os._exit(1)
-    os.write(tell, _DONE)
-    os.close(tell)
+    os.write(report, _DONE)
+    os.close(report)
     os.close(wait)
-    return Walls(
+    return Confinement(
         Isolation(),
         readable=("/",),
-        writable=(view.SCRATCH, "/dev/null"),
+        writable=(filesystem.SCRATCH, "/dev/null"),
         change_user=users == _TWO_USERS,
         pid_namespace=own_namespace,
-        figures=figures,
+        stat_file=stat_file,
     )
 
 
-def _follow(child: int) -> NoReturn:
-    """End as the child ends, holding on to nothing but its exit status."""
+def _exit_with(child: int) -> NoReturn:
+    """Close all descriptors, wait for the child and exit with its status."""
     os.closerange(0, 1 << 16)
     _, status = os.waitpid(child, 0)
     os._exit(min(os.waitstatus_to_exitcode(status) % 256, 255))
 
 
-def _name_users(child: int) -> bytes:
-    """Map root and nobody into the child's user namespace, or without the right to do that, ourselves as nobody."""
-    both = f"0 0 1\n{NOBODY} {NOBODY} 1"
+def _map_users(child: int) -> bytes:
+    """Map root and nobody into the child's user namespace, or without the right to do that, this user as nobody."""
+    both = f"0 0 1\n{NOBODY_ID} {NOBODY_ID} 1"
     two = (("uid_map", both), ("gid_map", both))
-    ourselves = (("uid_map", f"{NOBODY} {os.geteuid()} 1"), ("gid_map", f"{NOBODY} {os.getegid()} 1"))
-    one = (("setgroups", "deny"), *ourselves)
+    this_user = (("uid_map", f"{NOBODY_ID} {os.geteuid()} 1"), ("gid_map", f"{NOBODY_ID} {os.getegid()} 1"))
+    one = (("setgroups", "deny"), *this_user)
     for maps, answer in ((two, _TWO_USERS), (one, _ONE_USER)):
         try:
             for name, text in maps:

@@ -1,7 +1,7 @@
-"""Running somebody's program, inside the locked-down process.
+"""Run an untrusted program, inside the locked-down process.
 
 Reads the job from a file, runs it in a fresh copy of the prepared names, writes records (one JSON document a line) to
-the report, and ends without running anything the program may have left behind: no atexit, no `__del__`.
+the report, and exits without running anything the program may have registered: no atexit, no `__del__`.
 """
 
 import builtins
@@ -19,17 +19,17 @@ from json import dumps, loads
 from types import FrameType
 from typing import Any
 
-from vesalius.sandbox.present import PROGRAM, present, trimmed
+from vesalius.sandbox.bounded_json import PROGRAM, bounded_json, format_traceback
 
 MISSING = "the program did not assign `result`; end it with result = ..."
-#: Address space kept back so that a program that ran out can still be reported.
+#: Address space held back so that a program that ran out of memory can still be reported.
 RESERVE = 32 << 20
 
 Record = dict[str, Any]
 
 
 class TimeUp(BaseException):
-    """One input took longer than it may. Not an `Exception`, so that `except Exception` in a program lets it pass."""
+    """One input took too long. Not an `Exception`, so that `except Exception` in a program does not catch it."""
 
 
 def perform(job_file: int, report: int, scope: dict[str, Any]) -> None:
@@ -37,7 +37,7 @@ def perform(job_file: int, report: int, scope: dict[str, Any]) -> None:
     with os.fdopen(job_file, "rb") as file:
         job = loads(file.read())
     gc.enable()
-    random.seed(0)  # Python reseeds it in a fork; the same program is to give the same result
+    random.seed(0)  # Python reseeds it in a fork; the same program must give the same result
     sys.stdout, sys.stderr = _text(1), _text(2)
     names = {**scope, **job["values"], "__name__": "__main__", "__builtins__": builtins}
     names.pop("result", None)
@@ -54,7 +54,7 @@ def _run_once(job: Record, names: dict[str, Any], send: Callable[[Record], None]
         if "result" not in names:
             record = {"error": MISSING}
         else:
-            record = _attempt(lambda: present(names["result"], room=job["result_bytes"]), job["code"])
+            record = _attempt(lambda: bounded_json(names["result"], max_text=job["result_bytes"]), job["code"])
     _flush()
     send(record)
 
@@ -69,27 +69,27 @@ def _call_each(job: Record, names: dict[str, Any], send: Callable[[Record], None
         return
     armed = [False]
 
-    def time_is_up(number: int, frame: FrameType | None) -> None:
+    def interrupt(number: int, frame: FrameType | None) -> None:
         if armed[0]:
             raise TimeUp(f"more than {job['per_call_seconds']} s for one input")
 
     for value in job["inputs"]:
-        signal.signal(signal.SIGALRM, time_is_up)
+        signal.signal(signal.SIGALRM, interrupt)
         armed[0] = True
         signal.setitimer(signal.ITIMER_REAL, job["per_call_seconds"])
-        record = _attempt(lambda given=value: present(function(given), room=job["result_bytes"]), job["code"])  # type: ignore[misc]
+        record = _attempt(lambda value=value: bounded_json(function(value), max_text=job["result_bytes"]), job["code"])  # type: ignore[misc]
         armed[0] = False
         signal.setitimer(signal.ITIMER_REAL, 0)
         send(record)
 
 
 def _attempt(action: Callable[[], Any], source: str) -> Record:
-    """What an action of the program gives: its value, or its error and, where a limit raised it, which."""
+    """The value of an action of the program, or its error and the limit that caused it, if one did."""
     try:
         return {"value": action()}
     except BaseException as error:
         with _reserve():
-            record: Record = {"error": trimmed(error, source)}
+            record: Record = {"error": format_traceback(error, source)}
             if stopped := _stopped_by(error):
                 record["stopped_by"] = stopped
             return record
@@ -119,13 +119,13 @@ def _reserve() -> Iterator[None]:
     resource.setrlimit(resource.RLIMIT_AS, (soft, hard))
 
 
-def _sender(report: int, room: int) -> Callable[[Record], None]:
-    write = os.write  # the program may have replaced the name by the time it is needed
+def _sender(report: int, max_bytes: int) -> Callable[[Record], None]:
+    write = os.write  # the program may replace the name
 
     def send(record: Record) -> None:
         line = dumps(record).encode() + b"\n"
-        if len(line) > room:
-            note = f"the result is {len(line)} bytes as JSON; the limit is {room}: summarise or slice it"
+        if len(line) > max_bytes:
+            note = f"the result is {len(line)} bytes as JSON; the limit is {max_bytes}: summarise or slice it"
             line = dumps({"error": note}).encode() + b"\n"
         while line:
             line = line[write(report, line) :]
@@ -134,7 +134,9 @@ def _sender(report: int, room: int) -> Callable[[Record], None]:
 
 
 def _text(descriptor: int) -> io.TextIOWrapper:
-    """A new stream, because the one of the warm process remembers another kind of file; whole lines survive a kill."""
+    """A new stream, because the one of the warm process was opened for another kind of file; complete lines survive a
+    kill.
+    """
     raw = io.BufferedWriter(io.FileIO(descriptor, "w", closefd=False))
     return io.TextIOWrapper(raw, encoding="utf-8", errors="replace", line_buffering=True)
 
@@ -143,5 +145,5 @@ def _flush() -> None:
     for stream in (sys.stdout, sys.stderr):
         try:
             stream.flush()
-        except BaseException:  # the program put something of its own there
+        except BaseException:  # the program may have replaced it
             continue

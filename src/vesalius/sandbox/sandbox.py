@@ -1,4 +1,4 @@
-"""The sandbox as its user holds it: a warm process, started once, that runs each program in a fork of its own.
+"""The public interface: a warm process, started once, that runs each program in a separate fork.
 
     with Sandbox("mypackage.mymodule:names", "frac_prevs") as sandbox:
         outcome = sandbox.execute("result = decode(model(tokenize([['a', 'b']])))")
@@ -20,33 +20,33 @@ from types import TracebackType
 from typing import Any, Self
 
 from vesalius.errors import BadInput, Failed
-from vesalius.sandbox import toolbox as tools
-from vesalius.sandbox import wire
-from vesalius.sandbox.calls import Gathered, Pipes, answers, gather, outcome
-from vesalius.sandbox.isolation import LAYERS, Isolation, refusal
-from vesalius.sandbox.limits import Answer, Limits, Outcome
-from vesalius.sandbox.warm import WarmProcess
+from vesalius.sandbox import messages
+from vesalius.sandbox import toolbox as toolbox_files
+from vesalius.sandbox.calls import CallState, Pipes, call_results, follow, outcome
+from vesalius.sandbox.isolation import LAYERS, Isolation, not_contained
+from vesalius.sandbox.limits import CallResult, Limits, Outcome
+from vesalius.sandbox.warm_process import WarmProcess
 
 #: A function may overrun its time by this much before its process is killed rather than interrupted.
 _OVERRUN_SECONDS = 0.5
 #: JSON around a result: quotes, escapes, the record.
-_REPORT_SLACK = 64_000
-#: The answers of one process to many inputs, all together.
+_REPORT_OVERHEAD = 64_000
+#: The results of one process for many inputs, all together.
 _MANY_RESULTS = 64 << 20
 _NO_VALUES: Mapping[str, Any] = {}
 
 
 class Sandbox:
-    """Runs programs that nobody has read, on names that were prepared once. Use it in a `with` statement.
+    """Runs untrusted programs on names that were prepared once. Use it in a `with` statement.
 
     Args:
         preload: `module:function`; called with `argument` in the warm process, it returns the names (model, tokenize,
             ...) that every program starts with. It must load no answers: programs can read its whole memory.
         argument: JSON for the preload function.
         toolbox: a directory that programs may read, and that `list_directory` and `read_file` show.
-        limits: what one call may use, unless the call says otherwise.
+        limits: what one call may use by default.
         unsafe: run even where programs cannot be contained.
-        layers: which walls to try; fewer are for tests and for kernels where one misbehaves.
+        layers: which layers of isolation to try; fewer are for tests and for kernels where one fails.
         start_seconds: how long the preload may take.
     """
 
@@ -66,7 +66,9 @@ class Sandbox:
         if toolbox is not None and not Path(toolbox).is_dir():
             raise BadInput(f"toolbox {str(toolbox)!r} is not a directory")
         if toolbox is not None and os.geteuid() == 0 and Path(toolbox).stat().st_mode & 0o005 != 0o005:
-            raise BadInput(f"toolbox {str(toolbox)!r} is closed to user nobody, who programs run as; chmod -R o+rX it")
+            raise BadInput(
+                f"toolbox {str(toolbox)!r} cannot be read by user nobody, who programs run as; run chmod -R o+rX on it"
+            )
         if unknown := set(layers) - set(LAYERS):
             raise BadInput(f"sandbox layer {min(unknown)!r} does not exist; use {', '.join(LAYERS)}")
         self.limits = limits or Limits()
@@ -87,7 +89,7 @@ class Sandbox:
 
     def __enter__(self) -> Self:
         with self._lock:
-            self._warm = self._started()
+            self._warm = self._start_process()
             self._open = True
         return self
 
@@ -108,24 +110,24 @@ class Sandbox:
     def isolation(self) -> Isolation:
         """Which layers are active; `isolation.contained` says whether they are enough."""
         with self._lock:
-            return self._living().isolation
+            return self._running_process().isolation
 
     @property
     def process_id(self) -> int:
         """The warm process; everything that runs in the sandbox descends from it."""
         with self._lock:
-            return self._living().pid
+            return self._running_process().pid
 
     def execute(self, code: str, values: Mapping[str, Any] = _NO_VALUES, *, limits: Limits | None = None) -> Outcome:
         """Run one program. It finds the prepared names and `values` (JSON), and must assign `result`.
 
-        Nothing it does is there for the next one: not names, not files, not changes to the model.
+        Nothing it does affects the next program: not names, not files, not changes to the model.
         """
         limits = limits or self.limits
         job = {"code": code, "values": dict(values), "result_bytes": limits.result_bytes}
         with self._lock:
-            found = self._call(job, limits, report_room=limits.result_bytes + _REPORT_SLACK)
-        return outcome(found, limits)
+            state = self._call(job, limits, max_report=limits.result_bytes + _REPORT_OVERHEAD)
+        return outcome(state, limits)
 
     def call_many(
         self,
@@ -135,102 +137,102 @@ class Sandbox:
         *,
         per_call_seconds: float = 1.0,
         total_seconds: float | None = None,
-    ) -> list[Answer]:
-        """Run a program that defines `function`, then call that on every input: one answer each, in order.
+    ) -> list[CallResult]:
+        """Run a program that defines `function`, then call that on every input: one result each, in order.
 
-        The calls share a process, so a function can remember earlier inputs. One that kills its process, or cannot be
-        interrupted, costs that input alone: the rest go on in a fresh one. `total_seconds` (the sandbox's wall time
-        unless given) bounds them all. What is printed is dropped.
+        The calls share a process, so a function can remember earlier inputs. A call that kills its process, or cannot
+        be interrupted, affects only that input: the others continue in a new process. `total_seconds` (by default the
+        sandbox's wall time) bounds them all. What is printed is dropped.
         """
         total = self.limits.wall_seconds if total_seconds is None else total_seconds
         deadline = time.monotonic() + total
-        given: list[Answer] = []
-        while len(given) < len(inputs):
+        results: list[CallResult] = []
+        while len(results) < len(inputs):
             left = deadline - time.monotonic()
             if left <= 0:
-                late = Answer(error=f"not run: the {total:g} s for all inputs are used up", stopped_by="wall")
-                return given + [late] * (len(inputs) - len(given))
+                late = CallResult(error=f"not run: the {total:g} s for all inputs are used up", stopped_by="wall")
+                return results + [late] * (len(inputs) - len(results))
             limits = dataclasses.replace(self.limits, wall_seconds=left, cpu_seconds=math.ceil(left))
             job = {
                 "code": code,
                 "values": {},
                 "result_bytes": limits.result_bytes,
                 "function": function,
-                "inputs": list(inputs[len(given) :]),
+                "inputs": list(inputs[len(results) :]),
                 "per_call_seconds": per_call_seconds,
             }
             with self._lock:
-                found = self._call(job, limits, report_room=_MANY_RESULTS, pace=per_call_seconds + _OVERRUN_SECONDS)
-            if found.stopped == "wall":
+                state = self._call(job, limits, max_report=_MANY_RESULTS, pace=per_call_seconds + _OVERRUN_SECONDS)
+            if state.stopped == "wall":
                 limits = dataclasses.replace(limits, wall_seconds=per_call_seconds)
-            given += answers(found, limits, len(inputs) - len(given))
-        return given
+            results += call_results(state, limits, len(inputs) - len(results))
+        return results
 
     def list_directory(self, path: str = ".") -> list[str]:
         """Names in a directory of the toolbox; directories end in a slash."""
-        return tools.list_directory(self._toolbox(), path)
+        return toolbox_files.list_directory(self._toolbox(), path)
 
     def read_file(self, path: str) -> str:
         """The text of a file of the toolbox, cut after `limits.output_bytes`."""
-        return tools.read_file(self._toolbox(), path, limit=self.limits.output_bytes)
+        return toolbox_files.read_file(self._toolbox(), path, limit=self.limits.output_bytes)
 
     def _toolbox(self) -> Path:
         if self.toolbox is None:
             raise BadInput("this sandbox has no toolbox; give Sandbox(toolbox=DIRECTORY)")
         return self.toolbox
 
-    def _living(self) -> WarmProcess:
-        """The warm process, a new one where the last has died."""
+    def _running_process(self) -> WarmProcess:
+        """The warm process; a new one if the last has died."""
         if not self._open:
             raise BadInput("the sandbox is not open; use it in a with statement")
         if self._warm is None or not self._warm.alive:
-            self._give_up()
-            self._warm = self._started()
+            self._drop_process()
+            self._warm = self._start_process()
             self.restarts += 1
         return self._warm
 
-    def _started(self) -> WarmProcess:
+    def _start_process(self) -> WarmProcess:
         if sys.platform == "win32":
             raise Failed("the sandbox needs fork, which Windows does not have; use Linux or WSL")
         if sys.platform != "linux" and not self._unsafe:
-            raise Failed(refusal(Isolation()))
+            raise Failed(not_contained(Isolation()))
         warm = WarmProcess(self._start, start_seconds=self._start_seconds)
         if not (warm.isolation.contained or self._unsafe):
             warm.end()
-            raise Failed(refusal(warm.isolation))
+            raise Failed(not_contained(warm.isolation))
         limits = dataclasses.replace(Limits(), wall_seconds=60)
         job = {"code": "result = 1", "values": {}, "result_bytes": limits.result_bytes}
-        trial = outcome(_run(warm, _encoded(job), limits, report_room=_REPORT_SLACK, pace=None), limits)
+        trial = outcome(_run(warm, _encode(job), limits, max_report=_REPORT_OVERHEAD, pace=None), limits)
         if trial.result != 1:
             warm.kill()
             raise Failed(
-                f"the sandbox cannot run even `result = 1` behind these walls ({warm.isolation}): {trial.error}"
+                f"the sandbox cannot run even `result = 1` with this isolation ({warm.isolation}): {trial.error}"
             )
         return warm
 
-    def _call(self, job: dict[str, Any], limits: Limits, *, report_room: int, pace: float | None = None) -> Gathered:
-        encoded = _encoded(job)
+    def _call(self, job: dict[str, Any], limits: Limits, *, max_report: int, pace: float | None = None) -> CallState:
+        encoded = _encode(job)
         finished = False
         try:
             try:
-                found = _run(self._living(), encoded, limits, report_room=report_room, pace=pace)
-            except ConnectionError:  # it died since the last call, before it saw this program: replace it and go on
-                self._give_up()
-                found = _run(self._living(), encoded, limits, report_room=report_room, pace=pace)
-            finished = found.ending is not None
-            return found
+                state = _run(self._running_process(), encoded, limits, max_report=max_report, pace=pace)
+            except ConnectionError:  # it died since the last call: replace it and continue
+                self._drop_process()
+                state = _run(self._running_process(), encoded, limits, max_report=max_report, pace=pace)
+            finished = state.ending is not None
+            return state
         finally:
-            if not finished:  # lost, or interrupted, and then its next answer would be to this call
-                self._give_up()
+            if not finished:  # lost, or interrupted: its next reply would belong to this call
+                self._drop_process()
 
-    def _give_up(self) -> None:
+    def _drop_process(self) -> None:
         if self._warm is not None:
             self._warm.end()
             self._warm = None
 
 
-def _run(warm: WarmProcess, job: bytes, limits: Limits, *, report_room: int, pace: float | None) -> Gathered:
-    """One call of the warm process; `ConnectionError` where it is gone before it was asked."""
+def _run(warm: WarmProcess, job: bytes, limits: Limits, *, max_report: int, pace: float | None) -> CallState:
+    """One call of the warm process; `ConnectionError` if it ended before the call."""
     output, output_end = os.pipe()
     report, report_end = os.pipe()
     ends = [output_end, report_end]
@@ -238,19 +240,19 @@ def _run(warm: WarmProcess, job: bytes, limits: Limits, *, report_room: int, pac
         with tempfile.TemporaryFile() as file:
             file.write(job)
             file.seek(0)
-            if pace is not None:  # nobody reads what many calls print
+            if pace is not None:  # the output of many calls is not read
                 ends[0] = os.open(os.devnull, os.O_WRONLY)
                 os.close(output_end)
-            wire.send(warm.control, {"limits": dataclasses.asdict(limits)}, [file.fileno(), *ends])
+            messages.send(warm.control, {"limits": dataclasses.asdict(limits)}, [file.fileno(), *ends])
         while ends:
             os.close(ends.pop())
-        return gather(warm.control, Pipes(output, report), limits=limits, report_room=report_room, pace=pace)
+        return follow(warm.control, Pipes(output, report), limits=limits, max_report=max_report, pace=pace)
     finally:
         for descriptor in (*ends, output, report):
             os.close(descriptor)
 
 
-def _encoded(job: dict[str, Any]) -> bytes:
+def _encode(job: dict[str, Any]) -> bytes:
     try:
         return json.dumps(job).encode()
     except (TypeError, ValueError, RecursionError) as error:

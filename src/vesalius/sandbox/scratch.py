@@ -1,7 +1,7 @@
-"""The one place a program may write: empty when it starts, gone when it has ended.
+"""The only directory a program may write to: empty when the program starts, removed when it has ended.
 
-In memory where mounts are possible, and then the kernel bounds it. Else a temporary directory on disk that the warm
-process looks at every few milliseconds. Both the looking and the clearing away expect the worst of what lies there.
+In memory where mounts are possible, and then the kernel bounds its size. Otherwise a temporary directory on disk that
+the warm process checks every few milliseconds. Checking and removing must cope with hostile contents.
 """
 
 import contextlib
@@ -11,7 +11,7 @@ import stat
 import tempfile
 from collections.abc import Iterator
 
-from vesalius.sandbox import kernel, view
+from vesalius.sandbox import filesystem, kernel
 
 MAX_FILES = 4096
 
@@ -20,7 +20,7 @@ def mount(size: int) -> None:
     """An empty directory in memory at `view.SCRATCH`."""
     flags = kernel.MS_NOSUID | kernel.MS_NODEV | kernel.MS_NOEXEC
     options = f"mode=0777,size={size},nr_inodes={MAX_FILES}"
-    kernel.mount("tmpfs", view.SCRATCH, kind="tmpfs", flags=flags, options=options)
+    kernel.mount("tmpfs", filesystem.SCRATCH, kind="tmpfs", flags=flags, options=options)
 
 
 @contextlib.contextmanager
@@ -28,8 +28,8 @@ def directory(size: int, *, mounted: bool) -> Iterator[str]:
     """A scratch directory for one call."""
     if mounted:
         mount(size)
-        yield view.SCRATCH
-        kernel.detach(view.SCRATCH)
+        yield filesystem.SCRATCH
+        kernel.detach(filesystem.SCRATCH)
     else:
         path = tempfile.mkdtemp(prefix="vesalius-scratch-")
         yield path
@@ -37,27 +37,27 @@ def directory(size: int, *, mounted: bool) -> Iterator[str]:
 
 
 def overfull(path: str, size: int) -> bool:
-    """Whether a directory holds more than it may, or something that cannot be looked at."""
-    taken, count, pending = 0, 0, [path]
+    """Whether a directory holds more than `size` bytes or `MAX_FILES` files, or cannot be read."""
+    used, count, pending = 0, 0, [path]
     while pending:
         try:
             with os.scandir(pending.pop()) as entries:
                 for entry in entries:
                     count += 1
-                    taken += entry.stat(follow_symlinks=False).st_blocks * 512
-                    if taken > size or count > MAX_FILES:
+                    used += entry.stat(follow_symlinks=False).st_blocks * 512
+                    if used > size or count > MAX_FILES:
                         return True
                     if entry.is_dir(follow_symlinks=False):
                         pending.append(entry.path)
         except FileNotFoundError:
-            continue  # removed while we looked
+            continue  # removed in the meantime
         except OSError:
             return True
     return False
 
 
 def clear(path: str) -> None:
-    """Remove a directory nested as deeply as you like: what lies two levels down is moved up, until nothing does."""
+    """Remove a directory of any depth: entries two levels down are moved up until there are none."""
     token, moved = secrets.token_hex(8), 0
     root = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
     try:

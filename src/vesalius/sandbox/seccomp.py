@@ -1,9 +1,9 @@
-"""The list of kernel calls that code in the sandbox may make; every other is refused.
+"""The list of kernel calls that code in the sandbox may make; all others are refused.
 
-What a numerical program needs: files, memory, clocks, its own signals. Not on the list, and so refused: sockets of
-any kind, new processes and threads, executing programs, tracing, mounts, namespaces, keys, BPF, shared memory,
-changing the owner or mode of a file. Calls with dangerous corners are allowed for listed arguments only. The refusal
-is an error number, not a signal, so the program sees an ordinary Python exception.
+On the list is what a numerical program needs: files, memory, clocks, its own signals. Not on the list: sockets of any
+kind, new processes and threads, executing programs, tracing, mounts, namespaces, keys, BPF, shared memory, changing the
+owner or mode of a file. Calls that can be dangerous are allowed for listed arguments only. A refused call returns an
+error number, not a signal, so the program sees an ordinary Python exception.
 """
 
 import ctypes
@@ -45,7 +45,7 @@ ALLOWED: dict[str, tuple[int | None, int | None]] = {
     # its own signals
     "rt_sigaction": (13, 134), "rt_sigprocmask": (14, 135), "rt_sigreturn": (15, 139), "rt_sigpending": (127, 136),
     "rt_sigtimedwait": (128, 137), "rt_sigsuspend": (130, 133), "sigaltstack": (131, 132),
-    # who and where it is
+    # identity and resources
     "getpid": (39, 172), "getppid": (110, 173), "gettid": (186, 178), "getpgrp": (111, None), "getpgid": (121, 155),
     "getsid": (124, 156), "getuid": (102, 174), "geteuid": (107, 175), "getgid": (104, 176), "getegid": (108, 177),
     "getgroups": (115, 158), "getresuid": (118, 148), "getresgid": (120, 150), "capget": (125, 90),
@@ -53,7 +53,7 @@ ALLOWED: dict[str, tuple[int | None, int | None]] = {
     "getpriority": (140, 141), "sched_yield": (24, 124), "sched_getaffinity": (204, 123),
     "sched_getparam": (143, 121), "sched_getscheduler": (145, 120), "sched_get_priority_max": (146, 125),
     "sched_get_priority_min": (147, 126), "getrandom": (318, 278),
-    # the thread it has, and its end
+    # its one thread, and exit
     "arch_prctl": (158, None), "set_tid_address": (218, 96), "set_robust_list": (273, 99),
     "get_robust_list": (274, 100), "rseq": (334, 293), "exit": (60, 93), "exit_group": (231, 94),
 }  # fmt: skip
@@ -70,9 +70,9 @@ CONDITIONAL: dict[str, tuple[tuple[int, int], int, tuple[int, ...]]] = {
     # is it a terminal, its size, bytes waiting, non-blocking, close on exec
     "ioctl": ((16, 29), 1, (0x5401, 0x5413, 0x541B, 0x5421, 0x5450, 0x5451)),
 }
-#: A second process or thread: refused in the words the kernel uses for a full process table.
+#: A second process or thread: refused with the error the kernel gives for a full process table.
 _NEW_PROCESS = ((56, 220), (57, None), (58, None))
-_CLONE3 = 435  # its flags lie in memory, out of a filter's reach; without it libc falls back to clone
+_CLONE3 = 435  # its flags are in memory, where a filter cannot read them; without it libc falls back to clone
 _LAST_KNOWN = 450
 
 _AUDIT_ARCH = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}
@@ -124,7 +124,7 @@ def program(machine: str, own_id: int) -> list[Instruction]:
 
 
 def install(own_id: int) -> None:
-    """Bind this process to the list for good. `no_new_privs` must be set."""
+    """Restrict this process to the list for good. `no_new_privs` must be set."""
     packed = b"".join(struct.pack("HBBI", *step) for step in program(kernel.MACHINE, own_id))
     steps = ctypes.create_string_buffer(packed, len(packed))
     header = struct.pack("HP", len(packed) // 8, ctypes.addressof(steps))

@@ -1,6 +1,7 @@
-"""The toolbox directory as a reader sees it: its files and nothing else.
+"""List and read files of the toolbox directory, and nothing else.
 
-Paths are walked one name at a time from the open toolbox directory; `..`, symbolic links and special files are refused.
+Paths are resolved one name at a time from the open toolbox directory; `..`, symbolic links and special files are
+refused.
 """
 
 import os
@@ -39,26 +40,28 @@ def read_file(toolbox: Path, path: str, *, limit: int) -> str:
 
 
 def _open(toolbox: Path, path: str, *, directory: bool) -> int:
-    given = Path(path)
-    if given.is_absolute():
-        if not given.is_relative_to(toolbox):
+    relative = Path(path)
+    if relative.is_absolute():
+        if not relative.is_relative_to(toolbox):
             raise BadInput(f"path {path!r} is outside the toolbox; give one relative to it")
-        given = given.relative_to(toolbox)
-    if ".." in given.parts or "\0" in path:
+        relative = relative.relative_to(toolbox)
+    if ".." in relative.parts or "\0" in path:
         raise BadInput(f"path {path!r} is outside the toolbox; give one relative to it, without '..'")
     kind = "directory" if directory else "file"
     descriptor = os.open(toolbox, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
-        for name in given.parts:
+        for name in relative.parts:
             inner = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=descriptor)
             os.close(descriptor)
             descriptor = inner
         mode = os.fstat(descriptor).st_mode
-        fits = stat.S_ISDIR(mode) if directory else stat.S_ISREG(mode)
+        is_kind = stat.S_ISDIR(mode) if directory else stat.S_ISREG(mode)
     except OSError as error:
         os.close(descriptor)
-        raise BadInput(f"path {path!r} is no {kind} of the toolbox ({error.strerror}); list_directory('.')") from None
-    if not fits:
+        raise BadInput(
+            f"path {path!r} is not a {kind} of the toolbox ({error.strerror}); list_directory('.')"
+        ) from None
+    if not is_kind:
         os.close(descriptor)
-        raise BadInput(f"path {path!r} is no {kind} of the toolbox; list_directory('.') shows what there is")
+        raise BadInput(f"path {path!r} is not a {kind} of the toolbox; list_directory('.') shows what there is")
     return descriptor

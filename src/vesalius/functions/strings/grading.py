@@ -24,8 +24,7 @@ from vesalius.functions.strings.published import PublishedFunction
 from vesalius.functions.strings.unit_tests import unit_tests
 from vesalius.functions.submitted import Refused, Size, entry_of, says_a_rule
 from vesalius.functions.unit_tests import UnitTest, credit
-from vesalius.sandbox import Answer as Outcome
-from vesalius.sandbox import Sandbox
+from vesalius.sandbox import CallResult, Sandbox
 
 HELD_OUT = 30
 #: On this share of the inputs drawn afresh a rule must be right to count as understood.
@@ -94,11 +93,11 @@ def _known(function: Function) -> StringFunction | PublishedFunction:
     raise BadInput(f"function {function.id} is of category {function.category}; only string functions are graded here")
 
 
-def _run(code: str | None, inputs: Sequence[str], sandbox: Sandbox) -> tuple[list[Outcome], str | None]:
+def _run(code: str | None, inputs: Sequence[str], sandbox: Sandbox) -> tuple[list[CallResult], str | None]:
     """What the code gives for each input, and one line on what went wrong, if anything did."""
     name = entry_of(code)
     if isinstance(name, Refused):
-        return [Outcome(error=name.why)] * len(inputs), name.why
+        return [CallResult(error=name.why)] * len(inputs), name.why
     assert code is not None
     outcomes = sandbox.call_many(
         code, name, list(inputs), per_call_seconds=_PER_CALL_SECONDS, total_seconds=_ALL_SECONDS
@@ -107,21 +106,21 @@ def _run(code: str | None, inputs: Sequence[str], sandbox: Sandbox) -> tuple[lis
     return outcomes, f"{len(faults)} of {len(inputs)} inputs: {faults[0]}" if faults else None
 
 
-def _fault(outcome: Outcome) -> str | None:
+def _fault(outcome: CallResult) -> str | None:
     if outcome.error is not None:
         return outcome.error.strip().splitlines()[-1][:300]
     return None if _short(outcome) else f"the output has more than {LONGEST_OUTPUT} characters"
 
 
-def _short(outcome: Outcome) -> bool:
+def _short(outcome: CallResult) -> bool:
     return not isinstance(outcome.value, str) or len(outcome.value) <= LONGEST_OUTPUT
 
 
-def _right(outcome: Outcome, wanted: str) -> bool:
+def _right(outcome: CallResult, wanted: str) -> bool:
     return outcome.ok and isinstance(outcome.value, str) and outcome.value == wanted
 
 
-def _exact_match(right: Sequence[bool], outcomes: Sequence[Outcome], *, published: bool) -> float:
+def _exact_match(right: Sequence[bool], outcomes: Sequence[CallResult], *, published: bool) -> float:
     if published:
         ended = next((i for i, outcome in enumerate(outcomes) if not outcome.ok), None)
         if ended is not None:
@@ -129,7 +128,7 @@ def _exact_match(right: Sequence[bool], outcomes: Sequence[Outcome], *, publishe
     return sum(right) / max(len(right), 1)
 
 
-def _picks(tests: Sequence[UnitTest], outcomes: Sequence[Outcome]) -> float | None:
+def _picks(tests: Sequence[UnitTest], outcomes: Sequence[CallResult]) -> float | None:
     """The share of tests where the pair most like what the code gives is the true one; ties count in part."""
     credits = []
     for number, test in enumerate(tests):
@@ -139,7 +138,7 @@ def _picks(tests: Sequence[UnitTest], outcomes: Sequence[Outcome]) -> float | No
     return sum(credits) / len(credits) if credits else None
 
 
-def _likeness(outcome: Outcome, wanted: str) -> float | None:
+def _likeness(outcome: CallResult, wanted: str) -> float | None:
     """How like the output is to what was wanted; None if there is none."""
     if not outcome.ok or not isinstance(outcome.value, str) or not _short(outcome):
         return None
@@ -156,7 +155,7 @@ def _names(structure: dict[str, Any]) -> list[str]:
     return [operation["name"] for operation in structure["operations"]]
 
 
-def _cut(outcomes: list[Outcome], lengths: Sequence[int]) -> list[list[Outcome]]:
+def _cut(outcomes: list[CallResult], lengths: Sequence[int]) -> list[list[CallResult]]:
     pieces, start = [], 0
     for length in lengths:
         pieces.append(outcomes[start : start + length])

@@ -1,7 +1,7 @@
-"""Values and errors of a program as bounded JSON, made inside the sandbox.
+"""Convert values and errors of a program to bounded JSON, inside the sandbox.
 
-The value may be of a class that lies, loops or raises: everything here runs on the program's own time and memory, and
-whatever comes of it is only text to the caller.
+The value may be of a class that lies, loops or raises: everything here runs within the program's time and memory
+limits, and the result is only text to the caller.
 """
 
 import sys
@@ -15,18 +15,18 @@ MAX_TEXT = 2_000
 _SHOWN_FRAMES = 6
 
 
-def present(value: object, *, room: int) -> Any:
-    """`value` as JSON: containers item by item, tensors and arrays as nested lists while they are small.
+def bounded_json(value: object, *, max_text: int) -> Any:
+    """`value` as JSON: containers item by item, small tensors and arrays as nested lists.
 
-    `room` bounds the text of one string. Past `MAX_ITEMS` items or `MAX_DEPTH` levels the rest is cut.
+    `max_text` bounds the length of one string. After `MAX_ITEMS` items or `MAX_DEPTH` levels the rest is cut.
     """
-    return _Presenter(room).value(value, depth=0)
+    return _Converter(max_text).value(value, depth=0)
 
 
-class _Presenter:
-    def __init__(self, room: int) -> None:
+class _Converter:
+    def __init__(self, max_text: int) -> None:
         self.left = MAX_ITEMS
-        self.room = room
+        self.max_text = max_text
 
     def value(self, value: Any, *, depth: int) -> Any:
         self.left -= 1
@@ -36,7 +36,7 @@ class _Presenter:
         if kind is int:
             return value if value.bit_length() <= 1024 else f"an integer of {value.bit_length()} bits"
         if kind is str:
-            return _clip(value, self.room)
+            return _clip(value, self.max_text)
         if depth >= MAX_DEPTH or self.left <= 0:
             return "..."
         if issubclass(kind, (list, tuple, set, frozenset)):
@@ -45,7 +45,7 @@ class _Presenter:
             return self._mapping(value, depth)
         if _is_array(kind):
             return self._array(value, depth)
-        return shown(value)
+        return bounded_repr(value)
 
     def _sequence(self, value: Any, depth: int) -> list[Any]:
         items = []
@@ -62,19 +62,19 @@ class _Presenter:
             if self.left <= 0:
                 items["..."] = "..."
                 break
-            name = _clip(key, MAX_TEXT) if type(key) is str else shown(key)
+            name = _clip(key, MAX_TEXT) if type(key) is str else bounded_repr(key)
             items[name] = self.value(item, depth=depth + 1)
         return items
 
     def _array(self, value: Any, depth: int) -> Any:
-        plain = value.detach() if hasattr(value, "detach") else value
+        array = value.detach() if hasattr(value, "detach") else value
         count = 1
-        for length in plain.shape:
+        for length in array.shape:
             count *= int(length)
-        if count <= self.left and plain.dtype != object:
-            return self.value(plain.tolist(), depth=depth)
-        summary = {"shape": [int(length) for length in plain.shape], "dtype": str(plain.dtype)}
-        first = shown(plain.reshape(-1)[:8].tolist())
+        if count <= self.left and array.dtype != object:
+            return self.value(array.tolist(), depth=depth)
+        summary = {"shape": [int(length) for length in array.shape], "dtype": str(array.dtype)}
+        first = bounded_repr(array.reshape(-1)[:8].tolist())
         return {**summary, "first": first, "note": f"{count} values, too many to hand over; summarise or slice"}
 
 
@@ -85,8 +85,8 @@ def _is_array(kind: type) -> bool:
     return numpy is not None and (kind is numpy.ndarray or issubclass(kind, numpy.generic))
 
 
-def shown(value: object) -> str:
-    """A bounded repr; of a class whose repr fails, its name."""
+def bounded_repr(value: object) -> str:
+    """A bounded repr; the class name if repr fails."""
     try:
         return _clip(str(repr(value)), MAX_TEXT)
     except MemoryError:
@@ -95,18 +95,18 @@ def shown(value: object) -> str:
         return f"<{type(value).__name__} whose repr raised {type(error).__name__}>"
 
 
-def trimmed(error: BaseException, source: str) -> str:
-    """The traceback as a reader of the program needs it: its own lines, then the error."""
+def format_traceback(error: BaseException, source: str) -> str:
+    """The traceback with only the lines of the program, then the error."""
     lines = source.splitlines()
     frames = list(_frames(error.__traceback__))
     if len(frames) > 2 * _SHOWN_FRAMES:
         middle = f"  ... {len(frames) - 2 * _SHOWN_FRAMES} more frames ..."
-        shown_frames = [*_render(frames[:_SHOWN_FRAMES], lines), middle, *_render(frames[-_SHOWN_FRAMES:], lines)]
+        rows = [*_render(frames[:_SHOWN_FRAMES], lines), middle, *_render(frames[-_SHOWN_FRAMES:], lines)]
     else:
-        shown_frames = _render(frames, lines)
+        rows = _render(frames, lines)
     if isinstance(error, SyntaxError) and error.filename == PROGRAM and error.lineno:
-        shown_frames += _render([(error.lineno, "<module>")], lines)
-    return "\n".join([*shown_frames, _message(error)])
+        rows += _render([(error.lineno, "<module>")], lines)
+    return "\n".join([*rows, _message(error)])
 
 
 def _message(error: BaseException) -> str:

@@ -1,7 +1,7 @@
 """Messages between the caller and the warm process: a length, then JSON, with open files attached where needed.
 
-JSON and never pickle: what arrives can be wrong, but it cannot run. Only the two trusted sides speak this; the code
-under test has no end of it.
+JSON and never pickle: a message can be wrong, but it cannot execute code. Only the two trusted sides use this channel;
+programs have no access to it.
 """
 
 import json
@@ -16,7 +16,7 @@ MAX_FILES = 4
 
 
 def send(sock: socket.socket, document: Any, files: Sequence[int] = ()) -> None:
-    """Send one document; `files` are descriptors the other side gets its own copies of."""
+    """Send one document; the other side gets its own copies of the descriptors `files`."""
     body = json.dumps(document).encode()
     if len(body) > MAX_BYTES:
         raise ValueError(f"a message of {len(body)} bytes is over the limit of {MAX_BYTES}")
@@ -29,7 +29,7 @@ def send(sock: socket.socket, document: Any, files: Sequence[int] = ()) -> None:
 
 
 def receive(sock: socket.socket) -> tuple[Any, list[int]]:
-    """The next document and the descriptors that came with it; `EOFError` when the other side is gone."""
+    """The next document and the descriptors that came with it; `EOFError` when the other side has ended."""
     header, files, _, _ = socket.recv_fds(sock, _HEADER.size, MAX_FILES)
     header += _exactly(sock, _HEADER.size - len(header))
     (length,) = _HEADER.unpack(header)
