@@ -20,8 +20,7 @@ from vesalius.discovery.matrices import Matrix, behaviour_matrix, control_matrix
 from vesalius.discovery.mechrl.environment import Episodes
 from vesalius.discovery.mechrl.tables import CONTROL_SEED_OFFSET, Tables
 from vesalius.errors import BadInput
-from vesalius.intervene import Batch, Readout, Values, run, value_bias
-from vesalius.intervene.engine import Recordings
+from vesalius.intervene import Batch, Readout, Recordings, Values, run, value_bias
 from vesalius.intervene.plan import Plan
 from vesalius.model.specimen import Specimen, TextVocabulary
 from vesalius.model.states import fingerprint

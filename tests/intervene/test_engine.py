@@ -6,7 +6,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.intervene.twin import naive_logits
+from tests.intervene.twin import naive_logits, naive_run
 from tests.models import configs, random_model, small_config
 from vesalius.components import _feeds
 from vesalius.intervene import (
@@ -18,10 +18,13 @@ from vesalius.intervene import (
     activations,
     all_logits,
     means,
+    of_component,
     run,
+    run_with_outputs,
     value_bias,
     zeros,
 )
+from vesalius.intervene.values import written
 from vesalius.model import Component, Config, Edge
 
 ROWS_PER_EXAMPLE = 12
@@ -87,6 +90,58 @@ def test_every_row_equals_its_naive_twin(config: Config, seed: int) -> None:
         2, choose[plan.prompt][:, None].expand(-1, 2, -1)
     )
     assert (logits - picked).abs().max() <= 1e-5 * max(1.0, float(expected.abs().max()))
+
+
+@settings(max_examples=30, deadline=None)
+@given(configs(), st.integers(0, 2**20))
+def test_kept_outputs_are_those_of_the_naive_twin(config: Config, seed: int) -> None:
+    rng, model = random.Random(seed), random_model(config, seed)
+    tokens = torch.randint(0, config.d_vocab, (3, 5), generator=torch.Generator().manual_seed(seed))
+    batch = Batch(tokens)
+    values = zeros(model).stack(activations(model, Batch(tokens.flip(0))))
+    rows = random_rows(config, 3, 5, len(values), rng)
+    kept = rng.sample(model.components, min(3, len(model.components)))
+    memory = rng.choice([1, 10_000, 2**30])
+    recordings, plan = Recordings(model, batch, all_logits(), memory=memory), Plan.of(config, rows, width=5)
+    logits, outputs = run_with_outputs(recordings, plan, values, kept, memory=memory)
+    assert torch.equal(logits, run(recordings, plan, values, memory=memory))
+    assert list(outputs) == kept
+    for i, row in enumerate(rows):
+        _, expected = naive_run(model, batch, row, values)
+        for component in kept:
+            seen = written(model, component, outputs[component][i])
+            assert (seen - expected[component]).abs().max() <= 1e-5 * max(1.0, float(expected[component].abs().max()))
+
+
+@settings(max_examples=30, deadline=None)
+@given(configs(), st.integers(0, 2**20))
+def test_one_component_with_a_value_and_positions_for_every_row(config: Config, seed: int) -> None:
+    rng, model, generator = random.Random(seed), random_model(config, seed), torch.Generator().manual_seed(seed)
+    batch = Batch(torch.randint(0, config.d_vocab, (3, 4), generator=generator))
+    component = rng.choice(model.components)
+    output = torch.randn(6, 4, config.d_head if component.is_head else config.d_model, generator=generator)
+    where = torch.rand(6, 4, generator=generator) < 0.5
+    where[:, 0] = True
+    prompts = torch.randint(0, 3, (6,), generator=generator)
+    table = of_component(model, component, output)
+    plan = Plan.each(config, prompts, component, positions=where)
+    logits = run(Recordings(model, batch, all_logits()), plan, table)
+    for i, prompt in enumerate(prompts.tolist()):
+        row = Row(prompt, edits={component: i}, positions=where[i].nonzero()[:, 0].tolist())
+        expected = naive_logits(model, batch, row, table)
+        assert (logits[i] - expected).abs().max() <= 1e-5 * max(1.0, float(expected.abs().max()))
+
+
+def test_recorded_outputs_are_those_of_a_cached_run() -> None:
+    model = random_model(small_config())
+    tokens = torch.randint(0, 17, (5, 6), generator=torch.Generator().manual_seed(0))
+    _, cache = model.run_with_cache(tokens)
+    for memory in (1, 2**30):
+        recordings = Recordings(model, Batch(tokens), all_logits(), memory=memory)
+        for component, output in recordings.outputs(model.components).items():
+            assert torch.allclose(written(model, component, output), cache.component(component), atol=1e-5)
+        for layer in range(2):
+            assert torch.allclose(recordings.resid(layer), cache[f"blocks.{layer}.hook_resid_pre"], atol=1e-5)
 
 
 def test_the_edge_list_of_the_test_is_complete() -> None:

@@ -9,6 +9,13 @@ from vesalius.model import Component, Edge, Transformer
 
 def naive_logits(model: Transformer, batch: Batch, row: Row, values: Values) -> Tensor:
     """Full logits of one row, by `run_with_hooks` on that prompt alone."""
+    return naive_run(model, batch, row, values)[0]
+
+
+def naive_run(
+    model: Transformer, batch: Batch, row: Row, values: Values
+) -> tuple[Tensor, dict[Component | None, Tensor]]:
+    """Full logits of one row, and what the embedding (None) and every component add to the residual stream in it."""
     tokens = batch.tokens[row.prompt][None]
     mask = None if batch.mask is None else batch.mask[row.prompt][None]
     width = tokens.shape[1]
@@ -25,7 +32,7 @@ def naive_logits(model: Transformer, batch: Batch, row: Row, values: Values) -> 
         hooks += _node_hooks(layer, block, row, values, where, written)
         hooks += _edge_hooks(model, layer, row, values, where, written)
     hooks += _logit_hooks(model, row, values, where, written)
-    return model.run_with_hooks(tokens, fwd_hooks=hooks, mask=mask)[0]
+    return model.run_with_hooks(tokens, fwd_hooks=hooks, mask=mask)[0], written
 
 
 def _node_hooks(layer, block, row, values, where, written):

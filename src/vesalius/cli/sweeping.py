@@ -23,8 +23,8 @@ from vesalius.cli.console import print_json, progress, stdout
 from vesalius.cli.places import out_directory
 from vesalius.errors import BadInput
 from vesalius.files import write_json
+from vesalius.intervene import Cost, Recordings
 from vesalius.intervene.effects import KINDS, ComponentSet, Effects, Replacement, effect_columns
-from vesalius.intervene.engine import Cost, Recordings
 from vesalius.model.files import read_tensors, write_tensors
 from vesalius.model.specimen import Specimen
 from vesalius.report.heatmap import draw_heatmap

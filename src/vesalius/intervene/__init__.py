@@ -2,10 +2,11 @@
 
 from vesalius.intervene.attribution import attribute
 from vesalius.intervene.effects import KINDS, Effects, Replacement, effects, pairs
-from vesalius.intervene.engine import Cost, Recordings, run
+from vesalius.intervene.engine import Cost, run, run_with_outputs
 from vesalius.intervene.plan import Plan, Row
 from vesalius.intervene.readout import Readout, agreement, all_logits, logit_difference, next_token_loss
-from vesalius.intervene.values import Batch, Values, activations, constant, means, value_bias, zeros
+from vesalius.intervene.recordings import Recordings
+from vesalius.intervene.values import Batch, Values, activations, constant, means, of_component, value_bias, zeros
 
 __all__ = [
     "KINDS",
@@ -27,8 +28,10 @@ __all__ = [
     "logit_difference",
     "means",
     "next_token_loss",
+    "of_component",
     "pairs",
     "run",
+    "run_with_outputs",
     "value_bias",
     "zeros",
 ]

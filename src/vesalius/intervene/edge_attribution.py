@@ -16,9 +16,9 @@ from torch import Tensor
 
 from vesalius.errors import BadInput
 from vesalius.intervene.edge_graph import EdgeGraph
-from vesalius.intervene.engine import DEFAULT_MEMORY
 from vesalius.intervene.readout import Readout
-from vesalius.intervene.values import Batch, Values, activations
+from vesalius.intervene.recordings import DEFAULT_MEMORY
+from vesalius.intervene.values import Batch, Values, activations, sender_outputs
 from vesalius.model.hooks import Tap
 from vesalius.model.transformer import Attention, Heads, Layout, NormLayer, Transformer, take_positions
 
@@ -58,14 +58,6 @@ def edge_attribution(
             )
         )
     return torch.cat(parts)
-
-
-def sender_outputs(model: Transformer, values: Values) -> Float[Tensor, "prompt sender pos d_model"]:
-    """What the embedding and every component add to the residual stream, in the order of `EdgeGraph.senders`."""
-    parts = [values.embed[:, None]]
-    for layer, block in enumerate(model.blocks):
-        parts += [block.attn.result(values.z[layer]).transpose(1, 2), values.mlp[layer][:, None]]
-    return torch.cat(parts, 1)
 
 
 @torch.no_grad()

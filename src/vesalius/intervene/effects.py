@@ -17,9 +17,10 @@ from torch import Tensor
 
 from vesalius.components import Component, parse_components
 from vesalius.errors import BadInput
-from vesalius.intervene.engine import DEFAULT_MEMORY, Cost, Recordings, run
+from vesalius.intervene.engine import Cost, run
 from vesalius.intervene.plan import Plan
 from vesalius.intervene.readout import Readout
+from vesalius.intervene.recordings import DEFAULT_MEMORY, Recordings
 from vesalius.intervene.values import Batch, Values, activations, means, value_bias, zeros
 from vesalius.model.transformer import Transformer
 from vesalius.progress import Progress

@@ -10,7 +10,7 @@ Edges are exact: the receiver's input is the row's residual stream plus (replace
 row), computed per query head, so a shared key-value head can be cut over for one of its readers alone.
 """
 
-from collections.abc import Iterator
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
@@ -21,12 +21,12 @@ from vesalius.components import Component
 from vesalius.errors import BadInput
 from vesalius.intervene.plan import KEEP, EdgeEdit, Plan
 from vesalius.intervene.readout import Readout
-from vesalius.intervene.values import Batch, Values
+from vesalius.intervene.recordings import DEFAULT_MEMORY, Recording, Recordings
+from vesalius.intervene.values import Batch, Values, written
 from vesalius.model.hooks import Tap
-from vesalius.model.transformer import Block, Heads, Layout, Transformer, take_positions
+from vesalius.model.transformer import Block, Heads, Transformer, take_positions
 from vesalius.progress import Progress
 
-DEFAULT_MEMORY = 512 * 2**20
 _CLEAN = Tap()
 
 
@@ -37,82 +37,6 @@ class Cost:
     rows: float = 0.0
 
 
-@dataclass(frozen=True)
-class Recording:
-    """The clean run. In the last layer z, mid, mlp and the final residual hold the readout's positions only."""
-
-    layout: Layout
-    at: Int[Tensor, "prompt query"] | None
-    choose: Int[Tensor, "prompt choice"] | None
-    pre: tuple[Float[Tensor, "prompt pos d_model"], ...]
-    z: tuple[Float[Tensor, "prompt pos head d_head"], ...]
-    mid: tuple[Float[Tensor, "prompt pos d_model"], ...]
-    mlp: tuple[Float[Tensor, "prompt pos d_model"], ...]
-    final: Float[Tensor, "prompt query d_model"]
-    attention_share: float
-
-    @classmethod
-    def make(cls, model: Transformer, batch: Batch, readout: Readout) -> "Recording":
-        """Run the prompts once, keeping what later rows start from."""
-        device, last = model.device, model.config.n_layers - 1
-        batch = batch.to(device)
-        at = None if readout.at is None else readout.at.to(device)
-        layout = model.layout(batch.tokens, batch.mask)
-        resid = model.embed(batch.tokens, layout, _CLEAN)
-        pre, z, mid, mlp = [], [], [], []
-        for layer, block in enumerate(model.blocks):
-            here = at if layer == last else None
-            pre.append(resid)
-            z.append(block.attn.mix(block.attn.heads(block.ln1(resid, _CLEAN), here, _CLEAN), layout, here, _CLEAN))
-            mid.append(_at(resid, here) + block.attn.out(z[-1], _CLEAN))
-            mlp.append(block.mlp(block.ln2(mid[-1], _CLEAN), _CLEAN))
-            resid = mid[-1] + mlp[-1]
-        choose = None if readout.choose is None else readout.choose.to(device)
-        return cls(
-            layout, at, choose, tuple(pre), tuple(z), tuple(mid), tuple(mlp), resid, _attention_share(model.blocks[0])
-        )
-
-
-class Recordings:
-    """Clean runs of a batch, made once and kept where they fit into `memory`, else made again in portions at every
-    use.
-    """
-
-    def __init__(self, model: Transformer, batch: Batch, readout: Readout, *, memory: int = DEFAULT_MEMORY) -> None:
-        if not len(batch):
-            raise BadInput("the list of prompts is empty; give at least one")
-        self.model, self.batch, self.readout, self.made = model, batch, readout, 0
-        config = model.config
-        per_prompt = batch.tokens.shape[1] * config.d_model * 4 * config.n_layers * model.W_E.element_size()
-        self._at_once = max(1, memory // per_prompt)
-        self._kept: tuple[Readout, Recording] | None = None
-
-    @torch.no_grad()
-    def portions(self) -> Iterator[tuple[int, int, Readout, Recording]]:
-        """First prompt, number of prompts, their readout and their clean run."""
-        n = len(self.batch)
-        if n <= self._at_once:
-            if self._kept is None:
-                self._kept, self.made = (self.readout, Recording.make(self.model, self.batch, self.readout)), n
-            yield 0, n, *self._kept
-            return
-        for start in range(0, n, self._at_once):
-            chosen = torch.arange(start, min(start + self._at_once, n))
-            readout = self.readout.take(chosen)
-            self.made += len(chosen)
-            yield start, len(chosen), readout, Recording.make(self.model, self.batch.take(chosen), readout)
-
-    @torch.no_grad()
-    def scores(self) -> Tensor:
-        """The readout of every prompt with nothing replaced."""
-        parts = []
-        for _, n, readout, recording in self.portions():
-            logits = self.model.unembed(recording.final, recording.choose, _CLEAN)
-            parts.append(readout.score(logits, torch.arange(n, device=logits.device)))
-        return torch.cat(parts)
-
-
-@torch.no_grad()
 def run(
     recordings: Recordings,
     plan: Plan,
@@ -124,29 +48,50 @@ def run(
 ) -> Tensor:
     """Score every row of a plan: the readout of each row's logits, in the order of the plan.
 
-    `memory` bounds the bytes of activations held at once; `progress` is called as rows finish; `cost`
-    is added to.
+    `memory` bounds the bytes of activations held at once; `progress("interventions", done, total)` is called as rows
+    finish; `cost` is added to.
+    """
+    return run_with_outputs(recordings, plan, values, (), memory=memory, progress=progress, cost=cost)[0]
+
+
+@torch.no_grad()
+def run_with_outputs(
+    recordings: Recordings,
+    plan: Plan,
+    values: Values,
+    components: Sequence[Component],
+    *,
+    memory: int = DEFAULT_MEMORY,
+    progress: Progress | None = None,
+    cost: Cost | None = None,
+) -> tuple[Tensor, dict[Component, Float[Tensor, "row pos width"]]]:
+    """Scores as `run` gives them, and what the named components write in every row, in the form of `Values` (in the
+    last layer at the positions of the readout).
     """
     model = recordings.model
     _check(model, recordings.batch, plan, values)
+    components = [component.within(model.config) for component in components]
     cost = cost if cost is not None else Cost()
     entry = _entries(plan, model.config.n_layers, model.config.n_heads)
     rows_at_once = max(1, memory // _row_bytes(model, recordings.batch.tokens.shape[1], plan))
-    pieces, order, done = [], [], 0
-    made = recordings.made
-    for start, n, readout, recording in recordings.portions():
+    scores, outputs, order, done = [], [], [], 0
+    n_run = recordings.n_run
+    for start, n, readout, recording in recordings.chunks():
         rows = ((plan.prompt >= start) & (plan.prompt < start + n)).nonzero()[:, 0]
         rows = rows[entry[rows].argsort(stable=True)]
         for chunk in rows.split(rows_at_once) if len(rows) else ():
-            walk = _Walk(model, recording, _select(plan, chunk, start), entry[chunk], values)
-            pieces.append(walk.logits(readout, cost))
+            walk = _Walk(model, recording, _select(plan, chunk, start), entry[chunk], values, components)
+            scores.append(walk.scores(readout, cost))
+            outputs.append(walk.outputs())
             order.append(chunk)
             done += len(chunk)
             if progress:
                 progress("interventions", done, len(plan))
-    cost.rows += recordings.made - made
-    scores = torch.cat(pieces)
-    return torch.empty_like(scores).index_copy_(0, torch.cat(order).to(scores.device), scores)
+    cost.rows += recordings.n_run - n_run
+    in_order = torch.cat(order).argsort()
+    return _in_order(scores, in_order), {
+        component: _in_order([part[component] for part in outputs], in_order) for component in components
+    }
 
 
 class _Walk:
@@ -154,7 +99,15 @@ class _Walk:
     prefix.
     """
 
-    def __init__(self, model: Transformer, recording: Recording, plan: Plan, entry: Tensor, values: Values) -> None:
+    def __init__(
+        self,
+        model: Transformer,
+        recording: Recording,
+        plan: Plan,
+        entry: Tensor,
+        values: Values,
+        kept: Sequence[Component],
+    ) -> None:
         device = model.device
         self.model, self.recording, self.values = model, recording, values
         self.prompt = plan.prompt.to(device)
@@ -166,8 +119,9 @@ class _Walk:
         self.until: list[int] = torch.searchsorted(entry, times, right=True).tolist()
         self.edits = _Edits(plan.choice, model.config.n_heads, device)
         self.cuts = _Cuts(plan.edges, self) if plan.edges else None
+        self.kept: dict[Component, Tensor | None] = dict.fromkeys(kept)
 
-    def logits(self, readout: Readout, cost: Cost) -> Tensor:
+    def scores(self, readout: Readout, cost: Cost) -> Tensor:
         """Walk all layers and score every row."""
         last = self.model.config.n_layers - 1
         resid: Tensor | None = None
@@ -182,6 +136,13 @@ class _Walk:
             resid = self.cuts.into(resid, last, "logits", None, narrow=self.at is not None)
         choose = None if self.recording.choose is None else self.recording.choose[self.prompt]
         return readout.score(self.model.unembed(resid, choose, _CLEAN), self.prompt)
+
+    def outputs(self) -> dict[Component, Tensor]:
+        """What the components to keep wrote in every row; rows that join after a component have its clean output."""
+        return {
+            component: self._join(active, self.recording.output(self.model, component), len(self.prompt))
+            for component, active in self.kept.items()
+        }
 
     def _join(self, active: Tensor | None, clean: Tensor, until: int) -> Tensor:
         """Append the rows that enter now, taken from the recording."""
@@ -206,6 +167,7 @@ class _Walk:
         z = self.edits.replace_heads(z, layer, self.values, self._where(until, at), None if at is None else at[:until])
         if self.cuts:
             self.cuts.note_heads(block, layer, z)
+        self.kept |= {part: z[:, :, part.head] for part in self.kept if part.layer == layer and part.head is not None}
         return _at(resid, None if at is None else at[:until]) + block.attn.out(z, _CLEAN)
 
     def _feed_forward(self, block: Block, layer: int, mid: Tensor, at: Tensor | None) -> Tensor:
@@ -222,6 +184,8 @@ class _Walk:
         out = self.edits.replace_mlp(out, layer, self.values, block.mlp.b_out, self._where(until, at), here)
         if self.cuts:
             self.cuts.note_mlp(block, layer, out)
+        if (part := Component(layer)) in self.kept:
+            self.kept[part] = out - block.mlp.b_out
         return mid + out
 
     def _work(self, layer: int) -> float:
@@ -346,9 +310,7 @@ class _Cuts:
         prompts = self.walk.prompt[rows]
         if sender is None:
             return recording.pre[0][prompts]
-        if sender.head is None:
-            return recording.mlp[sender.layer][prompts] - model.blocks[sender.layer].mlp.b_out
-        return recording.z[sender.layer][prompts, :, sender.head] @ model.blocks[sender.layer].attn.W_O[sender.head]
+        return written(model, sender, recording.output(model, sender, prompts))
 
     def _change(self, edit: EdgeEdit, *, narrow: bool) -> Float[Tensor, "pos d_model"]:
         """Replacement minus what was written, at the receiver's positions (`narrow`: the readout's only)."""
@@ -371,9 +333,7 @@ class _Cuts:
         values, model = self.walk.values, self.walk.model
         if sender is None:
             return values.embed[choice]
-        if sender.head is None:
-            return values.mlp[sender.layer][choice]
-        return values.z[sender.layer][choice, :, sender.head] @ model.blocks[sender.layer].attn.W_O[sender.head]
+        return written(model, sender, values.output(sender)[choice])
 
 
 def _entries(plan: Plan, n_layers: int, n_heads: int) -> Int[Tensor, " row"]:
@@ -423,10 +383,9 @@ def _check(model: Transformer, batch: Batch, plan: Plan, values: Values) -> None
         raise BadInput("replacement values come from a model of another shape")
 
 
-def _attention_share(block: Block) -> float:
-    """Attention's part of a layer's work, by weights."""
-    attention = sum(p.numel() for p in block.attn.parameters())
-    return attention / (attention + sum(p.numel() for p in block.mlp.parameters()))
+def _in_order(parts: list[Tensor], order: Int[Tensor, " row"]) -> Tensor:
+    together = torch.cat(parts)
+    return together[order.to(together.device)]
 
 
 def _at(x: Tensor, at: Tensor | None) -> Tensor:

@@ -96,6 +96,20 @@ class Plan:
         where = None if positions is None else positions.cpu().repeat(len(sets), 1)
         return cls(torch.arange(n).repeat(len(sets)), choice, where)
 
+    @classmethod
+    def each(
+        cls,
+        config: Config,
+        prompts: Int[Tensor, " row"],
+        component: Component,
+        *,
+        positions: Bool[Tensor, "row pos"] | None = None,
+    ) -> "Plan":
+        """One component replaced in every row, in row i by replacement i."""
+        choice = torch.full((len(prompts), config.n_layers * (config.n_heads + 1)), KEEP)
+        choice[:, component_index(component.within(config), config)] = torch.arange(len(prompts))
+        return cls(prompts, choice, positions)
+
 
 def _position_mask(positions: Sequence[int] | None, width: int) -> Bool[Tensor, " pos"]:
     if positions is None:

@@ -19,7 +19,7 @@ from torch import Tensor
 
 from vesalius.components import Component
 from vesalius.errors import BadInput
-from vesalius.model.hooks import Cache
+from vesalius.model.hooks import Cache, Tap
 from vesalius.model.transformer import Transformer
 
 
@@ -52,6 +52,10 @@ class Values:
 
     def __len__(self) -> int:
         return len(self.embed)
+
+    def output(self, component: Component) -> Float[Tensor, "choice pos width"]:
+        """The replacements of one component: a head's z, an MLP's output without its bias."""
+        return self.mlp[component.layer] if component.head is None else self.z[component.layer][:, :, component.head]
 
     def stack(self, *others: "Values") -> "Values":
         """One table with the rows of all; choices of the second count on from the first's."""
@@ -98,11 +102,45 @@ def constant(model: Transformer, vectors: Mapping[Component, Float[Tensor, " d"]
     return Values(tuple(z), tuple(mlp), like.new_zeros(1, 1, config.d_model))
 
 
+def of_component(model: Transformer, component: Component, output: Float[Tensor, "choice pos width"]) -> Values:
+    """Replacements of one component, a vector for every choice and position. Other components have none, but for the
+    heads of the same layer, which share them: plans must name this component alone.
+    """
+    config, (n, width) = model.config, output.shape[:2]
+    z = [output.new_empty(0, 1, config.n_heads, config.d_head)] * config.n_layers
+    mlp = [output.new_empty(0, 1, config.d_model)] * config.n_layers
+    if component.head is None:
+        mlp[component.layer] = output
+    else:
+        z[component.layer] = output[:, :, None].expand(-1, -1, config.n_heads, -1)
+    return Values(tuple(z), tuple(mlp), output.new_zeros(1, 1, 1).expand(n, width, config.d_model))
+
+
+def written(
+    model: Transformer, component: Component, output: Float[Tensor, "*batch width"]
+) -> Float[Tensor, "*batch d_model"]:
+    """What a component with this output (a head's z, an MLP's output without its bias) adds to the residual stream."""
+    return output if component.head is None else output @ model.blocks[component.layer].attn.W_O[component.head]
+
+
+def sender_outputs(model: Transformer, values: Values) -> Float[Tensor, "choice sender pos d_model"]:
+    """What the embedding and every component add to the residual stream, in order of computation."""
+    parts = [values.embed[:, None]]
+    for layer, block in enumerate(model.blocks):
+        parts += [block.attn.result(values.z[layer]).transpose(1, 2), values.mlp[layer][:, None]]
+    return torch.cat(parts, 1)
+
+
 def activations(model: Transformer, batch: Batch) -> Values:
     """The components' own outputs on other prompts: for resampling, activation patching and interchange. Row k is
     prompt k.
     """
     return _from_cache(model, _run(model, batch))
+
+
+def embeddings(model: Transformer, batch: Batch) -> Float[Tensor, "prompt pos d_model"]:
+    """What enters the first layer: the `embed` of `activations`, without running the layers."""
+    return model.embed(batch.tokens, model.layout(batch.tokens, batch.mask), Tap())
 
 
 def means(model: Transformer, batch: Batch, *, per_position: bool = False, rows: int = 64) -> Values:

@@ -21,8 +21,8 @@ from vesalius.behaviours.trial import Trial
 from vesalius.components import Component, all_components, parse_components
 from vesalius.discovery.matrices import POOLS, PUBLISHED_KIND, Matrix, behaviour_matrix, control_matrix
 from vesalius.errors import BadInput
+from vesalius.intervene import Cost, Recordings
 from vesalius.intervene.effects import Replacement, effect_columns
-from vesalius.intervene.engine import Cost, Recordings
 from vesalius.model.specimen import Specimen
 from vesalius.progress import Progress
 

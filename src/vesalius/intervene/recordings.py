@@ -1,0 +1,123 @@
+"""The clean run of a batch, kept: what edited rows start from, and what can be read from it without another run."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from vesalius.components import Component
+from vesalius.errors import BadInput
+from vesalius.intervene.readout import Readout
+from vesalius.intervene.values import Batch
+from vesalius.model.hooks import Tap
+from vesalius.model.transformer import Block, Layout, Transformer, take_positions
+
+DEFAULT_MEMORY = 512 * 2**20
+_CLEAN = Tap()
+
+
+@dataclass(frozen=True)
+class Recording:
+    """The clean run. In the last layer z, mid, mlp and the final residual hold the readout's positions only."""
+
+    layout: Layout
+    at: Int[Tensor, "prompt query"] | None
+    choose: Int[Tensor, "prompt choice"] | None
+    pre: tuple[Float[Tensor, "prompt pos d_model"], ...]
+    z: tuple[Float[Tensor, "prompt pos head d_head"], ...]
+    mid: tuple[Float[Tensor, "prompt pos d_model"], ...]
+    mlp: tuple[Float[Tensor, "prompt pos d_model"], ...]
+    final: Float[Tensor, "prompt query d_model"]
+    attention_share: float
+
+    @classmethod
+    def make(cls, model: Transformer, batch: Batch, readout: Readout) -> "Recording":
+        """Run the prompts once, keeping what later rows start from."""
+        device, last = model.device, model.config.n_layers - 1
+        batch = batch.to(device)
+        at = None if readout.at is None else readout.at.to(device)
+        layout = model.layout(batch.tokens, batch.mask)
+        resid = model.embed(batch.tokens, layout, _CLEAN)
+        pre, z, mid, mlp = [], [], [], []
+        for layer, block in enumerate(model.blocks):
+            here = at if layer == last else None
+            pre.append(resid)
+            z.append(block.attn.mix(block.attn.heads(block.ln1(resid, _CLEAN), here, _CLEAN), layout, here, _CLEAN))
+            mid.append(_at(resid, here) + block.attn.out(z[-1], _CLEAN))
+            mlp.append(block.mlp(block.ln2(mid[-1], _CLEAN), _CLEAN))
+            resid = mid[-1] + mlp[-1]
+        choose = None if readout.choose is None else readout.choose.to(device)
+        return cls(
+            layout, at, choose, tuple(pre), tuple(z), tuple(mid), tuple(mlp), resid, _attention_share(model.blocks[0])
+        )
+
+    def output(
+        self, model: Transformer, component: Component, prompts: slice | Int[Tensor, " n"] = slice(None)
+    ) -> Float[Tensor, "n pos width"]:
+        """What a component wrote, in the form of `Values`: a head's z, an MLP's output without its bias."""
+        if component.head is None:
+            return self.mlp[component.layer][prompts] - model.blocks[component.layer].mlp.b_out
+        return self.z[component.layer][prompts, :, component.head]
+
+
+class Recordings:
+    """Clean runs of a batch, made once and kept where they fit into `memory`, else made again chunk by chunk at every
+    use. `n_run` counts the prompts run.
+    """
+
+    def __init__(self, model: Transformer, batch: Batch, readout: Readout, *, memory: int = DEFAULT_MEMORY) -> None:
+        if not len(batch):
+            raise BadInput("the list of prompts is empty; give at least one")
+        self.model, self.batch, self.readout, self.n_run = model, batch, readout, 0
+        config = model.config
+        per_prompt = batch.tokens.shape[1] * config.d_model * 4 * config.n_layers * model.W_E.element_size()
+        self._at_once = max(1, memory // per_prompt)
+        self._kept: tuple[Readout, Recording] | None = None
+
+    @torch.no_grad()
+    def chunks(self) -> Iterator[tuple[int, int, Readout, Recording]]:
+        """First prompt, number of prompts, their readout and their clean run."""
+        n = len(self.batch)
+        if n <= self._at_once:
+            if self._kept is None:
+                self._kept, self.n_run = (self.readout, Recording.make(self.model, self.batch, self.readout)), n
+            yield 0, n, *self._kept
+            return
+        for start in range(0, n, self._at_once):
+            chosen = torch.arange(start, min(start + self._at_once, n))
+            readout = self.readout.take(chosen)
+            self.n_run += len(chosen)
+            yield start, len(chosen), readout, Recording.make(self.model, self.batch.take(chosen), readout)
+
+    @torch.no_grad()
+    def scores(self) -> Tensor:
+        """The readout of every prompt with nothing replaced."""
+        parts = []
+        for _, n, readout, recording in self.chunks():
+            logits = self.model.unembed(recording.final, recording.choose, _CLEAN)
+            parts.append(readout.score(logits, torch.arange(n, device=logits.device)))
+        return torch.cat(parts)
+
+    def outputs(self, components: Sequence[Component]) -> dict[Component, Float[Tensor, "prompt pos width"]]:
+        """What components wrote, in the form of `Values`: a head's z, an MLP's output without its bias."""
+        parts = [
+            {component: recording.output(self.model, component) for component in components}
+            for _, _, _, recording in self.chunks()
+        ]
+        return {component: torch.cat([part[component] for part in parts]) for component in components}
+
+    def resid(self, layer: int) -> Float[Tensor, "prompt pos d_model"]:
+        """The residual stream that enters a layer."""
+        return torch.cat([recording.pre[layer] for _, _, _, recording in self.chunks()])
+
+
+def _at(x: Tensor, at: Tensor | None) -> Tensor:
+    return x if at is None else take_positions(x, at)
+
+
+def _attention_share(block: Block) -> float:
+    """Attention's part of a layer's work, by weights."""
+    attention = sum(p.numel() for p in block.attn.parameters())
+    return attention / (attention + sum(p.numel() for p in block.mlp.parameters()))
