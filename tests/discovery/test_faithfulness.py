@@ -4,8 +4,7 @@ import pytest
 import torch
 
 import vesalius as ves
-from tests.discovery.test_pruning import engine_scores
-from tests.intervene.pairs import prompt_pairs
+from tests.intervene.pairs import engine_scores, prompt_pairs
 from tests.models import random_model, small_config
 from vesalius.behaviours.trial import Trial, trial
 from vesalius.components import Component

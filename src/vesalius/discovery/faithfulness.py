@@ -22,11 +22,11 @@ from torch import Tensor
 
 from vesalius.behaviours.trial import Trial
 from vesalius.components import Component, Edge
-from vesalius.discovery.pruning import PatchedRuns
 from vesalius.errors import BadInput
 from vesalius.intervene import effects
 from vesalius.intervene.edge_graph import EdgeGraph
-from vesalius.intervene.engine import DEFAULT_MEMORY
+from vesalius.intervene.edge_masks import SenderRecordings, run_edge_masks
+from vesalius.intervene.recordings import DEFAULT_MEMORY
 from vesalius.model.transformer import Transformer
 from vesalius.statistics import bootstrap_means
 
@@ -193,16 +193,12 @@ def _without_edges(
     """The score of every prompt with each set of edges cut over to the counterfactual."""
     graph = EdgeGraph.of(model.config)
     cuts: Bool[Tensor, "set edge"] = torch.tensor([[edge in one for edge in graph.edges] for one in removed])
-    runs = PatchedRuns(
+    cut = torch.zeros(len(cuts), *graph.real.shape, dtype=torch.bool)
+    cut[:, graph.places[:, 0], graph.places[:, 1]] = cuts
+    recordings = SenderRecordings(
         model, material.batch, material.readout, counterfactual=material.counterfactual, where=material.where
     )
-    at_once = max(1, memory // (3 * runs.written.numel() * runs.written.element_size()))
-    parts = []
-    for chosen in cuts.split(at_once):
-        cut = torch.zeros(len(chosen), *graph.real.shape, dtype=torch.bool)
-        cut[:, graph.places[:, 0], graph.places[:, 1]] = chosen
-        parts.append(runs.scores(cut.to(model.device), 0).T.cpu())
-    return torch.cat(parts, 1)
+    return run_edge_masks(recordings, cut, memory=memory).T.cpu()
 
 
 def _is_of_edges(rankings: Sequence[Ranking]) -> bool:

@@ -1,0 +1,187 @@
+"""Runs with many edges cut at once: sets of edges as masks, all prompts under many masks in one pass.
+
+A plan of the engine names its edges row by row, which suits a few edges in each row. ACDC and the faithfulness of edge
+circuits cut hundreds of edges in every row, the same on all prompts. Here such a set is a mask over the table of
+`EdgeGraph`, and a receiver's input is one matrix product: the row's residual stream plus mask times (counterfactual -
+what the sender wrote in this row), the same sum that the engine takes edge by edge.
+
+In the tensors here the axis `flat` runs over prompts, positions and d_model, so that summing over senders is one matrix
+product for all prompts.
+"""
+
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor
+
+from vesalius.intervene.edge_graph import EdgeGraph
+from vesalius.intervene.readout import Readout
+from vesalius.intervene.recordings import DEFAULT_MEMORY
+from vesalius.intervene.values import Batch, activations, sender_outputs
+from vesalius.model.hooks import Tap
+from vesalius.model.transformer import Heads, Transformer, take_positions
+
+_CLEAN = Tap()
+
+
+class SenderRecordings:
+    """What every sender writes on prompts and on their counterfactuals, and the clean residual stream at each layer.
+
+    With `where`, a cut edge carries the counterfactual at these positions only.
+    """
+
+    @torch.no_grad()
+    def __init__(
+        self,
+        model: Transformer,
+        batch: Batch,
+        readout: Readout,
+        *,
+        counterfactual: Batch,
+        where: Bool[Tensor, "prompt pos"] | None = None,
+    ) -> None:
+        batch = batch.to(model.device)
+        self.model, self.readout, self.n_prompts = model, readout, len(batch)
+        self.graph = EdgeGraph.of(model.config)
+        self.layout = model.layout(batch.tokens, batch.mask)
+        self.width = batch.tokens.shape[1]
+        self.clean, self.counterfactual = (
+            sender_outputs(model, activations(model, some)).transpose(0, 1).flatten(1)
+            for some in (batch, counterfactual.to(model.device))
+        )
+        self.where: Float[Tensor, " flat"] | None = None
+        if where is not None:
+            spread = where.to(model.device)[:, :, None].expand(-1, -1, model.config.d_model)
+            self.where = spread.flatten().to(self.clean.dtype)
+        self.change: Float[Tensor, "sender flat"] = self.counterfactual - self.clean
+        self.change *= 1.0 if self.where is None else self.where
+        self.resid: list[Float[Tensor, " flat"]] = self._streams()
+
+    def n_before(self, layer: int) -> int:
+        """How many senders are computed before a layer."""
+        return 1 + layer * (self.model.config.n_heads + 1)
+
+    def spread(self, bias: Float[Tensor, " d_model"]) -> Float[Tensor, " flat"]:
+        """A bias at every position of every prompt."""
+        return bias.repeat(self.n_prompts * self.width)
+
+    def _streams(self) -> list[Float[Tensor, " flat"]]:
+        """The residual stream before each layer, and at the end."""
+        streams, biases = [], torch.zeros_like(self.clean[0])
+        for layer in range(len(self.model.blocks) + 1):
+            streams.append(self.clean[: self.n_before(layer)].sum(0) + biases)
+            if layer < len(self.model.blocks):
+                block = self.model.blocks[layer]
+                biases = biases + self.spread(block.attn.b_O + block.mlp.b_out)
+        return streams
+
+
+@torch.no_grad()
+def run_edge_masks(
+    recordings: SenderRecordings,
+    cut: Bool[Tensor, "mask sender receiver"],
+    *,
+    first_layer: int = 0,
+    memory: int = DEFAULT_MEMORY,
+) -> Float[Tensor, "mask prompt"]:
+    """The readout of every prompt with the edges of every mask cut over to the counterfactual.
+
+    Runs start at `first_layer`; no mask may cut an edge into a receiver before it. `memory` bounds the bytes of
+    activations held at once.
+    """
+    per_mask = 3 * recordings.clean.numel() * recordings.clean.element_size()
+    at_once = max(1, memory // per_mask)
+    cut = cut.to(recordings.model.device)
+    return torch.cat([_MaskedRun(recordings, part, first_layer).scores() for part in cut.split(at_once)])
+
+
+class _MaskedRun:
+    """All prompts under some masks, on their way from one layer to the logits."""
+
+    def __init__(self, recordings: SenderRecordings, cut: Bool[Tensor, "mask sender receiver"], layer: int) -> None:
+        self.recordings, self.model, self.graph = recordings, recordings.model, recordings.graph
+        self.first_layer, self.n_masks = layer, len(cut)
+        self.changes = _Changes(recordings, cut.to(recordings.clean.dtype), first=recordings.n_before(layer))
+
+    def scores(self) -> Float[Tensor, "mask prompt"]:
+        """Walk the layers and read off every prompt."""
+        recordings, n = self.recordings, self.recordings.n_prompts
+        prompt = torch.arange(n, device=self.model.device).repeat(self.n_masks)
+        layout = recordings.layout.take(prompt)
+        resid = recordings.resid[self.first_layer].repeat(self.n_masks, 1)
+        for layer in range(self.first_layer, len(self.model.blocks)):
+            block = self.model.blocks[layer]
+            z = block.attn.mix(self._heads(layer, resid), layout, None, _CLEAN)
+            by_head = z.unflatten(0, (self.n_masks, n)).permute(0, 3, 1, 2, 4).flatten(2, 3)
+            written = (by_head @ block.attn.W_O).flatten(2)
+            resid = resid + written.sum(1) + recordings.spread(block.attn.b_O)
+            self.changes.note(written)
+            inputs = self._rows(self.changes.inputs(resid, self.graph.port(layer, "mlp")))
+            out = block.mlp(block.ln2(inputs, _CLEAN), _CLEAN).reshape(self.n_masks, -1)
+            resid = resid + out
+            self.changes.note((out - recordings.spread(block.mlp.b_out))[:, None])
+        logits = slice(len(self.graph.receivers) - 1, len(self.graph.receivers))
+        return self._read(self._rows(self.changes.inputs(resid, logits)), prompt).view(self.n_masks, n)
+
+    def _heads(self, layer: int, resid: Float[Tensor, "mask flat"]) -> Heads:
+        """Queries, keys and values, each query head from its own view of the residual stream."""
+        block, n_heads = self.model.blocks[layer], self.model.config.n_heads
+        n, width, attn = self.recordings.n_prompts, self.recordings.width, block.attn
+        x = self.changes.inputs(resid, self.graph.heads(layer)).unflatten(2, (n * width, -1))
+        weights, biases = (
+            torch.cat([w.repeat_interleave(n_heads // len(w), 0) for w in parts])
+            for parts in ((attn.W_Q, attn.W_K, attn.W_V), (attn.b_Q, attn.b_K, attn.b_V))
+        )
+        projected = block.ln1(x, _CLEAN) @ weights + biases[:, None]
+        projected = projected.unflatten(2, (n, width)).permute(0, 2, 3, 1, 4).flatten(0, 1)
+        return Heads(*projected.split(n_heads, 2))
+
+    def _rows(self, streams: Float[Tensor, "mask 1 flat"]) -> Float[Tensor, "row pos d_model"]:
+        return streams.reshape(self.n_masks * self.recordings.n_prompts, self.recordings.width, -1)
+
+    def _read(self, resid: Float[Tensor, "row pos d_model"], prompt: Tensor) -> Float[Tensor, " row"]:
+        readout = self.recordings.readout
+        at, choose = (None if x is None else x.to(resid.device)[prompt] for x in (readout.at, readout.choose))
+        resid = resid if at is None else take_positions(resid, at)
+        return readout.score(self.model.unembed(resid, choose, _CLEAN), prompt)
+
+
+class _Changes:
+    """Counterfactual minus what was written, of every sender so far, where it can be patched in.
+
+    The `first` senders wrote what they write in the clean run, the same under every mask. Of the others, what is summed
+    are the senders cut or, where they are fewer, all senders less those kept.
+    """
+
+    def __init__(self, recordings: SenderRecordings, cut: Float[Tensor, "mask sender receiver"], *, first: int) -> None:
+        self.recordings, self.cut, self.first, self.done = recordings, cut, first, first
+        self.clean = recordings.change[:first]
+        senders, flat = recordings.clean.shape
+        self.moved: Float[Tensor, "mask sender flat"] = recordings.clean.new_empty(len(cut), senders - first, flat)
+        self.total: Float[Tensor, "mask flat"] = recordings.clean.new_zeros(len(cut), flat)
+
+    def note(self, written: Float[Tensor, "mask sender flat"]) -> None:
+        """Add what the next senders wrote under every mask."""
+        new = slice(self.done, self.done + written.shape[1])
+        change = self.moved[:, new.start - self.first : new.stop - self.first]
+        torch.sub(self.recordings.counterfactual[new], written, out=change)
+        if self.recordings.where is not None:
+            change *= self.recordings.where
+        self.total += change.sum(1)
+        self.done = new.stop
+
+    def inputs(self, resid: Float[Tensor, "mask flat"], columns: slice) -> Float[Tensor, "mask receiver flat"]:
+        """The residual stream as each of these receivers sees it."""
+        cut = self.cut[:, : self.done, columns].transpose(1, 2)
+        early, late = cut[:, :, : self.first], cut[:, :, self.first :]
+        kept = 1 - late
+        cut_somewhere, kept_somewhere = (part.any(0).any(0).nonzero()[:, 0] for part in (late, kept))
+        if len(cut_somewhere) <= len(kept_somewhere):
+            chosen, weights = cut_somewhere, late
+        else:
+            chosen, weights, resid = kept_somewhere, -kept, resid + self.total
+        streams = resid[:, None].expand(-1, cut.shape[1], -1)
+        if bool(early.any()):
+            streams = streams + early @ self.clean
+        if not len(chosen):
+            return streams
+        return torch.baddbmm(streams, weights[:, :, chosen], self.moved[:, chosen])
