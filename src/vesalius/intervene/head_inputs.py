@@ -1,0 +1,64 @@
+"""One head taken apart: its queries, keys and values, and where it attends when one of them changes.
+
+What a head attends to needs one layer's arithmetic and no forward pass, so every earlier component can be tried.
+"""
+
+from typing import Literal
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from vesalius.components import Component
+from vesalius.intervene.values import Batch
+from vesalius.model.hooks import Tap
+from vesalius.model.transformer import Heads, Transformer
+
+HeadPort = Literal["q", "k", "v"]
+_CLEAN = Tap()
+
+
+class HeadInputs:
+    """What a head reads on a batch, from `resid`, the residual stream that enters its layer."""
+
+    @torch.no_grad()
+    def __init__(
+        self, model: Transformer, batch: Batch, resid: Float[Tensor, "prompt pos d_model"], head: Component
+    ) -> None:
+        assert head.head is not None
+        self.head, self._resid = head, resid
+        self._block = model.blocks[head.layer]
+        self._own, self._shared = head.head, head.head // model.config.queries_per_kv
+        batch = batch.to(model.device)
+        self._layout = model.layout(batch.tokens, batch.mask)
+        normed = self._block.ln1(resid, _CLEAN)
+        self._clean = Heads(self._project(normed, "q"), self._project(normed, "k"), self._project(normed, "v"))
+
+    @property
+    def values(self) -> Float[Tensor, "prompt pos d_head"]:
+        """The values the head moves."""
+        return self._clean.v[:, :, 0]
+
+    @torch.no_grad()
+    def pattern(self) -> Float[Tensor, "prompt query key"]:
+        """Where the head attends."""
+        return self._attend(self._clean)
+
+    @torch.no_grad()
+    def pattern_with(
+        self, change: Float[Tensor, "prompt pos d_model"], port: HeadPort
+    ) -> Float[Tensor, "prompt query key"]:
+        """Where the head attends when its queries, keys or values alone see `change` added to the residual stream."""
+        projected = self._project(self._block.ln1(self._resid + change, _CLEAN), port)
+        return self._attend(self._clean._replace(**{port: projected}))
+
+    def _attend(self, heads: Heads) -> Float[Tensor, "prompt query key"]:
+        name = f"blocks.{self.head.layer}.attn.hook_pattern"
+        tap = Tap(keep=lambda other: other == name)
+        self._block.attn.mix(heads, self._layout, None, tap)
+        return tap.stored[name][:, 0]
+
+    def _project(self, normed: Tensor, port: HeadPort) -> Float[Tensor, "prompt pos 1 d_head"]:
+        attention, source = self._block.attn, self._own if port == "q" else self._shared
+        weight, bias = getattr(attention, f"W_{port.upper()}")[source], getattr(attention, f"b_{port.upper()}")[source]
+        return (normed @ weight + bias)[:, :, None]
