@@ -9,7 +9,7 @@ from tests.intervene.twin import naive_logits
 from tests.models import random_model, small_config
 from vesalius.components import Component
 from vesalius.discovery.attention import masses
-from vesalius.explanations.natural.composition import HeadInputs
+from vesalius.explanations.natural.composition import HeadPaths
 from vesalius.explanations.natural.lens import direct_attribution, logit_difference_of
 from vesalius.explanations.natural.paths import edges_between, feeds
 from vesalius.explanations.natural.pool import Pool
@@ -149,7 +149,7 @@ def test_composition_is_the_attention_of_a_hooked_run(pool: Pool, sender: str, p
 
     hooks = [(f"blocks.1.hook_{port}_input", cut), ("blocks.1.attn.hook_pattern", record)]
     pool.model.run_with_hooks(pool.batch.tokens, mask=pool.batch.mask, fwd_hooks=hooks)
-    pattern = HeadInputs(pool, head).pattern_without(component, port)  # type: ignore[arg-type]
+    pattern = HeadPaths(pool, head).pattern_without(component, port)  # type: ignore[arg-type]
     assert torch.allclose(pattern[:, 0], expected["pattern"], atol=1e-5)
 
 
@@ -166,7 +166,7 @@ def test_cutting_keys_is_cutting_them_in_a_hooked_run(pool: Pool) -> None:
         pool.batch.tokens, mask=pool.batch.mask, fwd_hooks=[("blocks.0.attn.hook_pattern", cut)]
     )
     patched = torch.tensor([naive_difference(pool, logits[prompt], prompt) for prompt in range(len(pool))])
-    inputs = HeadInputs(pool, head)
+    inputs = HeadPaths(pool, head)
     untouched = torch.zeros_like(target)
     effects = pool.head_effects(head, [inputs.z_without_keys(target), inputs.z_without_keys(untouched)])
     assert torch.allclose(effects[:, 0], pool.clean - patched, atol=1e-4)

@@ -35,7 +35,8 @@ from vesalius.errors import BadInput, choices
 from vesalius.intervene import Batch, Readout, effects
 from vesalius.intervene.edge_attribution import edge_attribution
 from vesalius.intervene.edge_graph import EdgeGraph
-from vesalius.model.hooks import HookPoint, Tap
+from vesalius.intervene.values import embeddings
+from vesalius.model.hooks import HookPoint
 from vesalius.model.specimen import Specimen
 from vesalius.model.transformer import Transformer
 from vesalius.progress import Progress
@@ -277,12 +278,13 @@ def contrast(model: Transformer, material: Trial) -> Readout:
 
 
 def _switched(model: Transformer, batch: Batch, other: Batch, where: Tensor | None) -> Tensor:
-    embedding = model.embed(other.tokens, model.layout(other.tokens, other.mask), Tap())
+    """Logits of a run with the counterfactual's embedding patched in."""
+    embedding = embeddings(model, other)
 
     def switch(value: Tensor, hook: HookPoint) -> Tensor:
         return embedding if where is None else torch.where(where.to(value.device)[:, :, None], embedding, value)
 
-    return model(batch.tokens, mask=batch.mask, tap=Tap([("blocks.0.hook_resid_pre", switch)]))
+    return model.run_with_hooks(batch.tokens, mask=batch.mask, fwd_hooks=[("blocks.0.hook_resid_pre", switch)])
 
 
 def _by_edges(specimen: Specimen, scores: Tensor, forwards: float, unit: str) -> _Scores:

@@ -14,36 +14,26 @@ from torch import Tensor
 from vesalius.components import Component
 from vesalius.discovery.attention import Target, masses
 from vesalius.explanations.natural.pool import Pool
-from vesalius.model.hooks import Tap
-from vesalius.model.transformer import Heads
+from vesalius.intervene.head_inputs import HeadInputs
 
 AttentionPort = Literal["q", "k"]
 PORTS: tuple[AttentionPort, ...] = ("q", "k")
 PORT_WORDS = {"q": "queries", "k": "keys", "v": "values"}
 
 
-class HeadInputs:
-    """The clean inputs of one head on a pool."""
+class HeadPaths:
+    """The paths into one head on a pool."""
 
     def __init__(self, pool: Pool, head: Component) -> None:
         self.pool, self.head = pool, head
-        self.block = pool.model.blocks[head.layer]
-        self._shared = (head.head or 0) // pool.model.config.queries_per_kv
-        self._resid = pool.resid(head.layer)
-        self._layout = pool.model.layout(pool.batch.tokens, pool.batch.mask)
-        normed = self.block.ln1(self._resid, Tap())
-        self._clean = {port: self._project(normed, port) for port in ("q", "k", "v")}
+        self._inputs = HeadInputs(pool.model, pool.batch, pool.resid(head.layer), head)
 
     @torch.no_grad()
     def pattern_without(self, sender: Component | None, port: AttentionPort) -> Float[Tensor, "prompt 1 query key"]:
         """The head's attention when `sender`'s path into its queries or keys carries the counterfactual value."""
         pool = self.pool
         change = pool.output_of(sender, pool.source_values) - pool.output_of(sender, pool.values)
-        ports = {**self._clean, port: self._project(self.block.ln1(self._resid + change, Tap()), port)}
-        name = f"blocks.{self.head.layer}.attn.hook_pattern"
-        tap = Tap(keep=lambda other: other == name)
-        self.block.attn.mix(Heads(ports["q"], ports["k"], ports["v"]), self._layout, None, tap)
-        return tap.stored[name]
+        return self._inputs.pattern_with(change, port)[:, None]
 
     def mass_lost(self, sender: Component | None, port: AttentionPort, target: Target) -> Float[Tensor, " prompt"]:
         """How much attention leaves the target without the sender's path; NaN where a prompt has no target."""
@@ -56,13 +46,7 @@ class HeadInputs:
         pattern = self.pool.pattern(self.head.layer)[:, self.head.head]
         remaining = pattern.masked_fill(target.to(pattern.device), 0.0)
         remaining = remaining / remaining.sum(-1, keepdim=True).clamp(min=1e-9)
-        return remaining @ self._clean["v"][:, :, 0]
-
-    def _project(self, normed: Tensor, port: str) -> Float[Tensor, "prompt pos 1 d_head"]:
-        attention = self.block.attn
-        source = self.head.head if port == "q" else self._shared
-        weight, bias = getattr(attention, f"W_{port.upper()}")[source], getattr(attention, f"b_{port.upper()}")[source]
-        return (normed @ weight + bias)[:, :, None]
+        return remaining @ self._inputs.values
 
 
 def senders_below(pool: Pool, head: Component) -> list[Component]:

@@ -14,7 +14,7 @@ from vesalius.explanations.claims import BackupOf, Necessary, ReadsFrom, check
 from vesalius.explanations.claims.ablation import MIN_EFFECT
 from vesalius.explanations.claims.base import above, join_names, level_for, mean_evidence, rounded
 from vesalius.explanations.claims.reading import MIN_CUT_EFFECT, MIN_MASS
-from vesalius.explanations.natural.composition import PORT_WORDS, AttentionPort, HeadInputs
+from vesalius.explanations.natural.composition import PORT_WORDS, AttentionPort, HeadPaths
 from vesalius.explanations.natural.selection import MIN_ATTENTION_LOSS
 from vesalius.explanations.natural.study import SINKS, PerPrompt, Study, finite
 from vesalius.explanations.natural.token_roles import MEANINGS, everywhere_in, random_keys, shuffled
@@ -74,7 +74,7 @@ def uses(study: Study, head: Component) -> ClaimRecord | None:
     role, target = study.selection.looks_at.get(head), study.target(head)
     if role is None or role in SINKS or target is None:
         return None
-    inputs = HeadInputs(study.pool, head)
+    inputs = HeadPaths(study.pool, head)
     other = random_keys(target, study.pool, seed=study.lab.seed)
     lost = study.pool.head_effects(head, [inputs.z_without_keys(t) for t in (target, other)]) / study.pool.scale
     controls = {"as many other keys": lost[:, 1]}
@@ -165,7 +165,7 @@ def composes(study: Study, head: Component, port: AttentionPort, sender: Compone
     target = study.target(head)
     if target is None:
         return None
-    inputs = HeadInputs(study.pool, head)
+    inputs = HeadPaths(study.pool, head)
     neighbours = _neighbours(study, sender, head)
     controls = {str(c): finite(inputs.mass_lost(c, port, target)) for c in neighbours}
     bar = _bar(MIN_ATTENTION_LOSS, controls)

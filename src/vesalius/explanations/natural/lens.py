@@ -10,6 +10,7 @@ from torch import Tensor
 
 from vesalius.components import Component
 from vesalius.explanations.natural.pool import Pool
+from vesalius.intervene.logit_lens import direct_difference
 
 
 def direct_attribution(pool: Pool, component: Component | None, *, shuffle: bool = False) -> Float[Tensor, " prompt"]:
@@ -20,18 +21,11 @@ def direct_attribution(pool: Pool, component: Component | None, *, shuffle: bool
     return logit_difference_of(pool, output, shuffle=shuffle)
 
 
-@torch.no_grad()
 def logit_difference_of(
     pool: Pool, vector: Float[Tensor, "prompt d_model"], *, shuffle: bool = False
 ) -> Float[Tensor, " prompt"]:
     """The logit difference of a vector in the final residual stream."""
-    model, norm, resid = pool.model, pool.model.ln_final, pool.final_resid
-    if norm.w is not None:
-        if norm.b is not None:
-            vector, resid = vector - vector.mean(-1, keepdim=True), resid - resid.mean(-1, keepdim=True)
-        vector = vector / (resid.pow(2).mean(-1, keepdim=True) + norm.eps).sqrt() * norm.w
     correct, wrong = pool.prompts.correct, pool.prompts.wrong
     if shuffle:
         correct, wrong = correct.roll(1), wrong.roll(1)
-    difference = model.unembed_weight[correct.to(model.device)] - model.unembed_weight[wrong.to(model.device)]
-    return (vector * difference).sum(-1).cpu()
+    return direct_difference(pool.model, vector, resid=pool.final_resid, correct=correct, wrong=wrong).cpu()

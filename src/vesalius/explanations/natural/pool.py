@@ -16,7 +16,8 @@ from torch import Tensor
 from vesalius.behaviours.prompts import Prompts
 from vesalius.behaviours.trial import trial
 from vesalius.components import Component, Edge
-from vesalius.intervene import Batch, Cost, Plan, Recordings, Row, Values, activations, run
+from vesalius.intervene import Batch, Cost, Plan, Recordings, Row, Values, activations, of_component, run
+from vesalius.intervene.values import written
 from vesalius.model.hooks import Cache
 from vesalius.model.specimen import Specimen
 
@@ -84,14 +85,7 @@ class Pool:
 
     def output_of(self, component: Component | None, values: Values) -> Float[Tensor, "prompt pos d_model"]:
         """What a component (None: the embedding) adds to the residual stream, without its layer's output bias."""
-        if component is None:
-            return values.embed
-        if component.head is None:
-            return values.mlp[component.layer]
-        return (
-            values.z[component.layer][:, :, component.head]
-            @ self.model.blocks[component.layer].attn.W_O[component.head]
-        )
+        return values.embed if component is None else written(self.model, component, values.output(component))
 
     def effects(
         self,
@@ -120,20 +114,11 @@ class Pool:
 
     def head_effects(self, head: Component, z: Sequence[Float[Tensor, "prompt pos d_head"]]) -> Tensor:
         """Effect of patching other values of z into a head, one column for each; [prompt, value]."""
-        n, config = len(self), self.model.config
-        assert head.head is not None
-        padding = (0, 0, head.head, config.n_heads - 1 - head.head)
-        table = torch.cat([torch.nn.functional.pad(values[:, :, None], padding) for values in z])
-        values = Values(
-            tuple(table if layer == head.layer else clean[:0] for layer, clean in enumerate(self.values.z)),
-            tuple(clean[:0] for clean in self.values.mlp),
-            self.values.embed.repeat(len(z), 1, 1),
-        )
-        plan = Plan.grid(config, [[head]] * len(z), choices=torch.arange(n))
-        offset = torch.arange(len(z)).repeat_interleave(n)[:, None] * n
-        shifted = Plan(plan.prompt, torch.where(plan.choice >= 0, plan.choice + offset, plan.choice))
-        scores = run(self._recordings, shifted, values, cost=self.cost)
-        return self.clean[:, None] - scores.cpu().view(len(z), n).T
+        rows = torch.arange(len(self)).repeat(len(z))
+        plan = Plan.each(self.model.config, rows, head)
+        values = of_component(self.model, head, torch.cat(list(z)))
+        scores = run(self._recordings, plan, values, cost=self.cost)
+        return self.clean[:, None] - scores.cpu().view(len(z), len(self)).T
 
     def restored(self, sets: Sequence[Sequence[Component]]) -> Float[Tensor, "prompt set"]:
         """What patching the clean values of each set into the counterfactual run restores, as a share of the mean

@@ -21,7 +21,7 @@ from torch import Tensor
 from vesalius.components import Component
 from vesalius.discovery.attention import Target, masses
 from vesalius.explanations.claims.reading import MIN_CUT_EFFECT, MIN_MASS
-from vesalius.explanations.natural.composition import PORT_WORDS, PORTS, AttentionPort, HeadInputs, senders_below
+from vesalius.explanations.natural.composition import PORT_WORDS, PORTS, AttentionPort, HeadPaths, senders_below
 from vesalius.explanations.natural.paths import edges_between, feeds
 from vesalius.explanations.natural.pool import Pool
 from vesalius.explanations.natural.token_roles import NAMES, at_answer, everywhere
@@ -161,7 +161,7 @@ def _add_feeders(pool: Pool, selection: Selection, roles: _Roles, *, select_feed
     for head in [c for c in selection.components if selection.looks_at[c] not in positional]:
         progress(f"what writes the queries and keys of {head}", 0, 0)
         target = roles.targets[selection.looks_at[head] or ""]
-        inputs = HeadInputs(pool, head)
+        inputs = HeadPaths(pool, head)
         for port in PORTS:
             lost = {
                 sender: float(inputs.mass_lost(sender, port, target).nanmean()) for sender in senders_below(pool, head)
