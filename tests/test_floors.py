@@ -3,11 +3,14 @@ their type annotations.
 """
 
 import ast
+import inspect
 from pathlib import Path
 
 import pytest
 
 import vesalius
+from tests.models import small_config
+from vesalius.model import Transformer
 
 ROOT = Path(vesalius.__file__).parent
 
@@ -120,6 +123,88 @@ def test_a_circle_is_seen_through_any_number_of_files() -> None:
     arrows = {"a": {"b"}, "b": {"c"}, "c": {"a"}, "d": {"a"}, "e": set()}
     assert circles(arrows) == [["a", "b", "c"]]
     assert circles(arrows | {"c": {"e"}}) == []
+
+
+#: Where a model's layers are run: the model itself, the interventions, and training, which runs stacks of copies.
+RUNS_LAYERS = {"model", "intervene", "training"}
+#: What the others may use of a transformer; its weights, its blocks and the steps of its pass are what is left.
+FRONT = {"components", "config", "device", "run_with_cache", "run_with_hooks"}
+#: Names that only code running the layers itself imports.
+LAYER_NAMES = {"Attention", "Block", "Heads", "Layout", "Mlp", "NormLayer", "Tap", "rotate", "take_positions"}
+#: They write or copy weights and run nothing.
+HANDLES_WEIGHTS = {"vesalius.circuits.originals", "vesalius.circuits.redundancy"}
+
+
+def internals() -> tuple[set[str], set[str]]:
+    """The attributes of a transformer that lead to its weights, and the methods that are steps of its pass."""
+    model = Transformer(small_config(rotary=None))
+    weights = {name.split(".")[0] for name, _ in model.named_parameters()}
+    own = {name for name in vars(Transformer) if not name.startswith("_")} - FRONT - {"forward"}
+    steps = {name for name in own if inspect.isfunction(vars(Transformer)[name])}
+    return weights | (own - steps), steps
+
+
+def layers_run_in(source: str) -> list[str]:
+    """What in a source reaches behind the front of a transformer, with its line."""
+    weights, steps = internals()
+    reached = []
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Attribute) and node.attr in weights:
+            reached.append(f"{node.lineno}: .{node.attr}")
+        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in steps:
+            reached.append(f"{node.lineno}: .{node.func.attr}()")
+        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "getattr":
+            reached += [
+                f"{node.lineno}: getattr {argument.value!r}"
+                for argument in node.args[1:2]
+                if isinstance(argument, ast.Constant) and argument.value in weights | steps
+            ]
+        elif isinstance(node, ast.ImportFrom) and str(node.module).startswith("vesalius.model"):
+            reached += [f"{node.lineno}: import {alias.name}" for alias in node.names if alias.name in LAYER_NAMES]
+    return reached
+
+
+def test_only_the_model_the_interventions_and_training_run_layers() -> None:
+    """Every other floor calls a model as a whole, with hooks, or the primitives of `intervene`."""
+    reached = []
+    for path in sorted(ROOT.rglob("*.py")):
+        module = ".".join(["vesalius", *path.relative_to(ROOT).with_suffix("").parts]).removesuffix(".__init__")
+        # Rooms that stand apart cannot import a model at all.
+        if room(module) in RUNS_LAYERS | set(ALONE) or module in HANDLES_WEIGHTS:
+            continue
+        reached += [f"{module}:{what}" for what in layers_run_in(path.read_text(encoding="utf-8"))]
+    assert not reached, "\n".join(reached)
+
+
+def test_what_handles_weights_is_still_there_and_still_does() -> None:
+    for module in HANDLES_WEIGHTS:
+        path = ROOT.joinpath(*module.split(".")[1:]).with_suffix(".py")
+        assert layers_run_in(path.read_text(encoding="utf-8")), f"{module} needs no exception any more"
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "z = model.blocks[0].attn.W_O",
+        "x = self.specimen.model.ln_final(resid, tap)",
+        "logits = model.unembed(resid, None, tap)",
+        "resid = model.embed(ids, model.layout(ids), tap)",
+        "rows = model.unembed_weight[tokens]",
+        "blocks = getattr(model, 'blocks')",
+        "from vesalius.model.hooks import Cache, Tap",
+        "from vesalius.model.transformer import take_positions",
+    ],
+)
+def test_a_private_pass_is_seen(source: str) -> None:
+    assert layers_run_in(source)
+
+
+def test_calling_a_model_is_no_private_pass() -> None:
+    source = "from vesalius.model.hooks import HookPoint\nmodel.run_with_hooks(tokens, fwd_hooks=[])\nvalues.embed[0]"
+    assert layers_run_in(source) == []
+    weights, steps = internals()
+    assert weights == {"W_E", "W_pos", "W_U", "b_U", "blocks", "ln_final", "unembed_weight"}
+    assert steps == {"embed", "layout", "unembed"}
 
 
 def test_every_room_is_on_a_floor() -> None:
