@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 import vesalius as ves
 from vesalius.components import Component
 from vesalius.errors import BadInput
-from vesalius.explanations.scientist.assemble import OutputMap, Program
+from vesalius.explanations.scientist.assemble import Line, OutputMap, Program
 from vesalius.explanations.scientist.circuit_runs import CircuitRuns
 from vesalius.explanations.scientist.executable import translate
 from vesalius.explanations.scientist.gathering import (
@@ -27,7 +27,7 @@ from vesalius.explanations.scientist.gathering import (
 )
 from vesalius.explanations.scientist.inputs import Sequences, draw_sequences, exchange_pairings
 from vesalius.explanations.scientist.investigate import assemble, explain_components
-from vesalius.explanations.scientist.variables import INDICES, MEAN_SCALE, TOKENS, Constant, Linear, Table
+from vesalius.explanations.scientist.variables import INDICES, TOKENS, Constant, Linear, Table, scale_of
 from vesalius.model.specimen import FiniteVocabulary
 from vesalius.rasp.document import from_document
 
@@ -127,12 +127,17 @@ class RandomProgram:
         shares = [name for name in self.shares if name in self.names]
         if self.program.numeric and self.rng.random() < 0.7:
             read = shares[-1] if shares else self.names[-1]
-            return OutputMap((read,), {}, 0.0, (0.7 / MEAN_SCALE, 0.125))
+            return OutputMap((read,), {}, 0.0, self.line(read))
         reads = tuple(self.rng.sample([*self.names, INDICES], min(len(self.names) + 1, self.rng.randint(1, 3))))
         n = 5 if self.program.numeric else len(self.vocabulary.outputs or ())
         table = {key: float(self.rng.randrange(n)) for key in self.some(reads)}
         # A program whose every output is undefined is refused by the language.
         return OutputMap(reads, {**table, next(iter(table)): 0.0}, float(n - 1))
+
+    def line(self, read: str) -> Line:
+        variables = {str(component): variable for component, variable in self.program.variables.items()}
+        scale = scale_of(variables[read]) if read in variables else 1
+        return Line(*self.rng.choice([(0.7, 0.125), (1.0, 0.0)]), scale)
 
 
 def in_codes(program: Program, vocabulary: FiniteVocabulary, made, output: torch.Tensor) -> torch.Tensor:

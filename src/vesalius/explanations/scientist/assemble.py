@@ -14,7 +14,7 @@ from torch import Tensor
 from vesalius.components import Component
 from vesalius.explanations.scientist.codes import distinct
 from vesalius.explanations.scientist.inputs import Pairings, Sequences
-from vesalius.explanations.scientist.variables import INDICES, MEAN_SCALE, TOKENS, Environment, Hypothesis, Table
+from vesalius.explanations.scientist.variables import INDICES, TOKENS, Environment, Hypothesis, Table, scale_of
 
 #: Outputs that are numbers count as equal within this.
 TOLERANCE = 0.05
@@ -25,18 +25,31 @@ BETTER_FIT = 0.003
 
 
 @dataclass(frozen=True)
+class Line:
+    """`factor` times the value of a variable, plus `offset`; the codes of the variable are its values times `scale`."""
+
+    factor: float
+    offset: float
+    scale: int
+
+    def evaluate(self, codes: Int[Tensor, "row pos"]) -> Tensor:
+        """The height at every position."""
+        return codes * (self.factor / self.scale) + self.offset
+
+
+@dataclass(frozen=True)
 class OutputMap:
-    """From variables at a position to the output there; `slope` makes it linear in the one variable read."""
+    """From variables at a position to the output there: a table, or a `line` over the one variable read."""
 
     reads: tuple[str, ...]
     table: dict[tuple[int, ...], float]
     default: float
-    slope: tuple[float, float] | None = None
+    line: Line | None = None
 
     def evaluate(self, env: Environment) -> Tensor:
         """Predicted outputs, as numbers (codes for listed outputs)."""
-        if self.slope is not None:
-            return env[self.reads[0]] * self.slope[0] + self.slope[1]
+        if self.line is not None:
+            return self.line.evaluate(env[self.reads[0]])
         stacked = torch.stack([env[name] for name in self.reads], -1)
         found, inverse = distinct(stacked.flatten(0, 1))
         outputs = torch.tensor([self.table.get(tuple(row), self.default) for row in found.tolist()])
@@ -159,22 +172,23 @@ def _fit(
         votes.index_put_((group, observed), torch.ones(len(group)), accumulate=True)
         fitted, default = votes.argmax(1).float(), float(observed.mode().values)
     table = {tuple(row): float(value) for row, value in zip(found.tolist(), fitted, strict=True)}
-    slope = _slope(program, reads, arguments, observed)
-    return OutputMap(reads, table, default, slope)
+    return OutputMap(reads, table, default, _line(program, reads, arguments, observed))
 
 
-def _slope(
-    program: Program, reads: tuple[str, ...], arguments: Int[Tensor, "n 1"], observed: Tensor
-) -> tuple[float, float] | None:
-    """A straight line through a share, where the outputs are numbers and the line fits."""
+def _line(
+    program: Program, reads: tuple[str, ...], arguments: Int[Tensor, "n argument"], observed: Tensor
+) -> Line | None:
+    """A straight line over a share or count, where the outputs are numbers and the line fits."""
     variable = {str(c): v for c, v in program.variables.items()}.get(reads[0])
     if not program.numeric or len(reads) != 1 or variable is None or variable.family not in ("mean", "count", "linear"):
         return None
-    design = torch.stack([arguments[:, 0].float() / MEAN_SCALE, torch.ones(len(arguments))], 1)
-    weights = torch.linalg.lstsq(design, observed[:, None]).solution[:, 0]
+    scale = scale_of(variable)
+    values = arguments[:, 0].double() / scale
+    design = torch.stack([values, torch.ones_like(values)], 1)
+    weights = torch.linalg.lstsq(design, observed[:, None].double()).solution[:, 0]
     errors = (design @ weights - observed).abs().sort().values
     worst = float(errors[int(0.99 * (len(errors) - 1))])
-    return (float(weights[0]) / MEAN_SCALE, float(weights[1])) if worst < TOLERANCE else None
+    return Line(float(weights[0]), float(weights[1]), scale) if worst < TOLERANCE else None
 
 
 def _share_right(program: Program, output: OutputMap, env: Environment, outputs: Tensor) -> float:

@@ -19,7 +19,7 @@ import torch
 
 from vesalius.documents.explanation import Executable
 from vesalius.errors import BadInput
-from vesalius.explanations.scientist.assemble import OutputMap, Program
+from vesalius.explanations.scientist.assemble import Line, OutputMap, Program
 from vesalius.explanations.scientist.gathering import COMPARE, Copy, Extreme, Gated, Matched, Mean, Selector, Width
 from vesalius.explanations.scientist.variables import INDICES, MEAN_SCALE, TOKENS, UNDEFINED, Hypothesis, Linear, Table
 from vesalius.model.specimen import FiniteVocabulary
@@ -276,12 +276,15 @@ class _Translator:
     def _linear(self, name: str, linear: Linear) -> Coded:
         operands = [self.made[read] for read in linear.reads]
         if name in self.numerical:
-            total, *others = (self._number(name, read) for read in linear.reads)
-            factor = linear.weights[0]
-            for other, weight in zip(others, linear.weights[1:], strict=True):
-                total = LinearSequenceMap(total, other, x_factor=factor, y_factor=weight)
-                factor = 1.0
-            total = LinearSequenceMap(total, self._one, x_factor=factor, y_factor=linear.offset, name=name)
+            terms = [
+                (self._number(name, read), weight) for read, weight in zip(linear.reads, linear.weights, strict=True)
+            ]
+            if linear.offset or len(terms) == 1:
+                terms.append((self._one, linear.offset))
+            (total, factor), *others = terms
+            for place, (other, weight) in enumerate(others, 1):
+                called = name if place == len(others) else None
+                total, factor = LinearSequenceMap(total, other, x_factor=factor, y_factor=weight, name=called), 1.0
             return Coded(total, frozenset(), self.nothing, scale=MEAN_SCALE)
         keys = list(product(*(sorted(operand.codes) for operand in operands)))
         columns = torch.tensor(keys).T
@@ -403,8 +406,8 @@ class _Translator:
 
     def _output(self, output: OutputMap) -> Variable:
         operands = [self.made[read] for read in output.reads]
-        if output.slope is not None:
-            return self._line(operands[0], *output.slope)
+        if output.line is not None:
+            return self._line(operands[0], output.line)
         table = {
             key: self._answer(value)
             for key, value in output.table.items()
@@ -412,18 +415,19 @@ class _Translator:
         }
         return self._look(OUTPUT, operands, table, self._answer(output.default))
 
-    def _line(self, operand: Coded, slope: float, offset: float) -> Variable:
-        """A straight line through codes; RASP can add numbers up only where each value is one."""
+    def _line(self, operand: Coded, line: Line) -> Variable:
+        """A straight line; RASP can add numbers up only where each value is one."""
+        if operand.variable.numerical and (line.factor, line.offset) == (1, 0):
+            return operand.variable
         if operand.listed is None and not operand.can_be_undefined:
-            scale = slope * operand.scale
-            return LinearSequenceMap(operand.variable, self._one, x_factor=scale, y_factor=offset, name=OUTPUT)
-        codes = sorted(operand.codes)
-        heights = (torch.tensor(codes) * slope + offset).tolist()
-        return self._look(OUTPUT, [operand], {(code,): y for code, y in zip(codes, heights, strict=True)}, None)
+            factors = {"x_factor": line.factor, "y_factor": line.offset}
+            return LinearSequenceMap(operand.variable, self._one, **factors, name=OUTPUT)
+        heights = {(code,): code / line.scale * line.factor + line.offset for code in sorted(operand.codes)}
+        return self._look(OUTPUT, [operand], heights, None)
 
     def _answer(self, value: float) -> Value:
         outputs = self.vocabulary.outputs
-        return float(torch.tensor(value)) if outputs is None else outputs[int(value)]
+        return value if outputs is None else outputs[int(value)]
 
     def _keeping(self, output: Variable) -> Variable:
         """The output, made to read every variable a component is said to carry: an idle one belongs to the claim."""
@@ -451,7 +455,7 @@ def _numerical(program: Program) -> set[str]:
         if not (isinstance(by_name[name], Mean) or name in sums):
             continue
         readers = {reader for reader, variable in by_name.items() if name in variable.reads}
-        on_a_line = output is None or name not in output.reads or output.slope is not None
+        on_a_line = output is None or name not in output.reads or output.line is not None
         if on_a_line and readers <= sums & found:
             found.add(name)
     return found

@@ -36,6 +36,7 @@ from vesalius.explanations.scientist.inputs import draw_sequences, finite_vocabu
 from vesalius.explanations.scientist.investigate import Finding, Investigation, assemble, explain_components
 from vesalius.explanations.scientist.judge import Judge
 from vesalius.explanations.scientist.positions import PositionTest, position_test
+from vesalius.explanations.scientist.rounding import with_few_decimals
 from vesalius.explanations.scientist.validate import agreement, exchange_accuracy
 from vesalius.explanations.scientist.words import Names
 from vesalius.explanations.scientist.writing import Report, abstention
@@ -116,6 +117,9 @@ def _explanation(
     )
     program = assemble(investigation, fitting, exchanges=int(EXCHANGES * share), seed=seed + 2)
     investigation, program = _refined(investigation, program, fitting, share, seed=seed, without=without, tell=tell)
+    if program.numeric:
+        held_out = runs.record(draw_sequences(specimen, int(FRESH * share), seed=seed + 4, natural_share=1.0))
+        program = with_few_decimals(program, held_out)
     fresh = runs.record(draw_sequences(specimen, int(FRESH * share), seed=seed + 1000, natural_share=1.0))
     positions = _position_tests(runs, program, fresh, seed=seed + 1002)
     facts = Facts(program, {c: f.score for c, f in investigation.findings.items()}, positions)

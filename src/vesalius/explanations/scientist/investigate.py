@@ -171,9 +171,9 @@ def _is_share(program: Program, name: str) -> bool:
 def _weighted_sum(program: Program, pool: RecordedRun, reads: tuple[str, ...]) -> Linear | None:
     """The outputs as a weighted sum of shares, where that holds: no table could list all pairs of shares."""
     env = program.environment(pool.sequences)
-    shares = [env[name][env.real] / MEAN_SCALE for name in reads]
+    shares = [env[name][env.real].double() / MEAN_SCALE for name in reads]
     design, outputs = torch.stack([*shares, torch.ones_like(shares[0])], 1), pool.outputs[env.real]
-    weights = torch.linalg.lstsq(design, outputs[:, None]).solution[:, 0]
+    weights = torch.linalg.lstsq(design, outputs[:, None].double()).solution[:, 0]
     fits = (design @ weights - outputs).abs() < TOLERANCE
     return Linear(reads, tuple(weights[:-1].tolist()), float(weights[-1])) if fits.float().mean() > 0.9 else None
 
@@ -204,7 +204,7 @@ def assemble(investigation: Investigation, recorded: RecordedRun, *, exchanges: 
     program = with_output(program, env, outputs)
     assert program.output is not None
     more = _with_rare_outputs(program, env, recorded, live, RARE_CANDIDATES * exchanges, seed=seed + 1)
-    if program.output.slope is not None or not len(more):
+    if program.output.line is not None or not len(more):
         return simplified(program)
     pairings = join(pairings, more)
     outputs = torch.cat([outputs, _outputs(runs, recorded, more)])

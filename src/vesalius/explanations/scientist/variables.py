@@ -180,6 +180,11 @@ class Constant:
         return "nothing that was found to matter"
 
 
+def scale_of(variable: Hypothesis) -> int:
+    """Codes are values times this."""
+    return MEAN_SCALE if variable.family in ("mean", "linear") else 1
+
+
 def plain_name(name: str) -> str:
     """A variable as English names it."""
     return {TOKENS: "the token", INDICES: "the position", "length": "the length"}.get(name, f"the value of {name}")

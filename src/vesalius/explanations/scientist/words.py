@@ -160,7 +160,7 @@ def task_description(facts: Facts, names: Names, agreement: float) -> str:
 
 
 def _result_words(output: OutputMap, by_name: dict[str, Hypothesis], names: Names) -> str:
-    if output.slope is not None:
+    if output.line is not None:
         return by_name[output.reads[0]].words(names)
     last = by_name.get(output.reads[0])
     if len(output.reads) == 1 and isinstance(last, Table) and last.reads == (TOKENS,):
