@@ -18,6 +18,8 @@ from vesalius.model.tokenizer import Tokenizer
 # The same examples every time: a build must not turn red by luck. HYPOTHESIS_PROFILE=default looks for new ones.
 settings.register_profile("repeatable", derandomize=True, deadline=None)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "repeatable"))
+# What a slow machine prints about its progress is not what tests of stderr are about.
+os.environ["VESALIUS_PROGRESS"] = "0"
 
 
 @pytest.fixture(scope="session")

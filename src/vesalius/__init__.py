@@ -12,40 +12,64 @@ Names are imported when first used, so that `import vesalius` and `vesalius --he
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from vesalius.errors import BadInput, Failed
+from vesalius.errors import BadInput, Failed, Note
 from vesalius.version import __version__
 
 if TYPE_CHECKING:
-    from vesalius.api import discover, explain, load, specimens, sweep
+    from vesalius.api import (
+        behaviours,
+        bench,
+        compare,
+        discover,
+        explain,
+        generate,
+        grade,
+        load,
+        predict,
+        replay,
+        sample_functions,
+        show,
+        specimens,
+        sweep,
+        train,
+    )
     from vesalius.components import Component, Edge
-    from vesalius.grading import grade
 
-_HOMES = {
-    "discover": "vesalius.api",
-    "explain": "vesalius.api",
-    "grade": "vesalius.grading",
-    "load": "vesalius.api",
-    "specimens": "vesalius.api",
-    "sweep": "vesalius.api",
-    "Component": "vesalius.components",
-    "Edge": "vesalius.components",
-}
 __all__ = [
     "BadInput",
     "Component",
     "Edge",
     "Failed",
+    "Note",
     "__version__",
+    "behaviours",
+    "bench",
+    "compare",
     "discover",
     "explain",
+    "generate",
     "grade",
     "load",
+    "predict",
+    "replay",
+    "sample_functions",
+    "show",
     "specimens",
     "sweep",
+    "train",
 ]
+_HOMES = {
+    **{name: "vesalius.api" for name in __all__ if name not in globals()},
+    "Component": "vesalius.components",
+    "Edge": "vesalius.components",
+}
 
 
 def __getattr__(name: str) -> Any:
     if name not in _HOMES:
         raise AttributeError(f"module 'vesalius' has no attribute {name!r}; it has {', '.join(__all__)}")
     return getattr(import_module(_HOMES[name]), name)
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

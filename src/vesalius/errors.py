@@ -1,9 +1,11 @@
-"""The two errors Vesalius raises on purpose.
+"""The two errors Vesalius raises on purpose, and its notes.
 
 `BadInput`: the caller has to fix the input (command line: exit code 2). `Failed`: the input was fine, but the work
-could not be finished (exit code 1). Both carry one line that names the input and the fix.
+could not be finished (exit code 1). Both carry one line that names the input and the fix. A `Note` is a warning: the
+work continues, and the command prints it as one line.
 """
 
+import warnings
 from collections.abc import Iterable
 
 
@@ -13,6 +15,15 @@ class BadInput(ValueError):
 
 class Failed(RuntimeError):
     """The input was fine but the work could not be finished; the message says what is left to do."""
+
+
+class Note(UserWarning):
+    """Something to know about a result; the work continues."""
+
+
+def note(text: str) -> None:
+    """Warn with a `Note`."""
+    warnings.warn(text, Note, stacklevel=3)
 
 
 def choices(names: Iterable[object], limit: int = 12) -> str:

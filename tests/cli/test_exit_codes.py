@@ -3,7 +3,7 @@
 import pytest
 
 from tests.cli.conftest import Vesalius
-from vesalius.cli import catalogue
+from vesalius import api
 from vesalius.errors import BadInput, Failed
 
 
@@ -12,7 +12,7 @@ from vesalius.errors import BadInput, Failed
     [
         (BadInput("colour 'x' does not exist;\n choose another"), 2, "colour 'x' does not exist; choose another"),
         (Failed("out of paper; buy some"), 1, "out of paper; buy some"),
-        (KeyboardInterrupt(), 130, "interrupted; the same command goes on from what was written by now"),
+        (KeyboardInterrupt(), 130, "interrupted; the same command starts from the beginning"),
         (OSError(28, "No space left on device", "a.json"), 1, "a.json: No space left on device"),
         (MemoryError(), 1, "out of memory; use fewer prompts (--n) or a smaller model"),
     ],
@@ -23,7 +23,7 @@ def test_exit_codes(
     def fail(**options: object) -> None:
         raise error
 
-    monkeypatch.setattr(catalogue, "list_specimens", fail)
+    monkeypatch.setattr(api, "specimens", fail)
     got = vesalius("specimens", "--json")
     assert (got.code, got.out, got.err) == (code, "", f"vesalius: {line}\n")
 
@@ -32,6 +32,6 @@ def test_programming_errors_are_not_dressed_up(vesalius: Vesalius, monkeypatch: 
     def fail(**options: object) -> None:
         raise ZeroDivisionError
 
-    monkeypatch.setattr(catalogue, "list_specimens", fail)
+    monkeypatch.setattr(api, "specimens", fail)
     with pytest.raises(ZeroDivisionError):
         vesalius("specimens")

@@ -1,4 +1,4 @@
-"""A sweep that was killed goes on where it stopped and ends with the same numbers."""
+"""A sweep that was killed continues and ends with the same numbers."""
 
 import json
 import signal
@@ -9,17 +9,18 @@ from pathlib import Path
 import pytest
 
 from tests.cli.conftest import Vesalius
-from vesalius.cli import sweeping
+from vesalius.api import sweeps
 
 pytestmark = pytest.mark.slow
 
 #: Runs in another process: the command, which kills itself after its second save.
 KILLED = """
 import os, signal, sys
-from vesalius.cli import main, sweeping
+from vesalius.api import sweeps
+from vesalius.cli import main
 
-sweeping.ROWS_BETWEEN_SAVES = 8
-saves, write = [], sweeping.write_tensors
+sweeps.ROWS_BETWEEN_SAVES = 8
+saves, write = [], sweeps.write_tensors
 
 def write_and_die(path, tensors):
     write(path, tensors)
@@ -27,7 +28,7 @@ def write_and_die(path, tensors):
     if len(saves) == 2:
         os.kill(os.getpid(), signal.SIGKILL)
 
-sweeping.write_tensors = write_and_die
+sweeps.write_tensors = write_and_die
 main()
 """
 
@@ -36,13 +37,13 @@ main()
 def computed(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """How many sets each sweep really computed."""
     counts: list[int] = []
-    original = sweeping.effect_columns
+    original = sweeps.effect_columns
 
     def counted(recordings, replacement, sets, **options):
         counts.append(len(sets))
         return original(recordings, replacement, sets, **options)
 
-    monkeypatch.setattr(sweeping, "effect_columns", counted)
+    monkeypatch.setattr(sweeps, "effect_columns", counted)
     return counts
 
 

@@ -11,7 +11,7 @@ from tests.behaviours.word_tokenizer import word_tokenizer
 from tests.discovery.test_matrices import corpus
 from tests.explanations.induction_model import as_specimen, induction_model
 from tests.models import random_model, small_config
-from vesalius.cli.searching import conclusions, show
+from vesalius.cli.tables.mechrl import conclusions, print_mechrl
 from vesalius.discovery.matrices import behaviour_matrix
 from vesalius.discovery.mechrl.ppo import Settings, Trainer
 from vesalius.discovery.mechrl.study import Scope, _in_top_ten, detected, study, train_policies, trainings, verdicts
@@ -91,7 +91,7 @@ def test_all_tables_of_a_small_study(
         assert all(row["found"]["value"] <= oracle[row["task"]] + 1e-9 for row in document["table4"])
         assert "one-hot best-of-5" in methods
         assert len(conclusions(document)) == 3
-    show({**document, "quirks": {}})
+    print_mechrl({**document, "quirks": {}, "numbers": "mechrl.json", "pictures": []})
     assert "Table 4" in capsys.readouterr().out
     assert draw_regret(document["regret"], tmp_path / "regret.png", title="t").stat().st_size > 1000
     assert draw_learning(document["curves"], tmp_path / "learning.png", title="t").stat().st_size > 1000

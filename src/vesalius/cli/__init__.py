@@ -1,8 +1,8 @@
 """The `vesalius` command.
 
-Commands are declared in `commands` with light imports only, so that `--help` never loads torch; each command's work
-lives in a module of its own that is imported when it runs. Results go to stdout, progress and logs to stderr. Exit
-codes: 0 done, 1 failed, 2 bad usage or bad input, each with one clear line.
+Commands are declared in `commands` with light imports only, so that `--help` never loads torch. A command parses its
+options, calls a function of `vesalius.api` and prints the result (`tables`). Results go to stdout, progress and notes
+to stderr. Exit codes: 0 done, 1 failed, 2 bad usage or bad input, each with one clear line.
 """
 
 import os
@@ -11,7 +11,8 @@ from typing import Annotated, Any
 
 import typer
 
-from vesalius.cli.commands import bench, circuits, finished, functions, specimens, tasks
+from vesalius.cli.commands import bench, circuits, functions, runs, specimens, training
+from vesalius.cli.console import Interrupted, notes_on_stderr
 from vesalius.errors import BadInput, Failed
 from vesalius.version import __version__
 
@@ -24,10 +25,10 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 
-for part in (specimens, circuits, tasks, finished, bench, functions):
+for part in (specimens, circuits, training, runs, bench, functions):
     app.add_typer(part.commands)
 
-#: What every complaint about the command line derives from, whichever copy of click typer brings along.
+#: The base class of all errors about the command line, in whichever copy of click typer uses.
 _USAGE_ERROR: Any = typer.BadParameter.__base__
 #: The exit code typer gives to Ctrl-C.
 INTERRUPTED = 130
@@ -45,13 +46,16 @@ def _root(
 def main() -> None:
     """Entry point: turns refusals and failures into one line and an exit code."""
     try:
-        code = app(prog_name="vesalius", standalone_mode=False)
+        with notes_on_stderr():
+            code = app(prog_name="vesalius", standalone_mode=False)
     except _USAGE_ERROR as error:
         _stop(error.format_message() or "a command is missing", 2)
     except BadInput as error:
         _stop(error, 2)
     except Failed as error:
         _stop(error, 1)
+    except Interrupted:
+        _stop("interrupted; the same command continues from what was written by now", INTERRUPTED)
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(1)
@@ -61,7 +65,7 @@ def main() -> None:
         _stop("out of memory; use fewer prompts (--n) or a smaller model", 1)
     else:
         if code == INTERRUPTED:
-            _stop("interrupted; the same command goes on from what was written by now", INTERRUPTED)
+            _stop("interrupted; the same command starts from the beginning", INTERRUPTED)
         sys.exit(code or 0)
 
 

@@ -1,19 +1,22 @@
-"""How the command talks: JSON on stdout, tables for people, progress on stderr."""
+"""How the command talks: JSON on stdout, tables for people, notes and progress on stderr."""
 
 import json
 import sys
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import Any, TypeVar
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, ProgressColumn, TextColumn, TimeRemainingColumn
 
-if TYPE_CHECKING:
-    from vesalius.behaviours.performance import Performance
+from vesalius.errors import Note
 
+Result = TypeVar("Result")
 stdout = Console()
-stderr = Console(stderr=True)
+
+
+class Interrupted(Exception):
+    """Ctrl-C in a command that the same command line continues."""
 
 
 def print_json(document: Any) -> None:
@@ -21,31 +24,39 @@ def print_json(document: Any) -> None:
     sys.stdout.write(json.dumps(document, ensure_ascii=False, allow_nan=False, indent=2) + "\n")
 
 
-def warn_unperformed(name: str, behaviour: str | None, performance: "Performance | None") -> None:
-    """Say on stderr that a model was dissected for something it does not do (somebody forced it)."""
-    if performance is not None and not performance.performs:
-        told = f"note: {name} does not perform {behaviour} ({performance.describe()}); what is found may be noise"
-        stderr.print(told, markup=False, soft_wrap=True)
+def output(document: Any, printer: Callable[[Any], None], *, as_json: bool) -> None:
+    """A result on stdout: its JSON, or what `printer` makes of it for people."""
+    if not as_json:
+        return printer(document)
+    return print_json(document.as_data() if hasattr(document, "as_data") else document)
 
 
-def _bar(*columns: ProgressColumn) -> Progress:
-    """A bar for people only: where stderr is a file or a pipe, it holds the one line of a refusal and nothing else."""
-    return Progress(*columns, console=stderr, transient=True, disable=not stderr.is_terminal)
-
-
-@contextmanager
-def progress(description: str) -> Iterator[Callable[[str, int, int], None]]:
-    """A progress bar on stderr; the function it gives is called with (done, total)."""
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    with _bar(*columns) as bar:
-        task = bar.add_task(description, total=None)
-        yield lambda step, done, total: bar.update(task, completed=done, total=total)
+def print_line(text: str) -> None:
+    """A line for people that no terminal breaks and no markup changes."""
+    stdout.print(text, markup=False, highlight=False, soft_wrap=True)
 
 
 @contextmanager
-def steps() -> Iterator[Callable[[str, int, int], None]]:
-    """A progress bar whose label changes: called with (step, done, total)."""
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    with _bar(*columns) as bar:
-        task = bar.add_task("loading", total=None)
-        yield lambda step, done, total: bar.update(task, description=step, completed=done, total=total)
+def notes_on_stderr() -> Iterator[None]:
+    """Print every note as one line; other warnings as Python does."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("always", Note)
+        usual = warnings.showwarning
+
+        def show(message: Any, category: type[Warning], *place: Any, **more: Any) -> None:
+            if issubclass(category, Note):
+                print(f"note: {' '.join(str(message).split())}", file=sys.stderr)
+            else:
+                usual(message, category, *place, **more)
+
+        warnings.showwarning = show
+        yield
+
+
+@contextmanager
+def resumable() -> Iterator[None]:
+    """Around work that the same command continues after Ctrl-C."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        raise Interrupted from None

@@ -1,32 +1,30 @@
 """`discover` and `bench discovery`: circuits by their scores, for one specimen or for all that have a key."""
 
-from contextlib import closing
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
 from rich.table import Table
 
-from vesalius.api import discover
+from vesalius.api import discover, load
+from vesalius.api.notes import note_unperformed as warn_unperformed
+from vesalius.api.places import directory_for as out_directory
+from vesalius.api.places import removed_if_empty as leaving_nothing_empty
 from vesalius.circuits.making import KEY_FILE, KEY_FOLDER
 from vesalius.circuits.specimens import benchmark_directory
-from vesalius.cli.catalogue import open_specimen
-from vesalius.cli.console import print_json, progress, stderr, stdout, steps, warn_unperformed
-from vesalius.cli.places import leaving_nothing_empty, out_directory
+from vesalius.cli.console import print_json, stdout
 from vesalius.cli.trusting import checked, draw, print_trust
 from vesalius.discovery.mechrl.environment import PAPER_QUIRKS
-from vesalius.discovery.methods import METHODS, Discovery, require_method
+from vesalius.discovery.methods import Discovery, require_method
 from vesalius.discovery.pruning import MAX_EDGES
 from vesalius.discovery.search.live import SearchOptions
 from vesalius.documents.circuit import Circuit
-from vesalius.documents.scorecard import AREAS, Scorecard
+from vesalius.errors import note
 from vesalius.files import write_json
 from vesalius.grading.discovery import grade_circuit_scores, true_circuit
 from vesalius.model.states import fingerprint
+from vesalius.progress import shown
 from vesalius.report.discovery import CIRCUIT, NUMBERS
-from vesalius.runs.directory import Run
-from vesalius.runs.discovery import DiscoveryBenchmark, DiscoverySettings
-from vesalius.runs.selection import chosen_circuits, selection_word
 
 SCHEMA = 1
 #: Of a model of more edges than `MAX_EDGES`, the document lists this many.
@@ -61,29 +59,6 @@ class Request:
         )
 
 
-@dataclass(frozen=True)
-class BenchRequest:
-    """What `bench discovery` is asked; None where an option was left out."""
-
-    methods: tuple[str, ...]
-    specimens: str | None
-    ids: list[str] | None
-    limit: int | None
-    n: int
-    seed: int
-
-    def settings(self) -> DiscoverySettings:
-        """What decides the results."""
-        circuits = tuple(chosen_circuits(self.specimens, self.ids, self.limit))
-        return DiscoverySettings(circuits, self.methods, self.n, self.seed)
-
-    def words(self) -> tuple[str | None, ...]:
-        """The parts of the run directory's name, where none was asked for."""
-        selection = selection_word(self.specimens, self.ids, self.limit)
-        methods = None if self.methods == tuple(METHODS) else "_".join(self.methods)
-        return "bench-discovery", methods, selection, f"n{self.n}", f"seed{self.seed}"
-
-
 def discover_one(
     request: Request,
     *,
@@ -96,9 +71,9 @@ def discover_one(
 ) -> None:
     """Run one method on one specimen, write the circuit and report the scores; `quick` leaves the checks out."""
     require_method(request.method, request.search)
-    specimen = open_specimen(request.specimen, request.behaviour, device=device)
+    specimen = load(request.specimen, behaviour=request.behaviour, device=device)
     directory = out_directory(out, *request.words(specimen.name))
-    with leaving_nothing_empty(directory), progress(f"{request.method} of {specimen.name}") as tell:
+    with leaving_nothing_empty(directory), shown() as tell:
         found = discover(
             specimen,
             request.method,
@@ -115,7 +90,7 @@ def discover_one(
     document = _document(request, found, metrics, directory, fingerprint(specimen.model))
     if request.search.paper:
         document["quirks"] = PAPER_QUIRKS
-        stderr.print(f"paper mode: {'; '.join(PAPER_QUIRKS)}; see docs/background/mechrl.md", soft_wrap=True)
+        note(f"paper mode: {'; '.join(PAPER_QUIRKS)}; see docs/background/mechrl.md")
     if not quick:
         document |= checked(specimen, found, n=request.n, seed=request.seed)
         document["metrics"] |= document.pop("trust_metrics")
@@ -124,32 +99,6 @@ def discover_one(
     if as_json:
         return print_json(document)
     _print(document, top)
-    return None
-
-
-def bench(request: BenchRequest, *, jobs: int, out: str | None, as_json: bool) -> None:
-    """Run the methods on circuits with a key, or what is left of that, and print the scorecard."""
-    settings = request.settings()
-    directory = out_directory(out, *request.words())
-    with Run(directory, settings=settings.as_data(), notes=settings.notes()) as run, steps() as tell:
-        benchmark = DiscoveryBenchmark(run, settings)
-        names = {circuit.id: circuit.name for circuit in settings.circuits}
-        with closing(benchmark.work(jobs=jobs)) as work:
-            for event in work:
-                tell(f"{event.step}: {names[event.case]}", event.done, event.total)
-        scorecard = benchmark.scorecard()
-    if scorecard.errors:
-        error = scorecard.errors[0]
-        stderr.print(
-            f"{len(scorecard.errors)} cases ended in an error and are not in the figures (the first, "
-            f"{error.method} on {error.case}: {error.reason}); the same command tries them again",
-            markup=False,
-            soft_wrap=True,
-        )
-    if as_json:
-        return print_json(scorecard.as_data())
-    _print_scorecard(scorecard)
-    stdout.print(f"numbers: {directory}/scorecard.json", soft_wrap=True)
     return None
 
 
@@ -215,21 +164,3 @@ def _print(document: dict[str, Any], top: int) -> None:
         print_trust(document)
     stdout.print(f"circuit: {document['circuit']}", soft_wrap=True)
     stdout.print(f"page: {document['page']}", soft_wrap=True)
-
-
-def _print_scorecard(scorecard: Scorecard) -> None:
-    columns = ("method", "figure", "median", "95 % interval", "mean", "95 % interval", "n", "chance")
-    table = Table(*columns, box=None, pad_edge=False)
-    methods = scorecard.methods or {}
-    for method, figures in methods.items():
-        for name in AREAS:
-            if (area := figures.area(name)) is not None:
-                cells = [(f"{one.value:.3f}", f"{one.low:.3f}, {one.high:.3f}") for one in area]
-                baseline = "" if area[0].baseline is None else f"{area[0].baseline:.3f}"
-                table.add_row(method, name, *cells[0], *cells[1], str(area[0].n), baseline)
-    stdout.print(table)
-    for method, figures in methods.items():
-        stdout.print(
-            f"{method}: {figures.forwards:.1f} forward-equivalents per circuit, {figures.seconds:.1f} s in all, "
-            f"{figures.n_error} errors"
-        )

@@ -12,13 +12,13 @@ from typing import Any, cast
 from rich.padding import Padding
 from rich.text import Text
 
-from vesalius.cli.catalogue import open_specimen
-from vesalius.cli.console import print_json, stderr, stdout, steps
-from vesalius.cli.places import out_directory
+from vesalius.api import load
+from vesalius.api.places import directory_for as out_directory
+from vesalius.cli.console import print_json, stdout
 from vesalius.cli.sets import SETS
 from vesalius.documents.circuit import Circuit
 from vesalius.documents.explanation import ClaimRecord, Evidence, Explanation
-from vesalius.errors import BadInput, Failed
+from vesalius.errors import BadInput, Failed, note
 from vesalius.explanations.circuits import explained_components
 from vesalius.explanations.claims.interchange import ACCURACY
 from vesalius.explanations.either import explain_either
@@ -26,6 +26,7 @@ from vesalius.explanations.hyve.verdicts import FREE_CODE
 from vesalius.files import read_json, write_json
 from vesalius.model.specimen import Specimen
 from vesalius.model.states import fingerprint
+from vesalius.progress import shown
 from vesalius.report.discovery import CIRCUIT, NUMBERS, is_discovery, render_discovery
 from vesalius.report.page import render_page
 from vesalius.report.run import render_run
@@ -99,7 +100,7 @@ def _require_own(circuit: Path, specimen: Specimen) -> None:
         )
     if found and behaviour != specimen.behaviour:
         told = f"note: {circuit} was found for {behaviour} and is explained for {specimen.behaviour}"
-        stderr.print(told, markup=False, soft_wrap=True)
+        note(told)
 
 
 def explain(request: Request, *, out: str | None, device: str, as_json: bool, asked: Asked | None = None) -> None:
@@ -108,9 +109,9 @@ def explain(request: Request, *, out: str | None, device: str, as_json: bool, as
     by_model = asked.by_model
     if by_model and (request.n is not None or request.top is not None or request.force):
         raise BadInput("--n, --top and --force are for natural models, which HyVE does not explain; leave them out")
-    specimen = open_specimen(request.specimen, request.behaviour, device=device)
+    specimen = load(request.specimen, behaviour=request.behaviour, device=device)
     components = request.chosen(specimen)
-    with stderr.status(f"explaining {specimen.name}") as status:
+    with shown() as status:
         if by_model:
             directory = out_directory(out, "explain", specimen.name, "hyve", asked.protocol, f"seed{request.seed}")
             seed = request.seed
@@ -120,7 +121,7 @@ def explain(request: Request, *, out: str | None, device: str, as_json: bool, as
                 directory,
                 components=components,
                 seed=seed,
-                progress=lambda step, done, total: status.update(step),
+                progress=status,
             )
         else:
             found = explain_either(
@@ -130,7 +131,7 @@ def explain(request: Request, *, out: str | None, device: str, as_json: bool, as
                 top=request.top,
                 force=request.force,
                 seed=request.seed,
-                progress=lambda step, done, total: status.update(step),
+                progress=status,
             )
             directory = out_directory(out, "explain", specimen.name, specimen.behaviour, f"seed{request.seed}")
     write_json(directory / EXPLANATION, found.model_dump(mode="json"))
@@ -184,7 +185,7 @@ def report(run: str, *, as_json: bool) -> None:
     if not directory.is_dir():
         raise BadInput(f"{run}: no such directory; name one made by `vesalius explain`, `discover` or `bench`")
     if is_run(directory):
-        with steps() as tell:
+        with shown() as tell:
             page = render_run(directory, progress=tell)
     elif is_discovery(directory):
         page = render_discovery(directory)
@@ -199,7 +200,7 @@ def report(run: str, *, as_json: bool) -> None:
 def _specimen_of(found: Explanation) -> Specimen | None:
     """The specimen explained, or None where it is no longer there."""
     try:
-        return open_specimen(found.specimen, found.behaviour)
+        return load(found.specimen, behaviour=found.behaviour)
     except (BadInput, Failed):
         return None
 

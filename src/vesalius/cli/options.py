@@ -15,7 +15,7 @@ SpecimenArgument = Annotated[
 JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON document on stdout and nothing else.")]
 BehaviourOption = Annotated[
     str | None,
-    typer.Option("--behaviour", "-b", help="What a natural model is dissected for: induction, ioi, docstring, ..."),
+    typer.Option("--behaviour", "-b", help="What a natural model is studied for: induction, ioi, docstring, ..."),
 ]
 DeviceOption = Annotated[str, typer.Option("--device", help="cpu, cuda or mps.")]
 SpecimensOption = Annotated[
@@ -34,7 +34,7 @@ FunctionsSeedOption = Annotated[
 ]
 DatasetOption = Annotated[
     str | None,
-    typer.Option("--dataset", help="A folder of the published dataset, instead of drawing afresh."),
+    typer.Option("--dataset", help="A folder of the published dataset, instead of drawing functions."),
 ]
 ModeOption = Annotated[
     str | None,
@@ -56,6 +56,6 @@ PricesOption = Annotated[
 RunOption = Annotated[str | None, typer.Option("--out", help="Directory of the run. Default: vesalius-runs/...")]
 
 
-def listed(names: str | None) -> list[str] | None:
+def names(text: str | None) -> list[str] | None:
     """The names of a comma-separated option; None where it was not given."""
-    return None if names is None else [name.strip() for name in names.split(",") if name.strip()]
+    return None if text is None else [name.strip() for name in text.split(",") if name.strip()]

@@ -7,15 +7,18 @@ from typing import Any
 
 from rich.table import Table
 
-from vesalius.cli.catalogue import open_specimen
-from vesalius.cli.console import print_json, progress, stdout, warn_unperformed
-from vesalius.cli.places import leaving_nothing_empty, out_directory
+from vesalius.api import load
+from vesalius.api.notes import note_unperformed as warn_unperformed
+from vesalius.api.places import directory_for as out_directory
+from vesalius.api.places import removed_if_empty as leaving_nothing_empty
+from vesalius.cli.console import print_json, stdout
 from vesalius.discovery.sets.discover import NAMES, SetDiscovery, discover_sets
 from vesalius.discovery.sets.queries import LEAST_SHARE
 from vesalius.discovery.sets.synergy import synergy_matrix
 from vesalius.errors import BadInput, choices
 from vesalius.files import write_json
 from vesalius.intervene import KINDS
+from vesalius.progress import shown
 from vesalius.report.synergy import draw_synergy
 
 SCHEMA, SETS = 1, "sets.json"
@@ -59,9 +62,9 @@ def run(request: Request, *, out: str | None, top: int, device: str, as_json: bo
         raise BadInput(f"search {request.search!r} does not exist; choose one of {choices(NAMES)}")
     if request.kind not in KINDS:
         raise BadInput(f"kind {request.kind!r} does not exist; choose one of {choices(KINDS)}")
-    specimen = open_specimen(request.specimen, request.behaviour, device=device)
+    specimen = load(request.specimen, behaviour=request.behaviour, device=device)
     directory = out_directory(out, *request.words(specimen.name))
-    with leaving_nothing_empty(directory), progress(f"{request.search} search of {specimen.name}") as tell:
+    with leaving_nothing_empty(directory), shown() as tell:
         found = discover_sets(
             specimen,
             request.search,

@@ -5,16 +5,17 @@ from typing import Any
 
 from rich.table import Table
 
-from vesalius.cli.console import stdout, steps
+from vesalius.cli.console import stdout
 from vesalius.discovery.methods import Discovery
 from vesalius.discovery.trust import examine
 from vesalius.model.specimen import Specimen
+from vesalius.progress import shown
 from vesalius.report.discovery import render_discovery
 
 
 def checked(specimen: Specimen, found: Discovery, *, n: int, seed: int) -> dict[str, Any]:
     """The fields that the checks add to the document: `trust`, and its work in forward passes of the `n` prompts."""
-    with steps() as tell:
+    with shown() as tell:
         trust = examine(specimen, found, seed=seed, progress=tell)
     return {"trust": trust.as_data(), "trust_metrics": trust.metrics, "trust_forwards": trust.rows / n}
 

@@ -190,6 +190,7 @@ class Scorecard(Document):
     cost: float | None
     seconds: float
     errors: tuple[CaseError, ...] = ()
+    directory: str | None = Field(default=None, exclude=True)
 
     # circuits and functions
     backbone: str | None = None

@@ -2,7 +2,7 @@
 
 from typing import Any, Literal
 
-from pydantic import Field, computed_field
+from pydantic import Field, SerializerFunctionWrapHandler, computed_field, model_serializer
 
 from vesalius.documents.base import Document, Record
 from vesalius.documents.request import Request
@@ -80,6 +80,11 @@ class Sweep(Document):
     def split(self) -> str:
         """The pool that the prompts were drawn from."""
         return str(self.request.options.get("split", "test"))
+
+    @model_serializer(mode="wrap")
+    def _without_absent(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        files = ("directory", "heatmap")
+        return {name: value for name, value in handler(self).items() if value is not None or name not in files}
 
     @classmethod
     def upgrade(cls, data: dict[str, Any]) -> dict[str, Any]:

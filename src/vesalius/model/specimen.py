@@ -180,7 +180,7 @@ class TextVocabulary:
 @dataclass(frozen=True)
 class Specimen:
     """A model with everything needed to study it. `components` is the localised circuit where it is known, else every
-    head and MLP.
+    head and MLP; `source` is the name or path that it was loaded by.
     """
 
     id: str
@@ -192,6 +192,7 @@ class Specimen:
     examples: tuple[dict[str, Any], ...] = field(repr=False)
     draw: Callable[[int, int], list[Any]] = field(repr=False)
     behaviour: str | None = None
+    source: str | None = field(default=None, repr=False, compare=False)
 
     def tokenize(self, inputs: Sequence[Any]) -> Int[Tensor, "batch pos"]:
         """Token ids of inputs (lists of tokens; texts for natural models), BOS first, padded on the right."""

@@ -5,7 +5,7 @@ case is started, those under way are finished, and the run stops.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from typing import Any
@@ -29,6 +29,13 @@ class Progress:
     done: int
     total: int
     cost: float | None = 0.0
+
+    def label(self, names: Mapping[str, str], *, priced: bool) -> str:
+        """The step and the case by its name and, where models are paid, the cost so far."""
+        text = f"{self.step}: {names.get(self.case, self.case)}"
+        if not priced:
+            return text
+        return f"{text}, cost so far {'unknown' if self.cost is None else f'${self.cost:.4f}'}"
 
 
 class Steps(ABC):

@@ -20,7 +20,7 @@ from vesalius.cli.options import (
     RunOption,
     SpecimenArgument,
     SpecimensOption,
-    listed,
+    names,
 )
 
 commands = typer.Typer(
@@ -55,7 +55,7 @@ def circuits(
             help="Discover the circuit by this method (sweep, eap, eap-ig, acdc) instead of taking the given one.",
         ),
     ] = None,
-    seed: Annotated[int, typer.Option(help="Seed of the scientist; grading has one of its own.")] = 0,
+    seed: Annotated[int, typer.Option(help="Seed of the scientist; grading has its own.")] = 0,
     jobs: JobsOption = 2,
     engine: EngineOption = "local",
     max_cost: MaxCostOption = None,
@@ -73,28 +73,34 @@ def circuits(
     """Explain circuits with known answers, grade tags and programs, and print the scorecard.
 
     Every metric comes with its interval, its n and its baseline, beside what null explanations earn. An interrupted run
-    goes on where it stopped when the same command is given again; only the cap, the jobs and the engine may change.
+    continues when the same command is given again; only the cap, the jobs and the engine may change.
 
     Example: vesalius bench circuits --limit 5 --json
     """
-    from vesalius.cli import benching as command
+    from vesalius import api
+    from vesalius.cli.console import output, resumable
+    from vesalius.cli.tables.scorecards import print_circuits
 
-    request = command.Request(
-        scientist=scientist,
-        specimens=specimens,
-        ids=listed(ids),
-        limit=limit,
-        circuit_from=circuit_from,
-        seed=seed,
-        leave_out=leave_out,
-        backbone=backbone,
-        protocol=protocol,
-        judges=tuple(judge or ()),
-        prices=prices,
-        max_cost=max_cost,
-        unsafe_sandbox=unsafe_sandbox,
-    )
-    command.circuits(request, jobs=jobs, engine=engine, out=out, as_json=json)
+    with resumable():
+        card = api.bench_circuits(
+            scientist=scientist,
+            backbone=backbone,
+            protocol=protocol,
+            judges=judge or (),
+            specimens=specimens,
+            ids=names(ids),
+            limit=limit,
+            circuit_from=circuit_from,
+            leave_out=leave_out,
+            seed=seed,
+            prices=prices,
+            max_cost=max_cost,
+            unsafe_sandbox=unsafe_sandbox,
+            jobs=jobs,
+            engine=engine,
+            out=out,
+        )
+    output(card, print_circuits, as_json=json)
 
 
 @commands.command()
@@ -109,17 +115,28 @@ def discovery(
     out: RunOption = None,
     json: JsonOption = False,
 ) -> None:
-    """Find circuits with known answers by each method; print how well scores tell the true parts, and at what cost.
+    """Find circuits with known answers by each method; print how well the scores separate the true parts.
 
-    An interrupted run goes on where it stopped when the same command is given again.
+    An interrupted run continues when the same command is given again.
 
     Example: vesalius bench discovery --methods sweep,eap --limit 5
     """
-    from vesalius.cli import discovering as command
+    from vesalius import api
+    from vesalius.cli.console import output, resumable
+    from vesalius.cli.tables.scorecards import print_discovery
 
-    wanted = tuple(listed(methods) or ())
-    request = command.BenchRequest(wanted, specimens, listed(ids), limit, n, seed)
-    command.bench(request, jobs=jobs, out=out, as_json=json)
+    with resumable():
+        card = api.bench_discovery(
+            methods=names(methods) or (),
+            specimens=specimens,
+            ids=names(ids),
+            limit=limit,
+            n=n,
+            seed=seed,
+            jobs=jobs,
+            out=out,
+        )
+    output(card, print_discovery, as_json=json)
 
 
 @commands.command()
@@ -130,7 +147,7 @@ def mechrl(
     steps: Annotated[int, typer.Option(min=1, help="Training steps of each policy.")] = 200_000,
     episodes: Annotated[int, typer.Option(min=1, help="Test episodes per seed.")] = 30,
     size: Annotated[
-        str, typer.Option(help="laptop: 8 rows per episode, half an hour of one core; full: 32 rows, wants a GPU.")
+        str, typer.Option(help="laptop: 8 rows per episode, half an hour of one core; full: 32 rows, needs a GPU.")
     ] = "laptop",
     training: Annotated[
         str | None,
@@ -152,16 +169,31 @@ def mechrl(
 ) -> None:
     """Print the tables of MechRL for a natural model, with intervals, beside searches that learn nothing.
 
-    Measures effect matrices, trains policies, and plays; each goes on where it stopped when the same command is given
-    again.
+    Measures effect matrices, trains policies, and plays. An interrupted benchmark continues when the same
+    command is given again.
 
     Example: vesalius bench mechrl smollm2-135m --seeds 5
     """
-    from vesalius.cli import searching as command
+    from vesalius import api
+    from vesalius.cli.console import output, resumable
+    from vesalius.cli.tables.mechrl import print_mechrl
 
-    tasks = tuple(listed(training) or ()), tuple(listed(held_out) or ())
-    request = command.Request(specimen, paper, seeds, steps, episodes, size, *tasks)
-    command.bench(request, matrices=matrices, jobs=jobs, out=out, device=device, as_json=json)
+    with resumable():
+        document = api.bench_mechrl(
+            specimen,
+            paper=paper,
+            seeds=seeds,
+            steps=steps,
+            episodes=episodes,
+            size=size,
+            training=names(training) or (),
+            held_out=names(held_out) or (),
+            matrices=matrices,
+            jobs=jobs,
+            device=device,
+            out=out,
+        )
+    output(document, print_mechrl, as_json=json)
 
 
 @commands.command()
@@ -191,7 +223,7 @@ def functions(
     mode: ModeOption = None,
     budget: Annotated[
         int | None,
-        typer.Option("--budget", min=1, help="Queries per function. Default: as many as the interpreter wants."),
+        typer.Option("--budget", min=1, help="Queries per function. Default: as many as the interpreter needs."),
     ] = None,
     rounds: Annotated[int, typer.Option("--rounds", min=1, help="Commands a language model may send.")] = 20,
     jobs: JobsOption = 2,
@@ -206,14 +238,32 @@ def functions(
 ) -> None:
     """Find the rules of black-box functions from questions alone, grade the answers, and print the scorecard.
 
-    An interrupted run goes on where it stopped when the same command is given again; only the cap, the jobs and the
+    An interrupted run continues when the same command is given again; only the cap, the jobs and the
     engine may change. Code of an answer runs in the sandbox only.
 
     Example: vesalius bench functions --category numeric --count 20 --json
     """
-    from vesalius.cli import interpreting as command
+    from vesalius import api
+    from vesalius.cli.console import output, resumable
+    from vesalius.cli.tables.scorecards import print_functions
 
-    request = command.Request(
-        category, interpreter, backbone, evaluator, dataset, seed, count, mode, budget, rounds, prices
-    )
-    command.bench(request, max_cost, unsafe_sandbox, jobs=jobs, engine=engine, out=out, as_json=json)
+    with resumable():
+        card = api.bench_functions(
+            category=category,
+            interpreter=interpreter,
+            backbone=backbone,
+            evaluator=evaluator,
+            dataset=dataset,
+            seed=seed,
+            count=count,
+            mode=mode,
+            budget=budget,
+            rounds=rounds,
+            prices=prices,
+            max_cost=max_cost,
+            unsafe_sandbox=unsafe_sandbox,
+            jobs=jobs,
+            engine=engine,
+            out=out,
+        )
+    output(card, print_functions, as_json=json)

@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from vesalius.cli.options import BehaviourOption, DeviceOption, JsonOption, SpecimenArgument, listed
+from vesalius.cli.options import BehaviourOption, DeviceOption, JsonOption, SpecimenArgument, names
 from vesalius.errors import BadInput
 
 commands = typer.Typer()
@@ -41,15 +41,28 @@ def sweep(
     """Measure how much each head and MLP matters, with intervals and a picture.
 
     Replaces each component on every prompt and reports clean minus edited score: positive means removing it hurts.
-    An interrupted sweep goes on where it stopped when the same command is given again.
+    An interrupted sweep continues when the same command is given again.
 
     Example: vesalius sweep smollm2-135m --behaviour induction --kind zero
     """
-    from vesalius.cli import sweeping as command
+    from vesalius import api
+    from vesalius.cli.console import output, resumable
+    from vesalius.cli.tables.sweep import print_sweep
 
-    named = listed(components)
-    request = command.Request(specimen, behaviour, kind, pairs, named, n, seed, split)
-    command.run(request, out=out, top=top, device=device, as_json=json)
+    with resumable():
+        report = api.sweep_report(
+            specimen,
+            behaviour=behaviour,
+            kind=kind,
+            pairs=pairs,
+            components=names(components),
+            n=n,
+            seed=seed,
+            split=split,
+            device=device,
+            out=out or True,
+        )
+    output(report, lambda sweep: print_sweep(sweep, top), as_json=json)
 
 
 @commands.command()
@@ -66,7 +79,7 @@ def discover(
         typer.Option(help="bandit, rl: heads to pay for (default 50, or all); sets: sets to pay for (all of 1 or 2)."),
     ] = None,
     paper: Annotated[bool, typer.Option("--paper", help="rl: as published, quirks included; says which.")] = False,
-    seeds: Annotated[int, typer.Option(min=1, help="bandit, rl: searches, each with luck of its own.")] = 1,
+    seeds: Annotated[int, typer.Option(min=1, help="bandit, rl: searches, each with its own random seed.")] = 1,
     steps: Annotated[
         int, typer.Option(min=0, help="rl: train a policy here for so many steps. 0: the packaged one.")
     ] = 0,
@@ -116,7 +129,7 @@ def discover(
             method,
             "group" if search is None else search,
             budget,
-            listed(pool),
+            names(pool),
             "mean" if kind is None else kind,
             sets_command.LEAST_SHARE if least is None else least,
             n,
@@ -213,7 +226,7 @@ def explain(
     """
     from vesalius.cli import explaining as command
 
-    named = listed(components)
+    named = names(components)
     request = command.Request(specimen, behaviour, named, circuit, n, top, force, seed)
     asked = command.Asked(
         scientist, backbone, protocol, base_url, max_cost, max_tokens, prices, record, replay, unsafe_sandbox

@@ -11,7 +11,7 @@ commands = typer.Typer(
     help="Black-box functions with known answers: 1,000 numeric, 1,000 on strings, 200 entities, 75 relations.\n\n"
     "Each hides a rule: a formula with noise or a corrupted interval, operations on text, a concept that words are "
     "scored by, a fact about the world with an exception. [bold]vesalius functions sample[/bold] shows some of them "
-    "with their truth; [bold]vesalius bench functions[/bold] lets somebody find the rules from questions alone and "
+    "with their truth; [bold]vesalius bench functions[/bold] finds the rules from queries alone and "
     "grades the answers; [bold]vesalius report RUN[/bold] draws them.",
     no_args_is_help=True,
     rich_markup_mode="rich",
@@ -33,6 +33,9 @@ def sample(
 
     Example: vesalius functions sample --category strings --count 3
     """
-    from vesalius.cli import interpreting as command
+    from vesalius import api
+    from vesalius.cli.console import output
+    from vesalius.cli.tables.functions import print_functions
 
-    command.sample(category, seed=seed, count=count, mode=mode, dataset=dataset, as_json=json)
+    rows = api.sample_functions(category, seed=seed, count=count, mode=mode, dataset=dataset)
+    output(rows, print_functions, as_json=json)

@@ -1,10 +1,14 @@
-"""What there is to dissect: list it, look at it, run it, ask what it can do."""
+"""What there is to study: list it, look at it, run it, ask what it can do."""
 
-from typing import Annotated
+import json as json_format
+import sys
+from pathlib import Path
+from typing import Annotated, Any
 
 import typer
 
 from vesalius.cli.options import BehaviourOption, JsonOption, SpecimenArgument
+from vesalius.errors import BadInput
 
 commands = typer.Typer()
 
@@ -15,9 +19,11 @@ def specimens(json: JsonOption = False) -> None:
 
     Example: vesalius specimens --json
     """
-    from vesalius.cli import catalogue as command
+    from vesalius import api
+    from vesalius.cli.console import output
+    from vesalius.cli.tables.specimens import print_specimens
 
-    command.list_specimens(as_json=json)
+    output(api.specimens(), print_specimens, as_json=json)
 
 
 @commands.command()
@@ -26,9 +32,11 @@ def show(specimen: SpecimenArgument, behaviour: BehaviourOption = None, json: Js
 
     Example: vesalius show smollm2-135m --behaviour ioi
     """
-    from vesalius.cli import catalogue as command
+    from vesalius import api
+    from vesalius.cli.console import output
+    from vesalius.cli.tables.specimens import print_specimen
 
-    command.show(specimen, behaviour=behaviour, as_json=json)
+    output(api.show(specimen, behaviour=behaviour), print_specimen, as_json=json)
 
 
 @commands.command()
@@ -43,9 +51,13 @@ def predict(
 
     Example: vesalius predict smollm2-135m --input '["The capital of France is"]'
     """
-    from vesalius.cli import catalogue as command
+    inputs = _read_inputs(input)
+    from vesalius import api
+    from vesalius.cli.console import output
+    from vesalius.cli.tables.specimens import print_outputs
 
-    command.predict(specimen, input, as_json=json)
+    document = {"outputs": api.predict(specimen, inputs)}
+    output(document, lambda document: print_outputs(inputs, document["outputs"]), as_json=json)
 
 
 @commands.command()
@@ -59,6 +71,27 @@ def behaviours(
 
     Example: vesalius behaviours smollm2-135m --n 32
     """
-    from vesalius.cli import catalogue as command
+    from vesalius import api
+    from vesalius.cli.console import output
+    from vesalius.cli.tables.specimens import print_behaviours
 
-    command.behaviours(specimen, n=n, seed=seed, as_json=json)
+    output(api.behaviours(specimen, n=n, seed=seed), print_behaviours, as_json=json)
+
+
+def _read_inputs(given: str) -> list[Any]:
+    """A JSON list from the command line, @FILE or stdin."""
+    text = given
+    if given == "-":
+        text = sys.stdin.read()
+    elif given.startswith("@"):
+        try:
+            text = Path(given[1:]).read_text(encoding="utf-8")
+        except (OSError, UnicodeDecodeError) as error:
+            raise BadInput(f"{given[1:]}: cannot be read ({error})") from None
+    try:
+        inputs = json_format.loads(text)
+    except (json_format.JSONDecodeError, RecursionError) as error:
+        raise BadInput(f'--input is not JSON ({error}); write for example \'[["a", "b"]]\'') from None
+    if not isinstance(inputs, list) or not inputs:
+        raise BadInput('--input must be a non-empty JSON list of inputs, for example \'[["a", "b"]]\'')
+    return inputs

@@ -94,7 +94,7 @@ def explain_specimen(
 def blinded(specimen: Specimen) -> Specimen:
     """The specimen without anything that could give its task away; refused where its tokens are not listed."""
     finite_vocabulary(specimen)
-    return replace(specimen, id="specimen", name="specimen", kind="trained", examples=(), behaviour=None)
+    return replace(specimen, id="specimen", name="specimen", kind="trained", examples=(), behaviour=None, source=None)
 
 
 def _explanation(

@@ -1,4 +1,4 @@
-"""Specimens of one's own: train a program into a model, make up programs to train."""
+"""Specimens with a known answer: train a program into a model, generate programs to train."""
 
 from typing import Annotated
 
@@ -23,15 +23,19 @@ def train(
 ) -> None:
     """Train a transformer that implements a RASP program in known components, and check that it does.
 
-    The specimen is accepted only if every figure of the gate holds on fresh inputs. An interrupted training goes on
-    where it stopped when the same command is given again. Several files are trained together, in stacks of like shape,
-    one try each; on a GPU that costs little more than one.
+    The specimen is accepted only if every figure of the gate holds on fresh inputs. An interrupted training continues
+    when the same command is given again. Several files are trained together, in stacks of similar shape, one try each;
+    on a GPU that costs little more than one.
 
     Example: vesalius train examples/frac_prevs.py --out specimens/frac_prevs
     """
-    from vesalius.cli import making as command
+    from vesalius import api
+    from vesalius.cli.console import output, resumable
+    from vesalius.cli.tables.training import print_training
 
-    command.train(specs, out=out, seed=seed, attempts=attempts, device=device, as_json=json)
+    with resumable():
+        document = api.train(specs, out=out, seed=seed, attempts=attempts, device=device)
+    output(document, lambda document: print_training(document, out), as_json=json)
 
 
 @commands.command()
@@ -42,10 +46,12 @@ def generate(
     depth: Annotated[int, typer.Option(min=1, max=5, help="Longest chain of operators.")] = 4,
     json: JsonOption = False,
 ) -> None:
-    """Make up fresh RASP tasks over renamed vocabularies, ready for `vesalius train`.
+    """Generate fresh RASP tasks over renamed vocabularies, ready for `vesalius train`.
 
     Example: vesalius generate --seed 7 --count 20 --depth 4 --out tasks
     """
-    from vesalius.cli import making as command
+    from vesalius import api
+    from vesalius.cli.console import output
+    from vesalius.cli.tables.training import print_tasks
 
-    command.make_tasks(seed=seed, count=count, depth=depth, out=out, as_json=json)
+    output(api.generate(seed=seed, out=out, count=count, depth=depth), print_tasks, as_json=json)

@@ -15,7 +15,7 @@ from tests.cli.conftest import Vesalius
 from tests.cli.test_bad_input import refused
 from tests.processes import PATIENCE, heed_interrupts, until
 from vesalius.circuits.specimens import benchmark_directory
-from vesalius.cli import benching
+from vesalius.runs.circuits import CircuitsBenchmark
 from vesalius.runs.ledger import Ledger
 
 pytestmark = pytest.mark.slow
@@ -127,10 +127,10 @@ def test_a_full_disk_is_one_line(vesalius: Vesalius, monkeypatch: pytest.MonkeyP
     def full(file: int, data: bytes) -> int:
         raise OSError(28, "No space left on device")
 
-    def one_event(self: benching.CircuitsBenchmark, *, jobs: int) -> Any:
+    def one_event(self: CircuitsBenchmark, *, jobs: int) -> Any:
         yield self.run.ledger.append("explained", case="8")
 
-    monkeypatch.setattr(benching.CircuitsBenchmark, "work", one_event)
+    monkeypatch.setattr(CircuitsBenchmark, "work", one_event)
     monkeypatch.setattr(os, "write", full)
     got = vesalius("bench", "circuits", "--ids", "8", "--out", "here", "--json")
     monkeypatch.undo()
@@ -139,14 +139,14 @@ def test_a_full_disk_is_one_line(vesalius: Vesalius, monkeypatch: pytest.MonkeyP
 
 
 def test_ctrl_c_is_one_line_and_keeps_what_is_finished(vesalius: Vesalius, monkeypatch: pytest.MonkeyPatch) -> None:
-    def interrupted(self: benching.CircuitsBenchmark, *, jobs: int) -> Any:
+    def interrupted(self: CircuitsBenchmark, *, jobs: int) -> Any:
         yield from ()
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(benching.CircuitsBenchmark, "work", interrupted)
+    monkeypatch.setattr(CircuitsBenchmark, "work", interrupted)
     got = vesalius("bench", "circuits", "--ids", "8", "--out", "here", "--json")
     assert (got.code, got.out) == (130, "")
-    assert got.err == "vesalius: interrupted; the same command goes on from what was written by now\n"
+    assert got.err == "vesalius: interrupted; the same command continues from what was written by now\n"
     Ledger(Path("here/events.jsonl")).close()  # the lock is free
 
 

@@ -1,0 +1,89 @@
+"""The one composer: everything that the command line and the other faces can do, as functions.
+
+| to                                        | call                                                                    |
+|-------------------------------------------|-------------------------------------------------------------------------|
+| find something to study                   | `specimens`, `load`, `show`, `predict`, `behaviours`                    |
+| measure, find a circuit, explain, grade   | `sweep`, `discover`, `explain`, `grade`                                 |
+| run a benchmark and use finished runs     | `bench`, `replay`, `compare`                                            |
+| make specimens and see black boxes        | `train`, `generate`, `sample_functions`                                 |
+
+Functions that take long accept `progress`: None shows a bar or plain lines, False is silent, a function is called with
+(step, done, total). Those that write files accept `out`, a directory that is checked before the work begins.
+
+Modules are imported when a name of theirs is first used, so that loading and sweeping never open the answer key's door.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from vesalius.api.benchmarks import bench, bench_circuits, bench_discovery, bench_functions
+    from vesalius.api.catalogue import behaviours, chosen_device, load, predict, show, specimens
+    from vesalius.api.explanations import explain
+    from vesalius.api.functions import sample_functions
+    from vesalius.api.mechrl import bench_mechrl
+    from vesalius.api.runs import compare, replay
+    from vesalius.api.sweeps import sweep, sweep_report
+    from vesalius.api.training import generate, train
+    from vesalius.discovery.methods import Discovery, discover
+    from vesalius.grading import grade
+
+#: Where each name is defined.
+_HOMES = {
+    "Discovery": "vesalius.discovery.methods",
+    "behaviours": "vesalius.api.catalogue",
+    "bench": "vesalius.api.benchmarks",
+    "bench_circuits": "vesalius.api.benchmarks",
+    "bench_discovery": "vesalius.api.benchmarks",
+    "bench_functions": "vesalius.api.benchmarks",
+    "bench_mechrl": "vesalius.api.mechrl",
+    "chosen_device": "vesalius.api.catalogue",
+    "compare": "vesalius.api.runs",
+    "discover": "vesalius.discovery.methods",
+    "explain": "vesalius.api.explanations",
+    "generate": "vesalius.api.training",
+    "grade": "vesalius.grading",
+    "load": "vesalius.api.catalogue",
+    "predict": "vesalius.api.catalogue",
+    "replay": "vesalius.api.runs",
+    "sample_functions": "vesalius.api.functions",
+    "show": "vesalius.api.catalogue",
+    "specimens": "vesalius.api.catalogue",
+    "sweep": "vesalius.api.sweeps",
+    "sweep_report": "vesalius.api.sweeps",
+    "train": "vesalius.api.training",
+}
+__all__ = [
+    "Discovery",
+    "behaviours",
+    "bench",
+    "bench_circuits",
+    "bench_discovery",
+    "bench_functions",
+    "bench_mechrl",
+    "chosen_device",
+    "compare",
+    "discover",
+    "explain",
+    "generate",
+    "grade",
+    "load",
+    "predict",
+    "replay",
+    "sample_functions",
+    "show",
+    "specimens",
+    "sweep",
+    "sweep_report",
+    "train",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'vesalius.api' has no attribute {name!r}")
+    return getattr(import_module(_HOMES[name]), name)
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

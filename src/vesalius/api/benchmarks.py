@@ -1,0 +1,262 @@
+"""Benchmarks: run one, or what is left of it, in a run directory, and sum it up in a scorecard.
+
+A run that was interrupted continues when the same call is made again; what may change then are the spending cap, the
+number of jobs and the engine. Without `out`, the directory is one under `vesalius-runs` named after the request.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+from vesalius.api.functions import SEED as FUNCTIONS_SEED
+from vesalius.api.functions import chosen_suite, usual_mode
+from vesalius.api.mechrl import bench_mechrl
+from vesalius.api.places import Out, directory_for
+from vesalius.discovery.methods import METHODS
+from vesalius.documents.scorecard import Scorecard
+from vesalius.errors import BadInput, choices, note
+from vesalius.functions.agents import Limits as Talk
+from vesalius.progress import Progress, shown
+from vesalius.report.run import render_run
+from vesalius.runs.circuits import CircuitsBenchmark
+from vesalius.runs.directory import Run
+from vesalius.runs.discovery import DiscoveryBenchmark, DiscoverySettings
+from vesalius.runs.engine import engine_named
+from vesalius.runs.functions.benchmark import FunctionsBenchmark
+from vesalius.runs.functions.settings import FunctionSettings
+from vesalius.runs.scientists import BUILTIN, HYVE, PROTOCOLS
+from vesalius.runs.selection import chosen_circuits, selection_word
+from vesalius.runs.settings import Limits, Settings
+
+
+def bench(benchmark: str, **options: Any) -> Scorecard | dict[str, Any]:
+    """Run a benchmark: "circuits", "discovery", "functions" or "mechrl".
+
+    The options are those of `bench_circuits`, `bench_discovery`, `bench_functions` and `bench_mechrl`.
+    """
+    if benchmark not in BENCHMARKS:
+        raise BadInput(f"benchmark {benchmark!r} does not exist; choose one of {choices(BENCHMARKS)}")
+    return BENCHMARKS[benchmark](**options)
+
+
+def bench_circuits(
+    *,
+    scientist: str = BUILTIN,
+    backbone: str | None = None,
+    protocol: str | None = None,
+    judges: Sequence[str] = (),
+    specimens: str | Path | None = None,
+    ids: Sequence[str | int] | None = None,
+    limit: int | None = None,
+    circuit_from: str | None = None,
+    leave_out: str | None = None,
+    seed: int = 0,
+    prices: str | Path | None = None,
+    max_cost: float | None = None,
+    unsafe_sandbox: bool = False,
+    jobs: int = 2,
+    engine: str = "local",
+    out: Out = None,
+    progress: Progress | bool | None = None,
+) -> Scorecard:
+    """Explain circuits with known answers, grade tags and programs, and draw a page for each.
+
+    `scientist` is "builtin", "hyve" (with a `backbone`) or `package.module:function`. `specimens` is a directory of
+    specimens made by `vesalius train` instead of the 84; `ids` chooses among the 84; `circuit_from` names a method that
+    discovers the circuit instead of taking the given one.
+    """
+    named = None if ids is None else [str(name) for name in ids]
+    folder = None if specimens is None else str(specimens)
+    protocol = PROTOCOLS[0] if scientist == HYVE and protocol is None else protocol
+    settings = Settings(
+        circuits=tuple(chosen_circuits(folder, named, limit)),
+        scientist=scientist,
+        circuit_from=circuit_from,
+        seed=seed,
+        leave_out=leave_out,
+        backbone=_findable(backbone),
+        protocol=protocol,
+        judges=tuple(_findable(judge) or "" for judge in judges),
+        prices=_absolute(prices),
+    )
+    limits, runs_on = Limits(max_cost=max_cost, sandbox_unsafe=unsafe_sandbox), engine_named(engine)
+    limits.check_models(settings.models, settings.prices)
+    directory = directory_for(
+        out,
+        "bench-circuits",
+        scientist.replace(":", "."),
+        None if backbone is None else backbone.replace(":", "_"),
+        protocol,
+        selection_word(folder, named, limit),
+        None if circuit_from is None else f"from-{circuit_from}",
+        None if leave_out is None else f"without-{leave_out}",
+        f"seed{seed}",
+    )
+
+    def benchmark(run: Run) -> CircuitsBenchmark:
+        return CircuitsBenchmark(run, settings, limits=limits, engine=runs_on)
+
+    names = {circuit.id: circuit.name for circuit in settings.circuits}
+    card = _performed(directory, settings, benchmark, limits, names=names, jobs=jobs, progress=progress)
+    _note_errors(card, len(settings.circuits), "circuits")
+    return card
+
+
+def bench_discovery(
+    *,
+    methods: Sequence[str] = tuple(METHODS),
+    specimens: str | Path | None = None,
+    ids: Sequence[str | int] | None = None,
+    limit: int | None = None,
+    n: int = 32,
+    seed: int = 0,
+    jobs: int = 2,
+    out: Out = None,
+    progress: Progress | bool | None = None,
+) -> Scorecard:
+    """Find circuits with known answers by each method, on `n` prompts, and grade the scores against the answer."""
+    named = None if ids is None else [str(name) for name in ids]
+    folder = None if specimens is None else str(specimens)
+    settings = DiscoverySettings(tuple(chosen_circuits(folder, named, limit)), tuple(methods), n, seed)
+    directory = directory_for(
+        out,
+        "bench-discovery",
+        None if settings.methods == tuple(METHODS) else "_".join(methods),
+        selection_word(folder, named, limit),
+        f"n{n}",
+        f"seed{seed}",
+    )
+    names = {circuit.id: circuit.name for circuit in settings.circuits}
+    card = _performed(
+        directory,
+        settings,
+        lambda run: DiscoveryBenchmark(run, settings),
+        names=names,
+        jobs=jobs,
+        pages=False,
+        progress=progress,
+    )
+    if card.errors:
+        first = card.errors[0]
+        note(
+            f"{len(card.errors)} cases ended in an error and are not in the figures (the first, {first.method} on "
+            f"{first.case}: {first.reason}); the same command tries them again"
+        )
+    return card
+
+
+def bench_functions(
+    *,
+    category: str,
+    interpreter: str = BUILTIN,
+    backbone: str | None = None,
+    evaluator: str | None = None,
+    dataset: str | Path | None = None,
+    seed: int | None = None,
+    count: int | None = None,
+    mode: str | None = None,
+    budget: int | None = None,
+    rounds: int = 20,
+    prices: str | Path | None = None,
+    max_cost: float | None = None,
+    unsafe_sandbox: bool = False,
+    jobs: int = 2,
+    engine: str = "local",
+    out: Out = None,
+    progress: Progress | bool | None = None,
+) -> Scorecard:
+    """Find the rules of black-box functions from queries alone, grade the answers, and draw a page.
+
+    `category` is numeric, strings, entities or relations; `interpreter` is "builtin", "oracle", "table", "aia",
+    "milan", "aia+milan" or `package.module:function`; `evaluator` a language model that takes the unit tests of
+    descriptions; `budget` the number of queries per function.
+    """
+    suite = chosen_suite(category, seed, count, mode, dataset)
+    settings = FunctionSettings(
+        suite=suite,
+        interpreter=interpreter,
+        backbone=_findable(backbone),
+        evaluator=_findable(evaluator),
+        budget=budget,
+        talk=Talk(rounds=rounds),
+        prices=_absolute(prices),
+    )
+    limits, runs_on = Limits(max_cost=max_cost, sandbox_unsafe=unsafe_sandbox), engine_named(engine)
+    limits.check_models(settings.models, settings.prices)
+    directory = directory_for(
+        out,
+        "bench-functions",
+        category,
+        interpreter.replace(":", "."),
+        None if backbone is None else Path(backbone.replace(":", "_")).name,
+        None if mode == usual_mode(dataset) else mode,
+        None if dataset is None else Path(dataset).resolve().name,
+        None if count is None else f"first{count}",
+        None if budget is None else f"budget{budget}",
+        f"seed{FUNCTIONS_SEED if seed is None else seed}",
+    )
+
+    def benchmark(run: Run) -> FunctionsBenchmark:
+        return FunctionsBenchmark(run, settings, limits=limits, engine=runs_on)
+
+    card = _performed(directory, settings, benchmark, limits, jobs=jobs, progress=progress)
+    _note_errors(card, card.n + card.n_error, "functions")
+    return card
+
+
+BENCHMARKS: dict[str, Callable[..., Scorecard | dict[str, Any]]] = {
+    "circuits": bench_circuits,
+    "discovery": bench_discovery,
+    "functions": bench_functions,
+    "mechrl": bench_mechrl,
+}
+
+
+def _performed(
+    directory: Path,
+    settings: Settings | DiscoverySettings | FunctionSettings,
+    benchmark: Callable[[Run], CircuitsBenchmark | DiscoveryBenchmark | FunctionsBenchmark],
+    limits: Limits | None = None,
+    *,
+    names: Mapping[str, str] | None = None,
+    jobs: int,
+    pages: bool = True,
+    progress: Progress | bool | None,
+) -> Scorecard:
+    """The scorecard of a run after doing what is missing of it, with its pages."""
+    kept = {} if limits is None else limits.as_data()
+    priced = bool(getattr(settings, "models", ()))
+    with (
+        Run(directory, settings=settings.as_data(), notes=settings.notes(), limits=kept) as run,
+        shown(progress) as report,
+    ):
+        work = benchmark(run)
+        with closing(work.work(jobs=jobs)) as events:
+            for event in events:
+                report(event.label(names or {}, priced=priced), event.done, event.total)
+        card = work.scorecard().model_copy(update={"directory": str(directory)})
+        if pages:
+            render_run(directory, progress=report)
+    return card
+
+
+def _note_errors(card: Scorecard, total: int, cases: str) -> None:
+    if card.errors:
+        first, failed = card.errors[0], len({error.case for error in card.errors})
+        note(
+            f"{failed} of {total} {cases} ended in an error and are not in the figures (the first, {first.case}: "
+            f"{first.reason}); the same command tries them again"
+        )
+
+
+def _findable(model: str | None) -> str | None:
+    """A scripted model's file by its whole path, so that workers find it wherever they run."""
+    if model is None:
+        return None
+    provider, colon, name = model.partition(":")
+    return f"scripted:{Path(name).resolve()}" if provider == "scripted" and colon and name else model
+
+
+def _absolute(path: str | Path | None) -> str | None:
+    return None if path is None else str(Path(path).resolve())

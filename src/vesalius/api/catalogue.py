@@ -1,0 +1,163 @@
+"""What there is to study: load a specimen, list them, show one, run it, ask which behaviours it performs."""
+
+from collections.abc import Sequence
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from vesalius.behaviours import behaviours as all_behaviours
+from vesalius.behaviours import measure
+from vesalius.behaviours.natural import load_natural
+from vesalius.circuits.originals import WEIGHTS as ORIGINAL_WEIGHTS
+from vesalius.circuits.originals import load_original
+from vesalius.circuits.specimens import (
+    SPECIMEN_FILE,
+    benchmark_cards,
+    benchmark_directory,
+    known_names,
+    load_specimen,
+)
+from vesalius.components import all_components
+from vesalius.errors import BadInput
+from vesalius.model.config import Config
+from vesalius.model.smollm import NAME as SMOLLM
+from vesalius.model.specimen import Specimen, TextVocabulary
+from vesalius.progress import Progress, shown
+
+#: Natural models that need no download; their shape is stated so that listing them loads nothing.
+NATURAL = {
+    SMOLLM: Config(
+        n_layers=30,
+        n_heads=9,
+        n_kv_heads=3,
+        d_model=576,
+        d_head=64,
+        d_mlp=1536,
+        d_vocab=49152,
+        d_vocab_out=49152,
+        n_ctx=8192,
+    )
+}
+
+
+def load(
+    name: str | int | Path,
+    *,
+    behaviour: str | None = None,
+    device: str | torch.device = "cpu",
+    progress: Progress | bool | None = None,
+) -> Specimen:
+    """Load a specimen.
+
+    A benchmark circuit by id or name (`3`, `frac_prevs`), a directory made by `vesalius train`, a case folder of
+    the published InterpBench models, or a natural model with the behaviour it is studied for (`smollm2-135m`, a
+    Hugging Face directory, a GGUF file, a hub id).
+    """
+    text = str(name)
+    if not text.strip():
+        raise BadInput(f"specimen {text!r} is not a name; use one that `vesalius specimens` lists, a path or a hub id")
+    path = Path(text).expanduser()
+    directory = benchmark_directory(text) or (path if (path / SPECIMEN_FILE).is_file() else None)
+    if directory is not None:
+        if behaviour is not None:
+            raise BadInput(f"specimen {text!r} has one task of its own; leave out the behaviour {behaviour!r}")
+        specimen = load_specimen(directory)
+    elif (path / ORIGINAL_WEIGHTS).is_file():
+        specimen = load_original(path)
+    elif text in NATURAL or path.exists() or "/" in text or text.endswith(".gguf"):
+        with shown(progress) as report:
+            specimen = load_natural(text, behaviour=behaviour, progress=report)
+    else:
+        known = f"{', '.join(NATURAL)}, {known_names(3)}"
+        raise BadInput(f"specimen {text!r} is not known; use {known}, a path or a hub id such as org/model")
+    specimen.model.to(chosen_device(device))
+    return replace(specimen, source=text)
+
+
+def loaded(
+    specimen: Specimen | str | int | Path,
+    *,
+    behaviour: str | None = None,
+    device: str | torch.device = "cpu",
+    progress: Progress | bool | None = None,
+) -> Specimen:
+    """A specimen as it is, or the one that a name or a path stands for."""
+    if not isinstance(specimen, Specimen):
+        return load(specimen, behaviour=behaviour, device=device, progress=progress)
+    if behaviour not in (None, specimen.behaviour):
+        raise BadInput(
+            f"specimen {specimen.name!r} is loaded for {specimen.behaviour}; load it for {behaviour} instead"
+        )
+    return specimen
+
+
+def specimens() -> list[dict[str, Any]]:
+    """Every specimen that needs no download, one description each: the benchmark circuits, then the natural models."""
+    natural = [
+        {
+            "id": name,
+            "name": name,
+            "kind": "natural",
+            "components": [str(component) for component in all_components(config)],
+            "layers": config.n_layers,
+            "heads": config.n_heads,
+            "d_model": config.d_model,
+        }
+        for name, config in NATURAL.items()
+    ]
+    return [card.describe() for card in benchmark_cards()] + natural
+
+
+def show(
+    specimen: Specimen | str | int | Path, *, behaviour: str | None = None, progress: Progress | bool | None = None
+) -> dict[str, Any]:
+    """One specimen in full: its shape, components, vocabulary and a few examples."""
+    specimen = loaded(specimen, behaviour=behaviour, progress=progress)
+    return {
+        **specimen.describe(),
+        "examples": list(specimen.examples),
+        "vocab": specimen.vocabulary.summary(),
+        "max_len": specimen.vocabulary.max_len,
+        "min_len": specimen.vocabulary.min_len,
+    }
+
+
+def predict(
+    specimen: Specimen | str | int | Path, inputs: Sequence[Any], *, progress: Progress | bool | None = None
+) -> list[list[Any]]:
+    """The model's decoded outputs for each input (a list of tokens, or a text), one per token."""
+    return loaded(specimen, progress=progress).predict(inputs)
+
+
+def behaviours(
+    specimen: Specimen | str | Path | None = None,
+    *,
+    n: int = 32,
+    seed: int = 0,
+    progress: Progress | bool | None = None,
+) -> list[dict[str, Any]]:
+    """The behaviours by name; with a natural model, how well it performs each on `n` prompts."""
+    if specimen is None:
+        return [{"name": one.name, "description": one.description} for one in all_behaviours()]
+    with shown(progress) as report:
+        specimen = loaded(specimen, progress=report)
+        if not isinstance(specimen.vocabulary, TextVocabulary):
+            raise BadInput(f"specimen {specimen.name!r} is not a natural model; behaviours are for text models")
+        rows = []
+        for done, one in enumerate(all_behaviours()):
+            report(f"measuring {one.name}", done, len(all_behaviours()))
+            performance = measure(one, specimen.model, specimen.vocabulary.tokenizer, n=n, seed=seed)
+            rows.append({"name": one.name, **asdict(performance)})
+    return rows
+
+
+def chosen_device(name: str | torch.device) -> torch.device:
+    """A device by name, or one line saying why it cannot be used here."""
+    try:
+        device = torch.device(name)
+        torch.empty(0, device=device)
+    except (RuntimeError, AssertionError) as error:
+        raise BadInput(f"device {str(name)!r} cannot be used here ({str(error).splitlines()[0]}); try cpu") from None
+    return device

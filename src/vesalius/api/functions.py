@@ -1,0 +1,67 @@
+"""Black-box functions with known answers, to look at."""
+
+from pathlib import Path
+from typing import Any, cast
+
+from vesalius.errors import BadInput, note
+from vesalius.functions.agents import exemplars_for
+from vesalius.functions.agents.writing import said_input, said_output
+from vesalius.functions.answer import Mode
+from vesalius.functions.box import Box, Function
+from vesalius.functions.suite import SEED, Suite, in_words
+from vesalius.runs.functions.work import json_value
+
+__all__ = ["SEED", "chosen_suite", "in_words", "sample_functions", "usual_mode"]
+
+
+def sample_functions(
+    category: str,
+    *,
+    seed: int | None = None,
+    count: int = 5,
+    mode: str | None = None,
+    dataset: str | Path | None = None,
+) -> list[dict[str, Any]]:
+    """Functions of a category (numeric, strings, entities, relations) with their truth and a few examples.
+
+    `mode` is "fixed", or "published" with the published faults; `dataset` a folder of the published dataset.
+    """
+    suite = chosen_suite(category, seed, count, mode, dataset)
+    return [_described(suite, function) for function in suite.functions()]
+
+
+def chosen_suite(
+    category: str, seed: int | None, count: int | None, mode: str | None, dataset: str | Path | None
+) -> Suite:
+    """The functions that the options choose; says how many records of a dataset were left out."""
+    if dataset is not None and not str(dataset).strip():
+        raise BadInput("--dataset: is empty; give the folder of a published dataset, or leave it out")
+    folder = None if dataset is None else str(Path(dataset).resolve())
+    suite = Suite(category, SEED if seed is None else seed, count, cast(Mode, mode or usual_mode(dataset)), folder)
+    functions, left_out = suite.functions(), suite.left_out
+    if left_out:
+        name, reason = next(iter(left_out.items()))
+        first = f"the first, {name}: {reason}"
+        note(f"dataset {suite.dataset}: {len(functions)} functions, {len(left_out)} records left out; {first}")
+    return suite
+
+
+def usual_mode(dataset: str | Path | None) -> Mode:
+    """Functions drawn afresh are without the published faults; those of a published folder are as published."""
+    return "fixed" if dataset is None else "published"
+
+
+def _described(suite: Suite, function: Function) -> dict[str, Any]:
+    box = Box(function)
+    box.ask(exemplars_for(function, suite).inputs)
+    examples = [
+        {
+            "input": json_value(query.input),
+            "output": json_value(query.reply.value),
+            **({} if query.reply.error is None else {"error": query.reply.error}),
+            "text": f"f({said_input(query.input)}) = {said_output(query.reply)}",
+        }
+        for query in box.log
+    ]
+    identity = {"id": function.id, "category": function.category, "family": function.family}
+    return {**identity, "truth": json_value(function.truth()), "examples": examples}

@@ -1,0 +1,127 @@
+"""The published tables of MechRL on a natural model, as published and corrected."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from vesalius.api.catalogue import loaded
+from vesalius.api.notes import note_unperformed
+from vesalius.api.places import Out, directory_for
+from vesalius.behaviours.controls import factbook
+from vesalius.behaviours.natural import require_performance
+from vesalius.discovery.mechrl.environment import PAPER_QUIRKS
+from vesalius.discovery.mechrl.study import Scope, study, train_policies, trainings
+from vesalius.discovery.mechrl.suite import (
+    CONTROL,
+    PAPER_TRAINING,
+    SIZES,
+    TRAINING,
+    Plan,
+    load_suite,
+    measure_suite,
+    missing_sources,
+)
+from vesalius.errors import BadInput, choices, note
+from vesalius.files import write_json
+from vesalius.model.specimen import Specimen, TextVocabulary
+from vesalius.progress import Progress, shown
+from vesalius.report.regret import draw_learning, draw_regret
+from vesalius.runs.training import train_apart
+
+SCHEMA = 1
+HELD_OUT = ("docstring", "greater-than", "capitals")
+
+
+def bench_mechrl(
+    specimen: Specimen | str | Path = "smollm2-135m",
+    *,
+    paper: bool = False,
+    seeds: int = 5,
+    steps: int = 200_000,
+    episodes: int = 30,
+    size: str = "laptop",
+    training: Sequence[str] = (),
+    held_out: Sequence[str] = HELD_OUT,
+    matrices: str | Path | None = None,
+    jobs: int = 2,
+    device: str | torch.device = "cpu",
+    out: Out = None,
+    progress: Progress | bool | None = None,
+) -> dict[str, Any]:
+    """Measure effect matrices, train policies and play: the tables of MechRL with intervals, beside searches that learn
+    nothing.
+
+    `paper` reproduces what was published, quirks included. `size` is "laptop" or "full"; `training` are the behaviours
+    to train on, `held_out` those that no policy is trained on; `matrices` is a directory of effect matrices measured
+    before. What an interrupted call measured and trained is used again by the same call.
+    """
+    name = specimen.source or specimen.name if isinstance(specimen, Specimen) else str(specimen)
+    plan = _plan(size, tuple(training), tuple(held_out), paper=paper)
+    directory = directory_for(out, "bench-mechrl", Path(name).name, size)
+    effects = Path(matrices) if matrices else directory / "matrices"
+    if effects.exists() and not effects.is_dir():
+        raise BadInput(f"--matrices {effects}: not a directory; name one of effect matrices, or an empty one")
+    for name, quirk in PAPER_QUIRKS.items() if paper else ():
+        note(f"paper mode, {name}: {quirk}")
+    scope = Scope(paper, seeds, steps, episodes)
+    with shown(progress) as report:
+        specimen = loaded(specimen, device=device, progress=report)
+        figures = _studied(specimen, plan, scope, directory, effects, jobs=jobs, progress=report)
+    return _written(specimen, figures, plan, directory, paper=paper)
+
+
+def _plan(size: str, training: tuple[str, ...], held_out: tuple[str, ...], *, paper: bool) -> Plan:
+    if size not in SIZES:
+        raise BadInput(f"size {size!r} does not exist; choose one of {choices(SIZES)}")
+    return replace(SIZES[size], training=training or (PAPER_TRAINING if paper else TRAINING), held_out=held_out)
+
+
+def _studied(
+    specimen: Specimen, plan: Plan, scope: Scope, directory: Path, effects: Path, *, jobs: int, progress: Progress
+) -> dict[str, Any]:
+    """Measure what is missing, train what is missing, and play."""
+    if missing := missing_sources(effects, plan):
+        _note_unperformed(specimen, [source for source in missing if source != CONTROL])
+        measure_suite(specimen, factbook(), effects, plan=plan, progress=progress)
+    suite = load_suite(effects, plan=plan, model=specimen.model)
+    wanted = trainings(scope, directory / "policies")
+    progress("training policies", 0, len(wanted))
+    for done, training in enumerate(train_apart(wanted, effects, plan, jobs=jobs), 1):
+        progress(f"trained {training.name}, seed {training.settings.seed}", done, len(wanted))
+    policies = train_policies(suite, wanted)
+    progress("playing", 0, 0)
+    return study(suite, policies, scope)
+
+
+def _written(
+    specimen: Specimen, figures: dict[str, Any], plan: Plan, directory: Path, *, paper: bool
+) -> dict[str, Any]:
+    """The document and its pictures; `numbers` and `pictures` say where they are."""
+    mode = "paper" if paper else "corrected"
+    title, numbers = f"{specimen.name}, {mode}", directory / f"mechrl-{mode}.json"
+    pictures = [
+        draw_regret(figures["regret"], directory / f"regret-{mode}.png", title=title, held_out=plan.held_out),
+        draw_learning(figures["curves"], directory / f"learning-{mode}.png", title=title),
+    ]
+    document = {
+        "schema": SCHEMA,
+        "benchmark": "mechrl",
+        "specimen": specimen.name,
+        **figures,
+        "quirks": PAPER_QUIRKS if paper else {},
+        "numbers": str(numbers),
+        "pictures": list(map(str, pictures)),
+    }
+    write_json(numbers, document)
+    return document
+
+
+def _note_unperformed(specimen: Specimen, behaviours: Sequence[str]) -> None:
+    """Heads that a model needs for what it does not do are noise; the tables are made all the same."""
+    if isinstance(specimen.vocabulary, TextVocabulary):
+        for name in behaviours:
+            performance = require_performance(replace(specimen, behaviour=name), force=True)
+            note_unperformed(specimen.name, name, performance)

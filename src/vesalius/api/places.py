@@ -1,0 +1,39 @@
+"""Where a call leaves its files: the directory asked for, or one under `vesalius-runs` named after the request."""
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from vesalius.errors import BadInput
+
+RUNS = "vesalius-runs"
+#: A directory; True for one under `vesalius-runs`, named after the request; None or False to write nothing.
+Out = str | Path | bool | None
+
+
+def directory_for(out: Out, *words: str | None) -> Path:
+    """Make the directory `out`, or one under `vesalius-runs` named by the words, and check that it can be written."""
+    if isinstance(out, str | Path) and str(out):
+        directory = Path(out)
+    else:
+        directory = Path(RUNS) / "-".join(word.replace("/", "_") for word in words if word)
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise BadInput(f"--out {directory}: cannot be used as a directory ({error.strerror})") from None
+    if not os.access(directory, os.W_OK):
+        raise BadInput(f"--out {directory}: cannot be written to; choose another place")
+    return directory
+
+
+@contextmanager
+def removed_if_empty(directory: Path | None) -> Iterator[None]:
+    """Remove the directory again where the work is refused or fails before anything is written to it."""
+    try:
+        yield
+    except BaseException:
+        if directory is not None:
+            with suppress(OSError):  # something is in it
+                directory.rmdir()
+        raise

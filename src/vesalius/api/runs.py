@@ -1,0 +1,38 @@
+"""Finished runs: repeat one from its records, compare several with the published tables."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from vesalius.errors import BadInput
+from vesalius.progress import Progress, shown
+from vesalius.runs.comparison import UNNUMBERED, Sheet
+from vesalius.runs.comparison import compare as compared
+from vesalius.runs.directory import is_run, read_run
+from vesalius.runs.published import SOURCE
+from vesalius.runs.replay import Replayed
+from vesalius.runs.replay import replay as replayed
+
+__all__ = ["SOURCE", "UNNUMBERED", "Replayed", "Sheet", "compare", "replay"]
+
+
+def replay(run: str | Path, *, jobs: int = 2, progress: Progress | bool | None = None) -> Replayed:
+    """Repeat a finished run from its recorded calls, without network or key, and compare the scorecards."""
+    directory = _run(run)
+    names = read_run(directory).get("names", {})
+    with shown(progress) as report:
+        return replayed(
+            directory,
+            jobs=jobs,
+            progress=lambda event: report(event.label(names, priced=False), event.done, event.total),
+        )
+
+
+def compare(runs: Sequence[str | Path]) -> list[Sheet]:
+    """The published tables of the circuits benchmark with these runs beside the published rows."""
+    return compared([_run(run) for run in runs])
+
+
+def _run(name: str | Path) -> Path:
+    if not is_run(Path(name)):
+        raise BadInput(f"run {name}: no run there (expected {Path(name) / 'run.json'})")
+    return Path(name)

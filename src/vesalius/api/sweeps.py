@@ -1,0 +1,248 @@
+"""How much each component matters: replace it on every prompt and measure what that costs.
+
+With a directory the edited scores are written to `scores.safetensors` after every portion of work, together with a key
+that stands for everything they depend on. The same call finds them again and computes only what is missing.
+"""
+
+import hashlib
+import json
+import time
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from vesalius.api.catalogue import loaded
+from vesalius.api.places import Out, directory_for
+from vesalius.behaviours.trial import Trial, trial
+from vesalius.components import Component
+from vesalius.documents.request import Request
+from vesalius.documents.sweep import SWEEP_FILE, Sweep, SweepRow
+from vesalius.errors import BadInput, choices
+from vesalius.intervene import Cost, Recordings
+from vesalius.intervene.effects import KINDS, ComponentSet, Effects, Replacement, effect_columns
+from vesalius.intervene.effects import pairs as all_pairs
+from vesalius.model.files import read_tensors, write_tensors
+from vesalius.model.specimen import Specimen
+from vesalius.progress import Progress, shown
+from vesalius.report.heatmap import draw_heatmap
+from vesalius.statistics import mean_interval
+from vesalius.version import __version__
+
+PROMPTS = 16
+ROWS_BETWEEN_SAVES = 512
+
+
+def sweep(
+    specimen: Specimen | str | int | Path,
+    *,
+    kind: str = "zero",
+    components: Iterable[str | Component] | None = None,
+    pairs: bool = False,
+    n: int = PROMPTS,
+    seed: int = 0,
+    split: str = "test",
+    behaviour: str | None = None,
+    device: str | torch.device = "cpu",
+    material: Trial | None = None,
+    out: Out = None,
+    progress: Progress | bool | None = None,
+) -> Effects:
+    """Effect of replacing each component (or each pair) on `n` prompts: clean minus edited score, positive where it
+    helps.
+
+    `kind` is what replaces it: "zero", "mean", "resample" (from the counterfactual prompt) or "value-bias". `material`
+    gives other prompts than the behaviour's own. With `out` (a directory, or True for one under `vesalius-runs`) the
+    numbers and a picture are written, and an interrupted sweep continues when the same call is made again.
+    """
+    options = {"kind": kind, "components": components, "pairs": pairs, "n": n, "seed": seed, "split": split}
+    where = {"behaviour": behaviour, "device": device, "out": out, "progress": progress}
+    return _sweep(specimen, material=material, **options, **where)[0]
+
+
+def sweep_report(specimen: Specimen | str | int | Path, **options: Any) -> Sweep:
+    """The same as a document, with intervals: what `sweep.json` holds. Takes the options of `sweep`."""
+    return _sweep(specimen, **options)[1]
+
+
+def _sweep(
+    specimen: Specimen | str | int | Path,
+    *,
+    kind: str = "zero",
+    components: Iterable[str | Component] | None = None,
+    pairs: bool = False,
+    n: int = PROMPTS,
+    seed: int = 0,
+    split: str = "test",
+    behaviour: str | None = None,
+    device: str | torch.device = "cpu",
+    material: Trial | None = None,
+    out: Out = None,
+    progress: Progress | bool | None = None,
+) -> tuple[Effects, Sweep]:
+    if kind not in KINDS:
+        raise BadInput(f"kind {kind!r} does not exist; choose one of {choices(KINDS)}")
+    named = None if components is None else tuple(map(str, components))
+    with shown(progress) as report:
+        specimen = loaded(specimen, behaviour=behaviour, device=device, progress=report)
+        request = Request(
+            command="sweep",
+            specimen=specimen.source or specimen.id,
+            behaviour=specimen.behaviour,
+            components=named,
+            options={"kind": kind, "pairs": pairs, "n": n, "split": split},
+            seed=seed,
+        )
+        sets = _sets(specimen, named, pairs=pairs)
+        given = material or trial(specimen, n, seed=seed, split=split)
+        directory = _directory(out, specimen, request) if out and material is None else None
+        effects = _measured(specimen, sets, given, kind, _store(directory, request, specimen, given, sets), report)
+    document = _document(effects, request, seed)
+    if directory is not None:
+        picture = None if pairs else str(_draw(specimen, effects, request, directory / "heatmap.png"))
+        document = document.model_copy(update={"directory": str(directory), "heatmap": picture})
+        document.write(directory / SWEEP_FILE)
+    return effects, document
+
+
+def _sets(specimen: Specimen, components: Sequence[str] | None, *, pairs: bool) -> list[ComponentSet]:
+    """The sets that are replaced: every component of the model, or those named, alone or in pairs."""
+    config = specimen.model.config
+    chosen = (
+        specimen.model.components
+        if components is None
+        else [Component.parse(name).within(config) for name in components]
+    )
+    if not chosen or (pairs and len(chosen) < 2):
+        raise BadInput(
+            f"a sweep over {len(chosen)} components{' in pairs' if pairs else ''} is empty; name more components"
+        )
+    return all_pairs(chosen) if pairs else [(component,) for component in chosen]
+
+
+def _measured(
+    specimen: Specimen, sets: list[ComponentSet], material: Trial, kind: str, store: "Scores", progress: Progress
+) -> Effects:
+    """Compute what is not stored yet, saving as it goes."""
+    start, cost, n = time.perf_counter(), Cost(), len(material.batch)
+    recordings = Recordings(specimen.model, material.batch.to(specimen.model.device), material.readout)
+    baseline = recordings.scores().cpu()
+    cost.rows += n
+    missing = store.missing()
+    if missing:
+        replacement = Replacement.of_kind(kind, specimen.model, material.batch, counterfactual=material.counterfactual)
+        parts = effect_columns(
+            recordings,
+            replacement,
+            [sets[i] for i in missing],
+            positions=material.where if kind == "resample" else None,
+            cost=cost,
+            progress=lambda step, done, total: progress(f"{kind} ablation", done, total),
+            block=ROWS_BETWEEN_SAVES,
+        )
+        for span, scores in parts:
+            store.add([missing[i] for i in span], scores, cost.rows, time.perf_counter() - start)
+    forwards, seconds = store.spent(cost.rows, time.perf_counter() - start)
+    return Effects(
+        tuple(sets), baseline, baseline[:, None] - store.scores, kind, material.readout.unit, forwards / n, seconds
+    )
+
+
+class Scores:
+    """Edited scores, NaN where not yet computed, with the work they took; kept in a file where `path` is given.
+
+    One file holds the scores, their key and the work, so that numbers are never read under another request's key. A
+    file that is damaged or belongs to another request counts as absent.
+    """
+
+    def __init__(self, path: Path | None, key: bytes, n_prompts: int, n_sets: int) -> None:
+        self.path = path
+        self.scores: Float[Tensor, "prompt set"] = torch.full((n_prompts, n_sets), torch.nan)
+        self._key, self._before = torch.tensor(list(key), dtype=torch.uint8), (0.0, 0.0)
+        if path is None:
+            return
+        try:
+            saved = read_tensors(path)
+        except BadInput:
+            return
+        if set(saved) == {"key", "scores", "spent"} and torch.equal(saved["key"], self._key):
+            self.scores, self._before = saved["scores"], tuple(saved["spent"].tolist())
+
+    def missing(self) -> list[int]:
+        """Sets without scores."""
+        return self.scores.isnan().any(0).nonzero()[:, 0].tolist()
+
+    def add(self, columns: list[int], scores: Tensor, forwards: float, seconds: float) -> None:
+        """Keep finished columns."""
+        if not bool(scores.isfinite().all()):
+            raise BadInput("the model's logits are not finite on these prompts; check its weights for overflow")
+        self.scores[:, columns] = scores
+        if self.path is not None:
+            spent = torch.tensor(self.spent(forwards, seconds), dtype=torch.float64)
+            write_tensors(self.path, {"key": self._key, "scores": self.scores, "spent": spent})
+
+    def spent(self, forwards: float, seconds: float) -> tuple[float, float]:
+        """Work of this and of earlier calls on the same numbers."""
+        return self._before[0] + forwards, self._before[1] + seconds
+
+
+def _store(
+    directory: Path | None, request: Request, specimen: Specimen, material: Trial, sets: list[ComponentSet]
+) -> Scores:
+    if directory is None:
+        return Scores(None, b"", len(material.batch), len(sets))
+    return Scores(directory / "scores.safetensors", _key(request, specimen), len(material.batch), len(sets))
+
+
+def _key(request: Request, specimen: Specimen) -> bytes:
+    """A digest of the request, the program's version and the weights."""
+    data = request.model_dump(mode="json", exclude={"versions"})
+    digest = hashlib.sha256(json.dumps([data, __version__], sort_keys=True).encode())
+    for name, weight in specimen.model.named_parameters():
+        exact = weight.cpu().double()
+        digest.update(f"{name} {tuple(weight.shape)} {exact.sum().item()} {exact.abs().sum().item()}".encode())
+    return digest.digest()
+
+
+def _directory(out: Out, specimen: Specimen, request: Request) -> Path:
+    options = request.options
+    return directory_for(
+        out,
+        "sweep",
+        specimen.name,
+        request.behaviour,
+        str(options["kind"]),
+        "pairs" if options["pairs"] else None,
+        f"n{options['n']}",
+        f"seed{request.seed}",
+    )
+
+
+def _document(effects: Effects, request: Request, seed: int) -> Sweep:
+    low, high = effects.interval(seed=seed)
+    rows = [
+        SweepRow(id="+".join(map(str, members)), effect=float(mean), ci_low=float(a), ci_high=float(b))
+        for members, mean, a, b in zip(effects.sets, effects.mean, low, high, strict=True)
+    ]
+    baseline_low, baseline_high = (float(x) for x in mean_interval(effects.baseline[:, None], seed=seed))
+    return Sweep(
+        request=request,
+        unit=effects.unit,
+        baseline=float(effects.baseline.mean()),
+        baseline_low=baseline_low,
+        baseline_high=baseline_high,
+        components=tuple(sorted(rows, key=lambda row: -row.effect)),
+        forwards=effects.forwards,
+        seconds=effects.seconds,
+    )
+
+
+def _draw(specimen: Specimen, effects: Effects, request: Request, path: Path) -> Path:
+    config, options = specimen.model.config, request.options
+    subject = f"{specimen.name}, {request.behaviour}" if request.behaviour else specimen.name
+    title = f"{subject}: {options['kind']} ablation, {options['n']} prompts"
+    means = {members[0]: float(mean) for members, mean in zip(effects.sets, effects.mean, strict=True)}
+    return draw_heatmap(means, path, title=title, unit=effects.unit, n_layers=config.n_layers, n_heads=config.n_heads)

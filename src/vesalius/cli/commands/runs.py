@@ -1,0 +1,55 @@
+"""Finished runs: repeat one from its records, compare several with the published tables."""
+
+import sys
+from typing import Annotated
+
+import typer
+
+from vesalius.cli.options import JsonOption
+
+commands = typer.Typer()
+
+
+@commands.command()
+def replay(
+    run: Annotated[str, typer.Argument(help="A finished run of `vesalius bench`.", metavar="RUN")],
+    jobs: Annotated[int, typer.Option("--jobs", min=1, help="Cases at a time.")] = 2,
+    json: JsonOption = False,
+) -> None:
+    """Repeat a run from its recorded calls, without network or key, and compare the scorecards.
+
+    Exit code 0 if the stored scorecard is reproduced, 1 if not, with what differs.
+
+    Example: vesalius replay vesalius-runs/bench-circuits-builtin-first5-seed0
+    """
+    from vesalius import api
+    from vesalius.cli.console import print_json, print_line
+
+    result = api.replay(run, jobs=jobs)
+    if json:
+        print_json({"run": run, "equal": result.equal, "differences": list(result.differences)})
+    elif result.equal:
+        print_line(f"{run}: the scorecard is reproduced from the records")
+    if not result.equal:
+        differences = "; ".join(result.differences[:3])
+        print(f"vesalius: {run}: the scorecard is not reproduced; {differences}", file=sys.stderr)
+        raise typer.Exit(1)
+
+
+@commands.command()
+def compare(
+    runs: Annotated[list[str], typer.Argument(help="Finished runs of `vesalius bench circuits`.", metavar="RUN...")],
+    json: JsonOption = False,
+) -> None:
+    """Print the published tables of the circuits benchmark with these runs beside the published rows.
+
+    Example: vesalius compare vesalius-runs/bench-circuits-builtin-seed0
+    """
+    from vesalius import api
+    from vesalius.cli.console import print_json
+    from vesalius.cli.tables.runs import print_sheets
+
+    sheets = api.compare(runs)
+    if json:
+        return print_json({"runs": runs, "tables": [sheet.as_data() for sheet in sheets]})
+    return print_sheets(sheets)

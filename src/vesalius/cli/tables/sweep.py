@@ -1,0 +1,24 @@
+"""The effects of a sweep."""
+
+from rich.table import Table
+
+from vesalius.cli.console import print_line, stdout
+from vesalius.documents import Sweep
+
+
+def print_sweep(sweep: Sweep, top: int) -> None:
+    """The `top` components of the largest effect, and where the files are."""
+    what = "pair" if sweep.pairs else "component"
+    title = f"clean {sweep.baseline:.3f} {sweep.unit}; effect = clean minus edited"
+    table = Table(what, "effect", "95 % interval", box=None, title=title)
+    rows = sorted(sweep.components, key=lambda row: -abs(row.effect))[:top]
+    for row in sorted(rows, key=lambda row: -row.effect):
+        table.add_row(row.id, f"{row.effect:+.3f}", f"[{row.ci_low:+.3f}, {row.ci_high:+.3f}]")
+    stdout.print(table)
+    stdout.print(
+        f"{len(sweep.components)} {what}s, {sweep.n} prompts, {sweep.forwards:.1f} forward-equivalents, "
+        f"{sweep.seconds:.1f} s"
+    )
+    if sweep.heatmap:
+        print_line(f"heatmap: {sweep.heatmap}")
+    print_line(f"numbers: {sweep.directory}/sweep.json")
