@@ -38,7 +38,7 @@ def test_a_document_does_not_change() -> None:
 @pytest.mark.parametrize(
     ("change", "reason"),
     [
-        ({"schema": 3}, "schema 3 is newer than 2, the latest that this version reads; update"),
+        ({"schema": 3}, "schema 3 is newer than 2, the latest that this version reads"),
         ({"unit": 4}, "unit: Input should be a valid string"),
         ({"banana": 1}, "banana: Extra inputs are not permitted"),
         ({"components": [{"id": "L0H1"}]}, "components.0.effect: Field required"),
@@ -49,4 +49,4 @@ def test_damaged_documents_are_refused_in_one_line(change: dict, reason: str, tm
     path.write_text(json.dumps({**SWEEP.as_data(), **change}))
     with pytest.raises(BadInput) as refused:
         Sweep.read(path)
-    assert str(refused.value) == f"{path}: {reason}"
+    assert str(refused.value) == f"{path}: {reason}; run `vesalius sweep` again"

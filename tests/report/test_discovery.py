@@ -2,6 +2,8 @@
 
 import json
 import math
+import shutil
+from functools import cache
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
@@ -12,43 +14,69 @@ import vesalius as ves
 from vesalius.components import Component
 from vesalius.discovery.methods import discover
 from vesalius.discovery.trust import examine
+from vesalius.documents import Checks, Discovery, Performance, Request
+from vesalius.documents.checks import Curve
 from vesalius.errors import BadInput
 from vesalius.report.discovery import is_discovery, render_discovery
 from vesalius.report.faithfulness import draw_curve
 from vesalius.report.headmap import draw_headmap
 
-CURVE = {"sizes": [0, 1, 4], "shares": [0.0, 0.25, 1.0], "faithfulness": [0.0, 0.5, 1.0]}
+AREAS = dict.fromkeys(("cmd", "cmd_low", "cmd_high", "cpr", "cpr_low", "cpr_high"), 0.5)
+CURVE = Curve(
+    sizes=(0, 1, 4),
+    shares=(0.0, 0.25, 1.0),
+    faithfulness=(0.0, 0.5, 1.0),
+    **AREAS,
+    full=1.0,
+    ablated=0.0,
+    unit="logits",
+    n=12,
+    forwards=3.0,
+)
 
 
-def written(directory: Path, **changes: Any) -> Path:
-    """A directory as `vesalius discover` leaves it."""
+GOLDEN = Path(__file__).parents[1] / "documents" / "golden"
+
+
+def curve(*faithfulness: float) -> Curve:
+    return CURVE.model_copy(update={"faithfulness": faithfulness})
+
+
+@cache
+def found() -> Discovery:
+    """A discovery of frac_prevs with its checks."""
     specimen = ves.load("frac_prevs")
-    found = discover(specimen, "eap", n=8)
-    edges = sorted(found.circuit.edge_scores.items(), key=lambda item: -abs(item[1]))
-    document = {
-        "specimen": "frac_prevs",
-        "behaviour": None,
-        "method": "eap",
-        "n": 8,
-        "seed": 0,
-        "components": [{"id": str(part), "score": score} for part, score in found.circuit.ranked()],
-        "edges": [{"id": str(edge), "score": score} for edge, score in edges],
-        "metrics": {"auroc": 1.0},
-        "forwards": found.forwards,
-        "seconds": 0.1,
-        "layers": 2,
-        "heads": 4,
-        "trust": examine(specimen, found).as_data(),
-        "trust_forwards": 6.0,
-        **changes,
-    }
-    (directory / "discovery.json").write_text(json.dumps(document), encoding="utf-8")
+    scores = discover(specimen, "eap", n=8)
+    return Discovery(
+        request=Request(command="discover", specimen="frac_prevs", method="eap", options={"n": 8}, seed=0),
+        circuit=scores.circuit,
+        unit=scores.unit,
+        metrics={"auroc": 1.0},
+        forwards=scores.forwards,
+        seconds=0.1,
+        checks=Checks.model_validate(examine(specimen, scores).as_data()),
+    )
+
+
+def written(directory: Path, *, edges: bool = True, asked: dict[str, Any] | None = None, **changes: Any) -> Path:
+    """A directory as `vesalius discover` leaves it; `asked` changes the request, `edges=False` leaves them out."""
+    circuit = found().circuit
+    changes["request"] = found().request.model_copy(update=asked or {})
+    changes["circuit"] = circuit if edges else circuit.model_copy(update={"edges": {}})
+    found().model_copy(update=changes).save(directory)
+    return directory
+
+
+def damaged(directory: Path, **changes: Any) -> Path:
+    """The same with fields of `discovery.json` changed afterwards."""
+    path = written(directory) / "discovery.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), **changes}), encoding="utf-8")
     return directory
 
 
 def test_curve_by_hand() -> None:
     """A quarter of the model stands at half of the axis, half of the behaviour at half of the height."""
-    chart = draw_curve({"circuit": CURVE, "random order": {**CURVE, "faithfulness": [0.0, 0.0, 1.0]}})
+    chart = draw_curve({"circuit": CURVE, "random order": curve(0.0, 0.0, 1.0)})
     (start, middle, end), control = (line.points for line in chart.lines)
     assert start[:2] == (chart.left, chart.bottom)
     assert end[:2] == (chart.right, chart.top)
@@ -60,7 +88,7 @@ def test_curve_by_hand() -> None:
 
 
 def test_curves_beyond_the_picture_are_cut_at_its_edge() -> None:
-    chart = draw_curve({"circuit": {**CURVE, "faithfulness": [0.0, 9.0, 1.0]}})
+    chart = draw_curve({"circuit": curve(0.0, 9.0, 1.0)})
     assert chart.lines[0].points[1][1] == chart.top
     assert chart.y_ticks[-1] == (chart.top, "2")
     assert "9.000" in chart.lines[0].points[1][2]
@@ -97,67 +125,85 @@ def test_page_and_pictures(tmp_path: Path) -> None:
 
 
 def test_names_are_escaped(tmp_path: Path) -> None:
-    text = render_discovery(written(tmp_path, specimen="<script>alert(1)</script>")).read_text(encoding="utf-8")
+    text = render_discovery(written(tmp_path, asked={"specimen": "<script>alert(1)</script>"})).read_text(
+        encoding="utf-8"
+    )
     assert "<script>alert(1)" not in text
 
 
 def test_a_method_without_edges_and_checks(tmp_path: Path) -> None:
-    text = render_discovery(written(tmp_path, method="sweep", edges=[], trust=None)).read_text(encoding="utf-8")
+    text = render_discovery(written(tmp_path, edges=False, asked={"method": "sweep"}, checks=None)).read_text(
+        encoding="utf-8"
+    )
     assert "scores components only" in text
     assert "Can it be trusted?" not in text
     assert not (tmp_path / "curve.svg").exists()
 
 
-def test_numbers_of_an_older_version(tmp_path: Path) -> None:
-    (tmp_path / "discovery.json").write_text('{"components": []}', encoding="utf-8")
-    with pytest.raises(BadInput, match="specimen: field required; run `vesalius discover` again"):
-        render_discovery(tmp_path)
+def test_files_of_the_first_schema_have_a_page(tmp_path: Path) -> None:
+    for name in ("discovery.json", "circuit.json"):
+        shutil.copy(GOLDEN / "discovery" / name, tmp_path)
+    text = render_discovery(tmp_path).read_text(encoding="utf-8")
+    assert "vesalius discover frac_prevs --method eap-ig --n 8 --seed 0" in text
+    assert "Can it be trusted?" in text
 
 
 @pytest.mark.parametrize(
     ("changes", "reason"),
     [
-        ({"components": []}, "components: list should have at least 1 item"),
-        ({"components": [{"id": "L0H0"}]}, "components.0.score: field required"),
-        ({"components": [{"id": "L9H0", "score": 1.0}]}, "L9H0 is not in this model"),
-        ({"edges": [{"id": "m1->m0", "score": 1.0}]}, "runs backwards"),
-        ({"layers": "two"}, "layers: input should be a valid integer"),
-        ({"trust": {"size": 1}}, "trust.n: field required"),
+        ({"components": []}, "circuit.json beside it has other scores"),
+        ({"components": [{"id": "L0H0"}]}, "circuit.json beside it has other scores"),
+        ({"request": {"command": "discover", "seed": "x"}}, "request.seed: Input should be a valid integer"),
+        ({"checks": {"size": 1}}, "checks.n: Field required; run `vesalius discover` again"),
+        ({"forwards": "many"}, "forwards: Input should be a valid number"),
     ],
 )
 def test_damaged_numbers(tmp_path: Path, changes: dict[str, Any], reason: str) -> None:
     with pytest.raises(BadInput, match=reason):
-        render_discovery(written(tmp_path, **changes))
+        render_discovery(damaged(tmp_path, **changes))
 
 
 def test_a_search_of_heads_says_so_and_how_to_repeat_it(tmp_path: Path) -> None:
-    performance = {"accuracy": 0.51, "performs": False}
-    search = {"budget": 7, "paper": True, "seeds": 3, "steps": 0}
-    changes = {"method": "rl", "search": search, "behaviour": "ioi", "performance": performance, "edges": []}
-    text = render_discovery(written(tmp_path, **changes)).read_text(encoding="utf-8")
+    performance = Performance(
+        accuracy=0.51,
+        accuracy_low=0.4,
+        accuracy_high=0.6,
+        logit_difference=0.0,
+        ld_low=-1.0,
+        ld_high=1.0,
+        top1=0.0,
+        n=64,
+        performs=False,
+    )
+    options = {"n": 8, "budget": 7, "seeds": 3, "paper": True, "force": True}
+    asked = {"method": "rl", "behaviour": "ioi", "options": options}
+    text = render_discovery(written(tmp_path, edges=False, asked=asked, performance=performance)).read_text()
     assert "MLPs were not searched" in text
     assert "outgoing edges" not in text, "a search scores heads by replacing them"
     assert "0.51: not performed, what is found may be noise" in text
-    assert "--method rl --n 8 --seed 0 --budget 7 --seeds 3 --paper --force" in text
+    assert "--behaviour ioi --method rl --n 8 --budget 7 --seeds 3 --paper --force --seed 0" in text
 
 
 def test_a_used_up_vocabulary_shows_how_many_prompts_there_were(tmp_path: Path) -> None:
     whole = render_discovery(written(tmp_path)).read_text(encoding="utf-8")
     assert "Checked on 12 prompts that the discovery has not seen." in whole
-    trust = {**json.loads((tmp_path / "discovery.json").read_text(encoding="utf-8"))["trust"], "n": 5}
-    text = render_discovery(written(tmp_path, trust=trust)).read_text(encoding="utf-8")
+    checks = found().checks
+    assert checks is not None
+    text = render_discovery(written(tmp_path, checks=checks.model_copy(update={"n": 5}))).read_text(encoding="utf-8")
     assert "5 prompts that the discovery has not seen (all there are; 12 were asked for)." in text
 
 
 def test_pictures_of_an_earlier_discovery_are_taken_away(tmp_path: Path) -> None:
     render_discovery(written(tmp_path))
     assert (tmp_path / "curve.svg").exists()
-    render_discovery(written(tmp_path, edges=[], trust=None))
+    render_discovery(written(tmp_path, edges=False, checks=None))
     assert not (tmp_path / "curve.svg").exists()
     assert not (tmp_path / "circuit.svg").exists()
 
 
-def test_a_part_of_the_edges_is_called_a_part(tmp_path: Path) -> None:
-    text = render_discovery(written(tmp_path, n_edges=123_211)).read_text(encoding="utf-8")
-    assert "strongest connections of 123,211 edges" in text
-    assert "circuit.json that of all 123,211" in text
+def test_a_part_of_the_edges_is_called_a_part(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("vesalius.documents.discovery.MAX_LISTED_EDGES", 100)
+    monkeypatch.setattr("vesalius.documents.discovery.LISTED_EDGES", 40)
+    text = render_discovery(written(tmp_path)).read_text(encoding="utf-8")
+    assert "strongest connections of 110 edges" in text
+    assert "circuit.json that of all 110" in text

@@ -28,6 +28,8 @@ class Document(Record):
     """A whole file. Subclasses state their `SCHEMA` and have a field `schema_version`."""
 
     SCHEMA: ClassVar[int]
+    #: What to do about a file that cannot be read.
+    REMEDY: ClassVar[str] = ""
 
     @classmethod
     def upgrade(cls, data: dict[str, Any]) -> dict[str, Any]:
@@ -40,7 +42,8 @@ class Document(Record):
         try:
             return cls.model_validate(dict(data))
         except ValidationError as error:
-            raise BadInput(f"{source or cls.__name__.lower()}: {first_error(error)}") from None
+            remedy = cls.REMEDY and f"; {cls.REMEDY}"
+            raise BadInput(f"{source or cls.__name__.lower()}: {first_error(error)}{remedy}") from None
 
     @classmethod
     def read(cls, path: Path | str) -> Self:
@@ -63,7 +66,7 @@ class Document(Record):
             return data
         version = next((data[name] for name in VERSION_FIELDS if name in data), cls.SCHEMA)
         if isinstance(version, int) and version > cls.SCHEMA:
-            raise ValueError(f"schema {version} is newer than {cls.SCHEMA}, the latest that this version reads; update")
+            raise ValueError(f"schema {version} is newer than {cls.SCHEMA}, the latest that this version reads")
         current = dict(data)
         if isinstance(version, int) and version < cls.SCHEMA:
             current = cls.upgrade({name: value for name, value in data.items() if name not in VERSION_FIELDS})

@@ -43,10 +43,12 @@ class Discovery(Document):
 
     `metrics` has one figure per check and, where the true circuit is known, the areas against it. `unit` is what scores
     are measured in, `forwards` the cost in forward passes of all prompts, `model` a fingerprint of the weights,
-    `directory` where the files are. `quirks` names what a reproduction of a published method does differently.
+    `directory` where the files are. `quirks` says what a reproduction of a published
+    method does that others do not.
     """
 
     SCHEMA = 2
+    REMEDY = "run `vesalius discover` again"
 
     schema_version: Literal[2] = Field(default=2, alias="schema")
     request: Request
@@ -58,7 +60,7 @@ class Discovery(Document):
     seconds: float
     model: str = ""
     checks: Checks | None = None
-    quirks: tuple[str, ...] = ()
+    quirks: dict[str, str] = Field(default_factory=dict)
     directory: str | None = Field(default=None, exclude=True)
 
     @computed_field

@@ -89,6 +89,7 @@ class Explanation(Document):
     """
 
     SCHEMA = 2
+    REMEDY = "run `vesalius explain` again"
 
     schema_version: Literal[2] = 2
     request: Request | None = None

@@ -176,6 +176,7 @@ class Scorecard(Document):
     """What a subject (a scientist, methods, an interpreter) earned in a benchmark."""
 
     SCHEMA = 2
+    REMEDY = "give the command of the run again"
     #: Fields that every file has.
     COMMON: ClassVar[tuple[str, ...]] = ("benchmark", "subject", "schema", "n", "n_error", "metrics", "cost", "seconds")
 

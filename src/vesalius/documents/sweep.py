@@ -26,6 +26,7 @@ class Sweep(Document):
     """
 
     SCHEMA = 2
+    REMEDY = "run `vesalius sweep` again"
 
     schema_version: Literal[2] = Field(default=2, alias="schema")
     request: Request

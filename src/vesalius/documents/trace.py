@@ -82,6 +82,7 @@ class Trace(Document):
     """The whole way from specimen to explanation. `problems` are failures that were worked around, one line each."""
 
     SCHEMA = 2
+    REMEDY = "run `vesalius explain` again"
 
     schema_version: Literal[2] = 2
     request: Request | None = None

@@ -4,19 +4,16 @@ Everything is drawn from the numbers in the directory, so the page can be made a
 drawings are written beside it as SVG files, and the head map also as PNG.
 """
 
-import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
-
-from pydantic import BaseModel, Field, FiniteFloat, PositiveInt, ValidationError
 
 from vesalius.components import Component, Edge
 from vesalius.discovery.detectors import ROLES
 from vesalius.discovery.search.live import SEARCHES
-from vesalius.errors import BadInput
-from vesalius.files import read_json, write_text
-from vesalius.intervene.edge_graph import EdgeGraph
+from vesalius.documents.checks import Checks, Curve, Overlap, Specificity
+from vesalius.documents.discovery import CIRCUIT_FILE, DISCOVERY_FILE, Discovery
+from vesalius.files import write_text
 from vesalius.report.diagram import Diagram, draw_circuit
 from vesalius.report.faithfulness import Chart, draw_curve
 from vesalius.report.headmap import HeadMap, draw_headmap
@@ -25,7 +22,7 @@ from vesalius.report.html import duration, figure, macro, package_text, render, 
 from vesalius.report.profiles import Bars, bars_of
 from vesalius.report.tables import Sheet, sheet
 
-NUMBERS, PAGE, CIRCUIT = "discovery.json", "discovery.html", "circuit.json"
+NUMBERS, PAGE, CIRCUIT = DISCOVERY_FILE, "discovery.html", CIRCUIT_FILE
 #: What the page draws and lists.
 CONNECTIONS, LISTED = 18, 15
 #: Scores below these parts of the strongest are not named, or not drawn.
@@ -44,111 +41,58 @@ BY_EDGES = "A component's score is the largest magnitude among its outgoing edge
 
 def is_discovery(directory: Path) -> bool:
     """Whether a directory is one that `vesalius discover` has written."""
-    return (directory / NUMBERS).is_file()
+    return (directory / DISCOVERY_FILE).is_file()
 
 
 def render_discovery(directory: Path) -> Path:
-    """Write the page and the pictures of a discovery from its numbers, and return the page's path."""
-    document = _read(directory / NUMBERS)
-    shape = EdgeGraph(document["layers"], document["heads"])
-    ranked = [(Component.parse(row["id"]).within(shape), row["score"]) for row in document["components"]]
-    edges = [(Edge.parse(row["id"]).within(shape), row["score"]) for row in document["edges"][: 20 * CONNECTIONS]]
-    headmap = draw_headmap(ranked, n_layers=document["layers"], n_heads=document["heads"])
+    """Write the page and the pictures of a discovery from its files, and return the page's path."""
+    return draw_discovery(Discovery.read(directory / DISCOVERY_FILE), directory)
+
+
+def draw_discovery(discovery: Discovery, directory: Path) -> Path:
+    """Write the page and the pictures of a discovery into a directory, and return the page's path."""
+    ranked, edges = discovery.circuit.ranked(), discovery.circuit.ranked_edges()[: 20 * CONNECTIONS]
+    headmap = draw_headmap(ranked, n_layers=discovery.layers, n_heads=discovery.heads)
     diagram = _diagram(edges) if edges else None
-    trust = document.get("trust")
-    chart = _chart(trust) if trust and trust["faithfulness"] else None
+    checks = discovery.checks
+    chart = _chart(checks) if checks else None
     scores = {str(part): f"{score:.3g}" for part, score in ranked}
-    _write_pictures(directory, document, ranked, headmap, diagram, chart, scores)
+    _write_pictures(directory, discovery, headmap, diagram, chart, scores)
+    score_column = _score_column(discovery)
     html = render(
         "discovery.html",
         ["theme.js"],
-        document=document,
-        name=_name(document),
-        lede=_lede(document, ranked),
-        facts=_facts(document),
+        discovery=discovery,
+        name=_name(discovery),
+        lede=_lede(discovery),
+        facts=_facts(discovery),
         headmap=headmap,
         negative=any(score < 0 for _, score in ranked),
-        score_meaning=MEANINGS.get(document["method"], BY_EDGES),
-        strongest=_strongest(ranked, trust, _score_column(document)),
+        score_meaning=MEANINGS.get(discovery.method, BY_EDGES),
+        strongest=_strongest(ranked, checks, score_column),
         diagram=diagram,
-        scored="heads" if document["method"] in SEARCHES else "components",
+        scored="heads" if discovery.method in SEARCHES else "components",
         box_scores=scores,
-        n_edges=document.get("n_edges", len(document["edges"])),
-        listed_edges=len(document["edges"]),
+        n_edges=discovery.n_edges,
+        listed_edges=len(discovery.edges),
         edge_sheet=sheet(
-            "", ("edge", _score_column(document)), [(edge.format("canonical"), score) for edge, score in edges[:LISTED]]
+            "", ("edge", score_column), [(edge.format("canonical"), score) for edge, score in edges[:LISTED]]
         ),
-        trust=trust,
-        trust_intro=_intro(trust) if trust else "",
+        checks=checks,
+        checks_intro=_intro(checks) if checks else "",
         chart=chart,
-        curve_caption=_curve_caption(trust) if trust and chart else "",
-        figures=_figures(trust) if trust else None,
-        drops=_drops(trust["specificity"], document["behaviour"]) if trust and trust["specificity"] else None,
-        missing=trust["missing"] if trust else {},
-        command=_command(document),
+        curve_caption=_curve_caption(checks.faithfulness, checks) if checks and checks.faithfulness else "",
+        figures=_figures(checks) if checks else None,
+        drops=_drops(checks.specificity, discovery.behaviour or "") if checks and checks.specificity else None,
+        missing=checks.missing if checks else {},
+        command=discovery.request.command_line(),
     )
     return write(directory / PAGE, html)
 
 
-def _read(path: Path) -> dict[str, Any]:
-    """The numbers, refused in one line where they are not whole."""
-    document = read_json(path)
-    try:
-        _Numbers.model_validate(document)
-    except ValidationError as error:
-        first = error.errors()[0]
-        place = ".".join(map(str, first["loc"]))
-        raise BadInput(f"{path}: {place}: {first['msg'].lower()}; run `vesalius discover` again") from None
-    absent = {"edges": [], "behaviour": None, "trust": None, "performance": None, "search": {}, "unit": ""}
-    trust = document.get("trust") and {"heads_only": False, "asked": document["trust"]["n"], **document["trust"]}
-    return {**absent, **document, "trust": trust}
-
-
-class _Score(BaseModel):
-    id: str
-    score: FiniteFloat
-
-
-class _Checks(BaseModel):
-    """The checks, each None where it was not made; what is in them is what `examine` wrote."""
-
-    size: int
-    n: int
-    asked: int | None = None
-    heads_only: bool = False
-    seconds: float
-    missing: dict[str, str]
-    faithfulness: dict[str, Any] | None
-    faithfulness_random: dict[str, Any] | None
-    edge_faithfulness: dict[str, Any] | None
-    stability: dict[str, Any] | None
-    specificity: dict[str, Any] | None
-    detectors: dict[str, Any] | None
-    known_heads: dict[str, Any] | None
-
-
-class _Numbers(BaseModel):
-    """What the page needs of `discovery.json`."""
-
-    specimen: str
-    method: str
-    n: int
-    seed: int
-    layers: PositiveInt
-    heads: PositiveInt
-    forwards: FiniteFloat
-    seconds: FiniteFloat
-    metrics: dict[str, FiniteFloat]
-    components: list[_Score] = Field(min_length=1)
-    edges: list[_Score] = []
-    trust: _Checks | None = None
-    trust_forwards: FiniteFloat = 0.0
-
-
 def _write_pictures(
     directory: Path,
-    document: Mapping[str, Any],
-    ranked: Sequence[tuple[Component, float]],
+    discovery: Discovery,
     headmap: HeadMap,
     diagram: Diagram | None,
     chart: Chart | None,
@@ -162,16 +106,16 @@ def _write_pictures(
     for name, text in drawn.items():
         if text:
             write_text(directory / name, text)
-        else:  # one of an earlier discovery in the same directory would pass for this one's
+        else:  # one of an earlier discovery in the same directory would be taken for this one's
             (directory / name).unlink(missing_ok=True)
     draw_heatmap(
-        dict(ranked),
+        discovery.circuit.components,
         directory / "heads.png",
-        title=f"{_name(document)}: {document['method']}, {document['n']} prompts",
-        unit=document["unit"],
-        n_layers=document["layers"],
-        n_heads=document["heads"],
-        label=_score_column(document),
+        title=f"{_name(discovery)}: {discovery.method}, {discovery.n} prompts",
+        unit=discovery.unit,
+        n_layers=discovery.layers,
+        n_heads=discovery.heads,
+        label=_score_column(discovery),
     )
 
 
@@ -180,29 +124,27 @@ def _file(name: str, *values: Any) -> str:
     return macro("drawings.html", name, *values, style=package_text("drawing.css"))
 
 
-def _name(document: Mapping[str, Any]) -> str:
-    return f"{document['specimen']}, {document['behaviour']}" if document.get("behaviour") else document["specimen"]
+def _name(discovery: Discovery) -> str:
+    return ", ".join(filter(None, (discovery.specimen, discovery.behaviour)))
 
 
-def _lede(document: Mapping[str, Any], ranked: Sequence[tuple[Component, float]]) -> str:
-    least = WORTH_NAMING * abs(ranked[0][1]) if ranked else 0.0
-    strongest = ", ".join(str(part) for part, score in ranked[:5] if abs(score) > least)
-    return f"Scored by {document['method']} on {document['n']} prompts. Strongest: {strongest or 'none'}."
+def _lede(discovery: Discovery) -> str:
+    ranked = discovery.components
+    least = WORTH_NAMING * abs(ranked[0].score) if ranked else 0.0
+    strongest = ", ".join(row.id for row in ranked[:5] if abs(row.score) > least)
+    return f"Scored by {discovery.method} on {discovery.n} prompts. Strongest: {strongest or 'none'}."
 
 
-def _facts(document: Mapping[str, Any]) -> list[tuple[str, str]]:
-    trust = document.get("trust")
-    facts = [("Method", f"{document['method']}, seed {document['seed']}"), ("Prompts", str(document["n"]))]
-    if performance := document["performance"]:
-        verdict = "" if performance["performs"] else ": not performed, what is found may be noise"
-        facts.append((f"Accuracy on {document['behaviour']}", f"{performance['accuracy']:.2f}{verdict}"))
-    facts.append(("Discovery", f"{document['forwards']:.1f} forward passes of them, {duration(document['seconds'])}"))
-    if trust:
-        facts.append(("Checks", f"{document['trust_forwards']:.1f} more, {duration(trust['seconds'])}"))
-    names = {"auroc": "Head AUROC" if document["method"] in SEARCHES else "Node AUROC", "edge_auroc": "Edge AUROC"}
-    facts += [
-        (words, figure(document["metrics"][name])) for name, words in names.items() if name in document["metrics"]
-    ]
+def _facts(discovery: Discovery) -> list[tuple[str, str]]:
+    facts = [("Method", f"{discovery.method}, seed {discovery.seed}"), ("Prompts", str(discovery.n))]
+    if performance := discovery.performance:
+        verdict = "" if performance.performs else ": not performed, what is found may be noise"
+        facts.append((f"Accuracy on {discovery.behaviour}", f"{performance.accuracy:.2f}{verdict}"))
+    facts.append(("Discovery", f"{discovery.forwards:.1f} forward passes of them, {duration(discovery.seconds)}"))
+    if discovery.checks:
+        facts.append(("Checks", f"{discovery.checks_forwards:.1f} more, {duration(discovery.checks.seconds)}"))
+    names = {"auroc": "Head AUROC" if discovery.method in SEARCHES else "Node AUROC", "edge_auroc": "Edge AUROC"}
+    facts += [(words, figure(discovery.metrics[name])) for name, words in names.items() if name in discovery.metrics]
     return facts
 
 
@@ -216,38 +158,40 @@ def _diagram(edges: Sequence[tuple[Edge, float]]) -> Diagram:
     return draw_circuit([], [(*ends, score) for ends, score in merged.items()])
 
 
-def _chart(trust: Mapping[str, Any]) -> Chart:
-    return draw_curve({"circuit": trust["faithfulness"], "random order": trust["faithfulness_random"]})
+def _chart(checks: Checks) -> Chart | None:
+    circuit, control = checks.faithfulness, checks.faithfulness_random
+    if circuit is None or control is None:
+        return None
+    return draw_curve({"circuit": circuit, "random order": control})
 
 
-def _intro(trust: Mapping[str, Any]) -> str:
-    fewer = "" if trust["n"] == trust["asked"] else f" (all there are; {trust['asked']} were asked for)"
+def _intro(checks: Checks) -> str:
+    fewer = "" if checks.n == checks.asked else f" (all there are; {checks.asked} were asked for)"
     return (
-        f"Checked on {trust['n']} prompts that the discovery has not seen{fewer}. "
+        f"Checked on {checks.n} prompts that the discovery has not seen{fewer}. "
         "Where a check needs a circuit of one size, "
-        + ("it takes the strongest component." if trust["size"] == 1 else f"it takes the {trust['size']} strongest.")
+        + ("it takes the strongest component." if checks.size == 1 else f"it takes the {checks.size} strongest.")
     )
 
 
-def _curve_caption(trust: Mapping[str, Any]) -> str:
-    curve = trust["faithfulness"]
-    kept = "Every head but the strongest is" if trust["heads_only"] else "Everything but the strongest components is"
+def _curve_caption(curve: Curve, checks: Checks) -> str:
+    kept = "Every head but the strongest is" if checks.heads_only else "Everything but the strongest components is"
     return (
-        f"{kept} replaced by its value on the counterfactual prompt{'; MLPs stay' if trust['heads_only'] else ''}. "
-        f"1 is the whole model ({figure(curve['full'])} {curve['unit']}), 0 is nothing kept "
-        f"({figure(curve['ablated'])}). CMD is the area between the curve and 1, CPR the area under it, both "
+        f"{kept} replaced by its value on the counterfactual prompt{'; MLPs stay' if checks.heads_only else ''}. "
+        f"1 is the whole model ({figure(curve.full)} {curve.unit}), 0 is nothing kept "
+        f"({figure(curve.ablated)}). CMD is the area between the curve and 1, CPR the area under it, both "
         "on a linear scale of shares."
     )
 
 
-def _score_column(document: Mapping[str, Any]) -> str:
-    return f"score ({document['unit']})" if document["unit"] else "score"
+def _score_column(discovery: Discovery) -> str:
+    return f"score ({discovery.unit})" if discovery.unit else "score"
 
 
-def _strongest(ranked: Sequence[tuple[Component, float]], trust: Mapping[str, Any] | None, score_column: str) -> Sheet:
+def _strongest(ranked: Sequence[tuple[Component, float]], checks: Checks | None, score_column: str) -> Sheet:
     """The strongest components, with what is known of each."""
-    flagged = ((trust or {}).get("detectors") or {}).get("flagged", {})
-    published = ((trust or {}).get("known_heads") or {}).get("roles", {})
+    flagged = checks.detectors.flagged if checks and checks.detectors else {}
+    published = checks.known_heads.roles if checks and checks.known_heads else {}
     rows = []
     for rank, (part, score) in enumerate(ranked[:LISTED], 1):
         looks = ", ".join(ROLES[role] for role, heads in flagged.items() if str(part) in heads)
@@ -256,73 +200,69 @@ def _strongest(ranked: Sequence[tuple[Component, float]], trust: Mapping[str, An
     return sheet("", columns, rows)
 
 
-def _figures(trust: Mapping[str, Any]) -> Sheet:
+Row = tuple[str, float | None, str | None, float | None, str]
+
+
+def _figures(checks: Checks) -> Sheet:
     """One row per figure: value, interval, what chance gives, and what it means."""
-    rows: list[tuple[str, float | None, str | None, float | None, str]] = []
-    curve, chance = trust["faithfulness"], trust["faithfulness_random"]
-    if curve:
-        for name, words in (("cmd", "0 is perfect"), ("cpr", "high is good; no upper bound")):
-            interval = _interval(curve[f"{name}_low"], curve[f"{name}_high"])
-            rows.append((name.upper(), curve[name], interval, chance[name], f"{words}; control: a random order"))
-    if edges := trust["edge_faithfulness"]:
-        rows += [
-            (f"{name.upper()} by edges", edges[name], _interval(edges[f"{name}_low"], edges[f"{name}_high"]), None, "")
-            for name in ("cmd", "cpr")
-        ]
-    if stability := trust["stability"]:
-        words = f"likeness of circuits of {stability['top']} on {stability['resamples']} resamples of the prompts"
-        interval = _interval(stability["low"], stability["high"])
-        rows.append(
-            ("Jaccard", stability["value"], interval, stability["chance"], f"{words}; control: random circuits")
-        )
-    if special := trust["specificity"]:
-        words = f"own drop divided by the others' mean drop ({figure(special['others_mean'])})"
-        rows.append(("Specificity", special["ratio"], None, 1.0, f"{words}; 1: it serves the others as much"))
-    for name, found in (("Detectors", trust["detectors"]), ("Known heads", trust["known_heads"])):
-        if found:
-            source = f"published ({found['source']})" if "source" in found else "told by their attention"
-            words = f"{len(found['both'])} of {found['chosen']} heads are among the {found['known']} {source}"
-            rows.append((name, found["share"], None, found["expected"], f"{words}; p = {figure(found['p'])} by chance"))
+    rows: list[Row] = [*_curve_rows(checks)]
+    if stability := checks.stability:
+        words = f"likeness of circuits of {stability.top} on {stability.resamples} resamples of the prompts"
+        interval = _interval(stability.low, stability.high)
+        rows.append(("Jaccard", stability.value, interval, stability.chance, f"{words}; control: random circuits"))
+    if special := checks.specificity:
+        words = f"own drop divided by the others' mean drop ({figure(special.others_mean)})"
+        rows.append(("Specificity", special.ratio, None, 1.0, f"{words}; 1: it serves the others as much"))
+    if detectors := checks.detectors:
+        rows.append(_overlap_row("Detectors", detectors, "identified by their attention"))
+    if known := checks.known_heads:
+        rows.append(_overlap_row("Known heads", known, f"published ({known.source})"))
     printed = [
         (name, figure(value), interval, figure(control), words) for name, value, interval, control, words in rows
     ]
     return sheet("", ("check", "value", "95 % interval", "control", "meaning"), printed)
 
 
+def _curve_rows(checks: Checks) -> Iterator[Row]:
+    curve, control, edges = checks.faithfulness, checks.faithfulness_random, checks.edge_faithfulness
+    if curve:
+        for name, words in (("cmd", "0 is perfect"), ("cpr", "high is good; no upper bound")):
+            value, low, high = _area(curve, name)
+            chance = None if control is None else _area(control, name)[0]
+            yield name.upper(), value, _interval(low, high), chance, f"{words}; control: a random order"
+    if edges:
+        for name in ("cmd", "cpr"):
+            value, low, high = _area(edges, name)
+            yield f"{name.upper()} by edges", value, _interval(low, high), None, ""
+
+
+def _area(curve: Curve, name: str) -> tuple[float, float, float]:
+    return getattr(curve, name), getattr(curve, f"{name}_low"), getattr(curve, f"{name}_high")
+
+
+def _overlap_row(name: str, overlap: Overlap, source: str) -> Row:
+    words = f"{len(overlap.both)} of {overlap.chosen} heads are among the {overlap.known} {source}"
+    return name, overlap.share, None, overlap.expected, f"{words}; p = {figure(overlap.p)} by chance"
+
+
 def _interval(low: float, high: float) -> str:
     return f"{figure(low)}\N{NO-BREAK SPACE}to\N{NO-BREAK SPACE}{figure(high)}"
 
 
-def _drops(special: Mapping[str, Any], behaviour: str) -> Bars:
+def _drops(specificity: Specificity, behaviour: str) -> Bars:
     """What cutting the circuit's heads and random heads costs each behaviour and text."""
     values: dict[str, tuple[float | None, float | None, float | None]] = {}
-    measured = {f"{behaviour} (its own)": special["own"], **special["others"]}
-    if special["text"]:
-        measured["ordinary text: rise of the loss"] = special["text"]
+    measured = {f"{behaviour} (its own)": specificity.own, **specificity.others}
+    if specificity.text:
+        measured["ordinary text: rise of the loss"] = specificity.text
     for name, drop in measured.items():
-        beside = "" if drop["random"] is None else f"; random heads {round(drop['random'], 2) + 0.0:.2f}"
-        values[f"{name}{beside}"] = (drop["drop"], drop["low"], drop["high"])
-    undone = [name for name, drop in measured.items() if drop["drop"] is None]
+        beside = "" if drop.random is None else f"; random heads {round(drop.random, 2) + 0.0:.2f}"
+        values[f"{name}{beside}"] = (drop.drop, drop.low, drop.high)
+    not_performed = [name for name, drop in measured.items() if drop.drop is None]
     caption = (
-        f"The {len(special['heads'])} strongest heads ({', '.join(special['heads'])}) are replaced by their mean "
+        f"The {len(specificity.heads)} strongest heads ({', '.join(specificity.heads)}) are replaced by their mean "
         "output; bars are shares of the clean logit difference (of the clean loss, for text) that are lost."
     )
-    return bars_of("What cutting the heads costs", caption + _not_performed(undone), values)
-
-
-def _not_performed(names: Sequence[str]) -> str:
-    return f" Not performed by this model, so left out: {', '.join(names)}." if names else ""
-
-
-def _command(document: Mapping[str, Any]) -> str:
-    words = ["vesalius", "discover", shlex.quote(document["specimen"])]
-    if document.get("behaviour"):
-        words += ["--behaviour", shlex.quote(document["behaviour"])]
-    words += ["--method", document["method"], "--n", str(document["n"]), "--seed", str(document["seed"])]
-    search = document["search"]
-    words += [f"--{name} {search[name]}" for name in ("budget", "steps") if search.get(name)]
-    words += [f"--seeds {search['seeds']}"] if search.get("seeds", 1) > 1 else []
-    words += ["--paper"] if search.get("paper") else []
-    if document["performance"] and not document["performance"]["performs"]:
-        words.append("--force")
-    return " ".join([*words, *([] if document.get("trust") else ["--quick"])])
+    if not_performed:
+        caption += f" Not performed by this model, so left out: {', '.join(not_performed)}."
+    return bars_of("What cutting the heads costs", caption, values)

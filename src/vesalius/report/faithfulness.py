@@ -1,12 +1,14 @@
 """The faithfulness curve: how much of the behaviour a circuit of each size keeps, beside a control.
 
 Sizes go over three decades and begin at nothing, so the axis is the square root of the share: small circuits can be
-told apart and no point is at infinity. Templates only print what is computed here.
+distinguished and no point is at infinity. Templates only print what is computed here.
 """
 
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+
+from vesalius.documents.checks import Curve
 
 WIDTH, HEIGHT = 560.0, 310.0
 LEFT, RIGHT, TOP, BOTTOM = 46.0, 118.0, 30.0, 46.0
@@ -19,7 +21,7 @@ NEGLIGIBLE = 0.02
 
 
 @dataclass(frozen=True)
-class Line:
+class CurveLine:
     """One curve: its name and where that stands, its path, and its points with a sentence each."""
 
     name: str
@@ -42,14 +44,14 @@ class Chart:
     x_ticks: tuple[tuple[float, str], ...]
     y_ticks: tuple[tuple[float, str], ...]
     whole: float
-    lines: tuple[Line, ...]
+    lines: tuple[CurveLine, ...]
     summary: str
 
 
-def draw_curve(curves: Mapping[str, Mapping[str, Sequence[float]]]) -> Chart:
-    """Draw curves given as `{name: {"sizes", "shares", "faithfulness"}}`; the first is the circuit, others controls."""
+def draw_curve(curves: Mapping[str, Curve]) -> Chart:
+    """Draw curves by name; the first is the circuit, others are controls."""
     right, bottom = WIDTH - RIGHT, HEIGHT - BOTTOM
-    values = [value for curve in curves.values() for value in curve["faithfulness"]]
+    values = [value for curve in curves.values() for value in curve.faithfulness]
     low = math.floor((max(LOWEST, min(0.0, *values)) + NEGLIGIBLE) * 4) / 4
     high = math.ceil((min(HIGHEST, max(1.0, *values)) - NEGLIGIBLE) * 4) / 4
 
@@ -61,17 +63,15 @@ def draw_curve(curves: Mapping[str, Mapping[str, Sequence[float]]]) -> Chart:
 
     lines, taken = [], []
     for number, (name, curve) in enumerate(curves.items()):
-        places = [(x(share), y(value)) for share, value in zip(curve["shares"], curve["faithfulness"], strict=True)]
+        places = [(x(share), y(value)) for share, value in zip(curve.shares, curve.faithfulness, strict=True)]
         points = tuple(
             (*place, f"{size} kept ({100 * share:.1f} %): {value:.3f}")
-            for place, size, share, value in zip(
-                places, curve["sizes"], curve["shares"], curve["faithfulness"], strict=True
-            )
+            for place, size, share, value in zip(places, curve.sizes, curve.shares, curve.faithfulness, strict=True)
         )
         label = _free(_middle(places), taken)
         taken.append(label)
         path = "M" + "L".join(f"{px:g} {py:g}" for px, py in places)
-        lines.append(Line(name, "control" if number else "circuit", path, points, label))
+        lines.append(CurveLine(name, "control" if number else "circuit", path, points, label))
     steps = round((high - low) * 4)
     y_ticks = [low + i / 4 for i in range(steps + 1) if steps <= 6 or i % 2 == 0]
     return Chart(
@@ -95,12 +95,12 @@ def _middle(places: Sequence[tuple[float, float]]) -> float:
     return inner[-1][1]
 
 
-def _free(wanted: float, taken: Sequence[float]) -> float:
+def _free(preferred: float, taken: Sequence[float]) -> float:
     """The nearest height at which no other name stands."""
-    tried = [wanted, *(wanted + sign * step * LABEL_GAP for step in (1, 2, 3) for sign in (1, -1))]
-    return next((height for height in tried if all(abs(height - other) >= LABEL_GAP for other in taken)), wanted)
+    tried = [preferred, *(preferred + sign * step * LABEL_GAP for step in (1, 2, 3) for sign in (1, -1))]
+    return next((height for height in tried if all(abs(height - other) >= LABEL_GAP for other in taken)), preferred)
 
 
-def _sentence(name: str, curve: Mapping[str, Sequence[float]]) -> str:
-    inner = list(zip(curve["sizes"], curve["faithfulness"], strict=True))[1:-1]
+def _sentence(name: str, curve: Curve) -> str:
+    inner = list(zip(curve.sizes, curve.faithfulness, strict=True))[1:-1]
     return f"{name}: " + ", ".join(f"{value:.2f} with {size}" for size, value in inner)

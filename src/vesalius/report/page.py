@@ -15,6 +15,7 @@ from typing import get_args
 
 from vesalius.components import Component
 from vesalius.documents.explanation import ClaimRecord, ComponentExplanation, Evidence, Explanation, Tag, Verdict
+from vesalius.documents.request import Request
 from vesalius.errors import Failed
 from vesalius.model.specimen import Specimen
 from vesalius.report.diagram import draw_circuit
@@ -162,19 +163,22 @@ def plot(evidence: Evidence) -> Plot | None:
 
 def commands(explanation: Explanation, specimen: Specimen | None = None) -> list[str]:
     """The command lines that make this explanation again, quoted for a shell."""
-    name = shlex.quote(explanation.specimen)
-    task = explanation.behaviour or (None if specimen is None else specimen.behaviour)
-    behaviour = "" if task is None else f" --behaviour {shlex.quote(task)}"
-    scientist = "" if explanation.scientist == "builtin" else f" --scientist {shlex.quote(explanation.scientist)}"
-    explain = f"vesalius explain {name}{behaviour}{scientist}{_natural_options(explanation)} --seed {explanation.seed}"
+    request = explanation.request or _request(explanation, specimen)
+    behaviour = "" if request.behaviour is None else f" --behaviour {shlex.quote(request.behaviour)}"
+    explain, name = request.command_line(), shlex.quote(request.specimen or explanation.specimen)
     return [explain, f"{explain} --json", f"vesalius show {name}{behaviour}"]
 
 
-def _natural_options(explanation: Explanation) -> str:
-    """How many prompts and which components, as the profile of a natural model keeps them."""
-    request = next((part.profile.get("request") for part in explanation.components if part.profile), None)
-    if not request:
-        return ""
-    named = ",".join(part.id for part in explanation.components)
-    chosen = f" --components {named}" if request["top"] is None else f" --top {request['top']}"
-    return f" --n {request['n']}{chosen}{' --force' if request['force'] else ''}"
+def _request(explanation: Explanation, specimen: Specimen | None) -> Request:
+    """What was asked, for explanations of schema 1, as far as they say: natural ones keep options in a profile."""
+    kept = next((part.profile.get("request") for part in explanation.components if part.profile), None) or {}
+    chosen = kept and kept["top"] is None
+    return Request(
+        command="explain",
+        specimen=explanation.specimen,
+        behaviour=explanation.behaviour or (None if specimen is None else specimen.behaviour),
+        components=tuple(part.id for part in explanation.components) if chosen else None,
+        method=None if explanation.scientist == "builtin" else explanation.scientist,
+        options={name: kept.get(name) for name in ("n", "top", "force")},
+        seed=explanation.seed,
+    )
