@@ -34,7 +34,7 @@ def test_the_walk_is_that_of_a_naive_twin(seed: int) -> None:
     model = random_model(small_config(n_heads=2, n_kv_heads=1), seed).double()
     batch, other, readout = prompt_pairs(model.config, seed)
     thresholds = (0.003, 0.03, 0.3)
-    scores = EdgeGraph.of(model.config).listed(
+    scores = EdgeGraph.of(model.config).by_edge(
         acdc(model, batch, readout, counterfactual=other, thresholds=thresholds).scores
     )
     truth = dict.fromkeys(scores, 0.0)

@@ -110,7 +110,7 @@ def test_a_background_fills_the_other_positions() -> None:
     pool = runs.record(draw_sequences(specimen, 20, seed=0))
     long = pool.sequences.lengths.argsort(descending=True)[:3]
     base, behind, source = (row[None] for row in long)
-    written = pool.written[L0M]
+    written = pool.component_outputs[L0M]
     edit = one_position_edit(pool, L0M, Contexts(base, behind), written[source], torch.tensor([1]))
     assert torch.equal(edit.values[0, 2], written[source[0], 2])
     assert torch.equal(edit.values[0, 1], written[behind[0], 1])

@@ -22,11 +22,11 @@ def test_one_layer_by_hand() -> None:
 def test_every_score_is_found_under_its_name() -> None:
     graph = EdgeGraph(2, 3)
     scores = torch.arange(graph.real.numel(), dtype=torch.float64).view_as(graph.real)
-    listed = graph.listed(scores)
-    assert len(listed) == len(set(listed)) == len(graph.edges)
+    by_edge = graph.by_edge(scores)
+    assert len(by_edge) == len(set(by_edge)) == len(graph.edges)
     edge = Edge.parse("a0.h1->a1.h2<k>")
-    assert listed[edge] == scores[2, graph.port(1, "k")][2]
-    assert listed[Edge.parse("m1->logits")] == scores[-1, -1]
+    assert by_edge[edge] == scores[2, graph.port(1, "k")][2]
+    assert by_edge[Edge.parse("m1->logits")] == scores[-1, -1]
 
 
 def test_a_component_scores_its_largest_outgoing_edge() -> None:

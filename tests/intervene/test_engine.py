@@ -17,14 +17,14 @@ from vesalius.intervene import (
     Row,
     activations,
     all_logits,
+    component_values,
     means,
-    of_component,
     run,
     run_with_outputs,
     value_bias,
     zeros,
 )
-from vesalius.intervene.values import written
+from vesalius.intervene.values import contribution
 from vesalius.model import Component, Config, Edge
 
 ROWS_PER_EXAMPLE = 12
@@ -109,7 +109,7 @@ def test_kept_outputs_are_those_of_the_naive_twin(config: Config, seed: int) -> 
     for i, row in enumerate(rows):
         _, expected = naive_run(model, batch, row, values)
         for component in kept:
-            seen = written(model, component, outputs[component][i])
+            seen = contribution(model, component, outputs[component][i])
             assert (seen - expected[component]).abs().max() <= 1e-5 * max(1.0, float(expected[component].abs().max()))
 
 
@@ -123,7 +123,7 @@ def test_one_component_with_a_value_and_positions_for_every_row(config: Config, 
     where = torch.rand(6, 4, generator=generator) < 0.5
     where[:, 0] = True
     prompts = torch.randint(0, 3, (6,), generator=generator)
-    table = of_component(model, component, output)
+    table = component_values(model, component, output)
     plan = Plan.each(config, prompts, component, positions=where)
     logits = run(Recordings(model, batch, all_logits()), plan, table)
     for i, prompt in enumerate(prompts.tolist()):
@@ -139,7 +139,7 @@ def test_recorded_outputs_are_those_of_a_cached_run() -> None:
     for memory in (1, 2**30):
         recordings = Recordings(model, Batch(tokens), all_logits(), memory=memory)
         for component, output in recordings.outputs(model.components).items():
-            assert torch.allclose(written(model, component, output), cache.component(component), atol=1e-5)
+            assert torch.allclose(contribution(model, component, output), cache.component(component), atol=1e-5)
         for layer in range(2):
             assert torch.allclose(recordings.resid(layer), cache[f"blocks.{layer}.hook_resid_pre"], atol=1e-5)
 

@@ -289,7 +289,7 @@ def _switched(model: Transformer, batch: Batch, other: Batch, where: Tensor | No
 
 def _by_edges(specimen: Specimen, scores: Tensor, forwards: float, unit: str) -> _Scores:
     graph = EdgeGraph.of(specimen.model.config)
-    return _Scores(graph.by_sender(scores), graph.listed(scores), forwards, unit)
+    return _Scores(graph.by_sender(scores), graph.by_edge(scores), forwards, unit)
 
 
 def _require_finite(model: Transformer, material: Trial) -> None:

@@ -6,7 +6,7 @@ from vesalius.intervene.engine import Cost, run, run_with_outputs
 from vesalius.intervene.plan import Plan, Row
 from vesalius.intervene.readout import Readout, agreement, all_logits, logit_difference, next_token_loss
 from vesalius.intervene.recordings import Recordings
-from vesalius.intervene.values import Batch, Values, activations, constant, means, of_component, value_bias, zeros
+from vesalius.intervene.values import Batch, Values, activations, component_values, constant, means, value_bias, zeros
 
 __all__ = [
     "KINDS",
@@ -23,12 +23,12 @@ __all__ = [
     "agreement",
     "all_logits",
     "attribute",
+    "component_values",
     "constant",
     "effects",
     "logit_difference",
     "means",
     "next_token_loss",
-    "of_component",
     "pairs",
     "run",
     "run_with_outputs",

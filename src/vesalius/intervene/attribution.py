@@ -24,8 +24,8 @@ def attribute(
     """
     parts = []
     for start in range(0, len(batch), rows):
-        chosen = torch.arange(start, min(start + rows, len(batch)))
-        parts.append(_attribute_chunk(model, batch.take(chosen), readout.take(chosen), replacement, chosen))
+        prompts = torch.arange(start, min(start + rows, len(batch)))
+        parts.append(_attribute_chunk(model, batch.take(prompts), readout.take(prompts), replacement, prompts))
     return torch.cat(parts)
 
 
@@ -44,9 +44,9 @@ def _attribute_chunk(
     tap = Tap([("hook_embed", start_gradient), (lambda name: name.endswith((".hook_z", ".hook_mlp_out")), keep)])
     at, choose = (None if x is None else x.to(device) for x in (readout.at, readout.choose))
     with torch.enable_grad():
-        moved = batch.to(device)
+        on_device = batch.to(device)
         # Every position is computed in the last layer, so that its z has the positions of the replacement table.
-        logits = model(moved.tokens, mask=moved.mask, choose=choose, tap=tap)
+        logits = model(on_device.tokens, mask=on_device.mask, choose=choose, tap=tap)
         if at is not None:
             logits = logits[torch.arange(len(at), device=device)[:, None], at]
         score = readout.score(logits, torch.arange(len(batch), device=device)).sum()

@@ -45,14 +45,14 @@ def edge_attribution(
     vectors = batch.tokens.shape[1] * (3 * len(graph.senders) + 2 * len(graph.receivers))
     rows = max(1, memory // (vectors * model.config.d_model * model.W_E.element_size()))
     for start in range(0, len(batch), rows):
-        chosen = torch.arange(start, min(start + rows, len(batch)))
+        prompts = torch.arange(start, min(start + rows, len(batch)))
         parts.append(
             _chunk(
                 model,
-                batch.take(chosen).to(model.device),
-                readout.take(chosen),
-                counterfactual.take(chosen).to(model.device),
-                None if where is None else where[chosen].to(model.device),
+                batch.take(prompts).to(model.device),
+                readout.take(prompts),
+                counterfactual.take(prompts).to(model.device),
+                None if where is None else where[prompts].to(model.device),
                 steps,
                 per_position,
             )
@@ -70,11 +70,11 @@ def _chunk(
     steps: int,
     per_position: bool,
 ) -> Float[Tensor, "prompt *pos sender receiver"]:
-    corrupt = sender_outputs(model, activations(model, other))
+    corrupted = sender_outputs(model, activations(model, other))
     layout = model.layout(batch.tokens, batch.mask)
     embedding = model.embed(batch.tokens, layout, _CLEAN)
     walk = _walk(model, layout, readout, embedding)
-    change = (sender_outputs(model, walk.values) - corrupt).transpose(1, 2).contiguous()
+    change = (sender_outputs(model, walk.values) - corrupted).transpose(1, 2).contiguous()
     if where is not None:
         change = change * where[:, :, None, None]
     scores = _scores(model, walk, change, per_position)
@@ -102,7 +102,7 @@ def _walk(model: Transformer, layout: Layout, readout: Readout, embedding: Tenso
     """Run from an embedding. All heads share one norm and one projection, as in a plain forward pass; what each of
     them would see on its own comes in afterwards, because the norm's slope is the same for all.
     """
-    share, pre, mid, z, written = model.config.queries_per_kv, [], [], [], []
+    share, pre, mid, z, mlp_outputs = model.config.queries_per_kv, [], [], [], []
     inputs: list[Heads] = []
     normed: list[Tensor] = []
     with torch.enable_grad():
@@ -114,21 +114,21 @@ def _walk(model: Transformer, layout: Layout, readout: Readout, embedding: Tenso
             inputs.append(heads)
             z.append(block.attn.mix(heads, layout, None, _CLEAN))
             mid.append(resid + block.attn.out(z[-1], _CLEAN))
-            # A tensor of its own, also without a norm: what goes past the MLP must not count as going through it.
+            # A separate tensor, also without a norm: what goes past the MLP must not count as going through it.
             normed.append(block.ln2(mid[-1], _CLEAN).view_as(mid[-1]))
-            written.append(block.mlp(normed[-1], _CLEAN))
-            resid = mid[-1] + written[-1]
+            mlp_outputs.append(block.mlp(normed[-1], _CLEAN))
+            resid = mid[-1] + mlp_outputs[-1]
         places = [*(x for heads in inputs for x in heads), *normed, resid]
-        found = torch.autograd.grad(_score(model, resid, readout), places)
+        gradients = torch.autograd.grad(_score(model, resid, readout), places)
     n = len(model.blocks)
-    outputs = tuple((x - block.mlp.b_out).detach() for x, block in zip(written, model.blocks, strict=True))
+    outputs = tuple((x - block.mlp.b_out).detach() for x, block in zip(mlp_outputs, model.blocks, strict=True))
     return _Walk(
         values=Values(tuple(x.detach() for x in z), outputs, embedding),
         pre=[x.detach() for x in pre],
         mid=[x.detach() for x in mid],
-        heads=[torch.cat(found[3 * layer : 3 * layer + 3], 2) for layer in range(n)],
-        mlp=list(found[3 * n : 4 * n]),
-        end=found[-1],
+        heads=[torch.cat(gradients[3 * layer : 3 * layer + 3], 2) for layer in range(n)],
+        mlp=list(gradients[3 * n : 4 * n]),
+        end=gradients[-1],
     )
 
 
@@ -149,8 +149,8 @@ def _scores(
 
     def add(columns: slice, gradient: Float[Tensor, "prompt pos receiver d_model"]) -> None:
         feeding = int(graph.real[:, columns.start].sum())
-        found = change[:, :, :feeding] @ gradient.transpose(2, 3)
-        scores[..., :feeding, columns] = found if per_position else found.sum(1)
+        products = change[:, :, :feeding] @ gradient.transpose(2, 3)
+        scores[..., :feeding, columns] = products if per_position else products.sum(1)
 
     for layer, block in enumerate(model.blocks):
         heads = torch.einsum("bprk,rdk->bprd", walk.heads[layer], _weights(block.attn))

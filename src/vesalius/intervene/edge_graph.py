@@ -39,11 +39,11 @@ class EdgeGraph:
     @cached_property
     def receivers(self) -> tuple[tuple[Component | None, Port], ...]:
         """Every input that edges enter by; the logits are (None, "logits")."""
-        found: list[tuple[Component | None, Port]] = []
+        inputs: list[tuple[Component | None, Port]] = []
         for layer in range(self.n_layers):
-            found.extend((Component(layer, head), port) for port in HEAD_PORTS for head in range(self.n_heads))
-            found.append((Component(layer), "mlp"))
-        return (*found, (None, "logits"))
+            inputs.extend((Component(layer, head), port) for port in HEAD_PORTS for head in range(self.n_heads))
+            inputs.append((Component(layer), "mlp"))
+        return (*inputs, (None, "logits"))
 
     @cached_property
     def real(self) -> Bool[Tensor, "sender receiver"]:
@@ -79,14 +79,14 @@ class EdgeGraph:
         """The columns of all heads' inputs in a layer: q, then k, then v."""
         return slice(self.port(layer, "q").start, self.port(layer, "v").stop)
 
-    def listed(self, scores: Float[Tensor, "sender receiver"]) -> dict[Edge, float]:
+    def by_edge(self, scores: Float[Tensor, "sender receiver"]) -> dict[Edge, float]:
         """The score of every edge by its name."""
         return dict(zip(self.edges, scores[tuple(self.places.T)].tolist(), strict=True))
 
     def by_sender(self, scores: Float[Tensor, "sender receiver"]) -> dict[Component, float]:
         """A score for every component: the largest magnitude among its outgoing edges."""
-        found = self.component_scores(scores).tolist()
-        return {part: score for part, score in zip(self.senders[1:], found, strict=True) if part is not None}
+        by_component = self.component_scores(scores).tolist()
+        return {part: score for part, score in zip(self.senders[1:], by_component, strict=True) if part is not None}
 
     def component_scores(self, scores: Float[Tensor, "... sender receiver"]) -> Float[Tensor, "... component"]:
         """The same for any number of tables, components in order of computation."""

@@ -45,8 +45,8 @@ class SenderRecordings:
         self.layout = model.layout(batch.tokens, batch.mask)
         self.width = batch.tokens.shape[1]
         self.clean, self.counterfactual = (
-            sender_outputs(model, activations(model, some)).transpose(0, 1).flatten(1)
-            for some in (batch, counterfactual.to(model.device))
+            sender_outputs(model, activations(model, prompts)).transpose(0, 1).flatten(1)
+            for prompts in (batch, counterfactual.to(model.device))
         )
         self.where: Float[Tensor, " flat"] | None = None
         if where is not None:
@@ -112,9 +112,9 @@ class _MaskedRun:
             block = self.model.blocks[layer]
             z = block.attn.mix(self._heads(layer, resid), layout, None, _CLEAN)
             by_head = z.unflatten(0, (self.n_masks, n)).permute(0, 3, 1, 2, 4).flatten(2, 3)
-            written = (by_head @ block.attn.W_O).flatten(2)
-            resid = resid + written.sum(1) + recordings.spread(block.attn.b_O)
-            self.changes.note(written)
+            contributions = (by_head @ block.attn.W_O).flatten(2)
+            resid = resid + contributions.sum(1) + recordings.spread(block.attn.b_O)
+            self.changes.note(contributions)
             inputs = self._rows(self.changes.inputs(resid, self.graph.port(layer, "mlp")))
             out = block.mlp(block.ln2(inputs, _CLEAN), _CLEAN).reshape(self.n_masks, -1)
             resid = resid + out
@@ -146,7 +146,7 @@ class _MaskedRun:
 
 
 class _Changes:
-    """Counterfactual minus what was written, of every sender so far, where it can be patched in.
+    """Counterfactual minus what was added, by every sender so far, where it can be patched in.
 
     The `first` senders wrote what they write in the clean run, the same under every mask. Of the others, what is summed
     are the senders cut or, where they are fewer, all senders less those kept.
@@ -154,16 +154,16 @@ class _Changes:
 
     def __init__(self, recordings: SenderRecordings, cut: Float[Tensor, "mask sender receiver"], *, first: int) -> None:
         self.recordings, self.cut, self.first, self.done = recordings, cut, first, first
-        self.clean = recordings.change[:first]
+        self.early = recordings.change[:first]
         senders, flat = recordings.clean.shape
-        self.moved: Float[Tensor, "mask sender flat"] = recordings.clean.new_empty(len(cut), senders - first, flat)
+        self.late: Float[Tensor, "mask sender flat"] = recordings.clean.new_empty(len(cut), senders - first, flat)
         self.total: Float[Tensor, "mask flat"] = recordings.clean.new_zeros(len(cut), flat)
 
-    def note(self, written: Float[Tensor, "mask sender flat"]) -> None:
+    def note(self, contributions: Float[Tensor, "mask sender flat"]) -> None:
         """Add what the next senders wrote under every mask."""
-        new = slice(self.done, self.done + written.shape[1])
-        change = self.moved[:, new.start - self.first : new.stop - self.first]
-        torch.sub(self.recordings.counterfactual[new], written, out=change)
+        new = slice(self.done, self.done + contributions.shape[1])
+        change = self.late[:, new.start - self.first : new.stop - self.first]
+        torch.sub(self.recordings.counterfactual[new], contributions, out=change)
         if self.recordings.where is not None:
             change *= self.recordings.where
         self.total += change.sum(1)
@@ -172,16 +172,16 @@ class _Changes:
     def inputs(self, resid: Float[Tensor, "mask flat"], columns: slice) -> Float[Tensor, "mask receiver flat"]:
         """The residual stream as each of these receivers sees it."""
         cut = self.cut[:, : self.done, columns].transpose(1, 2)
-        early, late = cut[:, :, : self.first], cut[:, :, self.first :]
-        kept = 1 - late
-        cut_somewhere, kept_somewhere = (part.any(0).any(0).nonzero()[:, 0] for part in (late, kept))
+        cut_early, cut_late = cut[:, :, : self.first], cut[:, :, self.first :]
+        kept = 1 - cut_late
+        cut_somewhere, kept_somewhere = (part.any(0).any(0).nonzero()[:, 0] for part in (cut_late, kept))
         if len(cut_somewhere) <= len(kept_somewhere):
-            chosen, weights = cut_somewhere, late
+            senders, weights = cut_somewhere, cut_late
         else:
-            chosen, weights, resid = kept_somewhere, -kept, resid + self.total
+            senders, weights, resid = kept_somewhere, -kept, resid + self.total
         streams = resid[:, None].expand(-1, cut.shape[1], -1)
-        if bool(early.any()):
-            streams = streams + early @ self.clean
-        if not len(chosen):
+        if bool(cut_early.any()):
+            streams = streams + cut_early @ self.early
+        if not len(senders):
             return streams
-        return torch.baddbmm(streams, weights[:, :, chosen], self.moved[:, chosen])
+        return torch.baddbmm(streams, weights[:, :, senders], self.late[:, senders])

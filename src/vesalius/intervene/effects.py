@@ -138,11 +138,11 @@ def effect_columns(
         part = sets[start : start + at_once]
         plan = Plan.grid(recordings.model.config, part, choices=replacement.choices, positions=positions)
 
-        def tell(step: str, done: int, total: int, start: int = start, size: int = len(part)) -> None:
+        def report(step: str, done: int, total: int, start: int = start, size: int = len(part)) -> None:
             if progress:
                 progress("ablation", start + size * done // total, len(sets))
 
-        scores = run(recordings, plan, replacement.values, memory=memory, cost=cost, progress=tell)
+        scores = run(recordings, plan, replacement.values, memory=memory, cost=cost, progress=report)
         yield range(start, start + len(part)), scores.cpu().view(len(part), n).T
 
 

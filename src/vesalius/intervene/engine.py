@@ -22,7 +22,7 @@ from vesalius.errors import BadInput
 from vesalius.intervene.plan import KEEP, EdgeEdit, Plan
 from vesalius.intervene.readout import Readout
 from vesalius.intervene.recordings import DEFAULT_MEMORY, Recording, Recordings
-from vesalius.intervene.values import Batch, Values, written
+from vesalius.intervene.values import Batch, Values, contribution
 from vesalius.model.hooks import Tap
 from vesalius.model.transformer import Block, Heads, Transformer, take_positions
 from vesalius.progress import Progress
@@ -213,7 +213,7 @@ class _Edits:
     def replace_heads(
         self, z: Tensor, layer: int, values: Values, where: Tensor | None, at: Tensor | None
     ) -> Float[Tensor, "row pos head d_head"]:
-        """Put chosen values in the place of edited heads."""
+        """Put the chosen replacements in the place of edited heads."""
         first = layer * (self.n_heads + 1)
         span = slice(self.bounds[first], self.bounds[first + self.n_heads])
         if span.start == span.stop:
@@ -229,7 +229,7 @@ class _Edits:
     def replace_mlp(
         self, out: Tensor, layer: int, values: Values, bias: Tensor, where: Tensor | None, at: Tensor | None
     ) -> Float[Tensor, "row pos d_model"]:
-        """Put chosen values, plus the output bias, in the place of edited MLPs."""
+        """Put the chosen replacements, plus the output bias, in the place of edited MLPs."""
         place = layer * (self.n_heads + 1) + self.n_heads
         span = slice(self.bounds[place], self.bounds[place + 1])
         if span.start == span.stop:
@@ -255,7 +255,7 @@ class _Cuts:
             self.into_receiver.setdefault((layer, edit.edge.port, head), []).append(edit)
             senders.setdefault(edit.edge.sender, set()).add(edit.row)
         self.rows = {sender: sorted(rows) for sender, rows in senders.items()}
-        self.written = {sender: self._clean_output(sender, rows) for sender, rows in self.rows.items()}
+        self.contributions = {sender: self._clean_output(sender, rows) for sender, rows in self.rows.items()}
 
     def into(self, resid: Tensor, layer: int, port: str, head: int | None, *, narrow: bool) -> Tensor:
         """The residual stream as the receiver sees it."""
@@ -295,7 +295,7 @@ class _Cuts:
             if sender is not None and sender.layer == layer and sender.head is not None:
                 active = [row for row in rows if row < len(z)]
                 if active:
-                    self.written[sender][: len(active)] = z[active, :, sender.head] @ block.attn.W_O[sender.head]
+                    self.contributions[sender][: len(active)] = z[active, :, sender.head] @ block.attn.W_O[sender.head]
 
     def note_mlp(self, block: Block, layer: int, out: Tensor) -> None:
         """Remember what the MLP of this layer wrote in the rows under way."""
@@ -303,27 +303,27 @@ class _Cuts:
             if sender is not None and sender.layer == layer and sender.head is None:
                 active = [row for row in rows if row < len(out)]
                 if active:
-                    self.written[sender][: len(active)] = out[active] - block.mlp.b_out
+                    self.contributions[sender][: len(active)] = out[active] - block.mlp.b_out
 
     def _clean_output(self, sender: Component | None, rows: list[int]) -> Tensor:
         recording, model = self.walk.recording, self.walk.model
         prompts = self.walk.prompt[rows]
         if sender is None:
             return recording.pre[0][prompts]
-        return written(model, sender, recording.output(model, sender, prompts))
+        return contribution(model, sender, recording.output(model, sender, prompts))
 
     def _change(self, edit: EdgeEdit, *, narrow: bool) -> Float[Tensor, "pos d_model"]:
-        """Replacement minus what was written, at the receiver's positions (`narrow`: the readout's only)."""
+        """Replacement minus what the sender wrote in the row, at the receiver's positions (`narrow`: the readout's)."""
         sender, model = edit.edge.sender, self.walk.model
-        written = self.written[sender][self.rows[sender].index(edit.row)]
+        current = self.contributions[sender][self.rows[sender].index(edit.row)]
         last = sender is not None and sender.layer == model.config.n_layers - 1
         at = None if self.walk.at is None else self.walk.at[edit.row]
         if at is not None and narrow and not last:
-            written = written[at]
+            current = current[at]
         new = self._replacement(sender, edit.choice)
         if at is not None and narrow and len(new) > 1:
             new = new[at]
-        change = new - written
+        change = new - current
         if self.walk.positions is not None:
             where = self.walk.positions[edit.row]
             change = change * (where[at] if at is not None and narrow else where).unsqueeze(-1)
@@ -333,7 +333,7 @@ class _Cuts:
         values, model = self.walk.values, self.walk.model
         if sender is None:
             return values.embed[choice]
-        return written(model, sender, values.output(sender)[choice])
+        return contribution(model, sender, values.output(sender)[choice])
 
 
 def _entries(plan: Plan, n_layers: int, n_heads: int) -> Int[Tensor, " row"]:

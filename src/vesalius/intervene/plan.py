@@ -89,10 +89,10 @@ class Plan:
             places = [(i, place_of[component]) for i, members in enumerate(sets) for component in members]
         except KeyError as error:
             raise BadInput(f"component {error.args[0]} is not in this model") from None
-        chosen = torch.zeros(len(sets), config.n_layers * (config.n_heads + 1), dtype=torch.bool)
-        chosen[tuple(torch.tensor(places).T)] = True
+        replaced = torch.zeros(len(sets), config.n_layers * (config.n_heads + 1), dtype=torch.bool)
+        replaced[tuple(torch.tensor(places).T)] = True
         n = len(choices)
-        choice = torch.where(chosen[:, None], choices.cpu()[None, :, None], KEEP).flatten(0, 1)
+        choice = torch.where(replaced[:, None], choices.cpu()[None, :, None], KEEP).flatten(0, 1)
         where = None if positions is None else positions.cpu().repeat(len(sets), 1)
         return cls(torch.arange(n).repeat(len(sets)), choice, where)
 

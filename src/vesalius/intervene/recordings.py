@@ -86,10 +86,10 @@ class Recordings:
             yield 0, n, *self._kept
             return
         for start in range(0, n, self._at_once):
-            chosen = torch.arange(start, min(start + self._at_once, n))
-            readout = self.readout.take(chosen)
-            self.n_run += len(chosen)
-            yield start, len(chosen), readout, Recording.make(self.model, self.batch.take(chosen), readout)
+            prompts = torch.arange(start, min(start + self._at_once, n))
+            readout = self.readout.take(prompts)
+            self.n_run += len(prompts)
+            yield start, len(prompts), readout, Recording.make(self.model, self.batch.take(prompts), readout)
 
     @torch.no_grad()
     def scores(self) -> Tensor:

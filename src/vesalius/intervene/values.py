@@ -102,7 +102,7 @@ def constant(model: Transformer, vectors: Mapping[Component, Float[Tensor, " d"]
     return Values(tuple(z), tuple(mlp), like.new_zeros(1, 1, config.d_model))
 
 
-def of_component(model: Transformer, component: Component, output: Float[Tensor, "choice pos width"]) -> Values:
+def component_values(model: Transformer, component: Component, output: Float[Tensor, "choice pos width"]) -> Values:
     """Replacements of one component, a vector for every choice and position. Other components have none, but for the
     heads of the same layer, which share them: plans must name this component alone.
     """
@@ -116,7 +116,7 @@ def of_component(model: Transformer, component: Component, output: Float[Tensor,
     return Values(tuple(z), tuple(mlp), output.new_zeros(1, 1, 1).expand(n, width, config.d_model))
 
 
-def written(
+def contribution(
     model: Transformer, component: Component, output: Float[Tensor, "*batch width"]
 ) -> Float[Tensor, "*batch d_model"]:
     """What a component with this output (a head's z, an MLP's output without its bias) adds to the residual stream."""
@@ -163,12 +163,12 @@ def means(model: Transformer, batch: Batch, *, per_position: bool = False, rows:
 
 
 def _run(model: Transformer, batch: Batch) -> Cache:
-    wanted = (".attn.hook_z", ".hook_mlp_out")
+    outputs = (".attn.hook_z", ".hook_mlp_out")
     with torch.no_grad():
         _, cache = model.run_with_cache(
             batch.tokens,
             mask=batch.mask,
-            names=lambda name: name.endswith(wanted) or name == "blocks.0.hook_resid_pre",
+            names=lambda name: name.endswith(outputs) or name == "blocks.0.hook_resid_pre",
             choose=torch.zeros(len(batch), 1, dtype=torch.long, device=batch.tokens.device),
         )
     return cache

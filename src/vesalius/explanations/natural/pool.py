@@ -16,8 +16,8 @@ from torch import Tensor
 from vesalius.behaviours.prompts import Prompts
 from vesalius.behaviours.trial import trial
 from vesalius.components import Component, Edge
-from vesalius.intervene import Batch, Cost, Plan, Recordings, Row, Values, activations, of_component, run
-from vesalius.intervene.values import written
+from vesalius.intervene import Batch, Cost, Plan, Recordings, Row, Values, activations, component_values, run
+from vesalius.intervene.values import contribution
 from vesalius.model.hooks import Cache
 from vesalius.model.specimen import Specimen
 
@@ -85,7 +85,7 @@ class Pool:
 
     def output_of(self, component: Component | None, values: Values) -> Float[Tensor, "prompt pos d_model"]:
         """What a component (None: the embedding) adds to the residual stream, without its layer's output bias."""
-        return values.embed if component is None else written(self.model, component, values.output(component))
+        return values.embed if component is None else contribution(self.model, component, values.output(component))
 
     def effects(
         self,
@@ -116,7 +116,7 @@ class Pool:
         """Effect of patching other values of z into a head, one column for each; [prompt, value]."""
         rows = torch.arange(len(self)).repeat(len(z))
         plan = Plan.each(self.model.config, rows, head)
-        values = of_component(self.model, head, torch.cat(list(z)))
+        values = component_values(self.model, head, torch.cat(list(z)))
         scores = run(self._recordings, plan, values, cost=self.cost)
         return self.clean[:, None] - scores.cpu().view(len(z), len(self)).T
 

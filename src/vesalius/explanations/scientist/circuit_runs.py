@@ -12,7 +12,7 @@ from torch import Tensor
 
 from vesalius.components import Component
 from vesalius.explanations.scientist.inputs import Pairings, Sequences
-from vesalius.intervene import Batch, Plan, Readout, Recordings, of_component, run_with_outputs
+from vesalius.intervene import Batch, Plan, Readout, Recordings, component_values, run_with_outputs
 from vesalius.intervene.head_inputs import HeadInputs
 from vesalius.model.specimen import FiniteVocabulary, Specimen
 from vesalius.model.transformer import Transformer
@@ -36,7 +36,7 @@ class RecordedRun:
 
     sequences: Sequences
     recordings: Recordings
-    written: dict[Component, Float[Tensor, "row with_bos width"]]
+    component_outputs: dict[Component, Float[Tensor, "row with_bos width"]]
     outputs: Tensor
 
 
@@ -61,7 +61,7 @@ class CircuitRuns:
         """Outputs of recorded inputs with one component replaced; and what the components in `keep` then write."""
         self.rows += len(rows)
         plan = Plan.each(self.model.config, rows, edit.component, positions=edit.where)
-        values = of_component(self.model, edit.component, edit.values)
+        values = component_values(self.model, edit.component, edit.values)
         return run_with_outputs(recorded.recordings, plan, values, keep, memory=_MEMORY)
 
     def interchange(
@@ -72,10 +72,12 @@ class CircuitRuns:
         base, source = pairings.base[rows], pairings.source[rows]
         where = both_real(recorded.sequences, base, source)
         where = torch.cat([where.new_zeros(len(where), 1), where], 1)
-        return self.patched(recorded, base, Edit(component, recorded.written[component][source], where), keep=keep)
+        return self.patched(
+            recorded, base, Edit(component, recorded.component_outputs[component][source], where), keep=keep
+        )
 
     def attention(self, recorded: RecordedRun, component: Component) -> Float[Tensor, "row query key"]:
-        """Where a head attends, tokens only (what goes to BOS is left out)."""
+        """Where a head attends, tokens only (attention to BOS is left out)."""
         recordings = recorded.recordings
         inputs = HeadInputs(self.model, recordings.batch, recordings.resid(component.layer), component)
         return inputs.pattern()[:, 1:, 1:]

@@ -154,7 +154,7 @@ def _translated(program: Program, vocabulary: FiniteVocabulary) -> tuple[Transla
 def _nothing_to_explain(pool: RecordedRun) -> str | None:
     """Why no experiment can say anything, or None."""
     if not bool(torch.isfinite(pool.outputs.float()).all()) or any(
-        not bool(torch.isfinite(written).all()) for written in pool.written.values()
+        not bool(torch.isfinite(output).all()) for output in pool.component_outputs.values()
     ):
         return "activations are not finite (NaN or infinite): no experiment can be read"
     outputs = pool.outputs[pool.sequences.real].float()

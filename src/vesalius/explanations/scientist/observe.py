@@ -127,7 +127,7 @@ def _raw(
 
 
 def _written(runs: CircuitRuns, pool: RecordedRun, component: Component, pairings: Pairings) -> Tensor:
-    acts = pool.written[component][pairings.base]
+    acts = pool.component_outputs[component][pairings.base]
     for other in dict.fromkeys(moved for moved in pairings.moved if moved is not None):
         _, kept = runs.interchange(pool, pairings, other, keep=(component,))
         acts[pairings.rows_of(other)] = kept[component]

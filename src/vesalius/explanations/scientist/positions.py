@@ -47,8 +47,8 @@ def position_test(
     lengths = recorded.sequences.lengths
     new = (torch.rand(TRIALS, generator=generator) * lengths[base]).long()
     old = (torch.rand(TRIALS, generator=generator) * lengths[source]).long()
-    moved = torch.zeros_like(recorded.written[component][base])
-    moved[torch.arange(TRIALS), new + 1] = recorded.written[component][source, old + 1]
+    moved = torch.zeros_like(recorded.component_outputs[component][base])
+    moved[torch.arange(TRIALS), new + 1] = recorded.component_outputs[component][source, old + 1]
     here = torch.arange(moved.shape[1]) == new[:, None] + 1
     outputs, _ = runs.patched(recorded, base, Edit(component, moved, here))
     by_new = _predict(program, recorded, component, base, source, new, old, old_position=False)

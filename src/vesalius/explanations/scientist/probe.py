@@ -100,7 +100,7 @@ def one_position_edit(
         return Edit(component, acts, here)
     elsewhere = both_real(pool.sequences, contexts.base, contexts.background)
     elsewhere = torch.cat([elsewhere.new_zeros(len(elsewhere), 1), elsewhere], 1)
-    behind = pool.written[component][contexts.background]
+    behind = pool.component_outputs[component][contexts.background]
     return Edit(component, torch.where(here[..., None], acts, behind), here | elsewhere)
 
 
@@ -144,9 +144,9 @@ def _changes(
     runs: CircuitRuns, pool: RecordedRun, component: Component, contexts: Contexts, source: Tensor, position: Tensor
 ) -> Float[Tensor, " n"]:
     """How many outputs differ between the source's value and the own value at one position, the rest being equal."""
-    written = pool.written[component]
+    outputs = pool.component_outputs[component]
     answers = [
-        runs.patched(pool, contexts.base, one_position_edit(pool, component, contexts, written[rows], position))[0]
+        runs.patched(pool, contexts.base, one_position_edit(pool, component, contexts, outputs[rows], position))[0]
         for rows in (source, contexts.base)
     ]
     changed = (answers[0] - answers[1]).abs() > 0.02 if runs.numeric else answers[0] != answers[1]
