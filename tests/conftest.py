@@ -15,6 +15,14 @@ from vesalius.model.files import load_model
 from vesalius.model.smollm import NAME, PACKAGE, cache_directory, smollm_directory
 from vesalius.model.tokenizer import Tokenizer
 
+# Nothing of the shell or the build system that a test runs in: the width and the colours of its terminal, keys,
+# addresses and proxies. Rich and Typer take these for a terminal even where there is none.
+FORGOTTEN = "FORCE_COLOR NO_COLOR PY_COLORS CLICOLOR_FORCE TTY_COMPATIBLE TTY_INTERACTIVE GITHUB_ACTIONS TERMINAL_WIDTH"
+for name in list(os.environ):
+    if name in FORGOTTEN.split() or name.upper().endswith(("_API_KEY", "_BASE_URL", "_API_BASE", "_PROXY")):
+        del os.environ[name]
+os.environ["COLUMNS"] = "80"  # what Rich takes where there is no terminal
+
 # The same examples every time: a build must not turn red by luck. HYPOTHESIS_PROFILE=default looks for new ones.
 settings.register_profile("repeatable", derandomize=True, deadline=None)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "repeatable"))

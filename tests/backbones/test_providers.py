@@ -50,7 +50,7 @@ CONVERSATION = [
 
 def opened(provider: str, server: FakeServer, monkeypatch: pytest.MonkeyPatch, **options: Any) -> Backbone:
     pytest.importorskip(
-        {"anthropic": "langchain_anthropic", "google": "langchain_google_genai"}.get(provider, "openai")
+        {"anthropic": "langchain_anthropic", "google": "langchain_google_genai"}.get(provider, "langchain_openai")
     )
     for name in ("OPENAI_API_KEY", "ANTHROPIC_API_KEY", "GOOGLE_API_KEY"):
         monkeypatch.setenv(name, KEY)

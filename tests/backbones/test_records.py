@@ -64,6 +64,7 @@ def test_replay_serves_what_was_recorded(tmp_path: Path, no_sockets: None) -> No
 def test_replay_of_a_provider_needs_no_key_package_or_network(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
 ) -> None:
+    pytest.importorskip("langchain_openai")
     monkeypatch.setenv("OPENAI_API_KEY", SECRETS[0])
     with serving(Response(chat('{"x": 3}'))) as server:
         live = open_backbone("openai:gpt-5.4", base_url=f"{server.url}/v1", record=tmp_path).chat("x?", schema=Point)
@@ -128,6 +129,8 @@ def test_failures_are_replayed_but_not_resumed(tmp_path: Path) -> None:
 
 
 def test_what_a_server_rejects_is_remembered_by_the_record(tmp_path: Path) -> None:
+    pytest.importorskip("langchain_openai")
+
     def old_server(received: ReceivedRequest) -> Response:
         if "response_format" in received.body:
             return Response(error("response_format is not supported"), status=400)
@@ -144,6 +147,7 @@ def test_what_a_server_rejects_is_remembered_by_the_record(tmp_path: Path) -> No
 
 def test_no_secret_reaches_a_record(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A planted key comes in through the environment, the prompt, the reply, the label and the error message."""
+    pytest.importorskip("langchain_openai")
     password = "correct-horse-battery"
     monkeypatch.setenv("MY_SERVICE_TOKEN", password)
     monkeypatch.setenv("OPENAI_API_KEY", SECRETS[0])
