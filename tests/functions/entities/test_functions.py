@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.functions.needs import needs_vectors
-from vesalius.backbones import Line, Scripted, open_backbone
+from vesalius.backbones import Scripted, ScriptedReply, open_backbone
 from vesalius.backbones.messages import Request, TokenOptions
 from vesalius.errors import BadInput
 from vesalius.functions import Box
@@ -87,14 +87,14 @@ def test_published_values_have_four_decimals() -> None:
     assert published.truth()["backbone"] == "glove"
 
 
-def digits(request: Request) -> Line:
+def digits(request: Request) -> ScriptedReply:
     """Sure about puppies, in doubt about wolves, evasive about the rest."""
     word = request.messages[-1].text.splitlines()[-1].removeprefix("Input: ")
     odds = {"puppy": (-0.1, -3.0), "wolf": (-1.0, -1.0)}.get(word)
     if odds is None:
-        return Line(text="Well", logprobs=(TokenOptions(token="Well", options=(("Well", -0.1),)),))
+        return ScriptedReply(text="Well", logprobs=(TokenOptions(token="Well", options=(("Well", -0.1),)),))
     yes, no = odds
-    return Line(text="1", logprobs=(TokenOptions(token="1", options=(("1", yes), ("0", no))),))
+    return ScriptedReply(text="1", logprobs=(TokenOptions(token="1", options=(("1", yes), ("0", no))),))
 
 
 @pytest.mark.parametrize("mode", ["fixed", "published"])
