@@ -77,7 +77,7 @@ class WarmProcess:
             self.kill()
             raise Failed(f"{name} was not done after {start_seconds:g} s; give it more with start_seconds") from None
         except (EOFError, ConnectionError):
-            self.kill()
+            self.end()  # not killed: it may still be writing why it failed
             errors.seek(0)
             lines = errors.read().decode("utf-8", "replace").strip().splitlines()
             raise Failed(f"{name} failed: {lines[-1] if lines else 'it ended without an error message'}") from None
