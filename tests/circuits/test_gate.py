@@ -46,7 +46,7 @@ def measure_gate(id: str, n: int) -> Gate:
 
 
 def assert_accepted(gate: Gate) -> None:
-    short = {name: value for name, value in gate.figures.items() if value < BARS[name]}
+    short = {name: value for name, value in gate.metrics.items() if value < BARS[name]}
     assert not short
 
 

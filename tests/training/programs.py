@@ -22,8 +22,10 @@ def lookup() -> Program:
 
 
 def odd_places() -> Program:
-    """Add one at odd places: a position flag in L0_MLP, which no same-place interchange shows, and a sum in L1_MLP."""
-    is_odd = Map(lambda place: place % 2, indices, name="is_odd")
+    """Add one at odd positions: a position flag in L0_MLP, where an interchange at the same position has no effect, and
+    a sum in L1_MLP.
+    """
+    is_odd = Map(lambda position: position % 2, indices, name="is_odd")
     total = SequenceMap(lambda token, odd: token + odd, tokens, is_odd, name="total")
     return compile_program(total, [0, 1, 2, 3], 5, causal=False, name="odd_places")
 

@@ -8,8 +8,8 @@ from tests.training.programs import CPU, fraction, lookup, odd_places, small
 from tests.training.twin import node_outputs, patched_logits
 from vesalius.model import Transformer
 from vesalius.model.states import build
-from vesalius.training import Finished, Gate, Setting, headroom, measure, model_tokens, train
-from vesalius.training.figures import evaluate
+from vesalius.training import Gate, Setting, TrainingResult, headroom, measure, model_tokens, train
+from vesalius.training.evaluation import evaluate
 from vesalius.training.pairs import differ, draw_pairs, targets
 from vesalius.training.siit import Curriculum
 from vesalius.training.stack import Copy, Stack
@@ -33,10 +33,10 @@ PERFECT = {
 
 
 def half_trained(setting: Setting) -> Transformer:
-    """Some steps into training, where answers are neither all right nor all wrong."""
-    finished = list(train([setting], device=CPU, recipe=Recipe(40, 16, pairs=256, checks=1), copies=[(0, 1e-2)]))[-1]
-    assert isinstance(finished, Finished)
-    return finished.candidates[setting.name][0].transformer()
+    """A partly trained model, whose answers are neither all right nor all wrong."""
+    result = list(train([setting], device=CPU, recipe=Recipe(40, 16, pairs=256, checks=1), copies=[(0, 1e-2)]))[-1]
+    assert isinstance(result, TrainingResult)
+    return result.candidates[setting.name][0].transformer()
 
 
 def slow_gate(model: Transformer, setting: Setting, n: int, seed: int) -> SimpleNamespace:
@@ -45,24 +45,26 @@ def slow_gate(model: Transformer, setting: Setting, n: int, seed: int) -> Simple
     pairs = draw_pairs(setting.draw, n, seed=seed, device=CPU)
     answers = targets(program, pairs, setting.slots)
     base, source = (model_tokens(program, codes) for codes in (pairs.base, pairs.source))
-    written, own = node_outputs(model, source), node_outputs(model, base)
-    means = {c: torch.cat([own[c][i, : pairs.base_lengths[i] + 1] for i in range(n)]).mean(0) for c in own}
+    source_outputs, base_outputs = node_outputs(model, source), node_outputs(model, base)
+    means = {
+        c: torch.cat([base_outputs[c][i, : pairs.base_lengths[i] + 1] for i in range(n)]).mean(0) for c in base_outputs
+    }
     counts: dict[str, list[bool]] = {}
 
     def score(name: str, logits: Tensor, row: int, answer: int, changed: bool = False) -> None:
-        for place in range(int(pairs.base_lengths[row])):
-            if changed and not bool(differ(program, answers[row, answer, place], answers[row, 0, place])):
+        for position in range(int(pairs.base_lengths[row])):
+            if changed and not bool(differ(program, answers[row, answer, position], answers[row, 0, position])):
                 continue
-            out, wanted = logits[0, place + 1], float(answers[row, answer, place])
-            right = abs(float(out[0]) - wanted) < 0.05 if program.numerical else int(out.argmax()) == int(wanted)
-            counts.setdefault(name, []).append(right)
+            out, expected = logits[0, position + 1], float(answers[row, answer, position])
+            correct = abs(float(out[0]) - expected) < 0.05 if program.numerical else int(out.argmax()) == int(expected)
+            counts.setdefault(name, []).append(correct)
 
     for i in range(n):
         pick = slice(i, i + 1)
         there = (torch.arange(base.shape[1]) <= pairs.source_lengths[i])[None]
         score("accuracy", model(base[pick]), i, 0)
         for s, slot in enumerate(setting.slots):
-            value = written[slot.component][pick]
+            value = source_outputs[slot.component][pick]
             if slot.crossed:
                 reads = [0] + [int(p) + 1 if p >= 0 else k + 1 for k, p in enumerate(pairs.crossed[i])]
                 value = value[:, reads]
@@ -71,15 +73,17 @@ def slow_gate(model: Transformer, setting: Setting, n: int, seed: int) -> Simple
             score(name, logits, i, 1 + s)
             score(f"changed {name}", logits, i, 1 + s, changed=True)
         for other in setting.others:
-            score(f"strict {other}", patched_logits(model, base[pick], {other: written[other][pick]}, there), i, 0)
+            score(
+                f"strict {other}", patched_logits(model, base[pick], {other: source_outputs[other][pick]}, there), i, 0
+            )
         everywhere = torch.ones_like(there)
         for name, new, where in [
-            ("strict_all", {c: written[c][pick] for c in setting.others}, there),
-            ("mean_ablated", {c: means[c].expand_as(own[c][pick]) for c in setting.others}, everywhere),
-            ("zero_ablated", {c: torch.zeros_like(own[c][pick]) for c in setting.others}, everywhere),
+            ("strict_all", {c: source_outputs[c][pick] for c in setting.others}, there),
+            ("mean_ablated", {c: means[c].expand_as(base_outputs[c][pick]) for c in setting.others}, everywhere),
+            ("zero_ablated", {c: torch.zeros_like(base_outputs[c][pick]) for c in setting.others}, everywhere),
         ]:
             score(name, patched_logits(model, base[pick], new, where), i, 0)
-    return SimpleNamespace(**{name: sum(rights) / len(rights) for name, rights in counts.items()})
+    return SimpleNamespace(**{name: sum(correct) / len(correct) for name, correct in counts.items()})
 
 
 @pytest.mark.parametrize("program", [fraction, odd_places])
@@ -91,8 +95,8 @@ def test_gate_equals_the_slow_twin(program) -> None:
         assert getattr(gate, name) == pytest.approx(twin[name], abs=1e-6)
     for name, value in gate.iia.items():
         assert value == pytest.approx(twin[f"iia {name}"], abs=1e-6)
-        wanted = twin.get(f"changed iia {name}")
-        assert gate.iia_changed[name] == (wanted if wanted is None else pytest.approx(wanted, abs=1e-6))
+        expected = twin.get(f"changed iia {name}")
+        assert gate.iia_changed[name] == (expected if expected is None else pytest.approx(expected, abs=1e-6))
     for name, value in gate.crossed.items():
         assert value == pytest.approx(twin[f"crossed {name}"], abs=1e-6)
         assert gate.crossed_changed[name] == pytest.approx(twin[f"changed crossed {name}"], abs=1e-6)
@@ -102,19 +106,19 @@ def test_gate_equals_the_slow_twin(program) -> None:
 
 
 @pytest.mark.parametrize("program", [fraction, odd_places])
-def test_the_trainers_figures_agree_with_the_gate(program) -> None:
+def test_the_trainers_metrics_agree_with_the_gate(program) -> None:
     setting = small(program())
     stack = Stack([small(lookup()), setting], [Copy(0, 1, 1e-2), Copy(1, 2, 1e-2)], device=CPU)
-    figures = evaluate(stack, tabulate(stack.settings, 200, seed=9, device=CPU), Curriculum(stack)).of(1)
+    metrics = evaluate(stack, tabulate(stack.settings, 200, seed=9, device=CPU), Curriculum(stack)).of(1)
     gate = measure(build(setting.config, stack.export(1), where="test"), setting, n=200, seed=9)
-    expected = gate.figures
-    # Means are taken over the sources here and over the bases there.
-    figures.pop("mean_ablated"), expected.pop("mean_ablated")
-    assert figures == pytest.approx(expected, abs=1e-6)
+    expected = gate.metrics
+    # The trainer takes means over the sources, the gate over the bases.
+    metrics.pop("mean_ablated"), expected.pop("mean_ablated")
+    assert metrics == pytest.approx(expected, abs=1e-6)
 
 
-def test_a_hand_made_perfect_model_passes() -> None:
-    """Embedding holds the token, L0_MLP moves it on by one place, the unembedding reads only what the MLP wrote."""
+def test_a_hand_written_perfect_model_passes() -> None:
+    """The embedding holds the token, L0_MLP shifts it by one, the unembedding reads only the MLP's output."""
     setting = small(lookup(), d_head=3)
     config = setting.config
     state = {
@@ -128,13 +132,13 @@ def test_a_hand_made_perfect_model_passes() -> None:
         state["unembed.W_U"][5 + token, setting.program.outputs.index("abcde"[token])] = 1.0
     gate = measure(build(config, state, where="test"), setting, n=100)
     assert gate.passed
-    assert set(gate.figures.values()) == {1.0}
+    assert set(gate.metrics.values()) == {1.0}
     assert gate.iia_changed == {"L0_MLP": 1.0}
     assert len(gate.strict) == 9
 
 
 def test_work_done_outside_the_circuit_fails_the_gate() -> None:
-    """The same look-up in the MLP of layer 1: right answers, wrong place."""
+    """The same look-up in the MLP of layer 1: right answers, wrong component."""
     setting = small(lookup(), d_head=3)
     state = {
         name: torch.zeros_like(weight)
@@ -154,10 +158,10 @@ def test_work_done_outside_the_circuit_fails_the_gate() -> None:
 
 def test_thresholds_and_what_counts() -> None:
     assert Gate(**PERFECT).passed
-    assert headroom(Gate(**PERFECT).figures) == 1.0
+    assert headroom(Gate(**PERFECT).metrics) == 1.0
     short = Gate(**PERFECT | {"zero_ablated": 0.97})
     assert short.shortfalls == ["zero_ablated 0.9700 < 0.98"]
-    assert headroom(short.figures) == pytest.approx(-0.5)
+    assert headroom(short.metrics) == pytest.approx(-0.5)
     weak = {"iia": {"L0_MLP": 0.2, "L1H0": 1.0}}
     assert not Gate(**PERFECT | weak).passed
     assert Gate(**PERFECT | weak | {"inert": ("L0_MLP",)}).passed

@@ -11,12 +11,12 @@ from vesalius.training.tables import tabulate
 
 
 def test_default_size_follows_the_published_rule() -> None:
-    # Keys and queries are 4 places; queries also carry a one and BOS: 6, halved, times four heads.
+    # Keys and queries are 4 positions; queries also carry a one and BOS: 6, halved, times four heads.
     assert fraction().d_head == 6
     assert default_size(fraction()) == Size(2, 4, 12, 3, 48)
 
 
-def test_default_size_keeps_between_its_bounds() -> None:
+def test_default_size_is_clamped() -> None:
     assert default_size(lookup()).d_model == 8
     many = compile_program(
         SelectorWidth(Select(tokens, tokens, Comparison.EQ)), list(range(200)), 4, causal=False, name="many"
@@ -39,21 +39,21 @@ def test_model_tokens_start_with_bos_and_end_with_pad() -> None:
 
 def test_placement_moves_a_head() -> None:
     program = fraction()
-    plain = setting_of(program)
-    moved = Setting("moved", program, plain.size, plain.draw, placement={Component(1, 0): Component(1, 2)})
+    default = setting_of(program)
+    moved = Setting("moved", program, default.size, default.draw, placement={Component(1, 0): Component(1, 2)})
     assert [str(component) for component in moved.circuit] == ["L0_MLP", "L1H2"]
     assert Component(1, 0) in moved.others
     assert len(moved.others) == 8
 
 
 def test_impossible_placements_are_refused() -> None:
-    program, plain = fraction(), setting_of(fraction())
+    program, default = fraction(), setting_of(fraction())
     with pytest.raises(BadInput, match="two components"):
-        Setting("twice", program, plain.size, plain.draw, placement={Component(1, 0): Component(0)})
+        Setting("twice", program, default.size, default.draw, placement={Component(1, 0): Component(0)})
     with pytest.raises(BadInput, match="does not have"):
-        Setting("foreign", program, plain.size, plain.draw, inert=frozenset({Component(0, 3)}))
+        Setting("foreign", program, default.size, default.draw, inert=frozenset({Component(0, 3)}))
     with pytest.raises(BadInput, match="not in this model"):
-        Setting("outside", program, plain.size, plain.draw, placement={Component(1, 0): Component(1, 9)})
+        Setting("outside", program, default.size, default.draw, placement={Component(1, 0): Component(1, 9)})
 
 
 def test_a_position_flag_is_found_to_need_crossed_interchange() -> None:
@@ -66,8 +66,8 @@ def test_a_position_flag_is_found_to_need_crossed_interchange() -> None:
     ]
 
 
-def test_a_constant_is_shown_by_nothing() -> None:
-    constant = Map(lambda place: 2, indices, name="two")
+def test_no_interchange_of_a_constant_has_an_effect() -> None:
+    constant = Map(lambda position: 2, indices, name="two")
     program = compile_program(
         SelectorWidth(Select(tokens, constant, Comparison.GEQ)), [1, 2, 3], 5, causal=False, name="constant"
     )

@@ -27,21 +27,23 @@ def expected_terms(stack: Stack, rows, copy: int) -> list[float]:
     components = {stack.node(component): component for component in all_components(config)}
     base, source = rows.base[copy, :width].T.long(), rows.source[copy, :width].T.long()
     real, there = rows.base_real[copy, :width].T, rows.source_real[copy, :width].T
-    written = node_outputs(model, source)
-    mean = {c: value[there].mean(0) for c, value in written.items()}
+    outputs = node_outputs(model, source)
+    mean = {c: value[there].mean(0) for c, value in outputs.items()}
     totals = [0.0, 0.0, 0.0]
     for row in range(base.shape[0]):
         pick = slice(row, row + 1)
         reads = rows.reads[copy, :width, row]
         swapped = {
-            components[n]: written[components[n]][pick][:, reads]
+            components[n]: outputs[components[n]][pick][:, reads]
             for n in rows.swapped[copy, :, row].nonzero()[:, 0].tolist()
         }
         kind = int(rows.strict_kind[copy, row])
         strict = {}
         for n in rows.strict[copy, :, row].nonzero()[:, 0].tolist():
-            own = written[components[n]][pick]
-            strict[components[n]] = {SOURCE: own, MEAN: mean[components[n]].expand_as(own), ZERO: own * 0}[kind]
+            output = outputs[components[n]][pick]
+            strict[components[n]] = {SOURCE: output, MEAN: mean[components[n]].expand_as(output), ZERO: output * 0}[
+                kind
+            ]
         everywhere = torch.ones_like(there[pick]) if kind != SOURCE else there[pick]
         runs = [
             (model(base[pick]), rows.answer),
@@ -49,12 +51,12 @@ def expected_terms(stack: Stack, rows, copy: int) -> list[float]:
             (patched_logits(model, base[pick], strict, everywhere), rows.answer),
         ]
         for term, (logits, answers) in enumerate(runs):
-            for place in range(1, int(real[row].sum())):
-                answer = answers[copy, place - 1, row]
+            for position in range(1, int(real[row].sum())):
+                answer = answers[copy, position - 1, row]
                 if numerical:
-                    totals[term] += 20 * float(logits[0, place, 0] - answer) ** 2
+                    totals[term] += 20 * float(logits[0, position, 0] - answer) ** 2
                 else:
-                    totals[term] += float(F.cross_entropy(logits[0, place], answer.long()))
+                    totals[term] += float(F.cross_entropy(logits[0, position], answer.long()))
     counted = int(real[:, 1:].sum())
     return [total / counted for total in totals]
 
@@ -73,8 +75,8 @@ def test_each_term_of_every_copy_matches_hooked_runs_of_its_transformer() -> Non
 def test_crossed_rows_are_drawn_and_read_other_positions() -> None:
     stack = mixed_stack()
     _, rows = rows_of(stack, batch=200)
-    own = torch.arange(rows.reads.shape[1])[:, None]
-    crossed = (rows.reads != own).any(1)
+    output = torch.arange(rows.reads.shape[1])[:, None]
+    crossed = (rows.reads != output).any(1)
     assert crossed[2].any()
     assert not crossed[[0, 1, 3, 4]].any()
 
@@ -117,9 +119,9 @@ def test_weak_components_are_drawn_more_often() -> None:
     iia[0, 1] = 0.75
     curriculum.adapt(iia)
     # Half even: 1/2 each. Half by doubt, which is at least 0.01: 0.1 to 0.5, so 1/6 and 5/6.
-    assert float(curriculum.cumulated[0, 0]) == pytest.approx(0.5 * 0.5 + 0.5 / 6)
+    assert float(curriculum.cumulative[0, 0]) == pytest.approx(0.5 * 0.5 + 0.5 / 6)
     # The inert slot of odd_places has a tenth of the weight of the other two.
-    assert float(curriculum.cumulated[2, 0]) == pytest.approx(0.1 / 2.1)
+    assert float(curriculum.cumulative[2, 0]) == pytest.approx(0.1 / 2.1)
     tables = tabulate(stack.settings, 40, seed=1, device=CPU)
     rows = draw_rows(stack, tables, curriculum, 20_000, torch.Generator().manual_seed(0))
     share = rows.swapped[0].float().mean(1)[stack.node(stack.settings[0].circuit[1])]

@@ -4,13 +4,13 @@ import torch
 from tests.training.programs import CPU, lookup, mixed_stack, shift, small
 from vesalius.model.states import build
 from vesalius.training.siit import Curriculum
-from vesalius.training.stack import Copy, Stack, first_weights
+from vesalius.training.stack import Copy, Stack, initial_weights
 from vesalius.training.stepper import Recipe, Stepper, rate_at
 from vesalius.training.tables import tabulate
 
 
-def scrambled(stack: Stack) -> Stack:
-    """Random numbers everywhere a weight may be, biases too."""
+def with_random_biases(stack: Stack) -> Stack:
+    """Add noise to every weight, biases included."""
     with torch.no_grad():
         noise = torch.randn(stack.weights.shape, generator=torch.Generator().manual_seed(1))
         stack.weights.add_(0.05 * noise * stack.mask)
@@ -18,25 +18,27 @@ def scrambled(stack: Stack) -> Stack:
 
 
 def test_every_padded_copy_computes_what_its_own_transformer_computes() -> None:
-    stack = scrambled(mixed_stack())
+    stack = with_random_biases(mixed_stack())
     tables = tabulate(stack.settings, 40, seed=2, device=CPU)
-    places = torch.arange(tables.base.shape[2])[:, None]
-    real = places <= tables.base_lengths[stack.task][:, None]
+    positions = torch.arange(tables.base.shape[2])[:, None]
+    real = positions <= tables.base_lengths[stack.task][:, None]
     logits, nodes = stack.run(stack.weights, tables.base[stack.task].transpose(1, 2), real)
     for i, config in enumerate(stack.configs):
         model = build(config, stack.export(i), where="test")
         tokens = tables.base[stack.task[i], :, : config.n_ctx].long()
         expected, cache = model.run_with_cache(tokens)
-        counted = real[i, : config.n_ctx].T
-        got = logits[i, : config.d_vocab_out, : config.n_ctx].permute(2, 1, 0)
-        torch.testing.assert_close(got[counted], expected[counted], atol=1e-5, rtol=1e-5)
+        real_positions = real[i, : config.n_ctx].T
+        computed = logits[i, : config.d_vocab_out, : config.n_ctx].permute(2, 1, 0)
+        torch.testing.assert_close(computed[real_positions], expected[real_positions], atol=1e-5, rtol=1e-5)
         z = nodes.z[1][i, :4, : config.d_head, : config.n_ctx].permute(3, 2, 0, 1)
-        torch.testing.assert_close(z[counted], cache["blocks.1.attn.hook_z"][counted], atol=1e-5, rtol=1e-5)
+        torch.testing.assert_close(
+            z[real_positions], cache["blocks.1.attn.hook_z"][real_positions], atol=1e-5, rtol=1e-5
+        )
         assert (logits[i, config.d_vocab_out :] < -1e8).all()
 
 
-def test_wide_heads_go_through_the_other_attention_path() -> None:
-    stack = scrambled(Stack([small(shift(), d_head=12)], [Copy(0, 0, 1e-3)], device=CPU))
+def test_wide_heads_use_the_matmul_attention_path() -> None:
+    stack = with_random_biases(Stack([small(shift(), d_head=12)], [Copy(0, 0, 1e-3)], device=CPU))
     tables = tabulate(stack.settings, 20, seed=2, device=CPU)
     real = torch.arange(8)[:, None] <= tables.base_lengths[:, None]
     logits, _ = stack.run(stack.weights, tables.base.transpose(1, 2), real)
@@ -72,7 +74,7 @@ def test_first_weights_do_not_depend_on_the_stack() -> None:
 
 def test_first_weights_have_the_stated_spread() -> None:
     config = small(lookup(), d_head=32).config
-    weights = first_weights(config, 0)
+    weights = initial_weights(config, 0)
     assert float(weights["embed"].std()) == pytest.approx(0.5, rel=0.1)
     assert float(weights["0.mlp_in"].std()) == pytest.approx(128**-0.5, rel=0.05)
     assert float(weights["0.mlp_out"].std()) == pytest.approx(512**-0.5 / 2, rel=0.05)
@@ -98,7 +100,7 @@ def test_learning_rate_warms_up_stays_and_falls() -> None:
     assert rate_at(999, 1000) == pytest.approx(0.02)
 
 
-def test_a_gradient_that_is_not_finite_leaves_only_its_own_copy_where_it_is() -> None:
+def test_a_gradient_that_is_not_finite_leaves_only_its_own_copy_unchanged() -> None:
     stack = mixed_stack()
     before = stack.weights.detach().clone()
     tables = tabulate(stack.settings, 64, seed=0, device=CPU)

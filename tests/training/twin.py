@@ -1,4 +1,4 @@
-"""The slow twin: one hooked run of one transformer per intervention, every position spelled out."""
+"""A slow reference implementation: one hooked run of one transformer per intervention."""
 
 from collections.abc import Mapping
 
@@ -9,14 +9,14 @@ from vesalius.model import Component, Transformer
 
 
 def node_outputs(model: Transformer, tokens: Tensor) -> dict[Component, Tensor]:
-    """What each component wrote: a head's z, an MLP's output without its bias; [batch, pos, width]."""
+    """The output of each component: a head's z, an MLP's output without its bias; [batch, pos, width]."""
     _, cache = model.run_with_cache(tokens)
-    written = {}
+    outputs = {}
     for layer, block in enumerate(model.blocks):
         for head in range(model.config.n_heads):
-            written[Component(layer, head)] = cache[f"blocks.{layer}.attn.hook_z"][:, :, head]
-        written[Component(layer)] = cache[f"blocks.{layer}.hook_mlp_out"] - block.mlp.b_out
-    return written
+            outputs[Component(layer, head)] = cache[f"blocks.{layer}.attn.hook_z"][:, :, head]
+        outputs[Component(layer)] = cache[f"blocks.{layer}.hook_mlp_out"] - block.mlp.b_out
+    return outputs
 
 
 def patched_logits(model: Transformer, tokens: Tensor, new: Mapping[Component, Tensor], where: Tensor) -> Tensor:

@@ -17,10 +17,10 @@ from vesalius.model.specimen import json_value
 from vesalius.progress import Progress, shown
 from vesalius.rasp import Program, load_spec
 from vesalius.rasp import generate as generated_tasks
-from vesalius.training.fit import Retrying, Trained, fit
-from vesalius.training.group import Written
+from vesalius.training.fit import FitResult, Retry, fit
+from vesalius.training.group import SettingResult
 from vesalius.training.setting import setting_of
-from vesalius.training.trainer import Progress as Step
+from vesalius.training.trainer import StepReport
 
 
 def train(
@@ -98,10 +98,10 @@ def _train_many(
     finished = [path for path in paths if (directory / path.stem / SPECIMEN_FILE).exists()]
     rows: list[dict[str, Any]] = [{"name": path.stem, "accepted": True, "was_there": True} for path in finished]
     for event in make_many(paths, out=directory, device=device, seed=seed):
-        if isinstance(event, Step):
+        if isinstance(event, StepReport):
             progress(f"training {len(paths) - len(finished)} programs", event.step, event.steps)
-        elif isinstance(event, Written):
-            row = {"name": event.name, "accepted": event.gate.passed, **event.gate.figures}
+        elif isinstance(event, SettingResult):
+            row = {"name": event.name, "accepted": event.gate.passed, **event.gate.metrics}
             rows.append({**row, "shortfalls": event.gate.shortfalls, "directory": str(event.directory)})
     accepted = sum(row["accepted"] for row in rows)
     if not accepted:
@@ -111,22 +111,22 @@ def _train_many(
 
 def _fit(
     program: Program, directory: Path, *, seed: int, attempts: int, device: torch.device, progress: Progress
-) -> Trained:
+) -> FitResult:
     setting, checkpoint = setting_of(program), directory / "checkpoint"
     for event in fit(setting, device=device, seed=seed, attempts=attempts, checkpoint=checkpoint):
-        if isinstance(event, Step):
+        if isinstance(event, StepReport):
             progress(f"training {program.name}", event.step, event.steps)
-        elif isinstance(event, Retrying):
+        elif isinstance(event, Retry):
             note(f"{event.reason}; try {event.attempt} begins")
-        elif isinstance(event, Trained):
+        elif isinstance(event, FitResult):
             return event
-    raise AssertionError("training ends with a Trained event")
+    raise AssertionError("training ends with a FitResult")
 
 
-def _figures(trained: Trained, directory: Path) -> dict[str, Any]:
+def _figures(trained: FitResult, directory: Path) -> dict[str, Any]:
     gate = trained.gate
     return {
-        **gate.figures,
+        **gate.metrics,
         "iia": gate.iia,
         "iia_changed": gate.iia_changed,
         "inert": list(gate.inert),

@@ -24,7 +24,7 @@ from vesalius.model.files import load_model
 from vesalius.model.transformer import Transformer
 from vesalius.rasp import Program, load_spec, random_inputs
 from vesalius.training.gate import Gate, measure
-from vesalius.training.group import Written, train_group
+from vesalius.training.group import SettingResult, train_group
 from vesalius.training.setting import Setting, setting_of
 from vesalius.training.trainer import Event
 
@@ -56,7 +56,7 @@ def write_trained(trained: TrainedModel, directory: Path) -> None:
 
 def make_many(
     paths: Sequence[Path], *, out: Path, device: torch.device | str, seed: int = 0
-) -> Iterator[Event | Written]:
+) -> Iterator[Event | SettingResult]:
     """Train the programs of many SPEC.py files in stacks of similar shape and write accepted models to `out/NAME`.
 
     NAME is the file's stem. Directories that already hold a specimen are skipped; a call that was killed resumes from
@@ -73,7 +73,7 @@ def make_many(
     for shape, group in _stacks(settings).items():
         stack = out / "-".join(map(str, shape))
         for event in train_group(group, device=device, out=stack, seed=seed):
-            if isinstance(event, Written):
+            if isinstance(event, SettingResult):
                 if event.gate.passed:
                     setting = next(setting for setting in group if setting.name == event.name)
                     _install(event, setting, specs[event.name], out / event.name)
@@ -91,7 +91,7 @@ def _stacks(settings: Iterable[Setting]) -> dict[tuple[str, int, int], list[Sett
     return dict(sorted(stacks.items()))
 
 
-def _install(written: Written, setting: Setting, path: Path, directory: Path) -> None:
+def _install(written: SettingResult, setting: Setting, path: Path, directory: Path) -> None:
     """Write one accepted model of a stack as a specimen."""
     record = read_json(written.directory / "training.json")
     how = f"{record['steps']} steps in a stack, seed {record['seed']}, learning rate {record['learning_rate']}"
@@ -119,7 +119,7 @@ def _card(trained: TrainedModel) -> Card:
         heads=size.n_heads,
         d_model=size.d_model,
         examples=as_examples(list(zip(inputs, outputs, strict=True))),
-        gate=json.loads(trained.gate.model_dump_json()) | {"figures": trained.gate.figures},
+        gate=json.loads(trained.gate.model_dump_json()) | {"figures": trained.gate.metrics},
         made_by=f"vesalius train {trained.path.name} ({trained.how})",
     )
 

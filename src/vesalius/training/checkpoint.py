@@ -1,7 +1,7 @@
-"""Saved training runs: one safetensors file per check, and a JSON file that names the last whole one.
+"""Saved training runs: one safetensors file per check, and a JSON file that names the last complete one.
 
-The JSON is replaced in one step after its tensors are on disk, so a run killed at any moment finds either the old
-check or the new one. A checkpoint belongs to one run: other settings, copies, recipe or seed are refused.
+The JSON is replaced atomically after its tensors are on disk, so a run killed at any moment finds either the old check
+or the new one. A checkpoint belongs to one run: other settings, copies, recipe or seed are refused.
 """
 
 import hashlib
@@ -44,7 +44,7 @@ class Checkpoint:
         return read_tensors(self.directory / str(data.get("file"))), float(data.get("seconds", 0.0))
 
     def save(self, tensors: Mapping[str, Tensor], *, step: int, seconds: float) -> None:
-        """Write a check, then forget the one before."""
+        """Write a check, then delete the one before."""
         self.directory.mkdir(parents=True, exist_ok=True)
         name = f"step-{step:08d}.safetensors"
         write_tensors(self.directory / name, {key: value.detach().cpu().contiguous() for key, value in tensors.items()})
@@ -55,7 +55,7 @@ class Checkpoint:
                 old.unlink(missing_ok=True)
 
     def clear(self) -> None:
-        """Remove the files of a run that is done."""
+        """Remove the files of a finished run."""
         for path in [self.directory / _INDEX, *self.directory.glob("step-*.safetensors")]:
             path.unlink(missing_ok=True)
         if self.directory.exists() and not any(self.directory.iterdir()):
@@ -63,8 +63,8 @@ class Checkpoint:
 
 
 def identify(stack: Stack, tables: Tables, recipe: Recipe, seed: int) -> str:
-    """A hash of everything that decides how a run goes: models, copies, recipe, seed and the first training pairs."""
-    described: dict[str, Any] = {
+    """A hash of everything that determines a run: models, copies, recipe, seed and the first training pairs."""
+    description: dict[str, Any] = {
         "settings": [
             [s.name, asdict(s.size), [(str(x.component), x.crossed, x.inert) for x in s.slots]] for s in stack.settings
         ],
@@ -72,8 +72,8 @@ def identify(stack: Stack, tables: Tables, recipe: Recipe, seed: int) -> str:
         "recipe": asdict(recipe),
         "seed": seed,
     }
-    digest = hashlib.sha256(json.dumps(described, sort_keys=True).encode())
+    digest = hashlib.sha256(json.dumps(description, sort_keys=True).encode())
     for column in (tables.base, tables.source, tables.answers):
-        few = column[:, :_HASHED_PAIRS].cpu().double().round(decimals=3)
-        digest.update((few + 0.0).numpy().tobytes())  # adding 0 turns -0 into 0
+        rounded = column[:, :_HASHED_PAIRS].cpu().double().round(decimals=3)
+        digest.update((rounded + 0.0).numpy().tobytes())  # adding 0 turns -0 into 0
     return digest.hexdigest()

@@ -1,7 +1,7 @@
-"""One model until it is accepted: train, measure the gate, and try again if it falls short.
+"""Train one model until it is accepted: train, measure the gate, and try again if it fails.
 
-The second try takes the next seed, twice the steps and half the learning rate; every later one also a wider model. Each
-try is announced, and the last event is `Trained` with the best model found and its gate, passed or not.
+The second try uses the next seed, twice the steps and half the learning rate; every later one also a wider model. Each
+try is announced, and the last event is a `FitResult` with the best model and its gate, passed or not.
 """
 
 import time
@@ -18,22 +18,22 @@ from vesalius.training.gate import Gate, headroom, measure
 from vesalius.training.recipes import default_copies, default_recipe
 from vesalius.training.setting import Setting
 from vesalius.training.stepper import Recipe
-from vesalius.training.trainer import Candidate, Event, Finished, train
+from vesalius.training.trainer import Candidate, Event, TrainingResult, train
 
 _FAILED = "failed.json"
 
 
 @dataclass(frozen=True)
-class Retrying:
-    """A try fell short of the gate and another begins."""
+class Retry:
+    """A try failed the gate and another begins."""
 
     attempt: int
     reason: str
 
 
 @dataclass(frozen=True)
-class Trained:
-    """The end: the best model, the setting it was trained in (its size may have grown) and its gate."""
+class FitResult:
+    """The best model, the setting it was trained in (its size may have grown) and its gate."""
 
     setting: Setting
     model: Transformer
@@ -54,32 +54,34 @@ def fit(
     recipe: Recipe | None = None,
     gate_pairs: int = 1024,
     checkpoint: Path | None = None,
-) -> Iterator[Event | Retrying | Trained]:
+) -> Iterator[Event | Retry | FitResult]:
     """Train one setting until its gate passes, at most `attempts` times.
 
-    With a `checkpoint` directory a killed call goes on where it was, and a call that was done gives its result again.
+    With a `checkpoint` directory a killed call resumes, and a finished one returns its result again.
     """
     if attempts < 1:
         raise BadInput(f"attempts={attempts}: at least one is needed")
     device, began = torch.device(device), time.perf_counter()
-    best: Trained | None = None
+    best: FitResult | None = None
     for attempt in range(attempts):
-        place = None if checkpoint is None else checkpoint / f"attempt-{attempt + 1}"
+        directory = None if checkpoint is None else checkpoint / f"attempt-{attempt + 1}"
         is_last = attempt == attempts - 1
-        reason = None if is_last else _known_failure(place)
+        reason = None if is_last else _recorded_failure(directory)
         if reason is None:
-            found = yield from _attempt(
-                setting, attempt, recipe, device=device, seed=seed, n=gate_pairs, checkpoint=place
+            result = yield from _attempt(
+                setting, attempt, recipe, device=device, seed=seed, n=gate_pairs, checkpoint=directory
             )
-            if best is None or headroom(found.gate.figures) > headroom(best.gate.figures):
-                best = found
-            if found.gate.passed or is_last:
+            if best is None or headroom(result.gate.metrics) > headroom(best.gate.metrics):
+                best = result
+            if result.gate.passed or is_last:
                 yield replace(best, attempts=attempt + 1, seconds=time.perf_counter() - began)
                 return
-            reason = f"try {attempt + 1} with d_model {found.setting.size.d_model}: {'; '.join(found.gate.shortfalls)}"
-            if place is not None:
-                write_json(place / _FAILED, {"reason": reason})
-        yield Retrying(attempt + 2, reason)
+            reason = (
+                f"try {attempt + 1} with d_model {result.setting.size.d_model}: {'; '.join(result.gate.shortfalls)}"
+            )
+            if directory is not None:
+                write_json(directory / _FAILED, {"reason": reason})
+        yield Retry(attempt + 2, reason)
 
 
 def _attempt(
@@ -91,47 +93,55 @@ def _attempt(
     seed: int,
     n: int,
     checkpoint: Path | None,
-) -> Generator[Event, None, Trained]:
+) -> Generator[Event, None, FitResult]:
     """One try: yields its events, returns its best model."""
-    own, schedule = _harder(setting, recipe, attempt, device)
-    copies = default_copies([own], seed=seed + attempt, device=device)
-    slower = [(first, rate if attempt == 0 else rate / 2) for first, rate in copies]
-    finished = None
+    setting, recipe = _adjusted(setting, recipe, attempt, device)
+    copies = default_copies([setting], seed=seed + attempt, device=device)
+    copies = [(first, rate if attempt == 0 else rate / 2) for first, rate in copies]
+    result = None
     for event in train(
-        [own], device=device, seed=seed + attempt, copies=slower, recipe=schedule, checkpoint=checkpoint
+        [setting], device=device, seed=seed + attempt, copies=copies, recipe=recipe, checkpoint=checkpoint
     ):
         yield event
-        finished = event if isinstance(event, Finished) else None
-    assert finished is not None
-    candidate, gate = best_measured(own, finished.candidates[own.name], n=n)
-    model, how = candidate.transformer(), (candidate.seed, candidate.learning_rate)
-    return Trained(own, model, gate, *how, attempt + 1, finished.steps, finished.seconds)
+        result = event if isinstance(event, TrainingResult) else None
+    assert result is not None
+    candidate, gate = best_candidate(setting, result.candidates[setting.name], n=n)
+    return FitResult(
+        setting,
+        candidate.transformer(),
+        gate,
+        candidate.seed,
+        candidate.learning_rate,
+        attempt + 1,
+        result.steps,
+        result.seconds,
+    )
 
 
-def best_measured(setting: Setting, candidates: Sequence[Candidate], *, n: int) -> tuple[Candidate, Gate]:
-    """Measure candidates in their order until one passes the gate; it, or the one that comes closest."""
-    measured: list[tuple[Candidate, Gate]] = []
+def best_candidate(setting: Setting, candidates: Sequence[Candidate], *, n: int) -> tuple[Candidate, Gate]:
+    """Measure candidates in order until one passes the gate; returns it, or the one that comes closest."""
+    gates: list[tuple[Candidate, Gate]] = []
     for candidate in candidates:
-        measured.append((candidate, measure(candidate.transformer(), setting, n=n)))
-        if measured[-1][1].passed:
+        gates.append((candidate, measure(candidate.transformer(), setting, n=n)))
+        if gates[-1][1].passed:
             break
-    return max(measured, key=lambda pair: headroom(pair[1].figures))
+    return max(gates, key=lambda pair: headroom(pair[1].metrics))
 
 
-def _harder(setting: Setting, recipe: Recipe | None, attempt: int, device: torch.device) -> tuple[Setting, Recipe]:
-    """The setting and the schedule of a try, counted from 0."""
+def _adjusted(setting: Setting, recipe: Recipe | None, attempt: int, device: torch.device) -> tuple[Setting, Recipe]:
+    """The setting and the recipe of a try, counted from 0."""
     size = setting.size
     for _ in range(attempt - 1):
         size = size.enlarged()
-    own = replace(setting, size=size)
-    schedule = recipe or default_recipe([own], device=device)
+    setting = replace(setting, size=size)
+    recipe = recipe or default_recipe([setting], device=device)
     if attempt:
-        schedule = replace(schedule, steps=2 * schedule.steps, checks=2 * schedule.checks)
-    return own, schedule
+        recipe = replace(recipe, steps=2 * recipe.steps, checks=2 * recipe.checks)
+    return setting, recipe
 
 
-def _known_failure(place: Path | None) -> str | None:
-    """The reason why a try of an earlier, killed call was given up."""
-    if place is None or not (place / _FAILED).exists():
+def _recorded_failure(directory: Path | None) -> str | None:
+    """Why a try of an earlier, killed call failed."""
+    if directory is None or not (directory / _FAILED).exists():
         return None
-    return str(read_json(place / _FAILED).get("reason", "fell short of the gate"))
+    return str(read_json(directory / _FAILED).get("reason", "failed the gate"))

@@ -1,6 +1,6 @@
-"""The acceptance gate: does a finished transformer implement its program in the right places, and nothing elsewhere?
+"""The acceptance gate: does a trained transformer implement its program in the right components, and only there?
 
-Measured on fresh inputs with the intervention engine, so by other code than the one that trained it:
+Measured on fresh inputs with the intervention engine, which is not the code that trained it:
 
     accuracy      share of positions answered as the program answers
     iia           per component: the same after an interchange of that component alone
@@ -24,7 +24,7 @@ from vesalius.training.pairs import Pairs, Slot, differ, draw_pairs, targets
 from vesalius.training.setting import Setting, model_tokens
 from vesalius.training.threads import few_threads
 
-#: What every figure must reach.
+#: The minimum of every metric.
 THRESHOLDS: Mapping[str, float] = {
     "accuracy": 0.99,
     "iia_worst": 0.99,
@@ -36,16 +36,17 @@ THRESHOLDS: Mapping[str, float] = {
 }
 
 
-def headroom(figures: Mapping[str, float]) -> float:
-    """How well the figures clear their thresholds: 1 when all are perfect, 0 when the worst just passes."""
-    return min(1 - (1 - figures[name]) / (1 - bar) for name, bar in THRESHOLDS.items())
+def headroom(metrics: Mapping[str, float]) -> float:
+    """How far the metrics are above their thresholds: 1 when all are perfect, 0 when the worst just passes."""
+    return min(1 - (1 - metrics[name]) / (1 - threshold) for name, threshold in THRESHOLDS.items())
 
 
 class Gate(BaseModel):
-    """The figures of one model on `n` pairs of fresh inputs.
+    """The metrics of one model on `n` pairs of fresh inputs.
 
-    `inert` names components that no same-place interchange can show; they are left out of the worst figures.
-    Interchange across positions is in `crossed` and counts. Where nothing changed the answer, `iia_changed` is None.
+    `inert` names components whose interchange at the same position has no effect; they do not count in the worst
+    metrics. Interchange across positions is in `crossed` and counts. Where nothing changed the answer, `iia_changed` is
+    None.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -73,8 +74,8 @@ class Gate(BaseModel):
     @property
     def iia_changed_worst(self) -> float:
         """The same over positions whose answer changes."""
-        plain = [v for name, v in self.iia_changed.items() if name not in self.inert]
-        return min((v for v in [*plain, *self.crossed_changed.values()] if v is not None), default=1.0)
+        active = [v for name, v in self.iia_changed.items() if name not in self.inert]
+        return min((v for v in [*active, *self.crossed_changed.values()] if v is not None), default=1.0)
 
     @property
     def strict_worst(self) -> float:
@@ -82,21 +83,21 @@ class Gate(BaseModel):
         return min(self.strict.values(), default=1.0)
 
     @property
-    def figures(self) -> dict[str, float]:
-        """The seven numbers that are held against `THRESHOLDS`."""
+    def metrics(self) -> dict[str, float]:
+        """The seven numbers that are compared with `THRESHOLDS`."""
         return {name: getattr(self, name) for name in THRESHOLDS}
 
     @property
     def passed(self) -> bool:
-        """True when every figure reaches its threshold."""
+        """Whether every metric reaches its threshold."""
         return not self.shortfalls
 
     @property
     def shortfalls(self) -> list[str]:
-        """What falls short, in words."""
+        """The metrics below their thresholds, as text."""
         return [
             f"{name} {value:.4f} < {THRESHOLDS[name]}"
-            for name, value in self.figures.items()
+            for name, value in self.metrics.items()
             if value < THRESHOLDS[name]
         ]
 
@@ -110,28 +111,28 @@ def measure(model: Transformer, setting: Setting, *, n: int = 1024, seed: int = 
 def _measure(model: Transformer, setting: Setting, n: int, seed: int) -> Gate:
     pairs = draw_pairs(setting.draw, n, seed=seed, device=model.device)
     answers = targets(setting.program, pairs, setting.slots)
-    bench = _Bench(model, setting, pairs)
+    runs = _InterventionRuns(model, setting, pairs)
     base = answers[:, 0]
-    plain = [(i, slot) for i, slot in enumerate(setting.slots) if not slot.crossed]
-    across = [(i, slot) for i, slot in enumerate(setting.slots) if slot.crossed]
-    right = {i: bench.interchange(slot) for i, slot in plain + across}
-    share = {i: bench.share(outputs, answers[:, 1 + i]) for i, outputs in right.items()}
+    aligned = [(i, slot) for i, slot in enumerate(setting.slots) if not slot.crossed]
+    crossed = [(i, slot) for i, slot in enumerate(setting.slots) if slot.crossed]
+    outputs = {i: runs.interchange(slot) for i, slot in aligned + crossed}
+    share = {i: runs.share(output, answers[:, 1 + i]) for i, output in outputs.items()}
     changed = {
-        i: bench.share(outputs, answers[:, 1 + i], where=differ(setting.program, answers[:, 1 + i], base))
-        for i, outputs in right.items()
+        i: runs.share(output, answers[:, 1 + i], where=differ(setting.program, answers[:, 1 + i], base))
+        for i, output in outputs.items()
     }
     others = setting.others
-    singles = {str(c): bench.share(bench.patched([c], bench.source), base) for c in others}
-    together = [bench.patched(others, values) for values in (bench.source, bench.means, bench.zeros)] if others else []
-    strict_all, mean_ablated, zero_ablated = [_share(bench.share(x, base)) for x in together] or [1.0, 1.0, 1.0]
+    singles = {str(c): runs.share(runs.patched([c], runs.source), base) for c in others}
+    together = [runs.patched(others, values) for values in (runs.source, runs.means, runs.zeros)] if others else []
+    strict_all, mean_ablated, zero_ablated = [_share(runs.share(x, base)) for x in together] or [1.0, 1.0, 1.0]
     return Gate(
         n=n,
         seed=seed,
-        accuracy=_share(bench.share(bench.clean(), base)),
-        iia={str(slot.component): _share(share[i]) for i, slot in plain},
-        iia_changed={str(slot.component): changed[i] for i, slot in plain},
-        crossed={str(slot.component): _share(share[i]) for i, slot in across},
-        crossed_changed={str(slot.component): changed[i] for i, slot in across},
+        accuracy=_share(runs.share(runs.clean(), base)),
+        iia={str(slot.component): _share(share[i]) for i, slot in aligned},
+        iia_changed={str(slot.component): changed[i] for i, slot in aligned},
+        crossed={str(slot.component): _share(share[i]) for i, slot in crossed},
+        crossed_changed={str(slot.component): changed[i] for i, slot in crossed},
         strict={name: _share(value) for name, value in singles.items()},
         strict_all=strict_all,
         mean_ablated=mean_ablated,
@@ -140,26 +141,26 @@ def _measure(model: Transformer, setting: Setting, n: int, seed: int) -> Gate:
     )
 
 
-class _Bench:
-    """One model, one set of pairs, and the replacement values they give."""
+class _InterventionRuns:
+    """Runs of one model on one set of pairs, with components replaced by values from those pairs."""
 
     def __init__(self, model: Transformer, setting: Setting, pairs: Pairs) -> None:
         self.program, self.config, self.pairs = setting.program, model.config, pairs
         base, source = (Batch(model_tokens(setting.program, codes)) for codes in (pairs.base, pairs.source))
         self.recordings = Recordings(model, base, Readout(self._answers))
         self.source, self.means, self.zeros = activations(model, source), means(model, base), zeros(model)
-        places = torch.arange(base.tokens.shape[1], device=base.tokens.device)
-        self.in_source: Bool[Tensor, "pair pos"] = places <= pairs.source_lengths[:, None]
+        positions = torch.arange(base.tokens.shape[1], device=base.tokens.device)
+        self.in_source: Bool[Tensor, "pair pos"] = positions <= pairs.source_lengths[:, None]
 
     def _answers(self, logits: Float[Tensor, "row pos out"], prompt: Tensor) -> Float[Tensor, "row token"]:
         return logits[:, 1:, 0] if self.program.numerical else logits[:, 1:].argmax(-1).float()
 
     def clean(self) -> Tensor:
-        """The model's answers with nothing replaced."""
+        """The model's answers without intervention."""
         return self.recordings.scores()
 
     def patched(self, components: Sequence[Component], values: Values) -> Tensor:
-        """Its answers with some components replaced: by constants everywhere, or where the source has a real token."""
+        """The answers with some components replaced: by constants everywhere, or where the source has a real token."""
         n = len(self.pairs)
         constant = len(values) == 1
         choices = torch.zeros(n, dtype=torch.long) if constant else torch.arange(n)
@@ -167,13 +168,13 @@ class _Bench:
         return run(self.recordings, plan, values)
 
     def interchange(self, slot: Slot) -> Tensor:
-        """Its answers after one kind of interchange."""
+        """The answers after one kind of interchange."""
         return self.patched([slot.component], self._crossed() if slot.crossed else self.source)
 
     def _crossed(self) -> Values:
-        places = torch.arange(self.in_source.shape[1], device=self.in_source.device)
+        positions = torch.arange(self.in_source.shape[1], device=self.in_source.device)
         crossed = torch.nn.functional.pad(self.pairs.crossed, (1, 0), value=-1)
-        reads = torch.where(crossed >= 0, crossed + 1, places)
+        reads = torch.where(crossed >= 0, crossed + 1, positions)
         row = torch.arange(len(reads), device=reads.device)[:, None]
         source = self.source
         return Values(
@@ -181,11 +182,11 @@ class _Bench:
         )
 
     def share(self, outputs: Tensor, answers: Tensor, *, where: Tensor | None = None) -> float | None:
-        """Share of real positions (of those in `where`) answered right; None if there are none."""
+        """Share of real positions (of those in `where`) answered correctly; None if there are none."""
         counted = self.pairs.real if where is None else self.pairs.real & where
-        right = (outputs - answers).abs() < NUMERICAL_TOLERANCE if self.program.numerical else outputs == answers
+        correct = (outputs - answers).abs() < NUMERICAL_TOLERANCE if self.program.numerical else outputs == answers
         total = int(counted.sum())
-        return float((right & counted).sum() / total) if total else None
+        return float((correct & counted).sum() / total) if total else None
 
 
 def _share(value: float | None) -> float:

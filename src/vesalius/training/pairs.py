@@ -1,9 +1,10 @@
-"""Base and source inputs in pairs, and what the program says about them.
+"""Pairs of base and source inputs, and the program's answers on them.
 
 An interchange needs two inputs: the base is run, and one component takes the value it had on the source. The patch is
-position-wise: a base position takes the source's value at the same place where the source has a real token there, and
-keeps its own elsewhere. A `Slot` is one kind of interchange: a component, read at the same place or, for components
-whose value depends on the position alone, across places by a random permutation of the source's positions.
+position-wise: a base position takes the source's value at the same position if the source has a real token there, and
+keeps its own value elsewhere. A `Slot` is one kind of interchange: a component, read at the same position or, for
+components whose value depends on the position alone, across positions by a random permutation of the source's
+positions.
 """
 
 from collections.abc import Callable, Sequence
@@ -25,9 +26,8 @@ _CELLS_AT_ONCE = 2**23  # of one [row, query, key] tensor of the interpreter
 
 @dataclass(frozen=True)
 class Slot:
-    """One kind of interchange: which component of the program, where it sits in the model, read across places or not.
-
-    `inert` marks an interchange that never changes the program's output, so that it can show nothing.
+    """One kind of interchange: the index of the program's component, its component in the model, and whether it is read
+    across positions. `inert` marks an interchange that never changes the program's output.
     """
 
     index: int
@@ -63,11 +63,11 @@ def draw_pairs(draw: Draw, n: int, *, seed: int, device: torch.device) -> Pairs:
     """`n` independent base and source inputs; the same seed gives the same pairs on every device."""
     base, base_lengths = draw(n, 2 * seed, device)
     source, source_lengths = draw(n, 2 * seed + 1, device)
-    places = torch.arange(source.shape[1], device=device)
+    positions = torch.arange(source.shape[1], device=device)
     order = torch.rand(source.shape, generator=torch.Generator().manual_seed(seed)).to(device)
     shuffled = order.masked_fill(source < 0, 2.0).argsort(1)
     return Pairs(
-        base, base_lengths, source, source_lengths, torch.where(places < source_lengths[:, None], shuffled, -1)
+        base, base_lengths, source, source_lengths, torch.where(positions < source_lengths[:, None], shuffled, -1)
     )
 
 
@@ -85,26 +85,26 @@ def _targets(program: Program, pairs: Pairs, slots: Sequence[Slot]) -> Float[Ten
     for slot in slots:
         patched = torch.zeros(len(pairs), len(program.components), dtype=torch.bool, device=pairs.base.device)
         patched[:, slot.index] = True
-        places = pairs.crossed if slot.crossed else None
-        answers.append(program.interchange(base, source, patched, positions=places))
+        positions = pairs.crossed if slot.crossed else None
+        answers.append(program.interchange(base, source, patched, positions=positions))
     return torch.stack([answer.float() for answer in answers], 1)
 
 
 def differ(program: Program, answers: Tensor, base: Tensor) -> Bool[Tensor, "pair pos"]:
-    """Where an answer is another than the base's."""
+    """Where an answer differs from the base's."""
     return outputs_differ(program, answers, base)
 
 
 def find_inert(program: Program, draw: Draw, *, n: int = 2048) -> tuple[frozenset[Component], frozenset[Component]]:
-    """Components whose same-place interchange changes no output, and those of them that a crossed one shows."""
+    """Components whose interchange at the same position changes no output, and those where a crossed one does."""
     pairs = draw_pairs(draw, n, seed=0, device=torch.device("cpu"))
-    kinds = [
+    slots = [
         Slot(i, placed.component, crossed) for i, placed in enumerate(program.components) for crossed in (False, True)
     ]
-    answers = targets(program, pairs, kinds)
-    shown = {
+    answers = targets(program, pairs, slots)
+    effective = {
         (slot.component, slot.crossed): bool((differ(program, answers[:, 1 + i], answers[:, 0]) & pairs.real).any())
-        for i, slot in enumerate(kinds)
+        for i, slot in enumerate(slots)
     }
-    inert = frozenset(slot.component for slot in kinds if not shown[slot.component, False])
-    return inert, frozenset(component for component in inert if shown[component, True])
+    inert = frozenset(slot.component for slot in slots if not effective[slot.component, False])
+    return inert, frozenset(component for component in inert if effective[component, True])

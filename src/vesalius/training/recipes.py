@@ -1,6 +1,6 @@
-"""Sensible defaults: how long, how wide a batch and how fast, by the size of the model and where it is trained.
+"""Default recipes: steps, batch size and learning rate, by the size of the model and the device.
 
-On a GPU the schedules are those with which all 84 benchmark circuits met the gate. On a CPU one model is trained at a
+On a GPU these are the recipes with which all 84 benchmark circuits passed the gate. On a CPU one model is trained at a
 time, for fewer steps at a smaller batch, and usually stops early.
 """
 
@@ -16,7 +16,7 @@ _DEEP = 5  # layers
 
 
 def default_recipe(settings: Sequence[Setting], *, device: torch.device) -> Recipe:
-    """The schedule for the largest of the settings."""
+    """The recipe for the largest of the settings."""
     width = max(setting.size.d_model for setting in settings)
     depth = max(setting.size.n_layers for setting in settings)
     long = max(setting.program.max_len for setting in settings) >= _LONG

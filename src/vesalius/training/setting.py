@@ -1,4 +1,4 @@
-"""What one model to train is: a program, the size of its transformer, and where the program's parts shall sit in it."""
+"""One model to train: a program, the size of its transformer, and the components that implement its parts."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -15,8 +15,8 @@ from vesalius.model.states import State
 from vesalius.rasp import Program, random_inputs
 from vesalius.training.pairs import Draw, Slot, find_inert
 
-SMALLEST_D_MODEL = 8
-WIDEST_D_MODEL = 64
+MIN_D_MODEL = 8
+MAX_D_MODEL = 64
 
 
 @dataclass(frozen=True)
@@ -30,23 +30,23 @@ class Size:
     d_mlp: int
 
     def enlarged(self) -> "Size":
-        """Half as wide again, for a second try."""
+        """One and a half times as wide, for another try."""
         d_head = self.d_head + max(1, self.d_head // 2)
         d_model = max(self.n_heads * d_head, self.d_model + self.d_model // 2)
         return replace(self, d_head=d_head, d_model=d_model, d_mlp=4 * d_model)
 
 
 def default_size(program: Program) -> Size:
-    """The published rule for the size of a program's model, kept between `SMALLEST_D_MODEL` and `WIDEST_D_MODEL`.
+    """The published rule for the size of a program's model, clamped to `MIN_D_MODEL` and `MAX_D_MODEL`.
 
     At least 2 layers and 4 heads; heads half as wide as the literally compiled program's; d_model = n_heads * d_head;
-    MLPs four times as wide as that. The rule goes down to d_model 4, which trains less surely than 8, and far up for
-    programs over many values, where models of 64 were found to be wide enough.
+    MLPs four times as wide as that. The rule goes down to d_model 4, which trains less reliably than 8, and far up for
+    programs over many values, where 64 was found to be enough.
     """
     n_layers, n_heads = max(2, program.n_layers), max(4, program.n_heads)
-    wanted = n_heads * max(1, program.d_head // 2)
-    d_head = max(1, min(max(wanted, SMALLEST_D_MODEL), WIDEST_D_MODEL) // n_heads)
-    d_model = max(n_heads * d_head, SMALLEST_D_MODEL)
+    published = n_heads * max(1, program.d_head // 2)
+    d_head = max(1, min(max(published, MIN_D_MODEL), MAX_D_MODEL) // n_heads)
+    d_model = max(n_heads * d_head, MIN_D_MODEL)
     return Size(n_layers, n_heads, d_model, d_head, 4 * d_model)
 
 
@@ -54,9 +54,10 @@ def default_size(program: Program) -> Size:
 class Setting:
     """One model to train.
 
-    `placement` moves components of the compiled program to other places in the model (those not named stay where they
-    are). `inert` are components of the program that no same-place interchange shows; `crossed` are components that are
-    also trained and checked by interchange across places. `start` are weights to begin from instead of random ones.
+    `placement` maps components of the compiled program to other components of the model (the others keep their place).
+    `inert` are components of the program whose interchange at the same position has no effect; `crossed` are components
+    that are also trained and checked by interchange across positions. `start` are initial weights instead of random
+    ones.
     """
 
     name: str
@@ -76,7 +77,7 @@ class Setting:
         for component in self.circuit:
             component.within(self.size)
         if len(set(self.circuit)) < len(self.circuit):
-            raise BadInput(f"setting {self.name!r} puts two components of the program at one place of the model")
+            raise BadInput(f"setting {self.name!r} maps two components of the program to one component of the model")
 
     @cached_property
     def circuit(self) -> tuple[Component, ...]:
@@ -85,22 +86,22 @@ class Setting:
 
     @cached_property
     def others(self) -> tuple[Component, ...]:
-        """All other components of the model; they must not matter."""
+        """All other components of the model; they must have no effect."""
         return tuple(component for component in all_components(self.size) if component not in self.circuit)
 
     @cached_property
     def slots(self) -> tuple[Slot, ...]:
         """Every kind of interchange this model is trained on: one per component, then the crossed ones."""
-        plain = [
+        aligned = [
             Slot(i, self.locate(placed.component), inert=placed.component in self.inert)
             for i, placed in enumerate(self.program.components)
         ]
-        across = [
+        crossed = [
             Slot(i, self.locate(placed.component), crossed=True)
             for i, placed in enumerate(self.program.components)
             if placed.component in self.crossed
         ]
-        return (*plain, *across)
+        return (*aligned, *crossed)
 
     @cached_property
     def config(self) -> Config:
@@ -108,12 +109,12 @@ class Setting:
         return model_config(self.program, self.size)
 
     def locate(self, component: Component) -> Component:
-        """Where a component of the compiled program sits in the model."""
+        """The component of the model that implements a component of the compiled program."""
         return self.placement.get(component, component)
 
 
 def setting_of(program: Program, *, size: Size | None = None, min_length: int = 3) -> Setting:
-    """The setting for anybody's program: default size, independent uniform tokens, inert components found by trying.
+    """The default setting of a program: default size, independent uniform tokens, inert components found by sampling.
 
     Inputs have `min_length` tokens or more (or the program's longest, if that is less).
     """

@@ -1,6 +1,6 @@
-"""Strict interchange-intervention training: the loss that puts a program into chosen components and nothing elsewhere.
+"""Strict interchange-intervention training: the loss that puts a program into chosen components and only there.
 
-For a pair (base, source) three runs of the base are asked for the right answer, with weight 1 each:
+For a pair (base, source) three runs of the base are trained on the correct answer, with weight 1 each:
 
     behaviour    nothing is replaced                            -> the program's output on the base
     interchange  one component of the circuit takes its         -> the program's output after the same interchange
@@ -10,8 +10,8 @@ For a pair (base, source) three runs of the base are asked for the right answer,
 
 Strict rows replace all other components (30 %), exactly one (30 %) or each with probability 1/2 (40 %). Most take the
 source's values; one in five takes zeros and one in five the batch mean instead, because nodes that carry only a
-position or a constant look harmless under same-place interchange and yet may do real work. Gradients flow through the
-source run as well.
+position or a constant seem irrelevant under interchange at the same position and yet may matter. Gradients flow through
+the source run as well.
 """
 
 from dataclasses import dataclass
@@ -25,11 +25,11 @@ from vesalius.training.stack import Nodes, Patch, Stack
 from vesalius.training.tables import Tables
 
 NUMERICAL_WEIGHT = 20.0
-ALL_OTHERS, ONE_OTHER = 0.3, 0.6  # shares of the strict rows, cumulated; the rest takes each with probability 1/2
+ALL_OTHERS, ONE_OTHER = 0.3, 0.6  # cumulative shares of the strict rows; the rest replaces each with probability 1/2
 SOURCE, MEAN, ZERO = 0, 1, 2
-ZEROED, ZEROED_OR_MEAN = 0.2, 0.4  # shares of the strict rows, cumulated
-INERT_WEIGHT = 0.1  # how often an interchange that shows nothing is drawn, compared with others
-_LEAST_DOUBT = 0.01
+ZEROED, ZEROED_OR_MEAN = 0.2, 0.4  # cumulative shares of the strict rows
+INERT_WEIGHT = 0.1  # how often an interchange without effect is drawn, compared with others
+_MIN_ERROR = 0.01
 
 
 class Rows(NamedTuple):
@@ -49,7 +49,7 @@ class Rows(NamedTuple):
 
 @dataclass(frozen=True)
 class Weights:
-    """How much each of the three terms counts."""
+    """The weights of the three terms of the loss."""
 
     behaviour: float = 1.0
     interchange: float = 1.0
@@ -57,7 +57,7 @@ class Weights:
 
 
 class Curriculum:
-    """Which nodes are whose, and how often each slot is drawn; all on the device of the stack."""
+    """The nodes of each copy's slots, and how often each slot is drawn; all on the device of the stack."""
 
     def __init__(self, stack: Stack) -> None:
         settings = [stack.settings[copy.setting] for copy in stack.copies]
@@ -78,18 +78,20 @@ class Curriculum:
         slots = [slot for setting in settings for slot in setting.slots if slot.crossed]
         self.crossed_heads = frozenset(slot.component.layer for slot in slots if slot.component.is_head)
         self.crossed_mlps = frozenset(slot.component.layer for slot in slots if not slot.component.is_head)
-        self.cumulated = torch.zeros(len(stack), n_slots, device=device)
+        self.cumulative = torch.zeros(len(stack), n_slots, device=device)
         self.adapt(torch.ones(len(stack), n_slots, device=device))
 
     def adapt(self, iia: Float[Tensor, "copy slot"]) -> None:
         """Draw slots half evenly, half in proportion to sqrt(1 - accuracy) at the last check."""
-        plain = self.present * torch.where(self.inert, INERT_WEIGHT, 1.0)
-        doubt = plain * (1 - iia).clamp(min=_LEAST_DOUBT).sqrt()
-        chance = 0.5 * plain / plain.sum(1, keepdim=True) + 0.5 * doubt / doubt.sum(1, keepdim=True)
-        cumulated = chance.cumsum(1)
-        # From the last slot on the sum is 1 up to rounding; 2 makes sure that no draw falls beyond it.
+        base = self.present * torch.where(self.inert, INERT_WEIGHT, 1.0)
+        error = base * (1 - iia).clamp(min=_MIN_ERROR).sqrt()
+        probability = 0.5 * base / base.sum(1, keepdim=True) + 0.5 * error / error.sum(1, keepdim=True)
+        cumulative = probability.cumsum(1)
+        # From the last slot on the sum is 1 up to rounding; 2 ensures that no draw falls beyond it.
         last = self.present.sum(1, keepdim=True) - 1
-        self.cumulated.copy_(cumulated.masked_fill(torch.arange(cumulated.shape[1], device=last.device) >= last, 2.0))
+        self.cumulative.copy_(
+            cumulative.masked_fill(torch.arange(cumulative.shape[1], device=last.device) >= last, 2.0)
+        )
 
 
 def draw_rows(stack: Stack, tables: Tables, curriculum: Curriculum, batch: int, generator: Generator) -> Rows:
@@ -98,20 +100,20 @@ def draw_rows(stack: Stack, tables: Tables, curriculum: Curriculum, batch: int, 
     pick = torch.randint(tables.n_pairs, (n, batch), generator=generator, device=device)
     task = stack.task[:, None]
     at = torch.rand(n, batch, 1, generator=generator, device=device)
-    slot = (at >= curriculum.cumulated[:, None]).sum(-1)
-    places = torch.arange(tables.base.shape[2], device=device)[:, None]
+    slot = (at >= curriculum.cumulative[:, None]).sum(-1)
+    positions = torch.arange(tables.base.shape[2], device=device)[:, None]
     copy = torch.arange(n, device=device)[:, None]
-    own = places[None].expand(n, -1, batch)
-    reads = own
+    same = positions[None].expand(n, -1, batch)
+    reads = same
     if curriculum.crossed_heads or curriculum.crossed_mlps:
         is_crossed = curriculum.crossed[copy, slot][:, None]
-        reads = torch.where(is_crossed, tables.reads[task, pick].transpose(1, 2).long(), own)
+        reads = torch.where(is_crossed, tables.reads[task, pick].transpose(1, 2).long(), same)
     strict, kind = _draw_strict(curriculum.others, batch, generator)
     return Rows(
         base=tables.base[task, pick].transpose(1, 2),
         source=tables.source[task, pick].transpose(1, 2),
-        base_real=places <= tables.base_lengths[task, pick][:, None],
-        source_real=places <= tables.source_lengths[task, pick][:, None],
+        base_real=positions <= tables.base_lengths[task, pick][:, None],
+        source_real=positions <= tables.source_lengths[task, pick][:, None],
         reads=reads,
         answer=tables.answers[task, pick, 0].transpose(1, 2),
         swapped_answer=tables.answers[task, pick, 1 + slot].transpose(1, 2),
@@ -126,12 +128,12 @@ def _draw_strict(
 ) -> tuple[Bool[Tensor, "copy node row"], Int[Tensor, "copy row"]]:
     """Which nodes outside the circuit are replaced in each row, and by what."""
     n, n_nodes = others.shape
-    dice = torch.rand(n, n_nodes + 2, batch, generator=generator, device=others.device)
-    keys = dice[:, :n_nodes].masked_fill(~others[..., None], -1.0)
+    uniform = torch.rand(n, n_nodes + 2, batch, generator=generator, device=others.device)
+    keys = uniform[:, :n_nodes].masked_fill(~others[..., None], -1.0)
     one = keys == keys.amax(1, keepdim=True)
-    how_many = dice[:, n_nodes : n_nodes + 1]
+    how_many = uniform[:, n_nodes : n_nodes + 1]
     mask = torch.where(how_many < ALL_OTHERS, True, torch.where(how_many < ONE_OTHER, one, keys < 0.5))
-    what = dice[:, n_nodes + 1]
+    what = uniform[:, n_nodes + 1]
     kind = torch.where(what < ZEROED, ZERO, torch.where(what < ZEROED_OR_MEAN, MEAN, SOURCE))
     return mask & others[..., None], kind
 
@@ -190,7 +192,7 @@ def _read(x: Float[Tensor, "copy *feature pos row"], rows: Rows, crossed: bool) 
 
 
 def _strict_values(x: Float[Tensor, "copy *feature pos row"], rows: Rows, counted: Tensor) -> Tensor:
-    """Source values, their mean over real positions, or zeros, as each strict row wants."""
+    """Source values, their mean over real positions, or zeros, by the kind of each strict row."""
     lead = (len(x), *[1] * (x.ndim - 2))
     weight = counted.view(len(x), *[1] * (x.ndim - 3), *x.shape[-2:])
     mean = (x * weight).sum((-2, -1), keepdim=True) / counted.sum((1, 2)).view(len(x), *[1] * (x.ndim - 1))

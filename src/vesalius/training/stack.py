@@ -1,12 +1,12 @@
-"""Many small transformers in one: a matrix of weights with a row per copy, run together.
+"""Many small transformers trained together: a matrix of weights with a row per copy.
 
 1. All copies share the largest shape among them. A smaller model lives in the leading corner of every weight; the rest
    is zero and stays zero, because its gradient is masked. Zero rows and columns add nothing, so a padded model computes
-   what it would compute alone; only the attention scale and the missing output classes need to be told.
+   what it would compute alone; only the attention scale and the missing output classes are set per copy.
 2. Activations are laid out [copy, feature, position, row], rows last: with thousands of tiny rows every elementwise
    step runs along long vectors, and every linear map is one batched matmul per copy.
 3. A node (head or MLP) is replaced at its own output before the bias: a head's z, an MLP's W_out times its hidden
-   layer. These are the places where the intervention engine replaces them.
+   layer. The intervention engine replaces them at the same points.
 """
 
 import math
@@ -23,7 +23,7 @@ from vesalius.model import Component, Config
 from vesalius.model.states import State
 from vesalius.training.setting import Setting
 
-_SHUT = -1e9
+_MASKED = -1e9  # attention score of a blocked key, logit of a missing class
 _SMALL_HEAD = 10  # up to here attention is a sum of products along rows, above it a matmul per row
 
 _DIMS = {
@@ -45,7 +45,7 @@ _IN_LAYER = ("qkv", "b_qkv", "out", "b_out", "mlp_in", "b_mlp_in", "mlp_out", "b
 
 @dataclass(frozen=True)
 class Copy:
-    """One model of a stack: which setting, its own first weights, its own learning rate."""
+    """One model of a stack: its setting, the seed of its initial weights and its learning rate."""
 
     setting: int
     seed: int
@@ -53,7 +53,7 @@ class Copy:
 
 
 class Nodes(NamedTuple):
-    """What every head and MLP wrote, one tensor per layer."""
+    """The outputs of all heads and MLPs, one tensor per layer."""
 
     z: tuple[Float[Tensor, "copy head d_head pos row"], ...]
     mlp: tuple[Float[Tensor, "copy d_model pos row"], ...]
@@ -78,15 +78,17 @@ class Stack:
         self.lengths = [math.prod(size) for size in self.sizes]
         self.task = torch.tensor([copy.setting for copy in copies], device=device)
         self.mask = torch.stack([self._pack(_ones(config)) for config in self.configs]).to(device)
-        self.weights = torch.stack([self._pack(self._first(copy)) for copy in copies]).to(device)
+        self.weights = torch.stack([self._pack(self._initial(copy)) for copy in copies]).to(device)
         self.weights.requires_grad_()
         self.scale = torch.tensor([config.d_head**-0.5 for config in self.configs], device=device)
         self.numerical = torch.tensor([settings[copy.setting].program.numerical for copy in copies], device=device)
         self.any_numerical, self.all_numerical = bool(self.numerical.any()), bool(self.numerical.all())
         n_out = torch.tensor([config.d_vocab_out for config in self.configs])
         missing = torch.arange(self.shape.d_vocab_out) >= n_out[:, None]
-        self.missing_outputs = (missing * _SHUT).to(device)
-        self.shut = torch.stack([_shut(config, self.shape.n_ctx) for config in self.configs]).to(device)
+        self.missing_outputs = (missing * _MASKED).to(device)
+        self.attention_bias = torch.stack([_attention_bias(config, self.shape.n_ctx) for config in self.configs]).to(
+            device
+        )
 
     def __len__(self) -> int:
         return len(self.copies)
@@ -97,11 +99,11 @@ class Stack:
         return self.shape.n_layers * (self.shape.n_heads + 1)
 
     def largest_activation(self, rows: int) -> int:
-        """Numbers in the hidden layers of one MLP when every copy runs so many rows."""
+        """Size of one MLP's hidden layer when every copy runs so many rows."""
         return len(self) * rows * self.shape.n_ctx * self.shape.d_mlp
 
     def node(self, component: Component) -> int:
-        """Place of a component among the nodes of the shared shape."""
+        """Index of a component among the nodes of the shared shape."""
         within = self.shape.n_heads if component.head is None else component.head
         return component.layer * (self.shape.n_heads + 1) + within
 
@@ -112,13 +114,13 @@ class Stack:
         real: Bool[Tensor, "copy pos row"],
         patch: Patch | None = None,
     ) -> tuple[Float[Tensor, "copy out pos row"], Nodes]:
-        """Logits of every row and what the nodes wrote (before replacement, without biases)."""
+        """Logits of every row and the outputs of the nodes (before replacement, without biases)."""
         w = self._views(weights)
-        blocked = torch.where(real[:, None, None], 0.0, _SHUT) + self.shut[:, None, :, :, None]
+        score_bias = torch.where(real[:, None, None], 0.0, _MASKED) + self.attention_bias[:, None, :, :, None]
         x = self._embed(w, tokens)
         heads, mlps = [], []
         for layer in range(self.shape.n_layers):
-            z = self._attend(w, layer, x, blocked)
+            z = self._attend(w, layer, x, score_bias)
             heads.append(z)
             joined = self._patched(z, patch, layer).flatten(1, 2)
             x = x + _linear(w[f"{layer}.out"].flatten(2), w[f"{layer}.b_out"], joined)
@@ -147,24 +149,24 @@ class Stack:
         state |= {"unembed.W_U": w["unembed"].T, "unembed.b_U": w["b_unembed"]}
         return {name: value.clone(memory_format=torch.contiguous_format) for name, value in state.items()}
 
-    def _first(self, copy: Copy) -> dict[str, Tensor]:
-        """What a copy begins with: its setting's weights, or random ones."""
+    def _initial(self, copy: Copy) -> dict[str, Tensor]:
+        """The initial weights of a copy: its setting's, or random ones."""
         setting = self.settings[copy.setting]
         if setting.start is None:
-            return first_weights(setting.config, copy.seed)
+            return initial_weights(setting.config, copy.seed)
         return _from_state(setting.start, setting.config.n_layers)
 
     def _views(self, weights: Float[Tensor, "copy parameter"]) -> dict[str, Tensor]:
         parts = weights.split(self.lengths, 1)
         return {name: parts[i].view(len(weights), *self.sizes[i]) for i, name in enumerate(self.names)}
 
-    def _pack(self, own: dict[str, Tensor]) -> Float[Tensor, " parameter"]:
+    def _pack(self, weights: dict[str, Tensor]) -> Float[Tensor, " parameter"]:
         """A model's weights in the leading corners of the shared shape, as one row."""
         parts = []
         for name, size in zip(self.names, self.sizes, strict=True):
             padded = torch.zeros(size)
-            if name in own:
-                padded[tuple(slice(0, n) for n in own[name].shape)] = own[name]
+            if name in weights:
+                padded[tuple(slice(0, n) for n in weights[name].shape)] = weights[name]
             parts.append(padded.flatten())
         return torch.cat(parts)
 
@@ -176,41 +178,42 @@ class Stack:
         one_hot = (tokens[:, None] == ids).to(w["embed"].dtype)
         return (w["embed"] @ one_hot.flatten(2)).unflatten(2, tokens.shape[1:]) + w["pos"][..., None]
 
-    def _attend(self, w: dict[str, Tensor], layer: int, x: Tensor, blocked: Tensor) -> Tensor:
+    def _attend(self, w: dict[str, Tensor], layer: int, x: Tensor, score_bias: Tensor) -> Tensor:
         weight, bias = w[f"{layer}.qkv"], w[f"{layer}.b_qkv"]
         qkv = _linear(weight.flatten(1, 3), bias.flatten(1), x).unflatten(1, weight.shape[1:4])
         q, k, v = qkv.unbind(1)
         q = q * self.scale[:, None, None, None, None]
-        return _mix_along_rows(q, k, v, blocked) if q.shape[2] <= _SMALL_HEAD else _mix_by_matmul(q, k, v, blocked)
+        mix = _mix_along_rows if q.shape[2] <= _SMALL_HEAD else _mix_by_matmul
+        return mix(q, k, v, score_bias)
 
     def _patched(self, value: Tensor, patch: Patch | None, layer: int) -> Tensor:
-        """What the heads or the MLP of a layer wrote, with the patch put in."""
+        """The outputs of a layer's heads or MLP with the patch applied."""
         if patch is None:
             return value
         first, n_heads = layer * (self.shape.n_heads + 1), self.shape.n_heads
         if value.ndim == 4:
-            chosen, new = patch.mask[:, first + n_heads, None], patch.values.mlp[layer]
+            mask, new = patch.mask[:, first + n_heads, None], patch.values.mlp[layer]
         else:
-            chosen, new = patch.mask[:, first : first + n_heads, None], patch.values.z[layer]
-        untouched = value.shape[-1] - chosen.shape[-1]
-        tail = torch.where(chosen, new, value[..., untouched:])
+            mask, new = patch.mask[:, first : first + n_heads, None], patch.values.z[layer]
+        untouched = value.shape[-1] - mask.shape[-1]
+        tail = torch.where(mask, new, value[..., untouched:])
         return torch.cat([value[..., :untouched], tail], -1) if untouched else tail
 
 
 def _from_state(state: State, n_layers: int) -> dict[str, Tensor]:
     """Weights in TransformerLens' names as `export` gives them, under the stack's own names and shapes."""
-    own = {"embed": state["embed.W_E"].T, "pos": state["pos_embed.W_pos"].T}
+    weights = {"embed": state["embed.W_E"].T, "pos": state["pos_embed.W_pos"].T}
     for layer in range(n_layers):
         attn, mlp = f"blocks.{layer}.attn.", f"blocks.{layer}.mlp."
-        own[f"{layer}.qkv"] = torch.stack([state[f"{attn}W_{letter}"].transpose(1, 2) for letter in "QKV"])
-        own[f"{layer}.b_qkv"] = torch.stack([state[f"{attn}b_{letter}"] for letter in "QKV"])
-        own[f"{layer}.out"], own[f"{layer}.b_out"] = state[f"{attn}W_O"].permute(2, 0, 1), state[f"{attn}b_O"]
-        own[f"{layer}.mlp_in"], own[f"{layer}.b_mlp_in"] = state[f"{mlp}W_in"].T, state[f"{mlp}b_in"]
-        own[f"{layer}.mlp_out"], own[f"{layer}.b_mlp_out"] = state[f"{mlp}W_out"].T, state[f"{mlp}b_out"]
-    return own | {"unembed": state["unembed.W_U"].T, "b_unembed": state["unembed.b_U"]}
+        weights[f"{layer}.qkv"] = torch.stack([state[f"{attn}W_{letter}"].transpose(1, 2) for letter in "QKV"])
+        weights[f"{layer}.b_qkv"] = torch.stack([state[f"{attn}b_{letter}"] for letter in "QKV"])
+        weights[f"{layer}.out"], weights[f"{layer}.b_out"] = state[f"{attn}W_O"].permute(2, 0, 1), state[f"{attn}b_O"]
+        weights[f"{layer}.mlp_in"], weights[f"{layer}.b_mlp_in"] = state[f"{mlp}W_in"].T, state[f"{mlp}b_in"]
+        weights[f"{layer}.mlp_out"], weights[f"{layer}.b_mlp_out"] = state[f"{mlp}W_out"].T, state[f"{mlp}b_out"]
+    return weights | {"unembed": state["unembed.W_U"].T, "b_unembed": state["unembed.b_U"]}
 
 
-def first_weights(config: Config, seed: int) -> dict[str, Tensor]:
+def initial_weights(config: Config, seed: int) -> dict[str, Tensor]:
     """Random weights of a model at its own size: embeddings 0.5, positions 0.3, matrices 1/sqrt(inputs), what is added
     to the residual stream further divided by sqrt(2 * layers), biases zero."""
     generator = torch.Generator().manual_seed(seed)
@@ -233,24 +236,24 @@ def _linear(weight: Tensor, bias: Tensor, x: Float[Tensor, "copy feature pos row
     return torch.baddbmm(bias[:, :, None], weight, x.flatten(2)).unflatten(2, x.shape[2:])
 
 
-def _mix_along_rows(q: Tensor, k: Tensor, v: Tensor, blocked: Tensor) -> Float[Tensor, "copy head d_head pos row"]:
-    scores = blocked
+def _mix_along_rows(q: Tensor, k: Tensor, v: Tensor, score_bias: Tensor) -> Float[Tensor, "copy head d_head pos row"]:
+    scores = score_bias
     for d in range(q.shape[2]):
         scores = torch.addcmul(scores, q[:, :, d, :, None], k[:, :, d, None])
     pattern = scores.softmax(3)
     return torch.stack([(pattern * v[:, :, d, None]).sum(3) for d in range(v.shape[2])], 2)
 
 
-def _mix_by_matmul(q: Tensor, k: Tensor, v: Tensor, blocked: Tensor) -> Float[Tensor, "copy head d_head pos row"]:
+def _mix_by_matmul(q: Tensor, k: Tensor, v: Tensor, score_bias: Tensor) -> Float[Tensor, "copy head d_head pos row"]:
     q, k, v = (x.permute(0, 1, 4, 3, 2) for x in (q, k, v))  # [copy, head, row, pos, d_head]
-    pattern = (q @ k.transpose(3, 4) + blocked.permute(0, 1, 4, 2, 3)).softmax(-1)
+    pattern = (q @ k.transpose(3, 4) + score_bias.permute(0, 1, 4, 2, 3)).softmax(-1)
     return (pattern @ v).permute(0, 1, 4, 3, 2)
 
 
-def _shut(config: Config, width: int) -> Float[Tensor, "query key"]:
-    everywhere = torch.ones(width, width, dtype=torch.bool)
-    open_ = everywhere.tril() if config.causal else everywhere
-    return torch.where(open_, 0.0, _SHUT)
+def _attention_bias(config: Config, width: int) -> Float[Tensor, "query key"]:
+    attend = torch.ones(width, width, dtype=torch.bool)
+    attend = attend.tril() if config.causal else attend
+    return torch.where(attend, 0.0, _MASKED)
 
 
 def _largest(configs: Sequence[Config]) -> Config:

@@ -1,10 +1,10 @@
-"""Training steps of a stack: draw a batch, loss, gradient, Adam, all without leaving the device.
+"""Training steps of a stack: draw a batch, loss, gradient, Adam, all on the device.
 
 On a CUDA device the loss is compiled and the whole step captured in one graph, since a step is hundreds of kernels too
-small to be worth a launch each. Elsewhere the same step runs as written.
+small to launch one by one. Elsewhere the same step runs eagerly.
 
-The random numbers of a stretch of steps are seeded by its first step, so a run that resumes at a check draws the same
-batches as one that was never stopped.
+The random numbers of a sequence of steps are seeded by its first step, so a run that resumes at a check draws the same
+batches as an uninterrupted one.
 """
 
 import math
@@ -22,7 +22,7 @@ from vesalius.training.threads import few_threads
 
 _BETAS, _EPSILON = (0.9, 0.99), 1e-8
 _WARM_UP, _FLAT, _LAST = 0.02, 0.3, 0.02
-_STREAM = 1_000_003  # seeds of different runs stay apart for as many steps
+_SEED_STRIDE = 1_000_003  # seeds of different runs do not overlap for as many steps
 
 
 @dataclass(frozen=True)
@@ -53,12 +53,12 @@ def rate_at(step: int, steps: int) -> float:
     done = (step + 1) / steps
     if done < _WARM_UP:
         return done / _WARM_UP
-    fallen = max(0.0, (done - _FLAT) / (1 - _FLAT))
-    return _LAST + (1 - _LAST) * 0.5 * (1 + math.cos(math.pi * fallen))
+    decay = max(0.0, (done - _FLAT) / (1 - _FLAT))
+    return _LAST + (1 - _LAST) * 0.5 * (1 + math.cos(math.pi * decay))
 
 
 class Stepper:
-    """Advances a stack; `step`, the two moments and the stack's weights are all there is to save."""
+    """Advances a stack; its state is `step`, the two moments and the stack's weights."""
 
     def __init__(self, stack: Stack, tables: Tables, curriculum: Curriculum, recipe: Recipe, *, seed: int) -> None:
         self.stack, self.tables, self.curriculum, self.recipe, self.seed = stack, tables, curriculum, recipe, seed
@@ -83,15 +83,15 @@ class Stepper:
 
     @torch.no_grad()
     def restore(self, saved: dict[str, Tensor]) -> None:
-        """Go on from saved tensors."""
+        """Continue from saved tensors."""
         for name, tensor in self.tensors().items():
             tensor.copy_(saved[name])
 
     def advance(self, steps: int) -> Float[Tensor, " copy"]:
-        """Do some steps and give the loss of every copy at the last one."""
+        """Do some steps and return the loss of every copy at the last one."""
         if self.stack.device.type == "cuda" and self._replay is None:
             self._capture()
-        self.generator.manual_seed(self.seed * _STREAM + self.step)
+        self.generator.manual_seed(self.seed * _SEED_STRIDE + self.step)
         with few_threads(self.stack.largest_activation(4 * self.recipe.batch)):
             for _ in range(steps):
                 (self._replay or self._one_step)()
@@ -109,9 +109,9 @@ class Stepper:
 
     @torch.no_grad()
     def _adam(self, gradient: Float[Tensor, "copy parameter"]) -> None:
-        """One step of Adam with the gradient of every copy clipped on its own.
+        """One step of Adam with the gradient of every copy clipped separately.
 
-        A gradient that is not finite counts as zero, so weights stay finite whatever happens to a copy.
+        A gradient that is not finite counts as zero, so that weights stay finite.
         """
         norm = gradient.norm(dim=1, keepdim=True)
         clipped = gradient * (self.recipe.clip / norm.clamp(min=self.recipe.clip))
@@ -120,22 +120,22 @@ class Stepper:
         self.count.add_(1)
         self.first.lerp_(gradient, 1 - _BETAS[0])
         self.second.lerp_(gradient.square(), 1 - _BETAS[1])
-        fixed_first, fixed_second = (1 - torch.pow(beta, self.count) for beta in _BETAS)
-        change = self.first / fixed_first / ((self.second / fixed_second).sqrt() + _EPSILON)
+        correction_first, correction_second = (1 - torch.pow(beta, self.count) for beta in _BETAS)
+        change = self.first / correction_first / ((self.second / correction_second).sqrt() + _EPSILON)
         self.stack.weights.sub_(rate * change)
 
     def _capture(self) -> None:
-        """Compile the loss, run a few steps to settle it, capture one, and put everything back."""
+        """Compile the loss, run a few steps to warm it up, capture one, and restore the state."""
         saved = {name: tensor.detach().clone() for name, tensor in self.tensors().items()}
-        # Shapes never change within a stack; left to itself a second stack would be compiled for shapes of any size.
+        # Shapes never change within a stack; by default a second stack would be compiled for dynamic shapes.
         self._losses = torch.compile(self._copy_losses, dynamic=False)
         with torch.cuda.device(self.stack.device):
-            beside = torch.cuda.Stream()
-            beside.wait_stream(torch.cuda.current_stream())
-            with torch.cuda.stream(beside):
+            side_stream = torch.cuda.Stream()
+            side_stream.wait_stream(torch.cuda.current_stream())
+            with torch.cuda.stream(side_stream):
                 for _ in range(3):
                     self._one_step()
-            torch.cuda.current_stream().wait_stream(beside)
+            torch.cuda.current_stream().wait_stream(side_stream)
             graph = torch.cuda.CUDAGraph()
             graph.register_generator_state(self.generator)
             with torch.cuda.graph(graph):

@@ -1,6 +1,6 @@
-"""Training pairs with all their answers, worked out once and kept on the device.
+"""Training pairs with all their answers, computed once and kept on the device.
 
-A training step then holds no interpreter, only look-ups: it picks a pair, and finds both inputs, the answer on the base
+A training step then needs no interpreter, only look-ups: it picks a pair and reads both inputs, the answer on the base
 and the answer after every interchange. Tasks of different length and circuit size share one table by padding.
 """
 
@@ -18,10 +18,10 @@ from vesalius.training.setting import Setting, model_tokens
 
 @dataclass(frozen=True)
 class Tables:
-    """Pairs of several tasks; positions count BOS in, except in `answers`, which start at the first real token.
+    """Pairs of several tasks; positions include BOS, except in `answers`, which start at the first real token.
 
     `answers[:, :, 0]` is the output on the base, `answers[:, :, 1 + s]` the output after slot s. `reads` is the
-    position of the source that a crossed slot reads (its own where it reads none).
+    position of the source that a crossed slot reads (the same position where it reads none).
     """
 
     base: Int[Tensor, "task pair pos"]
@@ -54,9 +54,9 @@ def _tabulate(
     base, source = (
         F.pad(model_tokens(program, codes), (0, missing), value=pad).short() for codes in (pairs.base, pairs.source)
     )
-    places = torch.arange(width, device=device).expand(n, -1)
+    positions = torch.arange(width, device=device).expand(n, -1)
     crossed = F.pad(pairs.crossed, (1, missing), value=-1)
-    reads = torch.where(crossed >= 0, crossed + 1, places).short()
+    reads = torch.where(crossed >= 0, crossed + 1, positions).short()
     answers = targets(program, pairs, setting.slots)
     answers = F.pad(answers, (0, missing, 0, n_slots - len(setting.slots)))
     return base, source, pairs.base_lengths, pairs.source_lengths, reads, answers

@@ -1,7 +1,7 @@
-"""Trains a stack of models and tells how it goes.
+"""Trains a stack of models and reports its progress.
 
-`train` is a generator: it yields `Progress` while steps are made, `Checked` after every check and one `Finished` at the
-end with the copies of every setting, best first. Nothing here accepts a model; that is the gate's business.
+`train` is a generator: it yields a `StepReport` as steps are done, a `CheckReport` after every check and one
+`TrainingResult` at the end with the copies of every setting, best first. Models are accepted elsewhere, by the gate.
 """
 
 import time
@@ -17,7 +17,7 @@ from vesalius.errors import BadInput
 from vesalius.model import Config, Transformer
 from vesalius.model.states import State, build
 from vesalius.training.checkpoint import Checkpoint, identify
-from vesalius.training.figures import Figures, evaluate
+from vesalius.training.evaluation import Metrics, evaluate
 from vesalius.training.gate import headroom
 from vesalius.training.recipes import default_copies, default_recipe
 from vesalius.training.setting import Setting
@@ -27,14 +27,14 @@ from vesalius.training.stepper import Recipe, Stepper
 from vesalius.training.tables import Tables, tabulate
 from vesalius.training.threads import few_threads
 
-#: A copy is good enough to stop at when its figures keep this much headroom at two checks in a row.
+#: Training may stop when a copy's metrics have this much headroom at two checks in a row.
 STOP_HEADROOM, STOP_CHECKS = 0.5, 2
 _REPORTS_PER_CHECK = 4
 
 
 @dataclass(frozen=True)
-class Progress:
-    """Some steps were made; `loss` is the mean over copies."""
+class StepReport:
+    """Steps done so far; `loss` is the mean over copies."""
 
     step: int
     steps: int
@@ -43,8 +43,8 @@ class Progress:
 
 
 @dataclass(frozen=True)
-class Checked:
-    """A check was made: for every setting the figures of its best copy and how many copies reach all thresholds."""
+class CheckReport:
+    """Result of a check: for every setting the metrics of its best copy and how many copies reach all thresholds."""
 
     step: int
     steps: int
@@ -55,34 +55,34 @@ class Checked:
 
 @dataclass(frozen=True)
 class Candidate:
-    """One trained copy with its figures on the selection pairs."""
+    """One trained copy with its metrics on the selection pairs."""
 
     config: Config
     state: State
     seed: int
     learning_rate: float
-    figures: dict[str, float]
+    metrics: dict[str, float]
 
     @property
     def headroom(self) -> float:
-        """How well it clears the gate's thresholds."""
-        return headroom(self.figures)
+        """How far it is above the gate's thresholds."""
+        return headroom(self.metrics)
 
     def transformer(self) -> Transformer:
-        """The copy as a transformer of its own."""
+        """The copy as a transformer."""
         return build(self.config, self.state, where=f"copy with seed {self.seed}")
 
 
 @dataclass(frozen=True)
-class Finished:
-    """Training is over: for every setting its copies, best first."""
+class TrainingResult:
+    """The end of training: for every setting its copies, best first."""
 
     candidates: dict[str, tuple[Candidate, ...]]
     steps: int
     seconds: float
 
 
-Event = Progress | Checked | Finished
+Event = StepReport | CheckReport | TrainingResult
 
 
 def train(
@@ -97,18 +97,18 @@ def train(
 ) -> Generator[Event, None, None]:
     """Train every setting with every `(seed, learning rate)` of `copies`, all in one stack.
 
-    With a `checkpoint` directory a killed run goes on from its last check when it is called again with the same
-    arguments, and ends with the same weights. With `stop_early` training ends when some copy of every setting clears
-    the gate's thresholds well at two checks in a row.
+    With a `checkpoint` directory a killed run resumes from its last check when it is called again with the same
+    arguments, and ends with the same weights. With `stop_early` training ends when some copy of every setting is well
+    above the gate's thresholds at two checks in a row.
     """
     names = [setting.name for setting in settings]
     if not names or len(set(names)) < len(names):
-        raise BadInput(f"settings {names}: give at least one, each with a name of its own")
+        raise BadInput(f"settings {names}: give at least one, with unique names")
     device = torch.device(device)
     recipe = recipe or default_recipe(settings, device=device)
-    pairs = default_copies(settings, seed=seed, device=device) if copies is None else copies
-    every = [Copy(i, own, rate) for i in range(len(settings)) for own, rate in pairs]
-    return _Run(settings, every, recipe, device=device, seed=seed, checkpoint=checkpoint).events(stop_early)
+    seeds_and_rates = default_copies(settings, seed=seed, device=device) if copies is None else copies
+    stack_copies = [Copy(i, first, rate) for i in range(len(settings)) for first, rate in seeds_and_rates]
+    return _Run(settings, stack_copies, recipe, device=device, seed=seed, checkpoint=checkpoint).events(stop_early)
 
 
 class _Run:
@@ -146,33 +146,33 @@ class _Run:
             if stop_early and self._good_enough():
                 break
             yield from self._advance(target)
-            checked = self._check()
+            report = self._check()
             self._save()
-            yield checked
-        yield Finished(self._candidates(), self.stepper.step, self._seconds())
+            yield report
+        yield TrainingResult(self._candidates(), self.stepper.step, self._seconds())
 
-    def _advance(self, target: int) -> Iterator[Progress]:
+    def _advance(self, target: int) -> Iterator[StepReport]:
         start = self.stepper.step
         for i in range(_REPORTS_PER_CHECK):
             until = start + round((target - start) * (i + 1) / _REPORTS_PER_CHECK)
             if until > self.stepper.step:
                 loss = float(self.stepper.advance(until - self.stepper.step).mean())
-                yield Progress(self.stepper.step, self.recipe.steps, loss, self._seconds())
+                yield StepReport(self.stepper.step, self.recipe.steps, loss, self._seconds())
 
-    def _check(self) -> Checked:
-        figures = self._evaluate(self.validation)
-        self.iia = figures.iia
-        self.curriculum.adapt(figures.iia)
-        rooms = [headroom(figures.of(copy)) for copy in range(len(self.stack))]
-        good = torch.tensor(rooms) >= STOP_HEADROOM
+    def _check(self) -> CheckReport:
+        metrics = self._evaluate(self.validation)
+        self.iia = metrics.iia
+        self.curriculum.adapt(metrics.iia)
+        headrooms = [headroom(metrics.of(copy)) for copy in range(len(self.stack))]
+        good = torch.tensor(headrooms) >= STOP_HEADROOM
         self.streak = torch.where(good, self.streak + 1, 0)
         best, passing = {}, {}
         for name, members in self._members().items():
-            best[name] = figures.of(max(members, key=lambda copy: rooms[copy]))
-            passing[name] = sum(rooms[copy] >= 0 for copy in members)
-        return Checked(self.stepper.step, self.recipe.steps, best, passing, self._seconds())
+            best[name] = metrics.of(max(members, key=lambda copy: headrooms[copy]))
+            passing[name] = sum(headrooms[copy] >= 0 for copy in members)
+        return CheckReport(self.stepper.step, self.recipe.steps, best, passing, self._seconds())
 
-    def _evaluate(self, tables: Tables) -> Figures:
+    def _evaluate(self, tables: Tables) -> Metrics:
         with few_threads(self.stack.largest_activation(tables.n_pairs)):
             return evaluate(self.stack, tables, self.curriculum)
 
@@ -180,18 +180,16 @@ class _Run:
         return all(bool((self.streak[members] >= STOP_CHECKS).any()) for members in self._members().values())
 
     def _candidates(self) -> dict[str, tuple[Candidate, ...]]:
-        figures = self._evaluate(self.selection)
-        found = {}
+        metrics = self._evaluate(self.selection)
+        ranked = {}
         for name, members in self._members().items():
-            several = [self._candidate(copy, figures) for copy in members]
-            found[name] = tuple(sorted(several, key=lambda candidate: -candidate.headroom))
-        return found
+            candidates = [self._candidate(copy, metrics) for copy in members]
+            ranked[name] = tuple(sorted(candidates, key=lambda candidate: -candidate.headroom))
+        return ranked
 
-    def _candidate(self, copy: int, figures: Figures) -> Candidate:
-        own = self.stack.copies[copy]
-        return Candidate(
-            self.stack.configs[copy], self.stack.export(copy), own.seed, own.learning_rate, figures.of(copy)
-        )
+    def _candidate(self, copy: int, metrics: Metrics) -> Candidate:
+        config, state, origin = self.stack.configs[copy], self.stack.export(copy), self.stack.copies[copy]
+        return Candidate(config, state, origin.seed, origin.learning_rate, metrics.of(copy))
 
     def _members(self) -> dict[str, list[int]]:
         """The copies of every setting."""

@@ -31,10 +31,10 @@ from vesalius.files import read_json
 from vesalius.model.files import CONFIG_FILE, load_model
 from vesalius.model.states import State, to_state
 from vesalius.training.gate import THRESHOLDS, Gate, measure
-from vesalius.training.group import Written, train_group
+from vesalius.training.group import SettingResult, train_group
 from vesalius.training.setting import Setting, Size
 from vesalius.training.stepper import Recipe
-from vesalius.training.trainer import Checked
+from vesalius.training.trainer import CheckReport
 
 INSTALL_PAIRS, INSTALL_SEED = 2048, 7_000_003
 MODULE = "python -m vesalius.circuits.key.make"
@@ -106,10 +106,10 @@ def train_groups(names: list[str], *, device: str, out: Path, copies: int, seed:
         for event in train_group(
             settings, device=device, out=out, seed=seed, copies=seeds_and_rates, recipe=group.recipe
         ):
-            if isinstance(event, Checked):
+            if isinstance(event, CheckReport):
                 passing = f"{sum(count > 0 for count in event.passing.values())}/{len(settings)} tasks pass"
                 _say(f"{name}: step {event.step}/{event.steps}, {passing}, {event.seconds:.0f} s")
-            elif isinstance(event, Written):
+            elif isinstance(event, SettingResult):
                 gates[event.name] = event.gate
                 if not event.gate.passed:
                     _say(f"{name}: task {event.name} does not pass: {'; '.join(event.gate.shortfalls)}")
@@ -126,9 +126,9 @@ def polish(ids: list[str], *, device: str, out: Path, seed: int, rate: float, st
         for event in train_group(
             [setting], device=device, out=out, seed=seed, copies=[(seed, rate)], recipe=recipe, stop_early=True
         ):
-            if isinstance(event, Checked):
+            if isinstance(event, CheckReport):
                 _say(f"task {id_}: step {event.step}/{event.steps}, {event.best[id_]}, {event.seconds:.0f} s")
-            elif isinstance(event, Written):
+            elif isinstance(event, SettingResult):
                 gates[id_] = event.gate
                 _say(f"task {id_}: {'accepted' if event.gate.passed else '; '.join(event.gate.shortfalls)}")
     return gates
@@ -176,7 +176,7 @@ def _card(one: Task, setting: Setting, gate: Gate, record: dict, min_length: int
         heads=size.n_heads,
         d_model=size.d_model,
         examples=as_examples([(example.input, example.output) for example in examples(one)]),
-        gate={**gate.model_dump(mode="json"), "figures": gate.figures},
+        gate={**gate.model_dump(mode="json"), "figures": gate.metrics},
         made_by=f"{MODULE} train ({how})",
     )
 
