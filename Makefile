@@ -18,7 +18,7 @@ demo: $(VENV)/.installed ## install, explain a circuit with evidence, print wher
 	$(VENV)/bin/vesalius explain frac_prevs --out vesalius-runs/demo
 
 test: $(VENV)/.dev lint types browser ## everything: linters, types, all tests
-	OMP_NUM_THREADS=1 $(PY) -m pytest -n $(JOBS)
+	OMP_NUM_THREADS=1 $(PY) -m pytest -n $(JOBS) --durations=30
 
 test-fast: $(VENV)/.dev ## the tests that take seconds
 	OMP_NUM_THREADS=1 $(PY) -m pytest -n $(JOBS) -m "not slow and not smollm and not all_specimens"
@@ -48,8 +48,8 @@ bench-lens: .venv-lens/.installed ## the sweep and edge attribution against Tran
 docs: $(VENV)/.dev ## build the documentation into site/
 	$(VENV)/bin/mkdocs build --strict --quiet
 
-release-check: ## build the package, install it into a fresh environment, run the README's snippet there
-	PYTHON=$(PYTHON) scripts/release-check
+release-check: $(VENV)/.dev ## build the package, install it into a fresh environment, run the README's snippet there
+	$(PY) scripts/release_check.py
 
 clean:
 	rm -rf $(VENV) .venv-lens site vesalius-runs
