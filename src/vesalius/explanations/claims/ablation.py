@@ -40,7 +40,7 @@ _WORDS = {"zero": "zero", "mean": "its mean", "resample": "its values on other i
 
 
 class Necessary(Claim, frozen=True):
-    """Replacing the component changes the model's outputs."""
+    """Replacing the component changes what the model does."""
 
     kind: Literal["necessary"] = "necessary"
     replacement: Replacement = "resample"
@@ -67,7 +67,7 @@ class Necessary(Claim, frozen=True):
 
 
 class Sufficient(Claim, frozen=True):
-    """The circuit alone is enough: with everything outside it replaced, the output stays."""
+    """A circuit does the work alone: everything outside it is replaced and the output stays."""
 
     kind: Literal["sufficient"] = "sufficient"
     components: tuple[ComponentName, ...]
@@ -108,7 +108,7 @@ class Sufficient(Claim, frozen=True):
 
 
 class Redundant(Claim, frozen=True):
-    """Either of two components is enough: replacing one changes little, replacing both much."""
+    """Either of two components suffices: replacing one changes little, replacing both much."""
 
     kind: Literal["redundant"] = "redundant"
     other: ComponentName
@@ -143,7 +143,7 @@ class Redundant(Claim, frozen=True):
 
 
 class BackupOf(Claim, frozen=True):
-    """The component takes over when another, the primary, is ablated."""
+    """The component steps in when another, the primary, is taken away."""
 
     kind: Literal["backup_of"] = "backup_of"
     primary: ComponentName

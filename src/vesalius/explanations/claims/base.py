@@ -62,7 +62,10 @@ class Hypothesis(BaseModel):
 
 
 class Claim(BaseModel, frozen=True, extra="forbid", arbitrary_types_allowed=True):
-    """One falsifiable statement about a component. Subclasses add `kind`, the typed prediction and the experiment."""
+    """One falsifiable statement about a component. Subclasses add `kind`, the typed prediction and the experiment.
+
+    The first sentence of a subclass's docstring is shown to language models (`hyve.grammar`).
+    """
 
     kind: str
     component: ComponentName

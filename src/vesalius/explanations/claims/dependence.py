@@ -87,7 +87,7 @@ class IndependentOf(Claim, frozen=True):
 
 
 class Combines(Claim, frozen=True):
-    """Both variables matter, each with the other fixed, and nothing else does."""
+    """Both variables matter, each while the other is held, and nothing else does."""
 
     kind: Literal["combines"] = "combines"
     program: CompiledProgram

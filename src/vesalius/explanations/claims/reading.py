@@ -37,7 +37,7 @@ Target = Bool[Tensor, "prompt query key"]
 
 
 class ReadsFrom(Claim, frozen=True):
-    """The head attends to certain keys and uses their values.
+    """The head attends to certain keys and uses what it finds there.
 
     Exactly one of: `offset` (keys that many positions before the query; 0 is the query itself), `position` (counted
     from the first token after BOS), `tokens`, or `bos`. Queries are all positions, or with `queries="answer"` those
@@ -122,7 +122,7 @@ class ReadsFrom(Claim, frozen=True):
 
 
 class Copies(Claim, frozen=True):
-    """The head copies a variable's value from another position: `offset` before its own, or a fixed `position`."""
+    """The head brings a variable's value from another position: `offset` before its own, or a fixed `position`."""
 
     kind: Literal["copies"] = "copies"
     program: CompiledProgram
