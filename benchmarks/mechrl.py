@@ -15,7 +15,7 @@ from pathlib import Path
 import vesalius as ves
 from vesalius.behaviours.trial import trial
 from vesalius.components import Component
-from vesalius.discovery.beforehand import ATTRIBUTION_PASSES
+from vesalius.discovery.clean_features import ATTRIBUTION_PASSES
 from vesalius.discovery.mechrl.suite import CONTROL, SIZES
 from vesalius.intervene import effects
 from vesalius.model.specimen import Specimen

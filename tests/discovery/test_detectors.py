@@ -12,32 +12,32 @@ from vesalius.discovery.detectors import detect
 from vesalius.errors import BadInput
 
 
-def test_heads_set_by_hand_are_told() -> None:
-    found = detect(as_specimen(induction_model(word_tokenizer().size, strengths={0: 1.0, 2: 0.5})))
-    assert found.flagged == {
+def test_heads_set_by_hand_are_detected() -> None:
+    detections = detect(as_specimen(induction_model(word_tokenizer().size, strengths={0: 1.0, 2: 0.5})))
+    assert detections.flagged == {
         "induction": (Component(1, 0), Component(1, 2)),
         "duplicate": (),
         "previous": (Component(0, 0),),
     }
-    assert found.any == {Component(0, 0), Component(1, 0), Component(1, 2)}
-    assert float(found.masses["previous"][0, 0]) > 0.99
+    assert detections.heads == {Component(0, 0), Component(1, 0), Component(1, 2)}
+    assert float(detections.masses["previous"][0, 0]) > 0.99
 
 
 def test_uniform_attention_has_the_mass_of_one_key() -> None:
-    """The query at place q (BOS is 0) sees q + 1 keys, one of which is the previous token; 16 tokens said twice."""
+    """The query at place q (BOS is 0) has q + 1 keys, one of which is the previous token; 16 tokens, repeated once."""
     size = word_tokenizer().size
     model = random_model(small_config(d_vocab=size, d_vocab_out=size, n_ctx=40))
     with torch.no_grad():
         for block in model.blocks:
             block.attn.qkv.zero_()
             block.attn.b_qkv.zero_()
-    found = detect(as_specimen(model))
-    assert not found.any
+    detections = detect(as_specimen(model))
+    assert not detections.heads
     previous = sum(1 / (query + 1) for query in range(2, 33)) / 31
     induction = sum(1 / (query + 1) for query in range(17, 33)) / 16
-    assert torch.allclose(found.masses["previous"], torch.full((2, 4), previous), atol=1e-5)
-    assert torch.allclose(found.masses["induction"], torch.full((2, 4), induction), atol=1e-5)
-    assert torch.allclose(found.masses["duplicate"], torch.full((2, 4), induction), atol=1e-5)
+    assert torch.allclose(detections.masses["previous"], torch.full((2, 4), previous), atol=1e-5)
+    assert torch.allclose(detections.masses["induction"], torch.full((2, 4), induction), atol=1e-5)
+    assert torch.allclose(detections.masses["duplicate"], torch.full((2, 4), induction), atol=1e-5)
 
 
 def test_a_specimen_with_a_listed_vocabulary_is_probed_by_its_own_inputs() -> None:

@@ -1,4 +1,4 @@
-"""Effect matrices: the numbers are the direct rewards, pools share nothing, files know whose they are."""
+"""Effect matrices: values are the direct rewards, pools share no prompt, and a file belongs to one model."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -76,11 +76,11 @@ def test_averages_of_rows_are_the_reward_of_the_batch(specimen: Specimen, tmp_pa
 
 
 def test_a_finished_matrix_is_loaded_and_another_models_is_refused(specimen: Specimen, tmp_path: Path) -> None:
-    made = behaviour_matrix(specimen, tmp_path, pools=POOLS)
-    found = load_matrix(tmp_path, model=specimen.model)
-    assert found.identity == made.identity
-    assert {split: tuple(found.pool(split).shape) for split in POOLS} == {
-        split: (n, len(found.heads)) for split, n in POOLS.items()
+    matrix = behaviour_matrix(specimen, tmp_path, pools=POOLS)
+    loaded = load_matrix(tmp_path, model=specimen.model)
+    assert loaded.identity == matrix.identity
+    assert {split: tuple(loaded.pool(split).shape) for split in POOLS} == {
+        split: (n, len(loaded.heads)) for split, n in POOLS.items()
     }
     assert sorted(path.name for path in tmp_path.iterdir()) == ["matrix.json", "matrix.safetensors"]
     other = induction_model(SIZE)
@@ -93,26 +93,28 @@ def test_a_finished_matrix_is_loaded_and_another_models_is_refused(specimen: Spe
         behaviour_matrix(specimen, tmp_path, pools=POOLS, seed=1)
 
 
-def test_a_killed_measurement_goes_on(specimen: Specimen, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_interrupted_measurement_resumes(
+    specimen: Specimen, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     whole = behaviour_matrix(specimen, tmp_path / "whole", pools=POOLS, block=2)
     measure, calls = matrices.effects, []
 
-    def dies_at(limit: int) -> Callable[..., object]:
-        def measured(*args: object, **options: object) -> object:
+    def interrupt_at(limit: int) -> Callable[..., object]:
+        def interrupted(*args: object, **options: object) -> object:
             if len(calls) == limit:
                 raise KeyboardInterrupt
             calls.append(1)
             return measure(*args, **options)  # type: ignore[arg-type]
 
-        return measured
+        return interrupted
 
-    monkeypatch.setattr(matrices, "effects", dies_at(4))
+    monkeypatch.setattr(matrices, "effects", interrupt_at(4))
     with pytest.raises(KeyboardInterrupt):
         behaviour_matrix(specimen, tmp_path / "part", pools=POOLS, block=2)
     assert not (tmp_path / "part" / "matrix.json").exists()
     with pytest.raises(BadInput, match="blocks of another effect matrix"):
         behaviour_matrix(specimen, tmp_path / "part", pools=POOLS, block=2, seed=9)
-    monkeypatch.setattr(matrices, "effects", dies_at(7))
+    monkeypatch.setattr(matrices, "effects", interrupt_at(7))
     resumed = behaviour_matrix(specimen, tmp_path / "part", pools=POOLS, block=2)
     assert len(calls) == 7, "3 + 2 + 2 blocks in all, none measured twice"
     assert all(torch.equal(resumed.pool(split), whole.pool(split)) for split in POOLS)
@@ -130,14 +132,14 @@ def test_pools_of_a_finite_specimen_share_no_input(tmp_path: Path) -> None:
     directory = benchmark_directory("3")
     assert directory is not None
     specimen = load_specimen(directory)
-    drawn = matrices._different_inputs(specimen, POOLS, 0)
-    inputs = [tuple(given) for pool in drawn.values() for given in pool]
+    pools = matrices._distinct_inputs(specimen, POOLS, 0)
+    inputs = [tuple(tokens) for pool in pools.values() for tokens in pool]
     assert len(inputs) == len(set(inputs)) == 13
-    found: Matrix = behaviour_matrix(specimen, tmp_path, pools=POOLS, kind="zero")
-    assert found.unit == "share of outputs"
-    assert bool((found.pool("test") >= 0).all()), "clean outputs agree with themselves, edited ones at most"
+    matrix: Matrix = behaviour_matrix(specimen, tmp_path, pools=POOLS, kind="zero")
+    assert matrix.unit == "share of outputs"
+    assert bool((matrix.pool("test") >= 0).all()), "clean outputs agree with themselves, edited ones at most"
     constant = replace(specimen, draw=lambda n, seed: [[1]] * n)
-    with pytest.raises(BadInput, match=r"1 different inputs .* ask for fewer rows"):
+    with pytest.raises(BadInput, match=r"need 13 distinct inputs and a sample has 1; request fewer rows"):
         behaviour_matrix(constant, tmp_path / "constant", pools=POOLS)
 
 

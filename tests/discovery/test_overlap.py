@@ -39,9 +39,9 @@ def test_the_published_circuit_of_ioi() -> None:
 def test_published_heads_belong_to_one_shape() -> None:
     heads = all_components(gpt2_shaped(), mlps=False)
     for behaviour in ("ioi", "induction", "induction-out", "greater-than"):
-        found = published_heads(gpt2_shaped(), behaviour)
-        assert found is not None
-        assert found.heads <= set(heads)
+        published = published_heads(gpt2_shaped(), behaviour)
+        assert published is not None
+        assert published.heads <= set(heads)
     assert published_heads(gpt2_shaped(), "capitals") is None
     assert published_heads(gpt2_shaped(), None) is None
     assert published_heads(gpt2_shaped(d_vocab=17, d_vocab_out=17), "ioi") is None

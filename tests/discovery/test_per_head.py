@@ -1,4 +1,4 @@
-"""The policy that knows no head by name: its features by hand, what it cannot see, and that it crosses models."""
+"""The per-head policy: its features by hand, what it cannot observe, and transfer to other models."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -9,7 +9,7 @@ import torch
 
 from tests.discovery.planted import planted_tables
 from tests.discovery.test_search import with_attribution
-from vesalius.discovery.beforehand import LOOKS, known_of, places_of
+from vesalius.discovery.clean_features import ATTENTION_TARGETS, measure_clean_features, target_keys
 from vesalius.discovery.matrices import Rows
 from vesalius.discovery.mechrl.environment import Episodes
 from vesalius.discovery.mechrl.evaluate import begun, policy_orders
@@ -30,20 +30,22 @@ def column(observation: np.ndarray, name: str) -> np.ndarray:
 
 def test_features_by_hand() -> None:
     view = HeadView.of(("L0H0", "L0H1", "L2H0", "L2H1"))
-    fixed = view.fixed(np.array([4.0, -8.0, 0.0, 2.0]), np.zeros((4, len(LOOKS))))
+    fixed = view.fixed(np.array([4.0, -8.0, 0.0, 2.0]), np.zeros((4, len(ATTENTION_TARGETS))))
     tried, rewards = np.array([[True, False, True, True]]), np.array([[2.0, 99.0, -4.0, 1.0]])
-    seen = view.observe(fixed[None], view.alike(fixed)[None], tried, rewards, np.array([0.5]))
-    assert seen.shape == (1, 4, len(FEATURES))
-    assert column(seen, "depth").tolist() == [0, 0, 1, 1]
-    assert column(seen, "attribution").tolist() == [0.5, -1, 0, 0.25]
-    assert column(seen, "attribution rank") == pytest.approx([1, -1, -1 / 3, 1 / 3])
-    assert column(seen, "score").tolist() == [0.5, 0, -1, 0.25], "divided by the largest; untried ones are not shown"
-    assert column(seen, "layer mean").tolist() == [0.5, 0.5, -0.375, -0.375]
-    assert column(seen, "layer tried").tolist() == [0.5, 0.5, 1, 1]
-    assert set(column(seen, "best")) == {0.5}
-    assert column(seen, "mean") == pytest.approx([-0.25 / 3] * 4)
-    told = np.corrcoef([0.5, 0, 0.25], [0.5, -1, 0.25])[0, 1]
-    assert column(seen, "attribution tells") == pytest.approx([told] * 4, abs=1e-5)
+    observation = view.observe(fixed[None], view.alike(fixed)[None], tried, rewards, np.array([0.5]))
+    assert observation.shape == (1, 4, len(FEATURES))
+    assert column(observation, "depth").tolist() == [0, 0, 1, 1]
+    assert column(observation, "attribution").tolist() == [0.5, -1, 0, 0.25]
+    assert column(observation, "attribution rank") == pytest.approx([1, -1, -1 / 3, 1 / 3])
+    assert column(observation, "score").tolist() == [0.5, 0, -1, 0.25], (
+        "divided by the largest; untried ones are not shown"
+    )
+    assert column(observation, "layer mean").tolist() == [0.5, 0.5, -0.375, -0.375]
+    assert column(observation, "layer tried").tolist() == [0.5, 0.5, 1, 1]
+    assert set(column(observation, "best")) == {0.5}
+    assert column(observation, "mean") == pytest.approx([-0.25 / 3] * 4)
+    correlation = np.corrcoef([0.5, 0, 0.25], [0.5, -1, 0.25])[0, 1]
+    assert column(observation, "attribution tells") == pytest.approx([correlation] * 4, abs=1e-5)
 
 
 def test_neither_the_task_nor_an_untried_score_is_shown() -> None:
@@ -117,8 +119,8 @@ def test_published_settings_cannot_be_mixed_with_corrected_ones() -> None:
         Episodes(tables, 1, steps=3, view=HeadView.of(tables.heads))
 
 
-def test_looks_by_hand() -> None:
-    places = places_of(torch.tensor([[9, 5, 7, 5]]))[0]
+def test_target_keys_by_hand() -> None:
+    places = target_keys(torch.tensor([[9, 5, 7, 5]]))[0]
     previous, copy, after, first = places.unbind(-1)
     assert previous.tolist() == [[0, 0, 0, 0], [1, 0, 0, 0], [0, 1, 0, 0], [0, 0, 1, 0]]
     assert copy.tolist() == [[0, 0, 0, 0], [0, 0, 0, 0], [0, 0, 0, 0], [0, 1, 0, 0]]
@@ -132,16 +134,16 @@ def test_the_packaged_policy_is_of_the_corrected_kind() -> None:
     assert policy.tasks == ("induction", "ioi")
 
 
-def test_known_of_takes_the_columns_of_the_heads_asked_for() -> None:
+def test_features_are_the_columns_of_the_requested_heads() -> None:
     from tests.models import random_model, small_config
 
     model = random_model(small_config())
     tokens = torch.randint(0, model.config.d_vocab, (3, 6), generator=torch.Generator().manual_seed(0))
     batch, readout = Batch(tokens), logit_difference(*torch.tensor([[5, 5, 5], [0, 1, 2], [3, 4, 5]]))
     heads = [part for part in model.components if part.is_head][::-2]
-    known = known_of(model, Rows(batch, readout, None), kind="zero", heads=heads)
+    features = measure_clean_features(model, Rows(batch, readout, None), kind="zero", heads=heads)
     every = attribute(model, batch, readout, Replacement.of_kind("zero", model, batch))
-    assert torch.allclose(known.attribution, every[:, [model.components.index(head) for head in heads]].float())
+    assert torch.allclose(features.attribution, every[:, [model.components.index(head) for head in heads]].float())
     pattern = model.run_with_cache(tokens)[1][f"blocks.{heads[0].layer}.attn.hook_pattern"][:, heads[0].head]
     first = pattern[:, 1:, 0].mean(1)
-    assert torch.allclose(known.attention[:, 0, LOOKS.index("first")], first, atol=1e-6)
+    assert torch.allclose(features.attention[:, 0, ATTENTION_TARGETS.index("first")], first, atol=1e-6)

@@ -1,4 +1,4 @@
-"""Specificity: drops by hand, a model that does nothing but induction, and a naive twin of the cut."""
+"""Specificity: drops by hand, a model that does nothing but induction, and a naive twin of the ablation."""
 
 import pytest
 import torch
@@ -9,7 +9,7 @@ from tests.explanations.induction_model import as_specimen, induction_model
 from tests.models import random_model, small_config
 from vesalius.behaviours import behaviour
 from vesalius.components import Component
-from vesalius.discovery import specificity as room
+from vesalius.discovery import specificity as module
 from vesalius.discovery.specificity import _drop, _random_heads, own_and_others, specificity
 from vesalius.errors import BadInput
 from vesalius.intervene import Cost
@@ -18,17 +18,17 @@ from vesalius.intervene import Cost
 def test_drops_by_hand() -> None:
     """Clean 4 and 2; the circuit takes 3 and 3, random heads 0 and 1.5 on average: shares 1 and 0.25."""
     lost = torch.tensor([[3.0, 0.0, 0.0], [3.0, 3.0, 0.0]])
-    found = _drop(torch.tensor([4.0, 2.0]), lost)
-    assert (found.clean, found.drop, found.random, found.n) == (3.0, 1.0, 0.25, 2)
-    assert found.low is not None
-    assert found.high is not None
-    assert found.low == pytest.approx(0.75)  # 3 / 4, when the first prompt is drawn twice
-    assert found.high == pytest.approx(1.5)
+    drop = _drop(torch.tensor([4.0, 2.0]), lost)
+    assert (drop.clean, drop.drop, drop.random, drop.n) == (3.0, 1.0, 0.25, 2)
+    assert drop.low is not None
+    assert drop.high is not None
+    assert drop.low == pytest.approx(0.75)  # 3 / 4, when the first prompt is drawn twice
+    assert drop.high == pytest.approx(1.5)
 
 
 def test_what_is_not_performed_has_no_drop() -> None:
-    found = _drop(torch.tensor([1.0, -1.0]), torch.ones(2, 1))
-    assert (found.clean, found.drop, found.random) == (0.0, None, None)
+    drop = _drop(torch.tensor([1.0, -1.0]), torch.ones(2, 1))
+    assert (drop.clean, drop.drop, drop.random) == (0.0, None, None)
 
 
 def test_random_heads_stand_in_the_same_layers() -> None:
@@ -42,7 +42,7 @@ def test_random_heads_stand_in_the_same_layers() -> None:
     assert _random_heads([Component(0, 0)], 1, 1, seed=0) == []
 
 
-def test_cutting_the_induction_head_breaks_induction() -> None:
+def test_ablating_the_induction_head_breaks_induction() -> None:
     specimen = as_specimen(induction_model(word_tokenizer().size))
     circuit, idle = (specificity(specimen, [Component(1, head)], n=6) for head in (0, 3))
     assert circuit.own.drop is not None
@@ -72,34 +72,34 @@ def test_variants_are_no_other_behaviours_and_a_family_counts_once(own: str, oth
 
 def test_the_others_of_a_circuit_hold_no_variant_of_its_own_behaviour() -> None:
     specimen = as_specimen(induction_model(word_tokenizer().size))
-    found = specificity(specimen, [Component(1, 0)], n=4)
-    assert not {"induction", "induction-out"} & set(found.others)
+    result = specificity(specimen, [Component(1, 0)], n=4)
+    assert not {"induction", "induction-out"} & set(result.others)
 
 
-def test_the_cut_is_a_constant_in_the_place_of_each_head(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_ablation_puts_a_constant_in_the_place_of_each_head(monkeypatch: pytest.MonkeyPatch) -> None:
     """One hooked forward pass with the mean output written in by hand; grouped-query attention, no corpus."""
-    monkeypatch.setattr(room, "_text", lambda *_: None)
+    monkeypatch.setattr(module, "_text", lambda *_: None)
     size = word_tokenizer().size
     specimen = as_specimen(random_model(small_config(d_vocab=size, d_vocab_out=size, n_ctx=64), 5), "ioi")
-    heads, drawn = [Component(0, 1), Component(1, 3)], []
+    heads, recorded = [Component(0, 1), Component(1, 3)], []
 
-    def noted(model, batches, cost):
-        drawn.append(found := values(model, batches, cost))
+    def record(model, batches, cost):
+        recorded.append(found := values(model, batches, cost))
         return found
 
-    values = room._values
-    monkeypatch.setattr(room, "_values", noted)
+    values = module._values
+    monkeypatch.setattr(module, "_values", record)
     found = specificity(specimen, heads, n=4, seed=3)
     assert found.text is None
     prompts = behaviour("ioi").sample(
         word_tokenizer(), 4, seed=3, split="validation", n_ctx=64, d_vocab=specimen.model.config.d_vocab
     )
 
-    def cut(z, hook):
+    def ablate(z, hook):
         z = z.clone()
         for head in heads:
             if head.layer == hook.layer():
-                z[:, :, head.head] = drawn[0].z[head.layer][0, 0, head.head]
+                z[:, :, head.head] = recorded[0].z[head.layer][0, 0, head.head]
         return z
 
     def scores(hooks: list) -> torch.Tensor:
@@ -111,10 +111,10 @@ def test_the_cut_is_a_constant_in_the_place_of_each_head(monkeypatch: pytest.Mon
             torch.arange(4),
         )
 
-    clean, edited = scores([]), scores([(lambda name: name.endswith("hook_z"), cut)])
-    score, lost = room._losses(specimen.model, prompts.batch, prompts.readout(), [tuple(heads)], drawn[0], Cost())
+    clean, ablated = scores([]), scores([(lambda name: name.endswith("hook_z"), ablate)])
+    score, lost = module._losses(specimen.model, prompts.batch, prompts.readout(), [tuple(heads)], recorded[0], Cost())
     assert torch.allclose(score, clean, atol=1e-4)
-    assert torch.allclose(lost[:, 0], clean - edited, atol=1e-4)
+    assert torch.allclose(lost[:, 0], clean - ablated, atol=1e-4)
     assert found.own.clean == pytest.approx(float(clean.mean()), abs=1e-4)
 
 

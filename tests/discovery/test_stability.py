@@ -14,12 +14,12 @@ from vesalius.errors import BadInput
 def test_by_hand() -> None:
     """Circuits {0, 1}, {0, 2} and {0, 1}: the pairs agree by 1/3, 1 and 1/3."""
     scores = torch.tensor([[3.0, -2.0, 1.0], [3.0, 1.0, -2.0], [1.0, 0.5, 0.25]])
-    found = pairwise_jaccard(scores, 2)
-    assert found.value == pytest.approx(5 / 9)
-    assert found.low >= 1 / 3
-    assert found.high <= 1.0
-    assert found.inclusion == pytest.approx((1.0, 2 / 3, 1 / 3))
-    assert (found.top, found.items, found.resamples) == (2, 3, 3)
+    stability = pairwise_jaccard(scores, 2)
+    assert stability.value == pytest.approx(5 / 9)
+    assert stability.low >= 1 / 3
+    assert stability.high <= 1.0
+    assert stability.inclusion == pytest.approx((1.0, 2 / 3, 1 / 3))
+    assert (stability.top, stability.items, stability.resamples) == (2, 3, 3)
 
 
 def test_zero_is_in_no_circuit() -> None:
@@ -68,7 +68,7 @@ def test_refusals() -> None:
         bootstrap_jaccard(torch.ones(0, 2), 1)
     with pytest.raises(BadInput, match="not finite"):
         bootstrap_jaccard(torch.tensor([[1.0, float("nan")]]), 1)
-    with pytest.raises(BadInput, match="the same prompt again"):
+    with pytest.raises(BadInput, match="one prompt cannot be resampled"):
         bootstrap_jaccard(torch.ones(1, 2), 1)
-    with pytest.raises(BadInput, match="two resamples"):
+    with pytest.raises(BadInput, match="fewer than two resamples"):
         pairwise_jaccard(torch.ones(1, 2), 1)

@@ -9,7 +9,7 @@ share no prompt; random inputs of a small vocabulary do repeat, so inputs that w
 with too few unseen inputs gives fewer prompts than requested.
 """
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -123,16 +123,21 @@ def distinct_inputs(specimen: Specimen, n: int, *, seed: int, seen: Collection[R
     earlier: set[tuple[Any, ...]] = set()
     inputs: list[Any] = []
     for draw in range(MAX_DRAWS):
-        sample = {tuple(tokens): tokens for tokens in specimen.sample(max(2 * n, LEAST_PER_DRAW), seed + draw)}
-        new = [tokens for key, tokens in sample.items() if key not in earlier]
+        sample = unique(specimen.sample(max(2 * n, LEAST_PER_DRAW), seed + draw))
+        new = [tokens for tokens in sample if tuple(tokens) not in earlier]
         if new:
             ids = specimen.tokenize(new)
             rows = _rows(Batch(ids, ids != specimen.model.config.pad_token))
             inputs += [tokens for row, tokens in zip(rows, new, strict=True) if row not in seen]
         if len(inputs) >= n:
             break
-        earlier |= sample.keys()
+        earlier |= {tuple(tokens) for tokens in sample}
     return inputs[:n]
+
+
+def unique(inputs: Sequence[Any]) -> list[Any]:
+    """Token lists without repeats, in order of first occurrence."""
+    return list({tuple(tokens): tokens for tokens in inputs}.values())
 
 
 def require_drawable(n: int, seed: int) -> None:

@@ -1,1 +1,1 @@
-"""Who matters: methods that find the circuit of a behaviour, with scores for components and edges."""
+"""Which components matter: methods that find the circuit of a behaviour, with scores for components and edges."""

@@ -1,4 +1,4 @@
-"""Where a head can look in any text: BOS, itself, the previous token, earlier copies, and what came after those.
+"""Attention by token role: BOS, the position itself, the previous token, earlier copies, and the tokens after those.
 
 A role is a set of (query, key) pairs. A head's mass on it is the attention from each query to the role's keys, averaged
 over the queries that have such keys.
@@ -14,11 +14,11 @@ Target = Bool[Tensor, "prompt query key"]
 def general_roles(
     tokens: Int[Tensor, "prompt pos"], real: Bool[Tensor, "prompt pos"], *, first: int
 ) -> dict[str, Target]:
-    """The roles of any text; positions before `first` (BOS) are no queries and count as a sink only."""
+    """The roles that exist in any text; positions before `first` (BOS) are not queries and count as a sink only."""
     place = torch.arange(tokens.shape[1])
     query, key = place[:, None], place[None, :]
-    asked = real & (place >= first)
-    pairs = asked[:, :, None] & real[:, None, :] & (key <= query)
+    is_query = real & (place >= first)
+    pairs = is_query[:, :, None] & real[:, None, :] & (key <= query)
     copies = pairs & (tokens[:, :, None] == tokens[:, None, :]) & (key < query) & (key >= first)
     after = torch.zeros_like(copies)
     after[:, :, 1:] = copies[:, :, :-1]
@@ -33,9 +33,10 @@ def general_roles(
 
 
 def masses(pattern: Float[Tensor, "prompt head query key"], target: Target) -> Float[Tensor, "prompt head"]:
-    """Attention on the target keys, averaged over the queries that have one; NaN where no query has."""
+    """Attention on the target keys, averaged over the queries with a target; NaN if there are none."""
     target = target.to(pattern.device)
-    has = target.any(-1)
+    has_target = target.any(-1)
     mass = torch.einsum("phqk,pqk->phq", pattern, target.to(pattern.dtype))
-    total = (mass * has[:, None]).sum(-1)
-    return torch.where(has.any(1)[:, None], total / has.sum(1).clamp(min=1)[:, None], torch.nan).cpu()
+    total = (mass * has_target[:, None]).sum(-1)
+    n_queries = has_target.sum(1).clamp(min=1)
+    return torch.where(has_target.any(1)[:, None], total / n_queries[:, None], torch.nan).cpu()

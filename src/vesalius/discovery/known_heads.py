@@ -1,7 +1,7 @@
-"""Heads of GPT-2 small that publications name for a behaviour, to hold a discovered circuit against.
+"""Heads of GPT-2 small that publications name for a behaviour, to compare a discovered circuit with.
 
-A model counts as GPT-2 small by its shape, since weights carry no name: figures for other weights of that shape (a
-fine-tuned or a random model) say how far its circuit agrees with the published one, no more.
+A model counts as GPT-2 small by its shape, since weights have no name: for other weights of that shape (a fine-tuned or
+a random model) the figures only say how far its circuit agrees with the published one.
 
 | behaviour      | source                                                                                           |
 |----------------|--------------------------------------------------------------------------------------------------|
@@ -20,8 +20,8 @@ GPT2_SMALL = {"n_layers": 12, "n_heads": 12, "n_kv_heads": 12, "d_model": 768, "
 
 
 @dataclass(frozen=True)
-class Published:
-    """The published heads of a behaviour by role, and where they were published."""
+class PublishedHeads:
+    """The published heads of a behaviour by role, and the publication."""
 
     source: str
     roles: Mapping[str, tuple[Component, ...]]
@@ -32,7 +32,7 @@ class Published:
         return frozenset(head for heads in self.roles.values() for head in heads)
 
     def role_of(self, head: Component) -> str | None:
-        """What the publication calls a head."""
+        """The role that the publication gives a head."""
         return next((role for role, heads in self.roles.items() if head in heads), None)
 
 
@@ -40,11 +40,11 @@ def _heads(names: str) -> tuple[Component, ...]:
     return tuple(Component.parse(name) for name in names.split())
 
 
-_INDUCTION = Published(
+_INDUCTION = PublishedHeads(
     "MechRL's canonical induction heads of GPT-2 small", {"induction head": _heads("5.1 5.5 6.9 7.2 7.10")}
 )
-PUBLISHED: Mapping[str, Published] = {
-    "ioi": Published(
+PUBLISHED: Mapping[str, PublishedHeads] = {
+    "ioi": PublishedHeads(
         "Wang et al. 2022, arXiv 2211.00593",
         {
             "name mover": _heads("9.6 9.9 10.0"),
@@ -58,15 +58,15 @@ PUBLISHED: Mapping[str, Published] = {
     ),
     "induction": _INDUCTION,
     "induction-out": _INDUCTION,
-    "greater-than": Published(
+    "greater-than": PublishedHeads(
         "Hanna et al. 2023, arXiv 2305.00586, as listed with arXiv 2304.14997",
         {"reads the year": _heads("0.1 0.3 0.5"), "brings the year to the end": _heads("5.5 6.1 6.9 7.10 8.11 9.1")},
     ),
 }
 
 
-def published_heads(config: Config, behaviour: str | None) -> Published | None:
-    """The published heads for a behaviour of a model of GPT-2 small's shape; None for everything else."""
+def published_heads(config: Config, behaviour: str | None) -> PublishedHeads | None:
+    """The published heads for a behaviour if the model has GPT-2 small's shape, else None."""
     if any(getattr(config, name) != value for name, value in GPT2_SMALL.items()):
         return None
     return PUBLISHED.get(behaviour or "")

@@ -1,15 +1,14 @@
-"""Effect matrices on disk: what replacing each head, or each pair of heads, does to each prompt, measured once.
+"""Effect matrices on disk: what ablating each head, or each pair of heads, does to each prompt, measured once.
 
-A matrix belongs to one model and one source of rows: a behaviour's prompts, or ordinary text as a control. Its rows lie
-in three pools that share no prompt: train, validation and test (a natural behaviour's pools share no name or template
-either, and control pools no article). Whatever learns from effects reads the matrix; nothing after this runs the model.
+A matrix belongs to one model and one source of rows: a behaviour's prompts, or ordinary text as a control. Its rows are
+divided into three pools that share no prompt: train, validation and test (a natural behaviour's pools share no name or
+template either, and control pools no article). Code that learns from effects reads the matrix and never runs the model.
 
 A directory holds `matrix.safetensors` (memory-mapped when loaded) and `matrix.json`, which is written last. Until then
-finished blocks of rows lie beside them, and the same call goes on from there.
+it also holds finished blocks of rows, and the same call resumes from there.
 """
 
 import itertools
-import json
 import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass
@@ -23,7 +22,7 @@ from torch import Tensor
 
 from vesalius.behaviours.controls import Corpus, control
 from vesalius.behaviours.material import SPLITS, split_index
-from vesalius.behaviours.trial import trial, unchanged_outputs
+from vesalius.behaviours.trial import trial, unchanged_outputs, unique
 from vesalius.components import Component, parse_components
 from vesalius.errors import BadInput
 from vesalius.files import read_json, write_json
@@ -42,7 +41,7 @@ _DESCRIPTION, _NUMBERS, _PLAN = "matrix.json", "matrix.safetensors", "blocks.jso
 
 @dataclass(frozen=True)
 class Rows:
-    """One pool's rows before they are measured."""
+    """The inputs of one pool."""
 
     batch: Batch
     readout: Readout
@@ -51,7 +50,7 @@ class Rows:
 
 @dataclass(frozen=True)
 class Identity:
-    """Everything the numbers depend on. A column is a set of `size` heads, in the order of combinations."""
+    """Everything the values depend on. A column is a set of `size` heads, in the order of combinations."""
 
     model: str
     source: str
@@ -63,14 +62,14 @@ class Identity:
 
     @property
     def sets(self) -> list[tuple[str, ...]]:
-        """The heads replaced together in each column."""
+        """The heads ablated together in each column."""
         return list(itertools.combinations(self.heads, self.size))
 
 
 @dataclass(frozen=True)
 class Matrix:
-    """Clean minus edited score of every row for every head (or set); positive means it helped. `unit` is the score's,
-    `forwards` what measuring took, in forward passes of all rows.
+    """Clean minus ablated score of every row for every head (or set); positive means it helped. `unit` is the unit of
+    the score, `forwards` the cost of measuring in forward passes of all rows.
     """
 
     identity: Identity
@@ -88,7 +87,7 @@ class Matrix:
         """The rows of train, validation or test."""
         split_index(split)
         if split not in self.pools:
-            raise BadInput(f"matrix of {self.identity.source}: it has no {split} rows; measure it with that pool")
+            raise BadInput(f"matrix of {self.identity.source}: no {split} rows; measure it with that pool")
         return self.pools[split]
 
 
@@ -104,20 +103,20 @@ def behaviour_matrix(
     block: int = 32,
     progress: Progress | None = None,
 ) -> Matrix:
-    """Measure, or finish measuring, or load, what each head (`size` 2: each pair) does to the specimen's behaviour."""
+    """Measure, resume or load the effects of each head (`size` 2: of each pair) on the specimen's behaviour."""
     source = specimen.behaviour or specimen.id
     identity = _identity(specimen, source, pools, heads, kind, seed, size)
     rows = behaviour_rows(specimen, pools, seed=seed)
-    return _measured(specimen.model, identity, rows, Path(directory), block=block, progress=progress)
+    return _measure(specimen.model, identity, rows, Path(directory), block=block, progress=progress)
 
 
 def behaviour_rows(specimen: Specimen, pools: Mapping[str, int], *, seed: int = 0) -> Callable[[str], Rows]:
     """The rows of each pool of a behaviour's matrix."""
     if isinstance(specimen.vocabulary, FiniteVocabulary):
-        drawn = _different_inputs(specimen, pools, seed)
+        inputs = _distinct_inputs(specimen, pools, seed)
 
         def rows(split: str) -> Rows:
-            tokens = specimen.tokenize(drawn[split])
+            tokens = specimen.tokenize(inputs[split])
             batch = Batch(tokens, tokens != specimen.model.config.pad_token)
             return Rows(batch, unchanged_outputs(specimen, batch), None)
     else:
@@ -143,12 +142,12 @@ def control_matrix(
     block: int = 32,
     progress: Progress | None = None,
 ) -> Matrix:
-    """The same for ordinary text: how many nats of next-token loss each head saves. Rows are resampled from the row
-    after them.
+    """Measure, resume or load the effects on ordinary text, in nats of next-token loss. The counterfactual of a row is
+    the next row.
     """
     rows = control_rows(specimen, corpus, pools, length=length, seed=seed)
     identity = _identity(specimen, f"control/{corpus.name}/{length}", pools, heads, kind, seed, size)
-    return _measured(specimen.model, identity, rows, Path(directory), block=block, progress=progress)
+    return _measure(specimen.model, identity, rows, Path(directory), block=block, progress=progress)
 
 
 def control_rows(
@@ -157,7 +156,7 @@ def control_rows(
     """The rows of each pool of a control matrix."""
     vocabulary = specimen.vocabulary
     if not isinstance(vocabulary, TextVocabulary):
-        raise BadInput(f"specimen {specimen.name!r} does not read text; control text needs a natural model")
+        raise BadInput(f"specimen {specimen.name!r} has a finite vocabulary; control text needs a natural model")
 
     def rows(split: str) -> Rows:
         n_ctx = specimen.model.config.n_ctx
@@ -168,7 +167,7 @@ def control_rows(
 
 
 def load_matrix(directory: Path, *, model: Transformer | None = None) -> Matrix:
-    """Open a finished matrix without reading its numbers into memory; with `model`, refuse another model's."""
+    """Open a finished matrix, memory-mapped; with `model`, refuse the matrix of another model."""
     directory = Path(directory)
     data = read_json(directory / _DESCRIPTION)
     if data.get("schema") != SCHEMA:
@@ -182,8 +181,8 @@ def load_matrix(directory: Path, *, model: Transformer | None = None) -> Matrix:
         first = error.errors()[0]
         place = ".".join(("identity", *map(str, first["loc"])))
         raise BadInput(f"{directory / _DESCRIPTION}: {place}: {first['msg'].lower()}; measure it again") from None
-    if model is not None and identity.model != (mine := fingerprint(model)):
-        raise BadInput(f"{directory}: effects of model {identity.model}, not of this one ({mine}); measure them again")
+    if model is not None and identity.model != (own := fingerprint(model)):
+        raise BadInput(f"{directory}: effects of model {identity.model}, not of this one ({own}); measure them again")
     tensors = read_tensors(directory / _NUMBERS)
     columns = math.comb(len(identity.heads), identity.size)
     for split, n in identity.pools.items():
@@ -211,31 +210,31 @@ def _identity(
     for split, n in pools.items():
         split_index(split)
         if n < 1:
-            raise BadInput(f"a {split} pool of {n} rows is empty; ask for at least one row or leave the pool out")
+            raise BadInput(f"a {split} pool of {n} rows is empty; request at least one row or leave the pool out")
     model = specimen.model
-    chosen = parse_components(heads, model.config) if heads is not None else model.components
-    names = [str(component) for component in chosen if component.head is not None]
+    components = parse_components(heads, model.config) if heads is not None else model.components
+    names = [str(component) for component in components if component.head is not None]
     if not pools or not names:
         raise BadInput(f"an effect matrix of {len(names)} heads and {len(pools)} pools is empty; name some of each")
     if not 1 <= size <= len(names):
-        raise BadInput(f"sets of {size} of {len(names)} heads do not exist; take 1 (heads) or 2 (pairs), or more heads")
+        raise BadInput(f"sets of {size} of {len(names)} heads do not exist; use 1 (heads) or 2 (pairs), or more heads")
     return Identity(fingerprint(model), source, kind, seed, dict(pools), names, size)
 
 
-def _different_inputs(specimen: Specimen, pools: Mapping[str, int], seed: int) -> dict[str, list[Any]]:
-    """Inputs of a finite specimen, no two alike in any pools."""
+def _distinct_inputs(specimen: Specimen, pools: Mapping[str, int], seed: int) -> dict[str, list[Any]]:
+    """Inputs of a specimen with a finite vocabulary, all distinct over all pools."""
     needed = sum(pools.values())
-    distinct = list({json.dumps(given): given for given in specimen.sample(4 * needed, seed)}.values())
-    if len(distinct) < needed:
+    inputs = unique(specimen.sample(4 * needed, seed))
+    if len(inputs) < needed:
         raise BadInput(
-            f"specimen {specimen.name!r}: {len(distinct)} different inputs were found and the pools need {needed}; "
-            "ask for fewer rows"
+            f"specimen {specimen.name!r}: the pools need {needed} distinct inputs and a sample has {len(inputs)}; "
+            "request fewer rows"
         )
-    supply = iter(distinct)
-    return {split: [next(supply) for _ in range(pools[split])] for split in SPLITS if split in pools}
+    remaining = iter(inputs)
+    return {split: [next(remaining) for _ in range(pools[split])] for split in SPLITS if split in pools}
 
 
-def _measured(
+def _measure(
     model: Transformer,
     identity: Identity,
     rows: Callable[[str], Rows],
@@ -244,13 +243,13 @@ def _measured(
     block: int,
     progress: Progress | None,
 ) -> Matrix:
-    """Load the directory's matrix if it is this one, else measure the blocks that are missing and put them together."""
+    """Load the matrix of the directory if there is one, else measure the missing blocks and join all."""
     if (directory / _DESCRIPTION).exists():
-        found = load_matrix(directory)
-        if found.identity != identity:
+        matrix = load_matrix(directory)
+        if matrix.identity != identity:
             raise BadInput(f"{directory}: holds another effect matrix; choose an empty directory or delete it")
-        return found
-    _claim(directory, identity, block)
+        return matrix
+    _require_same_plan(directory, identity, block)
     done, total, tensors, unit, passes = 0, sum(identity.pools.values()), {}, "", 0.0
     for split, n in identity.pools.items():
         pool, parts = rows(split), []
@@ -264,15 +263,15 @@ def _measured(
         tensors[split] = torch.cat([part["effects"] for part in parts])
         tensors[f"{split}.baseline"] = torch.cat([part["baseline"] for part in parts])
     write_tensors(directory / _NUMBERS, tensors)
-    described = {"identity": asdict(identity), "unit": unit, "forwards": passes / total}
-    write_json(directory / _DESCRIPTION, {"schema": SCHEMA, **described})
+    description = {"identity": asdict(identity), "unit": unit, "forwards": passes / total}
+    write_json(directory / _DESCRIPTION, {"schema": SCHEMA, **description})
     for path in [directory / _PLAN, *directory.glob("block-*.safetensors")]:
         path.unlink(missing_ok=True)
     return load_matrix(directory)
 
 
-def _claim(directory: Path, identity: Identity, block: int) -> None:
-    """Write down what the directory's blocks are of, or check that it is the same."""
+def _require_same_plan(directory: Path, identity: Identity, block: int) -> None:
+    """Record which matrix the directory's blocks belong to; refuse a directory with blocks of another."""
     directory.mkdir(parents=True, exist_ok=True)
     plan = {"schema": SCHEMA, "identity": asdict(identity), "block": block}
     if not (directory / _PLAN).exists():
@@ -284,23 +283,23 @@ def _claim(directory: Path, identity: Identity, block: int) -> None:
 def _block(
     model: Transformer, identity: Identity, pool: Rows, split: str, rows: range, directory: Path
 ) -> dict[str, Tensor]:
-    """Effects on some rows, from disk if they were measured before."""
+    """Effects on a range of rows, from disk if they were measured before."""
     path = directory / f"block-{split}-{rows.start:06d}.safetensors"
     if path.exists():
         return read_tensors(path)
-    chosen = torch.arange(rows.start, rows.stop)
-    other = pool.counterfactual
-    found = effects(
+    index = torch.arange(rows.start, rows.stop)
+    counterfactual = pool.counterfactual
+    result = effects(
         model,
-        pool.batch.take(chosen).to(model.device),
-        pool.readout.take(chosen),
+        pool.batch.take(index).to(model.device),
+        pool.readout.take(index),
         kind=identity.kind,
         sets=identity.sets,
-        counterfactual=None if other is None else other.take(chosen),
+        counterfactual=None if counterfactual is None else counterfactual.take(index),
         reference=pool.batch,
     )
-    part = {"effects": found.matrix.float().contiguous(), "baseline": found.baseline.float().contiguous()}
-    part["passes"] = torch.tensor(found.forwards * len(rows))
+    part = {"effects": result.matrix.float().contiguous(), "baseline": result.baseline.float().contiguous()}
+    part["passes"] = torch.tensor(result.forwards * len(rows))
     if not all(bool(tensor.isfinite().all()) for tensor in part.values()):
         raise BadInput(
             f"effects of {identity.source} on {split} rows {rows.start} to {rows.stop - 1} are not finite; "

@@ -1,4 +1,4 @@
-"""Whether a circuit's heads are heads already known for something, more often than chance would have it."""
+"""Whether a circuit's heads are known heads more often than expected by chance."""
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
@@ -14,8 +14,8 @@ from vesalius.errors import BadInput
 class Overlap:
     """Of `chosen` heads out of `candidates`, `both` are among the `known` ones.
 
-    `share` is the part of the chosen that is known, `expected` the same for heads drawn at random, `p` the chance that
-    a random draw holds as many or more (hypergeometric).
+    `share` is the share of the chosen heads that are known, `expected` the same for heads drawn at random, `p` the
+    probability that a random draw contains as many or more (hypergeometric).
     """
 
     both: tuple[Component, ...]
@@ -25,7 +25,7 @@ class Overlap:
 
     @property
     def share(self) -> float:
-        """Part of the chosen heads that is known."""
+        """Share of the chosen heads that are known."""
         return len(self.both) / self.chosen
 
     @property
@@ -35,11 +35,11 @@ class Overlap:
 
     @property
     def p(self) -> float:
-        """Chance of this many or more by drawing heads at random."""
+        """Probability of this many or more when heads are drawn at random."""
         return float(hypergeom.sf(len(self.both) - 1, self.candidates, self.known, self.chosen))
 
     def as_data(self) -> dict[str, Any]:
-        """Plain JSON."""
+        """The overlap for JSON."""
         return {
             "both": [str(head) for head in self.both],
             "chosen": self.chosen,

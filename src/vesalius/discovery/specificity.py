@@ -1,17 +1,17 @@
-"""Does a circuit matter for its own behaviour only? Its heads are cut out while other behaviours and text are measured.
+"""Does a circuit matter for its own behaviour only? Its heads are ablated on other behaviours and on text.
 
-1. The heads are replaced by their mean output over ordinary text (other text than is measured), the same constant
-   everywhere, so that the cut is one and the same operation on every behaviour. Without a corpus the mean is taken over
+1. The heads are replaced by their mean output over ordinary text (not the text that is measured), the same constant
+   everywhere, so that the ablation is the same operation on every behaviour. Without a corpus the mean is taken over
    the prompts of all behaviours.
-2. For each behaviour: drop = (clean - edited logit difference) / clean logit difference, mean over prompts with a
+2. For each behaviour: drop = (clean - ablated logit difference) / clean logit difference, mean over prompts with a
    bootstrap interval. Behaviours that the model does not perform (the interval of the clean logit difference reaches
-   0) have no drop. Variants of the circuit's own behaviour (`induction-out` of `induction`) are none of the others, and
-   of a behaviour with variants only the plain form counts. For text: the rise of the next-token loss in nats and as a
-   share of the clean loss.
-3. The same for random heads, as many in the same layers where there are enough others.
+   0) have no drop. Variants of the circuit's own behaviour (`induction-out` of `induction`) do not count as others, and
+   of a behaviour with variants only the basic form counts. For text: the increase of the next-token loss in nats and as
+   a share of the clean loss.
+3. The same for random heads, as many in the same layers if those have enough others.
 
-`ratio` is the own drop divided by the mean drop of the other behaviours: 1 means that the circuit serves the others as
-much as its own.
+`ratio` is the own drop divided by the mean drop of the other behaviours: 1 means that the circuit matters as much for
+the others as for its own.
 """
 
 import random
@@ -41,9 +41,9 @@ REFERENCE_SPLIT, MEASURED_SPLIT = "train", "test"
 
 @dataclass(frozen=True)
 class Drop:
-    """What cutting the heads costs, as a share of `clean` with a 95 % interval; `random` is the same for random heads.
+    """What ablating the heads costs, as a share of `clean` with a 95 % interval; `random` is the same for random heads.
 
-    None where the model does not perform the behaviour.
+    None if the model does not perform the behaviour.
     """
 
     clean: float
@@ -56,7 +56,7 @@ class Drop:
 
 @dataclass(frozen=True)
 class Specificity:
-    """Costs of cutting a circuit's heads: for its own behaviour, for the others by name, and for text (None: no
+    """Drops from ablating a circuit's heads: on its own behaviour, on the others by name, and on text (None: no
     corpus).
     """
 
@@ -74,12 +74,12 @@ class Specificity:
 
     @property
     def ratio(self) -> float | None:
-        """Own drop over the others' mean; None where one is missing or the others do not drop."""
+        """Own drop divided by the others' mean; None if one is missing or the others do not drop."""
         mean = self.others_mean
         return None if self.own.drop is None or mean is None or mean <= 0 else self.own.drop / mean
 
     def as_data(self) -> dict[str, Any]:
-        """Plain JSON."""
+        """The drops for JSON."""
         return {
             "heads": [str(head) for head in self.heads],
             "own": asdict(self.own),
@@ -98,28 +98,28 @@ def specificity(
     seed: int = 0,
     split: str = "validation",
 ) -> Specificity:
-    """Cut these heads of a natural model out of every behaviour and of text."""
+    """Ablate these heads of a natural model on every behaviour and on text."""
     vocabulary, model = specimen.vocabulary, specimen.model
     if not isinstance(vocabulary, TextVocabulary) or specimen.behaviour is None:
         raise BadInput(f"specimen {specimen.name!r} has one task of its own; only natural models have other behaviours")
     if not heads:
-        raise BadInput("no heads were given to cut; name at least one")
-    config, drawn = model.config, {}
+        raise BadInput("no heads to ablate; name at least one")
+    config, prompts_of = model.config, {}
     for each in own_and_others(specimen.behaviour):
         try:
-            drawn[each.name] = each.sample(
+            prompts_of[each.name] = each.sample(
                 vocabulary.tokenizer, n, seed=seed, split=split, n_ctx=config.n_ctx, d_vocab=config.d_vocab
             )
         except BadInput:
-            if each.name == specimen.behaviour:  # another behaviour that this tokenizer cannot spell is left out
+            if each.name == specimen.behaviour:  # other behaviours that do not fit this tokenizer are left out
                 raise
     text = _text(specimen, vocabulary, seed)
     cost = Cost()
-    values = _values(model, [text[0].batch] if text else [prompts.batch for prompts in drawn.values()], cost)
+    values = _values(model, [text[0].batch] if text else [prompts.batch for prompts in prompts_of.values()], cost)
     sets = [tuple(heads), *_random_heads(heads, config.n_layers, config.n_heads, seed)]
     drops = {
         name: _drop(*_losses(model, prompts.batch, prompts.readout(), sets, values, cost))
-        for name, prompts in drawn.items()
+        for name, prompts in prompts_of.items()
     }
     own, on_text = drops.pop(specimen.behaviour), None
     if text is not None:
@@ -129,13 +129,13 @@ def specificity(
 
 
 def own_and_others(name: str) -> list[Behaviour]:
-    """The behaviour of this name, and every behaviour of another family in its plain form."""
+    """The behaviour of this name, and the basic form of every other family."""
     own = behaviour(name)
     return [own, *(each for each in behaviours() if each.variant_of is None and each.family != own.family)]
 
 
 def _text(specimen: Specimen, vocabulary: TextVocabulary, seed: int) -> tuple[Control, Control] | None:
-    """Text for the means and text to measure; None where no corpus is installed or the context is too short."""
+    """Text for the means and text to measure; None if no corpus is installed or the context is too short."""
     n_ctx = specimen.model.config.n_ctx
     length = min(TEXT_LENGTH, n_ctx)
     try:
@@ -151,7 +151,7 @@ def _text(specimen: Specimen, vocabulary: TextVocabulary, seed: int) -> tuple[Co
 
 @torch.no_grad()
 def _values(model: Transformer, batches: Sequence[Batch], cost: Cost) -> Values:
-    """Mean outputs of every component, each batch counting alike."""
+    """Mean outputs of every component; each batch has the same weight."""
     parts = [means(model, batch.to(model.device)) for batch in batches]
     cost.rows += sum(map(len, batches))
     return Values(
@@ -162,23 +162,23 @@ def _values(model: Transformer, batches: Sequence[Batch], cost: Cost) -> Values:
 
 
 def _random_heads(heads: Sequence[Component], n_layers: int, n_heads: int, seed: int) -> list[tuple[Component, ...]]:
-    """Sets of as many other heads, from the same layers as far as those have enough."""
-    rng, taken = random.Random(f"specificity/{seed}"), set(heads)
-    found = []
+    """Sets of as many other heads, from the same layers if those have enough."""
+    rng, excluded = random.Random(f"specificity/{seed}"), set(heads)
+    sets = []
     for _ in range(RANDOM_SETS):
-        chosen: list[Component] = []
+        members: list[Component] = []
         for head in heads:
-            free = [Component(head.layer, i) for i in range(n_heads)]
-            free = [other for other in free if other not in taken and other not in chosen] or [
+            candidates = [Component(head.layer, i) for i in range(n_heads)]
+            candidates = [other for other in candidates if other not in excluded and other not in members] or [
                 other
                 for other in (Component(layer, i) for layer in range(n_layers) for i in range(n_heads))
-                if other not in taken and other not in chosen
+                if other not in excluded and other not in members
             ]
-            if free:
-                chosen.append(rng.choice(free))
-        if chosen:
-            found.append(tuple(chosen))
-    return found
+            if candidates:
+                members.append(rng.choice(candidates))
+        if members:
+            sets.append(tuple(members))
+    return sets
 
 
 def _losses(
@@ -189,7 +189,7 @@ def _losses(
     values: Values,
     cost: Cost,
 ) -> tuple[Float[Tensor, " prompt"], Float[Tensor, "prompt set"]]:
-    """The clean score of every prompt, and what each cut takes from it."""
+    """The clean score of every prompt, and how much ablating each set lowers it."""
     recordings = Recordings(model, batch.to(model.device), readout)
     cost.rows += len(batch)
     clean = recordings.scores().cpu()
@@ -200,10 +200,11 @@ def _losses(
 
 def _drop(scale: Float[Tensor, " prompt"], lost: Float[Tensor, "prompt set"]) -> Drop:
     """Losses as shares of a positive scale; the first set is the circuit, the others random heads."""
-    drawn = bootstrap_means(torch.stack([scale, lost[:, 0]], 1).double())
+    resampled = bootstrap_means(torch.stack([scale, lost[:, 0]], 1).double())
     clean, n = float(scale.mean()), len(scale)
-    if float(drawn[:, 0].quantile(0.025)) <= 0:
+    if float(resampled[:, 0].quantile(0.025)) <= 0:
         return Drop(clean, None, None, None, None, n)
-    low, high = (drawn[:, 1] / drawn[:, 0]).quantile(torch.tensor([0.025, 0.975], dtype=torch.float64)).tolist()
+    ratios = resampled[:, 1] / resampled[:, 0]
+    low, high = ratios.quantile(torch.tensor([0.025, 0.975], dtype=torch.float64)).tolist()
     circuit, *others = (lost.double().mean(0) / clean).tolist()
     return Drop(clean, circuit, low, high, sum(others) / len(others) if others else None, n)

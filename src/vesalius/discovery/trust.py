@@ -25,9 +25,9 @@ from typing import Any
 
 from vesalius.behaviours.trial import NothingUnseen, Trial, trial
 from vesalius.components import Component
-from vesalius.discovery.detectors import Detected, detect
+from vesalius.discovery.detectors import Detections, detect
 from vesalius.discovery.faithfulness import Curve, faithfulness_curve, faithfulness_curves
-from vesalius.discovery.known_heads import Published, published_heads
+from vesalius.discovery.known_heads import PublishedHeads, published_heads
 from vesalius.discovery.methods import Discovery, acdc_stability
 from vesalius.discovery.overlap import Overlap, overlap
 from vesalius.discovery.pruning import MAX_EDGES
@@ -61,9 +61,9 @@ class Trust:
     edge_curve: Curve | None
     stability: Stability | None
     specificity: Specificity | None
-    detected: Detected | None
+    detected: Detections | None
     detectors: Overlap | None
-    published: Published | None
+    published: PublishedHeads | None
     known_heads: Overlap | None
     missing: dict[str, str]
     rows: float
@@ -204,7 +204,7 @@ class _Case:
         return [part for part, score in self.found.circuit.ranked() if part.is_head and score != 0][: self.size]
 
     @cached_property
-    def published(self) -> Published | None:
+    def published(self) -> PublishedHeads | None:
         """The heads known for this model and behaviour."""
         return published_heads(self.specimen.model.config, self.specimen.behaviour)
 
@@ -241,21 +241,21 @@ class _Case:
         stability, forwards = acdc_stability(self.specimen.model, self.found.material, seed=self.seed)
         return stability, forwards * len(self.found.material.batch)
 
-    def _detectors(self) -> tuple[Detected, Overlap]:
+    def _detectors(self) -> tuple[Detections, Overlap]:
         detected = detect(self.specimen, seed=self.seed)
-        if not detected.any:
+        if not detected.heads:
             raise BadInput(
                 f"no head of {self.specimen.name} puts more than half of its attention where one of these roles would; "
                 "there is nothing to compare with"
             )
-        return detected, self._overlap(detected.any)
+        return detected, self._overlap(detected.heads)
 
     def _overlap(self, known: Collection[Component]) -> Overlap:
         config = self.specimen.model.config
         return overlap(self.heads, known, candidates=config.n_layers * config.n_heads)
 
 
-def _known_data(found: Overlap, published: Published) -> dict[str, Any]:
+def _known_data(found: Overlap, published: PublishedHeads) -> dict[str, Any]:
     return {
         **found.as_data(),
         "roles": {str(head): published.role_of(head) for head in found.both},

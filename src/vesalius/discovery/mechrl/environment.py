@@ -18,7 +18,7 @@ queries, everything paid for is seen, and nothing is shared with evaluation.
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
-from vesalius.discovery.beforehand import ATTRIBUTION_PASSES
+from vesalius.discovery.clean_features import ATTRIBUTION_PASSES
 from vesalius.discovery.mechrl.features import FIXED, HeadView
 from vesalius.discovery.mechrl.tables import Tables
 from vesalius.errors import BadInput, choices

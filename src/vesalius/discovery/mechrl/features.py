@@ -18,9 +18,9 @@ from jaxtyping import Bool, Float, Int
 from scipy.stats import rankdata
 
 from vesalius.components import Component
-from vesalius.discovery.beforehand import LOOKS
+from vesalius.discovery.clean_features import ATTENTION_TARGETS
 
-FIXED = ("depth", "place", "attribution", "attribution rank", *LOOKS)
+FIXED = ("depth", "place", "attribution", "attribution rank", *ATTENTION_TARGETS)
 MOVING = (
     *("tried", "score", "layer mean", "layer tried", "nearby mean", "alike mean"),
     *("best", "mean", "attribution tells", "spent"),

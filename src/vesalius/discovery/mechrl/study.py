@@ -23,7 +23,7 @@ import numpy as np
 import torch
 from jaxtyping import Float
 
-from vesalius.discovery.beforehand import LOOKS
+from vesalius.discovery.clean_features import ATTENTION_TARGETS
 from vesalius.discovery.mechrl.environment import STEPS
 from vesalius.discovery.mechrl.evaluate import begun, pick_ranks, policy_entrant, policy_orders
 from vesalius.discovery.mechrl.ppo import PER_HEAD, Policy, Settings, play, train
@@ -225,7 +225,7 @@ def is_learned(method: str) -> bool:
 def detected(suite: Suite, task: str, look: str, size: int) -> list[str]:
     """The heads that put most attention on a kind of place, on training rows."""
     assert suite.train.known is not None
-    scores = suite.train.known.attention[task].mean(0)[:, LOOKS.index(look)]
+    scores = suite.train.known.attention[task].mean(0)[:, ATTENTION_TARGETS.index(look)]
     return [suite.train.heads[i] for i in np.argsort(-scores, kind="stable")[:size]]
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from vesalius.behaviours.controls import Corpus
 from vesalius.behaviours.registry import behaviour
-from vesalius.discovery.beforehand import Beforehand, beforehand, load_beforehand
+from vesalius.discovery.clean_features import CleanFeatures, clean_features, load_clean_features
 from vesalius.discovery.matrices import (
     Matrix,
     behaviour_matrix,
@@ -110,7 +110,7 @@ def measure_suite(
             doing = replace(specimen, behaviour=source)
             rows = behaviour_rows(doing, pools)
             matrix = behaviour_matrix(doing, place, pools=pools, block=plan.block, progress=progress)
-        beforehand(specimen.model, matrix, rows, place)
+        clean_features(specimen.model, matrix, rows, place)
 
 
 def missing_sources(directory: Path, plan: Plan) -> list[str]:
@@ -132,7 +132,7 @@ def load_suite(directory: Path, *, plan: Plan | None = None, model: Transformer 
                 f"{directory / source}: was measured without {' and '.join(sorted(lacking))} rows (as held out); "
                 "choose another directory, or delete it to have it measured again"
             )
-    known = {source: load_beforehand(matrix, directory / source) for source, matrix in matrices.items()}
+    known = {source: load_clean_features(matrix, directory / source) for source, matrix in matrices.items()}
 
     def tables(split: str, tasks: Sequence[str]) -> Tables:
         return _tables(split, {task: matrices[task] for task in tasks}, matrices[CONTROL], known, plan.rows)
@@ -149,7 +149,7 @@ def _tables(
     split: str,
     tasks: Mapping[str, Matrix],
     control: Matrix,
-    known: Mapping[str, Mapping[str, Beforehand]],
+    known: Mapping[str, Mapping[str, CleanFeatures]],
     rows: int,
 ) -> Tables:
     told = Known.of({task: known[task][split] for task in tasks}, known[CONTROL][split])

@@ -20,7 +20,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from jaxtyping import Float, Int
 
-from vesalius.discovery.beforehand import Beforehand
+from vesalius.discovery.clean_features import CleanFeatures
 from vesalius.discovery.matrices import Matrix
 from vesalius.errors import BadInput
 
@@ -38,7 +38,7 @@ class Known:
     attention: Mapping[str, Float[np.ndarray, "row head look"]]
 
     @classmethod
-    def of(cls, tasks: Mapping[str, Beforehand], control: Beforehand | None) -> "Known":
+    def of(cls, tasks: Mapping[str, CleanFeatures], control: CleanFeatures | None) -> "Known":
         """From what was measured for one pool of each matrix."""
         return cls(
             {name: found.attribution.numpy() for name, found in tasks.items()},

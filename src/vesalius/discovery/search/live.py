@@ -26,7 +26,7 @@ from torch import Tensor
 
 from vesalius.behaviours.trial import Trial, trial
 from vesalius.components import Component
-from vesalius.discovery.beforehand import ATTRIBUTION_PASSES, Beforehand, known_of
+from vesalius.discovery.clean_features import ATTRIBUTION_PASSES, CleanFeatures, measure_clean_features
 from vesalius.discovery.matrices import PUBLISHED_KIND, Rows
 from vesalius.discovery.mechrl.environment import REWARD_SCALE, STEPS
 from vesalius.discovery.mechrl.features import HeadView
@@ -148,13 +148,13 @@ class Bench:
         return (clean[rows][:, None] - scores).double().numpy()
 
     @cached_property
-    def known(self) -> Beforehand:
+    def known(self) -> CleanFeatures:
         """Attribution and attention of every head."""
         given, model = self.material, self.specimen.model
         readout, passes = self.smooth(model, given)
         self._cost.rows += (passes + ATTRIBUTION_PASSES + ATTENTION_PASSES) * len(given.batch)
         rows = Rows(given.batch, readout, given.counterfactual)
-        return known_of(model, rows, kind=self.kind, heads=self.heads, replacement=self.replacement)
+        return measure_clean_features(model, rows, kind=self.kind, heads=self.heads, replacement=self.replacement)
 
     def attribution(self) -> Float[np.ndarray, " head"]:
         """Mean attribution of every head."""

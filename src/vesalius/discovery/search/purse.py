@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from jaxtyping import Float, Int
 
-from vesalius.discovery.beforehand import ATTRIBUTION_PASSES
+from vesalius.discovery.clean_features import ATTRIBUTION_PASSES
 from vesalius.errors import BadInput
 
 #: The rewards of one head on some rows of the episode.
