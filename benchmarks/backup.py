@@ -7,7 +7,7 @@ and ten that a sweep of single heads finds. The same ten with three copies, wher
 ablation, 32 inputs. A query is one set of heads on all inputs. `finds` counts models whose planted set is exactly one
 of the confirmed backup groups; for rankings of single heads, models whose planted heads are the first of the list.
 
-`--practise` trains the policy that comes with the package anew and writes it in place.
+`--train` trains the policy that ships with the package again and writes it in place.
 
 The models of seeds 0 to 13 were used while this was written and in tests; those reported here have seeds 100 to 109.
 """
@@ -19,12 +19,12 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-import vesalius.discovery.sets as room
+import vesalius.discovery.sets as sets_package
 from vesalius.behaviours.trial import trial
 from vesalius.circuits.redundancy import RedundantModel, plant
 from vesalius.discovery.methods import discover
 from vesalius.discovery.sets.discover import NAMES, discover_sets
-from vesalius.discovery.sets.policy import practise, save_policy
+from vesalius.discovery.sets.policy import save_policy, train_policy
 from vesalius.files import write_json
 from vesalius.intervene import effects
 from vesalius.model.specimen import Specimen
@@ -83,13 +83,13 @@ def rows(copies: int) -> list[dict[str, Any]]:
 
 
 def main() -> None:
-    """Measure, or practise."""
+    """Measure, or train the policy."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path)
-    parser.add_argument("--practise", action="store_true")
-    given = parser.parse_args()
-    if given.practise:
-        save_policy(practise(), Path(room.__file__).parent / "practised")
+    parser.add_argument("--train", action="store_true")
+    args = parser.parse_args()
+    if args.train:
+        save_policy(train_policy(), Path(sets_package.__file__).parent / "trained")
         return
     document = {
         "benchmark": "backup",
@@ -100,8 +100,8 @@ def main() -> None:
         "two_copies": rows(2),
         "three_copies": rows(3),
     }
-    if given.out:
-        write_json(given.out, document)
+    if args.out:
+        write_json(args.out, document)
 
 
 if __name__ == "__main__":

@@ -78,15 +78,15 @@ def test_sweep(vesalius: Vesalius, tiny: Path, arguments: list[str], reason: str
         (["discover", "TINY", *INDUCTION, "--search", "beam", "--force"], "go with --method sets"),
         (["discover", "TINY", *SETS, "--search", "luck"], "choose one of pairs, greedy, beam, prune, group, rl"),
         (["discover", "TINY", *SETS, "--kind", "half"], "kind 'half' does not exist"),
-        (["discover", "TINY", *SETS, "--budget", "0"], "a budget of 0 queries pays for nothing"),
-        (["discover", "TINY", *SETS, "--pool", "L0H0,L0H1", "--budget", "4"], "2 heads make 3 sets"),
+        (["discover", "TINY", *SETS, "--budget", "0"], "a budget of 0 queries is too small"),
+        (["discover", "TINY", *SETS, "--pool", "L0H0,L0H1", "--budget", "4"], "2 heads have 3 sets"),
         (["discover", "TINY", *SETS, "--pool", "L0H0"], "name at least two heads"),
         (["discover", "TINY", *SETS, "--pool", "L0H0,L7H0"], "L7H0 is not in this model"),
         (["discover", "TINY", *SETS, "--pool", "L0H0,somewhere"], "component 'somewhere' is not a name"),
         (["discover", "TINY", *SETS, "--pool", ","], "the list of components is empty"),
         (["discover", "TINY", *SETS, "--search", "pairs", "--budget", "9"], "cost 36 queries and the budget is 9"),
         (["discover", "TINY", *SETS, "--n", "4"], "use at least 8"),
-        (["discover", "TINY", *SETS, "--least", "0"], "least 0 do not fit"),
+        (["discover", "TINY", *SETS, "--least", "0"], "least 0 must be shares of the clean score"),
         (["discover", "TINY", *SETS, "--quick"], "--quick do not go with --method sets"),
         (["discover", "TINY", *SETS, "--paper"], "--paper, --seeds, --steps and --quick do not go with"),
         (["discover", "TINY", *SETS, "--seeds", "2"], "do not go with --method sets"),
@@ -101,7 +101,7 @@ def test_sweep(vesalius: Vesalius, tiny: Path, arguments: list[str], reason: str
         (["discover", "TINY", *INDUCTION, "--method", "eap", "--budget", "3"], "are for --method bandit and rl"),
         (["discover", "frac_prevs", "--method", "rl", "--budget", "3"], "give at least 4"),
         (["discover", "frac_prevs", "--method", "bandit", "--paper"], "--steps and --paper belong to --method rl"),
-        (["bench", "mechrl", "frac_prevs"], "does not read text"),
+        (["bench", "mechrl", "frac_prevs"], "has a finite vocabulary; these behaviours need a natural model"),
         (["bench", "mechrl", "TINY", "--training", "juggling"], "behaviour 'juggling' does not exist"),
         (["bench", "mechrl", "TINY", "--training", "ioi", "--held-out", "ioi"], "ioi is named twice"),
         (["bench", "mechrl", "TINY", "--matrices", "TINY/config.json"], "config.json: not a directory"),
@@ -137,7 +137,7 @@ def test_out_is_looked_at_before_anything_is_measured(vesalius: Vesalius, tmp_pa
 
 def test_a_refusal_leaves_no_directory_behind(vesalius: Vesalius, tmp_path: Path) -> None:
     refused(vesalius, ["discover", "3", "-m", "bandit", "--budget", "0"], "choose 1 to 8")
-    refused(vesalius, ["discover", "3", "-m", "sets", "--budget", "0"], "pays for nothing")
+    refused(vesalius, ["discover", "3", "-m", "sets", "--budget", "0"], "a budget of 0 queries is too small")
     assert not list((tmp_path / "vesalius-runs").iterdir())
 
 

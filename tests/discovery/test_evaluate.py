@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from tests.discovery.planted import planted_tables
 from vesalius.discovery.mechrl.evaluate import compare, pick_ranks, policy_orders
 from vesalius.discovery.mechrl.ppo import Settings, Trainer, train
-from vesalius.discovery.search.contest import static_scores
+from vesalius.discovery.search.comparison import static_scores
 from vesalius.errors import BadInput
 
 pytestmark = pytest.mark.slow
@@ -37,12 +37,12 @@ def test_comparison_is_matched_and_its_sweep_exact() -> None:
     best = {"a": 3, "b": 3, "c": 11}
     training, held_out = planted_tables(best=best), planted_tables(best=best, seed=1)
     policies = [train(training.only(("a", "c")), replace(QUICK, seed=seed)) for seed in (1, 2)]
-    found = compare(policies, held_out, "b", ranking=training.only(("a", "c")), seeds=3, episodes=6)
-    by_name = {regret.method: regret for regret in found.methods}
+    comparison = compare(policies, held_out, "b", ranking=training.only(("a", "c")), seeds=3, episodes=6)
+    by_name = {regret.method: regret for regret in comparison.methods}
     bandits = {"halving", "thompson", "thompson-static"}
     assert set(by_name) == {"policy", "random", "layers", "static", "sweep", *bandits}
     assert by_name["sweep"].budgets == (1, 2, 5, 10, 20)
-    for regret in found.methods:
+    for regret in comparison.methods:
         assert min(regret.mean) >= 0
         assert regret.method in bandits or list(regret.mean) == sorted(regret.mean, reverse=True)
         assert regret.low is not None
@@ -50,7 +50,7 @@ def test_comparison_is_matched_and_its_sweep_exact() -> None:
         assert all(low <= mean <= high for low, mean, high in zip(regret.low, regret.mean, regret.high, strict=True))
     assert by_name["sweep"].mean[-1] == by_name["random"].mean[-1] == 0
     assert by_name["static"].mean[1] == 0, "the head planted in a is b's, so the other tasks' list has it early"
-    assert found.oracle == pytest.approx(3, abs=0.2)
+    assert comparison.oracle == pytest.approx(3, abs=0.2)
 
 
 def test_the_static_list_never_saw_its_own_task() -> None:

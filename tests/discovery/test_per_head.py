@@ -8,15 +8,15 @@ import pytest
 import torch
 
 from tests.discovery.planted import planted_tables
-from tests.discovery.test_search import with_attribution
+from tests.discovery.test_strategies import with_attribution
 from vesalius.discovery.clean_features import ATTENTION_TARGETS, measure_clean_features, target_keys
 from vesalius.discovery.matrices import Rows
 from vesalius.discovery.mechrl.environment import Episodes
-from vesalius.discovery.mechrl.evaluate import begun, policy_orders
+from vesalius.discovery.mechrl.evaluate import policy_orders, start_episodes
 from vesalius.discovery.mechrl.features import FEATURES, HeadView
 from vesalius.discovery.mechrl.policy import PerHead, draw_candidates
 from vesalius.discovery.mechrl.ppo import PER_HEAD, Settings, load_policy, play, save_policy, train
-from vesalius.discovery.search.live import packaged_policy
+from vesalius.discovery.search.model_search import packaged_policy
 from vesalius.errors import BadInput
 from vesalius.intervene import Batch, attribute, logit_difference
 from vesalius.intervene.effects import Replacement
@@ -32,7 +32,7 @@ def test_features_by_hand() -> None:
     view = HeadView.of(("L0H0", "L0H1", "L2H0", "L2H1"))
     fixed = view.fixed(np.array([4.0, -8.0, 0.0, 2.0]), np.zeros((4, len(ATTENTION_TARGETS))))
     tried, rewards = np.array([[True, False, True, True]]), np.array([[2.0, 99.0, -4.0, 1.0]])
-    observation = view.observe(fixed[None], view.alike(fixed)[None], tried, rewards, np.array([0.5]))
+    observation = view.observe(fixed[None], view.similarity(fixed)[None], tried, rewards, np.array([0.5]))
     assert observation.shape == (1, 4, len(FEATURES))
     assert column(observation, "depth").tolist() == [0, 0, 1, 1]
     assert column(observation, "attribution").tolist() == [0.5, -1, 0, 0.25]
@@ -51,11 +51,11 @@ def test_features_by_hand() -> None:
 def test_neither_the_task_nor_an_untried_score_is_shown() -> None:
     tables = with_attribution(planted_tables(best={"a": 3, "b": 11}))
     same = replace(tables, tasks={"a": tables.tasks["a"], "b": tables.tasks["a"] * 2})
-    known = same.known
-    assert known is not None
-    twice = replace(known, attribution={"a": known.attribution["a"], "b": known.attribution["a"]})
-    attention = {"a": known.attention["a"], "b": known.attention["a"]}
-    same = replace(same, known=replace(twice, attention=attention), control=None)
+    features = same.features
+    assert features is not None
+    twice = replace(features, attribution={"a": features.attribution["a"], "b": features.attribution["a"]})
+    attention = {"a": features.attention["a"], "b": features.attention["a"]}
+    same = replace(same, features=replace(twice, attention=attention), control=None)
     games = Episodes(same, 2, view=HeadView.of(same.heads))
     games.begin(0, 5, "a")
     games.begin(1, 5, "b")
@@ -100,13 +100,15 @@ def test_best_of_one_is_the_plain_policy() -> None:
     tables = with_attribution(planted_tables(best={"a": 3}))
     for settings in (QUICK, Settings(total_steps=64, steps=8, width=8, games=4), Settings(paper=True, steps=8)):
         policy = train(tables, settings, rounds=0)
-        planned = play(policy.network, begun(policy, tables, "a", [4]), k=1, generator=torch.Generator().manual_seed(2))
-        games, generator, plain = begun(policy, tables, "a", [4]), torch.Generator().manual_seed(2), []
+        planned = play(
+            policy.network, start_episodes(policy, tables, "a", [4]), k=1, generator=torch.Generator().manual_seed(2)
+        )
+        games, generator, sampled = start_episodes(policy, tables, "a", [4]), torch.Generator().manual_seed(2), []
         while not games.finished[0]:
             logits, _ = policy.network(torch.from_numpy(games.observe()), torch.from_numpy(games.legal))
-            plain.append(int(draw_candidates(logits, 1, generator=generator)[0, 0]))
-            games.step(np.array([[plain[-1]]]))
-        assert planned == [plain]
+            sampled.append(int(draw_candidates(logits, 1, generator=generator)[0, 0]))
+            games.step(np.array([[sampled[-1]]]))
+        assert planned == [sampled]
 
 
 def test_published_settings_cannot_be_mixed_with_corrected_ones() -> None:

@@ -1,4 +1,4 @@
-"""PPO: the probability of a draw, what the seed fixes, what resuming gives, and that it learns a planted head."""
+"""PPO: the probability of a draw, reproducibility, resuming, and learning a planted head."""
 
 import itertools
 from collections import Counter
@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from tests.discovery.planted import planted_tables
-from vesalius.discovery.mechrl.policy import MASKED, NOBODY, ActorCritic, draw_candidates, draw_log_prob, entropy
+from vesalius.discovery.mechrl.policy import MASKED, NO_HEAD, ActorCritic, draw_candidates, draw_log_prob, entropy
 from vesalius.discovery.mechrl.ppo import Policy, Rollout, Settings, Trainer, advantages, load_policy, train
 from vesalius.errors import BadInput
 
@@ -46,7 +46,7 @@ def test_the_published_run_has_500_rounds_of_400_steps() -> None:
     assert (planner.rounds, planner.round_steps) == (500, 10), "a planner trains on the same number of queries"
 
 
-def test_draws_have_the_probability_they_are_said_to_have() -> None:
+def test_draws_have_the_computed_probability() -> None:
     logits = torch.tensor([[0.3, -1.0, 1.2, MASKED]])
     p = logits[0, :3].softmax(0)
     generator = torch.Generator().manual_seed(0)
@@ -56,18 +56,18 @@ def test_draws_have_the_probability_they_are_said_to_have() -> None:
     assert set(counts) == set(orders)
     for first, second in orders:
         exact = float(p[first] * p[second] / (1 - p[first]))
-        said = float(draw_log_prob(logits, torch.tensor([[first, second]])).exp())
-        assert said == pytest.approx(exact, rel=1e-5)
+        computed = float(draw_log_prob(logits, torch.tensor([[first, second]])).exp())
+        assert computed == pytest.approx(exact, rel=1e-5)
         assert counts[first, second] / n == pytest.approx(exact, abs=5 * (exact / n) ** 0.5)
 
 
-def test_one_candidate_has_the_plain_policys_probability() -> None:
+def test_one_candidate_has_the_probability_of_the_action() -> None:
     logits = torch.randn(5, 7, generator=torch.Generator().manual_seed(1))
     head = torch.tensor([[0], [3], [6], [2], [2]])
-    plain = logits.log_softmax(1).gather(1, head)[:, 0]
-    assert torch.equal(draw_log_prob(logits, head), plain)
-    padded = torch.cat([head, torch.full((5, 2), NOBODY)], 1)
-    assert torch.allclose(draw_log_prob(logits, padded), plain)
+    expected = logits.log_softmax(1).gather(1, head)[:, 0]
+    assert torch.equal(draw_log_prob(logits, head), expected)
+    padded = torch.cat([head, torch.full((5, 2), NO_HEAD)], 1)
+    assert torch.allclose(draw_log_prob(logits, padded), expected)
 
 
 def test_masked_heads_leave_entropy_and_gradients_finite() -> None:
@@ -80,18 +80,18 @@ def test_masked_heads_leave_entropy_and_gradients_finite() -> None:
 
 
 def test_advantages_by_hand() -> None:
-    """Two steps and an end, then a new game: gamma 0.5, lambda 0.5."""
+    """Two steps to the end of a game, then one of a new game: gamma 0.5, lambda 0.5."""
     column = torch.tensor([[1.0], [2.0], [4.0]])
-    nothing = torch.zeros(3, 1)
+    unused = torch.zeros(3, 1)
     rollout = Rollout(
-        observation=nothing,
-        legal=nothing,
-        drawn=nothing,
-        log_prob=nothing,
-        value=torch.tensor([[1.0], [1.0], [2.0]]),
-        reward=column,
-        finished=torch.tensor([[0.0], [1.0], [0.0]]),
-        last_value=torch.tensor([6.0]),
+        observations=unused,
+        action_masks=unused,
+        actions=unused,
+        log_probs=unused,
+        values=torch.tensor([[1.0], [1.0], [2.0]]),
+        rewards=column,
+        dones=torch.tensor([[0.0], [1.0], [0.0]]),
+        next_value=torch.tensor([6.0]),
     )
     # last: 4 + 0.5*6 - 2 = 5; middle ends its game: 2 - 1 = 1; first: (1 + 0.5*1 - 1) + 0.25*1 = 0.75
     assert advantages(rollout, 0.5, 0.5)[:, 0].tolist() == [0.75, 1.0, 5.0]
@@ -128,7 +128,7 @@ def test_evaluation_leaves_training_alone_unless_it_is_the_published_one() -> No
 
 
 @pytest.mark.parametrize("paper", [False, True])
-def test_a_killed_run_goes_on_to_the_same_numbers(tmp_path: Path, paper: bool) -> None:
+def test_a_resumed_run_reaches_the_same_numbers(tmp_path: Path, paper: bool) -> None:
     tables = planted_tables(best={"a": 3, "b": 11}, heads=60)
     settings = replace(QUICK, k=2, paper=paper)
     whole = train(tables, settings)
@@ -158,7 +158,7 @@ def test_training_finds_the_planted_heads(k: int) -> None:
     """After training the planted head is among the first picks; before, it is one of 40."""
     best = {"a": 3, "b": 31}
     tables = planted_tables(best=best, heads=40)
-    quick = Settings(steps=8, width=64, learning_rate=3e-3, entropy_weight=0.01, portions=2)
+    quick = Settings(steps=8, width=64, learning_rate=3e-3, entropy_weight=0.01, minibatches=2)
     settings = replace(quick, k=k, total_steps=8_000)
     policy = train(tables, settings, validation=planted_tables(best=best, heads=40, seed=1))
     legal = torch.ones(1, 40, dtype=torch.bool)

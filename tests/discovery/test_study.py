@@ -14,10 +14,18 @@ from tests.models import random_model, small_config
 from vesalius.cli.tables.mechrl import conclusions, print_mechrl
 from vesalius.discovery.matrices import behaviour_matrix
 from vesalius.discovery.mechrl.ppo import Settings, Trainer
-from vesalius.discovery.mechrl.study import Scope, _in_top_ten, detected, study, train_policies, trainings, verdicts
+from vesalius.discovery.mechrl.study import (
+    Scope,
+    _in_top_ten,
+    heads_by_attention,
+    study,
+    train_policies,
+    trainings,
+    verdicts,
+)
 from vesalius.discovery.mechrl.suite import Plan, Suite, load_suite, measure_suite, missing_sources
 from vesalius.discovery.mechrl.tables import Tables
-from vesalius.discovery.search.contest import Comparison, Regret
+from vesalius.discovery.search.comparison import Comparison, Regret
 from vesalius.errors import BadInput
 from vesalius.report.regret import draw_learning, draw_regret
 
@@ -27,33 +35,33 @@ PLAN = Plan(POOLS, POOLS, rows=3, control_length=8, held_out=("induction-out",),
 
 
 @pytest.fixture(scope="module")
-def measured(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
     directory = tmp_path_factory.mktemp("suite")
     measure_suite(as_specimen(induction_model(SIZE)), corpus(), directory, plan=PLAN)
     return directory
 
 
 @pytest.fixture(scope="module")
-def suite(measured: Path) -> Suite:
-    return load_suite(measured, plan=PLAN)
+def suite(directory: Path) -> Suite:
+    return load_suite(directory, plan=PLAN)
 
 
 def test_held_out_tasks_have_test_rows_only(suite: Suite) -> None:
     assert suite.train.names == suite.validation.names == ("induction", "ioi")
     assert suite.test.names == ("induction", "ioi", "induction-out")
     assert suite.test.unit == "logits - 1 * nats"
-    assert detected(suite, "induction", "after copy", 1) == ["L1H0"], "where the induction head was put"
-    assert detected(suite, "induction", "previous", 1) == ["L0H0"]
+    assert heads_by_attention(suite, "induction", "after copy", 1) == ["L1H0"], "where the induction head was put"
+    assert heads_by_attention(suite, "induction", "previous", 1) == ["L0H0"]
 
 
-def test_a_suite_of_another_model_or_half_measured_is_refused(measured: Path, tmp_path: Path) -> None:
+def test_a_suite_of_another_model_or_half_measured_is_refused(directory: Path, tmp_path: Path) -> None:
     other = induction_model(SIZE)
     with torch.no_grad():
         other.W_E[0, 0] += 1e-3
     with pytest.raises(BadInput, match="effects of model"):
-        load_suite(measured, plan=PLAN, model=other)
+        load_suite(directory, plan=PLAN, model=other)
     with pytest.raises(BadInput, match="induction-out: was measured without train and validation rows"):
-        load_suite(measured, plan=replace(PLAN, training=("induction", "ioi", "induction-out"), held_out=()))
+        load_suite(directory, plan=replace(PLAN, training=("induction", "ioi", "induction-out"), held_out=()))
     assert missing_sources(tmp_path, PLAN) == ["induction", "ioi", "induction-out", "control"]
     with pytest.raises(BadInput, match="induction: is missing or not finished"):
         load_suite(tmp_path, plan=PLAN)
@@ -132,6 +140,6 @@ def verdict(policy: tuple[tuple[float, ...], ...], rival: tuple[tuple[float, ...
     def regret(name: str, seeds: tuple[tuple[float, ...], ...]) -> Regret:
         return Regret(name, (50.0,), (float(np.mean(seeds)),), None, None, seeds)
 
-    contest = Comparison("t", "logits", 1, len(policy), 0.0, (regret("per-head", policy), regret("halving", rival)))
-    (row,) = verdicts([contest], held_out=())
+    comparison = Comparison("t", "logits", 1, len(policy), 0.0, (regret("per-head", policy), regret("halving", rival)))
+    (row,) = verdicts([comparison], held_out=())
     return row["result"], row["difference"]["value"]

@@ -17,7 +17,7 @@ from vesalius.cli.trusting import checked, draw, print_trust
 from vesalius.discovery.mechrl.environment import PAPER_QUIRKS
 from vesalius.discovery.methods import Discovery, require_method
 from vesalius.discovery.pruning import MAX_EDGES
-from vesalius.discovery.search.live import SearchOptions
+from vesalius.discovery.search.model_search import SearchOptions
 from vesalius.documents.circuit import Circuit
 from vesalius.errors import note
 from vesalius.files import write_json

@@ -28,7 +28,7 @@ from vesalius.behaviours.performance import Performance
 from vesalius.behaviours.trial import Trial, trial
 from vesalius.components import Component, Edge, Shape
 from vesalius.discovery.pruning import acdc, acdc_resampled, require_few_edges
-from vesalius.discovery.search.live import SEARCHES, SearchOptions, search_heads
+from vesalius.discovery.search.model_search import SEARCHES, SearchOptions, search_heads
 from vesalius.discovery.stability import RESAMPLES, Stability, bootstrap_jaccard, pairwise_jaccard
 from vesalius.documents.circuit import Circuit
 from vesalius.errors import BadInput, choices

@@ -10,7 +10,7 @@ from typing import Any
 
 from vesalius.components import Component, Edge
 from vesalius.discovery.detectors import ROLES
-from vesalius.discovery.search.live import SEARCHES
+from vesalius.discovery.search.model_search import SEARCHES
 from vesalius.documents.checks import Checks, Curve, Overlap, Specificity
 from vesalius.documents.discovery import CIRCUIT_FILE, DISCOVERY_FILE, Discovery
 from vesalius.files import write_text

@@ -1,4 +1,4 @@
-"""The game of sets: masks, queries, and a policy that learns to look."""
+"""The environment of sets: action masks, queries, and a policy that learns to search."""
 
 from dataclasses import replace
 from functools import partial
@@ -9,20 +9,20 @@ import pytest
 import torch
 
 from tests.discovery.sets.tables import FunctionSource, three_heads
+from vesalius.discovery.sets.effect_models import QueriedEffects
 from vesalius.discovery.sets.environment import Rules, SetGames
-from vesalius.discovery.sets.policy import PRACTICE, SetPolicy, by_policy, load_policy, practise, save_policy
-from vesalius.discovery.sets.queries import Goal, Queries
+from vesalius.discovery.sets.policy import TRAINING, SetPolicy, by_policy, load_policy, save_policy, train_policy
+from vesalius.discovery.sets.queries import Goal, SetQueries
 from vesalius.discovery.sets.searches import search
-from vesalius.discovery.sets.worlds import QueriedWorld
 from vesalius.errors import BadInput
 
-QUICK = replace(PRACTICE, games=4, steps=9, total_steps=144, width=8)
+QUICK = replace(TRAINING, games=4, steps=9, total_steps=144, width=8)
 
 
 def test_sets_of_a_table_do_not_grow_beyond_pairs_and_every_set_is_a_query() -> None:
-    queries = Queries(three_heads())
+    queries = SetQueries(three_heads())
     games = SetGames(1, 3, Rules(start="empty", price=0.1))
-    games.begin(0, QueriedWorld(queries))
+    games.begin(0, QueriedEffects(queries))
     games.step(np.array([1]))
     reward = games.step(np.array([2]))
     assert reward[0] == pytest.approx((5 - 2) / 6 - 0.1)
@@ -30,7 +30,7 @@ def test_sets_of_a_table_do_not_grow_beyond_pairs_and_every_set_is_a_query() -> 
     games.step(np.array([2]))
     assert queries.paid == 2
     with pytest.raises(BadInput, match="start empty"):
-        SetGames(1, 3).begin(0, QueriedWorld(queries))
+        SetGames(1, 3).begin(0, QueriedEffects(queries))
 
 
 @pytest.mark.parametrize("rules", [{"start": "half"}, {"price": 1.5}, {"steps": 0}])
@@ -39,9 +39,9 @@ def test_rules_that_make_no_game(rules: dict[str, object]) -> None:
         Rules(**rules)  # pyright: ignore[reportArgumentType]
 
 
-def test_practice_is_decided_by_its_seed_and_can_be_saved(tmp_path: Path) -> None:
-    first, again = practise(QUICK, heads=4), practise(QUICK, heads=4)
-    other = practise(replace(QUICK, seed=2), heads=4)
+def test_training_is_reproducible_and_a_policy_can_be_saved(tmp_path: Path) -> None:
+    first, again = train_policy(QUICK, heads=4), train_policy(QUICK, heads=4)
+    other = train_policy(replace(QUICK, seed=2), heads=4)
     assert first.curve == again.curve != other.curve
     save_policy(first, tmp_path, QUICK)
     loaded = load_policy(tmp_path)
@@ -50,13 +50,13 @@ def test_practice_is_decided_by_its_seed_and_can_be_saved(tmp_path: Path) -> Non
 
 
 def test_the_policy_of_the_package_finds_hidden_pairs_it_never_saw() -> None:
-    """It practised on 16 heads; here are 24, of which two hurt only together. Chance of a random pair: 1 in 276."""
+    """It was trained on 16 heads; here are 24, two of which matter only together. Chance of a random pair: 1 in 276."""
     policy, rng = load_policy(), np.random.default_rng(5)
     for _ in range(5):
         pair = frozenset(rng.choice(24, 2, replace=False).tolist())
-        queries = Queries(FunctionSource(24, lambda members, pair=pair: 0.7 * (pair <= members)))
-        found, _ = search(queries, Goal(price=0.05, least=0.1), partial(by_policy, policy))
-        assert found == [pair]
+        queries = SetQueries(FunctionSource(24, lambda members, pair=pair: 0.7 * (pair <= members)))
+        suspected, _ = search(queries, Goal(price=0.05, least=0.1), partial(by_policy, policy))
+        assert suspected == [pair]
         assert queries.paid < 276 / 2
 
 

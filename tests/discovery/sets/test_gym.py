@@ -1,4 +1,4 @@
-"""The game of sets behind the Gymnasium interface: rewards by hand, masks, Gymnasium's checker."""
+"""The environment of sets in the Gymnasium interface: rewards by hand, action masks, Gymnasium's checker."""
 
 import importlib
 import sys
@@ -7,8 +7,8 @@ from functools import partial
 import numpy as np
 import pytest
 
+from vesalius.discovery.sets.effect_models import PlantedEffects, planted_effects
 from vesalius.discovery.sets.environment import FEATURES, Rules
-from vesalius.discovery.sets.worlds import PlantedWorld, planted_world
 from vesalius.errors import BadInput
 
 gymnasium = pytest.importorskip("gymnasium")
@@ -16,7 +16,7 @@ from gymnasium.utils.env_checker import check_env  # noqa: E402
 
 from vesalius.discovery.sets.gym import ENVIRONMENT, SetsEnv  # noqa: E402
 
-PAIR = PlantedWorld(np.array([[True, False, True]]), np.array([0.8]))
+PAIR = PlantedEffects(np.array([[True, False, True]]), np.array([0.8]))
 STOP = 3
 
 
@@ -46,7 +46,7 @@ def test_an_illegal_action_costs_one_and_changes_nothing() -> None:
             env.step(action)
 
 
-def test_a_game_ends_by_truncation_when_nobody_stops() -> None:
+def test_a_game_without_a_stop_ends_by_truncation() -> None:
     env = SetsEnv(lambda seed: PAIR, heads=3, rules=Rules(start="empty", steps=2))
     env.reset(seed=0)
     env.step(0)
@@ -56,7 +56,7 @@ def test_a_game_ends_by_truncation_when_nobody_stops() -> None:
 
 @pytest.mark.filterwarnings("ignore:.*Box.*")
 def test_gymnasium_accepts_it() -> None:
-    env = gymnasium.make(ENVIRONMENT, worlds=partial(planted_world, heads=5), heads=5)
+    env = gymnasium.make(ENVIRONMENT, models=partial(planted_effects, heads=5), heads=5)
     check_env(env.unwrapped, skip_render_check=True)
 
 

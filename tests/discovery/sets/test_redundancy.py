@@ -170,7 +170,7 @@ def test_nothing_searched_on_is_confirmed_on(
 def test_too_few_inputs_to_confirm_on_are_refused(specimen: Specimen) -> None:
     inputs = specimen.sample(20, 1)
     few = replace(specimen, draw=lambda n, seed: [inputs[i % (20 if seed > 1 else 14)] for i in range(n)])
-    with pytest.raises(BadInput, match="only 6 inputs are left to confirm on once 16 are searched on"):
+    with pytest.raises(BadInput, match="the search uses 16 inputs and leaves 6 to confirm on; 8 are needed"):
         discover_sets(few, n=16)
 
 
@@ -181,8 +181,8 @@ def test_too_few_inputs_to_confirm_on_are_refused(specimen: Specimen) -> None:
         ({"pool": ["L0H0", "L0H0"]}, "one head"),
         ({"pool": ["L0H0", "L9H9"]}, "L9H9 is not in this model"),
         ({"pool": ["L0H0", "L0_MLP"]}, "is an MLP"),
-        ({"budget": 0}, "pays for nothing"),
-        ({"pool": ["L0H0", "L0H1"], "budget": 4}, "make 3 sets"),
+        ({"budget": 0}, "a budget of 0 queries is too small"),
+        ({"pool": ["L0H0", "L0H1"], "budget": 4}, "2 heads have 3 sets"),
         ({"n": 4}, "at least 8"),
         ({"search_name": "luck"}, "choose one of"),
     ],

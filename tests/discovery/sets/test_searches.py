@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.discovery.sets.tables import FunctionSource, random_function, three_heads
-from vesalius.discovery.sets.queries import Goal, Queries
+from vesalius.discovery.sets.queries import Goal, SetQueries
 from vesalius.discovery.sets.searches import SEARCHES, beam, greedy, group, pairs, prune, search
 from vesalius.discovery.sets.sources import HeadSet
 from vesalius.errors import BadInput
@@ -19,7 +19,7 @@ GOAL = Goal(price=0.05, least=0.1)
 @given(seed=st.integers(0, 10_000), n=st.integers(2, 6))
 def test_the_pair_oracle_is_brute_force(seed: int, n: int) -> None:
     effect = random_function(n, seed)
-    queries = Queries(FunctionSource(n, effect))
+    queries = SetQueries(FunctionSource(n, effect))
     found, complete = search(queries, GOAL, pairs)
     sets = [frozenset(c) for size in (1, 2) for c in itertools.combinations(range(n), size)]
     slow = max(sets, key=lambda members: effect(members) - GOAL.price * len(members))
@@ -32,7 +32,7 @@ def test_the_pair_oracle_is_brute_force(seed: int, n: int) -> None:
 @given(seed=st.integers(0, 10_000), n=st.integers(2, 6), width=st.integers(1, 4))
 def test_a_beam_is_never_worse_than_greedy(seed: int, n: int, width: int) -> None:
     effect = random_function(n, seed)
-    narrow, wide = (Queries(FunctionSource(n, effect), 2**n - 1) for _ in range(2))
+    narrow, wide = (SetQueries(FunctionSource(n, effect), 2**n - 1) for _ in range(2))
     list(greedy(narrow, GOAL))
     list(beam(wide, GOAL, width=width))
     assert wide.value(wide.best(GOAL), GOAL) >= narrow.value(narrow.best(GOAL), GOAL) - 1e-12
@@ -42,7 +42,7 @@ def test_a_beam_is_never_worse_than_greedy(seed: int, n: int, width: int) -> Non
 def test_no_search_pays_twice_or_beyond_its_budget(seed: int, n: int) -> None:
     for name, way in SEARCHES.items():
         source = FunctionSource(n, random_function(n, seed))
-        queries = Queries(source, 2 * n if name != "pairs" else None)
+        queries = SetQueries(source, 2 * n if name != "pairs" else None)
         search(queries, GOAL, way)
         assert len(source.asked) == len(set(source.asked)) == queries.paid <= queries.budget
 
@@ -60,7 +60,7 @@ def test_group_testing_finds_every_minimal_set(case: tuple[int, list[HeadSet]]) 
     """Removing any one of the hidden sets breaks everything, nothing less does."""
     n, sets = case
     source = FunctionSource(n, lambda members: float(any(one <= members for one in sets)))
-    found, complete = search(Queries(source, 2**n - 1), GOAL, group)
+    found, complete = search(SetQueries(source, 2**n - 1), GOAL, group)
     assert complete
     assert set(found) == set(sets)
 
@@ -68,7 +68,7 @@ def test_group_testing_finds_every_minimal_set(case: tuple[int, list[HeadSet]]) 
 def test_group_testing_is_cheap() -> None:
     """100 heads, one pair: 100 singles, the whole, and some halvings; all pairs would be 4,950."""
     pair = frozenset({17, 71})
-    queries = Queries(FunctionSource(100, lambda members: float(pair <= members)))
+    queries = SetQueries(FunctionSource(100, lambda members: float(pair <= members)))
     assert search(queries, GOAL, group) == ([pair], True)
     assert queries.paid <= 100 + 1 + 2 * 7 + 2 * 2
 
@@ -76,16 +76,16 @@ def test_group_testing_is_cheap() -> None:
 def test_group_testing_finds_who_stands_in_for_a_strong_head() -> None:
     """Head 0 matters alone; head 4 does its work, less well, once it is gone."""
     source = FunctionSource(8, lambda members: 0.3 * (0 in members) + 0.5 * ({0, 4} <= members))
-    found, _ = search(Queries(source), GOAL, group)
+    found, _ = search(SetQueries(source), GOAL, group)
     assert found == [frozenset({0, 4})]
 
 
 def test_what_was_found_before_the_budget_ended_is_kept() -> None:
     sets = [frozenset({0, 1}), frozenset({2, 3})]
     source = FunctionSource(8, lambda members: 0.5 * sum(one <= members for one in sets))
-    whole = Queries(source, 255)
+    whole = SetQueries(source, 255)
     every, _ = search(whole, GOAL, group)
-    short = Queries(source, 13)
+    short = SetQueries(source, 13)
     some, complete = search(short, GOAL, group)
     assert (set(every), complete) == (set(sets), False)
     assert len(some) == 1
@@ -93,25 +93,25 @@ def test_what_was_found_before_the_budget_ended_is_kept() -> None:
 
 def test_greedy_stops_at_heads_that_matter_alone() -> None:
     source = FunctionSource(6, lambda members: 0.1 * (0 in members) + 0.8 * ({3, 5} <= members))
-    queries = Queries(source, 63)
+    queries = SetQueries(source, 63)
     assert list(greedy(queries, GOAL)) == []
     assert queries.best(GOAL) == {0}
-    assert list(prune(Queries(source, 63), GOAL)) == [frozenset({3, 5})]
+    assert list(prune(SetQueries(source, 63), GOAL)) == [frozenset({3, 5})]
 
 
 def test_large_sets_need_the_model() -> None:
     for way in (prune, group):
         with pytest.raises(BadInput, match="run the model"):
-            search(Queries(three_heads()), GOAL, way)
+            search(SetQueries(three_heads()), GOAL, way)
     with pytest.raises(BadInput, match="cost 6 queries and the budget is 5"):
-        search(Queries(three_heads(), 5), GOAL, pairs)
+        search(SetQueries(three_heads(), 5), GOAL, pairs)
     with pytest.raises(BadInput, match="width 0"):
-        list(beam(Queries(three_heads()), GOAL, width=0))
+        list(beam(SetQueries(three_heads()), GOAL, width=0))
 
 
 def test_a_table_is_searched_up_to_pairs() -> None:
-    queries = Queries(three_heads())
+    queries = SetQueries(three_heads())
     list(greedy(queries, Goal(price=0.3, least=0.6)))
-    assert max(map(len, queries.known)) == 2
+    assert max(map(len, queries.measured)) == 2
     assert queries.best(Goal(price=0.3, least=0.6)) == {1, 2}
     assert np.mean(queries.rows[frozenset({1, 2})]) == pytest.approx(5)

@@ -9,7 +9,7 @@ from tests.discovery.test_matrices import corpus
 from tests.explanations.induction_model import as_specimen, induction_model
 from vesalius.behaviours.trial import trial
 from vesalius.discovery.matrices import behaviour_matrix
-from vesalius.discovery.sets.queries import Queries
+from vesalius.discovery.sets.queries import SetQueries
 from vesalius.discovery.sets.sources import LiveSource, PairEffects, head_pool, pair_effects
 from vesalius.errors import BadInput
 from vesalius.model.specimen import Specimen
@@ -35,14 +35,14 @@ def test_the_table_is_what_running_the_model_gives(specimen: Specimen, tmp_path:
 def test_ordinary_text_is_a_control(specimen: Specimen, tmp_path: Path) -> None:
     task = pair_effects(specimen, tmp_path / "task", **OPTIONS).source("test")
     text = pair_effects(specimen, tmp_path / "text", text=corpus(), text_length=8, **OPTIONS).source("test")
-    queries = Queries(task, control=text, weight=0.5)
+    queries = SetQueries(task, control=text, weight=0.5)
     pair = frozenset({0, 1})
     expected = task.effects([pair]).mean() - 0.5 * text.effects([pair]).mean()
     assert queries.one(pair) == pytest.approx(expected)
     assert (task.unit, text.unit) == ("logits", "nats")
 
 
-def test_an_interrupted_table_goes_on(specimen: Specimen, tmp_path: Path) -> None:
+def test_an_interrupted_table_resumes(specimen: Specimen, tmp_path: Path) -> None:
     class Interrupted(Exception):
         pass
 
@@ -52,24 +52,24 @@ def test_an_interrupted_table_goes_on(specimen: Specimen, tmp_path: Path) -> Non
 
     with pytest.raises(Interrupted):
         pair_effects(specimen, tmp_path, progress=stop, **OPTIONS)
-    kept = tmp_path / "pairs" / "block-validation-000000.safetensors"
-    before = kept.stat().st_mtime_ns
-    told: list[int] = []
+    block_file = tmp_path / "pairs" / "block-validation-000000.safetensors"
+    before = block_file.stat().st_mtime_ns
+    times: list[int] = []
 
-    def listen(step: str, done: int, total: int) -> None:
-        told.append(kept.stat().st_mtime_ns if kept.exists() else 0)
+    def record(step: str, done: int, total: int) -> None:
+        times.append(block_file.stat().st_mtime_ns if block_file.exists() else 0)
 
-    pair_effects(specimen, tmp_path, progress=listen, **OPTIONS)
-    assert set(told) == {before}
+    pair_effects(specimen, tmp_path, progress=record, **OPTIONS)
+    assert set(times) == {before}
 
 
 def test_tables_that_do_not_belong_together(specimen: Specimen, tmp_path: Path) -> None:
-    found = pair_effects(specimen, tmp_path / "one", **OPTIONS)
+    tables = pair_effects(specimen, tmp_path / "one", **OPTIONS)
     other = pair_effects(specimen, tmp_path / "other", **{**OPTIONS, "pools": {"test": 2}})
-    for single, pairs in ((found.single, found.single), (found.pairs, found.single), (found.single, other.pairs)):
-        with pytest.raises(BadInput, match="measure them alike"):
+    for single, pairs in ((tables.single, tables.single), (tables.pairs, tables.single), (tables.single, other.pairs)):
+        with pytest.raises(BadInput, match="measure both with the same options"):
             PairEffects(single, pairs)
     with pytest.raises(BadInput, match="sets of 3 of 2 heads"):
         behaviour_matrix(specimen, tmp_path / "three", heads=["L0H0", "L0H1"], size=3, **OPTIONS)
     with pytest.raises(BadInput, match="run the model"):
-        found.source("test").effects([frozenset({0, 1, 2})])
+        tables.source("test").effects([frozenset({0, 1, 2})])

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from tests.discovery.sets.tables import FunctionSource, three_heads
 from vesalius.discovery.sets import synergy
 from vesalius.discovery.sets.backups import confirm, connected
-from vesalius.discovery.sets.queries import Goal, Queries
+from vesalius.discovery.sets.queries import Goal, SetQueries
 from vesalius.discovery.sets.searches import surplus
 from vesalius.discovery.sets.sources import HeadSet, pair_place
 from vesalius.discovery.sets.synergy import LEAST_VARIANCE, judge, simultaneous_interval, synergy_matrix, synergy_rows
@@ -37,7 +37,7 @@ def test_a_synergy_below_the_least_size_does_not_count() -> None:
 
 
 def test_surplus_is_the_synergy_of_the_mean_and_can_be_conditional() -> None:
-    queries = Queries(three_heads())
+    queries = SetQueries(three_heads())
     assert surplus(queries, PAIRS[2]) == pytest.approx(3)
     assert surplus(queries, frozenset({2}), frozenset({1})) == pytest.approx(5 - 2 - 0)
 

@@ -1,18 +1,18 @@
-"""The search for a head as a game.
+"""The search for a head as an environment.
 
-One step replaces one head and pays with its reward (see `tables`). The observation is a one-hot of the task, which
-heads were tried, and their rewards divided by 5. Tried heads are illegal: trying one again costs 1 and changes nothing.
-An episode has 50 steps, or as many as there are heads, and ends by truncation.
+One step ablates one head and gives its reward (see `tables`). The observation is a one-hot of the task, which heads
+were tried, and their rewards divided by 5. Tried heads are illegal: trying one again costs 1 and changes nothing. An
+episode has 50 steps, or as many as there are heads, and ends by truncation.
 
-`Episodes` plays many games side by side on arrays; `gym` puts one of them behind the Gymnasium interface. A planner may
-hand several candidate heads to one step: the best of them is the step's head. Every head whose reward was looked at is
-a query paid for, once per episode.
+`Episodes` plays many games in parallel on arrays; `gym` wraps one of them in the Gymnasium interface. A planner may
+pass several candidate heads to one step: the best of them is the step's head. Every head whose reward was measured is a
+query, counted once per episode.
 
-With a `HeadView` a game shows features of every head instead, and nothing of the task (see `features`); attribution,
-which is among them, is paid for when the episode begins.
+With a `HeadView` the observation is a table of features per head instead, without the task (see `features`);
+attribution, which is among them, is paid for when the episode begins.
 
-`paper=True` reproduces the published behaviour, quirks included; `PAPER_QUIRKS` says which. Otherwise the budget counts
-queries, everything paid for is seen, and nothing is shared with evaluation.
+`paper=True` reproduces the published behaviour with the quirks listed in `PAPER_QUIRKS`. Otherwise the budget counts
+queries, every measured reward is observed, and nothing is shared with evaluation.
 """
 
 import numpy as np
@@ -53,8 +53,8 @@ def next_episode(
 
 
 class Episodes:
-    """`n` games in arrays. `labels` are the tasks of the one-hot; a task that is not among them shows as zeros, and
-    `prime` shows another label in its place.
+    """`n` games in arrays. `labels` are the tasks of the one-hot; a task that is not among them is all zeros, and
+    `prime` sets another label instead.
     """
 
     def __init__(
@@ -80,11 +80,13 @@ class Episodes:
         self.paid = np.zeros((n, heads), bool)
         self.used = np.zeros(n, np.int64)
         self.best = np.full(n, -np.inf)
-        shown = 0 if view is None else heads
-        self.fixed = np.zeros((n, shown, len(FIXED)))
-        self.alike = np.zeros((n, shown, shown))
+        n_shown = 0 if view is None else heads
+        self.fixed = np.zeros((n, n_shown, len(FIXED)))
+        self.similarity = np.zeros((n, n_shown, n_shown))
         if view is not None and self.steps <= ATTRIBUTION_PASSES:
-            raise BadInput(f"a budget of {steps} is spent on attribution alone; at least {ATTRIBUTION_PASSES + 1}")
+            raise BadInput(
+                f"a budget of {steps} is spent on attribution alone; give at least {ATTRIBUTION_PASSES + 1} queries"
+            )
 
     def begin(self, game: int, seed: int, task: str) -> None:
         """Start the episode of this seed in one game."""
@@ -95,7 +97,7 @@ class Episodes:
         if self.view is not None:
             self.used[game] = ATTRIBUTION_PASSES
             self.fixed[game] = self.view.fixed(self.tables.attribution(task, seed), self.tables.attention(task, seed))
-            self.alike[game] = self.view.alike(self.fixed[game])
+            self.similarity[game] = self.view.similarity(self.fixed[game])
 
     @property
     def legal(self) -> Bool[np.ndarray, "game head"]:
@@ -104,7 +106,7 @@ class Episodes:
 
     @property
     def queries(self) -> Int[np.ndarray, " game"]:
-        """Heads whose reward was looked at, each counted once."""
+        """Number of heads whose reward was measured, each counted once."""
         return self.paid.sum(1)
 
     @property
@@ -116,29 +118,29 @@ class Episodes:
         """One-hot of the task, tried heads, and their rewards divided by 5 (0 where untried); or features per head."""
         if self.view is not None:
             spent = self.used / self.steps
-            return self.view.observe(self.fixed, self.alike, self.tried, self.rewards, spent)
-        shown = np.where(self.tried, self.rewards / REWARD_SCALE, 0.0)
-        return np.concatenate([self.task, self.tried, shown], 1, dtype=np.float32)
+            return self.view.observe(self.fixed, self.similarity, self.tried, self.rewards, spent)
+        known_rewards = np.where(self.tried, self.rewards / REWARD_SCALE, 0.0)
+        return np.concatenate([self.task, self.tried, known_rewards], 1, dtype=np.float32)
 
     def width(self, k: int) -> int:
-        """How many candidates the next step takes: `k`, less where heads or queries run out."""
+        """The number of candidates of the next step: `k`, or fewer if heads or queries run out."""
         left = int(self.legal.sum(1).min())
         return max(1, min(k, left) if self.paper else min(k, left, int((self.steps - self.used).min())))
 
     def step(
         self, candidates: Int[np.ndarray, "game k"], games: slice = slice(None)
     ) -> tuple[Float[np.ndarray, " game"], Int[np.ndarray, " game"]]:
-        """Pay for each game's candidates and commit to the best; its reward and its head."""
-        which = np.arange(len(self.used))[games]
-        found = self.rewards[which[:, None], candidates]
-        place = found.argmax(1)
-        head = candidates[np.arange(len(which)), place]
-        repeated = self.tried[which, head]
-        reward = np.where(repeated, REPEAT_PENALTY, found.max(1))
-        self.paid[which[:, None], candidates] = True
-        self.tried[which, head] = True
+        """Measure each game's candidates and commit to the best; returns its reward and its head."""
+        index = np.arange(len(self.used))[games]
+        rewards = self.rewards[index[:, None], candidates]
+        best_candidate = rewards.argmax(1)
+        head = candidates[np.arange(len(index)), best_candidate]
+        is_repeated = self.tried[index, head]
+        reward = np.where(is_repeated, REPEAT_PENALTY, rewards.max(1))
+        self.paid[index[:, None], candidates] = True
+        self.tried[index, head] = True
         if not self.paper:
-            self.tried[which[:, None], candidates] = True
-        self.used[which] += 1 if self.paper else candidates.shape[1]
-        self.best[which] = np.where(repeated, self.best[which], np.maximum(self.best[which], reward))
+            self.tried[index[:, None], candidates] = True
+        self.used[index] += 1 if self.paper else candidates.shape[1]
+        self.best[index] = np.where(is_repeated, self.best[index], np.maximum(self.best[index], reward))
         return reward, head

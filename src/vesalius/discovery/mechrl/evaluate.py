@@ -1,7 +1,7 @@
-"""Is the policy worth its queries? Trained policies as rivals in the contest, and ranks by how often a head is picked.
+"""Is a policy worth its queries? Trained policies compared with other strategies, and ranks by pick frequency.
 
-A policy enters with its own way of seeing (`Settings.view`); one that sees attribution pays for it first. A planner's
-candidates are queries like any other.
+A policy observes what it was trained on (`Settings.view`); one that observes attribution pays for it first. A planner's
+candidates count as queries.
 """
 
 from collections.abc import Sequence
@@ -14,8 +14,14 @@ from scipy.stats import rankdata
 from vesalius.discovery.mechrl.environment import Episodes
 from vesalius.discovery.mechrl.ppo import Policy, play, view_of
 from vesalius.discovery.mechrl.tables import Tables
-from vesalius.discovery.search.contest import BUDGETS, Comparison, Entrant, contest, standard_entrants
-from vesalius.discovery.search.rivals import Search, in_order
+from vesalius.discovery.search.comparison import (
+    BUDGETS,
+    Comparison,
+    StrategyFactory,
+    compare_strategies,
+    standard_strategies,
+)
+from vesalius.discovery.search.strategies import Strategy, in_order
 from vesalius.errors import BadInput
 
 PUBLISHED_PLACES = 10
@@ -33,30 +39,30 @@ def compare(
     episodes: int = 30,
     budgets: Sequence[float] = BUDGETS,
 ) -> Comparison:
-    """Regret of the policies and of every other rival on one task's held-out rows (`tables`).
+    """Regret of the policies and of every other strategy on one task's held-out rows (`tables`).
 
-    `ranking` are training rows; the static lists are made of its tasks other than `task`. `prime` shows the policy
-    another task's label; a task it was not trained on shows no label. Seed i uses policy i (round and round).
+    `ranking` are training rows; the static strategies use its tasks other than `task`. `prime` gives the policy another
+    task's label; a task it was not trained on has no label. Seed i uses policy i modulo their number.
     """
     if ranking.heads != tables.heads:
         raise BadInput("the tables to rank by have other heads than those to search; use matrices of one model")
-    entrants = standard_entrants(tables, task, ranking=ranking)
+    strategies = standard_strategies(tables, task, ranking=ranking)
     if policies:
-        entrants["policy"] = policy_entrant(policies, prime=prime, k=k)
-    return contest(entrants, tables, task, seeds=seeds, episodes=episodes, budgets=budgets)
+        strategies["policy"] = policy_strategy(policies, prime=prime, k=k)
+    return compare_strategies(strategies, tables, task, seeds=seeds, episodes=episodes, budgets=budgets)
 
 
-def policy_entrant(policies: Sequence[Policy], *, prime: str | None = None, k: int = 1) -> Entrant:
-    """Policies as an entrant: seed i plays policy i (round and round)."""
+def policy_strategy(policies: Sequence[Policy], *, prime: str | None = None, k: int = 1) -> StrategyFactory:
+    """Policies as a strategy: seed i uses policy i modulo their number."""
     if k < 1:
         raise BadInput(f"k={k} draws no candidate; at least 1 is needed")
 
-    def searches(tables: Tables, task: str, numbers: Sequence[int], seed: int) -> Sequence[Search]:
+    def factory(tables: Tables, task: str, numbers: Sequence[int], seed: int) -> Sequence[Strategy]:
         policy = policies[seed % len(policies)]
         orders = policy_orders(policy, tables, task, numbers, prime=prime, k=k, seed=seed)
-        return [in_order(order, attributing=policy.settings.view == "per-head") for order in orders]
+        return [in_order(order, pay_attribution=policy.settings.view == "per-head") for order in orders]
 
-    return searches
+    return factory
 
 
 def policy_orders(
@@ -69,13 +75,15 @@ def policy_orders(
     k: int = 1,
     seed: int = 0,
 ) -> list[list[int]]:
-    """The heads a policy pays for in the episodes of these seeds, in order."""
-    games = begun(policy, tables, task, numbers, prime=prime)
+    """The heads a policy queries in the episodes of these seeds, in order."""
+    games = start_episodes(policy, tables, task, numbers, prime=prime)
     return play(policy.network, games, k=k, generator=torch.Generator().manual_seed(seed))
 
 
-def begun(policy: Policy, tables: Tables, task: str, numbers: Sequence[int], *, prime: str | None = None) -> Episodes:
-    """The episodes of these seeds as a policy sees them, ready to be played."""
+def start_episodes(
+    policy: Policy, tables: Tables, task: str, numbers: Sequence[int], *, prime: str | None = None
+) -> Episodes:
+    """Start the episodes of these seeds with the observations of a policy."""
     settings = policy.settings
     if settings.view == "one-hot" and policy.heads != tables.heads:
         raise BadInput("the policy was trained on other heads than these tables have; use matrices of its model")
@@ -96,8 +104,8 @@ def begun(policy: Policy, tables: Tables, task: str, numbers: Sequence[int], *, 
 def pick_ranks(orders: Sequence[Sequence[int]], heads: int, *, paper: bool = False) -> Float[np.ndarray, " head"]:
     """Rank of each head by how often it was picked, 1 for the most.
 
-    Heads picked equally often share the mean of their places. Published: whichever was picked first goes first, and
-    all beyond ten places count as one more than the number of heads.
+    Heads picked equally often share the mean of their ranks. Published: ties go to the head that was picked first, and
+    all beyond ten places get the number of heads plus one.
     """
     counts: dict[int, int] = {}
     for order in orders:
@@ -106,6 +114,6 @@ def pick_ranks(orders: Sequence[Sequence[int]], heads: int, *, paper: bool = Fal
     if not paper:
         return rankdata([-counts.get(head, 0) for head in range(heads)], method="average")
     ranks = np.full(heads, heads + 1.0)
-    listed = sorted(counts, key=lambda head: -counts[head])[:PUBLISHED_PLACES]
-    ranks[listed] = np.arange(1, len(listed) + 1)
+    ranking = sorted(counts, key=lambda head: -counts[head])[:PUBLISHED_PLACES]
+    ranks[ranking] = np.arange(1, len(ranking) + 1)
     return ranks

@@ -1,14 +1,13 @@
-"""What a policy that knows no head by name is told about each head.
+"""Per-head features: what a policy observes of each head, without its name.
 
-Nothing here says which task is played or which model; every figure is on a scale of its own (scores are divided by the
-largest seen so far, attributions by the largest), so the same weights can be used on another task and on a model with
-other heads.
+No feature identifies the task or the model, and all are scaled (scores are divided by the largest so far, attributions
+by the largest), so the same weights can be used on another task and on a model with other heads.
 
-- before paying: depth, place in the layer, attribution and its rank, and where the head looks (`LOOKS`);
-- of the head itself: tried, its score;
-- of its surroundings: mean score and share tried of its layer, of layers nearby, and of heads that look alike and have
-  like attributions (a kernel over both);
-- of the search: best score, mean score, how well attribution has told the scores so far, and how much is spent.
+- of the clean run: depth, place in the layer, attribution and its rank, and attention (`ATTENTION_TARGETS`);
+- of the head: whether it was tried, its score;
+- of other heads: mean score and share tried of its layer, mean score of nearby layers, and mean score of heads with
+  similar attention and attribution (a kernel over both);
+- of the search: best score, mean score, correlation of attribution with the scores so far, and the share spent.
 """
 
 from dataclasses import dataclass
@@ -27,13 +26,13 @@ MOVING = (
 )
 FEATURES = (*FIXED, *MOVING)
 NEARBY_LAYERS = 1.5
-ALIKE = 0.25
-_TOO_FEW = 3
+KERNEL_WIDTH = 0.25
+_MIN_TO_CORRELATE = 3
 
 
 @dataclass(frozen=True)
 class HeadView:
-    """Where the heads of a model stand, and the figures that follow from it."""
+    """The layer and place of each head of a model, and the features computed from them."""
 
     layer: Int[np.ndarray, " head"]
     place: Int[np.ndarray, " head"]
@@ -47,36 +46,36 @@ class HeadView:
     def fixed(
         self, attribution: Float[np.ndarray, " head"], attention: Float[np.ndarray, "head look"]
     ) -> Float[np.ndarray, "head feature"]:
-        """What is known of every head before paying."""
+        """The features of every head from the clean run."""
         depth = self.layer / max(1, int(self.layer.max()))
         place = self.place / max(1, int(self.place.max()))
         scaled = attribution / max(float(np.abs(attribution).max()), 1e-12)
         rank = 2 * (rankdata(attribution) - 1) / max(1, len(attribution) - 1) - 1
         return np.column_stack([depth, place, scaled, rank, attention])
 
-    def alike(self, fixed: Float[np.ndarray, "head feature"]) -> Float[np.ndarray, "head head"]:
-        """How alike two heads are: 1 for the same figures, falling with their distance."""
-        figures = fixed[:, FIXED.index("attribution") :]
-        distance = np.square(figures[:, None] - figures[None]).sum(2)
-        return np.exp(-distance / (2 * ALIKE**2))
+    def similarity(self, fixed: Float[np.ndarray, "head feature"]) -> Float[np.ndarray, "head head"]:
+        """Gaussian kernel over attribution and attention: 1 for equal heads, falling with their distance."""
+        features = fixed[:, FIXED.index("attribution") :]
+        distance = np.square(features[:, None] - features[None]).sum(2)
+        return np.exp(-distance / (2 * KERNEL_WIDTH**2))
 
     def observe(
         self,
         fixed: Float[np.ndarray, "game head feature"],
-        alike: Float[np.ndarray, "game head head"],
+        similarity: Float[np.ndarray, "game head head"],
         tried: Bool[np.ndarray, "game head"],
         rewards: Float[np.ndarray, "game head"],
         spent: Float[np.ndarray, " game"],
     ) -> Float[np.ndarray, "game head feature"]:
         """All features of every head."""
-        known = np.where(tried, rewards, 0.0)
-        scale = np.maximum(np.abs(known).max(1, keepdims=True), 1e-12)
-        score = known / scale
+        scores_seen = np.where(tried, rewards, 0.0)
+        scale = np.maximum(np.abs(scores_seen).max(1, keepdims=True), 1e-12)
+        score = scores_seen / scale
         member = (self.layer[:, None] == np.arange(self.layer.max() + 1)).astype(float)
         sums, counts = score @ member, tried @ member
         layers = np.arange(member.shape[1])
-        near = np.exp(-np.abs(layers[:, None] - layers) / NEARBY_LAYERS)
-        own = alike @ score[:, :, None], alike @ tried[:, :, None].astype(float)
+        nearby = np.exp(-np.abs(layers[:, None] - layers) / NEARBY_LAYERS)
+        similar = similarity @ score[:, :, None], similarity @ tried[:, :, None].astype(float)
         ones, count = np.ones_like(score), np.maximum(tried.sum(1, keepdims=True), 1)
         best = np.where(tried.any(1), np.where(tried, score, -np.inf).max(1, initial=-1.0), 0.0)[:, None]
         moving = [
@@ -84,8 +83,8 @@ class HeadView:
             score,
             _ratio(sums, counts) @ member.T,
             (counts / np.maximum(member.sum(0), 1)) @ member.T,
-            _ratio(sums @ near, counts @ near) @ member.T,
-            _ratio(own[0][:, :, 0], own[1][:, :, 0]),
+            _ratio(sums @ nearby, counts @ nearby) @ member.T,
+            _ratio(similar[0][:, :, 0], similar[1][:, :, 0]),
             best * ones,
             score.sum(1, keepdims=True) / count * ones,
             _agreement(fixed[:, :, FIXED.index("attribution")], score, tried)[:, None] * ones,
@@ -101,11 +100,10 @@ def _ratio(total: np.ndarray, count: np.ndarray) -> np.ndarray:
 def _agreement(
     attribution: Float[np.ndarray, "game head"], score: Float[np.ndarray, "game head"], tried: Bool[np.ndarray, "..."]
 ) -> Float[np.ndarray, " game"]:
-    """Correlation of attribution and score over the heads tried; 0 for too few or where either does not vary."""
+    """Correlation of attribution and score over the heads tried; 0 if they are too few or either does not vary."""
     count = tried.sum(1)
     n = np.maximum(count, 1)[:, None]
-    one, other = (
-        np.where(tried, x - np.where(tried, x, 0).sum(1, keepdims=True) / n, 0.0) for x in (attribution, score)
-    )
-    spread = np.sqrt(np.square(one).sum(1) * np.square(other).sum(1))
-    return np.where((count >= _TOO_FEW) & (spread > 1e-9), (one * other).sum(1) / np.maximum(spread, 1e-9), 0.0)
+    x, y = (np.where(tried, v - np.where(tried, v, 0).sum(1, keepdims=True) / n, 0.0) for v in (attribution, score))
+    spread = np.sqrt(np.square(x).sum(1) * np.square(y).sum(1))
+    enough = (count >= _MIN_TO_CORRELATE) & (spread > 1e-9)
+    return np.where(enough, (x * y).sum(1) / np.maximum(spread, 1e-9), 0.0)

@@ -35,7 +35,7 @@ class HeadsEnv(gymnasium.Env[np.ndarray, np.int64]):
 
     @property
     def quirks(self) -> dict[str, str]:
-        """Which published peculiarities are in force."""
+        """The quirks of the published code that are reproduced."""
         return PAPER_QUIRKS if self.paper else {}
 
     def action_masks(self) -> Bool[np.ndarray, " head"]:
@@ -45,18 +45,20 @@ class HeadsEnv(gymnasium.Env[np.ndarray, np.int64]):
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[np.ndarray, dict]:
         """Begin an episode; `options` may name a `task` or give its `task_index`."""
         super().reset(seed=seed)
-        drawn, task = next_episode(self.np_random, self.tables.names, seed=seed, task=self._wanted(options or {}))
-        self._game.begin(0, drawn, task)
-        return self._game.observe()[0], {"seed": drawn, "task": task, **self._info()}
+        episode_seed, task = next_episode(
+            self.np_random, self.tables.names, seed=seed, task=self._requested_task(options or {})
+        )
+        self._game.begin(0, episode_seed, task)
+        return self._game.observe()[0], {"seed": episode_seed, "task": task, **self._info()}
 
     def step(self, action: np.int64 | int) -> tuple[np.ndarray, float, bool, bool, dict]:
-        """Replace one head."""
+        """Ablate one head."""
         if not self.action_space.contains(action):
             raise BadInput(f"head number {action!r} does not exist; choose 0 to {len(self.tables.heads) - 1}")
         reward, _ = self._game.step(np.array([[int(action)]]))
         return self._game.observe()[0], float(reward[0]), False, bool(self._game.finished[0]), self._info()
 
-    def _wanted(self, options: dict[str, Any]) -> str | None:
+    def _requested_task(self, options: dict[str, Any]) -> str | None:
         names = self.tables.names
         if "task_index" in options:
             index = int(options["task_index"])

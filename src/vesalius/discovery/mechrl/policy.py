@@ -1,11 +1,11 @@
-"""The actor-critic networks, how they pick heads, and how likely a pick was.
+"""The actor-critic networks, how actions are sampled, and the probability of an action.
 
 `ActorCritic` is the published one; `PerHead` scores every head with the same weights.
 
 Illegal heads get a large negative finite logit: an infinite one would turn the entropy into NaN. Candidates for
 best-of-K are drawn one after the other without replacement (by adding Gumbel noise to the logits and taking the K
 highest, which is the same distribution). The probability of that ordered draw is the product of each draw's probability
-among what was left; for K = 1 it is the plain policy's.
+among the remaining heads; for K = 1 it is the probability of the action.
 """
 
 import math
@@ -15,7 +15,8 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 MASKED = -1e9
-NOBODY = -1
+#: Fills the rest of a draw with fewer than K candidates.
+NO_HEAD = -1
 
 
 class ActorCritic(nn.Module):
@@ -39,9 +40,9 @@ class ActorCritic(nn.Module):
 
 
 class PerHead(nn.Module):
-    """Features of every head to its logit, the same weights for all; each also sees the mean over heads.
+    """Features of every head to its logit, with shared weights; each head also receives the mean over heads.
 
-    A straight path from features to logit lets a plain weighting of them be learned at once.
+    A linear path from features to logit lets a linear weighting be learned quickly.
     """
 
     def __init__(self, features: int, *, width: int = 32, generator: torch.Generator | None = None):
@@ -69,24 +70,24 @@ class PerHead(nn.Module):
 
 
 def draw_candidates(logits: Float[Tensor, "game head"], k: int, *, generator: torch.Generator) -> Int[Tensor, "game k"]:
-    """`k` different heads of each game, in the order drawn."""
+    """`k` distinct heads for each game, in the order drawn."""
     uniform = torch.rand(logits.shape, generator=generator).clamp_min(torch.finfo(torch.float32).tiny)
     return (logits - (-uniform.log()).log()).topk(k, 1).indices
 
 
-def draw_log_prob(logits: Float[Tensor, "game head"], drawn: Int[Tensor, "game k"]) -> Float[Tensor, " game"]:
-    """Log-probability of an ordered draw without replacement; places of `NOBODY` at its end are ignored."""
+def draw_log_prob(logits: Float[Tensor, "game head"], candidates: Int[Tensor, "game k"]) -> Float[Tensor, " game"]:
+    """Log-probability of an ordered draw without replacement; `NO_HEAD` at its end is ignored."""
     total = logits.new_zeros(len(logits))
-    for place in range(drawn.shape[1]):
-        head = drawn[:, place : place + 1]
+    for place in range(candidates.shape[1]):
+        head = candidates[:, place : place + 1]
         log_prob = logits.log_softmax(1).gather(1, head.clamp_min(0))[:, 0]
-        total = total + torch.where(head[:, 0] == NOBODY, torch.zeros_like(log_prob), log_prob)
-        if place + 1 < drawn.shape[1]:
+        total = total + torch.where(head[:, 0] == NO_HEAD, torch.zeros_like(log_prob), log_prob)
+        if place + 1 < candidates.shape[1]:
             logits = logits.scatter(1, head.clamp_min(0), MASKED)
     return total
 
 
 def entropy(logits: Float[Tensor, "game head"]) -> Float[Tensor, " game"]:
-    """Entropy of the next pick, in nats."""
+    """Entropy of the next action, in nats."""
     log_prob = logits.log_softmax(1)
     return -(log_prob.exp() * log_prob).sum(1)

@@ -1,17 +1,17 @@
 """The published tables on a measured suite, as published and corrected.
 
 1. Policy and oracle per task. 2. Ranks of the induction heads. 3. Groups of heads among the ten most picked.
-4. Transfer to tasks never trained on. Besides, regret against queries paid of every rival on every task.
+4. Transfer to tasks that were not trained on. In addition, the regret of every strategy by budget on every task.
 
 As published (`paper`): policies trained with the quirks listed in `environment.PAPER_QUIRKS`; one head is drawn per
 step at test time, whatever K the policy was trained with; policy and oracle are averaged over different numbers of
-episodes, and held-out tasks are primed as the first training task in Table 1. Corrected: the same 50 queries for
-everybody on the same episodes, ranks that know about ties, no label for a held-out task, and K at test time, every
-candidate paid for.
+episodes, and held-out tasks are primed as the first training task in Table 1. Corrected: the same 50 queries for all on
+the same episodes, ranks that average ties, no label for a held-out task, and K at test time with every candidate
+counted as a query.
 
 GPT-2's canonical heads mean nothing in another model, so the sets of Tables 2 and 3 come from a detector: the heads
-that put most attention where the name of the set says, on training rows, as many as the published set has. Groups that
-only path patching could tell have no row.
+with most attention on the target that the set is named after, on training rows, as many as the published set has.
+Groups that only path patching could identify have no row.
 """
 
 from collections.abc import Mapping, Sequence
@@ -25,10 +25,16 @@ from jaxtyping import Float
 
 from vesalius.discovery.clean_features import ATTENTION_TARGETS
 from vesalius.discovery.mechrl.environment import STEPS
-from vesalius.discovery.mechrl.evaluate import begun, pick_ranks, policy_entrant, policy_orders
+from vesalius.discovery.mechrl.evaluate import pick_ranks, policy_orders, policy_strategy, start_episodes
 from vesalius.discovery.mechrl.ppo import PER_HEAD, Policy, Settings, play, train
 from vesalius.discovery.mechrl.suite import Suite
-from vesalius.discovery.search.contest import BUDGETS, Comparison, contest, episode_seeds, standard_entrants
+from vesalius.discovery.search.comparison import (
+    BUDGETS,
+    Comparison,
+    compare_strategies,
+    episode_seeds,
+    standard_strategies,
+)
 from vesalius.statistics import student_interval
 
 #: The policies of each mode: what is trained.
@@ -36,20 +42,20 @@ RUNS = {
     True: {"paper K=1": Settings(paper=True), "paper K=5": Settings(paper=True, k=5)},
     False: {"one-hot": Settings(), "per-head": PER_HEAD},
 }
-#: A step of the policy per head costs several times as much, and it learns sooner: it gets this part of the steps.
+#: A step of the per-head policy costs several times as much, and it learns faster: its steps are divided by this.
 PER_HEAD_SHARE = 4
-#: Corrected, the same policies are also played with best-of-K planning, every candidate paid for.
+#: Corrected, the same policies are also run with best-of-K planning, with every candidate counted as a query.
 PLANNED_K = 5
 PAPER_POLICY_EPISODES, PAPER_ORACLE_EPISODES = 20, 10
 PAPER_TRANSFER_EPISODES, PAPER_TRANSFER_ORACLE = 30, 15
 INDUCTION_HEADS = 5
-#: Groups a detector can tell: the published name, how many heads the published set has, and where such heads look.
+#: Groups that a detector can identify: published name, size of the published set, and the attention target.
 GROUPS = {"Induction": (4, "after copy"), "Duplicate Token": (3, "copy"), "Previous Token": (2, "previous")}
 
 
 @dataclass(frozen=True)
 class Scope:
-    """How much is trained and judged."""
+    """How much is trained and evaluated."""
 
     paper: bool = False
     seeds: int = 5
@@ -60,44 +66,44 @@ class Scope:
 
 @dataclass(frozen=True)
 class Training:
-    """One policy of a study: its kind, what it is trained with, and the directory that keeps it."""
+    """One policy of a study: its kind, its settings, and its directory."""
 
     name: str
     settings: Settings
     directory: Path
 
     def run(self, suite: Suite) -> Policy:
-        """Train it, or go on from where it stopped; a finished one is only read."""
+        """Train it, resume its training, or load it if it is finished."""
         return train(suite.train, self.settings, validation=suite.validation, directory=self.directory)
 
 
 def trainings(scope: Scope, directory: Path) -> list[Training]:
-    """Every policy of the mode, one per kind and seed, each with its learning curve in a directory of its own."""
-    found = []
+    """Every policy of the mode, one per kind and seed, each with its own directory."""
+    jobs = []
     for name, settings in RUNS[scope.paper].items():
         steps = scope.steps // PER_HEAD_SHARE if settings.view == "per-head" else scope.steps
         for seed in range(1, scope.seeds + 1):
-            place = Path(directory) / f"{name.replace(' ', '-')}-seed{seed}"
-            found.append(Training(name, replace(settings, seed=seed, total_steps=steps), place))
-    return found
+            run_directory = Path(directory) / f"{name.replace(' ', '-')}-seed{seed}"
+            jobs.append(Training(name, replace(settings, seed=seed, total_steps=steps), run_directory))
+    return jobs
 
 
-def train_policies(suite: Suite, wanted: Sequence[Training]) -> dict[str, list[Policy]]:
+def train_policies(suite: Suite, jobs: Sequence[Training]) -> dict[str, list[Policy]]:
     """The policies, by kind in the order of their seeds."""
-    found: dict[str, list[Policy]] = {}
-    for training in wanted:
-        found.setdefault(training.name, []).append(training.run(suite))
-    return found
+    policies: dict[str, list[Policy]] = {}
+    for training in jobs:
+        policies.setdefault(training.name, []).append(training.run(suite))
+    return policies
 
 
 def study(suite: Suite, policies: Mapping[str, Sequence[Policy]], scope: Scope) -> dict[str, Any]:
     """All tables of one mode as a document."""
-    contests = [_contest(suite, policies, task, scope) for task in suite.test.names]
+    comparisons = [_comparison(suite, policies, task, scope) for task in suite.test.names]
     tables = {
         "table1": table_of_gaps(suite, policies, scope),
         "table2": table_of_ranks(suite, policies, scope),
         "table3": table_of_groups(suite, policies, scope),
-        "table4": table_of_transfer(suite, policies, contests, scope),
+        "table4": table_of_transfer(suite, policies, comparisons, scope),
     }
     return {
         "mode": "paper" if scope.paper else "corrected",
@@ -110,24 +116,24 @@ def study(suite: Suite, policies: Mapping[str, Sequence[Policy]], scope: Scope) 
         "training_tasks": list(suite.train.names),
         "held_out": list(suite.held_out),
         **tables,
-        "regret": [found.document() for found in contests],
-        "verdicts": [] if scope.paper else verdicts(contests, suite.held_out),
+        "regret": [comparison.document() for comparison in comparisons],
+        "verdicts": [] if scope.paper else verdicts(comparisons, suite.held_out),
         "curves": {name: [policy.curve for policy in trained] for name, trained in policies.items()},
     }
 
 
 def table_of_gaps(suite: Suite, policies: Mapping[str, Sequence[Policy]], scope: Scope) -> list[dict[str, Any]]:
-    """Table 1: best reward found in an episode, against the best there is."""
+    """Table 1: best reward found in an episode, and the best that exists."""
     rows = []
     for name, trained in policies.items():
         for task in suite.test.names:
             prime = suite.train.names[0] if scope.paper and task in suite.held_out else None
             policy, oracle = [], []
-            for seed, each in enumerate(trained):
+            for seed, trained_policy in enumerate(trained):
                 numbers = episode_seeds(seed, PAPER_POLICY_EPISODES if scope.paper else scope.episodes)
-                policy.append(_found(each, suite, task, numbers, seed, prime=prime))
-                judged = numbers[:PAPER_ORACLE_EPISODES] if scope.paper else numbers
-                oracle.append(np.mean([suite.test.episode(task, number).max() for number in judged]))
+                policy.append(_mean_best(trained_policy, suite, task, numbers, seed, prime=prime))
+                oracle_episodes = numbers[:PAPER_ORACLE_EPISODES] if scope.paper else numbers
+                oracle.append(np.mean([suite.test.episode(task, number).max() for number in oracle_episodes]))
             gap = np.array(policy) - np.array(oracle)
             figures = {"policy": _figure(policy), "oracle": _figure(oracle), "gap": _figure(gap)}
             rows.append({"task": task, "held_out": task in suite.held_out, "method": name, **figures})
@@ -135,9 +141,9 @@ def table_of_gaps(suite: Suite, policies: Mapping[str, Sequence[Policy]], scope:
 
 
 def table_of_ranks(suite: Suite, policies: Mapping[str, Sequence[Policy]], scope: Scope) -> list[dict[str, Any]]:
-    """Table 2: where the heads that look like induction heads stand by pick frequency and by mean reward."""
+    """Table 2: the ranks of the detected induction heads by pick frequency and by mean reward."""
     task = suite.train.names[0]
-    heads = detected(suite, task, "after copy", INDUCTION_HEADS)
+    heads = heads_by_attention(suite, task, "after copy", INDUCTION_HEADS)
     episodes = PAPER_ORACLE_EPISODES if scope.paper else scope.episodes
     oracle = _oracle_ranks(suite, task, episodes)
     rows = []
@@ -153,96 +159,102 @@ def table_of_ranks(suite: Suite, policies: Mapping[str, Sequence[Policy]], scope
 def table_of_groups(suite: Suite, policies: Mapping[str, Sequence[Policy]], scope: Scope) -> list[dict[str, Any]]:
     """Table 3: how many heads of each group are among the ten most picked on the second training task.
 
-    Heads tied across the tenth place count as the part of them that the ten places hold on average.
+    Heads tied across the tenth place count fractionally.
     """
     task, rows = suite.train.names[-1], []
     for name, trained in policies.items():
         ranks = _picks(trained, suite, task, scope)
-        for group, (size, look) in GROUPS.items():
-            members = [suite.test.heads.index(head) for head in detected(suite, task, look, size)]
+        for group, (size, target) in GROUPS.items():
+            members = [suite.test.heads.index(head) for head in heads_by_attention(suite, task, target, size)]
             overlap = [float(_in_top_ten(each)[members].sum()) for each in ranks]
             rows.append({"group": group, "size": size, "method": name, "overlap": overlap})
     return rows
 
 
 def table_of_transfer(
-    suite: Suite, policies: Mapping[str, Sequence[Policy]], contests: Sequence[Comparison], scope: Scope
+    suite: Suite, policies: Mapping[str, Sequence[Policy]], comparisons: Sequence[Comparison], scope: Scope
 ) -> list[dict[str, Any]]:
-    """Table 4: best reward found on held-out tasks with 50 queries (published: 50 commitments)."""
+    """Table 4: best reward found on held-out tasks with 50 queries (published: 50 steps)."""
     rows: list[dict[str, Any]] = []
-    by_task = {found.task: found for found in contests}
+    by_task = {comparison.task: comparison for comparison in comparisons}
     for task in suite.held_out:
         episodes = PAPER_TRANSFER_EPISODES if scope.paper else scope.episodes
         for name, trained in policies.items():
             labelled = trained[0].settings.view == "one-hot"
             for prime in (None, *suite.train.names) if labelled else (None,):
                 best = [
-                    _found(each, suite, task, episode_seeds(seed, episodes), seed, prime=prime)
+                    _mean_best(each, suite, task, episode_seeds(seed, episodes), seed, prime=prime)
                     for seed, each in enumerate(trained)
                 ]
                 condition = "no label" if prime is None else f"primed {prime}"
                 rows.append({"task": task, "condition": condition, "method": name, "found": _figure(best)})
-        found = by_task[task]
+        comparison = by_task[task]
         others = ("static", "attribution", "thompson", "thompson-static", "halving", f"one-hot best-of-{PLANNED_K}")
-        for regret in found.methods:
+        for regret in comparison.methods:
             if regret.method == "random" or (not scope.paper and regret.method in others):
                 at = regret.budgets.index(min(float(STEPS), regret.budgets[-1]))
                 best = [_oracle(suite, task, seed, scope.episodes) - each[at] for seed, each in enumerate(regret.seeds)]
                 rows.append({"task": task, "condition": "", "method": regret.method, "found": _figure(best)})
-        judged = PAPER_TRANSFER_ORACLE if scope.paper else scope.episodes
-        best = [_oracle(suite, task, seed, judged) for seed in range(scope.seeds)]
+        oracle_episodes = PAPER_TRANSFER_ORACLE if scope.paper else scope.episodes
+        best = [_oracle(suite, task, seed, oracle_episodes) for seed in range(scope.seeds)]
         rows.append({"task": task, "condition": "", "method": "oracle", "found": _figure(best)})
     return rows
 
 
-def verdicts(contests: Sequence[Comparison], held_out: Sequence[str]) -> list[dict[str, Any]]:
-    """Per task and budget: the rival of least regret, and whether the best learned policy beats the best of the others.
+def verdicts(comparisons: Sequence[Comparison], held_out: Sequence[str]) -> list[dict[str, Any]]:
+    """Per task and budget: the other strategy with the least regret, and whether the best learned policy beats it.
 
-    Both played the same episodes, so their regrets are compared seed by seed: `wins` and `loses` need a 95 % interval
-    of the mean difference that leaves out 0; otherwise it is a draw. Whoever does best of either side is chosen by
-    these same episodes.
+    Both used the same episodes, so their regrets are compared seed by seed: `wins` and `loses` need a 95 % interval of
+    the mean difference without 0; otherwise it is a draw. The best of either side is chosen on these same episodes.
     """
-    found = []
-    for each in contests:
-        for place, budget in enumerate(each.methods[0].budgets):
-            ours = min((m for m in each.methods if is_learned(m.method)), key=lambda m: m.mean[place])
-            rival = min((m for m in each.methods if not is_learned(m.method)), key=lambda m: m.mean[place])
-            less = _figure([one[place] - other[place] for one, other in zip(ours.seeds, rival.seeds, strict=True)])
+    rows = []
+    for comparison in comparisons:
+        for place, budget in enumerate(comparison.methods[0].budgets):
+            policy = min((m for m in comparison.methods if is_learned(m.method)), key=lambda m: m.mean[place])
+            rival = min((m for m in comparison.methods if not is_learned(m.method)), key=lambda m: m.mean[place])
+            less = _figure([one[place] - other[place] for one, other in zip(policy.seeds, rival.seeds, strict=True)])
             result = "draw"
             if less["low"] is not None and not less["low"] <= 0 <= less["high"]:
                 result = "wins" if less["value"] < 0 else "loses"
-            regrets = {"policy_regret": ours.mean[place], "rival_regret": rival.mean[place], "difference": less}
-            row = {"task": each.task, "held_out": each.task in held_out, "budget": budget, "policy": ours.method}
-            found.append({**row, "rival": rival.method, **regrets, "result": result})
-    return found
+            regrets = {"policy_regret": policy.mean[place], "rival_regret": rival.mean[place], "difference": less}
+            row = {
+                "task": comparison.task,
+                "held_out": comparison.task in held_out,
+                "budget": budget,
+                "policy": policy.method,
+            }
+            rows.append({**row, "rival": rival.method, **regrets, "result": result})
+    return rows
 
 
 def is_learned(method: str) -> bool:
-    """Whether a rival of the study is a trained policy."""
+    """Whether a method of the study is a trained policy."""
     return any(method.startswith(name) for runs in RUNS.values() for name in runs)
 
 
-def detected(suite: Suite, task: str, look: str, size: int) -> list[str]:
-    """The heads that put most attention on a kind of place, on training rows."""
-    assert suite.train.known is not None
-    scores = suite.train.known.attention[task].mean(0)[:, ATTENTION_TARGETS.index(look)]
+def heads_by_attention(suite: Suite, task: str, target: str, size: int) -> list[str]:
+    """The heads with most attention on a target, on training rows."""
+    assert suite.train.features is not None
+    scores = suite.train.features.attention[task].mean(0)[:, ATTENTION_TARGETS.index(target)]
     return [suite.train.heads[i] for i in np.argsort(-scores, kind="stable")[:size]]
 
 
-def _contest(suite: Suite, policies: Mapping[str, Sequence[Policy]], task: str, scope: Scope) -> Comparison:
-    entrants = standard_entrants(suite.test, task, ranking=suite.train)
+def _comparison(suite: Suite, policies: Mapping[str, Sequence[Policy]], task: str, scope: Scope) -> Comparison:
+    strategies = standard_strategies(suite.test, task, ranking=suite.train)
     for name, trained in policies.items():
-        entrants[name] = policy_entrant(trained)
+        strategies[name] = policy_strategy(trained)
         if not scope.paper:
-            entrants[f"{name} best-of-{PLANNED_K}"] = policy_entrant(trained, k=PLANNED_K)
-    return contest(entrants, suite.test, task, seeds=scope.seeds, episodes=scope.episodes, budgets=scope.budgets)
+            strategies[f"{name} best-of-{PLANNED_K}"] = policy_strategy(trained, k=PLANNED_K)
+    return compare_strategies(
+        strategies, suite.test, task, seeds=scope.seeds, episodes=scope.episodes, budgets=scope.budgets
+    )
 
 
-def _found(
+def _mean_best(
     policy: Policy, suite: Suite, task: str, numbers: Sequence[int], seed: int, *, prime: str | None = None
 ) -> float:
     """Mean best reward of a policy over episodes."""
-    games = begun(policy, suite.test, task, numbers, prime=prime)
+    games = start_episodes(policy, suite.test, task, numbers, prime=prime)
     play(policy.network, games, k=1, generator=torch.Generator().manual_seed(seed))
     return float(games.best.mean())
 
@@ -259,15 +271,15 @@ def _oracle_ranks(suite: Suite, task: str, episodes: int) -> Float[np.ndarray, "
 def _picks(trained: Sequence[Policy], suite: Suite, task: str, scope: Scope) -> list[Float[np.ndarray, " head"]]:
     """Ranks by pick frequency, one array per seed."""
     episodes = PAPER_POLICY_EPISODES if scope.paper else scope.episodes
-    found = []
+    ranks = []
     for seed, policy in enumerate(trained):
         orders = policy_orders(policy, suite.test, task, episode_seeds(seed, episodes), seed=seed)
-        found.append(pick_ranks(orders, len(suite.test.heads), paper=scope.paper))
-    return found
+        ranks.append(pick_ranks(orders, len(suite.test.heads), paper=scope.paper))
+    return ranks
 
 
 def _in_top_ten(ranks: Float[np.ndarray, " head"]) -> Float[np.ndarray, " head"]:
-    """1 for a head within the ten places, 0 beyond, a part for heads tied across the tenth."""
+    """1 for a head within the first ten places, 0 beyond, a fraction for heads tied across the tenth."""
     inside = np.zeros(len(ranks))
     left = 10.0
     for rank in np.unique(ranks):

@@ -1,8 +1,8 @@
-"""The published experiment's material on any natural model: two behaviours to train on, others held out, and a control.
+"""The data of the published experiment on any natural model: two behaviours to train on, held-out ones, and a control.
 
-Everything is measured once into one directory per source, resumes where it stopped, and is looked up afterwards:
-effect matrices (`matrices`), and attribution and attention of the same rows (`beforehand`). Held-out behaviours have
-test rows only, so nothing can be learned from them.
+Everything is measured once into one directory per source, can be resumed, and is only read afterwards: effect matrices
+(`matrices`), and attribution and attention of the same rows (`clean_features`). Held-out behaviours have test rows
+only, so nothing can be learned from them.
 """
 
 from collections.abc import Mapping, Sequence
@@ -11,7 +11,7 @@ from pathlib import Path
 
 from vesalius.behaviours.controls import Corpus
 from vesalius.behaviours.registry import behaviour
-from vesalius.discovery.clean_features import CleanFeatures, clean_features, load_clean_features
+from vesalius.discovery.clean_features import FEATURES_FILE, CleanFeatures, clean_features, load_clean_features
 from vesalius.discovery.matrices import (
     Matrix,
     behaviour_matrix,
@@ -20,7 +20,7 @@ from vesalius.discovery.matrices import (
     control_rows,
     load_matrix,
 )
-from vesalius.discovery.mechrl.tables import Known, Tables
+from vesalius.discovery.mechrl.tables import FeatureTables, Tables
 from vesalius.errors import BadInput
 from vesalius.model.specimen import Specimen, TextVocabulary
 from vesalius.model.transformer import Transformer
@@ -35,7 +35,7 @@ CONTROL = "control"
 
 @dataclass(frozen=True)
 class Plan:
-    """What is measured: rows per pool, rows an episode draws, tokens of a row of control text.
+    """What is measured: rows per pool, rows per episode, tokens of a row of control text.
 
     The default takes about half an hour of one core for SmolLM2-135M; `fewer` are the test rows of a held-out
     behaviour with long prompts.
@@ -56,8 +56,10 @@ class Plan:
             behaviour(task)
         if not self.training:
             raise BadInput("--training names no behaviour; policies are trained on at least one")
-        if twice := [task for task in dict.fromkeys(tasks) if tasks.count(task) > 1]:
-            raise BadInput(f"{twice[0]} is named twice; a behaviour is either trained on or held out, and named once")
+        if repeated := [task for task in dict.fromkeys(tasks) if tasks.count(task) > 1]:
+            raise BadInput(
+                f"{repeated[0]} is named twice; a behaviour is either trained on or held out, and named once"
+            )
 
     def pools_of(self, source: str) -> dict[str, int]:
         """The pools of one source; a held-out behaviour has test rows only."""
@@ -94,10 +96,10 @@ class Suite:
 def measure_suite(
     specimen: Specimen, corpus: Corpus, directory: Path, *, plan: Plan | None = None, progress: Progress | None = None
 ) -> None:
-    """Measure whatever of the suite is not in the directory yet."""
+    """Measure the parts of the suite that are not in the directory yet."""
     plan = plan or Plan()
     if not isinstance(specimen.vocabulary, TextVocabulary):
-        raise BadInput(f"specimen {specimen.name!r} does not read text; these behaviours need a natural model")
+        raise BadInput(f"specimen {specimen.name!r} has a finite vocabulary; these behaviours need a natural model")
     for source in plan.sources:
         pools, place = plan.pools_of(source), Path(directory) / source
         if source == CONTROL:
@@ -107,35 +109,35 @@ def measure_suite(
                 specimen, corpus, place, pools=pools, length=length, block=plan.block, progress=progress
             )
         else:
-            doing = replace(specimen, behaviour=source)
-            rows = behaviour_rows(doing, pools)
-            matrix = behaviour_matrix(doing, place, pools=pools, block=plan.block, progress=progress)
+            on_behaviour = replace(specimen, behaviour=source)
+            rows = behaviour_rows(on_behaviour, pools)
+            matrix = behaviour_matrix(on_behaviour, place, pools=pools, block=plan.block, progress=progress)
         clean_features(specimen.model, matrix, rows, place)
 
 
 def missing_sources(directory: Path, plan: Plan) -> list[str]:
-    """What of the plan does not lie finished in the directory, with what is known beforehand."""
-    names = ("matrix.json", "matrix.safetensors", "beforehand.safetensors")
+    """The sources of the plan whose matrix or features are not finished in the directory."""
+    names = ("matrix.json", "matrix.safetensors", FEATURES_FILE)
     places = {source: Path(directory) / source for source in plan.sources}
     return [source for source, place in places.items() if not all((place / name).is_file() for name in names)]
 
 
 def load_suite(directory: Path, *, plan: Plan | None = None, model: Transformer | None = None) -> Suite:
-    """Open a measured suite; with `model`, refuse another model's."""
+    """Open a measured suite; with `model`, refuse the suite of another model."""
     plan, directory = plan or Plan(), Path(directory)
     if missing := missing_sources(directory, plan):
         raise BadInput(f"{directory / missing[0]}: is missing or not finished; measure it with `vesalius bench mechrl`")
     matrices = {source: load_matrix(directory / source, model=model) for source in plan.sources}
     for source, matrix in matrices.items():
-        if lacking := plan.pools_of(source).keys() - matrix.pools.keys():
+        if missing_pools := plan.pools_of(source).keys() - matrix.pools.keys():
             raise BadInput(
-                f"{directory / source}: was measured without {' and '.join(sorted(lacking))} rows (as held out); "
-                "choose another directory, or delete it to have it measured again"
+                f"{directory / source}: was measured without {' and '.join(sorted(missing_pools))} rows (as held out); "
+                "choose another directory, or delete it to measure it again"
             )
-    known = {source: load_clean_features(matrix, directory / source) for source, matrix in matrices.items()}
+    features = {source: load_clean_features(matrix, directory / source) for source, matrix in matrices.items()}
 
     def tables(split: str, tasks: Sequence[str]) -> Tables:
-        return _tables(split, {task: matrices[task] for task in tasks}, matrices[CONTROL], known, plan.rows)
+        return _tables(split, {task: matrices[task] for task in tasks}, matrices[CONTROL], features, plan.rows)
 
     return Suite(
         tables("train", plan.training),
@@ -149,8 +151,8 @@ def _tables(
     split: str,
     tasks: Mapping[str, Matrix],
     control: Matrix,
-    known: Mapping[str, Mapping[str, CleanFeatures]],
+    features: Mapping[str, Mapping[str, CleanFeatures]],
     rows: int,
 ) -> Tables:
-    told = Known.of({task: known[task][split] for task in tasks}, known[CONTROL][split])
-    return Tables.from_matrices(tasks, control, split=split, rows=rows, known=told)
+    feature_tables = FeatureTables.of({task: features[task][split] for task in tasks}, features[CONTROL][split])
+    return Tables.from_matrices(tasks, control, split=split, rows=rows, features=feature_tables)

@@ -1,16 +1,16 @@
 """From effect matrices to episodes.
 
-The reward of replacing a head is a mean over 32 prompts less a mean over 32 rows of control text, so it is exactly the
+The reward of ablating a head is a mean over 32 prompts minus a mean over 32 rows of control text, so it is exactly the
 difference of two averages of matrix rows: no model runs during training. `Tables` holds one pool (train, validation or
 test) of every task; an episode draws its rows by seed, as the published environment drew its prompts:
 
     r(head) = mean over task rows of D_task[row, head] - w * mean over control rows of D_control[row, head]
 
-A pool may also hold what is known before paying (`Known`: attribution and attention of the same rows); an episode
-averages the same rows of it.
+A pool may also hold features of the clean run (`FeatureTables`: attribution and attention of the same rows); an episode
+averages the same rows of them.
 
-The published reward subtracts nats of control loss from logits of task score with w = 1. That is kept, and `unit` says
-so.
+The published reward subtracts nats of control loss from logits of task score with w = 1. That is kept, and `unit` names
+both units.
 """
 
 import hashlib
@@ -30,20 +30,20 @@ BATCH_ROWS = 32
 
 
 @dataclass(frozen=True)
-class Known:
-    """Attribution (and the control's) and attention of every head on one pool's rows, before any is replaced."""
+class FeatureTables:
+    """Attribution (also on the control) and attention of every head on one pool's rows of the clean run."""
 
     attribution: Mapping[str, Float[np.ndarray, "row head"]]
     control: Float[np.ndarray, "row head"] | None
-    attention: Mapping[str, Float[np.ndarray, "row head look"]]
+    attention: Mapping[str, Float[np.ndarray, "row head target"]]
 
     @classmethod
-    def of(cls, tasks: Mapping[str, CleanFeatures], control: CleanFeatures | None) -> "Known":
-        """From what was measured for one pool of each matrix."""
+    def of(cls, tasks: Mapping[str, CleanFeatures], control: CleanFeatures | None) -> "FeatureTables":
+        """From the features of one pool of each matrix."""
         return cls(
-            {name: found.attribution.numpy() for name, found in tasks.items()},
+            {name: pool.attribution.numpy() for name, pool in tasks.items()},
             None if control is None else control.attribution.numpy(),
-            {name: found.attention.numpy() for name, found in tasks.items()},
+            {name: pool.attention.numpy() for name, pool in tasks.items()},
         )
 
 
@@ -57,7 +57,7 @@ class Tables:
     weight: float = 1.0
     rows: int = BATCH_ROWS
     unit: str = "logits"
-    known: Known | None = None
+    features: FeatureTables | None = None
 
     def __post_init__(self) -> None:
         named = {**self.tasks, **({} if self.control is None else {"the control": self.control})}
@@ -82,7 +82,7 @@ class Tables:
         split: str,
         weight: float = 1.0,
         rows: int = BATCH_ROWS,
-        known: Known | None = None,
+        features: FeatureTables | None = None,
     ) -> "Tables":
         """One pool of several matrices of the same model and heads."""
         matrices = [*tasks.values(), *([] if control is None else [control])]
@@ -94,7 +94,7 @@ class Tables:
             if (other.model, other.heads, other.kind) != (first.model, first.heads, first.kind):
                 raise BadInput(
                     f"matrices of {first.source} and {other.source} are of different models, heads or kinds of "
-                    "replacement; measure them alike"
+                    "replacement; measure them with the same model, heads and kind"
                 )
         units = " or ".join(sorted({matrix.unit for matrix in tasks.values()}))
         unit = units if control is None else f"{units} - {weight:g} * {control.unit}"
@@ -105,7 +105,7 @@ class Tables:
             weight=weight,
             rows=rows,
             unit=unit,
-            known=known,
+            features=features,
         )
 
     @property
@@ -118,33 +118,33 @@ class Tables:
         return self.episode_rows(task, seed).mean(0)
 
     def episode_rows(self, task: str, seed: int) -> Float[np.ndarray, "row head"]:
-        """What each of the episode's rows (a task row with a control row) says of every head; their mean is the
-        reward.
+        """The reward of every head on each of the episode's rows (a task row with a control row); their mean is the
+        episode's reward.
         """
         return self._contrast(self.tasks[task], self.control, seed)
 
     def attribution(self, task: str, seed: int) -> Float[np.ndarray, " head"]:
-        """The reward of every head as one backward pass over the episode's rows estimates it."""
-        known = self._known()
-        return self._contrast(known.attribution[task], known.control, seed).mean(0)
+        """The reward of every head as estimated by one backward pass over the episode's rows."""
+        features = self._require_features()
+        return self._contrast(features.attribution[task], features.control, seed).mean(0)
 
-    def attention(self, task: str, seed: int) -> Float[np.ndarray, "head look"]:
-        """Where every head looks on the episode's task rows (see `beforehand.LOOKS`)."""
-        rows = self._known().attention[task]
-        return rows[_drawn(len(rows), seed, self.rows)].mean(0, dtype=np.float64)
+    def attention(self, task: str, seed: int) -> Float[np.ndarray, "head target"]:
+        """The attention of every head on the episode's task rows (see `clean_features.ATTENTION_TARGETS`)."""
+        rows = self._require_features().attention[task]
+        return rows[_episode_index(len(rows), seed, self.rows)].mean(0, dtype=np.float64)
 
-    def _known(self) -> Known:
-        if self.known is None:
-            raise BadInput("these tables hold no attribution and no attention; measure them with `beforehand`")
-        return self.known
+    def _require_features(self) -> FeatureTables:
+        if self.features is None:
+            raise BadInput("these tables have no attribution and no attention; measure them with `clean_features`")
+        return self.features
 
     def _contrast(
         self, task: Float[np.ndarray, "row head"], control: Float[np.ndarray, "row head"] | None, seed: int
     ) -> Float[np.ndarray, "row head"]:
-        rows = task[_drawn(len(task), seed, self.rows)].astype(np.float64)
+        rows = task[_episode_index(len(task), seed, self.rows)].astype(np.float64)
         if control is None:
             return rows
-        return rows - self.weight * control[_drawn(len(control), seed + CONTROL_SEED_OFFSET, self.rows)]
+        return rows - self.weight * control[_episode_index(len(control), seed + CONTROL_SEED_OFFSET, self.rows)]
 
     def mean(self, task: str) -> Float[np.ndarray, " head"]:
         """The reward of every head over all rows of the pool."""
@@ -159,16 +159,18 @@ class Tables:
         return replace(self, tasks={name: self.tasks[name] for name in tasks})
 
     def digest(self) -> str:
-        """A hash of every number and setting, so that a checkpoint can tell whose it is."""
+        """A hash of every value and setting, by which a checkpoint is recognised."""
         digest = hashlib.sha256(repr((self.heads, self.names, self.weight, self.rows, self.unit)).encode())
         tables = [*self.tasks.values(), *([] if self.control is None else [self.control])]
-        if self.known is not None:
-            tables += [part[name] for part in (self.known.attribution, self.known.attention) for name in self.names]
+        if self.features is not None:
+            tables += [
+                part[name] for part in (self.features.attribution, self.features.attention) for name in self.names
+            ]
         for table in tables:
             digest.update(np.ascontiguousarray(table).tobytes())
         return digest.hexdigest()[:16]
 
 
-def _drawn(pool: int, seed: int, rows: int) -> Int[np.ndarray, " row"]:
-    """The rows of a pool that the episode of this seed has."""
+def _episode_index(pool: int, seed: int, rows: int) -> Int[np.ndarray, " row"]:
+    """The rows of a pool that belong to the episode of this seed."""
     return np.random.default_rng(seed).choice(pool, size=rows, replace=False)

@@ -1,5 +1,5 @@
-"""Searching for the head a behaviour needs most, when every look costs: one purse, many ways to spend it.
+"""Search for the head that a behaviour needs most, under a budget of queries.
 
-`purse` keeps the account of one episode, `rivals` are the ways to spend, `contest` sets them side by side on the same
-episodes and reports regret against what was paid.
+`budget` counts the queries of one episode, `strategies` are the ways to spend them, `comparison` measures the regret of
+all strategies on the same episodes, and `model_search` runs a strategy on a model itself.
 """

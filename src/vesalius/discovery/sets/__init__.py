@@ -1,6 +1,7 @@
-"""Sets of heads: what removing several together does that removing each alone does not show.
+"""Sets of heads: what ablating several together does beyond ablating each alone.
 
-`sources` says what a set does to the prompts (from tables on disk or by running the model), `queries` counts what was
-asked, `searches` are the ways of looking for a good set under a budget, `environment`, `worlds`, `network` and `policy`
-the same as a game for PPO, `synergy` and `backups` say which heads back each other up, and `discover` puts it together.
+`sources` measures the effect of a set on the prompts (from tables on disk or by running the model), `queries` counts
+what was measured, `searches` are the search strategies under a budget, `environment`, `effect_models` and `policy` the
+same search as an environment for PPO, `synergy` and `backups` test which heads are backups of each other, and
+`discover` joins all of it.
 """

@@ -1,8 +1,8 @@
-"""Backup groups: heads linked by significant positive synergy, and what losing all of them does.
+"""Backup groups: heads linked by significant positive synergy, and the effect of ablating all of them.
 
-A search suspects sets; whether they hold is decided on prompts it never saw. Tested there are the suspected sets and
-every pair inside them, all judged together by the rule of `synergy`. Sets found to be backups are links; heads
-connected by links are a group. For each group: what removing it does, beside what each of its heads does alone.
+The sets that a search suspects are tested on held-out prompts, together with every pair inside them, all at once by the
+rule of `synergy`. Sets that are backups are links; heads connected by links form a group. For each group: the effect of
+ablating it, and of each of its heads alone.
 """
 
 import itertools
@@ -19,8 +19,8 @@ from vesalius.statistics import mean_interval
 
 
 @dataclass(frozen=True)
-class Measured:
-    """A mean effect over the prompts with its own 95 % interval."""
+class MeanEffect:
+    """A mean effect over the prompts with its 95 % interval."""
 
     effect: float
     low: float
@@ -29,24 +29,24 @@ class Measured:
 
 @dataclass(frozen=True)
 class BackupGroup:
-    """Heads that stand in for each other: together, alone, and the links that make them a group."""
+    """Heads that are backups of each other: their joint effect, single effects, and the links between them."""
 
     heads: tuple[str, ...]
-    joint: Measured
-    alone: dict[str, Measured]
+    joint: MeanEffect
+    alone: dict[str, MeanEffect]
     links: tuple[Synergy, ...]
 
     @property
     def sum_alone(self) -> float:
-        """What the heads would do together if they had nothing to do with each other."""
-        return sum(measured.effect for measured in self.alone.values())
+        """The joint effect that independent heads would have: the sum of the single effects."""
+        return sum(effect.effect for effect in self.alone.values())
 
     def document(self) -> dict[str, Any]:
-        """As JSON holds it."""
+        """The group for JSON."""
         return {
             "heads": list(self.heads),
             **asdict(self.joint),
-            "alone": [{"id": head, **asdict(measured)} for head, measured in self.alone.items()],
+            "alone": [{"id": head, **asdict(effect)} for head, effect in self.alone.items()],
             "sum_alone": self.sum_alone,
             "synergy": self.joint.effect - self.sum_alone,
             "links": [link.document() for link in self.links],
@@ -55,7 +55,7 @@ class BackupGroup:
 
 @dataclass(frozen=True)
 class Confirmation:
-    """What became of the suspected sets on prompts the search did not see."""
+    """The groups confirmed on held-out prompts, all tested sets, and the number of queries."""
 
     groups: tuple[BackupGroup, ...]
     tested: tuple[Synergy, ...]
@@ -63,40 +63,40 @@ class Confirmation:
 
 
 def confirm(source: Source, suspected: Sequence[HeadSet], *, least: float, seed: int = 0) -> Confirmation:
-    """Test suspected sets and the pairs inside them, and join those that hold into groups."""
+    """Test suspected sets and the pairs inside them, and merge the confirmed ones into groups."""
     if not suspected:
         return Confirmation((), (), 0)
     inside = [frozenset(pair) for members in suspected for pair in itertools.combinations(sorted(members), 2)]
     sets = list(dict.fromkeys([*inside, *suspected]))
-    known: dict[HeadSet, np.ndarray] = {}
-    rows = synergy_rows(source, sets, known)
+    effects: dict[HeadSet, np.ndarray] = {}
+    rows = synergy_rows(source, sets, effects)
     names = [tuple(source.heads[head] for head in sorted(members)) for members in sets]
     tested = judge(rows, names, least=least, seed=seed)
-    links = {members: found for members, found in zip(sets, tested, strict=True) if found.verdict == "backup"}
-    joined = connected(list(links))
-    missing = [members for members in joined if members not in known]
+    links = {members: synergy for members, synergy in zip(sets, tested, strict=True) if synergy.verdict == "backup"}
+    merged = connected(list(links))
+    missing = [members for members in merged if members not in effects]
     if missing:
-        known.update(zip(missing, source.effects(missing).T, strict=True))
+        effects.update(zip(missing, source.effects(missing).T, strict=True))
     groups = []
-    for members in joined:
+    for members in merged:
         heads = tuple(source.heads[head] for head in sorted(members))
-        alone = {source.heads[head]: _measured(known[frozenset({head})], seed) for head in sorted(members)}
-        inside = tuple(found for linked, found in links.items() if linked <= members)
-        groups.append(BackupGroup(heads, _measured(known[members], seed), alone, inside))
+        alone = {source.heads[head]: _mean_effect(effects[frozenset({head})], seed) for head in sorted(members)}
+        inside = tuple(synergy for linked, synergy in links.items() if linked <= members)
+        groups.append(BackupGroup(heads, _mean_effect(effects[members], seed), alone, inside))
     groups.sort(key=lambda group: -(group.joint.effect - group.sum_alone))
-    return Confirmation(tuple(groups), tuple(tested), len(known))
+    return Confirmation(tuple(groups), tuple(tested), len(effects))
 
 
 def connected(links: Sequence[HeadSet]) -> list[HeadSet]:
-    """Join sets that share a head, directly or through others."""
-    joined: list[HeadSet] = []
+    """Merge sets that share a head, directly or through others."""
+    groups: list[HeadSet] = []
     for members in links:
-        touching = [group for group in joined if group & members]
-        joined = [group for group in joined if not group & members]
-        joined.append(members.union(*touching))
-    return joined
+        touching = [group for group in groups if group & members]
+        groups = [group for group in groups if not group & members]
+        groups.append(members.union(*touching))
+    return groups
 
 
-def _measured(rows: np.ndarray, seed: int) -> Measured:
+def _mean_effect(rows: np.ndarray, seed: int) -> MeanEffect:
     low, high = mean_interval(torch.from_numpy(np.ascontiguousarray(rows))[:, None], seed=seed)
-    return Measured(float(rows.mean()), float(low[0]), float(high[0]))
+    return MeanEffect(float(rows.mean()), float(low[0]), float(high[0]))

@@ -1,15 +1,15 @@
-"""The search for a set as a game; `gym` puts it behind the Gymnasium interface.
+"""The search for a set as an environment; `gym` wraps it in the Gymnasium interface.
 
-The state is a set of removed heads; the game starts with all heads removed (`start="full"`) or none (`"empty"`). An
-action toggles one head, adding it to the set or giving it back, or stops (the last action). A head may be toggled
-twice: tried, and taken back. With a source that knows only pairs, sets of two heads cannot grow. An illegal action
-costs 1 and changes nothing.
+The state is a set of ablated heads; the game starts with all heads ablated (`start="full"`) or none (`"empty"`). An
+action toggles one head, adding it to the set or removing it, or stops (the last action). A head may be toggled twice:
+tried, and undone. With a source that has only pairs, sets of two heads cannot grow. An illegal action costs 1 and
+changes nothing.
 
     value(S) = effect(S) - price * |S|,   effect as a share of the clean score
-    reward of a step = value after - value before;   stopping pays nothing and ends the game
+    reward of a step = value after - value before;   stopping has reward 0 and ends the game
 
-so an episode's return is the value of its last set less that of its first. What was found is the best set met on the
-way. The observation has one row per action, the stop action last, so that one policy serves any number of heads.
+so an episode's return is the value of its last set minus that of its first. The result is the best set of the episode.
+The observation has one row per action, the stop action last, so that one policy works for any number of heads.
 """
 
 from dataclasses import dataclass
@@ -17,8 +17,8 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
+from vesalius.discovery.sets.effect_models import EffectModel
 from vesalius.discovery.sets.queries import PRICE_SHARE
-from vesalius.discovery.sets.worlds import World
 from vesalius.errors import BadInput
 
 FEATURES = ("stop", "inside", "tried", "settled", "last", "lost", "effect", "at first", "last lost", "size", "used")
@@ -44,12 +44,12 @@ class Rules:
 
 
 class SetGames:
-    """Several games side by side, all with the same number of heads."""
+    """Several games in parallel, all with the same number of heads."""
 
     def __init__(self, n: int, heads: int, rules: Rules | None = None) -> None:
         self.rules, self.heads = rules or Rules(), heads
         self.steps = self.rules.steps or MOST_TOGGLES * heads + 1
-        self.worlds: list[World | None] = [None] * n
+        self.models: list[EffectModel | None] = [None] * n
         self.inside = np.zeros((n, heads), bool)
         self.toggles = np.zeros((n, heads), np.int64)
         self.lost = np.zeros((n, heads))
@@ -59,22 +59,22 @@ class SetGames:
         self.used = np.zeros(n, np.int64)
         self.stopped = np.zeros(n, bool)
 
-    def begin(self, game: int, world: World) -> None:
+    def begin(self, game: int, model: EffectModel) -> None:
         """Start a game on a world."""
         full = self.rules.start == "full"
-        if world.heads != self.heads:
-            raise BadInput(f"a world of {world.heads} heads does not fit a game of {self.heads}")
-        if full and world.largest < world.heads:
+        if model.heads != self.heads:
+            raise BadInput(f"a world of {model.heads} heads does not fit a game of {self.heads}")
+        if full and model.largest < model.heads:
             raise BadInput("a table of pairs cannot start with every head removed; run the model, or start empty")
-        self.worlds[game] = world
+        self.models[game] = model
         self.inside[game], self.toggles[game], self.lost[game], self.last[game] = full, 0, 0.0, -1
         self.used[game], self.stopped[game] = 0, False
-        self.effect[game] = self.first_effect[game] = world.effect(self.inside[game]) if full else 0.0
+        self.effect[game] = self.first_effect[game] = model.effect(self.inside[game]) if full else 0.0
         self.best[game] = self.value[game]
 
     @property
     def value(self) -> Float[np.ndarray, " game"]:
-        """Effect of each game's set less the price of its heads."""
+        """Effect of each game's set minus the price of its heads."""
         return self.effect - self.rules.price * self.inside.sum(1)
 
     @property
@@ -84,9 +84,9 @@ class SetGames:
 
     @property
     def legal(self) -> Bool[np.ndarray, "game action"]:
-        """Heads that may still be toggled, and stopping; only that in a finished game."""
-        room = np.array([self.heads if world is None else world.largest for world in self.worlds])
-        may_grow = (self.inside.sum(1) < room)[:, None]
+        """Heads that may still be toggled, and stopping; only stopping in a finished game."""
+        largest = np.array([self.heads if model is None else model.largest for model in self.models])
+        may_grow = (self.inside.sum(1) < largest)[:, None]
         heads = (self.toggles < MOST_TOGGLES) & (self.inside | may_grow) & ~self.finished[:, None]
         return np.concatenate([heads, np.ones((len(heads), 1), bool)], 1)
 
@@ -104,7 +104,7 @@ class SetGames:
         return rows
 
     def step(self, actions: Int[np.ndarray, " game"]) -> Float[np.ndarray, " game"]:
-        """One action in every game that is not finished; the rewards."""
+        """Take one action in every game that is not finished; returns the rewards."""
         rewards, legal = np.zeros(len(actions)), self.legal
         for game in np.flatnonzero(~self.finished):
             self.used[game] += 1
@@ -116,11 +116,11 @@ class SetGames:
         if action == self.heads:
             self.stopped[game] = True
             return 0.0
-        world = self.worlds[game]
-        assert world is not None
+        model = self.models[game]
+        assert model is not None
         before, effect = self.value[game], self.effect[game]
         self.inside[game, action] ^= True
-        self.effect[game] = world.effect(self.inside[game])
+        self.effect[game] = model.effect(self.inside[game])
         change = self.effect[game] - effect
         self.lost[game, action] = change if self.inside[game, action] else -change
         self.toggles[game, action] += 1

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 from jaxtyping import Bool
 
+from vesalius.discovery.sets.effect_models import EffectModels
 from vesalius.discovery.sets.environment import FEATURES, Rules, SetGames
-from vesalius.discovery.sets.worlds import Worlds
 from vesalius.errors import BadInput
 
 ENVIRONMENT = "Vesalius/Sets-v0"
@@ -28,8 +28,10 @@ class SetsEnv(gymnasium.Env[np.ndarray, np.int64]):
 
     metadata: dict[str, Any] = {"render_modes": []}  # noqa: RUF012 (Gymnasium's name for it)
 
-    def __init__(self, worlds: Worlds, *, heads: int, rules: Rules | None = None, render_mode: None = None) -> None:
-        self.worlds, self.render_mode = worlds, render_mode
+    def __init__(
+        self, models: EffectModels, *, heads: int, rules: Rules | None = None, render_mode: None = None
+    ) -> None:
+        self.models, self.render_mode = models, render_mode
         self._game = SetGames(1, heads, rules)
         self.action_space = spaces.Discrete(heads + 1)
         self.observation_space = spaces.Box(-np.inf, np.inf, (heads + 1, len(FEATURES)), np.float32)
@@ -41,9 +43,9 @@ class SetsEnv(gymnasium.Env[np.ndarray, np.int64]):
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[np.ndarray, dict]:
         """Begin a game on the world of this seed, or of a random one."""
         super().reset(seed=seed)
-        drawn = int(self.np_random.integers(0, 2**31 - 1)) if seed is None else seed
-        self._game.begin(0, self.worlds(drawn))
-        return self._game.observe()[0], {"seed": drawn, **self._info()}
+        game_seed = int(self.np_random.integers(0, 2**31 - 1)) if seed is None else seed
+        self._game.begin(0, self.models(game_seed))
+        return self._game.observe()[0], {"seed": game_seed, **self._info()}
 
     def step(self, action: np.int64 | int) -> tuple[np.ndarray, float, bool, bool, dict]:
         """Toggle a head, or stop."""

@@ -1,8 +1,8 @@
-"""Where the effect of a set of heads comes from: a table measured before, or the model itself.
+"""Sources of the effects of sets of heads: a table measured before, or the model itself.
 
-A set is a `frozenset` of places in the source's list of heads. Its effect on a prompt is the clean score less the score
-with all of its heads replaced together: positive where they helped. Both kinds of source answer alike, so a search does
-not know which one it asks; a table knows no set of more than two heads.
+A set is a `frozenset` of indices into the source's list of heads. Its effect on a prompt is the clean score minus the
+score with all of its heads ablated together: positive if they helped. Both kinds of source have the same interface; a
+table has no sets of more than two heads.
 """
 
 import math
@@ -31,26 +31,26 @@ FINISHED_BLOCK = 8  # prompts between two saves of a pair matrix
 
 
 class Source(Protocol):
-    """Answers what sets of heads do to a fixed list of prompts."""
+    """The effects of sets of heads on a fixed list of prompts."""
 
     @property
     def heads(self) -> tuple[str, ...]:
-        """The heads a set may have."""
+        """The candidate heads."""
         ...
 
     @property
     def largest(self) -> int:
-        """How many heads a set may have."""
+        """The largest number of heads of a set."""
         ...
 
     @property
     def unit(self) -> str:
-        """What effects are measured in."""
+        """The unit of effects."""
         ...
 
     @property
     def clean(self) -> float:
-        """The mean score with nothing replaced."""
+        """The mean clean score."""
         ...
 
     @property
@@ -64,7 +64,7 @@ class Source(Protocol):
 
 
 class LiveSource:
-    """Runs the model. The prompts' clean run and the replacement values are made once and kept."""
+    """Runs the model. The clean run of the prompts and the replacement values are computed once."""
 
     def __init__(self, specimen: Specimen, material: Trial, heads: Sequence[Component], *, kind: str = "mean") -> None:
         self.components, self.kind, self.unit = tuple(heads), kind, material.readout.unit
@@ -85,29 +85,29 @@ class LiveSource:
 
     @property
     def largest(self) -> int:
-        """Any set can be run."""
+        """Sets of any size can be run."""
         return len(self.components)
 
     @property
     def clean(self) -> float:
-        """The mean score with nothing replaced."""
+        """The mean clean score."""
         return float(self.baseline.mean())
 
     @property
     def forwards(self) -> float:
-        """Forward passes of all prompts so far, the clean one included."""
+        """Forward passes of all prompts so far, including the clean one."""
         return self._cost.rows / len(self.baseline)
 
     def effects(self, sets: Sequence[HeadSet]) -> Float[np.ndarray, "prompt set"]:
-        """Run every prompt with each set replaced."""
-        chosen = [tuple(self.components[place] for place in sorted(members)) for members in sets]
+        """Run every prompt with each set ablated."""
+        component_sets = [tuple(self.components[place] for place in sorted(members)) for members in sets]
         parts = effect_columns(
-            self._recordings, self._replacement, chosen, positions=self._where, cost=self._cost, block=2048
+            self._recordings, self._replacement, component_sets, positions=self._where, cost=self._cost, block=2048
         )
-        edited = torch.cat([scores for _, scores in parts], 1).double().numpy()
-        if not np.isfinite(edited).all():
-            raise BadInput("the model's logits are not finite with these heads replaced; choose another --kind")
-        return self.baseline[:, None] - edited
+        ablated = torch.cat([scores for _, scores in parts], 1).double().numpy()
+        if not np.isfinite(ablated).all():
+            raise BadInput("the model's logits are not finite with these heads ablated; choose another --kind")
+        return self.baseline[:, None] - ablated
 
 
 @dataclass(frozen=True)
@@ -119,11 +119,11 @@ class PairEffects:
 
     def __post_init__(self) -> None:
         one, two = self.single.identity, self.pairs.identity
-        alike = all(getattr(one, name) == getattr(two, name) for name in ("model", "source", "kind", "seed", "heads"))
-        if not alike or (one.size, two.size) != (1, 2) or one.pools != two.pools:
+        equal = all(getattr(one, name) == getattr(two, name) for name in ("model", "source", "kind", "seed", "heads"))
+        if not equal or (one.size, two.size) != (1, 2) or one.pools != two.pools:
             raise BadInput(
                 f"matrices of {one.source} and {two.source} are not single heads and pairs of the same heads on the "
-                "same prompts; measure them alike"
+                "same prompts; measure both with the same options"
             )
 
     def source(self, split: str) -> "TableSource":
@@ -139,7 +139,7 @@ class PairEffects:
 
 
 class TableSource:
-    """Looks sets of one or two heads up in tables; pairs lie in the order of `itertools.combinations`."""
+    """Tables of sets of one or two heads; pairs are in the order of `itertools.combinations`."""
 
     largest = 2
 
@@ -165,13 +165,13 @@ class TableSource:
 
     def _column(self, members: HeadSet) -> Float[np.ndarray, " prompt"]:
         if len(members) > self.largest:
-            raise BadInput(f"a table of pairs does not know sets of {len(members)} heads; run the model instead")
+            raise BadInput(f"a table of pairs has no sets of {len(members)} heads; run the model instead")
         first, last = min(members), max(members)
         return self.single[:, first] if first == last else self.pairs[:, pair_place(first, last, len(self.heads))]
 
 
 def pair_place(i: int, j: int, n: int) -> int:
-    """Where the pair i < j of n heads stands in the order of `itertools.combinations`."""
+    """The index of the pair i < j of n heads in the order of `itertools.combinations`."""
     return i * n - i * (i + 1) // 2 + j - i - 1
 
 
@@ -188,10 +188,10 @@ def pair_effects(
     block: int = FINISHED_BLOCK,
     progress: Progress | None = None,
 ) -> PairEffects:
-    """Measure, or finish measuring, or load, what each head and each pair of heads does to the behaviour, or to
-    ordinary `text` in rows of `text_length` tokens (nats of next-token loss).
+    """Measure, resume or load the effects of each head and each pair of heads on the behaviour, or on ordinary `text`
+    in rows of `text_length` tokens (nats of next-token loss).
 
-    `directory/heads` and `directory/pairs` are effect matrices like any other (see `discovery.matrices`).
+    `directory/heads` and `directory/pairs` are effect matrices (see `discovery.matrices`).
     """
     named = None if heads is None else list(heads)
     measure = behaviour_matrix if text is None else partial(control_matrix, corpus=text, length=text_length)
@@ -213,12 +213,12 @@ def pair_effects(
 
 
 def head_pool(specimen: Specimen, pool: Iterable[str | Component] | None) -> list[Component]:
-    """The heads to choose among, in order of layers; at least two different ones."""
+    """The candidate heads in order of layers; at least two."""
     config = specimen.model.config
-    chosen = all_components(config, mlps=False) if pool is None else sorted(set(parse_components(pool, config)))
-    for component in chosen:
+    heads = all_components(config, mlps=False) if pool is None else sorted(set(parse_components(pool, config)))
+    for component in heads:
         if not component.is_head:
-            raise BadInput(f"pool: {component} is an MLP; sets are made of heads such as L0H0")
-    if len(chosen) < 2:
-        raise BadInput(f"pool: {', '.join(map(str, chosen))} is one head and makes no pair; name at least two heads")
-    return chosen
+            raise BadInput(f"pool: {component} is an MLP; sets consist of heads such as L0H0")
+    if len(heads) < 2:
+        raise BadInput(f"pool: {', '.join(map(str, heads))} is one head and has no pair; name at least two heads")
+    return heads

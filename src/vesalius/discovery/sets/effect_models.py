@@ -1,10 +1,10 @@
-"""What a game about sets is played on: something that knows the effect of every set of heads.
+"""The effect of every set of heads, as the environment needs it.
 
-`QueriedWorld` is the real thing: it asks `Queries`, which counts. `planted_world` makes one up from a seed, so that a
-policy can practise without a model. Effects are shares of the clean score in both.
+`QueriedEffects` measures a model through `SetQueries`, which counts. `planted_effects` simulates effects from a seed,
+so that a policy can be trained without a model. Both give effects as shares of the clean score.
 
-A made-up world has one to three groups of one to three heads, and a few specialists; whatever is completely inside the
-set takes its own share of what is left of the score, and every head adds a little noise of its own:
+A simulation has one to three groups of one to three heads, and a few specialists; every group that is completely inside
+the set takes its weight of the remaining score, and every head adds some noise:
 
     effect(S) = 1 - product over groups inside S of (1 - weight) + sum over heads in S of noise
 """
@@ -15,42 +15,42 @@ from typing import Protocol
 import numpy as np
 from jaxtyping import Bool
 
-from vesalius.discovery.sets.queries import Queries
+from vesalius.discovery.sets.queries import SetQueries
 
 MOST_GROUPS, MOST_TOGETHER = 3, 3
 GROUP_WEIGHT, SPECIALIST_WEIGHT, NOISE = (0.3, 1.0), (0.01, 0.2), 0.003
 
 
-class World(Protocol):
+class EffectModel(Protocol):
     """Effects of sets, as shares of the clean score."""
 
     @property
     def heads(self) -> int:
-        """How many heads there are."""
+        """The number of heads."""
         ...
 
     @property
     def largest(self) -> int:
-        """How many heads a set may have."""
+        """The largest number of heads of a set."""
         ...
 
     def effect(self, inside: Bool[np.ndarray, " head"]) -> float:
-        """What removing these heads does."""
+        """The effect of ablating these heads."""
         ...
 
 
-Worlds = Callable[[int], World]
+EffectModels = Callable[[int], EffectModel]
 
 
-class QueriedWorld:
-    """The effects of a real source, every new set paid for."""
+class QueriedEffects:
+    """The effects of a real source; every new set is a query."""
 
-    def __init__(self, queries: Queries) -> None:
+    def __init__(self, queries: SetQueries) -> None:
         self.queries, self._clean = queries, abs(queries.source.clean) or 1.0
 
     @property
     def heads(self) -> int:
-        """How many heads the source has."""
+        """The number of heads of the source."""
         return self.queries.n
 
     @property
@@ -59,12 +59,12 @@ class QueriedWorld:
         return self.queries.source.largest
 
     def effect(self, inside: Bool[np.ndarray, " head"]) -> float:
-        """Ask."""
+        """Query the set."""
         return self.queries.one(frozenset(np.flatnonzero(inside).tolist())) / self._clean
 
 
-class PlantedWorld:
-    """Groups with weights, and noise."""
+class PlantedEffects:
+    """Simulated effects: groups with weights, and noise."""
 
     def __init__(
         self, groups: Bool[np.ndarray, "group head"], weights: np.ndarray, noise: np.ndarray | None = None
@@ -74,7 +74,7 @@ class PlantedWorld:
 
     @property
     def heads(self) -> int:
-        """How many heads there are."""
+        """The number of heads."""
         return self.groups.shape[1]
 
     @property
@@ -83,13 +83,13 @@ class PlantedWorld:
         return self.heads
 
     def effect(self, inside: Bool[np.ndarray, " head"]) -> float:
-        """What the groups inside take, and noise."""
-        broken = ~(self.groups & ~inside).any(1)
-        return float(1 - np.prod(1 - self.weights[broken]) + self.noise[inside].sum())
+        """The effect of the groups inside the set, and noise."""
+        complete = ~(self.groups & ~inside).any(1)
+        return float(1 - np.prod(1 - self.weights[complete]) + self.noise[inside].sum())
 
 
-def planted_world(seed: int, *, heads: int = 16) -> PlantedWorld:
-    """The made-up world of this seed."""
+def planted_effects(seed: int, *, heads: int = 16) -> PlantedEffects:
+    """The simulated effects of this seed."""
     rng = np.random.default_rng(seed)
     sizes = rng.integers(1, MOST_TOGETHER + 1, rng.integers(1, MOST_GROUPS + 1)).tolist()
     specialists = int(rng.integers(0, heads // 3 + 1))
@@ -100,5 +100,5 @@ def planted_world(seed: int, *, heads: int = 16) -> PlantedWorld:
     for number, size in enumerate(sizes):
         groups[number, order[first : first + size]] = True
         first += size
-    filled = groups.any(1)  # the last ones find no head left where there are few
-    return PlantedWorld(groups[filled], np.array(weights)[filled], rng.normal(0, NOISE, heads))
+    filled = groups.any(1)  # with few heads, the last groups are empty
+    return PlantedEffects(groups[filled], np.array(weights)[filled], rng.normal(0, NOISE, heads))

@@ -1,4 +1,4 @@
-"""Searches on a model itself: what they score, what their checks say, and what is refused before anything runs."""
+"""Searches on a model: their scores, their checks, and what is refused before anything runs."""
 
 import pytest
 
@@ -10,81 +10,81 @@ from vesalius.behaviours.trial import rows_of, trial
 from vesalius.components import Component
 from vesalius.discovery.faithfulness import faithfulness_curves
 from vesalius.discovery.methods import discover, smooth_readout
-from vesalius.discovery.search import live
-from vesalius.discovery.search.live import SEARCHES, Bench, SearchOptions, search_heads
-from vesalius.discovery.search.purse import Purse
+from vesalius.discovery.search import model_search
+from vesalius.discovery.search.budget import QueryBudget
+from vesalius.discovery.search.model_search import SEARCHES, HeadEffects, SearchOptions, search_heads
 from vesalius.discovery.sets.discover import discover_sets
 from vesalius.discovery.trust import examine
 from vesalius.errors import BadInput
 
 
 @pytest.mark.parametrize("method", SEARCHES)
-def test_heads_that_were_paid_for_score_as_in_a_sweep(method: str) -> None:
+def test_measured_heads_score_as_in_a_sweep(method: str) -> None:
     specimen = ves.load("frac_prevs")
-    swept = discover(specimen, n=6).circuit.components
-    told: list[tuple[int, int]] = []
-    found = discover(specimen, method, n=6, progress=lambda step, done, total: told.append((done, total)))
-    assert all(part.is_head for part in found.circuit.components)
-    scored = {part: score for part, score in found.circuit.components.items() if score}
-    assert scored == pytest.approx({part: swept[part] for part in scored})
-    assert Component(1, 2) in scored
-    assert found.unit == "share of outputs"
-    assert [done for done, _ in told] == sorted(done for done, _ in told)
-    assert told[-1][0] <= told[-1][1] == 8 * 6
+    sweep_scores = discover(specimen, n=6).circuit.components
+    reports: list[tuple[int, int]] = []
+    discovery = discover(specimen, method, n=6, progress=lambda step, done, total: reports.append((done, total)))
+    assert all(part.is_head for part in discovery.circuit.components)
+    nonzero = {part: score for part, score in discovery.circuit.components.items() if score}
+    assert nonzero == pytest.approx({part: sweep_scores[part] for part in nonzero})
+    assert Component(1, 2) in nonzero
+    assert discovery.unit == "share of outputs"
+    assert [done for done, _ in reports] == sorted(done for done, _ in reports)
+    assert reports[-1][0] <= reports[-1][1] == 8 * 6
 
 
-def test_the_mean_over_searches_counts_a_look_that_saw_nothing() -> None:
-    """With enough to pay for every head all searches see the same, zeros included."""
+def test_the_mean_over_searches_includes_samples_of_zero() -> None:
+    """With a budget for every head all searches measure the same, zeros included."""
     specimen = ves.load("frac_prevs")
-    once = discover(specimen, "bandit", n=4).circuit
-    found = discover(specimen, "bandit", n=4, search=SearchOptions(seeds=3))
-    assert found.circuit.components == pytest.approx(once.components)
-    assert found.metrics == {"seeds_jaccard": 1.0}
+    single = discover(specimen, "bandit", n=4).circuit
+    discovery = discover(specimen, "bandit", n=4, search=SearchOptions(seeds=3))
+    assert discovery.circuit.components == pytest.approx(single.components)
+    assert discovery.metrics == {"seeds_jaccard": 1.0}
 
 
-def test_a_head_scores_the_mean_of_all_looks_at_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A budget of one query pays 16 looks per search: every look counts once, whatever it saw."""
-    purses: list[Purse] = []
+def test_a_head_scores_the_mean_of_all_its_samples(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A budget of one query pays for 16 samples per search: every sample counts once, zeros included."""
+    budgets: list[QueryBudget] = []
 
-    def noted(*given, **options) -> Purse:
-        purses.append(Purse(*given, **options))
-        return purses[-1]
+    def record(*args, **options) -> QueryBudget:
+        budgets.append(QueryBudget(*args, **options))
+        return budgets[-1]
 
-    monkeypatch.setattr(live, "Purse", noted)
+    monkeypatch.setattr(model_search, "QueryBudget", record)
     specimen = ves.load("frac_prevs")
     material = trial(specimen, 16)
     options = SearchOptions(budget=1, seeds=5)
-    found = search_heads(specimen, material, "bandit", options, smooth=smooth_readout, seed=2)
-    assert sum(len(values) for purse in purses for values in purse.seen) == 5 * 16
-    strongest = [purse.seen[6] for purse in purses]  # L1H2
+    result = search_heads(specimen, material, "bandit", options, smooth=smooth_readout, seed=2)
+    assert sum(len(values) for budget in budgets for values in budget.samples) == 5 * 16
+    strongest = [budget.samples[6] for budget in budgets]  # L1H2
     assert len({len(values) for values in strongest}) > 1
-    assert any(values and not any(values) for values in strongest), "some search looked at it and saw nothing"
-    for head, score in enumerate(found.components.values()):
-        looks = [value for purse in purses for value in purse.seen[head]]
-        assert score == pytest.approx(sum(looks) / max(1, len(looks)))
+    assert any(values and not any(values) for values in strongest), "some search sampled it and measured zero"
+    for head, score in enumerate(result.components.values()):
+        samples = [value for budget in budgets for value in budget.samples[head]]
+        assert score == pytest.approx(sum(samples) / max(1, len(samples)))
 
 
-def test_every_search_takes_the_prompts_in_an_order_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
-    first: list[int] = []
-    look = Bench.look
+def test_every_search_takes_the_prompts_in_another_order(monkeypatch: pytest.MonkeyPatch) -> None:
+    first_rows: list[int] = []
+    sample = HeadEffects.sample
 
-    def noted(bench: Bench, head: int, rows):
-        first.append(int(rows[0]))
-        return look(bench, head, rows)
+    def record(source: HeadEffects, head: int, rows):
+        first_rows.append(int(rows[0]))
+        return sample(source, head, rows)
 
-    monkeypatch.setattr(Bench, "look", noted)
+    monkeypatch.setattr(HeadEffects, "sample", record)
     specimen = ves.load("frac_prevs")
     for seeds in (1, 4):
-        first.clear()
+        first_rows.clear()
         options = SearchOptions(budget=1, seeds=seeds)
         search_heads(specimen, trial(specimen, 16), "bandit", options, smooth=smooth_readout)
-        starts = first[:: len(first) // seeds]
+        starts = first_rows[:: len(first_rows) // seeds]
         assert len(starts) == seeds
         assert len(set(starts)) >= min(2, seeds)
 
 
-class Counted:
-    """Rows through attention and MLPs, in whole forward passes of one prompt: what was run, counted from outside."""
+class RowCounter:
+    """Counts rows through attention and MLPs from outside, in whole forward passes of one prompt."""
 
     def __init__(self, model, monkeypatch: pytest.MonkeyPatch) -> None:
         self.rows, layers = 0.0, len(model.blocks)
@@ -109,23 +109,23 @@ def test_forwards_are_what_was_run(method: str, backward: int, seeds: int, monke
     """A backward pass counts as two forward passes; the prompts and their counterfactuals are run once for all."""
     specimen = ves.load("frac_prevs")
     material, options = trial(specimen, 4), SearchOptions(budget=4, seeds=seeds)
-    counted = Counted(specimen.model, monkeypatch)
-    found = search_heads(specimen, material, method, options, smooth=smooth_readout)
-    assert found.forwards == pytest.approx(counted.rows / 4 + backward)
+    counter = RowCounter(specimen.model, monkeypatch)
+    result = search_heads(specimen, material, method, options, smooth=smooth_readout)
+    assert result.forwards == pytest.approx(counter.rows / 4 + backward)
 
 
-def test_a_policy_is_trained_on_prompts_that_it_is_not_played_on(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_policy_is_trained_on_other_prompts_than_it_searches(monkeypatch: pytest.MonkeyPatch) -> None:
     specimen = ves.load("frac_prevs")
-    material, drawn = trial(specimen, 16), []
+    material, trials = trial(specimen, 16), []
 
-    def noted(*given, **options):
-        drawn.append(trial(*given, **options))
-        return drawn[-1]
+    def record(*args, **options):
+        trials.append(trial(*args, **options))
+        return trials[-1]
 
-    monkeypatch.setattr(live, "trial", noted)
+    monkeypatch.setattr(model_search, "trial", record)
     search_heads(specimen, material, "rl", SearchOptions(steps=64), smooth=smooth_readout)
-    assert len(drawn) == 1
-    assert rows_of(drawn[0]).isdisjoint(rows_of(material))
+    assert len(trials) == 1
+    assert rows_of(trials[0]).isdisjoint(rows_of(material))
 
 
 @pytest.mark.parametrize("method", SEARCHES)
@@ -175,9 +175,9 @@ def test_refusals(method: str, options: SearchOptions, reason: str) -> None:
 
 def test_a_behaviour_that_is_not_performed_is_refused_unless_forced() -> None:
     able = as_specimen(induction_model(word_tokenizer().size))
-    found = discover(able, n=4)
-    assert found.performance is not None
-    assert found.performance.performs
+    discovery = discover(able, n=4)
+    assert discovery.performance is not None
+    assert discovery.performance.performs
     size = word_tokenizer().size
     unable = as_specimen(random_model(small_config(d_vocab=size, d_vocab_out=size, n_ctx=64)))
     with pytest.raises(BadInput, match=r"does not perform induction: accuracy .*force=True\) to continue anyway"):
