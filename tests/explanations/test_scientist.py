@@ -1,4 +1,4 @@
-"""The built-in scientist: its parts on cases worked by hand, its patched pass against the engine, and what it says of
+"""The built-in scientist: its parts on cases worked by hand, its interchanges against hooked runs, and what it says of
 shipped circuits, wrong programs and specimens about which nothing can be said.
 """
 
@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import vesalius as ves
+from tests.intervene.twin import naive_run
 from tests.models import random_model, small_config
 from vesalius.components import Component
 from vesalius.documents.explanation import Explanation
@@ -27,7 +28,7 @@ from vesalius.explanations.scientist.gathering import Copy, Extreme, Gated, Matc
 from vesalius.explanations.scientist.inputs import Pairings, Sequences, draw_sequences, exchange_pairings
 from vesalius.explanations.scientist.validate import agreement, exchange_accuracy
 from vesalius.explanations.scientist.variables import MEAN_SCALE, Environment, Linear, Table
-from vesalius.intervene import Batch, Plan, Readout, Recordings, run
+from vesalius.intervene import Batch, Row
 from vesalius.intervene.values import activations
 from vesalius.model.specimen import FiniteVocabulary, Specimen, TextVocabulary
 from vesalius.rasp.document import from_document
@@ -108,27 +109,36 @@ def test_an_exchange_moves_one_variable_and_recomputes_the_rest() -> None:
 
 
 @pytest.mark.parametrize("name", ["L0H1", "L0_MLP", "L1H3", "L1_MLP"])
-def test_patched_outputs_are_those_of_the_engine(name: str) -> None:
+def test_an_interchange_is_that_of_hooked_runs(name: str) -> None:
     specimen = specimen_of(numeric=True, components=("L0H1", "L0_MLP", "L1H3", "L1_MLP"))
-    vocabulary = specimen.vocabulary
+    model, vocabulary, component = specimen.model, specimen.vocabulary, Component.parse(name)
     assert isinstance(vocabulary, FiniteVocabulary)
-    component = Component.parse(name)
     runs = CircuitRuns(specimen, vocabulary, list(specimen.components))
     recorded = runs.record(draw_sequences(specimen, 12, seed=1))
     pairings = exchange_pairings(12, 20, [component], seed=2)
-    outputs, _ = runs.interchange(recorded, pairings, component)
-    base, source = pairings.base, pairings.source
+    outputs, kept = runs.interchange(recorded, pairings, component, keep=(L1M,))
+    real = recorded.sequences.real[pairings.base] & recorded.sequences.real[pairings.source]
     ids = recorded.sequences.ids(vocabulary)
     batch = Batch(ids, ids != vocabulary.pad)
-    real = recorded.sequences.real[base] & recorded.sequences.real[source]
-    where = torch.cat([torch.zeros(20, 1, dtype=torch.bool), real], 1)
-    choice = torch.full((20, 2 * 5), -1)
-    choice[:, component.layer * 5 + (4 if component.head is None else component.head)] = source
-    readout = Readout(lambda logits, prompt: logits[:, 1:, 0], unit="number")
-    plan = Plan(base, choice, where)
-    expected = run(Recordings(specimen.model, batch, readout), plan, activations(specimen.model, batch))
-    assert torch.allclose(outputs, expected, atol=1e-5)
-    assert float((outputs - recorded.outputs[base]).abs().max()) > 0.01
+    values = activations(model, batch)
+    for i, (base, source) in enumerate(zip(pairings.base.tolist(), pairings.source.tolist(), strict=True)):
+        positions = (real[i].nonzero()[:, 0] + 1).tolist()
+        logits, written = naive_run(model, batch, Row(base, edits={component: source}, positions=positions), values)
+        assert torch.allclose(outputs[i], logits[1:, 0], atol=1e-5)
+        assert torch.allclose(kept[L1M][i], written[L1M], atol=1e-5)
+    assert float((outputs - recorded.outputs[pairings.base]).abs().max()) > 0.01
+    assert runs.rows == 12 + 20
+
+
+def test_attention_is_that_of_a_cached_run_without_bos() -> None:
+    specimen = specimen_of()
+    assert isinstance(specimen.vocabulary, FiniteVocabulary)
+    runs = CircuitRuns(specimen, specimen.vocabulary, [L1H2])
+    recorded = runs.record(draw_sequences(specimen, 12, seed=1))
+    ids = recorded.sequences.ids(specimen.vocabulary)
+    _, cache = specimen.model.run_with_cache(ids, names="blocks.1.attn.hook_pattern")
+    expected = cache["blocks.1.attn.hook_pattern"][:, 2, 1:, 1:]
+    assert torch.allclose(runs.attention(recorded, L1H2), expected, atol=1e-6)
 
 
 @pytest.fixture
