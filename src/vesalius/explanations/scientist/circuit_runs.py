@@ -19,6 +19,8 @@ from vesalius.model.transformer import Transformer
 
 #: Bytes of activations held at once: small enough to stay in the processor's caches.
 _MEMORY = 32 * 2**20
+#: Bytes of a recorded run: kept whole, because thousands of patched runs start from it.
+_RECORDED_MEMORY = 4 * 2**30
 
 
 @dataclass(frozen=True)
@@ -51,7 +53,8 @@ class CircuitRuns:
 
     def record(self, sequences: Sequences) -> RecordedRun:
         """Run inputs and keep the residual streams and the outputs of the circuit's components."""
-        recordings = Recordings(self.model, Batch(sequences.ids(self.vocabulary)), Readout(self._read))
+        batch, readout = Batch(sequences.ids(self.vocabulary)), Readout(self._read)
+        recordings = Recordings(self.model, batch, readout, memory=_RECORDED_MEMORY)
         self.rows += len(sequences)
         return RecordedRun(sequences, recordings, recordings.outputs(self.components), recordings.scores())
 
