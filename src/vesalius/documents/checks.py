@@ -7,6 +7,7 @@ be made is None, and `missing` says why.
 from pydantic import Field
 
 from vesalius.documents.base import Record
+from vesalius.documents.views import Row, Viewable
 
 
 class Curve(Record):
@@ -105,7 +106,7 @@ class KnownHeads(Overlap):
     source: str
 
 
-class Checks(Record):
+class Checks(Viewable, Record):
     """All checks of one discovery.
 
     `size` components (or heads) count as the circuit where a check needs one. `n` of the `asked` held-out prompts were
@@ -142,3 +143,36 @@ class Checks(Record):
             "known_heads": self.known_heads and self.known_heads.share,
         }
         return {name: value for name, value in figures.items() if value is not None}
+
+    def _summary(self) -> str:
+        figures = [
+            f"{row['check']} {row['value']:.3g}"
+            + ("" if row["control"] is None else f" (control {row['control']:.3g})")
+            for row in self._rows()
+            if row["value"] is not None
+        ]
+        missing = f"; not measured: {', '.join(self.missing)}" if self.missing else ""
+        return f"checks on {self.n} held-out prompts: {', '.join(figures) or 'none'}{missing}"
+
+    def _rows(self) -> list[Row]:
+        """One row per figure: value, interval, and what a control gives."""
+        rows: list[Row] = []
+        for prefix, curve, control in (
+            ("", self.faithfulness, self.faithfulness_random),
+            ("edge_", self.edge_faithfulness, None),
+        ):
+            if curve is not None:
+                rows.append(_row(f"{prefix}cmd", curve.cmd, curve.cmd_low, curve.cmd_high, control and control.cmd))
+                rows.append(_row(f"{prefix}cpr", curve.cpr, curve.cpr_low, curve.cpr_high, control and control.cpr))
+        if (stable := self.stability) is not None:
+            rows.append(_row("jaccard", stable.value, stable.low, stable.high, stable.chance))
+        if self.specificity is not None:
+            rows.append(_row("specificity", self.specificity.ratio, None, None, 1.0))
+        for name, overlap in (("detectors", self.detectors), ("known_heads", self.known_heads)):
+            if overlap is not None:
+                rows.append(_row(name, overlap.share, None, None, overlap.expected))
+        return rows
+
+
+def _row(check: str, value: float | None, low: float | None, high: float | None, control: float | None) -> Row:
+    return {"check": check, "value": value, "low": low, "high": high, "control": control}

@@ -19,9 +19,11 @@ from pydantic_core import CoreSchema
 
 from vesalius.components import Component, Edge, Shape
 from vesalius.documents.base import Record
+from vesalius.documents.views import Row, Viewable, as_table, listed, made
 from vesalius.errors import BadInput
 from vesalius.files import read_json, write_json
 
+CIRCUIT_FILE = "circuit.json"
 Node = Component | Literal["input", "logits"]
 #: A component is worth explaining from this share of the largest score on. Set on 27 generated specimens that no
 #: reported figure is about (benchmarks/fresh.tgz, every second one, seed 7), where the sweep found 80 of 82 components
@@ -49,7 +51,7 @@ class Member(Record):
         return {**score, "in_graph": self.in_graph, **self.more}
 
 
-class Circuit(Record):
+class Circuit(Viewable, Record):
     """A circuit in a model of a certain shape. `edges` is empty where a method knows components only."""
 
     n_layers: int
@@ -167,6 +169,33 @@ class Circuit(Record):
     def read(cls, path: Path | str) -> "Circuit":
         """Read a MIB JSON file."""
         return cls.from_data(read_json(Path(path)), source=str(path))
+
+    def table(self, *, edges: bool = False) -> Any:
+        """Components with their scores, largest magnitude first; or edges."""
+        return as_table(self._edge_rows() if edges else self._rows())
+
+    def save(self, directory: Path | str) -> Path:
+        """Write `circuit.json` into a directory and return its path."""
+        path = made(directory) / CIRCUIT_FILE
+        self.write(path)
+        return path
+
+    def _summary(self) -> str:
+        ranked, chosen = self.ranked(), self.chosen()
+        strongest = listed([f"{part} {score:+.3g}" for part, score in ranked if score], 5)
+        return (
+            f"Circuit in a model of {self.n_layers} layers, {self.n_heads} heads, d_model {self.d_model}: "
+            f"{len(ranked)} components and {len(self.edge_scores)} edges with scores\n"
+            f"strongest: {strongest or 'none other than 0'}\n"
+            f"worth explaining (a tenth of the largest score): {listed(map(str, chosen), 8) or 'none'}"
+        )
+
+    def _rows(self) -> list[Row]:
+        chosen = set(self.chosen())
+        return [{"component": str(part), "score": score, "chosen": part in chosen} for part, score in self.ranked()]
+
+    def _edge_rows(self) -> list[Row]:
+        return [{"edge": str(edge), "score": score} for edge, score in self.ranked_edges()]
 
     @model_validator(mode="before")
     @classmethod

@@ -11,12 +11,13 @@ from pydantic import Field, SerializerFunctionWrapHandler, computed_field, field
 
 from vesalius.documents.base import Document, Record
 from vesalius.documents.checks import Checks
-from vesalius.documents.circuit import Circuit, Score
+from vesalius.documents.circuit import CIRCUIT_FILE, Circuit, Score
 from vesalius.documents.request import Request
+from vesalius.documents.views import Row, Viewable, listed, made
 from vesalius.errors import BadInput
 from vesalius.files import read_json
 
-DISCOVERY_FILE, CIRCUIT_FILE = "discovery.json", "circuit.json"
+DISCOVERY_FILE = "discovery.json"
 #: A model with more edges than this has only its strongest edges listed; circuit.json has all.
 MAX_LISTED_EDGES, LISTED_EDGES = 6_000, 1_000
 #: The options of a search and what they are when left out.
@@ -38,7 +39,7 @@ class Performance(Record):
     rule: str = ""
 
 
-class Discovery(Document):
+class Discovery(Viewable, Document):
     """The circuit that a method found, with the checks of it (None where they were left out).
 
     `metrics` has one figure per check and, where the true circuit is known, the areas against it. `unit` is what scores
@@ -155,12 +156,31 @@ class Discovery(Document):
 
     def save(self, directory: Path | str) -> Path:
         """Write `circuit.json` and `discovery.json` into a directory and return the path of the latter."""
-        place = Path(directory)
+        place = made(directory)
         path = place / DISCOVERY_FILE
         path.unlink(missing_ok=True)  # the one of an earlier discovery does not belong to this circuit
         self.circuit.write(place / CIRCUIT_FILE)
         self.model_copy(update={"directory": str(place)}).write(path)
         return path
+
+    def _summary(self) -> str:
+        subject = ", ".join(filter(None, (self.specimen, self.behaviour)))
+        areas = ", ".join(
+            f"{name} {self.metrics[name]:.3f}" for name in ("auroc", "edge_auroc") if name in self.metrics
+        )
+        strongest = [f"{row.id} {row.score:+.3g}" for row in self.components if row.score]
+        checked = "checks: left out" if self.checks is None else repr(self.checks)
+        return (
+            f"Discovery in {subject} by {self.method} on {self.n} prompts, {len(self.components)} components"
+            f"{f' and {self.n_edges} edges' if self.n_edges else ''} ({self.unit}){f'; {areas}' if areas else ''}\n"
+            f"strongest: {listed(strongest, 5) or 'none other than 0'}\n{checked}"
+        )
+
+    def _rows(self) -> list[Row]:
+        flagged = self.checks.detectors.flagged if self.checks and self.checks.detectors else {}
+        roles = {head: role for role, heads in flagged.items() for head in heads}
+        rows = self.circuit._rows()
+        return [{**row, "attention": roles.get(row["component"])} for row in rows] if roles else rows
 
     @classmethod
     def upgrade(cls, data: dict[str, Any]) -> dict[str, Any]:

@@ -5,13 +5,16 @@ made the claim. An explanation says what was established and what was not: a com
 claims, and what was tried and refuted is kept.
 """
 
-from typing import Any, Literal
+from collections import Counter
+from pathlib import Path
+from typing import Any, Literal, get_args
 
 from pydantic import Field
 
 from vesalius.documents.base import Document, Record
 from vesalius.documents.circuit import Score
 from vesalius.documents.request import Request
+from vesalius.documents.views import Row, Viewable, listed, made, shortened
 
 EXPLANATION_FILE = "explanation.json"
 Verdict = Literal["supported", "refuted", "untested"]
@@ -79,7 +82,7 @@ class ComponentExplanation(Record):
     profile: dict[str, Any] | None = None
 
 
-class Explanation(Document):
+class Explanation(Viewable, Document):
     """A whole circuit explained. `program` is for reading, `executable` for running; `behaviour` is set for natural
     models.
 
@@ -108,3 +111,35 @@ class Explanation(Document):
     seconds: float
     seed: int
     rows: int = 0
+
+    def save(self, directory: Path | str) -> Path:
+        """Write `explanation.json` into a directory and return its path."""
+        path = made(directory) / EXPLANATION_FILE
+        self.write(path)
+        return path
+
+    def _summary(self) -> str:
+        subject = ", ".join(filter(None, (self.specimen, self.behaviour)))
+        verdicts = Counter(part.verdict for part in self.components)
+        counts = ", ".join(f"{verdicts[verdict]} {verdict}" for verdict in get_args(Verdict) if verdicts[verdict])
+        parts = [f"{part.id} {part.role or part.tag} ({part.verdict})" for part in self.components]
+        return (
+            f"Explanation of {subject} by {self.scientist}: {len(self.components)} components"
+            f"{f' ({counts})' if counts else ''}\n{listed(parts, 4) or 'nothing was established'}\n"
+            f"{shortened(self.task_description, 200)}"
+        )
+
+    def _rows(self) -> list[Row]:
+        return [
+            {
+                "component": part.id,
+                "tag": part.tag,
+                "verdict": part.verdict,
+                **({} if part.role is None else {"role": part.role}),
+                "program": part.program,
+                "claims": len(part.claims),
+                "supported": sum(claim.verdict == "supported" for claim in part.claims),
+                "note": part.note,
+            }
+            for part in self.components
+        ]

@@ -5,14 +5,17 @@ nothing to resample the Wilson interval takes its place: for a single circuit ov
 circuit has the same share over the circuits.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
 from pydantic import SerializerFunctionWrapHandler, model_serializer
 
 from vesalius.documents.base import Record
+from vesalius.documents.views import Row
 
 LEVEL = 0.95
+#: Metrics that a repr shows.
+SHOWN_METRICS = 4
 Statistic = Literal["share", "mean", "median"]
 
 
@@ -74,3 +77,31 @@ class Metric(Record):
     @model_serializer(mode="wrap")
     def _without_absent(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
         return {name: value for name, value in handler(self).items() if value is not None}
+
+
+def metric_rows(metrics: Mapping[str, Metric]) -> list[Row]:
+    """Metrics as rows of a table."""
+    return [
+        {
+            "metric": name,
+            "value": metric.value,
+            "low": metric.low,
+            "high": metric.high,
+            "n": metric.n,
+            "baseline": metric.baseline,
+            "statistic": metric.statistic,
+        }
+        for name, metric in metrics.items()
+    ]
+
+
+def metric_lines(metrics: Mapping[str, Metric], *, first: Sequence[str] = (), most: int = SHOWN_METRICS) -> str:
+    """A few metrics, those named `first` before others, one line each: value, interval, count and baseline."""
+    order = list(dict.fromkeys([*(name for name in first if name in metrics), *metrics]))
+    lines = [
+        f"{name} {metric.value:.3f} [{metric.low:.3f}, {metric.high:.3f}], n {metric.n}"
+        + ("" if metric.baseline is None else f", baseline {metric.baseline:.3f}")
+        for name, metric in ((name, metrics[name]) for name in order[:most])
+    ]
+    left = len(metrics) - most
+    return "\n".join([*lines, *([f"... {left} more metrics in .table()"] if left > 0 else [])])

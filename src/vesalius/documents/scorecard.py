@@ -5,18 +5,31 @@ names, and a file holds those that its benchmark set. Cases that the machinery f
 listed in `errors`, and are in no figure.
 """
 
+from pathlib import Path
 from typing import Any, ClassVar, Literal
 
 from pydantic import Field, SerializerFunctionWrapHandler, model_serializer
 
 from vesalius.documents.base import Document, Record
-from vesalius.documents.metric import Metric
+from vesalius.documents.metric import Metric, metric_lines, metric_rows
 from vesalius.documents.request import Request
+from vesalius.documents.views import Row, Viewable, as_table, made
 
 SCORECARD_FILE = "scorecard.json"
 #: The figures of a discovery method: each has its median over circuits under this name, its mean under NAME_mean.
 AREAS = ("node_auroc", "edge_auroc", "edge_auroc_all", "cmd", "cpr", "edge_cmd", "edge_cpr", "jaccard")
 MEAN = "_mean"
+#: The metrics that a repr shows first; of the discovery benchmark, the medians over circuits.
+HEADLINES = (
+    "tag_accuracy",
+    "component_iia",
+    "component_iia_changed",
+    "task_exact",
+    "success",
+    "exact_match",
+    "unit_test",
+    *(f"{method}.node_auroc" for method in ("sweep", "eap", "eap-ig", "acdc")),
+)
 
 
 class CaseError(Record):
@@ -172,7 +185,7 @@ class FunctionFailure(Record):
         return {name: value for name, value in handler(self).items() if value is not None or name == "fault"}
 
 
-class Scorecard(Document):
+class Scorecard(Viewable, Document):
     """What a subject (a scientist, methods, an interpreter) earned in a benchmark."""
 
     SCHEMA = 2
@@ -230,6 +243,40 @@ class Scorecard(Document):
     failures: tuple[FunctionFailure, ...] | None = None
     caveats: tuple[str, ...] | None = None
     left_out: dict[str, str] | None = None
+
+    def table(self, *, cases: bool = False) -> Any:
+        """Metrics with their intervals, counts and baselines; or the cases, where the scorecard lists them."""
+        return as_table(self._case_rows() if cases else self._rows())
+
+    def save(self, directory: Path | str) -> Path:
+        """Write `scorecard.json` into a directory and return its path."""
+        path = made(directory) / SCORECARD_FILE
+        self.write(path)
+        return path
+
+    def _summary(self) -> str:
+        cost = "unknown" if self.cost is None else f"${self.cost:.2f}"
+        category = f", {self.category}" if self.category else ""
+        return (
+            f"Scorecard of {self.benchmark}{category}: {self.subject}, {self.n} cases, {self.n_error} errors, "
+            f"cost {cost}, {self.seconds:.0f} s\n{metric_lines(self.metrics, first=HEADLINES)}"
+        )
+
+    def _rows(self) -> list[Row]:
+        return metric_rows(self.metrics)
+
+    def _case_rows(self) -> list[Row]:
+        if self.specimens is not None:
+            return [row.model_dump() for row in self.specimens]
+        if self.cases is not None:
+            names = ("forwards", "seconds", "held_out")
+            return [
+                {"id": row.id, "name": row.name, "method": method}
+                | {name: getattr(figures, name) for name in (*AREAS, *names)}
+                for row in self.cases
+                for method, figures in row.methods.items()
+            ]
+        return [{"family": name, **family.model_dump()} for name, family in (self.families or {}).items()]
 
     @classmethod
     def upgrade(cls, data: dict[str, Any]) -> dict[str, Any]:

@@ -1,13 +1,18 @@
 """The effects of a sweep as a file: `sweep.json`."""
 
+from collections.abc import Sequence
+from pathlib import Path
 from typing import Any, Literal
 
 from pydantic import Field, SerializerFunctionWrapHandler, computed_field, model_serializer
 
 from vesalius.documents.base import Document, Record
 from vesalius.documents.request import Request
+from vesalius.documents.views import Row, Viewable, made
 
 SWEEP_FILE = "sweep.json"
+#: Effects that a repr shows.
+SUMMARY_ROWS = 5
 
 
 class SweepRow(Record):
@@ -19,7 +24,7 @@ class SweepRow(Record):
     ci_high: float
 
 
-class Sweep(Document):
+class Sweep(Viewable, Document):
     """Clean minus edited score of every component, most helpful first; `baseline` is the clean score.
 
     `forwards` is the cost in forward passes of all prompts.
@@ -87,6 +92,26 @@ class Sweep(Document):
         files = ("directory", "heatmap")
         return {name: value for name, value in handler(self).items() if value is not None or name not in files}
 
+    def save(self, directory: Path | str) -> Path:
+        """Write `sweep.json` into a directory and return its path."""
+        place = made(directory)
+        self.model_copy(update={"directory": str(place)}).write(place / SWEEP_FILE)
+        return place / SWEEP_FILE
+
+    def _summary(self) -> str:
+        subject = ", ".join(filter(None, (self.specimen, self.behaviour)))
+        return effects_summary(
+            f"Sweep of {subject}: {self.kind} ablation",
+            self._rows(),
+            baseline=f"{self.baseline:.3f} {self.unit}",
+        )
+
+    def _rows(self) -> list[Row]:
+        return [
+            {"component": row.id, "effect": row.effect, "low": row.ci_low, "high": row.ci_high, "n": self.n}
+            for row in self.components
+        ]
+
     @classmethod
     def upgrade(cls, data: dict[str, Any]) -> dict[str, Any]:
         """Schema 1 had no request; the components that were named are those that it lists."""
@@ -101,3 +126,18 @@ class Sweep(Document):
             "versions": {},
         }
         return {**data, "request": request}
+
+
+def effects_summary(subject: str, rows: Sequence[Row], *, baseline: str, total: int | None = None) -> str:
+    """Effects in a few words: how many (`total`, where `rows` are the largest only), and the largest of them."""
+    strongest, count = sorted(rows, key=lambda row: -abs(row["effect"])), len(rows) if total is None else total
+    parts = [
+        f"{row['component']} {row['effect']:+.3g} [{row['low']:+.3g}, {row['high']:+.3g}]"
+        for row in strongest[:SUMMARY_ROWS]
+        if row["effect"]
+    ]
+    n = rows[0]["n"] if rows else 0
+    return (
+        f"{subject} of {count} components on {n} prompts, clean score {baseline}\n"
+        f"largest effects (clean minus edited): {', '.join(parts) or 'none other than 0'}"
+    )

@@ -10,8 +10,9 @@ from pathlib import Path
 from pydantic import BaseModel, ConfigDict
 
 from vesalius.documents.explanation import Explanation
-from vesalius.documents.metric import Metric
-from vesalius.documents.scorecard import Baseline
+from vesalius.documents.metric import Metric, metric_lines, metric_rows
+from vesalius.documents.scorecard import HEADLINES, Baseline
+from vesalius.documents.views import Row, Viewable
 from vesalius.errors import BadInput
 from vesalius.grading.keys import graded_specimen, true_tags
 from vesalius.grading.nulls import empty, generic, mixed, turned_wrong
@@ -69,7 +70,7 @@ class CircuitGrade(BaseModel):
     extra: tuple[str, ...] = ()
 
 
-class Grade(BaseModel):
+class Grade(Viewable, BaseModel):
     """The metrics of one explanation or of many, and what they rest on. Program metrics are None if not asked for."""
 
     model_config = ConfigDict(frozen=True)
@@ -83,6 +84,20 @@ class Grade(BaseModel):
     task_exact: Metric | None = None
     components: dict[str, TagRow]
     programs: dict[str, ProgramGrade] = {}
+
+    @property
+    def metrics(self) -> dict[str, Metric]:
+        """Every metric that was asked for."""
+        named = {name: getattr(self, name) for name in type(self).model_fields}
+        return {name: value for name, value in named.items() if isinstance(value, Metric)}
+
+    def _summary(self) -> str:
+        right = sum(row["tag"] == row["true"] for row in self.components.values())
+        heading = f"Grade of {len(self.components)} components, {right} tags right"
+        return f"{heading}\n{metric_lines(self.metrics, first=HEADLINES)}"
+
+    def _rows(self) -> list[Row]:
+        return metric_rows(self.metrics)
 
 
 def grade(

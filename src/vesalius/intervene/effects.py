@@ -9,6 +9,7 @@ import itertools
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Literal, get_args
 
 import torch
@@ -16,12 +17,16 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from vesalius.components import Component, parse_components
+from vesalius.documents.sweep import SUMMARY_ROWS, effects_summary
+from vesalius.documents.views import SHOWN_ROWS, Row, Viewable, made
 from vesalius.errors import BadInput
+from vesalius.files import write_json
 from vesalius.intervene.engine import Cost, run
 from vesalius.intervene.plan import Plan
 from vesalius.intervene.readout import Readout
 from vesalius.intervene.recordings import DEFAULT_MEMORY, Recordings
 from vesalius.intervene.values import Batch, Values, activations, means, value_bias, zeros
+from vesalius.model.files import write_tensors
 from vesalius.model.transformer import Transformer
 from vesalius.progress import Progress
 from vesalius.statistics import mean_interval
@@ -29,10 +34,15 @@ from vesalius.statistics import mean_interval
 Kind = Literal["zero", "mean", "resample", "value-bias"]
 KINDS: tuple[Kind, ...] = get_args(Kind)
 ComponentSet = tuple[Component, ...]
+EFFECTS_FILE = "effects.json"
 
 
-@dataclass(frozen=True)
-class Effects:
+#: Sets whose means are resampled at a time: the resamples of all pairs of a large model would not fit into memory.
+SETS_RESAMPLED = 4096
+
+
+@dataclass(frozen=True, repr=False)
+class Effects(Viewable):
     """Clean minus edited score of every prompt for every set of components."""
 
     sets: tuple[ComponentSet, ...]
@@ -56,6 +66,50 @@ class Effects:
         """Sets with their mean effects, most helpful first."""
         order = self.mean.argsort(descending=True, stable=True).tolist()
         return [(self.sets[i], float(self.mean[i])) for i in order]
+
+    def save(self, directory: Path | str) -> Path:
+        """Write the effects with their intervals (`effects.json`) and the matrix itself (`effects.safetensors`) into a
+        directory; returns the path of the former.
+        """
+        path = made(directory) / EFFECTS_FILE
+        tensors = {"matrix": self.matrix.contiguous(), "baseline": self.baseline.contiguous()}
+        write_tensors(path.with_suffix(".safetensors"), tensors)
+        named = ("kind", "unit", "forwards", "seconds")
+        sets = [_name(members) for members in self.sets]
+        data = {name: getattr(self, name) for name in named}
+        write_json(path, {"schema": 1, **data, "sets": sets, "components": self._rows()})
+        return path
+
+    def _summary(self) -> str:
+        strongest = self.mean.abs().argsort(descending=True, stable=True)[:SUMMARY_ROWS].tolist()
+        return effects_summary(
+            f"Effects of {self.kind} ablation",
+            self._rows_of(strongest),
+            baseline=f"{float(self.baseline.mean()):.3f} {self.unit}",
+            total=len(self.sets),
+        )
+
+    def _rows(self) -> list[Row]:
+        return self._rows_of(self.mean.argsort(descending=True, stable=True).tolist())
+
+    def _shown_rows(self) -> tuple[list[Row], int]:
+        first = self.mean.argsort(descending=True, stable=True)[:SHOWN_ROWS].tolist()
+        return self._rows_of(first), len(self.sets)
+
+    def _rows_of(self, columns: Sequence[int]) -> list[Row]:
+        """Rows of some sets, with intervals."""
+        rows: list[Row] = []
+        for start in range(0, len(columns), SETS_RESAMPLED):
+            part = columns[start : start + SETS_RESAMPLED]
+            values = self.matrix[:, part]
+            low, high = mean_interval(values)
+            rows += [
+                {"component": _name(self.sets[i]), "effect": effect, "low": least, "high": most, "n": len(values)}
+                for i, effect, least, most in zip(
+                    part, values.mean(0).tolist(), low.tolist(), high.tolist(), strict=True
+                )
+            ]
+        return rows
 
 
 @dataclass(frozen=True)
@@ -144,6 +198,10 @@ def effect_columns(
 
         scores = run(recordings, plan, replacement.values, memory=memory, cost=cost, progress=report)
         yield range(start, start + len(part)), scores.cpu().view(len(part), n).T
+
+
+def _name(members: ComponentSet) -> str:
+    return "+".join(map(str, members))
 
 
 def component_sets(model: Transformer, sets: Sequence[Iterable[str | Component]] | None) -> list[ComponentSet]:

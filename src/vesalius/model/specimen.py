@@ -17,6 +17,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from vesalius.components import Component
+from vesalius.documents.views import Row, Viewable, listed
 from vesalius.errors import BadInput, choices
 from vesalius.model.tokenizer import Tokenizer
 from vesalius.model.transformer import Transformer
@@ -177,8 +178,8 @@ class TextVocabulary:
         return ids
 
 
-@dataclass(frozen=True)
-class Specimen:
+@dataclass(frozen=True, repr=False)
+class Specimen(Viewable):
     """A model with everything needed to study it. `components` is the localised circuit where it is known, else every
     head and MLP; `source` is the name or path that it was loaded by.
     """
@@ -186,13 +187,13 @@ class Specimen:
     id: str
     name: str
     kind: Kind
-    model: Transformer = field(repr=False)
-    vocabulary: Vocabulary = field(repr=False)
+    model: Transformer
+    vocabulary: Vocabulary
     components: tuple[Component, ...]
-    examples: tuple[dict[str, Any], ...] = field(repr=False)
-    draw: Callable[[int, int], list[Any]] = field(repr=False)
+    examples: tuple[dict[str, Any], ...]
+    draw: Callable[[int, int], list[Any]]
     behaviour: str | None = None
-    source: str | None = field(default=None, repr=False, compare=False)
+    source: str | None = field(default=None, compare=False)
 
     def tokenize(self, inputs: Sequence[Any]) -> Int[Tensor, "batch pos"]:
         """Token ids of inputs (lists of tokens; texts for natural models), BOS first, padded on the right."""
@@ -233,6 +234,37 @@ class Specimen:
             "heads": config.n_heads,
             "d_model": config.d_model,
         }
+
+    def _summary(self) -> str:
+        config, parts = self.model.config, self.components
+        behaviour = f", behaviour {self.behaviour}" if self.behaviour else ""
+        name = self.name if self.name == self.id else f"{self.name} (id {self.id})"
+        whole = len(parts) == len(self.model.components)
+        circuit = f"all {len(parts)} components" if whole else f"circuit: {listed(map(str, parts), 8)}"
+        return (
+            f"Specimen {name}, {self.kind}{behaviour}: {config.n_layers} layers, {config.n_heads} heads, "
+            f"d_model {config.d_model}\n{circuit}; {_vocabulary_words(self.vocabulary)}"
+        )
+
+    def _rows(self) -> list[Row]:
+        inside = set(self.components)
+        return [
+            {
+                "component": str(part),
+                "layer": part.layer,
+                "kind": "head" if part.is_head else "MLP",
+                "circuit": part in inside,
+            }
+            for part in self.model.components
+        ]
+
+
+def _vocabulary_words(vocabulary: Vocabulary) -> str:
+    summary = vocabulary.summary()
+    if isinstance(summary, list):
+        tokens = listed(map(str, summary), 8)
+        return f"vocabulary of {len(summary)} tokens ({tokens}), inputs of {vocabulary.min_len} to {vocabulary.max_len}"
+    return f"text vocabulary of {summary['size']} tokens, context of {vocabulary.max_len}"
 
 
 def json_value(value: Value) -> Any:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from vesalius.errors import BadInput
+from vesalius.files import write_text
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer as Backend
@@ -60,6 +61,10 @@ class Tokenizer:
     def is_single(self, word: str) -> bool:
         """Whether a word is one token."""
         return len(self.encode(word, bos=False)) == 1
+
+    def save(self, directory: Path) -> None:
+        """Write `tokenizer.json`, which `from_directory` reads."""
+        write_text(directory / "tokenizer.json", self._backend.to_str(pretty=True))
 
     @property
     def size(self) -> int:

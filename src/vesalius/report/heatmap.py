@@ -5,16 +5,13 @@ helps.
 from collections.abc import Mapping
 from pathlib import Path
 
-import matplotlib
-
-matplotlib.use("Agg")
-import matplotlib.pyplot as plt
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.colors import SymLogNorm
+from matplotlib.figure import Figure
 
 from vesalius.components import Component
-from vesalius.report.figures import save_figure
+from vesalius.report.figures import new_figure, save_figure
 
 #: So many cells have their figure in them, if it is at least this part of the largest.
 LABELLED, WORTH_LABELLING = 6, 0.02
@@ -31,15 +28,35 @@ def draw_heatmap(
     label: str | None = None,
 ) -> Path:
     """Write a layer-by-head picture of mean effects as a PNG; components without an effect stay blank. `label` names
-    the colours where they are no effects.
+    the colours where they are not effects.
     """
+    width, height = heatmap_size(n_layers, n_heads)
+    figure = new_figure(width, height)
+    label = label or f"effect ({unit}): clean minus edited"
+    add_heatmap(figure, figure.add_subplot(), effects, title=title, n_layers=n_layers, n_heads=n_heads, label=label)
+    return save_figure(figure, path)
+
+
+def heatmap_size(n_layers: int, n_heads: int) -> tuple[float, float]:
+    """Inches in which the cells of such a model can be read."""
+    return 1.9 + 0.52 * (n_heads + 1), 1.8 + 0.27 * n_layers
+
+
+def add_heatmap(
+    figure: Figure,
+    axes: Axes,
+    effects: Mapping[Component, float],
+    *,
+    title: str,
+    n_layers: int,
+    n_heads: int,
+    label: str | None,
+) -> None:
+    """Draw the map into axes, with its colour bar beside them; without a `label`, colours only mark components."""
     cells = np.full((n_layers, n_heads + 1), np.nan)
     for component, effect in effects.items():
         cells[component.layer, n_heads if component.head is None else component.head] = effect
-    reach = float(np.nanmax(np.abs(cells))) or 1.0
-    figure, axes = plt.subplots(
-        figsize=(1.9 + 0.52 * (n_heads + 1), 1.8 + 0.27 * n_layers), dpi=150, layout="constrained"
-    )
+    reach = max(map(abs, effects.values()), default=0.0) or 1.0
     # Linear near zero, logarithmic beyond: one huge early layer must not wash the others out.
     norm = SymLogNorm(linthresh=reach / 30, vmin=-reach, vmax=reach)
     gap = np.full((n_layers, 1), np.nan)
@@ -52,12 +69,13 @@ def draw_heatmap(
     axes.set(xlabel="head", ylabel="layer", title=title)
     axes.tick_params(length=0)
     axes.spines[:].set_visible(False)
+    if label is None:
+        return
     _label_strongest(axes, effects, n_heads, reach)
-    bar = figure.colorbar(image, ax=axes, shrink=0.8, label=label or f"effect ({unit}): clean minus edited")
+    bar = figure.colorbar(image, ax=axes, shrink=0.8, label=label)
     ticks = [-reach, -reach / 10, 0, reach / 10, reach]
     bar.set_ticks(ticks, labels=[f"{tick:.2g}" for tick in ticks])
     bar.minorticks_off()
-    return save_figure(figure, path)
 
 
 def _label_strongest(axes: Axes, effects: Mapping[Component, float], n_heads: int, reach: float) -> None:

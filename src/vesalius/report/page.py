@@ -95,7 +95,7 @@ def _page(
     explanation: Explanation, pictures: dict[str, Picture], *, specimen: Specimen | None, title: str | None
 ) -> str:
     parts = [_part(record, pictures[record.id]) for record in explanation.components]
-    agreement = explanation.program_agreement
+    agreement, names = explanation.program_agreement, [part.id for part in explanation.components]
     return render(
         "page.html",
         ["theme.js"],
@@ -104,7 +104,7 @@ def _page(
         title=title,
         parts=parts,
         parts_by_id={part.record.id: part for part in parts},
-        diagram=draw_circuit([part.id for part in explanation.components], explanation.edges),
+        diagram=draw_circuit(names, explanation.edges) if names else None,
         edges=sorted(explanation.edges, key=lambda edge: -abs(edge[2]) if math.isfinite(edge[2]) else 0.0),
         tags=TAG_MEANINGS,
         component_verdicts=_tally(part.verdict for part in explanation.components),

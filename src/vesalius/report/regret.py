@@ -4,15 +4,11 @@ from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import matplotlib
-
-matplotlib.use("Agg")
-import matplotlib.pyplot as plt
 import numpy as np
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator, StrMethodFormatter
 
-from vesalius.report.figures import save_figure
+from vesalius.report.figures import new_figure, save_figure
 
 COLUMNS = 3
 #: Learned policies are thick lines that lie below the others, so that a rival of equal regret is seen on top of them.
@@ -27,26 +23,28 @@ def draw_regret(
 ) -> Path:
     """One panel per task: mean regret of every rival at each budget, with its 95 % band over seeds (PNG)."""
     figure, axes = _panels(len(comparisons))
-    for panel, found in zip(axes, comparisons, strict=False):
-        for method, style in zip(found["methods"], _styles([m["method"] for m in found["methods"]]), strict=True):
+    for panel, comparison in zip(axes, comparisons, strict=False):
+        for method, style in zip(
+            comparison["methods"], _styles([m["method"] for m in comparison["methods"]]), strict=True
+        ):
             budgets = method["budgets"]
             panel.plot(budgets, method["mean"], label=method["method"], **style)
             if method["low"] is not None:
                 panel.fill_between(budgets, method["low"], method["high"], alpha=0.12, color=style["color"], lw=0)
-        kind = ", held out" if found["task"] in held_out else ""
-        panel.set(xscale="log", title=f"{found['task']}{kind} (best {found['oracle']:.2f})")
-        ticks = found["methods"][-1]["budgets"]
+        kind = ", held out" if comparison["task"] in held_out else ""
+        panel.set(xscale="log", title=f"{comparison['task']}{kind} (best {comparison['oracle']:.2f})")
+        ticks = comparison["methods"][-1]["budgets"]
         panel.set_xticks(ticks, [f"{budget:g}" for budget in ticks], fontsize=7)
         panel.minorticks_off()
         panel.set_ylim(bottom=0)
         panel.spines[["top", "right"]].set_visible(False)
     unit = comparisons[0]["unit"].replace(" - 1 * ", " less ")
-    told = f"{title}: mean regret and its 95 % band over seeds"
-    return _finish(figure, axes, path, title=told, x="queries paid", y=f"regret ({unit})")
+    heading = f"{title}: mean regret and its 95 % band over seeds"
+    return _finish(figure, axes, path, title=heading, x="queries paid", y=f"regret ({unit})")
 
 
 def _styles(names: Sequence[str]) -> list[dict[str, Any]]:
-    """A line for every rival: markers tell lines apart where they lie on each other."""
+    """A line for every rival: markers distinguish lines that lie on each other."""
     styles: list[dict[str, Any]] = []
     counts = {True: 0, False: 0}
     for name in names:
@@ -84,20 +82,18 @@ def draw_learning(curves: Mapping[str, Sequence[Sequence[Mapping[str, Any]]]], p
         panel.xaxis.set_major_locator(MaxNLocator(5))
         panel.xaxis.set_major_formatter(StrMethodFormatter("{x:,.0f}"))
         panel.spines[["top", "right"]].set_visible(False)
-    told = f"{title}: mean and range over seeds"
-    return _finish(figure, axes, path, title=told, x="training steps", y="best reward in validation episodes")
+    heading = f"{title}: mean and range over seeds"
+    return _finish(figure, axes, path, title=heading, x="training steps", y="best reward in validation episodes")
 
 
 def _panels(n: int) -> tuple[Figure, list[Any]]:
     columns = min(n, COLUMNS)
     rows = -(-n // columns)
-    figure, axes = plt.subplots(
-        rows, columns, figsize=(4.1 * columns, 3.1 * rows + 0.9), dpi=150, layout="constrained", squeeze=False
-    )
-    listed = list(axes.flat)
-    for spare in listed[n:]:
+    figure = new_figure(4.1 * columns, 3.1 * rows + 0.9)
+    panels = list(figure.subplots(rows, columns, squeeze=False).flat)
+    for spare in panels[n:]:
         spare.set_visible(False)
-    return figure, listed[:n]
+    return figure, panels[:n]
 
 
 def _finish(figure: Figure, axes: Sequence[Any], path: Path, *, title: str, x: str, y: str) -> Path:

@@ -3,15 +3,11 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-import matplotlib
-
-matplotlib.use("Agg")
-import matplotlib.pyplot as plt
 import numpy as np
 from jaxtyping import Float
 from matplotlib.patches import Rectangle
 
-from vesalius.report.figures import save_figure
+from vesalius.report.figures import new_figure, save_figure
 
 LABELLED_HEADS = 40
 
@@ -28,7 +24,8 @@ def draw_synergy(
     """Write the symmetric matrix of pair synergies as a PNG; NaN stays blank, `marked` pairs get a frame."""
     reach = float(np.nanmax(np.abs(matrix))) if np.isfinite(matrix).any() else 0.0
     size = 2.6 + min(len(heads), LABELLED_HEADS) * 0.2
-    figure, axes = plt.subplots(figsize=(size + 0.9, size), dpi=150, layout="constrained")
+    figure = new_figure(size + 0.9, size)
+    axes = figure.add_subplot()
     image = axes.imshow(matrix, cmap="RdBu", vmin=-(reach or 1.0), vmax=reach or 1.0, origin="lower")
     step = -(-len(heads) // LABELLED_HEADS)
     places = range(0, len(heads), step)

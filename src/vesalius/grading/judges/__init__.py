@@ -8,7 +8,7 @@ prompt (`blocks`), and a judge that fails gives an error, never a zero.
 from vesalius.grading.judges.circuit import JudgedCircuit, JudgedItem, judge_explanation
 from vesalius.grading.judges.judge import Judge, Judgement, Opinion
 from vesalius.grading.judges.measures import MEASURES, Item, Measure, MeasureName
-from vesalius.grading.judges.metrics import JudgedMetric, judge_agreement, judged_metrics
+from vesalius.grading.judges.metrics import judge_agreement, judged_metrics
 
 __all__ = [
     "MEASURES",
@@ -16,7 +16,6 @@ __all__ = [
     "Judge",
     "JudgedCircuit",
     "JudgedItem",
-    "JudgedMetric",
     "Judgement",
     "Measure",
     "MeasureName",

@@ -1,4 +1,4 @@
-"""Many judged circuits summed up: the judged metrics of a scorecard, and how far the judges can be relied on."""
+"""Many judged circuits together: the judged metrics of a scorecard, and how far the judges can be relied on."""
 
 from collections.abc import Iterable, Sequence
 from itertools import combinations
@@ -9,31 +9,24 @@ from vesalius.grading.judges.circuit import JudgedCircuit, JudgedItem
 from vesalius.grading.judges.measures import MEASURES, Measure, MeasureName
 
 
-class JudgedMetric(Metric):
-    """A metric over the items that were scored; `n_error` items have no score and are not in it."""
-
-    n_error: int = 0
-
-
 def judged_metrics(judged: Sequence[JudgedCircuit]) -> dict[str, Metric]:
     """The judged metrics of a scorecard, for every measure that was asked.
 
     `description_quality` is the mean of 0/1/2 divided by 2, `task_accuracy` the share of right descriptions;
     `plan_soundness` and `grounding` are means on the scale from 0 to 2. `order_consistency` is the share of judgements
-    that came out the same with the texts in either order.
+    that came out the same with the texts in either order. `n_error` items have no score and are in no figure.
     """
-    made: dict[str, Metric] = {}
+    metrics: dict[str, Metric] = {}
     for measure in MEASURES.values():
         circuits = [[item for item in circuit.items if item.measure == measure.name] for circuit in judged]
         if any(circuits):
-            made[measure.name] = _metric(measure, circuits)
+            metrics[measure.name] = _metric(measure, circuits)
     seen = [[made.consistent for item in circuit.items for made in item.judgements] for circuit in judged]
     known = [[same for same in circuit if same is not None] for circuit in seen]
     if any(seen):
         consistency = Metric.of_circuits([sum(same) for same in known], [len(same) for same in known])
-        missing = sum(map(len, seen)) - sum(map(len, known))
-        made["order_consistency"] = JudgedMetric(**consistency.model_dump(), n_error=missing)
-    return made
+        metrics["order_consistency"] = consistency.with_errors(sum(map(len, seen)) - sum(map(len, known)))
+    return metrics
 
 
 def judge_agreement(judged: Iterable[JudgedCircuit]) -> dict[MeasureName, dict[str, Kappa]]:
@@ -42,7 +35,7 @@ def judge_agreement(judged: Iterable[JudgedCircuit]) -> dict[MeasureName, dict[s
     Only items on which both gave a score count.
     """
     circuits = list(judged)
-    found: dict[MeasureName, dict[str, Kappa]] = {}
+    agreement: dict[MeasureName, dict[str, Kappa]] = {}
     for name, measure in MEASURES.items():
         items = [item for circuit in circuits for item in circuit.items if item.measure == name and item.judgements]
         seats = max((len(item.judgements) for item in items), default=0)
@@ -50,19 +43,20 @@ def judge_agreement(judged: Iterable[JudgedCircuit]) -> dict[MeasureName, dict[s
             pairs = [pair for item in items if (pair := _pair(item, first, second)) is not None]
             names = " | ".join(items[0].judgements[seat].judge for seat in (first, second))
             kappa = cohen_kappa(pairs, categories=measure.best + 1, weighted=measure.ordinal)
-            found.setdefault(name, {})[names] = kappa
-    return found
+            agreement.setdefault(name, {})[names] = kappa
+    return agreement
 
 
-def _metric(measure: Measure, circuits: Sequence[Sequence[JudgedItem]]) -> JudgedMetric:
+def _metric(measure: Measure, circuits: Sequence[Sequence[JudgedItem]]) -> Metric:
     scores = [[item.score for item in items if item.score is not None] for items in circuits]
-    totals, counts = [sum(found) / measure.best for found in scores], [len(found) for found in scores]
+    totals, counts = [sum(each) / measure.best for each in scores], [len(each) for each in scores]
     share = Metric.of_share(sum(totals), sum(counts)) if measure.per_circuit else Metric.of_circuits(totals, counts)
-    return JudgedMetric(
+    return Metric(
         value=share.value * measure.unit,
         low=share.low * measure.unit,
         high=share.high * measure.unit,
         n=share.n,
+        statistic=share.statistic if measure.unit == 1 else "mean",
         n_error=sum(item.score is None for items in circuits for item in items),
     )
 

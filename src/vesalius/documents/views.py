@@ -1,0 +1,181 @@
+"""How results show themselves: a short repr, a small HTML table, `.table()`, `.plot()`, `.save()`, `.page()`.
+
+`Viewable` is the mixin. A class says what it is in a few words (`_summary`) and which rows it has (`_rows`); the rest
+follows. Pictures and pages are drawn by `vesalius.report`, which stands on a higher floor and knows all classes: it
+registers its `Renderer` here, and is imported by name when the first picture is asked for (docs/decisions/0011).
+"""
+
+import html
+import tempfile
+from collections.abc import Iterable, Mapping, Sequence
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+#: A repr is one screen in a notebook at most.
+LONGEST_REPR = 480
+#: Rows that a printed or an HTML table shows.
+SHOWN_ROWS, SHOWN_TEXT = 12, 80
+#: The module that registers the renderer.
+RENDERER_MODULE = "vesalius.report.views"
+Row = Mapping[str, Any]
+
+
+class Renderer(Protocol):
+    """Draws what the objects of the lower floors only hold."""
+
+    def plot(self, shown: Any) -> "Figure":
+        """The picture of an object."""
+        ...
+
+    def page(self, shown: Any, directory: Path) -> Path:
+        """Write the page of an object into a directory and return its path."""
+        ...
+
+    def save(self, shown: Any, directory: Path) -> Path:
+        """Write an object that cannot write itself, and return the path of its main file."""
+        ...
+
+
+_renderers: list[Renderer] = []
+
+
+def register(renderer: Renderer) -> None:
+    """Let this renderer draw from now on."""
+    _renderers[:] = [renderer]
+
+
+def renderer() -> Renderer:
+    """The registered renderer; imports the module that registers one if there is none yet."""
+    if not _renderers:
+        import_module(RENDERER_MODULE)
+    return _renderers[0]
+
+
+class Rows(list[Row]):
+    """Rows of a table by column name, for readers without pandas. `str` and notebooks show the first of them."""
+
+    def __repr__(self) -> str:
+        if not self:
+            return "no rows"
+        columns = columns_of(self)
+        cells = [columns, *([_text(row.get(name)) for name in columns] for row in self[:SHOWN_ROWS])]
+        widths = [max(len(line[i]) for line in cells) for i in range(len(columns))]
+        lines = ["  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)) for line in cells]
+        left = len(self) - SHOWN_ROWS
+        return "\n".join([*(line.rstrip() for line in lines), *([f"... {left} more rows"] if left > 0 else [])])
+
+    def _repr_html_(self) -> str:
+        return html_table(self)
+
+
+class Viewable:
+    """What every result offers to its reader; subclasses give `_summary` and `_rows`."""
+
+    def _summary(self) -> str:
+        """What it is, in a few words; cut after `LONGEST_REPR` characters."""
+        raise NotImplementedError
+
+    def _rows(self) -> Sequence[Row]:
+        """The rows of its table."""
+        raise NotImplementedError
+
+    def _shown_rows(self) -> tuple[Sequence[Row], int]:
+        """The rows that a notebook shows, and how many there are; overridden where all rows take long to make."""
+        rows = self._rows()
+        return rows[:SHOWN_ROWS], len(rows)
+
+    def __repr__(self) -> str:
+        return shortened(self._summary(), LONGEST_REPR)
+
+    def __str__(self) -> str:
+        return repr(self)
+
+    def _repr_html_(self) -> str:
+        summary = html.escape(repr(self)).replace("\n", "<br>")
+        rows, total = self._shown_rows()
+        table = html_table(rows, total=total)
+        return f'<div style="max-width:60em"><p style="margin:0 0 .5em">{summary}</p>{table}</div>'
+
+    def table(self) -> Any:
+        """The rows as a pandas DataFrame, or as `Rows` where pandas is not installed."""
+        return as_table(self._rows())
+
+    def plot(self) -> "Figure":
+        """A matplotlib figure."""
+        return renderer().plot(self)
+
+    def save(self, directory: Path | str) -> Path:
+        """Write it into a directory, which is made if needed; returns the path of the main file."""
+        return renderer().save(self, made(directory))
+
+    def page(self, directory: Path | str | None = None) -> Path:
+        """Write an HTML page that opens without a network, and return its path.
+
+        By default it goes where the result was saved, or else into a new temporary directory.
+        """
+        place = directory or getattr(self, "directory", None) or tempfile.mkdtemp(prefix="vesalius-")
+        return renderer().page(self, made(place))
+
+
+def as_table(rows: Sequence[Row]) -> Any:
+    """Rows as a pandas DataFrame, or as `Rows` where pandas is not installed."""
+    try:
+        pandas = import_module("pandas")
+    except ImportError:
+        return Rows(rows)
+    return pandas.DataFrame(list(rows), columns=columns_of(rows))
+
+
+def made(directory: Path | str) -> Path:
+    """A directory, made if needed."""
+    place = Path(directory)
+    place.mkdir(parents=True, exist_ok=True)
+    return place
+
+
+def columns_of(rows: Iterable[Row]) -> list[str]:
+    """Every column that some row has, in the order in which they come."""
+    return list(dict.fromkeys(name for row in rows for name in row))
+
+
+def shortened(text: str, most: int) -> str:
+    """A text of at most so many characters; a cut one ends in three dots."""
+    return text if len(text) <= most else text[: most - 4].rstrip() + " ..."
+
+
+def listed(items: Iterable[str], most: int, *, total: int | None = None) -> str:
+    """The first names of a list, and how many there are in all where some are left out."""
+    names = list(items)
+    count = len(names) if total is None else total
+    shown = ", ".join(names[:most])
+    return shown if count <= most else f"{shown}, ... ({count} in all)"
+
+
+def html_table(rows: Sequence[Row], *, total: int | None = None) -> str:
+    """The first rows as an HTML table in the colours of the page around it: no scripts, no style sheet."""
+    if not rows:
+        return "<p>no rows</p>"
+    columns = columns_of(rows)
+    cell = 'style="text-align:{};padding:.15em .8em .15em 0"'
+    numeric = {name for name in columns if any(isinstance(row.get(name), int | float) for row in rows)}
+    sides = {name: cell.format("right" if name in numeric else "left") for name in columns}
+    head = "".join(f"<th {sides[name]}>{html.escape(name)}</th>" for name in columns)
+    body = "".join(
+        "<tr>" + "".join(f"<td {sides[name]}>{html.escape(_text(row.get(name)))}</td>" for name in columns) + "</tr>"
+        for row in rows[:SHOWN_ROWS]
+    )
+    left = (len(rows) if total is None else total) - SHOWN_ROWS
+    more = f'<p style="opacity:.7;margin:.3em 0 0">{left} more rows; .table() has them all</p>' if left > 0 else ""
+    return f'<table style="border-collapse:collapse"><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>{more}'
+
+
+def _text(value: Any) -> str:
+    if value is None:
+        return ""
+    if isinstance(value, float):
+        return f"{value:.4g}"
+    return shortened(" ".join(str(value).split()), SHOWN_TEXT)

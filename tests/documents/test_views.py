@@ -1,0 +1,194 @@
+"""Results in a notebook: short to look at, whole as a table, with pandas and without it."""
+
+import random
+import subprocess
+import sys
+from html.parser import HTMLParser
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+from vesalius.components import all_components
+from vesalius.documents import Circuit, Discovery, Explanation, Metric, Request, Scorecard, Sweep
+from vesalius.documents.scorecard import CircuitRow
+from vesalius.documents.views import Rows, Viewable
+from vesalius.intervene.edge_graph import EdgeGraph
+
+GOLDEN = Path(__file__).parent / "golden"
+SMOLLM = EdgeGraph(30, 9)
+
+
+def largest_circuit() -> Circuit:
+    """As large as SmolLM2's: 300 components and 1,000 edges."""
+    rng = random.Random(0)
+    components = {part: rng.gauss(0, 1) for part in all_components(SMOLLM)}
+    circuit = Circuit.scored(SMOLLM, 576, components, {edge: rng.gauss(0, 1) for edge in SMOLLM.edges[:1000]})
+    assert (len(circuit.components), len(circuit.edge_scores)) == (300, 1000)
+    return circuit
+
+
+def largest_discovery() -> Discovery:
+    checks = Discovery.read(GOLDEN / "discovery_natural" / "discovery.json").checks
+    assert checks is not None
+    missing = {f"a check of a rather long name {number}": "a long reason " * 20 for number in range(6)}
+    request = Request(command="discover", specimen="some/rather/long/path/to/a/model/" * 5, behaviour="greater-than")
+    return Discovery(
+        request=request,
+        circuit=largest_circuit(),
+        unit="logit difference",
+        forwards=1.0,
+        seconds=1.0,
+        checks=checks.model_copy(update={"missing": missing}),
+    )
+
+
+def largest_scorecard() -> Scorecard:
+    metric = Metric(value=0.5, low=0.25, high=0.75, n=163, baseline=0.1)
+    row = CircuitRow(
+        id="1",
+        name="x",
+        components=2,
+        tags_right=2,
+        supported=2,
+        iia=1.0,
+        iia_changed=1.0,
+        task_agreement=1.0,
+        task_exact=True,
+        cost=0.0,
+        seconds=1.0,
+    )
+    return Scorecard(
+        benchmark="circuits",
+        subject="my_package.my_module:my_scientist",
+        seed=0,
+        n=84,
+        n_error=0,
+        metrics={f"metric_of_a_long_name_{number}": metric for number in range(40)},
+        cost=None,
+        seconds=1e5,
+        specimens=(row,) * 84,
+    )
+
+
+def long_explanation() -> Explanation:
+    whole = Explanation.read(GOLDEN / "explanation_natural.json")
+    return whole.model_copy(update={"components": whole.components * 100, "task_description": "very " * 1000})
+
+
+LARGEST = {
+    "circuit": largest_circuit,
+    "discovery": largest_discovery,
+    "scorecard": largest_scorecard,
+    "explanation": long_explanation,
+    "checks": lambda: largest_discovery().checks,
+}
+SMALL = {
+    "circuit": (Circuit, "discovery/circuit.json", "L1H2 +0.998"),
+    "discovery": (Discovery, "discovery/discovery.json", "frac_prevs by eap-ig on 8 prompts"),
+    "explanation": (Explanation, "explanation.json", "L0_MLP INDICATOR (supported), L1H2 AGGREGATOR (supported)"),
+    "scorecard": (Scorecard, "scorecard_circuits.json", "tag_accuracy 1.000 [0.342, 1.000], n 6, baseline 0.500"),
+    "sweep": (Sweep, "sweep.json", "L1H2 +0.969 [+0.906, +1]"),
+}
+
+
+@pytest.mark.parametrize("name", LARGEST)
+def test_the_repr_of_the_largest_is_short(name: str) -> None:
+    result = LARGEST[name]()
+    assert 60 < len(repr(result)) < 500
+    assert str(result) == repr(result)
+    assert f"{result}" == repr(result)
+
+
+@pytest.mark.parametrize("name", SMALL)
+def test_the_repr_says_what_was_found(name: str) -> None:
+    kind, file, words = SMALL[name]
+    result: Any = kind.read(GOLDEN / file)
+    assert words in repr(result)
+    assert len(repr(result)) < 500
+
+
+class Reader(HTMLParser):
+    def __init__(self) -> None:
+        super().__init__()
+        self.tags: list[str] = []
+        self.fields: list[tuple[str, str | None]] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append(tag)
+        self.fields += attrs
+
+
+@pytest.mark.parametrize("name", LARGEST)
+def test_the_html_is_short_and_runs_nothing(name: str) -> None:
+    text = LARGEST[name]()._repr_html_()
+    reader = Reader()
+    reader.feed(text)
+    assert len(text) < 12_000
+    assert set(reader.tags) <= {"div", "p", "br", "table", "thead", "tbody", "tr", "th", "td"}
+    assert {field for field, _ in reader.fields} <= {"style"}
+    assert not any("color" in (value or "") or "url" in (value or "") for _, value in reader.fields)  # any theme
+    assert reader.tags.count("tr") <= 1 + 12
+
+
+def test_hostile_names_are_escaped() -> None:
+    evil = "<script>alert(1)</script>"
+    sweep = Sweep.read(GOLDEN / "sweep.json")
+    row = sweep.components[0].model_copy(update={"id": evil})
+    text = sweep.model_copy(update={"components": (row,)})._repr_html_()
+    assert "&lt;script&gt;" in text
+    assert evil not in text
+
+
+def test_tables_without_pandas(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "pandas", None)  # importing it fails
+    table = Circuit.read(GOLDEN / "discovery" / "circuit.json").table()
+    assert isinstance(table, Rows)
+    assert table[0] == {"component": "L1H2", "score": pytest.approx(0.99814, abs=1e-5), "chosen": True}
+    assert repr(table).splitlines()[:2] == ["component  score      chosen", "L1H2       0.9981     True"]
+    assert "<td" in table._repr_html_()
+    assert len(largest_circuit().table()) == 300
+    assert len(largest_circuit().table(edges=True)) == 1000
+    assert repr(largest_circuit().table()).endswith("... 288 more rows")
+    assert len(largest_scorecard().table(cases=True)) == 84
+    assert repr(Rows()) == "no rows"
+
+
+def test_tables_with_pandas(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever pandas is installed: a stand-in keeps what a DataFrame would be made of."""
+    pandas = ModuleType("pandas")
+    pandas.DataFrame = lambda rows, columns: (rows, columns)  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "pandas", pandas)
+    rows, columns = Sweep.read(GOLDEN / "sweep.json").table()
+    assert columns == ["component", "effect", "low", "high", "n"]
+    assert rows[1] == {"component": "L1H2", "effect": 0.96875, "low": 0.90625, "high": 1.0, "n": 8}
+
+
+def test_columns_that_only_some_rows_have_are_kept() -> None:
+    rows = Rows([{"a": 1}, {"a": 2.5, "b": None}, {"b": "x" * 200}])
+    assert repr(rows).splitlines()[0] == "a    b"
+    assert max(map(len, repr(rows).splitlines())) <= 3 + 2 + 80
+
+
+def test_checks_are_rows_with_controls() -> None:
+    checks = Discovery.read(GOLDEN / "discovery" / "discovery.json").checks
+    assert checks is not None
+    rows = {row["check"]: row for row in checks._rows()}
+    assert list(rows) == ["cmd", "cpr", "edge_cmd", "edge_cpr", "jaccard"]
+    assert rows["cpr"]["value"] == 0.85
+    assert rows["cmd"]["control"] == pytest.approx(0.909, abs=1e-3)
+
+
+def test_looking_at_a_result_draws_nothing() -> None:
+    code = (
+        "import sys; from vesalius.documents import Circuit;"
+        f"c = Circuit.read({str(GOLDEN / 'discovery' / 'circuit.json')!r}); repr(c); c._repr_html_(); c.table();"
+        "sys.exit(any(name in sys.modules for name in ('torch', 'matplotlib', 'jinja2')))"
+    )
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_a_result_without_words_says_so() -> None:
+    with pytest.raises(NotImplementedError):
+        repr(Viewable())
