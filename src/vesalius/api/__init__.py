@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from vesalius.api.sweeps import sweep, sweep_report
     from vesalius.api.training import generate, train
     from vesalius.discovery.methods import Discovery, discover
+    from vesalius.documents.schemas import schema, schema_names
     from vesalius.grading import grade
 
 #: Where each name is defined.
@@ -47,6 +48,8 @@ _HOMES = {
     "predict": "vesalius.api.catalogue",
     "replay": "vesalius.api.runs",
     "sample_functions": "vesalius.api.functions",
+    "schema": "vesalius.documents.schemas",
+    "schema_names": "vesalius.documents.schemas",
     "show": "vesalius.api.catalogue",
     "specimens": "vesalius.api.catalogue",
     "sweep": "vesalius.api.sweeps",
@@ -71,6 +74,8 @@ __all__ = [
     "predict",
     "replay",
     "sample_functions",
+    "schema",
+    "schema_names",
     "show",
     "specimens",
     "sweep",

@@ -221,8 +221,8 @@ _SIZE = {"type": "integer", "minimum": 1}
 #: JSON Schema of the MIB format.
 MIB_SCHEMA: JsonSchemaValue = {
     "title": "Circuit",
-    "description": "A circuit in the format of the MIB benchmark. Nodes are named input, a0.h1, m0 or logits; edges "
-    "a0.h1->a5.h5<q>. Further fields of a node or an edge are kept.",
+    "description": "A circuit in the format of the MIB benchmark. Nodes are named `input`, `a0.h1`, `m0` or `logits`; "
+    "edges `a0.h1->a5.h5<q>`. Further fields of a node or an edge are kept.",
     "type": "object",
     "properties": {
         "cfg": {

@@ -5,7 +5,7 @@ request's main fields and lists the components and edges by strength, so that it
 """
 
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import Any, ClassVar, Literal, Self
 
 from pydantic import Field, SerializerFunctionWrapHandler, computed_field, field_serializer, model_serializer
 
@@ -50,6 +50,8 @@ class Discovery(Viewable, Document):
 
     SCHEMA = 2
     REMEDY = "run `vesalius discover` again"
+    #: Fields that a file lacks where they hold nothing.
+    ABSENT_IF_EMPTY: ClassVar[tuple[str, ...]] = ("edges", "n_edges", "quirks", "checks_forwards")
 
     schema_version: Literal[2] = Field(default=2, alias="schema")
     request: Request
@@ -206,13 +208,10 @@ class Discovery(Viewable, Document):
         return {**kept, "request": request, "checks": trust and {"asked": trust.get("n"), **trust}}
 
     @field_serializer("circuit")
-    def _circuit_place(self, circuit: Circuit) -> Any:
+    def _circuit_place(self, circuit: Circuit) -> str | dict[str, Any]:
         """The path of the file beside; the circuit itself where there is none."""
         return circuit.as_data() if self.directory is None else str(Path(self.directory) / CIRCUIT_FILE)
 
     @model_serializer(mode="wrap")
     def _without_absent(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        data = handler(self)
-        absent = {"edges", "n_edges"} if not self.n_edges else set()
-        absent |= {name for name in ("quirks", "checks_forwards") if not data.get(name)}
-        return {name: value for name, value in data.items() if name not in absent}
+        return {name: value for name, value in handler(self).items() if value or name not in self.ABSENT_IF_EMPTY}

@@ -1,0 +1,77 @@
+"""The reference page of the documents, from their schemas: `python -m vesalius.documents.reference > PAGE`."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from vesalius.documents.schemas import DOCUMENTS, schema
+
+HEADING = """# Documents
+
+Results pass between the parts of Vesalius, and onto the disk, as these documents. Each is a frozen pydantic type in
+`vesalius.documents` with a schema version; `.read(path)` and `.write(path)` read and write its file, and files of
+earlier schemas still load. `vesalius schema NAME` prints the JSON Schema that the tables are made from. Fields marked
+with * are in every file.
+
+This page is generated: `python -m vesalius.documents.reference > docs/reference/documents.md`.
+"""
+
+
+def reference() -> str:
+    """The whole page as Markdown."""
+    described = {"JsonValue", *(kind.__name__ for kind, _ in DOCUMENTS.values())}
+    lines = [HEADING]
+    for name, (kind, file) in DOCUMENTS.items():
+        body = schema(name)
+        lines += [f"## {kind.__name__}: `{file}`" if file else f"## {kind.__name__}", "", *_section(body)]
+        for part, definition in body.get("$defs", {}).items():
+            if part not in described:
+                described.add(part)
+                lines += [f"### {part}", "", *_section(definition)]
+    return "\n".join(lines)
+
+
+def _section(body: Mapping[str, Any]) -> Iterator[str]:
+    """What a document or a part of one is, and its fields; those computed from others say what they are."""
+    fields = body.get("properties", {})
+    meanings = any("description" in field for field in fields.values())
+    yield from (_prose(body.get("description", "")), "")
+    yield from ("| field | type | meaning |", "|---|---|---|") if meanings else ("| field | type |", "|---|---|")
+    for name, field in fields.items():
+        always = "\\*" if name in body.get("required", ()) else ""
+        meaning = f" {_prose(field.get('description', ''))} |" if meanings else ""
+        yield f"| `{name}`{always} | {_type(field)} |{meaning}"
+    yield ""
+
+
+def _prose(text: str) -> str:
+    return " ".join(text.split())
+
+
+def _type(field: Mapping[str, Any]) -> str:
+    """A field's type in words."""
+    if "$ref" in field:
+        return _link(field["$ref"].rsplit("/", 1)[-1])
+    if "const" in field:
+        return f"`{field['const']!r}`"
+    if "enum" in field:
+        return ", ".join(f"`{value}`" for value in field["enum"])
+    if "anyOf" in field:
+        return ", or ".join(dict.fromkeys(map(_type, field["anyOf"])))
+    match field.get("type"):
+        case "array" if "prefixItems" in field:
+            return f"[{', '.join(map(_type, field['prefixItems']))}]"
+        case "array":
+            return f"list of {_type(field.get('items', {}))}"
+        case "object" if isinstance(field.get("additionalProperties"), dict) and field["additionalProperties"]:
+            return f"object of {_type(field['additionalProperties'])}"
+        case str(name):
+            return name
+    return "any JSON"
+
+
+def _link(name: str) -> str:
+    return "any JSON" if name == "JsonValue" else name
+
+
+if __name__ == "__main__":
+    print(reference(), end="")

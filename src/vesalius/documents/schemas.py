@@ -1,0 +1,50 @@
+"""JSON Schema of every document, as its file holds it: what `vesalius schema NAME` prints."""
+
+from typing import Any
+
+from pydantic import BaseModel
+from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
+
+from vesalius.documents.circuit import CIRCUIT_FILE, Circuit
+from vesalius.documents.discovery import DISCOVERY_FILE, Discovery
+from vesalius.documents.explanation import EXPLANATION_FILE, Explanation
+from vesalius.documents.request import Request
+from vesalius.documents.scorecard import SCORECARD_FILE, Scorecard
+from vesalius.documents.sweep import SWEEP_FILE, Sweep
+from vesalius.documents.trace import TRACE_FILE, Trace
+from vesalius.errors import BadInput, choices
+
+DIALECT = "https://json-schema.org/draft/2020-12/schema"
+#: Every document by name: its class, and its file where it has one.
+DOCUMENTS: dict[str, tuple[type[BaseModel], str | None]] = {
+    "request": (Request, None),
+    "sweep": (Sweep, SWEEP_FILE),
+    "circuit": (Circuit, CIRCUIT_FILE),
+    "discovery": (Discovery, DISCOVERY_FILE),
+    "explanation": (Explanation, EXPLANATION_FILE),
+    "trace": (Trace, TRACE_FILE),
+    "scorecard": (Scorecard, SCORECARD_FILE),
+}
+
+
+class _OfFields(GenerateJsonSchema):
+    """Serializers that leave absent fields out do not change which fields there are."""
+
+    def ser_schema(self, schema: Any) -> JsonSchemaValue | None:
+        return None if schema["type"] == "function-wrap" else super().ser_schema(schema)
+
+
+def schema_names() -> list[str]:
+    """The documents that have a schema."""
+    return list(DOCUMENTS)
+
+
+def schema(name: str) -> dict[str, Any]:
+    """JSON Schema of a document by name, such as "explanation"."""
+    if name not in DOCUMENTS:
+        raise BadInput(f"document {name!r} does not exist; choose one of {choices(DOCUMENTS)}")
+    kind, _ = DOCUMENTS[name]
+    body = kind.model_json_schema(mode="serialization", by_alias=True, schema_generator=_OfFields)
+    absent = getattr(kind, "ABSENT_IF_EMPTY", ())
+    required = [field for field in body.get("required", ()) if field not in absent]
+    return {"$schema": DIALECT, **body, "required": required}
