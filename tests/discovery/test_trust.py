@@ -102,7 +102,7 @@ def test_a_natural_model_that_does_induction_with_two_heads(method: str) -> None
         specimen, discover(specimen, method, n=6), n=6, progress=lambda step, done, total: steps.append(step)
     )
     assert again.metrics == trust.metrics
-    assert steps[:3] == ["faithfulness", "edge faithfulness", "stability"]
+    assert steps[:3] == ["checking faithfulness", "checking edge faithfulness", "checking stability"]
 
 
 def test_sizes() -> None:

@@ -3,6 +3,7 @@
 import pytest
 
 from tests.functions.fakes import Line, asks, speaking, unit_tests
+from tests.functions.needs import needs_facts, needs_vectors
 from vesalius.backbones import BackboneError
 from vesalius.errors import BadInput
 from vesalius.functions import Box
@@ -175,7 +176,9 @@ def test_exemplars_that_are_test_items_are_left_out_or_counted() -> None:
     assert exemplars_for(words, published) == Exemplars(("sun", 1, "carrot"), 1)
 
 
-@pytest.mark.parametrize("category", ["entities", "relations"])
+@pytest.mark.parametrize(
+    "category", [pytest.param("entities", marks=needs_vectors), pytest.param("relations", marks=needs_facts)]
+)
 def test_exemplars_put_together_hold_no_input_of_a_test(category: Category) -> None:
     suite = Suite(category, seed=1, count=24)
     for function in suite.functions()[:12]:

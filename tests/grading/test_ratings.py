@@ -62,7 +62,7 @@ def test_json_says_the_same(tmp_path: Path) -> None:
         ("3,L0_MLP,anna,grounding,1,more", r"row 3: has more or fewer fields than the header"),
         ("3,L0_MLP,anna", r"row 3: has more or fewer fields"),
         ("3,L0_MLP,zoe,grounding,1", r"row 3: zoe has already scored this item; keep one row"),
-        ('3,"L0_MLP,anna,grounding,1', r"row \d: is not CSV .* mend its quotes"),
+        ('3,"L0_MLP,anna,grounding,1', r"row \d: is not CSV .* fix its quotes"),
     ],
 )
 def test_a_slip_is_named_by_its_row(tmp_path: Path, row: str, complaint: str) -> None:

@@ -126,7 +126,7 @@ def _csv_rows(text: str, file: Path) -> list[tuple[str, dict[str, Any]]]:
                 raise BadInput(f"{where}: has more or fewer fields than the header; put a text with commas in quotes")
             rows.append((where, {name: value.strip() for name, value in row.items()}))
     except csv.Error as error:
-        raise BadInput(f"ratings {file}, row {reader.line_num}: is not CSV ({error}); mend its quotes") from None
+        raise BadInput(f"ratings {file}, row {reader.line_num}: is not CSV ({error}); fix its quotes") from None
     return rows
 
 
