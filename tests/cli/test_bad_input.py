@@ -169,8 +169,6 @@ def test_specimens_without_a_key(vesalius: Vesalius, tmp_path: Path) -> None:
             "not a finite",
         ),
         (json.dumps({"cfg": SHAPE | {"d_model": 99}, "nodes": {}, "edges": {}}), "and d_model 99, the specimen has"),
-        (json.dumps({"cfg": SHAPE, "nodes": {}, "edges": {}}), "no head or MLP is in the graph"),
-        (json.dumps({"cfg": SHAPE, "nodes": {"m0": {"in_graph": False}}, "edges": {}}), "no head or MLP is in"),
     ],
 )
 def test_circuit_files(vesalius: Vesalius, tmp_path: Path, text: str | None, reason: str) -> None:

@@ -165,13 +165,13 @@ def test_discover(vesalius: Vesalius, tiny: Path, method: str) -> None:
         f"L{i}{part}" for i in (0, 1) for part in ("H0", "H1", "H2", "H3", "_MLP")
     }
     assert {"cmd", "cpr"} <= set(found["metrics"])
-    assert "nothing to compare with" in found["trust"]["missing"]["detectors"]
+    assert "nothing to compare with" in found["checks"]["missing"]["detectors"]
     assert found["performance"]["performs"] is False
     assert "does not perform induction" in got.err
     assert "jaccard" in found["metrics"]
     assert ("edge_cmd" in found["metrics"]) == (method != "sweep")
-    assert found["trust_forwards"] > 0
-    assert set(found["trust"]) >= {"faithfulness", "stability", "specificity", "detectors", "known_heads", "missing"}
+    assert found["checks_forwards"] > 0
+    assert set(found["checks"]) >= {"faithfulness", "stability", "specificity", "detectors", "known_heads", "missing"}
     assert ("edges" in found) == (method != "sweep")
     assert set(json.loads(Path("here/circuit.json").read_text(encoding="utf-8"))) == {"cfg", "nodes", "edges"}
     told = vesalius("discover", tiny, *options).out
@@ -186,8 +186,8 @@ def test_discover_lists_the_strongest_of_very_many_edges(vesalius: Vesalius, mon
     options = ["--method", "eap", "--n", 4, "--quick", "--json", "--out", "here"]
     whole = json.loads(vesalius("discover", "frac_prevs", *options).out)
     assert len(whole["edges"]) == whole["n_edges"] == 110
-    monkeypatch.setattr("vesalius.cli.discovering.MAX_EDGES", 109)
-    monkeypatch.setattr("vesalius.cli.discovering.EDGES_LISTED", 5)
+    monkeypatch.setattr("vesalius.documents.discovery.MAX_LISTED_EDGES", 109)
+    monkeypatch.setattr("vesalius.documents.discovery.LISTED_EDGES", 5)
     found = json.loads(vesalius("discover", "frac_prevs", *options).out)
     assert (found["edges"], found["n_edges"]) == (whole["edges"][:5], 110)
     assert len(Circuit.read(Path("here/circuit.json")).edge_scores) == 110
@@ -206,7 +206,7 @@ def test_a_search_is_checked_on_heads(vesalius: Vesalius, method: str) -> None:
 def test_discover_without_checks(vesalius: Vesalius) -> None:
     got = vesalius("discover", "frac_prevs", "--n", 4, "--quick", "--json", "--out", "here")
     found = json.loads(got.out)
-    assert "trust" not in found
+    assert found["checks"] is None
     assert set(found["metrics"]) == {"auroc", "node_auroc"}
     page = Path("here/discovery.html").read_text(encoding="utf-8")
     assert "Can it be trusted?" not in page
@@ -240,7 +240,7 @@ def test_discover_by_search(vesalius: Vesalius, tiny: Path, method: str) -> None
     assert {row["id"] for row in found["components"]} == {f"L{i}H{j}" for i in (0, 1) for j in range(4)}
     assert 0 <= found["metrics"]["seeds_jaccard"] <= 1
     assert "jaccard" not in found["metrics"], "searches are not resampled"
-    assert found["trust"]["stability"] is None
+    assert found["checks"]["stability"] is None
     assert found["forwards"] > 4
 
 

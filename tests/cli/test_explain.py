@@ -1,6 +1,9 @@
 """`vesalius explain` and `vesalius report` on a circuit with a known answer."""
 
+import html
 import json
+import re
+import shlex
 from collections.abc import Callable
 from pathlib import Path
 
@@ -9,10 +12,12 @@ import torch
 
 from tests.behaviours.word_tokenizer import word_tokenizer
 from tests.cli.conftest import Vesalius
+from tests.explanations.hyve.scripts import WALKTHROUGH
 from tests.explanations.induction_model import induction_model
 from vesalius.circuits.specimens import Card, benchmark_directory, load_specimen, write_specimen
+from vesalius.cli.tables.explanation import COLUMNS, LINES, summary
 from vesalius.documents.circuit import Circuit
-from vesalius.documents.explanation import Explanation
+from vesalius.documents.explanation import ComponentExplanation, Explanation
 from vesalius.grading import grade
 from vesalius.model.files import save_model
 from vesalius.model.transformer import Transformer
@@ -131,11 +136,15 @@ def test_a_natural_model_keeps_the_contract_and_leaves_a_page(vesalius: Vesalius
     page = (tmp_path / "run" / "report.html").read_text()
     for words in ("previous-token head, necessary upstream", "only at the answer position"):
         assert words in page
-    assert "--components L0H0,L1H0,L1H3 --n 6" in page
+    assert "--components L0H0,L1H0,L1H3 --scientist builtin --n 6 --seed 0" in page
     assert "No program was found" not in page
     assert vesalius("report", tmp_path / "run", "--json").code == 0
-    printed = vesalius(*arguments, "--out", tmp_path / "run").out
-    assert "L1H0  induction head, primary mover  (supported)" in printed
+    summary = vesalius(*arguments, "--out", tmp_path / "run").out
+    assert "L1H0  induction head, primary mover            supported  " in summary
+    assert "components: 2 supported, 0 refuted, 1 untested" in summary
+    claims = vesalius(*arguments, "--out", tmp_path / "run", "--claims").out
+    assert claims.startswith(summary)
+    assert "L1H0  induction head, primary mover  (supported)" in claims
 
 
 def test_a_behaviour_that_is_not_performed_gives_attention_only_by_force(
@@ -153,4 +162,103 @@ def test_a_circuit_found_in_other_weights(vesalius: Vesalius, tmp_path: Path) ->
     got = vesalius("explain", "11", "--circuit", "found/circuit.json")
     assert (got.code, got.out) == (2, "")
     assert "(3), not in this one" in got.err
-    assert "copy the file elsewhere" in got.err
+    assert "copy the circuit elsewhere" in got.err
+
+
+def test_the_summary_is_one_screen_with_the_page_last(vesalius: Vesalius, tmp_path: Path) -> None:
+    """24 lines of 100 columns: what it computes, a line per component, the counts, where the page is."""
+    lines = vesalius("explain", "frac_prevs", "--out", tmp_path / "run").out.splitlines()
+    assert len(lines) <= LINES == 24
+    assert max(map(len, lines[:-1])) <= COLUMNS == 100
+    assert lines[0] == "frac_prevs, explained by builtin"
+    assert lines[1].startswith("At each position the circuit outputs the share of positions so far")
+    assert any(line.startswith("L0_MLP  INDICATOR   supported  Map(") for line in lines)
+    assert "components: 2 supported, 0 refuted, 0 untested" in lines
+    assert lines[-1] == f"page: {tmp_path / 'run' / 'report.html'}"
+
+
+def long_explanation(n: int) -> Explanation:
+    part = ComponentExplanation(
+        id="L0H0",
+        tag="ROUTER",
+        tag_by_experiment="ROUTER",
+        note="It moves. " * 30,
+        verdict="untested",
+        role="mover " * 20,
+    )
+    parts = [part.model_copy(update={"id": f"L{number}H0"}) for number in range(n)]
+    parts[-1] = parts[-1].model_copy(update={"verdict": "supported"})
+    return Explanation(
+        specimen="3",
+        scientist="builtin",
+        components=tuple(parts),
+        information_flow="",
+        task_description="many words " * 100,
+        program="name = 'x'\n\n" + "a = b\n" * 50,
+        seconds=1.0,
+        seed=0,
+        directory="somewhere",
+    )
+
+
+@pytest.mark.parametrize("n", [1, 8, 9, 300])
+def test_no_summary_is_longer_than_a_screen(n: int) -> None:
+    lines = summary(long_explanation(n))
+    assert len(lines) <= LINES
+    assert max(map(len, lines)) <= COLUMNS
+    shown = [line for line in lines if line.startswith("L")]
+    assert f"L{n - 1}H0" in shown[-1], "what is supported is shown before what is not"
+    left_out = n - len(shown)
+    assert (f"and {left_out} more: --claims prints them" in lines) == bool(left_out)
+    assert lines[-1] == "page: somewhere/report.html"
+
+
+def printed_command(page: Path) -> list[str]:
+    """The command that a page says makes it again, as the words after `vesalius`."""
+    found = re.search(r"vesalius ((?:explain|discover) [^<\n]*)", page.read_text())
+    assert found is not None
+    return shlex.split(html.unescape(found[1]))
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["frac_prevs", "-c", "L0_MLP"],
+        ["frac_prevs", "--leave-out", "mean", "--seed", "1"],
+        pytest.param(["frac_prevs", "-c", "L0_MLP", "--backbone", f"scripted:{WALKTHROUGH}"], marks=pytest.mark.slow),
+    ],
+)
+def test_the_printed_command_of_an_explanation_runs(vesalius: Vesalius, arguments: list[str]) -> None:
+    first = vesalius("explain", *arguments, "--out", "here", "--json")
+    assert first.code == 0, first.err
+    again = vesalius(*printed_command(Path("here/report.html")), "--out", "again", "--json")
+    assert again.code == 0, again.err
+    one, other = (json.loads(outcome.out) for outcome in (first, again))
+    for document in (one, other):
+        document.pop("seconds")
+    assert one["components"] == other["components"]
+    assert one["request"] == other["request"]
+
+
+def test_the_printed_command_of_a_discovery_runs_and_explains(vesalius: Vesalius) -> None:
+    arguments = ["discover", "frac_prevs", "--method", "bandit", "--budget", 8, "--seeds", 2, "--n", 4, "--quick"]
+    first = vesalius(*arguments, "--out", "here", "--json")
+    assert first.code == 0, first.err
+    again = vesalius(*printed_command(Path("here/discovery.html")), "--out", "again", "--json")
+    assert again.code == 0, again.err
+    one, other = (json.loads(outcome.out) for outcome in (first, again))
+    assert (one["components"], one["request"]) == (other["components"], other["request"])
+
+
+@pytest.mark.parametrize("nodes", [{}, {"m0": {"in_graph": False}}, {"m0": {"in_graph": True, "score": 0.0}}])
+def test_an_empty_circuit_is_an_abstention(vesalius: Vesalius, tmp_path: Path, nodes: dict) -> None:
+    circuit = {"cfg": {"n_layers": 2, "n_heads": 4, "d_model": 12}, "nodes": nodes, "edges": {}}
+    (tmp_path / "empty.json").write_text(json.dumps(circuit))
+    for scientist in ([], ["--backbone", f"scripted:{WALKTHROUGH}"]):
+        left = vesalius("explain", "frac_prevs", "--circuit", "empty.json", *scientist, "--json", "--out", "here")
+        assert left.code == 0, left.err
+        explanation = Explanation.model_validate_json(left.out)
+        assert explanation.components == ()
+        assert "Nothing was established" in explanation.task_description
+        assert "Nothing was established" in Path("here/report.html").read_text()
+    assert vesalius("explain", "frac_prevs", "--circuit", "empty.json", "--out", "here").code == 0

@@ -27,7 +27,9 @@ def test_a_model_explains_and_leaves_its_files(vesalius: Vesalius, tmp_path: Pat
     page = (out / "report.html").read_text()
     assert "decided by the language model from its own code, not by the engine" in page
     assert "decided by the engine, by rule" in page
-    replayed = vesalius("explain", "frac_prevs", "--backbone", SCRIPT, "--replay", out, "--out", tmp_path / "again")
+    replayed = vesalius(
+        "explain", "frac_prevs", "--backbone", SCRIPT, "--replay", out, "--out", tmp_path / "again", "-v"
+    )
     assert replayed.code == 0, replayed.err
     assert (tmp_path / "again" / "trace.json").read_text() == (out / "trace.json").read_text()
     assert "supported (by the language model): We hypothesise" in " ".join(replayed.out.split())
@@ -55,10 +57,13 @@ def test_refusals_are_one_line(vesalius: Vesalius, tiny: Path, tmp_path: Path, m
         (["frac_prevs", "--backbone", "oracle:delphi"], "no such provider"),
         (["frac_prevs", "--backbone", "openai:gpt-5.4"], "OPENAI_API_KEY"),
         (["frac_prevs", "--backbone", SCRIPT, "--max-cost", "0"], "no call could be made"),
-        (["frac_prevs", "--backbone", SCRIPT, "--protocol", "free"], "use typed or paper"),
+        (["frac_prevs", "--backbone", SCRIPT, "--protocol", "free"], "use typed, paper"),
         (["frac_prevs", "--scientist", "hyve"], "give --backbone"),
-        (["frac_prevs", "--scientist", "builtin", "--backbone", SCRIPT], "the built-in scientist uses none"),
-        (["frac_prevs", "--scientist", "oracle"], "use builtin or hyve"),
+        (
+            ["frac_prevs", "--scientist", "builtin", "--backbone", SCRIPT],
+            "the built-in scientist asks no language model",
+        ),
+        (["frac_prevs", "--scientist", "oracle"], "use builtin, hyve or package.module:function"),
         (["frac_prevs", "--backbone", SCRIPT, "--replay", tmp_path / "nowhere"], "no recorded calls"),
         ([tiny, "--backbone", SCRIPT], "needs a specimen with listed tokens"),
     ):

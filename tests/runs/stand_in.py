@@ -9,7 +9,7 @@ import json
 from vesalius.backbones import Backbone, Garbled
 from vesalius.documents.explanation import ComponentExplanation, Explanation
 from vesalius.documents.trace import Attempt, ComponentTrace, Execution, Trace, Usage
-from vesalius.runs.scientists import Explained, Task
+from vesalius.explanations.scientists import Explained, Task
 
 NAME = f"{__name__}:explain"
 CALLS = 6

@@ -13,17 +13,17 @@ from tests.grading.explanations import explained, truth
 from vesalius.documents.explanation import Explanation
 from vesalius.errors import BadInput, Failed
 from vesalius.explanations import scientist as builtin_scientist
+from vesalius.explanations.scientists import Explained, Task, explain_task
 from vesalius.grading.circuits import CircuitGrade, Graded
 from vesalius.grading.nulls import NULLS
 from vesalius.grading.programs import ComponentScore, ProgramGrade
 from vesalius.grading.tags import tag_rows
 from vesalius.runs import circuits as benchmark
-from vesalius.runs import scientists, steps
+from vesalius.runs import steps
 from vesalius.runs.circuits import CircuitsBenchmark
 from vesalius.runs.directory import Run, read_explanation
 from vesalius.runs.engine import Failure
 from vesalius.runs.ledger import Ledger
-from vesalius.runs.scientists import Explained, Task
 from vesalius.runs.selection import benchmark_circuits
 from vesalius.runs.settings import Settings
 from vesalius.runs.work import ToExplain, ToGrade
@@ -227,8 +227,8 @@ def test_a_left_out_family_reaches_the_scientist(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(builtin_scientist, "explain_specimen", scientist)
     (circuit,) = benchmark_circuits(["8"])
     for leave_out in (None, "tables"):
-        benchmark.explain_case(ToExplain(Task(circuit.id, circuit.directory, 5, leave_out=leave_out), "builtin"))
-    options = {"seed": 5, "components": None}
+        benchmark.explain_case(ToExplain(Task(circuit.id, circuit.directory, 5, leave_out=leave_out)))
+    options = {"seed": 5, "components": None, "progress": None}
     assert asked == [{**options, "without": frozenset()}, {**options, "without": frozenset({"tables"})}]
 
 
@@ -249,13 +249,13 @@ def test_circuits_can_be_discovered_first(monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setattr(builtin_scientist, "explain_specimen", explain)
     circuit = benchmark_circuits(["3"])[0]
     task = Task("3", circuit.directory, circuit_from="sweep")
-    found = scientists.builtin(task, None)
-    assert found.circuit is not None
-    assert asked == [list(task.specimen().components)]
-    monkeypatch.setattr(type(found.circuit), "chosen", lambda self: [])
-    nothing = scientists.builtin(task, None).explanation
+    result = explain_task(task)
+    assert result.circuit is not None
+    assert asked == [tuple(map(str, task.specimen().components))]
+    monkeypatch.setattr(type(result.circuit), "chosen", lambda self: [])
+    nothing = explain_task(task).explanation
     assert (nothing.specimen, nothing.components, len(asked)) == ("3", (), 1)
-    assert scientists.builtin(Task("3", circuit.directory), None).circuit is None
+    assert explain_task(Task("3", circuit.directory)).circuit is None
     assert asked[1:] == [None]
 
 

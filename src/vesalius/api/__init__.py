@@ -3,7 +3,7 @@
 | to                                        | call                                                                    |
 |-------------------------------------------|-------------------------------------------------------------------------|
 | find something to study                   | `specimens`, `load`, `show`, `predict`, `behaviours`                    |
-| measure, find a circuit, explain, grade   | `sweep`, `discover`, `explain`, `grade`                                 |
+| measure, find a circuit, explain, grade   | `sweep`, `discover`, `discover_sets`, `explain`, `grade`, `report`      |
 | run a benchmark and use finished runs     | `bench`, `replay`, `compare`                                            |
 | make specimens and see black boxes        | `train`, `generate`, `sample_functions`                                 |
 
@@ -19,19 +19,20 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from vesalius.api.benchmarks import bench, bench_circuits, bench_discovery, bench_functions
     from vesalius.api.catalogue import behaviours, chosen_device, load, predict, show, specimens
+    from vesalius.api.discoveries import discover
     from vesalius.api.explanations import explain
     from vesalius.api.functions import sample_functions
+    from vesalius.api.head_sets import discover_sets
     from vesalius.api.mechrl import bench_mechrl
+    from vesalius.api.pages import report
     from vesalius.api.runs import compare, replay
     from vesalius.api.sweeps import sweep, sweep_report
     from vesalius.api.training import generate, train
-    from vesalius.discovery.methods import Discovery, discover
     from vesalius.documents.schemas import schema, schema_names
     from vesalius.grading import grade
 
 #: Where each name is defined.
 _HOMES = {
-    "Discovery": "vesalius.discovery.methods",
     "behaviours": "vesalius.api.catalogue",
     "bench": "vesalius.api.benchmarks",
     "bench_circuits": "vesalius.api.benchmarks",
@@ -40,13 +41,15 @@ _HOMES = {
     "bench_mechrl": "vesalius.api.mechrl",
     "chosen_device": "vesalius.api.catalogue",
     "compare": "vesalius.api.runs",
-    "discover": "vesalius.discovery.methods",
+    "discover": "vesalius.api.discoveries",
+    "discover_sets": "vesalius.api.head_sets",
     "explain": "vesalius.api.explanations",
     "generate": "vesalius.api.training",
     "grade": "vesalius.grading",
     "load": "vesalius.api.catalogue",
     "predict": "vesalius.api.catalogue",
     "replay": "vesalius.api.runs",
+    "report": "vesalius.api.pages",
     "sample_functions": "vesalius.api.functions",
     "schema": "vesalius.documents.schemas",
     "schema_names": "vesalius.documents.schemas",
@@ -57,7 +60,6 @@ _HOMES = {
     "train": "vesalius.api.training",
 }
 __all__ = [
-    "Discovery",
     "behaviours",
     "bench",
     "bench_circuits",
@@ -67,12 +69,14 @@ __all__ = [
     "chosen_device",
     "compare",
     "discover",
+    "discover_sets",
     "explain",
     "generate",
     "grade",
     "load",
     "predict",
     "replay",
+    "report",
     "sample_functions",
     "schema",
     "schema_names",

@@ -16,6 +16,7 @@ from vesalius.api.places import Out, directory_for
 from vesalius.discovery.methods import METHODS
 from vesalius.documents.scorecard import Scorecard
 from vesalius.errors import BadInput, choices, note
+from vesalius.explanations.scientists import BUILTIN, HYVE, PROTOCOLS
 from vesalius.functions.agents import Limits as Talk
 from vesalius.progress import Progress, shown
 from vesalius.report.run import render_run
@@ -25,9 +26,10 @@ from vesalius.runs.discovery import DiscoveryBenchmark, DiscoverySettings
 from vesalius.runs.engine import engine_named
 from vesalius.runs.functions.benchmark import FunctionsBenchmark
 from vesalius.runs.functions.settings import FunctionSettings
-from vesalius.runs.scientists import BUILTIN, HYVE, PROTOCOLS
 from vesalius.runs.selection import chosen_circuits, selection_word
 from vesalius.runs.settings import Limits, Settings
+
+__all__ = ["bench", "bench_circuits", "bench_discovery", "bench_functions", "chosen_circuits"]
 
 
 def bench(benchmark: str, **options: Any) -> Scorecard | dict[str, Any]:

@@ -1,47 +1,214 @@
-"""What the components of a circuit do, with evidence."""
+"""What the components of a circuit do, with evidence.
+
+With a directory the explanation and its page are written to it; where a language model explains, also `trace.json`, how
+it came about, and `calls.jsonl`, every call it made, so that the same call continues an interrupted explanation.
+"""
 
 from collections.abc import Iterable
-from typing import Any, Literal
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
 
+import torch
+
+from vesalius.api.catalogue import loaded
+from vesalius.api.places import Out, directory_for, removed_if_empty
 from vesalius.backbones import Backbone, open_backbone
+from vesalius.circuits.specimens import benchmark_directory
 from vesalius.components import Component
-from vesalius.discovery.methods import Discovery
 from vesalius.documents.circuit import Circuit
-from vesalius.documents.explanation import Explanation
-from vesalius.explanations.circuits import explained_components
-from vesalius.explanations.either import explain_either
+from vesalius.documents.discovery import CIRCUIT_FILE, DISCOVERY_FILE, Discovery
+from vesalius.documents.explanation import EXPLANATION_FILE, Explanation
+from vesalius.errors import BadInput, note
+from vesalius.explanations.claims.interchange import ACCURACY
+from vesalius.explanations.hyve.verdicts import FREE_CODE
+from vesalius.explanations.scientists import (
+    BUILTIN,
+    HYVE,
+    PROTOCOLS,
+    Explained,
+    Task,
+    check_scientist,
+    explain_task,
+    scientist_named,
+)
+from vesalius.files import read_json
 from vesalius.model.specimen import Specimen
-from vesalius.progress import Progress
+from vesalius.model.states import fingerprint
+from vesalius.progress import Progress, shown
+from vesalius.report.page import render_page
+
+__all__ = [
+    "ACCURACY",
+    "BUILTIN",
+    "FREE_CODE",
+    "PAGE_FILE",
+    "TRACE_FILE",
+    "explain",
+    "inspect_backbone",
+    "scientist_named",
+]
+PAGE_FILE, TRACE_FILE = "report.html", "trace.json"
+#: The longest reply of a language model, unless the caller says otherwise.
+MAX_TOKENS = 4096
 
 
 def explain(
-    specimen: Specimen,
+    specimen: Specimen | str | int | Path,
     components: Circuit | Discovery | Iterable[str | Component] | None = None,
     *,
+    circuit: str | Path | None = None,
+    scientist: str | None = None,
+    backbone: str | Backbone | None = None,
+    protocol: str | None = None,
     n: int | None = None,
     top: int | None = None,
     force: bool = False,
-    backbone: str | Backbone | None = None,
-    protocol: Literal["typed", "paper"] = "typed",
+    leave_out: str | None = None,
     seed: int = 0,
-    progress: Progress | None = None,
+    behaviour: str | None = None,
+    device: str | torch.device = "cpu",
+    base_url: str | None = None,
+    max_tokens: int = MAX_TOKENS,
+    max_cost: float | None = None,
+    prices: str | Path | None = None,
+    record: str | Path | None = None,
+    replay: str | Path | None = None,
+    unsafe_sandbox: bool = False,
+    out: Out = None,
+    progress: Progress | bool | None = None,
 ) -> Explanation:
     """Say what each component of a circuit does, with evidence.
 
-    `components` is what `ves.discover` returned or a circuit read from its file (of both, the components that score
-    at least a tenth of the largest are explained), or names; by default the specimen's own. Listed vocabularies go
-    to the built-in scientist, natural models to the causal profile for the behaviour they were loaded with; `n`
-    (held-out prompts), `top` (components) and `force` (go on although the model does not perform the behaviour)
-    are for natural models. With `backbone`, such as "openai:gpt-5.4", a language model proposes (docs/how-to/hyve.md),
-    by the `protocol` "typed" or "paper".
-    """
-    named = explained_components(specimen, components)
-    if backbone is None:
-        return explain_either(specimen, named, n=n, top=top, force=force, seed=seed, progress=progress)
-    from vesalius.explanations.hyve import explain_hyve
+    `components` is what `ves.discover` returned or a circuit (of both, the components that score at least a tenth of
+    the largest are explained), or names; `circuit` is a circuit's file instead; by default the specimen's own
+    components are explained. A circuit without any score gives an explanation that says that nothing was established.
 
-    options: dict[str, Any] = {"protocol": protocol, "components": named, "seed": seed, "progress": progress}
-    if not isinstance(backbone, str):
-        return explain_hyve(specimen, backbone=backbone, **options).explanation
-    with open_backbone(backbone) as opened:
-        return explain_hyve(specimen, backbone=opened, **options).explanation
+    `scientist` is "builtin", "hyve" or `package.module:function`. The built-in one writes programs for listed
+    vocabularies (`leave_out` names a family of hypotheses to do without) and the causal profile of natural models for
+    the behaviour they were loaded with (`n` held-out prompts, the `top` components by effect; `force` continues
+    although the model does not perform the behaviour). With `backbone`, such as "openai:gpt-5.4", a language model
+    proposes (docs/how-to/hyve.md), by the `protocol` "typed" or "paper"; `record` keeps its calls and `replay` serves
+    them.
+
+    With `out` (a directory, or True for one under `vesalius-runs`) the files and the page are written.
+    """
+    scientist = scientist or (BUILTIN if backbone is None else HYVE)
+    check_scientist(scientist, backbone=backbone is not None, protocol=protocol, leave_out=leave_out)
+    protocol = PROTOCOLS[0] if scientist == HYVE and protocol is None else protocol
+    with shown(progress) as report, ExitStack() as stack:
+        specimen = loaded(specimen, behaviour=behaviour, device=device, progress=report)
+        task = Task(
+            specimen.id,
+            _place(specimen),
+            seed=seed,
+            protocol=protocol,
+            leave_out=leave_out,
+            sandbox_unsafe=unsafe_sandbox,
+            n=n,
+            top=top,
+            force=force,
+            scientist=scientist,
+            source=specimen.source,
+            backbone=backbone if isinstance(backbone, str) else None,
+            backbone_options=_backbone_options(base_url, max_tokens),
+            loaded=specimen,
+            progress=report,
+            **_what(specimen, components, circuit),
+        )
+        directory = directory_for(out, *_words(specimen, task)) if out else None
+        stack.enter_context(removed_if_empty(directory))
+        if isinstance(backbone, str):
+            opened = open_backbone(
+                backbone,
+                base_url=base_url,
+                max_tokens=max_tokens,
+                record=None if replay else record or directory,
+                replay=replay,
+                prices=prices,
+                cap=max_cost,
+            )
+            backbone = stack.enter_context(opened).within(f"{specimen.id} {protocol} seed {seed}")
+        result = explain_task(task, backbone)
+        report("drawing the page", 0, 0)
+        return result.explanation if directory is None else _written(result, directory, specimen)
+
+
+def _backbone_options(base_url: str | None, max_tokens: int) -> dict[str, Any]:
+    """The options of a language model that decide what it answers, where they are not the usual ones."""
+    given = {} if max_tokens == MAX_TOKENS else {"max_tokens": max_tokens}
+    return given if base_url is None else {**given, "base_url": base_url}
+
+
+def inspect_backbone(model: Any) -> Backbone:
+    """The model of an inspect_ai evaluation as a backbone."""
+    from vesalius.backbones.inspect_model import inspect_backbone
+
+    return inspect_backbone(model)
+
+
+def _what(
+    specimen: Specimen, components: Circuit | Discovery | Iterable[str | Component] | None, circuit: str | Path | None
+) -> dict[str, Any]:
+    """What is explained, as fields of a task."""
+    if circuit is not None:
+        if components is not None:
+            raise BadInput("--components and --circuit both say what to explain; leave one out")
+        path = Path(circuit)
+        read = _fitting(specimen, Circuit.read(path), str(path))
+        _require_own(path, specimen)
+        return {"circuit": read, "circuit_file": str(path)}
+    if isinstance(components, Discovery):
+        where = "discovery" if components.directory is None else str(Path(components.directory) / CIRCUIT_FILE)
+        _require_model(components.model, specimen, f"{where}: found", str(components.specimen))
+        file = None if components.directory is None else where
+        return {"circuit": _fitting(specimen, components.circuit, where), "circuit_file": file}
+    if isinstance(components, Circuit):
+        return {"circuit": _fitting(specimen, components, "circuit")}
+    return {} if components is None else {"components": tuple(map(str, components))}
+
+
+def _place(specimen: Specimen) -> Path | None:
+    """The directory that a specimen was loaded from; None where there is none."""
+    source = specimen.source or specimen.id
+    directory = benchmark_directory(source) or Path(source).expanduser()
+    return directory if directory.exists() else None
+
+
+def _fitting(specimen: Specimen, circuit: Circuit, source: str) -> Circuit:
+    config = specimen.model.config
+    return circuit.require_fit(config, config.d_model, source=source)
+
+
+def _require_own(circuit: Path, specimen: Specimen) -> None:
+    """Where a discovery lies beside its circuit, refuse that of other weights; say if it is for another behaviour."""
+    numbers = circuit.with_name(DISCOVERY_FILE)
+    if circuit.name != CIRCUIT_FILE or not numbers.is_file():
+        return
+    data = read_json(numbers)
+    _require_model(data.get("model"), specimen, f"{circuit}: found", str(data.get("specimen")))
+    if data.get("behaviour") != specimen.behaviour:
+        note(f"{circuit} was found for {data.get('behaviour')} and is explained for {specimen.behaviour}")
+
+
+def _require_model(model: str | None, specimen: Specimen, what: str, name: str) -> None:
+    if model and model != (own := fingerprint(specimen.model)):
+        raise BadInput(
+            f"{what} in model {model} ({name}), not in this one ({own}); discover again or copy the circuit elsewhere "
+            "to explain it all the same"
+        )
+
+
+def _words(specimen: Specimen, task: Task) -> tuple[str | None, ...]:
+    """The parts of the directory's name."""
+    scientist = None if task.scientist == BUILTIN else task.scientist.replace(":", ".")
+    return "explain", specimen.name, specimen.behaviour, scientist, task.protocol, f"seed{task.seed}"
+
+
+def _written(result: Explained, directory: Path, specimen: Specimen) -> Explanation:
+    """The explanation, with its files and its page in a directory."""
+    result.explanation.write(directory / EXPLANATION_FILE)
+    if result.trace is not None:
+        result.trace.write(directory / TRACE_FILE)
+    render_page(result.explanation, directory / PAGE_FILE, specimen=specimen)
+    return result.explanation.model_copy(update={"directory": str(directory)})

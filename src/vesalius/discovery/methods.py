@@ -172,7 +172,7 @@ def discover(
 def require_method(method: str, search: SearchOptions | None = None) -> None:
     """Refuse a method that does not exist, and options of a search for one that is none."""
     if method == "sets":
-        raise BadInput("method 'sets' finds sets instead of scores; use discovery.sets.discover.discover_sets")
+        raise BadInput("method 'sets' finds sets instead of scores; use ves.discover_sets")
     if method not in (*METHODS, *SEARCHES):
         raise BadInput(f"method {method!r} does not exist; choose one of {choices((*METHODS, *SEARCHES, 'sets'))}")
     if method not in SEARCHES and search not in (None, SearchOptions()):

@@ -111,6 +111,7 @@ class Explanation(Viewable, Document):
     seconds: float
     seed: int
     rows: int = 0
+    directory: str | None = Field(default=None, exclude=True)
 
     def save(self, directory: Path | str) -> Path:
         """Write `explanation.json` into a directory and return its path."""

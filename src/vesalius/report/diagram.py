@@ -92,6 +92,8 @@ class _Node:
 
 def draw_circuit(components: Sequence[str], edges: Sequence[EdgeTriple]) -> Diagram:
     """Lay out components and measured edges; an end of an edge that is no component is a source or a sink."""
+    if not components and not edges:
+        return Diagram(width=0.0, height=0.0, boxes=(), arrows=(), bands=(), undrawn=0)
     ranks = _ranks(components, edges)
     rank_of = {name: height for height, names in enumerate(ranks) for name in names}
     downward = [edge for edge in edges if rank_of[edge[0]] < rank_of[edge[1]]]

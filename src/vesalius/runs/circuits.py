@@ -7,17 +7,18 @@ When the spending cap is reached the run stops (see `steps`); with a higher cap 
 """
 
 from collections.abc import Callable, Generator, Mapping
+from pathlib import Path
 from typing import Any
 
 from vesalius.backbones import Totals
 from vesalius.documents.explanation import Explanation
 from vesalius.documents.scorecard import Scorecard
 from vesalius.errors import BadInput
+from vesalius.explanations.scientists import Explained, Task
 from vesalius.grading.circuits import CircuitGrade
 from vesalius.grading.nulls import donor_of
 from vesalius.runs.directory import Run
 from vesalius.runs.engine import Engine, Failure
-from vesalius.runs.scientists import Explained, Task
 from vesalius.runs.scorecard import circuits_scorecard
 from vesalius.runs.selection import Circuit
 from vesalius.runs.settings import Limits, Settings
@@ -61,27 +62,37 @@ class CircuitsBenchmark(Steps):
     def _explain(self, jobs: int) -> Generator[Progress]:
         s, chosen = self.settings, self.settings.circuits
         missing = [c for c in chosen if not self._is_explained(c.id)]
-        unsafe = self.limits.sandbox_unsafe
         cases = [
-            ToExplain(
-                Task(c.id, c.directory, s.seed, s.protocol, s.leave_out, unsafe, s.circuit_from),
-                s.scientist,
-                None if s.backbone is None else self._reach(s.backbone, c.id),
-            )
-            for c in missing
+            ToExplain(self._task(c), None if s.backbone is None else self._reach(s.backbone, c.id)) for c in missing
         ]
 
         def keep(case: ToExplain, result: Explained) -> None:
             if result.trace is not None:
                 self.run.write_trace(case.id, result.trace)
+            explanation = result.explanation
             if result.circuit is not None:
-                self.run.write_circuit(case.id, result.circuit)
-            self.run.write_explanation(case.id, result.explanation)
-            figures = {"seconds": round(result.explanation.seconds, 3), "cost": result.explanation.cost}
+                explanation = _from_file(explanation, self.run.write_circuit(case.id, result.circuit))
+            self.run.write_explanation(case.id, explanation)
+            figures = {"seconds": round(explanation.seconds, 3), "cost": explanation.cost}
             traced = {} if result.trace is None else {"traced": True}
             self._note("explained", case.id, **figures, **traced, **self._used(EXPLAIN, case.id))
 
         yield from self._each(EXPLAIN, explain_case, cases, keep, of=len(chosen), jobs=jobs)
+
+    def _task(self, circuit: Circuit) -> Task:
+        settings = self.settings
+        return Task(
+            circuit.id,
+            circuit.directory,
+            settings.seed,
+            protocol=settings.protocol,
+            leave_out=settings.leave_out,
+            sandbox_unsafe=self.limits.sandbox_unsafe,
+            circuit_from=settings.circuit_from,
+            scientist=settings.scientist,
+            source=circuit.source,
+            backbone=settings.backbone,
+        )
 
     def _grade(self, jobs: int) -> Generator[Progress]:
         explained = [c for c in self.settings.circuits if c.id in self.state.explained]
@@ -145,3 +156,12 @@ class CircuitsBenchmark(Steps):
         if case not in self.state.explained or self.run.explanation(case) is None:
             return False
         return not self.state.explained[case] or self.run.trace(case) is not None
+
+
+def _from_file(explanation: Explanation, circuit: Path) -> Explanation:
+    """The explanation of a discovered circuit, whose request names the circuit's file."""
+    request = explanation.request
+    if request is None:
+        return explanation
+    update = {"circuit": str(circuit), "components": None}
+    return explanation.model_copy(update={"request": request.model_copy(update=update)})

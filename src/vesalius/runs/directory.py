@@ -80,10 +80,12 @@ class Run:
         _make(self.directory / TRACES)
         trace.write(self.trace_path(case))
 
-    def write_circuit(self, case: str, circuit: Circuit) -> None:
-        """Keep the circuit that was discovered in a case."""
+    def write_circuit(self, case: str, circuit: Circuit) -> Path:
+        """Keep the circuit that was discovered in a case, and return the path of its file."""
         _make(self.directory / CIRCUITS)
-        circuit.write(self.directory / CIRCUITS / f"{case}.json")
+        path = self.directory / CIRCUITS / f"{case}.json"
+        circuit.write(path)
+        return path
 
     def calls_path(self, case: str, role: str = "") -> Path:
         """Where the calls of a case are recorded; each judge has its own file."""

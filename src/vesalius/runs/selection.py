@@ -23,6 +23,11 @@ class Circuit:
     trained: bool = False
 
     @property
+    def source(self) -> str:
+        """The name or path that the specimen is loaded by."""
+        return str(self.directory) if self.trained else self.id
+
+    @property
     def fingerprint(self) -> str:
         """Changes with the weights, so that a run is not resumed on another model."""
         try:

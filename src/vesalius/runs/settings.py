@@ -11,8 +11,8 @@ from vesalius.backbones import SpendingCap, open_backbone
 from vesalius.discovery.methods import METHODS
 from vesalius.documents.request import Request
 from vesalius.errors import BadInput, choices
+from vesalius.explanations.scientists import BUILTIN, check_scientist
 from vesalius.files import sha256
-from vesalius.runs.scientists import BUILTIN, HYVE, PROTOCOLS, scientist_named
 from vesalius.runs.selection import Circuit, selection_options
 from vesalius.version import __version__
 
@@ -55,21 +55,13 @@ class Settings:
     circuit_from: str | None = None
 
     def __post_init__(self) -> None:
-        scientist_named(self.scientist)
+        check_scientist(
+            self.scientist, backbone=self.backbone is not None, protocol=self.protocol, leave_out=self.leave_out
+        )
         if self.circuit_from is not None and self.circuit_from not in METHODS:
             raise BadInput(f"--circuit-from {self.circuit_from!r} does not exist; use {choices(METHODS)}")
         if not self.circuits:
             raise BadInput("a benchmark of no circuits says nothing; choose at least one")
-        if self.scientist == HYVE and self.backbone is None:
-            raise BadInput("--scientist hyve needs a language model; name one, as in --backbone openai:gpt-5.4")
-        if self.scientist == BUILTIN and self.backbone is not None:
-            raise BadInput("--backbone: the built-in scientist asks no language model; add --scientist hyve")
-        if self.scientist != BUILTIN and self.leave_out is not None:
-            raise BadInput("--leave-out is for the built-in scientist; leave it out")
-        if self.protocol is not None and self.protocol not in PROTOCOLS:
-            raise BadInput(f"--protocol {self.protocol!r} does not exist; use {choices(PROTOCOLS)}")
-        if self.protocol is not None and self.scientist == BUILTIN:
-            raise BadInput("--protocol is for the hyve scientist; leave it out")
         if self.prices is not None and not self.models:
             raise BadInput("--prices: no language model is asked; leave it out")
 

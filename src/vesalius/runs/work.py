@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from vesalius.backbones import Backbone, CapReached, Records, Redactor, Totals, open_backbone
 from vesalius.errors import Failed
-from vesalius.runs.scientists import Explained, Task, scientist_named
+from vesalius.explanations.scientists import Explained, Task, explain_task
 from vesalius.runs.spending import SharedCap, SpendingFile, locked
 
 if TYPE_CHECKING:
@@ -62,7 +62,6 @@ class ToExplain:
     """A case of the first step."""
 
     task: Task
-    scientist: str
     access: ModelAccess | None = None
 
     @property
@@ -93,11 +92,10 @@ class ToJudge:
 
 def explain_case(case: ToExplain) -> Explained:
     """Explain one circuit."""
-    scientist = scientist_named(case.scientist)
     if case.access is None:
-        return scientist(case.task, None)
+        return explain_task(case.task)
     with case.access.open() as backbone:
-        return scientist(case.task, backbone.within(case.id))
+        return explain_task(case.task, backbone.within(case.id))
 
 
 def grade_case(case: ToGrade) -> "tuple[CircuitGrade, float]":

@@ -1,5 +1,6 @@
-"""The way of one circuit: measure, discover, explain, and draw the page."""
+"""One circuit: measure, discover, explain, and draw the page."""
 
+from contextlib import nullcontext
 from typing import Annotated
 
 import typer
@@ -84,7 +85,7 @@ def discover(
         int, typer.Option(min=0, help="rl: train a policy here for so many steps. 0: the packaged one.")
     ] = 0,
     force: Annotated[
-        bool, typer.Option("--force", help="Go on although the model does not perform the behaviour.")
+        bool, typer.Option("--force", help="Continue although the model does not perform the behaviour.")
     ] = False,
     top: Annotated[int, typer.Option(min=1, help="Rows of the printed table.")] = 12,
     out: Annotated[str | None, typer.Option(help="Directory for circuit.json. Default: vesalius-runs/...")] = None,
@@ -118,32 +119,39 @@ def discover(
 
     Example: vesalius discover frac_prevs --method eap-ig
     """
-    if method == "sets":
-        from vesalius.cli import sets as sets_command
+    from vesalius import api
+    from vesalius.cli.console import output, print_json, resumable
+    from vesalius.cli.tables.discovery import print_discovery, print_sets
 
+    where = {"behaviour": behaviour, "device": device, "out": out or True}
+    if method == "sets":
         if paper or quick or steps or seeds != 1:
             raise BadInput("--paper, --seeds, --steps and --quick do not go with --method sets; leave them out")
-        request = sets_command.Request(
-            specimen,
-            behaviour,
-            method,
-            "group" if search is None else search,
-            budget,
-            names(pool),
-            "mean" if kind is None else kind,
-            sets_command.LEAST_SHARE if least is None else least,
-            n,
-            seed,
-        )
-        return sets_command.run(request, out=out, top=top, device=device, as_json=json, force=force)
+        given = {"search": search, "kind": kind, "least": least}
+        options = {name: value for name, value in given.items() if value is not None}
+        with resumable():
+            document = api.discover_sets(
+                specimen, budget=budget, pool=names(pool), n=n, seed=seed, force=force, **options, **where
+            )
+        return output(document, lambda document: print_sets(document, top), as_json=json)
     if any(given is not None for given in (search, pool, kind, least)):
         raise BadInput("--search, --pool, --kind and --least go with --method sets; add it or leave them out")
-    from vesalius.cli import discovering as command
-
-    options = command.SearchOptions(budget, paper, seeds, steps)
-    request = command.Request(specimen, behaviour, method, n, seed, options)
-    command.discover_one(request, out=out, top=top, device=device, as_json=json, force=force, quick=quick)
-    return None
+    discovery = api.discover(
+        specimen,
+        method,
+        n=n,
+        seed=seed,
+        checks=not quick,
+        force=force,
+        budget=budget,
+        paper=paper,
+        seeds=seeds,
+        steps=steps,
+        **where,
+    )
+    if json:
+        return print_json({**discovery.as_data(), "page": f"{discovery.directory}/discovery.html"})
+    return print_discovery(discovery, top)
 
 
 @commands.command()
@@ -172,15 +180,20 @@ def explain(
         typer.Option(min=1, help="Components taken by effect, for natural models. Default: 12."),
     ] = None,
     force: Annotated[
-        bool, typer.Option("--force", help="Go on although the model does not perform the behaviour.")
+        bool, typer.Option("--force", help="Continue although the model does not perform the behaviour.")
     ] = False,
+    leave_out: Annotated[
+        str | None,
+        typer.Option("--leave-out", help="A family of hypotheses that the built-in scientist must do without."),
+    ] = None,
     seed: Annotated[int, typer.Option(help="Seed of all inputs; the same seed, the same explanation.")] = 0,
     out: Annotated[str | None, typer.Option(help="Directory for the explanation and its page.")] = None,
     device: DeviceOption = "cpu",
     scientist: Annotated[
         str | None,
         typer.Option(
-            help="Who explains: builtin, or hyve with a language model. Default: hyve if --backbone is given."
+            help="Who explains: builtin, hyve with a language model, or your own as package.module:function. "
+            "Default: hyve if --backbone is given."
         ),
     ] = None,
     backbone: Annotated[
@@ -188,11 +201,14 @@ def explain(
         typer.Option(help="The language model, as PROVIDER:MODEL, such as openai:gpt-5.4.", metavar="P:M"),
     ] = None,
     protocol: Annotated[
-        str, typer.Option(help="typed: claims that the engine decides. paper: free code that the model judges itself.")
-    ] = "typed",
+        str | None,
+        typer.Option(
+            help="typed (default): claims that the engine decides. paper: free code that the model judges itself."
+        ),
+    ] = None,
     base_url: Annotated[
         str | None,
-        typer.Option(help="Address of a server of your own, for compatible and local models."),
+        typer.Option(help="Address of your own server, for compatible and local models."),
     ] = None,
     max_cost: Annotated[
         float | None,
@@ -214,6 +230,9 @@ def explain(
     unsafe_sandbox: Annotated[
         bool, typer.Option("--unsafe-sandbox", help="Run the model's code even where it cannot be contained.")
     ] = False,
+    claims: Annotated[
+        bool, typer.Option("--claims", "-v", help="Print every claim with its evidence after the summary.")
+    ] = False,
     json: JsonOption = False,
 ) -> None:
     """Say what each component of a circuit does, with the experiments behind every sentence.
@@ -224,14 +243,35 @@ def explain(
 
     Example: vesalius explain frac_prevs
     """
-    from vesalius.cli import explaining as command
+    from vesalius import api
+    from vesalius.cli.console import output, resumable
+    from vesalius.cli.tables.explanation import print_explanation
 
-    named = names(components)
-    request = command.Request(specimen, behaviour, named, circuit, n, top, force, seed)
-    asked = command.Asked(
-        scientist, backbone, protocol, base_url, max_cost, max_tokens, prices, record, replay, unsafe_sandbox
-    )
-    command.explain(request, out=out, device=device, as_json=json, asked=asked)
+    with resumable() if backbone else nullcontext():
+        explanation = api.explain(
+            specimen,
+            names(components),
+            circuit=circuit,
+            scientist=scientist,
+            backbone=backbone,
+            protocol=protocol,
+            n=n,
+            top=top,
+            force=force,
+            leave_out=leave_out,
+            seed=seed,
+            behaviour=behaviour,
+            device=device,
+            base_url=base_url,
+            max_tokens=max_tokens,
+            max_cost=max_cost,
+            prices=prices,
+            record=record,
+            replay=replay,
+            unsafe_sandbox=unsafe_sandbox,
+            out=out or True,
+        )
+    output(explanation, lambda explanation: print_explanation(explanation, claims=claims), as_json=json)
 
 
 @commands.command()
@@ -245,6 +285,8 @@ def report(
 
     Example: vesalius report vesalius-runs/explain-frac_prevs-seed0
     """
-    from vesalius.cli import explaining as command
+    from vesalius import api
+    from vesalius.cli.console import output, print_line
 
-    command.report(run, as_json=json)
+    page = api.report(run)
+    output({"page": str(page)}, lambda document: print_line(document["page"]), as_json=json)

@@ -1,0 +1,137 @@
+"""Which components a behaviour needs: a method's scores, graded where the answer is known, and the checks of them."""
+
+from dataclasses import asdict
+from pathlib import Path
+
+import torch
+
+from vesalius.api.catalogue import loaded
+from vesalius.api.notes import note_unperformed
+from vesalius.api.places import Out, directory_for, removed_if_empty
+from vesalius.behaviours.trial import Trial
+from vesalius.circuits.making import KEY_FILE, KEY_FOLDER
+from vesalius.circuits.specimens import benchmark_directory
+from vesalius.discovery.mechrl.environment import PAPER_QUIRKS
+from vesalius.discovery.methods import DEFAULT_PROMPTS, require_method
+from vesalius.discovery.methods import discover as scored
+from vesalius.discovery.search.model_search import SearchOptions
+from vesalius.discovery.trust import examine
+from vesalius.documents.checks import Checks
+from vesalius.documents.circuit import Circuit
+from vesalius.documents.discovery import SEARCH_DEFAULTS, Discovery, Performance
+from vesalius.documents.request import Request
+from vesalius.errors import note
+from vesalius.grading.discovery import grade_circuit_scores, true_circuit
+from vesalius.model.specimen import Specimen
+from vesalius.model.states import fingerprint
+from vesalius.progress import Progress, shown
+from vesalius.report.discovery import render_discovery
+
+
+def discover(
+    specimen: Specimen | str | int | Path,
+    method: str = "sweep",
+    *,
+    n: int = DEFAULT_PROMPTS,
+    seed: int = 0,
+    checks: bool = True,
+    force: bool = False,
+    budget: int | None = None,
+    paper: bool = False,
+    seeds: int = 1,
+    steps: int = 0,
+    split: str = "test",
+    material: Trial | None = None,
+    behaviour: str | None = None,
+    device: str | torch.device = "cpu",
+    out: Out = None,
+    progress: Progress | bool | None = None,
+) -> Discovery:
+    """Score the components (and edges) of a specimen on `n` prompts, and check the circuit on prompts not seen.
+
+    `method` is "sweep", "eap", "eap-ig", "acdc", or a search of heads, "bandit" or "rl": `budget`, `paper`, `seeds` and
+    `steps` are for those. The result holds the `circuit` and its `checks`, which `checks=False` leaves out. A behaviour
+    that a natural model does not perform is refused, unless `force`. `material` gives other prompts than the specimen's
+    own. With `out` (a directory, or True for one under `vesalius-runs`) the files and the page are written.
+    """
+    search = SearchOptions(budget, paper, seeds, steps)
+    require_method(method, search)
+    options = {"n": n, **{name: value for name, value in asdict(search).items() if value != SEARCH_DEFAULTS[name]}}
+    options |= {"force": True} if force else {}
+    options |= {} if checks else {"quick": True}
+    with shown(progress) as report:
+        specimen = loaded(specimen, behaviour=behaviour, device=device, progress=report)
+        request = Request(
+            command="discover",
+            specimen=specimen.source or specimen.id,
+            behaviour=specimen.behaviour,
+            method=method,
+            options=options,
+            seed=seed,
+        )
+        directory = directory_for(out, *_words(specimen, request)) if out else None
+        with removed_if_empty(directory):
+            result = scored(
+                specimen,
+                method,
+                n=n,
+                seed=seed,
+                split=split,
+                material=material,
+                search=search,
+                force=force,
+                progress=report,
+            )
+            note_unperformed(specimen.name, specimen.behaviour, result.performance)
+            made = None
+            if checks:
+                made = Checks.model_validate(examine(specimen, result, seed=seed, progress=report).as_data())
+    performance = result.performance
+    discovery = Discovery(
+        request=request,
+        circuit=result.circuit,
+        unit=result.unit,
+        performance=None if performance is None else Performance(**asdict(performance)),
+        metrics={**_areas(specimen, result.circuit), **result.metrics, **(made.metrics if made else {})},
+        forwards=result.forwards,
+        seconds=result.seconds,
+        model=fingerprint(specimen.model),
+        checks=made,
+        quirks=PAPER_QUIRKS if paper else {},
+    )
+    if paper:
+        note(f"paper mode: {'; '.join(PAPER_QUIRKS)} (docs/background/mechrl.md explains them)")
+    return discovery if directory is None else _written(discovery, directory)
+
+
+def _words(specimen: Specimen, request: Request) -> tuple[str | None, ...]:
+    """The parts of the directory's name: whatever decides the scores."""
+    options = request.options
+    return (
+        "discover",
+        specimen.name,
+        request.behaviour,
+        request.method,
+        "paper" if options.get("paper") else None,
+        *(f"{name}{options[name]}" if name in options else None for name in ("budget", "steps", "seeds")),
+        f"n{options['n']}",
+        f"seed{request.seed}",
+    )
+
+
+def _areas(specimen: Specimen, circuit: Circuit) -> dict[str, float]:
+    """The areas against the true circuit, where it is known; `auroc` is that of the nodes."""
+    name = specimen.source or specimen.id
+    shipped = benchmark_directory(name)
+    directory = shipped or Path(name).expanduser()
+    if shipped is None and not (directory / KEY_FOLDER / KEY_FILE).is_file():
+        return {}
+    areas = grade_circuit_scores(circuit, true_circuit(name, directory)).model_dump()
+    return {name: area for name, area in {"auroc": areas["node_auroc"], **areas}.items() if area is not None}
+
+
+def _written(discovery: Discovery, directory: Path) -> Discovery:
+    """The discovery with its files and its page in a directory."""
+    discovery.save(directory)
+    render_discovery(directory)
+    return discovery.model_copy(update={"directory": str(directory)})

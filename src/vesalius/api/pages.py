@@ -1,0 +1,42 @@
+"""Pages of what lies in a directory: an explanation's evidence, a discovered circuit, a benchmark's run."""
+
+from pathlib import Path
+
+from vesalius.api.catalogue import load
+from vesalius.api.explanations import PAGE_FILE
+from vesalius.api.head_sets import SETS_FILE
+from vesalius.documents.explanation import EXPLANATION_FILE, Explanation
+from vesalius.errors import BadInput, Failed
+from vesalius.model.specimen import Specimen
+from vesalius.progress import Progress, shown
+from vesalius.report.discovery import is_discovery, render_discovery
+from vesalius.report.page import render_page
+from vesalius.report.run import render_run
+from vesalius.runs.directory import is_run
+
+
+def report(run: str | Path, *, progress: Progress | bool | None = None) -> Path:
+    """Draw the pages of a directory again and return the path of the page, or of a benchmark's index page."""
+    directory = Path(run)
+    if not directory.is_dir():
+        raise BadInput(f"{run}: no such directory; name one made by `vesalius explain`, `discover` or `bench`")
+    if is_run(directory):
+        with shown(progress) as tell:
+            return render_run(directory, progress=tell)
+    if is_discovery(directory):
+        return render_discovery(directory)
+    if (directory / SETS_FILE).is_file():
+        raise BadInput(
+            f"{run}: sets of heads have no page; {SETS_FILE} holds the numbers and synergy.png draws all pairs"
+        )
+    explanation = Explanation.read(directory / EXPLANATION_FILE)
+    return render_page(explanation, directory / PAGE_FILE, specimen=_specimen(explanation))
+
+
+def _specimen(explanation: Explanation) -> Specimen | None:
+    """The specimen explained, or None where it is no longer there."""
+    name = explanation.specimen if explanation.request is None else explanation.request.specimen
+    try:
+        return load(name or explanation.specimen, behaviour=explanation.behaviour, progress=False)
+    except (BadInput, Failed):
+        return None

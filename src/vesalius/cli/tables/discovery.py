@@ -1,0 +1,114 @@
+"""A discovered circuit with its checks, and sets of heads."""
+
+from pathlib import Path
+from typing import Any
+
+from rich.table import Table
+
+from vesalius.cli.console import print_line, stdout
+from vesalius.documents import Checks, Discovery
+from vesalius.documents.checks import Curve
+
+
+def print_discovery(discovery: Discovery, top: int) -> None:
+    """The `top` components and edges by score, the checks, and where the files are."""
+    for what, rows in (("components", discovery.components), ("edges", discovery.edges)):
+        if rows:
+            table = Table(what, f"score ({discovery.unit})", box=None)
+            for row in rows[:top]:
+                table.add_row(row.id, f"{row.score:+.4f}")
+            stdout.print(table)
+    if not any(row.score for row in discovery.components):
+        stdout.print("nothing scores other than 0 on these prompts; use more of them (--n) or another method")
+    if "seeds_jaccard" in discovery.metrics:
+        alike, seeds = discovery.metrics["seeds_jaccard"], discovery.search["seeds"]
+        print_line(f"seeds_jaccard {alike:.3f}: similarity of the ten strongest heads of {seeds} searches")
+    for name, value in discovery.metrics.items():
+        if name.endswith(("_auroc", "_all")):
+            stdout.print(f"{name} {value:.3f}")
+    stdout.print(
+        f"{discovery.method}, {discovery.n} prompts, {discovery.forwards:.1f} forward-equivalents, "
+        f"{discovery.seconds:.1f} s"
+    )
+    if discovery.checks is not None:
+        _print_checks(discovery.checks, discovery.checks_forwards or 0.0)
+    if discovery.directory is not None:
+        print_line(f"circuit: {Path(discovery.directory) / 'circuit.json'}")
+        print_line(f"page: {Path(discovery.directory) / 'discovery.html'}")
+
+
+def _print_checks(checks: Checks, forwards: float) -> None:
+    """The checks as a table: figure, interval, control."""
+    table = Table("check", "figure", "95 % interval", "control", box=None)
+    for row in _check_rows(checks):
+        table.add_row(*row)
+    stdout.print(table)
+    for check, reason in checks.missing.items():
+        print_line(f"{check}: not measured ({reason})")
+    fewer = "" if checks.n == checks.asked else f" (all that are unseen; {checks.asked} were asked for)"
+    stdout.print(
+        f"checks: {checks.n} held-out prompts{fewer}, circuit of {checks.size}, {forwards:.1f} forward-equivalents, "
+        f"{checks.seconds:.1f} s (--quick leaves them out)"
+    )
+
+
+def _check_rows(checks: Checks) -> list[tuple[str, str, str, str]]:
+    rows = []
+    if (curve := checks.faithfulness) is not None and (chance := checks.faithfulness_random) is not None:
+        order = f"random order{' of heads, MLPs kept' if checks.heads_only else ''}"
+        rows += _areas(curve, "", (f"{chance.cmd:.3f} {order}", f"{chance.cpr:.3f} {order}"))
+    if (edges := checks.edge_faithfulness) is not None:
+        rows += _areas(edges, "edge_", ("", ""))
+    if (stability := checks.stability) is not None:
+        interval = f"{stability.low:.3f} to {stability.high:.3f}"
+        rows.append(("jaccard", f"{stability.value:.3f}", interval, f"{stability.chance:.3f} random circuits"))
+    if (specificity := checks.specificity) is not None:
+        ratio = "-" if specificity.ratio is None else f"{specificity.ratio:.2f}"
+        drops = (specificity.own.drop, specificity.others_mean)
+        shown = " / ".join("not performed" if drop is None else f"{drop:.2f}" for drop in drops)
+        rows.append(("specificity", ratio, "", f"drop own / others {shown}"))
+    for name, overlap in (("detectors", checks.detectors), ("known_heads", checks.known_heads)):
+        if overlap is not None:
+            rows.append((name, f"{overlap.share:.2f}", "", f"{overlap.expected:.2f} by chance, p {overlap.p:.2g}"))
+    return rows
+
+
+def _areas(curve: Curve, prefix: str, controls: tuple[str, str]) -> list[tuple[str, str, str, str]]:
+    """The two areas of a faithfulness curve."""
+    return [
+        (f"{prefix}cmd", f"{curve.cmd:.3f}", f"{curve.cmd_low:.3f} to {curve.cmd_high:.3f}", controls[0]),
+        (f"{prefix}cpr", f"{curve.cpr:.3f}", f"{curve.cpr_low:.3f} to {curve.cpr_high:.3f}", controls[1]),
+    ]
+
+
+def print_sets(document: dict[str, Any], top: int) -> None:
+    """The best sets, the groups of heads that back each other up, and what the search cost."""
+    metrics = document["metrics"]
+    print_line(
+        f"clean {metrics['clean']:.3f} {document['unit']}; effect = clean minus edited, value = effect less "
+        f"{document['price']:.3g} per head"
+    )
+    table = Table("set", "effect", "95 % interval", "value", box=None)
+    for row in document["sets"][: min(top, 5)]:
+        heads = " ".join(row["heads"][:8]) + (f" ... ({len(row['heads'])})" if len(row["heads"]) > 8 else "")
+        table.add_row(heads, *_effect(row), f"{row['value']:+.3f}")
+    stdout.print(table)
+    groups = Table("backup group", "together", "95 % interval", "alone", "sum alone", "synergy", box=None)
+    for row in document["backup_groups"][:top]:
+        alone = " ".join(f"{member['effect']:+.3f}" for member in row["alone"])
+        surplus = f"{row['sum_alone']:+.3f}", f"{row['synergy']:+.3f}"
+        groups.add_row(" ".join(row["heads"]), *_effect(row), alone, *surplus)
+    stdout.print(groups if document["backup_groups"] else "no backup group held on the held-out prompts")
+    print_line(
+        f"{document['search']} search: {metrics['queries']} of {document['budget']} queries"
+        f"{'' if document['complete'] else ' (budget spent)'}, {metrics['queries_to_confirm']} to confirm; "
+        f"all pairs: {metrics['all_pairs']}; {document['forwards']:.1f} forward-equivalents, "
+        f"{document['seconds']:.1f} s"
+    )
+    for name in ("picture", "directory"):
+        if name in document:
+            print_line(f"{name}: {document[name]}")
+
+
+def _effect(row: dict[str, Any]) -> tuple[str, str]:
+    return f"{row['effect']:+.3f}", f"[{row['low']:+.3f}, {row['high']:+.3f}]"

@@ -1,0 +1,251 @@
+"""Who explains what: the one place that chooses between scientists and between kinds of specimens.
+
+| scientist                 | specimens         | how                                                          |
+|---------------------------|-------------------|--------------------------------------------------------------|
+| `builtin`                 | listed vocabulary | programs, decided by experiments (`scientist`)               |
+| `builtin`                 | text vocabulary   | the causal profile of a behaviour (`natural`)                |
+| `hyve`                    | listed vocabulary | a language model proposes, the engine decides (`hyve`)       |
+| `package.module:function` | what it accepts   | it is called with a `Task` and an open `Backbone`, or None   |
+
+A circuit of which no component has a score means the same for all of them: nothing is explained, and the explanation
+says so. Failures of the infrastructure are raised (`BackboneError`), so that a run counts them as errors. What is heavy
+is imported when a scientist needs it: a worker with a scientist from outside imports no torch.
+"""
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal, cast
+
+from pydantic import JsonValue
+
+from vesalius.backbones import Backbone
+from vesalius.documents.circuit import Circuit, Score
+from vesalius.documents.explanation import Explanation
+from vesalius.documents.request import Request
+from vesalius.documents.trace import Trace
+from vesalius.errors import BadInput, choices
+from vesalius.plugins import function_named
+from vesalius.progress import Progress
+
+if TYPE_CHECKING:
+    from vesalius.model.specimen import Specimen
+
+#: Why nothing is explained where a circuit is empty.
+EMPTY_CIRCUIT = "no head or MLP is in the circuit with a score other than 0"
+BUILTIN, HYVE = "builtin", "hyve"
+PROTOCOLS = ("typed", "paper")
+#: Edges of a discovered circuit that an explanation lists, strongest first.
+MOST_EDGES = 1000
+
+
+@dataclass(frozen=True)
+class Task:
+    """What a scientist is given: a specimen and how it is to be explained.
+
+    `directory` is where the specimen is loaded from, unless it is loaded already (`loaded`). What is explained are the
+    named `components`, those of a `circuit` that score high enough (`Circuit.chosen`), those of the circuit that the
+    method `circuit_from` discovers, or the specimen's own. `n`, `top` and `force` are for natural models, `leave_out`
+    is for the built-in scientist, `protocol` and `sandbox_unsafe` are for those that run a language model's code. For the
+    request: `source` is the name or path that the specimen is loaded by, `circuit_file` where the circuit was read
+    from, `backbone` the name of the language model, with its options.
+    """
+
+    id: str
+    directory: Path | None = None
+    seed: int = 0
+    protocol: str | None = None
+    leave_out: str | None = None
+    sandbox_unsafe: bool = False
+    circuit_from: str | None = None
+    components: tuple[str, ...] | None = None
+    circuit: Circuit | None = None
+    circuit_file: str | None = None
+    n: int | None = None
+    top: int | None = None
+    force: bool = False
+    scientist: str = BUILTIN
+    source: str | None = None
+    backbone: str | None = None
+    backbone_options: dict[str, JsonValue] = field(default_factory=dict)
+    loaded: "Specimen | None" = field(default=None, repr=False, compare=False)
+    progress: Progress | None = field(default=None, repr=False, compare=False)
+
+    def specimen(self) -> "Specimen":
+        """The specimen, loaded; the answer key is not in it."""
+        if self.loaded is not None:
+            return self.loaded
+        from vesalius.circuits.specimens import load_specimen
+
+        assert self.directory is not None
+        return load_specimen(self.directory)
+
+
+@dataclass(frozen=True)
+class Explained:
+    """An explanation, how it came about if there is a trace, and the circuit that was explained if there is one."""
+
+    explanation: Explanation
+    trace: Trace | None = None
+    circuit: Circuit | None = None
+
+
+Scientist = Callable[[Task, Backbone | None], Explained]
+
+
+def explain_task(task: Task, backbone: Backbone | None = None) -> Explained:
+    """Let the task's scientist explain it; the explanation holds the request and the edges of the circuit."""
+    scientist, started = scientist_named(task.scientist), time.monotonic()
+    if task.circuit_from is not None:
+        specimen = task.specimen()
+        task = replace(task, loaded=specimen, circuit=_discovered(task.circuit_from, specimen, seed=task.seed))
+    circuit = task.circuit
+    if circuit is None:
+        result = scientist(task, backbone)
+    elif chosen := circuit.chosen():
+        result = scientist(replace(task, components=tuple(map(str, chosen))), backbone)
+    else:
+        result = Explained(_abstention(task, seconds=time.monotonic() - started))
+    found = {"request": request_of(task, backbone), "circuit_edges": _edges(circuit, result.explanation)}
+    return Explained(result.explanation.model_copy(update=found), result.trace, circuit)
+
+
+def scientist_named(name: str) -> Scientist:
+    """The scientist of that name, or the function that `package.module:function` names."""
+    if name in SCIENTISTS:
+        return SCIENTISTS[name]
+    return function_named(name, role="scientist", known=SCIENTISTS)
+
+
+def check_scientist(
+    scientist: str, *, backbone: bool, protocol: str | None = None, leave_out: str | None = None
+) -> None:
+    """Refuse a scientist that does not exist and options that do not go with it."""
+    scientist_named(scientist)
+    if scientist == HYVE and not backbone:
+        raise BadInput("--scientist hyve needs a language model; give --backbone, such as openai:gpt-5.4")
+    if scientist == BUILTIN and backbone:
+        raise BadInput("--backbone: the built-in scientist asks no language model; add --scientist hyve")
+    if leave_out is not None and scientist != BUILTIN:
+        raise BadInput("--leave-out is for the built-in scientist; leave it out")
+    if protocol is not None and protocol not in PROTOCOLS:
+        raise BadInput(f"--protocol {protocol!r} does not exist; use {choices(PROTOCOLS)}")
+    if protocol is not None and scientist == BUILTIN:
+        raise BadInput("--protocol is for the hyve scientist; leave it out")
+
+
+def request_of(task: Task, backbone: Backbone | None) -> Request:
+    """The request that explains the same again."""
+    specimen = task.loaded
+    given = {
+        **task.backbone_options,
+        "n": task.n,
+        "top": task.top,
+        "force": task.force or None,
+        "leave_out": task.leave_out,
+    }
+    chosen = None if task.circuit is None or task.circuit_file else tuple(map(str, task.circuit.chosen()))
+    return Request(
+        command="explain",
+        specimen=task.source or (specimen and specimen.source) or task.id,
+        behaviour=None if specimen is None else specimen.behaviour,
+        components=task.components or chosen or None,
+        circuit=task.circuit_file,
+        method=task.scientist,
+        options={name: value for name, value in given.items() if value is not None},
+        seed=task.seed,
+        backbone=task.backbone or (backbone and backbone.name),
+        protocol=task.protocol,
+    )
+
+
+def builtin(task: Task, backbone: Backbone | None) -> Explained:
+    """The built-in scientist: programs for listed vocabularies, the causal profile for natural models."""
+    from vesalius.explanations.natural import PROMPTS, TOP, explain_natural
+    from vesalius.explanations.scientist import explain_specimen
+    from vesalius.model.specimen import TextVocabulary
+
+    specimen = task.specimen()
+    if isinstance(specimen.vocabulary, TextVocabulary):
+        if task.leave_out is not None:
+            raise BadInput(f"specimen {specimen.name!r} is a natural model; --leave-out is for listed vocabularies")
+        return Explained(
+            explain_natural(
+                specimen,
+                components=task.components,
+                n=PROMPTS if task.n is None else task.n,
+                top=TOP if task.top is None else task.top,
+                force=task.force,
+                seed=task.seed,
+                progress=task.progress,
+            )
+        )
+    _refuse_natural_options(task, f"specimen {specimen.name!r} has a listed vocabulary")
+    without = frozenset() if task.leave_out is None else frozenset({task.leave_out})
+    return Explained(
+        explain_specimen(specimen, components=task.components, seed=task.seed, without=without, progress=task.progress)
+    )
+
+
+def hyve(task: Task, backbone: Backbone | None) -> Explained:
+    """The HyVE agent, driven by a language model."""
+    from vesalius.explanations.hyve import explain_hyve
+
+    assert backbone is not None
+    _refuse_natural_options(task, "HyVE does not explain natural models")
+    result = explain_hyve(
+        task.specimen(),
+        components=task.components,
+        backbone=backbone,
+        protocol=cast(Literal["typed", "paper"], task.protocol or PROTOCOLS[0]),
+        seed=task.seed,
+        sandbox_unsafe=task.sandbox_unsafe,
+        progress=task.progress,
+    )
+    return Explained(result.explanation, result.trace)
+
+
+SCIENTISTS: dict[str, Scientist] = {BUILTIN: builtin, HYVE: hyve}
+
+
+def _discovered(method: str, specimen: "Specimen", *, seed: int) -> Circuit:
+    from vesalius.discovery.methods import DEFAULT_PROMPTS, affordable_prompts, discover
+
+    n = affordable_prompts(method, specimen.model.config, DEFAULT_PROMPTS)
+    return discover(specimen, method, n=n, seed=seed).circuit
+
+
+def _abstention(task: Task, *, seconds: float) -> Explanation:
+    """The explanation of an empty circuit."""
+    specimen = task.loaded
+    return Explanation(
+        specimen=task.id,
+        behaviour=None if specimen is None else specimen.behaviour,
+        scientist=task.scientist,
+        components=(),
+        information_flow=f"Not measured: {EMPTY_CIRCUIT}.",
+        task_description=f"Nothing was established: {EMPTY_CIRCUIT}.",
+        seconds=seconds,
+        seed=task.seed,
+    )
+
+
+def _edges(circuit: Circuit | None, explanation: Explanation) -> Sequence[Score]:
+    """The edges of the circuit between explained components, the input and the logits, strongest first."""
+    if circuit is None:
+        return ()
+    explained = {part.id for part in explanation.components}
+    ends = (
+        (edge, score)
+        for edge, score in circuit.ranked_edges()
+        if score
+        and (edge.sender is None or str(edge.sender) in explained)
+        and (edge.receiver is None or str(edge.receiver) in explained)
+    )
+    return tuple(Score(id=str(edge), score=score) for edge, score in ends)[:MOST_EDGES]
+
+
+def _refuse_natural_options(task: Task, reason: str) -> None:
+    if task.n is not None or task.top is not None or task.force:
+        raise BadInput(f"{reason}; n, top and force are for natural models")
