@@ -38,6 +38,7 @@ ADAPTERS = {
     "vesalius.backbones.langchain_connection",
     "vesalius.discovery.mechrl.gym",
     "vesalius.discovery.sets.gym",
+    "vesalius.backbones.inspect_model",
     "vesalius.inspection",
 }
 HIDE = """

@@ -15,7 +15,7 @@ from vesalius.documents.circuit import Circuit
 from vesalius.version import __version__
 
 COMMANDS = ["specimens", "show", "predict", "behaviours", "sweep", "discover", "explain", "report", "train", "generate"]
-COMMANDS += ["replay", "compare"]
+COMMANDS += ["replay", "compare", "schema"]
 BENCHMARKS = ["circuits", "discovery", "mechrl", "functions"]
 ALL = [*COMMANDS, *(f"bench {name}" for name in BENCHMARKS), "functions sample"]
 

@@ -96,8 +96,9 @@ def test_pictures_leave_the_session_alone() -> None:
     subprocess.run([sys.executable, "-c", code], check=True)
 
 
-def test_the_effects_of_a_sweep_by_hand() -> None:
+def test_the_effects_of_a_sweep_by_hand(monkeypatch: pytest.MonkeyPatch) -> None:
     """Two prompts, effects 1 and 3 of one head: mean 2; means of resamples are 1, 2 or 3."""
+    monkeypatch.setitem(sys.modules, "pandas", None)
     one, two = all_components(largest_circuit())[:2]
     effects = Effects(
         sets=((one,), (one, two)),

@@ -47,8 +47,8 @@ class Task:
     `directory` is where the specimen is loaded from, unless it is loaded already (`loaded`). What is explained are the
     named `components`, those of a `circuit` that score high enough (`Circuit.chosen`), those of the circuit that the
     method `circuit_from` discovers, or the specimen's own. `n`, `top` and `force` are for natural models, `leave_out`
-    is for the built-in scientist, `protocol` and `sandbox_unsafe` are for those that run a language model's code. For the
-    request: `source` is the name or path that the specimen is loaded by, `circuit_file` where the circuit was read
+    is for the built-in scientist, `protocol` and `sandbox_unsafe` are for those that run a language model's code. For
+    the request: `source` is the name or path that the specimen is loaded by, `circuit_file` where the circuit was read
     from, `backbone` the name of the language model, with its options.
     """
 
