@@ -15,7 +15,7 @@ help:
 	@grep -E '^[a-z-]+:.*##' Makefile | sed 's/:.*## /: /'
 
 demo: $(VENV)/.installed ## install, explain a circuit with evidence, print where its page is
-	$(VENV)/bin/vesalius explain frac_prevs --out vesalius-runs/demo
+	@$(VENV)/bin/vesalius explain frac_prevs --out vesalius-runs/demo
 
 test: $(VENV)/.dev lint types browser ## everything: linters, types, all tests
 	OMP_NUM_THREADS=1 $(PY) -m pytest -n $(JOBS) --durations=30

@@ -269,7 +269,7 @@ def _select(entry: dict[str, Any], keys: Any, queries: Any) -> Select:
         raise BadInput('give either a "comparison" or the selected "pairs"')
     if "pairs" in entry:
         return Select(keys, queries, _rows(entry["pairs"], 2, "pairs"))  # type: ignore[arg-type]
-    name = entry["comparison"].upper() if isinstance(entry["comparison"], str) else None
+    name = entry["comparison"].upper() if isinstance(entry["comparison"], str) else ""
     if name not in Comparison.__members__:
         shown = f"comparison {entry['comparison']!r:.40}"
         raise BadInput(f"{shown} does not exist; use {choices(Comparison.__members__)}")

@@ -1,7 +1,7 @@
 """From the final state to an explanation: valid whatever the model said."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from vesalius.components import Component
@@ -38,7 +38,7 @@ def explanation_of(state: State, *, specimen: str, seed: int, cost: float, secon
     )
 
 
-def _component(finding: Finding, roles: dict[str, Role]) -> ComponentExplanation:
+def _component(finding: Finding, roles: Mapping[str, Role]) -> ComponentExplanation:
     name = finding.trace.component
     role = roles.get(name)
     tag: Tag = role.tag if role else BY_KIND[Component.parse(name).is_head]
