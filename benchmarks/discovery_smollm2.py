@@ -15,6 +15,7 @@ from typing import Any
 import torch
 
 import vesalius as ves
+from vesalius.discovery.methods import discover
 from vesalius.discovery.trust import examine
 from vesalius.files import read_json, write_json
 
@@ -26,7 +27,7 @@ def measured(behaviour: str, method: str, n: int) -> dict[str, Any]:
     """One discovery and its checks; `cpu_seconds` count the loading too."""
     start = time.process_time()
     specimen = ves.load("smollm2-135m", behaviour=behaviour)
-    found = ves.discover(specimen, method, n=n, seed=SEED)
+    found = discover(specimen, method, n=n, seed=SEED)
     trust = examine(specimen, found, seed=SEED)
     edges = found.circuit.ranked_edges()
     return {
