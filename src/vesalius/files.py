@@ -31,10 +31,10 @@ def write_json(path: Path, data: Mapping[str, Any]) -> None:
 
 
 def write_text(path: Path, text: str) -> None:
-    """Write a text file in one step."""
+    """Write a text file in one step; halves of characters, which UTF-8 cannot hold, become `?`."""
     partial = path.with_name(f"{path.name}.partial-{os.getpid()}")
     try:
-        partial.write_text(text, encoding="utf-8", newline="\n")
+        partial.write_text(text, encoding="utf-8", errors="replace", newline="\n")
         os.replace(partial, path)
     except OSError as error:
         partial.unlink(missing_ok=True)

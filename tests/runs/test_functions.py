@@ -104,6 +104,29 @@ def test_the_builtin_interpreter_finds_every_line(place: Path) -> None:
     assert kept["truth"]["slope"] == 2
 
 
+def test_the_grading_seed_is_drawn_after_the_answers_and_written_down(place: Path, tmp_path: Path) -> None:
+    card = carried_out(place, settings())
+    events = [json.loads(line) for line in (place / "events.jsonl").read_text().splitlines()]
+    (drawn,) = [number for number, event in enumerate(events) if event["event"] == "grading_seed"]
+    assert [event["event"] for event in events[:drawn]] == ["interpreted"] * 3
+    seed = card["request"]["options"]["grading_seed"]
+    assert seed == events[drawn]["seed"]
+    other = tmp_path / "other"
+    other.mkdir()
+    again = carried_out(other, settings(grading_seed=seed))
+    assert again["request"]["options"]["grading_seed"] == seed
+    assert again["metrics"] == card["metrics"]
+
+
+def test_two_runs_draw_different_grading_seeds(tmp_path: Path) -> None:
+    """One chance in 2^31 that they agree."""
+    seeds = set()
+    for name in ("one", "two"):
+        (tmp_path / name).mkdir()
+        seeds.add(carried_out(tmp_path / name, settings())["request"]["options"]["grading_seed"])
+    assert len(seeds) == 2
+
+
 def test_the_oracle_asks_nothing(place: Path) -> None:
     card = carried_out(place, settings(interpreter="oracle"))
     assert (card["metrics"]["success"]["value"], card["metrics"]["queries"]["value"]) == (1.0, 0.0)
@@ -166,13 +189,14 @@ def test_failures_of_the_machinery_are_counted_apart(place: Path, tmp_path: Path
 
 
 def test_a_run_goes_on_where_it_stopped(place: Path, tmp_path: Path) -> None:
-    whole = carried_out(place, settings())
+    asked = settings(grading_seed=5)
+    whole = carried_out(place, asked)
     lines = (place / "events.jsonl").read_bytes().splitlines(keepends=True)
     for kept in range(len(lines)):
         part = Path(shutil.copytree(place, tmp_path / f"part{kept}"))
         (part / "scorecard.json").unlink()
         (part / "events.jsonl").write_bytes(b"".join(lines[:kept]) + b'{"event": "interp')
-        again = carried_out(part, settings())
+        again = carried_out(part, asked)
         assert {**again, "seconds": 0} == {**whole, "seconds": 0}
         assert len((part / "events.jsonl").read_bytes().splitlines()) == len(lines)
 
@@ -202,14 +226,14 @@ def test_replay_needs_no_model(place: Path, script: str) -> None:
 
 
 def test_the_page_shows_failures_first(place: Path, script: str) -> None:
-    carried_out(place, settings(interpreter="aia", backbone=script))
+    carried_out(place, settings(interpreter="aia", backbone=script, grading_seed=5))
     page = render_run(place)
     text = page.read_text(encoding="utf-8")
     assert page == place / "report.html"
     assert text.index('id="component-f00002"') < text.index('id="component-f00000"')
     assert text.count('<svg class="curves"') == 3
     assert "vesalius bench functions --interpreter aia --backbone scripted:" in text
-    assert "--category numeric --count 3 --mode fixed --rounds 20 --seed 0" in text
+    assert "--category numeric --count 3 --mode fixed --rounds 20 --grading-seed 5 --seed 0" in text
     assert "https://" not in text.replace("http://www.w3.org", "")
 
 

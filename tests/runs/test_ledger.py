@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from vesalius.errors import BadInput, Failed
-from vesalius.runs.ledger import Ledger
+from vesalius.errors import BadInput, Failed, Note
+from vesalius.runs.ledger import Ledger, read_ledger
 
 HOLDS = """
 import sys
@@ -105,3 +105,49 @@ def test_what_the_disk_refuses_is_one_line(path: Path, monkeypatch: pytest.Monke
     assert len(words(path)) == 3
     with pytest.raises(Failed, match="cannot be opened"):
         Ledger(path / "below")
+
+
+def test_an_edited_line_is_refused_by_its_number(path: Path) -> None:
+    """A change that is still JSON, at every place of every line where there is one."""
+    data = path.read_bytes()
+    lines = data.splitlines(keepends=True)
+    for number, line in enumerate(lines, 1):
+        edited = line.replace(b'"number": ', b'"number": 1')
+        path.write_bytes(b"".join([*lines[: number - 1], edited, *lines[number:]]))
+        with pytest.raises(BadInput, match=rf"line {number}: does not match its checksum"):
+            Ledger(path)
+
+
+@pytest.mark.parametrize(("kept", "refused"), [([0, 2], 2), ([1, 2], 1), ([0, 2, 1], 2), ([0, 0, 1, 2], 2)])
+def test_removed_and_moved_lines_are_refused(path: Path, kept: list[int], refused: int) -> None:
+    lines = path.read_bytes().splitlines(keepends=True)
+    path.write_bytes(b"".join(lines[index] for index in kept))
+    with pytest.raises(BadInput, match=f"line {refused}: does not match"):
+        Ledger(path)
+
+
+def test_a_line_without_a_checksum_cannot_be_added(path: Path) -> None:
+    with path.open("ab") as file:
+        file.write(b'{"event": "said", "word": "forged"}\n')
+    with pytest.raises(BadInput, match="line 4: has no checksum"):
+        Ledger(path)
+
+
+def test_a_ledger_without_checksums_is_read_with_a_note(tmp_path: Path) -> None:
+    path = tmp_path / "events.jsonl"
+    path.write_bytes(b'{"event": "said", "word": "old"}\n{"event": "said", "word": "older"}\n')
+    with pytest.warns(Note, match="without checksums"):
+        ledger = Ledger(path)
+    with ledger:
+        assert [record["word"] for record in ledger.records] == ["old", "older"]
+        ledger.append("said", word="new")
+    assert words(path) == ["old", "older", "new"]
+    path.write_bytes(path.read_bytes().replace(b"older", b"elder"))  # what came before is checked from then on
+    with pytest.raises(BadInput, match="line 3"):
+        Ledger(path)
+
+
+def test_half_a_character_does_not_stop_a_run(tmp_path: Path) -> None:
+    with Ledger(tmp_path / "events.jsonl") as ledger:
+        ledger.append("failed", reason="\ud800 and more")
+    assert [record["reason"] for record in read_ledger(tmp_path / "events.jsonl")] == ["? and more"]

@@ -6,14 +6,16 @@ from typing import Any
 
 
 def names(argument: Any) -> dict[str, Any]:
-    """The package up to the API, as in real use, and a model small enough to compute by hand."""
+    """The modules of the names of HyVE, as in real use, and a model small enough to compute by hand."""
     import torch
 
-    import vesalius.api
+    import vesalius.explanations.hyve.scope
+    import vesalius.rasp
 
     model = torch.nn.Linear(2, 1, bias=False)
     model.weight.data[:] = torch.tensor([[2.0, 3.0]])
-    return {"model": model, "double": lambda x: 2 * x, "argument": argument, "load": vesalius.api.load}
+    loaded = vesalius.explanations.hyve.scope.load_model
+    return {"model": model, "double": lambda x: 2 * x, "argument": argument, "load_model": loaded}
 
 
 def broken(argument: Any) -> dict[str, Any]:
@@ -32,6 +34,13 @@ def careless(argument: Any) -> dict[str, Any]:
     import vesalius.grading
 
     return {"grade": vesalius.grading}
+
+
+def generating(argument: Any) -> dict[str, Any]:
+    """Imports the generators of functions."""
+    import vesalius.functions.suite
+
+    return {"suite": vesalius.functions.suite}
 
 
 def slow(argument: Any) -> dict[str, Any]:

@@ -1,13 +1,17 @@
 """How many layers of isolation are enough, and what happens with fewer."""
 
+import errno
+import os
 import re
+import socket
 import sys
+import time
 from pathlib import Path
 
 import pytest
 
 from vesalius.errors import Failed
-from vesalius.sandbox import Isolation, Sandbox, filesystem, seccomp
+from vesalius.sandbox import Isolation, Sandbox, filesystem, seccomp, warm_server
 from vesalius.sandbox import sandbox as sandbox_module
 from vesalius.sandbox.landlock import SUFFICIENT_VERSION
 from vesalius.sandbox.seccomp import ALLOWED, CONDITIONAL, program
@@ -61,26 +65,54 @@ def test_other_systems_are_refused(platform: str, monkeypatch: pytest.MonkeyPatc
         pass
 
 
-def test_the_sealed_directories_exist_and_are_left_out() -> None:
-    assert all(room.is_dir() for room in filesystem.SEALED)
+def test_of_the_package_only_loaded_modules_are_readable() -> None:
+    """This process has the whole package loaded or on its path; files that are no loaded module are not listed."""
     readable = [Path(path).resolve() for path in filesystem.readable(None)]
-    for room in filesystem.SEALED:
-        assert not [path for path in readable if room.is_relative_to(path) or path.is_relative_to(room)]
-    assert any(path.name == "specimens.py" for path in readable)
+    package = filesystem.PACKAGE.resolve()
+    inside = {path for path in readable if path.is_relative_to(package)}
+    assert inside == {Path(file).resolve() for file in filesystem.loaded_files()}
+    assert package / "sandbox" / "filesystem.py" in inside
+    assert not [path for path in readable if package.is_relative_to(path)]
 
 
-def test_another_copy_of_the_package_is_sealed_too(tmp_path: Path) -> None:
-    copy = tmp_path / "site-packages" / "vesalius" / "circuits" / "key"
+def test_another_copy_of_the_package_is_closed_too(tmp_path: Path) -> None:
+    """A copy of the package in any directory of installed packages below an opened tree, and other packages too."""
+    copy = tmp_path / "python3.9" / "site-packages" / "vesalius" / "circuits" / "key"
     copy.mkdir(parents=True)
-    assert str(copy.resolve()) in filesystem.sealed_directories([str(tmp_path / "site-packages")])
+    closed = filesystem.closed_directories([str(tmp_path)])
+    assert str(copy.parents[2]) in closed
+    assert filesystem._without(str(tmp_path), closed) == []
 
 
-def test_a_tree_is_opened_without_its_sealed_directory(tmp_path: Path) -> None:
+def test_installed_packages_are_opened_by_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    directory = tmp_path / "site-packages"
+    names = ("numpy", "numpy.libs", "numpy-2.0.dist-info", "vesalius", "vesalius-1.dist-info", "wordlists", "six.py")
+    for name in names:
+        (directory / name).mkdir(parents=True)
+    monkeypatch.setattr(filesystem, "_installed_directories", lambda: [str(directory)])
+    opened = {Path(path).name for path in filesystem.open_entries() if Path(path).parent == directory}
+    assert opened == {"numpy", "numpy.libs", "numpy-2.0.dist-info", "six.py"}
+
+
+def test_a_tree_is_opened_without_its_closed_directory(tmp_path: Path) -> None:
     for name in ("a/one", "a/key/secret", "b/two"):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text("")
     paths = filesystem._without(str(tmp_path), [str(tmp_path / "a" / "key")])
     assert paths == [str(tmp_path / "a" / "one"), str(tmp_path / "b")]
+
+
+def test_a_kernel_that_refuses_process_descriptors_is_polled(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(pid: int) -> int:
+        raise OSError(errno.ENOSYS, "refused")
+
+    monkeypatch.setattr(os, "pidfd_open", refuse, raising=False)
+    control, other = socket.socketpair()
+    child = os.fork()
+    if child == 0:
+        os._exit(7)
+    with control, other:
+        assert warm_server.wait(control, child, time.monotonic() + 60)["status"] == 7
 
 
 @pytest.mark.parametrize(("column", "machine"), list(enumerate(HEADERS)))

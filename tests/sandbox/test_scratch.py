@@ -1,9 +1,13 @@
 """The scratch directory on disk: checked and removed whatever it contains."""
 
 import os
+import tempfile
 from pathlib import Path
 
-from vesalius.sandbox.scratch import MAX_FILES, clear, overfull
+import pytest
+
+from tests.sandbox.conftest import LAYERS, SMALL, opened
+from vesalius.sandbox.scratch import MAX_FILES, clear, nameless_bytes, overfull
 
 
 def nested(path: Path, depth: int) -> None:
@@ -56,3 +60,59 @@ def test_an_unreadable_directory_counts_as_overfull(tmp_path: Path) -> None:
 
 def test_a_missing_directory_is_not_overfull(tmp_path: Path) -> None:
     assert not overfull(str(tmp_path / "gone"), 1)
+
+
+UNLINKED = """
+import os
+held = []
+for number in range(16):
+    file = os.open("x", os.O_CREAT | os.O_RDWR)
+    os.unlink("x")
+    os.write(file, b"x" * (1 << 20))
+    held.append(file)
+"""
+NAMELESS = """
+import os
+held = []
+for number in range(16):
+    file = os.open(".", os.O_TMPFILE | os.O_RDWR)
+    os.write(file, b"x" * (1 << 20))
+    held.append(file)
+"""
+MAPPED = """
+import mmap, os
+held = []
+for number in range(16):
+    file = os.open("x", os.O_CREAT | os.O_RDWR)
+    os.unlink("x")
+    os.write(file, b"x" * (1 << 20))
+    held.append(mmap.mmap(file, 1 << 20))
+    os.close(file)
+"""
+#: Gives the check, which runs every few milliseconds, time to look.
+WAIT = "\nimport time\ntime.sleep(60)\nresult = len(held)"
+
+
+@pytest.mark.parametrize("code", [UNLINKED, NAMELESS, MAPPED], ids=["unlinked", "nameless", "mapped"])
+@pytest.mark.parametrize("layers", LAYERS.values(), ids=list(LAYERS))
+def test_files_without_a_name_count(layers: tuple[str, ...], code: str) -> None:
+    for sandbox in opened(layers, limits=SMALL):
+        outcome = sandbox.execute(code + WAIT)
+        assert outcome.result is None
+        if sandbox.isolation.namespaces:
+            assert "No space left" in str(outcome.error)
+        else:
+            assert outcome.stopped_by == "output", outcome.error
+            assert "scratch" in str(outcome.error)
+
+
+def test_nameless_bytes_of_a_process(tmp_path: Path) -> None:
+    before = nameless_bytes(os.getpid())
+    assert before is not None
+    with tempfile.TemporaryFile(dir=tmp_path) as file:
+        file.write(b"x" * (1 << 20))
+        file.flush()
+        after = nameless_bytes(os.getpid())
+        assert after is not None
+        assert after - before == os.fstat(file.fileno()).st_blocks * 512 >= 1 << 20
+    assert nameless_bytes(2**22 + 1) == 0

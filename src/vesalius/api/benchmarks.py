@@ -160,6 +160,7 @@ def bench_functions(
     mode: str | None = None,
     budget: int | None = None,
     rounds: int = 20,
+    grading_seed: int | None = None,
     prices: str | Path | None = None,
     max_cost: float | None = None,
     unsafe_sandbox: bool = False,
@@ -172,7 +173,8 @@ def bench_functions(
 
     `category` is numeric, strings, entities or relations; `interpreter` is "builtin", "oracle", "table", "aia",
     "milan", "aia+milan" or `package.module:function`; `evaluator` a language model that takes the unit tests of
-    descriptions; `budget` the number of queries per function.
+    descriptions; `budget` the number of queries per function. The seed of the test points is drawn when the answers are
+    written; the scorecard names it, and `grading_seed` repeats it.
     """
     suite = chosen_suite(category, seed, count, mode, dataset)
     settings = FunctionSettings(
@@ -183,6 +185,7 @@ def bench_functions(
         budget=budget,
         talk=Talk(rounds=rounds),
         prices=_absolute(prices),
+        grading_seed=grading_seed,
     )
     limits, runs_on = Limits(max_cost=max_cost, sandbox_unsafe=unsafe_sandbox), engine_named(engine)
     limits.check_models(settings.models, settings.prices)

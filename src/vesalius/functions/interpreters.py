@@ -23,6 +23,7 @@ BUILTIN, ORACLE, TABLE = "builtin", "oracle", "table"
 AIA, MILAN, BOTH = "aia", "milan", "aia+milan"
 NAMES = (BUILTIN, ORACLE, TABLE, AIA, MILAN, BOTH)
 WITH_MODEL = (AIA, MILAN, BOTH)
+WITH_EXEMPLARS = (MILAN, BOTH)
 #: How many points a table asks for where no budget is given.
 TABLE_POINTS = 256
 
@@ -63,8 +64,12 @@ def interpret(
     seed: int = 0,
     backbone: Backbone | None = None,
     limits: Limits | None = None,
+    grading_seed: int | None = None,
 ) -> Interpretation:
-    """Let the interpreter of that name explain a function. Only the oracle is given more than the box."""
+    """Let the interpreter of that name explain a function. Only the oracle is given more than the box.
+
+    `grading_seed` is needed only to show no exemplar that is an input of a unit test.
+    """
     if name == ORACLE:
         return Interpretation(suite.rooms.oracle(function))
     check_askable(function)
@@ -80,7 +85,7 @@ def interpret(
     assert backbone is not None
     if name == AIA:
         return Interpretation(interpret_with(backbone, box, limits=limits, name=name))
-    exemplars = exemplars_for(function, suite)
+    exemplars = exemplars_for(function, suite, grading_seed=grading_seed)
     answer = interpret_with(backbone, box, asking=name == BOTH, exemplars=exemplars, limits=limits, name=name)
     return Interpretation(answer, exemplars.overlap)
 

@@ -22,6 +22,7 @@ from typing import Any, Self
 from vesalius.errors import BadInput
 from vesalius.functions.box import LONGEST_OUTPUT, Category, Reply
 from vesalius.sandbox import CallResult, Sandbox
+from vesalius.sandbox.libraries import PRELOAD
 
 SCRIPT = "function_code.py"
 PER_INPUT_SECONDS = 2.0
@@ -59,16 +60,6 @@ def _call(job):
     _random.seed(job["seed"])
     return {entry}(job["input"])
 """
-
-
-def libraries(argument: dict[str, bool]) -> dict[str, Any]:
-    """What published scripts import, loaded once in the warm process."""
-    import scipy.signal
-    import scipy.special  # noqa: F401
-
-    if argument["torch"]:
-        import torch  # noqa: F401
-    return {}
 
 
 class ScriptRunner:
@@ -147,7 +138,7 @@ class ScriptRunner:
     def _open(self) -> Sandbox:
         if self._sandbox is None:
             needs = {"torch": not self._plain and next(self.dataset.glob(_WEIGHTS), None) is not None}
-            preload = None if self._plain else f"{__name__}:{libraries.__name__}"
+            preload = None if self._plain else PRELOAD
             sandbox = Sandbox(preload, needs, toolbox=self.dataset, unsafe=self._unsafe)
             self._sandbox = sandbox.__enter__()
             weakref.finalize(self, sandbox.close)

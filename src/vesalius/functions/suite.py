@@ -21,8 +21,8 @@ from vesalius.functions.unit_tests import UnitTest
 SEED = 2309
 MODES: tuple[Mode, ...] = ("fixed", "published")
 MOST = 20_000
-#: The noise, the points and the tests of grading are never those of interpreting.
-GRADING_SEED = 1
+#: Grading seeds are drawn below this.
+GRADING_SEEDS = 2**31
 #: Between two draws of unit tests.
 _NEXT_DRAW = 100_003
 
@@ -63,10 +63,18 @@ class Suite:
         """Records of the dataset that are no functions here, with the reason."""
         return getattr(self.functions(), "left_out", {})
 
-    def unit_tests(self, function: Function, *, draw: int = 0) -> list[UnitTest]:
+    @property
+    def usual_grading_seed(self) -> int:
+        """The grading seed where none was drawn: the noise, points and tests of grading are never those of
+        interpreting.
+        """
+        return self.seed + 1
+
+    def unit_tests(self, function: Function, *, grading_seed: int | None = None, draw: int = 0) -> list[UnitTest]:
         """The unit tests of one of its functions, those that grading takes unless `draw` says otherwise."""
         make = getattr(self.rooms, "unit_tests", None)
-        return [] if make is None else make(function, seed=self.seed + GRADING_SEED + draw * _NEXT_DRAW)
+        seed = self.usual_grading_seed if grading_seed is None else grading_seed
+        return [] if make is None else make(function, seed=seed + draw * _NEXT_DRAW)
 
 
 def in_words(truth: dict[str, Any]) -> str:

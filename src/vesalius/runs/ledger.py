@@ -4,19 +4,27 @@ Each record is one `write` to a file opened for appending, and is on the disk be
 was paid for is never lost. A process killed in the middle leaves at most one half-written line at the end:
 opening drops it. A damaged line anywhere else was not made by a crash, so it is refused. One process at a time holds a
 ledger.
+
+Each line ends in a checksum of itself and of all lines before it, so a line that was changed, removed, added or moved
+is refused by its number. It shows accidents and careless edits; whoever makes all checksums again is not kept out.
+Ledgers of before 0.2 have no checksums: they are read with a note, and lines added to them have one.
 """
 
 import fcntl
+import hashlib
 import json
 import os
+import re
 import time
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from vesalius.errors import BadInput, Failed
+from vesalius.errors import BadInput, Failed, note
 
 Record = dict[str, Any]
+#: The end of a line: its checksum.
+_CHECK = re.compile(rb', "check": "([0-9a-f]{32})"}\Z')
 
 
 class Ledger:
@@ -30,7 +38,10 @@ class Ledger:
             raise Failed(f"{path}: cannot be opened ({error.strerror}); choose another place") from None
         try:
             self._lock()
-            self.records = self._read()
+            self.records, self._digest, kept = _read(path)
+            if kept < path.stat().st_size:
+                os.ftruncate(self._file, kept)
+                os.fsync(self._file)
         except (BadInput, Failed):
             os.close(self._file)
             raise
@@ -38,7 +49,9 @@ class Ledger:
     def append(self, event: str, **fields: Any) -> Record:
         """Write one record down; it is on the disk when this returns."""
         record = {"event": event, "time": round(time.time(), 3), **fields}
-        line = json.dumps(record, ensure_ascii=False, allow_nan=False).encode() + b"\n"
+        body = json.dumps(record, ensure_ascii=False, allow_nan=False).encode("utf-8", "replace")
+        digest = _next_digest(self._digest, body)
+        line = body[:-1] + b', "check": "' + digest.encode() + b'"}\n'
         try:
             written = os.write(self._file, line)
             os.fsync(self._file)
@@ -46,6 +59,7 @@ class Ledger:
             raise self._unwritten(error.strerror or str(error)) from None
         if written < len(line):
             raise self._unwritten("only part of a record fitted")
+        self._digest = digest
         self.records.append(record)
         return record
 
@@ -71,32 +85,59 @@ class Ledger:
         except OSError as error:
             raise Failed(f"{self.path}: cannot be locked ({error.strerror}); choose another place") from None
 
-    def _read(self) -> list[Record]:
-        data = self.path.read_bytes()
-        lines = data.split(b"\n")
-        whole, rest = lines[:-1], lines[-1]
-        records: list[Record] = []
-        for number, line in enumerate(whole, 1):
-            record = _record(line)
-            if record is None and number < len(whole) + bool(rest):
-                raise BadInput(
-                    f"{self.path}, line {number}: not a record; put back a good copy or choose another --out"
-                )
-            if record is not None:
-                records.append(record)
-        kept = sum(len(line) + 1 for line in whole[: len(records)])
-        if kept < len(data):
-            os.ftruncate(self._file, kept)
-            os.fsync(self._file)
-        return records
-
     def _unwritten(self, why: str) -> Failed:
         return Failed(f"{self.path}: could not be written ({why}); free some space, then the same command continues")
+
+
+def read_ledger(path: Path) -> list[Record]:
+    """The records of a ledger that this process does not hold; nothing of the file is changed."""
+    try:
+        return _read(path)[0]
+    except OSError as error:
+        raise BadInput(f"{path}: cannot be read ({error.strerror})") from None
+
+
+def _read(path: Path) -> tuple[list[Record], str, int]:
+    """The whole records, the digest after the last of them, and how many bytes they take."""
+    data = path.read_bytes()
+    *whole, rest = data.split(b"\n")
+    records: list[Record] = []
+    digest, checked = "", False
+    for number, line in enumerate(whole, 1):
+        record = _record(line)
+        if record is None:
+            if number < len(whole) + bool(rest):
+                raise BadInput(f"{path}, line {number}: not a record; put back a good copy or choose another --out")
+            break
+        check = _CHECK.search(line)
+        digest = _next_digest(digest, line if check is None else line[: check.start()] + b"}")
+        if check is None and checked:
+            raise _altered(path, number, "has no checksum, as the lines before it have")
+        if check is not None and check[1].decode() != digest:
+            raise _altered(path, number, "does not match its checksum")
+        checked = check is not None
+        record.pop("check", None)
+        records.append(record)
+    if records and not checked:
+        note(f"{path}: was written without checksums, so changes to it cannot be noticed")
+    return records, digest, sum(len(line) + 1 for line in whole[: len(records)])
+
+
+def _altered(path: Path, number: int, what: str) -> BadInput:
+    return BadInput(
+        f"{path}, line {number}: {what}; it, or a line before it, was changed after it was written: put back a good"
+        " copy or choose another --out"
+    )
+
+
+def _next_digest(digest: str, line: bytes) -> str:
+    """The digest after one more line."""
+    return hashlib.sha256(digest.encode() + line).hexdigest()[:32]
 
 
 def _record(line: bytes) -> Record | None:
     try:
         data = json.loads(line)
-    except ValueError:  # neither JSON nor UTF-8
+    except (ValueError, RecursionError):  # neither JSON nor UTF-8
         return None
     return data if isinstance(data, dict) and isinstance(data.get("event"), str) else None

@@ -13,11 +13,13 @@ from typing import Any
 from vesalius.documents.scorecard import Scorecard
 from vesalius.errors import BadInput
 from vesalius.runs.circuits import CircuitsBenchmark
-from vesalius.runs.directory import CALLS, Run, read_run, read_scorecard, require_benchmark
+from vesalius.runs.directory import CALLS, EVENTS, Run, read_run, read_scorecard, require_benchmark
 from vesalius.runs.engine import Engine
 from vesalius.runs.functions.benchmark import FunctionsBenchmark
 from vesalius.runs.functions.settings import BENCHMARK as FUNCTIONS
 from vesalius.runs.functions.settings import FunctionSettings
+from vesalius.runs.functions.state import FunctionState
+from vesalius.runs.ledger import read_ledger
 from vesalius.runs.settings import BENCHMARK, Limits, Settings
 from vesalius.runs.steps import Progress
 from vesalius.runs.work import ModelAccess
@@ -55,6 +57,8 @@ def replay(
         settings = FunctionSettings.of_run(asked) if of_functions else Settings.of_run(asked)
     except BadInput as error:
         raise BadInput(f"{directory}: {error}") from None
+    if isinstance(settings, FunctionSettings) and settings.grading_seed is None:
+        settings = replace(settings, grading_seed=stored_seed(directory, settings))
     unsafe = bool(asked.get("limits", {}).get("sandbox_unsafe"))
 
     def recorded(access: ModelAccess) -> ModelAccess:
@@ -76,6 +80,12 @@ def replay(
                 progress(event)
         card = benchmark.scorecard()
     return Replayed(card, tuple(differences(stored.as_data(), card.as_data()))[:MOST])
+
+
+def stored_seed(directory: Path, settings: FunctionSettings) -> int:
+    """The grading seed that a run of functions has drawn."""
+    drawn = FunctionState(read_ledger(directory / EVENTS)).grading_seed
+    return settings.suite.usual_grading_seed if drawn is None else drawn
 
 
 def differences(stored: Any, found: Any, where: str = "") -> Iterator[str]:

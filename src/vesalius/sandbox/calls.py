@@ -1,10 +1,9 @@
 """One call from the caller's side: read what the program prints and reports, stop it when it exceeds its limits.
 
-Everything a program sends is bytes in two pipes, read up to a bound and parsed as JSON. The warm process reports how
-the program ended; what the program reports cannot change that.
+Everything a program sends is bytes in two pipes: output, read up to a bound, and records (`records.py`). The warm
+process reports how the program ended; what the program reports cannot change that.
 """
 
-import json
 import os
 import selectors
 import signal
@@ -14,12 +13,12 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple, cast, get_args
 
 from vesalius.sandbox import messages
-from vesalius.sandbox.limits import MAX_OUTPUT_FACTOR, CallResult, Limits, Outcome, StoppedBy
+from vesalius.sandbox.limits import MAX_OUTPUT_FACTOR, CallResult, Limits, Outcome, ReportedLimit, StoppedBy
+from vesalius.sandbox.records import Record, RecordReader
 
 #: How long after its wall time a program may be missing before the warm process is replaced.
 GRACE_SECONDS = 2.0
 _CHUNK = 1 << 16
-_MAX_ERROR = 20_000
 
 
 class Pipes(NamedTuple):
@@ -33,21 +32,20 @@ class Pipes(NamedTuple):
 class CallState:
     """What is known of a call so far."""
 
+    reader: RecordReader
     output: bytearray = field(default_factory=bytearray)
     output_total: int = 0
-    report: bytearray = field(default_factory=bytearray)
     #: How the program ended, from the warm process; None when the warm process was lost.
     ending: dict[str, Any] | None = None
     #: Why this side stopped it.
     stopped: StoppedBy | None = None
-    last_record: float = field(default_factory=time.monotonic)
 
 
 def follow(
-    control: socket.socket, pipes: Pipes, *, limits: Limits, max_report: int, pace: float | None = None
+    control: socket.socket, pipes: Pipes, *, limits: Limits, reader: RecordReader, pace: float | None = None
 ) -> CallState:
     """Read a program's pipes until it ends. With `pace`, stop it when no record comes for that many seconds."""
-    state = CallState()
+    state = CallState(reader)
     backstop = time.monotonic() + limits.wall_seconds + GRACE_SECONDS
     with selectors.DefaultSelector() as selector:
         selector.register(control, selectors.EVENT_READ)
@@ -55,26 +53,26 @@ def follow(
             os.set_blocking(pipe, False)
             selector.register(pipe, selectors.EVENT_READ)
         while (now := time.monotonic()) < backstop:
-            if pace is not None and now > state.last_record + pace:
+            if pace is not None and now > reader.last_record + pace:
                 _stop(control, state, "wall")
-            until = backstop if pace is None or state.stopped else min(backstop, state.last_record + pace)
+            until = backstop if pace is None or state.stopped else min(backstop, reader.last_record + pace)
             ready = {key.fileobj for key, _ in selector.select(max(until - now, 0.001))}
             for pipe in pipes:
                 if pipe in ready and not _read(state, pipe, pipes, limits):
                     selector.unregister(pipe)
-            if _exceeded(state, limits, max_report):
+            if _exceeded(state, limits):
                 _stop(control, state, "output")
             if control in ready:
                 state.ending = _ending(control)
                 break
     for pipe in pipes:
-        while not _exceeded(state, limits, max_report) and _read(state, pipe, pipes, limits):
+        while not _exceeded(state, limits) and _read(state, pipe, pipes, limits):
             pass
     return state
 
 
-def _exceeded(state: CallState, limits: Limits, max_report: int) -> bool:
-    return state.output_total > MAX_OUTPUT_FACTOR * limits.output_bytes or len(state.report) > max_report
+def _exceeded(state: CallState, limits: Limits) -> bool:
+    return state.output_total > MAX_OUTPUT_FACTOR * limits.output_bytes or state.reader.exceeded
 
 
 def outcome(state: CallState, limits: Limits) -> Outcome:
@@ -83,17 +81,18 @@ def outcome(state: CallState, limits: Limits) -> Outcome:
     if state.output_total > len(state.output):
         stdout += f"\n... ({state.output_total - len(state.output)} more bytes of output were dropped)"
     stopped = stopped_by(state, limits)
-    records = parse(state.report)
+    records = state.reader.records
     last = records[-1] if records and stopped is None else {}
     if stopped is None and not last:
         stopped = "crash"
-    error = stop_message(state, stopped, limits) if stopped else error_text(last)
+    error = stop_message(state, stopped, limits) if stopped else last.get("error")
     ending = state.ending or {}
     return Outcome(
         result=last.get("value") if error is None else None,
         stdout=stdout,
         error=error,
-        stopped_by=stopped or reported_limit(last),
+        stopped_by=stopped,
+        reported_limit=reported_limit(last),
         seconds=ending.get("seconds", limits.wall_seconds + GRACE_SECONDS),
         cpu_seconds=ending.get("cpu", 0.0) + ending.get("warm_cpu", 0.0),
     )
@@ -135,29 +134,10 @@ def stop_message(state: CallState, stopped: StoppedBy, limits: Limits) -> str:
     return f"stopped: {reasons.get(stopped, stopped)}"
 
 
-def parse(report: bytes | bytearray) -> list[dict[str, Any]]:
-    """The complete records of a report; anything else is left out."""
-    records = []
-    for line in bytes(report).split(b"\n")[:-1]:
-        try:
-            record = json.loads(line)
-        except (ValueError, RecursionError):
-            continue
-        if isinstance(record, dict):
-            records.append(record)
-    return records
-
-
-def error_text(record: dict[str, Any]) -> str | None:
-    """The error of a record, as bounded text."""
-    error = record.get("error")
-    return None if error is None else str(error)[:_MAX_ERROR]
-
-
-def reported_limit(record: dict[str, Any]) -> StoppedBy | None:
-    """The limit that a program reports to have exceeded."""
+def reported_limit(record: Record) -> ReportedLimit | None:
+    """The refusal that a program reports."""
     name = record.get("stopped_by")
-    return cast(StoppedBy, name) if isinstance(name, str) and name in get_args(StoppedBy) else None
+    return cast(ReportedLimit, name) if name in get_args(ReportedLimit) else None
 
 
 def _read(state: CallState, pipe: int, pipes: Pipes, limits: Limits) -> bool:
@@ -167,9 +147,7 @@ def _read(state: CallState, pipe: int, pipes: Pipes, limits: Limits) -> bool:
     except BlockingIOError:
         return False
     if pipe == pipes.report:
-        state.report += data
-        if b"\n" in data:
-            state.last_record = time.monotonic()
+        state.reader.feed(data)
     else:
         state.output_total += len(data)
         state.output += data[: max(limits.output_bytes - len(state.output), 0)]
@@ -193,23 +171,23 @@ def _ending(control: socket.socket) -> dict[str, Any] | None:
     return document
 
 
-def call_results(state: CallState, limits: Limits, count: int) -> list[CallResult]:
+def call_results(state: CallState, limits: Limits, count: int, *, per_call_seconds: float) -> list[CallResult]:
     """The results of a call that runs a function on `count` inputs; at least one, and fewer where it was stopped."""
-    records = parse(state.report)
+    records = state.reader.records
     stopped = stopped_by(state, limits) or "crash"
     if not records:
         return [CallResult(error=stop_message(state, stopped, limits), stopped_by=stopped)] * count
     if records[0].get("defined") is not True:
-        return [
-            CallResult(error=error_text(records[0]) or "it defined nothing", stopped_by=reported_limit(records[0]))
-        ] * count
-    results = [
-        CallResult(_value(record), error_text(record), reported_limit(record)) for record in records[1 : count + 1]
-    ]
+        error = records[0].get("error") or "it defined nothing"
+        return [CallResult(error=error, reported_limit=reported_limit(records[0]))] * count
+    results, timeouts = [], 0
+    for record, seconds in zip(records[1 : count + 1], state.reader.arrivals[1:], strict=False):
+        # A timeout that a program reports is believed only if so much time has passed here.
+        late = record.get("stopped_by") == "wall" and seconds >= (timeouts + 1) * per_call_seconds
+        timeouts += late
+        error = record.get("error")
+        value = record.get("value") if error is None else None
+        results.append(CallResult(value, error, "wall" if late else None, reported_limit(record)))
     if len(results) < count:
         results.append(CallResult(error=stop_message(state, stopped, limits), stopped_by=stopped))
     return results
-
-
-def _value(record: dict[str, Any]) -> Any:
-    return record.get("value") if record.get("error") is None else None

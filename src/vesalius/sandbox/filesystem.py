@@ -1,91 +1,183 @@
-"""The files code in the sandbox can see: the interpreter, installed packages, loaded libraries, the toolbox.
+"""The files code in the sandbox can see: an open-list, everything else does not exist there.
 
-Where mounts are possible (`build_private_root`), the process gets a private root that holds those trees read-only, a
+On the list: the interpreter and its standard library, the shared libraries of the system, numpy, scipy and torch with
+what they import, the packages that the warm process has loaded, of Vesalius itself the files of the loaded modules (and
+no other file of it), and the toolbox. What is readable is therefore what a program could find in its memory anyway.
+
+Where mounts are possible (`build_private_root`), the process gets a private root that holds those files read-only, a
 few devices, an empty scratch directory, and nothing else: no /proc, no home, no run directories. Where they are not,
-`readable` lists the same trees for Landlock. Either way the directories of this package that hold answers are left out.
+`readable` lists the same files for Landlock.
 """
 
 import os
+import site
 import sys
 import sysconfig
 from collections.abc import Iterable, Sequence
+from importlib.machinery import ModuleSpec, PathFinder
 from pathlib import Path
+from typing import Any, ClassVar
 
 from vesalius.sandbox import kernel
 
 PACKAGE = Path(__file__).parents[1]
-#: Directories of the package that no program may read: the answer key, and the data it was made from.
-SEALED = (PACKAGE / "circuits" / "key", PACKAGE / "circuits" / "data")
-SEALED_MODULES = ("vesalius.circuits.key", "vesalius.grading")
+#: Modules that hold answers or make them; a warm process that has loaded one of them is refused.
+SEALED_MODULES = ("vesalius.circuits", "vesalius.functions", "vesalius.grading", "vesalius.training")
+#: Installed packages that programs may import although the warm process has not: mathematics, and what it imports.
+LIBRARIES = frozenset({
+    "numpy", "scipy", "torch", "torchgen", "functorch", "triton", "nvidia", "sympy", "mpmath", "networkx", "jinja2",
+    "markupsafe", "filelock", "fsspec", "typing_extensions", "tqdm", "opt_einsum", "psutil", "einops", "pandas", "pytz",
+    "dateutil", "six", "sklearn", "joblib", "threadpoolctl",
+})  # fmt: skip
 
 SCRATCH = "/scratch"
 DEVICES = ("/dev/null", "/dev/zero", "/dev/urandom", "/dev/random")
 _LOADER_CACHE = "/etc/ld.so.cache"
 #: Where a system keeps its libraries. A library elsewhere, for example in a project, does not open its directory.
 _LIBRARY_ROOTS = ("/usr", "/lib", "/lib64", "/nix/store", "/gnu/store")
+_INSTALLED = ("site-packages", "dist-packages")
 _NEW_ROOT, _OLD_ROOT = "/tmp", "/.old"
-_EMPTY = "mode=0555,size=4k,nr_inodes=2"
+_SKELETON = "mode=0755,size=1m"
 
 
-def interpreter_trees() -> list[str]:
-    """Directories that imports and lazily loaded libraries need."""
-    installed = ("site-packages", "dist-packages", "lib-dynload")
-    paths = [sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")]
-    paths += [entry for entry in sys.path if Path(entry).name in installed]
-    paths += [str(PACKAGE), *_library_directories()]
-    return _outermost(os.path.abspath(path) for path in paths if os.path.isdir(path))
+def trees() -> list[str]:
+    """Directories that are opened whole: the standard library and those of shared libraries."""
+    paths = [sysconfig.get_path(name) for name in ("stdlib", "platstdlib")]
+    paths += [entry for entry in sys.path if Path(entry).name == "lib-dynload"]
+    paths += _library_directories()
+    return _outermost(os.path.abspath(path) for path in paths if os.path.isdir(path) and not _is_closed(path))
 
 
-def sealed_directories(trees: Iterable[str]) -> list[str]:
-    """The sealed directories of this package, and of any other copy of it installed in one of the trees."""
-    copies = [Path(tree, PACKAGE.name, directory.relative_to(PACKAGE)) for tree in trees for directory in SEALED]
-    return sorted({os.path.realpath(directory) for directory in [*SEALED, *copies] if directory.is_dir()})
+def closed_directories(opened: Iterable[str]) -> list[str]:
+    """Directories of installed packages, and this package: closed wherever they lie in an opened tree."""
+    found = {*_installed_directories(), str(PACKAGE)}
+    for tree in opened:
+        for name in _INSTALLED:
+            found |= {str(path) for pattern in (name, f"python*/{name}") for path in Path(tree).glob(pattern)}
+    return sorted(os.path.abspath(path) for path in found if os.path.isdir(path))
+
+
+def open_entries() -> list[str]:
+    """What is opened of the closed directories: the allowed packages, and the files of this package's modules."""
+    loaded = {name.partition(".")[0] for name in sys.modules}
+    allowed = (LIBRARIES | loaded) - {PACKAGE.name}
+    entries = [
+        os.path.join(directory, name)
+        for directory in _installed_directories()
+        for name in sorted(os.listdir(directory))
+        if _package_of(name) in allowed
+    ]
+    return entries + loaded_files()
+
+
+def loaded_files() -> list[str]:
+    """The files of the modules of this package that are loaded."""
+    modules = [module for name, module in sys.modules.items() if (name + ".").startswith(f"{PACKAGE.name}.")]
+    files = {os.path.abspath(file) for module in modules if (file := getattr(module, "__file__", None))}
+    return sorted(file for file in files if Path(file).is_relative_to(PACKAGE))
+
+
+class OpenPackages(PathFinder):
+    """Finds modules as Python does, except in packages that may not be read: those are not installed.
+
+    Libraries try optional imports and handle a missing package, but not the refused file that Landlock gives them.
+    """
+
+    closed: ClassVar[frozenset[str]] = frozenset()
+
+    @classmethod
+    def install(cls) -> None:
+        """Replace Python's own finder in this process."""
+        opened = {os.path.basename(entry) for entry in open_entries()}
+        names = {name for directory in _installed_directories() for name in os.listdir(directory)}
+        cls.closed = frozenset({_package_of(name) for name in names - opened} - {_package_of(name) for name in opened})
+        sys.meta_path[:] = [cls if finder is PathFinder else finder for finder in sys.meta_path]
+
+    @classmethod
+    def find_spec(cls, fullname: str, path: Any = None, target: Any = None) -> ModuleSpec | None:
+        """The module, or None if there is none that may be read."""
+        package, _, rest = fullname.partition(".")
+        if package in cls.closed or (package == PACKAGE.name and rest):
+            return None
+        return super().find_spec(fullname, path, target)
 
 
 def readable(toolbox: str | None) -> list[str]:
-    """Every path that may be read, without the sealed directories: Landlock can grant but not hide."""
-    trees = interpreter_trees() + ([toolbox] if toolbox else [])
-    sealed = sealed_directories(trees)
-    paths = [_LOADER_CACHE, *DEVICES]
-    for tree in trees:
-        paths += _without(os.path.realpath(tree), sealed)
-    return paths
+    """Every path that may be read, for Landlock, which can grant but not hide."""
+    whole = trees()
+    closed = [os.path.realpath(path) for path in closed_directories(whole)]
+    paths = [_LOADER_CACHE, *DEVICES, *open_entries()]
+    for tree in whole:
+        paths += _without(os.path.realpath(tree), closed)
+    return paths + ([toolbox] if toolbox else [])
 
 
 def build_private_root(toolbox: str | None) -> None:
     """Replace the root of this mount namespace by a private one. Needs a separate mount namespace."""
-    trees = interpreter_trees() + ([os.path.abspath(toolbox)] if toolbox else [])
-    sources = {tree: os.path.realpath(tree) for tree in trees}
-    sealed = _mounted_paths(sealed_directories(trees), sources)
+    whole = trees()
+    closed, entries = closed_directories(whole), open_entries()
+    entries += [os.path.abspath(toolbox)] if toolbox else []
+    sources = {path: os.path.realpath(path) for path in (*whole, *entries)}
+    hidden = _mounted_paths([os.path.realpath(path) for path in closed], {tree: sources[tree] for tree in whole})
     kernel.mount("none", "/", flags=kernel.MS_REC | kernel.MS_PRIVATE)
     safe = kernel.MS_NOSUID | kernel.MS_NODEV
-    kernel.mount("tmpfs", _NEW_ROOT, kind="tmpfs", flags=safe, options="mode=0755,size=1m")
+    kernel.mount("tmpfs", _NEW_ROOT, kind="tmpfs", flags=safe, options=_SKELETON)
     os.mkdir(_NEW_ROOT + _OLD_ROOT)
     kernel.pivot_root(_NEW_ROOT, _NEW_ROOT + _OLD_ROOT)
     os.chdir("/")
     os.mkdir(SCRATCH)
     _copy_root_links()
-    for target, source in sources.items():
-        _bind_directory(_OLD_ROOT + source, target)
+    for tree in whole:
+        _bind_directory(_OLD_ROOT + sources[tree], tree)
+    hidden = [directory for directory in hidden if os.path.isdir(directory)]
+    for directory in hidden:
+        kernel.mount("tmpfs", directory, kind="tmpfs", flags=safe | kernel.MS_NOEXEC, options=_SKELETON)
+    for entry in _outermost(entries):
+        _bind(_OLD_ROOT + sources[entry], entry)
     if os.path.exists(_OLD_ROOT + _LOADER_CACHE):
         _bind_file(_OLD_ROOT + _LOADER_CACHE, _LOADER_CACHE, kernel.MOUNT_ATTR_RDONLY | kernel.MOUNT_ATTR_NODEV)
     for device in DEVICES:
         _bind_file(_OLD_ROOT + device, device, kernel.MOUNT_ATTR_NOSUID)
-    for directory in filter(os.path.isdir, sealed):
-        kernel.mount("tmpfs", directory, kind="tmpfs", flags=safe | kernel.MS_NOEXEC, options=_EMPTY)
-        kernel.restrict_mount(directory, kernel.MOUNT_ATTR_RDONLY, recursive=False)
     kernel.detach(_OLD_ROOT)
     os.rmdir(_OLD_ROOT)
-    kernel.restrict_mount("/", kernel.MOUNT_ATTR_RDONLY, recursive=False)
+    for directory in ("/", *hidden):
+        kernel.restrict_mount(directory, kernel.MOUNT_ATTR_RDONLY, recursive=False)
+
+
+def _installed_directories() -> list[str]:
+    """Directories that packages are installed in, of this interpreter and of the one it was made from."""
+    paths = [sysconfig.get_path(name) for name in ("purelib", "platlib")]
+    paths += [entry for entry in sys.path if Path(entry).name in _INSTALLED]
+    paths += [*site.getsitepackages(), site.getusersitepackages()]
+    return sorted({os.path.abspath(path) for path in paths if os.path.isdir(path)})
+
+
+def _package_of(entry: str) -> str:
+    """The package that an entry of such a directory belongs to: `numpy`, `numpy.libs`, `numpy-2.0.dist-info`."""
+    name = entry.partition("-")[0].lower() if entry.endswith(".dist-info") else entry
+    return name.partition(".")[0]
+
+
+def _is_closed(path: str) -> bool:
+    """Whether a directory is one of installed packages, or in this package."""
+    where = Path(os.path.realpath(path))
+    return where.name in _INSTALLED or where.is_relative_to(os.path.realpath(PACKAGE))
 
 
 def _library_directories() -> set[str]:
-    """Directories of the shared libraries that this process has loaded; more of them may be loaded later."""
+    """Directories of the shared libraries that this process has loaded; more of them may be loaded later.
+
+    Those inside installed packages are opened with their package, if at all.
+    """
     with open("/proc/self/maps", encoding="utf-8", errors="surrogateescape") as maps:
         files = {line.split(maxsplit=5)[5].rstrip("\n") for line in maps if line.count("/")}
     directories = {os.path.dirname(file) for file in files if ".so" in os.path.basename(file) and os.path.isfile(file)}
     roots = [os.path.realpath(root) for root in (*_LIBRARY_ROOTS, sys.prefix, sys.base_prefix)]
-    return {path for path in directories if any(Path(path).is_relative_to(root) for root in roots)}
+    return {
+        path
+        for path in directories
+        if any(Path(path).is_relative_to(root) for root in roots) and not set(_INSTALLED) & set(Path(path).parts)
+    }
 
 
 def _outermost(paths: Iterable[str]) -> list[str]:
@@ -97,13 +189,13 @@ def _outermost(paths: Iterable[str]) -> list[str]:
     return outermost
 
 
-def _without(tree: str, sealed: Sequence[str]) -> list[str]:
-    """The tree, or its parts without the sealed directories it holds."""
-    if tree in sealed:
+def _without(tree: str, closed: Sequence[str]) -> list[str]:
+    """The tree, or its parts without the closed directories it holds."""
+    if tree in closed:
         return []
-    if not any(Path(directory).is_relative_to(tree) for directory in sealed):
+    if not any(Path(directory).is_relative_to(tree) for directory in closed):
         return [tree]
-    return [part for name in sorted(os.listdir(tree)) for part in _without(os.path.join(tree, name), sealed)]
+    return [part for name in sorted(os.listdir(tree)) for part in _without(os.path.join(tree, name), closed)]
 
 
 def _mounted_paths(directories: Iterable[str], sources: dict[str, str]) -> list[str]:
@@ -121,6 +213,14 @@ def _copy_root_links() -> None:
     for name in ("lib", "lib64", "bin"):
         if os.path.islink(f"{_OLD_ROOT}/{name}"):
             os.symlink(os.readlink(f"{_OLD_ROOT}/{name}"), f"/{name}")
+
+
+def _bind(source: str, target: str) -> None:
+    if os.path.isdir(source):
+        _bind_directory(source, target)
+    else:
+        attributes = kernel.MOUNT_ATTR_RDONLY | kernel.MOUNT_ATTR_NOSUID | kernel.MOUNT_ATTR_NODEV
+        _bind_file(source, target, attributes)
 
 
 def _bind_directory(source: str, target: str) -> None:

@@ -6,9 +6,10 @@ from typing import Any, Literal
 
 from vesalius.errors import BadInput
 
-#: Why a call did not run to its end. "processes": it asked for a second process or thread and did not catch the
-#: refusal. "output": it printed, or wrote to files, far too much.
-StoppedBy = Literal["cpu", "wall", "memory", "output", "processes", "crash"]
+#: Why a call did not run to its end, measured from outside. "output": it printed, or wrote to files, far too much.
+StoppedBy = Literal["cpu", "wall", "output", "crash"]
+#: The refusal that a program's error names. "processes": it asked for a second process or thread.
+ReportedLimit = Literal["memory", "processes"]
 
 #: A program that prints this many times `Limits.output_bytes` is stopped.
 MAX_OUTPUT_FACTOR = 16
@@ -42,7 +43,9 @@ class Limits:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What one program did. `result` and `error` come from the program; the other fields are measured outside."""
+    """What one program did. `result`, `error` and `reported_limit` come from the program; the other fields are measured
+    outside.
+    """
 
     #: JSON values; a large tensor or array becomes its shape and a summary, anything else its bounded repr.
     result: Any = None
@@ -51,6 +54,8 @@ class Outcome:
     #: The traceback, trimmed to the lines of the program, or why there is no result. None on success.
     error: str | None = None
     stopped_by: StoppedBy | None = None
+    #: Which refusal its error names, in its own words; a program can say so without having met it.
+    reported_limit: ReportedLimit | None = None
     #: Wall time from the fork to the end.
     seconds: float = 0.0
     #: CPU time of the program, and of the warm process for it.
@@ -69,6 +74,7 @@ class CallResult:
     value: Any = None
     error: str | None = None
     stopped_by: StoppedBy | None = None
+    reported_limit: ReportedLimit | None = None
 
     @property
     def ok(self) -> bool:

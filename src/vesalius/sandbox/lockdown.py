@@ -87,6 +87,8 @@ def confine(layers: Collection[str], toolbox: str | None) -> Confinement:
     if isinstance(result, Confinement):
         return replace(result, isolation=Isolation(True, version, has_seccomp, tuple(missing)))
     missing += [f"namespaces are refused: {result}"] if result else []
+    if version:
+        filesystem.OpenPackages.install()
     return Confinement(
         Isolation(False, version, has_seccomp, tuple(missing)),
         readable=tuple(filesystem.readable(toolbox)),

@@ -25,12 +25,11 @@ from vesalius.sandbox import toolbox as toolbox_files
 from vesalius.sandbox.calls import CallState, Pipes, call_results, follow, outcome
 from vesalius.sandbox.isolation import LAYERS, Isolation, not_contained
 from vesalius.sandbox.limits import CallResult, Limits, Outcome
+from vesalius.sandbox.records import OVERHEAD, RecordReader
 from vesalius.sandbox.warm_process import WarmProcess
 
 #: A function may overrun its time by this much before its process is killed rather than interrupted.
 _OVERRUN_SECONDS = 0.5
-#: JSON around a result: quotes, escapes, the record.
-_REPORT_OVERHEAD = 64_000
 #: The results of one process for many inputs, all together.
 _MANY_RESULTS = 64 << 20
 _NO_VALUES: Mapping[str, Any] = {}
@@ -126,7 +125,7 @@ class Sandbox:
         limits = limits or self.limits
         job = {"code": code, "values": dict(values), "result_bytes": limits.result_bytes}
         with self._lock:
-            state = self._call(job, limits, max_report=limits.result_bytes + _REPORT_OVERHEAD)
+            state = self._call(job, limits)
         return outcome(state, limits)
 
     def call_many(
@@ -162,10 +161,10 @@ class Sandbox:
                 "per_call_seconds": per_call_seconds,
             }
             with self._lock:
-                state = self._call(job, limits, max_report=_MANY_RESULTS, pace=per_call_seconds + _OVERRUN_SECONDS)
+                state = self._call(job, limits, pace=per_call_seconds + _OVERRUN_SECONDS)
             if state.stopped == "wall":
                 limits = dataclasses.replace(limits, wall_seconds=per_call_seconds)
-            results += call_results(state, limits, len(inputs) - len(results))
+            results += call_results(state, limits, len(inputs) - len(results), per_call_seconds=per_call_seconds)
         return results
 
     def list_directory(self, path: str = ".") -> list[str]:
@@ -202,7 +201,7 @@ class Sandbox:
             raise Failed(not_contained(warm.isolation))
         limits = dataclasses.replace(Limits(), wall_seconds=60)
         job = {"code": "result = 1", "values": {}, "result_bytes": limits.result_bytes}
-        trial = outcome(_run(warm, _encode(job), limits, max_report=_REPORT_OVERHEAD, pace=None), limits)
+        trial = outcome(_run(warm, job, limits, pace=None), limits)
         if trial.result != 1:
             warm.kill()
             raise Failed(
@@ -210,15 +209,14 @@ class Sandbox:
             )
         return warm
 
-    def _call(self, job: dict[str, Any], limits: Limits, *, max_report: int, pace: float | None = None) -> CallState:
-        encoded = _encode(job)
+    def _call(self, job: dict[str, Any], limits: Limits, *, pace: float | None = None) -> CallState:
         finished = False
         try:
             try:
-                state = _run(self._running_process(), encoded, limits, max_report=max_report, pace=pace)
+                state = _run(self._running_process(), job, limits, pace=pace)
             except ConnectionError:  # it died since the last call: replace it and continue
                 self._drop_process()
-                state = _run(self._running_process(), encoded, limits, max_report=max_report, pace=pace)
+                state = _run(self._running_process(), job, limits, pace=pace)
             finished = state.ending is not None
             return state
         finally:
@@ -231,14 +229,16 @@ class Sandbox:
             self._warm = None
 
 
-def _run(warm: WarmProcess, job: bytes, limits: Limits, *, max_report: int, pace: float | None) -> CallState:
+def _run(warm: WarmProcess, job: dict[str, Any], limits: Limits, *, pace: float | None) -> CallState:
     """One call of the warm process; `ConnectionError` if it ended before the call."""
+    encoded = _encode(job)
+    reader = RecordReader(1 + len(job.get("inputs", ())), limits.result_bytes + OVERHEAD, _MANY_RESULTS)
     output, output_end = os.pipe()
     report, report_end = os.pipe()
     ends = [output_end, report_end]
     try:
         with tempfile.TemporaryFile() as file:
-            file.write(job)
+            file.write(encoded)
             file.seek(0)
             if pace is not None:  # the output of many calls is not read
                 ends[0] = os.open(os.devnull, os.O_WRONLY)
@@ -246,7 +246,7 @@ def _run(warm: WarmProcess, job: bytes, limits: Limits, *, max_report: int, pace
             messages.send(warm.control, {"limits": dataclasses.asdict(limits)}, [file.fileno(), *ends])
         while ends:
             os.close(ends.pop())
-        return follow(warm.control, Pipes(output, report), limits=limits, max_report=max_report, pace=pace)
+        return follow(warm.control, Pipes(output, report), limits=limits, reader=reader, pace=pace)
     finally:
         for descriptor in (*ends, output, report):
             os.close(descriptor)

@@ -1,7 +1,8 @@
 """The only directory a program may write to: empty when the program starts, removed when it has ended.
 
 In memory where mounts are possible, and then the kernel bounds its size. Otherwise a temporary directory on disk that
-the warm process checks every few milliseconds. Checking and removing must cope with hostile contents.
+the warm process checks every few milliseconds, together with the files that the program holds open or mapped under no
+name (unlinked, or made with O_TMPFILE). Checking and removing must cope with hostile contents.
 """
 
 import contextlib
@@ -17,7 +18,7 @@ MAX_FILES = 4096
 
 
 def mount(size: int) -> None:
-    """An empty directory in memory at `view.SCRATCH`."""
+    """An empty directory in memory at `filesystem.SCRATCH`."""
     flags = kernel.MS_NOSUID | kernel.MS_NODEV | kernel.MS_NOEXEC
     options = f"mode=0777,size={size},nr_inodes={MAX_FILES}"
     kernel.mount("tmpfs", filesystem.SCRATCH, kind="tmpfs", flags=flags, options=options)
@@ -36,9 +37,14 @@ def directory(size: int, *, mounted: bool) -> Iterator[str]:
         clear(path)
 
 
-def overfull(path: str, size: int) -> bool:
-    """Whether a directory holds more than `size` bytes or `MAX_FILES` files, or cannot be read."""
-    used, count, pending = 0, 0, [path]
+def overfull(path: str, size: int, *, process: int | None = None) -> bool:
+    """Whether a directory, with the nameless files of `process`, holds more than `size` bytes or `MAX_FILES` files, or
+    cannot be read.
+    """
+    nameless = 0 if process is None else nameless_bytes(process)
+    if nameless is None or nameless > size:
+        return True
+    used, count, pending = nameless, 0, [path]
     while pending:
         try:
             with os.scandir(pending.pop()) as entries:
@@ -54,6 +60,35 @@ def overfull(path: str, size: int) -> bool:
         except OSError:
             return True
     return False
+
+
+def nameless_bytes(process: int) -> int | None:
+    """Bytes of files without a name that a process has open or mapped; None where a living one cannot be looked at."""
+    try:
+        opened = {}
+        for name in os.listdir(f"/proc/{process}/fd"):
+            with contextlib.suppress(FileNotFoundError):  # closed in the meantime
+                found = os.stat(f"/proc/{process}/fd/{name}")
+                if stat.S_ISREG(found.st_mode) and found.st_nlink == 0:
+                    opened[found.st_ino] = found.st_blocks * 512
+        with open(f"/proc/{process}/maps", "rb") as maps:
+            mapped = [line.split(maxsplit=5) for line in maps if line.rstrip().endswith(b"(deleted)")]
+    except OSError:
+        return 0 if _has_ended(process) else None
+    sizes = dict.fromkeys((int(fields[4]) for fields in mapped if len(fields) == 6), 0)
+    for fields in mapped:
+        if len(fields) == 6 and not fields[5].startswith(b"/dev/zero"):
+            first, _, last = fields[0].partition(b"-")
+            sizes[int(fields[4])] += int(last, 16) - int(first, 16)
+    return sum(opened.values()) + sum(length for inode, length in sizes.items() if inode not in opened)
+
+
+def _has_ended(process: int) -> bool:
+    try:
+        with open(f"/proc/{process}/stat", "rb") as file:
+            return file.read().rpartition(b")")[2].split()[0] in (b"Z", b"X")
+    except OSError:
+        return True
 
 
 def clear(path: str) -> None:

@@ -98,7 +98,7 @@ def call(
             kernel.enter_pid_namespace(confinement.pid_namespace)
         for file in files:
             os.close(file)
-        full = None if isolated else partial(scratch.overfull, directory, limits.scratch_bytes)
+        full = None if isolated else partial(scratch.overfull, directory, limits.scratch_bytes, process=child)
         reply = wait(control, child, began + limits.wall_seconds, full)
         if not confinement.isolation.seccomp:  # it may have children, which are still in its group
             stop_group(child)
@@ -127,7 +127,7 @@ def wait(control: socket.socket, child: int, deadline: float, full: Callable[[],
     """
     poll = select.poll()
     poll.register(control, select.POLLIN)
-    exit_event = os.pidfd_open(child) if hasattr(os, "pidfd_open") else -1
+    exit_event = _exit_event(child)
     if exit_event >= 0:
         poll.register(exit_event, select.POLLIN)
     killed = None
@@ -148,6 +148,16 @@ def wait(control: socket.socket, child: int, deadline: float, full: Callable[[],
     if exit_event >= 0:
         os.close(exit_event)
     return {"killed": killed, "status": os.waitstatus_to_exitcode(status), "cpu": usage.ru_utime + usage.ru_stime}
+
+
+def _exit_event(child: int) -> int:
+    """A descriptor that becomes readable when the child ends; -1 where the system has none or refuses it."""
+    if not hasattr(os, "pidfd_open"):
+        return -1
+    try:
+        return os.pidfd_open(child)
+    except OSError:
+        return -1
 
 
 def stop(child: int, reason: str) -> str:

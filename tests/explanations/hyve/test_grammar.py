@@ -201,7 +201,7 @@ def test_a_classification_may_spell_names_its_own_way_and_leave_some_out() -> No
         (MISSING, None, "missing result"),
         ("stopped: it used its 20 s of CPU time", "cpu", "time, memory or output limit"),
         ("stopped: it ran for 60 s, the time it has", "wall", "time, memory or output limit"),
-        ("BlockingIOError: fork", "processes", "refused by the sandbox"),
+        ("BlockingIOError: fork", None, "refused by the sandbox"),
         ("PermissionError: [Errno 13] Permission denied: '/etc/shadow'", None, "refused by the sandbox"),
         ("  line 1\nNameError: name 'L1H2' is not defined", None, "Python"),
         ("SyntaxError: invalid syntax", None, "Python"),

@@ -226,6 +226,14 @@ def functions(
         typer.Option("--budget", min=1, help="Queries per function. Default: as many as the interpreter needs."),
     ] = None,
     rounds: Annotated[int, typer.Option("--rounds", min=1, help="Commands a language model may send.")] = 20,
+    grading_seed: Annotated[
+        int | None,
+        typer.Option(
+            "--grading-seed",
+            min=0,
+            help="Grade on the test points of an earlier run. Default: drawn after the answers are written.",
+        ),
+    ] = None,
     jobs: JobsOption = 2,
     engine: EngineOption = "local",
     max_cost: MaxCostOption = None,
@@ -259,6 +267,7 @@ def functions(
             mode=mode,
             budget=budget,
             rounds=rounds,
+            grading_seed=grading_seed,
             prices=prices,
             max_cost=max_cost,
             unsafe_sandbox=unsafe_sandbox,

@@ -43,7 +43,9 @@ def category_of(outcome: Outcome) -> str | None:
     if outcome.error == MISSING:
         return NO_RESULT
     if outcome.stopped_by is not None:
-        return WALLS if outcome.stopped_by in ("processes", "crash") else LIMIT
+        return WALLS if outcome.stopped_by == "crash" else LIMIT
+    if outcome.reported_limit is not None:
+        return WALLS if outcome.reported_limit == "processes" else LIMIT
     message = outcome.error.splitlines()[-1] if outcome.error else ""
     if message.startswith(_WALLS) or any(wall in message for wall in _WALLS[3:]):
         return WALLS

@@ -33,11 +33,14 @@ class Exemplars:
     overlap: int = 0
 
 
-def exemplars_for(function: Function, suite: Suite, *, count: int = COUNT) -> Exemplars:
-    """The exemplars of a function of a suite."""
+def exemplars_for(
+    function: Function, suite: Suite, *, count: int = COUNT, grading_seed: int | None = None
+) -> Exemplars:
+    """The exemplars of a function of a suite whose unit tests are drawn with `grading_seed`."""
     if function.category in ("numeric", "strings"):
         return Exemplars(tuple(drawn(function.category, count, seed=f"{function.id}:{suite.seed}")))
-    tested = {value for test in suite.unit_tests(function) for value in test.inputs}
+    tests = suite.unit_tests(function, grading_seed=grading_seed)
+    tested = {value for test in tests for value in test.inputs}
     own: Sequence[Any] = getattr(function, "hints", ())
     if not own:
         return Exemplars(tuple(_put_together(function, suite, tested, count)))

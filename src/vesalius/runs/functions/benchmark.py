@@ -5,6 +5,7 @@ Interpreting comes first for all functions, then grading, then an evaluator if t
 killed half way loses the cases under way and nothing else.
 """
 
+import secrets
 from collections.abc import Callable, Generator, Sequence
 from pathlib import Path
 from typing import Any
@@ -12,11 +13,13 @@ from typing import Any
 from vesalius.documents.scorecard import Scorecard
 from vesalius.files import write_json
 from vesalius.functions.box import Function
+from vesalius.functions.interpreters import WITH_EXEMPLARS
+from vesalius.functions.suite import GRADING_SEEDS
 from vesalius.runs.directory import EXPLANATIONS, Run, document_or_none
 from vesalius.runs.engine import Engine
 from vesalius.runs.functions.scorecard import COUNTED, functions_scorecard
 from vesalius.runs.functions.settings import FunctionSettings
-from vesalius.runs.functions.state import EVALUATE, GRADE, INTERPRET, EvaluatedResult, FunctionState
+from vesalius.runs.functions.state import EVALUATE, GRADE, GRADING_SEED, INTERPRET, EvaluatedResult, FunctionState
 from vesalius.runs.functions.work import (
     Graded,
     Interpreted,
@@ -75,8 +78,21 @@ class FunctionsBenchmark(Steps):
         """Where the grade of a function is kept."""
         return self.run.directory / GRADES / f"{case}.json"
 
+    def grading_seed(self) -> int:
+        """The seed of test points, noise and unit tests: named, or drawn at the first call and kept in the ledger."""
+        if self.settings.grading_seed is not None:
+            return self.settings.grading_seed
+        if self.state.grading_seed is None and self.state.graded:  # graded before seeds were drawn
+            self.state.grading_seed = self.settings.suite.usual_grading_seed
+        if self.state.grading_seed is None:
+            self.state.grading_seed = secrets.randbelow(GRADING_SEEDS)
+            self.run.ledger.append(GRADING_SEED, seed=self.state.grading_seed)
+        return self.state.grading_seed
+
     def _interpret(self, jobs: int) -> Generator[Progress]:
         s = self.settings
+        # Exemplars that a language model is shown must not be inputs of unit tests, so these are drawn before it.
+        seed = self.grading_seed() if s.interpreter in WITH_EXEMPLARS else None
         missing = [(i, f) for i, f in enumerate(self.functions) if not self._is_interpreted(f.id)]
         cases = [
             ToInterpret(
@@ -87,6 +103,7 @@ class FunctionsBenchmark(Steps):
                 budget=s.budget,
                 talk=s.talk,
                 access=None if s.backbone is None else self._reach(s.backbone, function.id),
+                grading_seed=seed,
             )
             for index, function in missing
         ]
@@ -100,9 +117,12 @@ class FunctionsBenchmark(Steps):
 
     def _grade(self, jobs: int) -> Generator[Progress]:
         answered = [(i, f) for i, f in enumerate(self.functions) if f.id in self.state.interpreted]
+        if not answered:
+            return
         path, unsafe = self.run.explanation_path, self.limits.sandbox_unsafe
+        seed = self.grading_seed()
         cases = [
-            ToGrade(f.id, index, self.settings.suite, path(f.id), unsafe)
+            ToGrade(f.id, index, self.settings.suite, path(f.id), seed, unsafe)
             for index, f in answered
             if not (f.id in self.state.graded and self.grade_path(f.id).exists())
         ]
@@ -115,9 +135,9 @@ class FunctionsBenchmark(Steps):
 
     def _evaluate(self, evaluator: str, jobs: int) -> Generator[Progress]:
         answered = [(i, f) for i, f in enumerate(self.functions) if f.id in self.state.interpreted]
-        path = self.run.explanation_path
+        path, seed = self.run.explanation_path, self.grading_seed()
         cases = [
-            ToTest(f.id, index, self.settings.suite, path(f.id), self._reach(evaluator, f.id, _EVALUATOR))
+            ToTest(f.id, index, self.settings.suite, path(f.id), seed, self._reach(evaluator, f.id, _EVALUATOR))
             for index, f in answered
             if f.id not in self.state.evaluated
         ]

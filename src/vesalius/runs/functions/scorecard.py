@@ -67,7 +67,7 @@ def functions_scorecard(
     card = Scorecard(
         benchmark=BENCHMARK,
         subject=settings.interpreter,
-        request=settings.request(),
+        request=settings.request(grading_seed=state.grading_seed),
         category=suite.category,
         mode=suite.mode,
         seed=suite.seed,

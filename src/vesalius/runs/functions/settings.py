@@ -11,7 +11,7 @@ from vesalius.errors import BadInput
 from vesalius.files import sha256
 from vesalius.functions.agents import Limits as Talk
 from vesalius.functions.interpreters import BUILTIN, WITH_MODEL, check_interpreter
-from vesalius.functions.suite import Suite
+from vesalius.functions.suite import GRADING_SEEDS, Suite
 from vesalius.version import __version__
 
 BENCHMARK = "functions"
@@ -19,7 +19,10 @@ BENCHMARK = "functions"
 
 @dataclass(frozen=True)
 class FunctionSettings:
-    """What decides the results of a run. `budget` is the number of queries per function; None for any number."""
+    """What decides the results of a run. `budget` is the number of queries per function; None for any number.
+
+    `grading_seed` None means that one is drawn when the answers are written.
+    """
 
     suite: Suite
     interpreter: str = BUILTIN
@@ -28,11 +31,14 @@ class FunctionSettings:
     budget: int | None = None
     talk: Talk = field(default_factory=Talk)
     prices: str | None = None
+    grading_seed: int | None = None
 
     def __post_init__(self) -> None:
         check_interpreter(self.interpreter, self.suite.category, backbone=self.backbone)
         if self.budget is not None and self.budget < 1:
             raise BadInput(f"budget {self.budget}: a function must be asked to be interpreted; give 1 or more")
+        if self.grading_seed is not None and not 0 <= self.grading_seed < GRADING_SEEDS:
+            raise BadInput(f"grading seed {self.grading_seed}: give a number from 0 to {GRADING_SEEDS - 1}")
         if self.prices is not None and not self.models:
             raise BadInput("--prices: no language model is asked; leave it out")
         if self.evaluator is not None and self.suite.category == "numeric":
@@ -43,8 +49,8 @@ class FunctionSettings:
         """Every language model of the run, the interpreter's first."""
         return tuple(model for model in (self.backbone, self.evaluator) if model is not None)
 
-    def request(self) -> Request:
-        """What was asked, so that it can be asked again."""
+    def request(self, *, grading_seed: int | None = None) -> Request:
+        """What was asked, with the grading seed that was drawn, so that it can be asked again."""
         suite = self.suite
         options: dict[str, JsonValue] = {
             "category": suite.category,
@@ -55,6 +61,7 @@ class FunctionSettings:
             "budget": self.budget,
             "rounds": self.talk.rounds if self.interpreter in WITH_MODEL else None,
             "prices": self.prices,
+            "grading_seed": self.grading_seed if grading_seed is None else grading_seed,
         }
         return Request(
             command="bench functions",
@@ -76,6 +83,7 @@ class FunctionSettings:
             "budget": self.budget,
             "talk": asdict(self.talk) if self.interpreter in WITH_MODEL else None,
             "prices": None if self.prices is None else sha256(Path(self.prices))[:16],
+            "grading_seed": self.grading_seed,
             "version": __version__,
         }
 
@@ -91,4 +99,5 @@ class FunctionSettings:
             raise BadInput(f"the run was made by version {asked.get('version')}, this is {__version__}; use that one")
         suite = Suite(**{name: asked[name] for name in ("category", "seed", "count", "mode", "dataset")})
         kept = {name: asked[name] for name in ("interpreter", "backbone", "evaluator", "budget")}
-        return cls(suite=suite, **kept, talk=Talk(**asked["talk"] or {}), prices=data.get("prices"))
+        drawn = {"grading_seed": asked.get("grading_seed"), "prices": data.get("prices")}
+        return cls(suite=suite, **kept, talk=Talk(**asked["talk"] or {}), **drawn)

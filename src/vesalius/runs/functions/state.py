@@ -8,6 +8,8 @@ from vesalius.runs.ledger import Record
 from vesalius.runs.ledger_state import LedgerState, LedgerStep
 
 INTERPRET, GRADE, EVALUATE = "interpret", "grade", "evaluate"
+#: The event of drawing a grading seed.
+GRADING_SEED = "grading_seed"
 
 
 class _Result(BaseModel):
@@ -46,6 +48,7 @@ class FunctionState(LedgerState):
     """The state of the functions benchmark."""
 
     def __init__(self, records: Iterable[Record] = ()) -> None:
+        records = list(records)
         super().__init__(
             [
                 LedgerStep(INTERPRET, "interpreted", InterpretedResult.model_validate),
@@ -54,6 +57,10 @@ class FunctionState(LedgerState):
             ],
             records,
         )
+
+        seeds = [record["seed"] for record in records if record["event"] == GRADING_SEED]
+        #: The grading seed that was drawn, if one was.
+        self.grading_seed: int | None = seeds[-1] if seeds else None
 
     @property
     def interpreted(self) -> Mapping[str, InterpretedResult]:

@@ -18,11 +18,11 @@ from vesalius.functions.agents import take_unit_tests
 from vesalius.functions.answer import SUCCESS, Answer, writable
 from vesalius.functions.box import Box
 from vesalius.functions.interpreters import interpret
-from vesalius.functions.scripts import libraries
-from vesalius.functions.suite import GRADING_SEED, Suite
+from vesalius.functions.suite import Suite
 from vesalius.runs.functions.state import EvaluatedResult
 from vesalius.runs.work import ModelAccess
 from vesalius.sandbox import Sandbox
+from vesalius.sandbox.libraries import PRELOAD
 
 #: Integers of more bits are not floats either; such an input or output is only mentioned.
 LONGEST_INTEGER = 1000
@@ -66,6 +66,8 @@ class ToInterpret:
     budget: int | None = None
     talk: Talk = field(default_factory=Talk)
     access: ModelAccess | None = None
+    #: Only where exemplars are shown that must not be inputs of unit tests.
+    grading_seed: int | None = None
 
 
 @dataclass(frozen=True)
@@ -76,6 +78,7 @@ class ToGrade:
     index: int
     suite: Suite
     answer: Path
+    grading_seed: int
     unsafe: bool = False
 
 
@@ -87,6 +90,7 @@ class ToTest:
     index: int
     suite: Suite
     answer: Path
+    grading_seed: int
     access: ModelAccess
 
 
@@ -96,6 +100,7 @@ def interpret_case(case: ToInterpret) -> Interpreted:
     function = case.suite.functions()[case.index]
     box = Box(function, budget=case.budget)
     options: dict[str, Any] = {"suite": case.suite, "seed": case.suite.seed, "limits": case.talk}
+    options["grading_seed"] = case.grading_seed
     if case.access is None:
         result = interpret(case.interpreter, function, box, **options)
     else:
@@ -123,7 +128,7 @@ def grade_case(case: ToGrade) -> Graded:
     function = case.suite.functions()[case.index]
     answer = _answer(case.answer)
     sandbox = _sandbox(case.unsafe)
-    grade = case.suite.rooms.grade(function, answer, sandbox=sandbox, seed=case.suite.seed + GRADING_SEED)
+    grade = case.suite.rooms.grade(function, answer, sandbox=sandbox, seed=case.grading_seed)
     picture = json_value(grade.picture)
     return Graded(
         id=case.id,
@@ -138,7 +143,7 @@ def evaluate_case(case: ToTest) -> EvaluatedResult:
     """Let the evaluator take the unit tests of one description."""
     function = case.suite.functions()[case.index]
     answer = _answer(case.answer)
-    tests = case.suite.unit_tests(function)
+    tests = case.suite.unit_tests(function, grading_seed=case.grading_seed)
     description = answer.description if not answer.domain else f"{answer.description}\n{answer.domain}"
     with case.access.open() as backbone:
         tested = take_unit_tests(backbone.within(case.id), description, tests)
@@ -188,5 +193,4 @@ def _finite(value: float | None) -> float | None:
 @cache
 def _sandbox(unsafe: bool) -> Sandbox:
     """This process's sandbox, with what submitted code usually imports at hand. Its warm process ends with ours."""
-    preload = f"{libraries.__module__}:{libraries.__name__}"
-    return Sandbox(preload, {"torch": False}, unsafe=unsafe).__enter__()
+    return Sandbox(PRELOAD, {"torch": False}, unsafe=unsafe).__enter__()
