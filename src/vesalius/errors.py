@@ -5,16 +5,35 @@ could not be finished (exit code 1). Both carry one line that names the input an
 work continues, and the command prints it as one line.
 """
 
+import pickle
+import struct
 import warnings
+import zipfile
 from collections.abc import Iterable
+
+#: A longer message is cut in its middle: its beginning names the input and its end the fix.
+LONGEST_MESSAGE = 480
+#: The most that a message quotes of an input.
+LONGEST_QUOTE = 200
+#: What parsers of other packages raise on a damaged file.
+PARSER_ERRORS = (
+    ArithmeticError, AssertionError, AttributeError, EOFError, LookupError, MemoryError, OSError, RuntimeError,
+    TypeError, ValueError, pickle.UnpicklingError, struct.error, zipfile.BadZipFile,
+)  # fmt: skip
 
 
 class BadInput(ValueError):
     """The input cannot be used; the message names it and says what would be accepted."""
 
+    def __init__(self, message: str = "") -> None:
+        super().__init__(shortened(message))
+
 
 class Failed(RuntimeError):
     """The input was fine but the work could not be finished; the message says what is left to do."""
+
+    def __init__(self, message: str = "") -> None:
+        super().__init__(shortened(message))
 
 
 class Note(UserWarning):
@@ -24,6 +43,21 @@ class Note(UserWarning):
 def note(text: str) -> None:
     """Warn with a `Note`."""
     warnings.warn(text, Note, stacklevel=3)
+
+
+def shortened(message: str, limit: int = LONGEST_MESSAGE) -> str:
+    """A message that can be shown: no longer than `limit`, without lone surrogates and control characters."""
+    if len(message) > limit:
+        head = 2 * (limit - 5) // 3
+        message = f"{message[:head]} ... {message[head - limit + 5 :]}"
+    printable = "".join(c if c.isprintable() or c in "\n\t" else f"\\x{ord(c):02x}" for c in message)
+    return printable.encode("utf-8", "backslashreplace").decode("utf-8")
+
+
+def quoted(value: object, limit: int = LONGEST_QUOTE) -> str:
+    """The repr of an input for a message, cut after `limit` characters."""
+    text = repr(value[:limit] if isinstance(value, (str, bytes)) else value)
+    return text if len(text) <= limit else f"{text[:limit]}..."
 
 
 def choices(names: Iterable[object], limit: int = 12) -> str:

@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from vesalius.errors import BadInput
+from vesalius.errors import PARSER_ERRORS, BadInput
 from vesalius.model.config import Config
 from vesalius.model.states import build
 from vesalius.model.transformer import Transformer
@@ -49,7 +49,7 @@ class GgufFile:
         self.path = path
         try:
             self._reader: GGUFReader = GGUFReader(path)
-        except (ValueError, IndexError, KeyError, OverflowError, OSError, UnicodeDecodeError) as error:
+        except PARSER_ERRORS as error:
             raise BadInput(f"{path}: not a complete GGUF file ({error}); download it again") from None
         self.architecture = str(self._field("general.architecture"))
         if self.architecture not in ARCHITECTURES:
@@ -124,7 +124,10 @@ class GgufFile:
     def _field(self, name: str, **fallback: Any) -> Any:
         field = self._reader.get_field(name)
         if field is not None:
-            return field.contents()
+            try:
+                return field.contents()
+            except PARSER_ERRORS as error:
+                raise BadInput(f"{self.path}: metadata {name!r} is damaged ({error}); download it again") from None
         if "default" in fallback:
             return fallback["default"]
         raise BadInput(f"{self.path}: metadata {name!r} is missing; the file is not a language model in GGUF form")

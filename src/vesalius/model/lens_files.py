@@ -6,13 +6,12 @@ a configuration object: it is parsed by an unpickler that builds inert records a
 
 import io
 import pickle
-import zipfile
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from vesalius.errors import BadInput
+from vesalius.errors import PARSER_ERRORS, BadInput
 from vesalius.files import read_json
 from vesalius.model.config import Config
 from vesalius.model.states import State, build
@@ -79,17 +78,7 @@ def read_pickle_inert(path: Path) -> Any:
         return _InertUnpickler(io.BytesIO(path.read_bytes())).load()
     except FileNotFoundError:
         raise BadInput(f"{path}: no such file") from None
-    except (
-        pickle.UnpicklingError,
-        EOFError,
-        LookupError,
-        TypeError,
-        ValueError,
-        AttributeError,
-        OverflowError,
-        MemoryError,
-        OSError,
-    ) as error:
+    except PARSER_ERRORS as error:
         raise BadInput(f"{path}: not a complete pickle file ({error})") from None
 
 
@@ -144,8 +133,8 @@ def _lens_state(path: Path) -> State:
         state = torch.load(path, map_location="cpu", weights_only=True)
     except FileNotFoundError:
         raise BadInput(f"{path}: no such file") from None
-    except (pickle.UnpicklingError, RuntimeError, EOFError, zipfile.BadZipFile, ValueError) as error:
-        reason = str(error).splitlines()[0]
+    except PARSER_ERRORS as error:
+        reason = (str(error).splitlines() or [type(error).__name__])[0]
         raise BadInput(f"{path}: not a plain PyTorch state dict ({reason})") from None
     if not isinstance(state, dict) or not all(isinstance(value, torch.Tensor) for value in state.values()):
         raise BadInput(f"{path}: expected a dictionary of tensors")

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor, nn
 
-from vesalius.errors import BadInput
+from vesalius.errors import BadInput, quoted
 from vesalius.model.config import Config
 from vesalius.model.transformer import Transformer
 
@@ -48,29 +48,53 @@ def build(config: Config, state: Mapping[str, Tensor], *, where: str) -> Transfo
     Missing biases are zero and a missing `unembed.W_U` is tied to the embedding; any other gap, surplus, wrong
     shape or NaN is refused in one line that names `where`.
     """
-    with torch.device("meta"):
-        model = Transformer(config)
+    model = _empty(config, state, where=where)
     model.to_empty(device="cpu")
     if "unembed.W_U" not in state and config.d_vocab == config.d_vocab_out:
         model.unembed_weight = model.W_E
-    views = named_views(model)
-    surplus = sorted(set(state) - set(views))
-    if surplus:
-        raise BadInput(f"{where}: weight {surplus[0]!r} has no place in this model; expected names such as embed.W_E")
     with torch.no_grad():
-        for name, view in views.items():
+        for name, view in named_views(model).items():
             if name in state:
-                view.copy_(_check_weight(name, state[name], view, where))
-            elif name.rsplit(".", 1)[-1].startswith("b"):
+                view.copy_(_check_weight(name, state[name], where))
+            elif not _is_needed(name, model) and name != "unembed.W_U":
                 view.zero_()
-            elif name != "unembed.W_U" or model.unembed_weight is not model.W_E:
-                raise BadInput(f"{where}: weight {name} is missing; the file is incomplete")
     return model.eval().requires_grad_(False)
 
 
-def _check_weight(name: str, value: Tensor, view: Tensor, where: str) -> Tensor:
-    if value.shape != view.shape:
-        raise BadInput(f"{where}: weight {name} has shape {tuple(value.shape)}; this model needs {tuple(view.shape)}")
+def _empty(config: Config, state: Mapping[str, Tensor], *, where: str) -> Transformer:
+    """A model without memory for its weights, held against the weights: the sizes of a config may be anything."""
+    stored = len({name.split(".")[1] for name in state if name.startswith("blocks.")})
+    if stored != config.n_layers:
+        raise BadInput(f"{where}: holds the weights of {stored} layers; the config says {config.n_layers}")
+    try:
+        with torch.device("meta"):
+            model = Transformer(config)
+    except (RuntimeError, OverflowError, TypeError) as error:
+        raise BadInput(f"{where}: a model of the sizes in its config cannot be made ({error})") from None
+    if "unembed.W_U" not in state and config.d_vocab == config.d_vocab_out:
+        model.unembed_weight = model.W_E
+    views = named_views(model)
+    if surplus := sorted(set(state) - set(views)):
+        raise BadInput(
+            f"{where}: weight {quoted(surplus[0])} has no place in this model; expected names such as embed.W_E"
+        )
+    for name in sorted(set(state) & set(views)):
+        if state[name].shape != views[name].shape:
+            shapes = f"has shape {tuple(state[name].shape)}; this model needs {tuple(views[name].shape)}"
+            raise BadInput(f"{where}: weight {name} {shapes}")
+    if missing := [name for name in views if name not in state and _is_needed(name, model)]:
+        raise BadInput(f"{where}: weight {missing[0]} is missing; the file is incomplete")
+    return model
+
+
+def _is_needed(name: str, model: Transformer) -> bool:
+    """Whether a weight must be stored: not a bias, and not an unembedding tied to the embedding."""
+    if name.rsplit(".", 1)[-1].startswith("b"):
+        return False
+    return name != "unembed.W_U" or model.unembed_weight is not model.W_E
+
+
+def _check_weight(name: str, value: Tensor, where: str) -> Tensor:
     if not torch.isfinite(value).all():
         raise BadInput(f"{where}: weight {name} holds NaN or infinity; the file is damaged or training diverged")
     return value
