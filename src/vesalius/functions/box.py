@@ -1,13 +1,13 @@
-"""A function behind a door: it can be asked, up to a budget, and everything asked is written down.
+"""A black-box function: it can be queried up to a budget, and every query is logged.
 
     box = Box(function, budget=400)
     replies = box.ask([0.5, 1.5, 1.5])     # one reply each, in order; a bad input costs only its own reply
     box.asked, box.left, box.log
 
-Whoever interprets a function is given the box and not the function. Through the box there is no way to the function,
-around the budget or past the log, so nobody gets there by accident. It is a convention all the same: Python hides
-nothing from code in the same process that goes looking. A function is asked for many inputs at once and is told the
-number of the first call, so that noise can be seeded by (function, call) and a run repeats exactly.
+An interpreter gets the box and not the function. The box has no public way to the function, around the budget or past
+the log, so no interpreter reaches it by accident. This is a convention: Python hides nothing from code in the same
+process that looks for it. A function is called with many inputs at once and with the number of the first call, so that
+noise is seeded by (function, call) and a run can be repeated.
 """
 
 import cmath
@@ -136,7 +136,7 @@ def _door(
 
 
 def _readable(reply: Reply) -> Reply:
-    """The reply without values nobody could read: over-long texts, objects that are neither text nor number."""
+    """The reply without unreadable values: over-long texts, objects that are neither text nor number."""
     value = reply.value
     if isinstance(value, str) and len(value) > LONGEST_OUTPUT:
         return Reply(error=f"the output has {len(value)} characters, more than {LONGEST_OUTPUT}")

@@ -36,7 +36,7 @@ class Rooms(Protocol):
         ...
 
     def oracle(self, function: Function) -> Answer:
-        """The answer of somebody who knows the truth: what it scores is the ceiling."""
+        """The answer of an interpreter that knows the truth: its score is the ceiling."""
         ...
 
     def grade(self, function: Function, answer: Answer, *, sandbox: Sandbox, seed: int = 0) -> Grade:

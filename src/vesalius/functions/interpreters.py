@@ -37,7 +37,7 @@ class Interpretation:
 
 
 def check_interpreter(name: str, category: str, *, backbone: str | None) -> None:
-    """Refuse a name nobody has, or one that does not go with the category or the language model."""
+    """Refuse a name that does not exist, or that does not go with the category or the language model."""
     if name not in NAMES:
         _guest(name)
     if name == TABLE and category != "numeric":

@@ -36,20 +36,20 @@ def folder_of(directory: Path, category: str, *, holding: Sequence[str]) -> Path
     """The folder of a category that holds one of the files: at, above or below the directory that was given."""
     given = Path(directory).resolve()
     if given.is_file():
-        mend = "unpack it and give the folder" if given.suffix in ARCHIVES else "give the folder that it is in"
-        raise BadInput(f"dataset {given}: is a file; {mend}")
+        fix = "unpack it and give the folder" if given.suffix in ARCHIVES else "give the folder that it is in"
+        raise BadInput(f"dataset {given}: is a file; {fix}")
     if not given.is_dir():
         raise BadInput(f"dataset {given}: no such directory")
     for places in _places(given, category):
-        found = [place for place in places if any((place / name).is_file() for name in holding)]
-        if len(found) > 1:
-            raise BadInput(f"dataset {given}: holds several, {choices(found, limit=3)}; give one of them")
-        if found:
-            return found[0]
+        folders = [place for place in places if any((place / name).is_file() for name in holding)]
+        if len(folders) > 1:
+            raise BadInput(f"dataset {given}: holds several, {choices(folders, limit=3)}; give one of them")
+        if folders:
+            return folders[0]
     wanted = " nor ".join(f"{category}/{name}" for name in holding)
     archives = sorted(path.name for path in given.iterdir() if path.suffix in ARCHIVES)
-    mend = f"unpack {archives[0]} first" if archives else "give the folder of a published dataset"
-    raise BadInput(f"dataset {given}: there is no {wanted} in it; {mend}")
+    fix = f"unpack {archives[0]} first" if archives else "give the folder of a published dataset"
+    raise BadInput(f"dataset {given}: there is no {wanted} in it; {fix}")
 
 
 def _places(given: Path, category: str) -> Iterator[Sequence[Path]]:

@@ -3,7 +3,7 @@
 A rule is told from a table by its size alone: characters without comments, docstrings and spacing; what its literals
 hold, together and in the longest list or text; and how many parts the syntax tree has, since a table can also be spelt
 in names or brackets. Code that looks at itself (docstrings, names, byte code) could keep a table where none of that
-counts, and says no rule. A table small enough passes, so this is no proof of understanding.
+counts, and says no rule. A table small enough passes, so this does not prove understanding.
 """
 
 import ast

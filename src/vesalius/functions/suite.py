@@ -60,7 +60,7 @@ class Suite:
 
     @property
     def left_out(self) -> dict[str, str]:
-        """Records of the dataset that are no functions here, with the reason."""
+        """Records of the dataset that are not usable as functions, with the reason."""
         return getattr(self.functions(), "left_out", {})
 
     @property
@@ -84,25 +84,25 @@ def in_words(truth: dict[str, Any]) -> str:
     if truth.get("input") and truth.get("output"):
         exception = f", except if {truth['exception_text']}" if truth.get("exception_text") else ""
         return f"{truth['input']} → {truth['output']}{exception}"
-    found = truth.get("description") or truth.get("formula")
-    if not found:
+    loaded = truth.get("description") or truth.get("formula")
+    if not loaded:
         return json.dumps({name: value for name, value in truth.items() if value is not None}, ensure_ascii=False)
     extras = [str(truth["kind"])] if truth.get("kind") else []
     extras += [f"{name} {truth[name]}" for name in ("noise", "interval") if truth.get(name)]
-    return " ".join(str(found).split()) + (f" ({', '.join(extras)})" if extras else "")
+    return " ".join(str(loaded).split()) + (f" ({', '.join(extras)})" if extras else "")
 
 
 @lru_cache(maxsize=2)
 def _made(suite: Suite) -> Sequence[Function]:
     if suite.dataset is None:
         return suite.rooms.sample(suite.count or SUITE[suite.category], seed=suite.seed, mode=suite.mode)
-    found = suite.rooms.load_published(Path(suite.dataset), mode=suite.mode)
-    if not found:
+    loaded = suite.rooms.load_published(Path(suite.dataset), mode=suite.mode)
+    if not loaded:
         raise BadInput(f"dataset {suite.dataset}: holds no {suite.category} function that can be run")
-    ordered = sorted(found, key=lacks_source)  # those that were published whole come first
-    return Loaded(ordered[: suite.count], getattr(found, "left_out", {}))
+    ordered = sorted(loaded, key=lacks_source)  # those that were published whole come first
+    return Loaded(ordered[: suite.count], getattr(loaded, "left_out", {}))
 
 
 def lacks_source(function: Function) -> bool:
-    """Whether a function was published as test pairs without its source, so that somebody must stand in for it."""
+    """Whether a function was published as test pairs without its source, so that a stand-in is needed."""
     return function.truth().get("source") == "missing"

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-#: What somebody earns who chooses blindly.
+#: The score of a random choice.
 CHANCE = 1 / 3
 #: Fits this close are a tie.
 _TIE = 1e-12

@@ -12,7 +12,7 @@ from vesalius.backbones.messages import Request, TokenOptions
 from vesalius.errors import BadInput
 from vesalius.functions import Box
 from vesalius.functions.categories import SUITE
-from vesalius.functions.entities import listed, sample
+from vesalius.functions.entities import all_concepts, sample
 from vesalius.functions.entities.functions import EntityFunction
 from vesalius.functions.knowledge.scoring import Concept, VectorScorer
 
@@ -20,8 +20,8 @@ DOGS = EntityFunction("f0", (Concept("dogs", ("dog", "puppy", "terrier")),), Vec
 
 
 def test_the_list_has_140_concepts_whose_tests_do_not_define_them() -> None:
-    assert len({one.concept.name for one in listed()}) == len(listed()) == 140
-    for one in listed():
+    assert len({one.concept.name for one in all_concepts()}) == len(all_concepts()) == 140
+    for one in all_concepts():
         assert len(one.concept.words) == 5
         assert len(set(one.tests)) == 10, one.concept.name
         assert not set(one.tests) & set(one.concept.words), one.concept.name

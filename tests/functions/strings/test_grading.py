@@ -127,7 +127,7 @@ def test_a_table_in_a_docstring_is_no_rule() -> None:
 def test_the_true_code_of_every_operation_is_short_enough_for_a_rule(mode: Mode) -> None:
     operations = [op for op in library(mode).values() if not op.random]
     for first, last in zip(operations, reversed(operations), strict=True):
-        both = Program(tuple(Step(op, op.kind.listed[0] if op.kind.listed else ("a", "b")) for op in (first, last)))
+        both = Program(tuple(Step(op, op.kind.values[0] if op.kind.values else ("a", "b")) for op in (first, last)))
         assert is_rule(Answer(description="", code=both.code)), str(both)
 
 

@@ -156,7 +156,7 @@ def test_the_editions_have_64_and_67_operations() -> None:
 def test_parameters_are_those_published(kind: str, published: int, count: int) -> None:
     found = [op.kind for op in library("published").values() if op.kind.name == kind]
     assert len(found) == published
-    assert all(len(set(each.listed)) == count for each in found)
+    assert all(len(set(each.values)) == count for each in found)
 
 
 @pytest.mark.parametrize("name", ["count_lowercase", "count_vowels", "count_consonants", "get_alpha_indexes"])

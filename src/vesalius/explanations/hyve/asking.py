@@ -2,8 +2,8 @@
 
 A model that answers garbage, or declines, has given its answer: it is counted, the stage ends with what there is, and
 the run goes on. Everything else that fails (no connection, no credit, a cap, a missing record) says nothing about the
-model, so it passes through and the case can be tried again. A request that the server will not take is the user's to
-mend if it is the first; later it means that this conversation outgrew the model's context, and the stage ends.
+model, so it passes through and the case can be tried again. A request that the server rejects is the user's to
+fix if it is the first; later it means that this conversation outgrew the model's context, and the stage ends.
 """
 
 from collections.abc import Callable, Sequence
@@ -16,7 +16,7 @@ from vesalius.documents.trace import Usage
 from vesalius.explanations.hyve.tools import Bench
 
 Shape = TypeVar("Shape", bound=BaseModel)
-#: Tool calls of one reply that are carried out; the rest are told to come one by one.
+#: Tool calls of one reply that are carried out; the rest get the reply to call one at a time.
 MOST_CALLS = 8
 #: Replies after the last experiment is spent that may still ask for more before the stage is ended.
 MOST_REMINDERS = 2

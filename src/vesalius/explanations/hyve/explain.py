@@ -81,8 +81,8 @@ def explain_hyve(
     with ExitStack() as stack:
         state = run_stages(_stages(specimen, circuit, desk, stack, protocol, seed=seed, unsafe=sandbox_unsafe))
     seconds = time.monotonic() - started
-    found = explanation_of(state, specimen=specimen.id, seed=seed, cost=desk.usage.cost or 0.0, seconds=seconds)
-    return HyveResult(found, _trace(state, desk, specimen.id, protocol, backbone.name))
+    explanation = explanation_of(state, specimen=specimen.id, seed=seed, cost=desk.usage.cost or 0.0, seconds=seconds)
+    return HyveResult(explanation, _trace(state, desk, specimen.id, protocol, backbone.name))
 
 
 def _stages(

@@ -1,8 +1,8 @@
 """Why generated code failed, in the categories of the HyVE paper's figure 3.
 
 The paper names Python bugs, mistakes with tensor shapes, misuse of helpers or of the hook API, wrong BOS offsets, and
-programs that forget `result`; a program stopped by its limits, or by the walls of the sandbox, is told apart here too.
-Read from the error alone, which is all a log keeps.
+programs that forget `result`; a program stopped by its limits, or by the walls of the sandbox, is distinguished here
+too. Read from the error alone, which is all a log keeps.
 """
 
 import re

@@ -77,16 +77,16 @@ def _carriers(given: Any, program: Program) -> dict[str, tuple[str, ...]]:
     writable = [name for placed in program.components for name in placed.variables]
     carriers = {}
     for component, names in given.items():
-        listed = [names] if isinstance(names, str) else names
-        if not isinstance(listed, list) or not listed:
+        variable_names = [names] if isinstance(names, str) else names
+        if not isinstance(variable_names, list) or not variable_names:
             raise BadInput(f"carriers: {component} must have a list of variables")
-        for name in listed:
+        for name in variable_names:
             if name not in writable:
                 raise BadInput(
                     f"carriers: {component} is said to carry {name!r:.40}, which no component of the program writes; "
                     f"the program's output must depend on it; written are {choices(writable) or 'none'}"
                 )
-        carriers[str(component)] = tuple(listed)
+        carriers[str(component)] = tuple(variable_names)
     return carriers
 
 

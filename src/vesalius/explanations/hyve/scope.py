@@ -92,15 +92,15 @@ def build(argument: dict[str, Any]) -> dict[str, Any]:
 
 def helpers(subject: Subject) -> dict[str, Any]:
     """The helper functions by name; `import observation_tools` finds them too."""
-    found: dict[str, Any] = {}
+    namespace: dict[str, Any] = {}
     for name, library in LIBRARIES.items():
         bound = library(subject)
         functions = {function: getattr(bound, function) for function in public(library)}
         module = ModuleType(name)
         vars(module).update(functions)
         sys.modules[name] = module
-        found |= functions
-    return found
+        namespace |= functions
+    return namespace
 
 
 def public(library: type) -> list[str]:

@@ -129,10 +129,10 @@ def classification(components: Sequence[str]) -> type[BaseModel]:
         def _canonical(cls, given: Any) -> Any:
             if not isinstance(given, dict):
                 return given
-            found = {_canonical_name(name): role for name, role in given.items()}
-            if not set(found) & set(components):
+            roles = {_canonical_name(name): role for name, role in given.items()}
+            if not set(roles) & set(components):
                 raise ValueError(f"it names none of the components {', '.join(components)}")
-            return found
+            return roles
 
     fields: dict[str, Any] = dict.fromkeys(components, (Role | None, None))
     return create_model("Classification", __base__=Roles, **fields)

@@ -193,8 +193,8 @@ class Stages:
         prompt = self.prompts.stage("classify.md", known=known, taxonomy=TAXONOMY)
         names = [one.component for one in known]
         reply = self.desk.ask(self._turns(state, prompt, last=True), classification(names), label="classification")
-        found = {} if reply is None or reply.parsed is None else dict(reply.parsed)
-        roles = {name: role for name, role in found.items() if isinstance(role, Role)}
+        reply_roles = {} if reply is None or reply.parsed is None else dict(reply.parsed)
+        roles = {name: role for name, role in reply_roles.items() if isinstance(role, Role)}
         if reply is not None and (missing := sorted(set(names) - set(roles))):
             self.desk.note(f"classification: it leaves out {', '.join(missing)}")
         return replace(state, roles=roles)
@@ -236,7 +236,7 @@ class Stages:
 
 
 def _reasoning(answer: Any, bench: Bench) -> str:
-    """What the next hypothesis is told: the engine's findings that speak against this one, then the model's words."""
+    """The feedback for the next hypothesis: the engine's findings that speak against this one, then the model's words."""
     against = [record_text(record) for _, record in bench.checked if record.verdict != "supported"]
     own = [] if answer is None else [answer.explanation, answer.ruling_out]
     return "\n".join(part for part in (*against, *own) if part)

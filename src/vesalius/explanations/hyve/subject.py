@@ -94,14 +94,14 @@ class Subject:
     def values(self, part: Component, inputs: Inputs) -> Float[Tensor, "batch pos width"]:
         """What interventions replace: a head's z, or an MLP's hidden activations."""
         name = hook_of(part)
-        found = self.cached(inputs, name)[name]
-        return found[:, :, part.head] if part.head is not None else found
+        activations = self.cached(inputs, name)[name]
+        return activations[:, :, part.head] if part.head is not None else activations
 
     def replacing(self, part: Component, values: Tensor, where: Bool[Tensor, "batch pos"]) -> list[Hook]:
         """Hooks that put `values` in the component's place at some positions."""
 
-        def put(found: Tensor, hook: HookPoint) -> Tensor:
-            changed = found.clone()
+        def put(activations: Tensor, hook: HookPoint) -> Tensor:
+            changed = activations.clone()
             if part.head is None:
                 changed[where] = values[where]
             else:

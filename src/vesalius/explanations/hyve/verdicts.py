@@ -13,7 +13,7 @@ FREE_CODE_RULE = "decided by the language model from its own code"
 def verdict_of(records: Sequence[ClaimRecord]) -> Verdict:
     """Supported where a functional claim is and none is refuted; refuted where one is; else untested.
 
-    Claims from free code have no say: whoever made them also judged them.
+    Claims from free code do not count: their author also judged them.
     """
     checked = [record for record in records if record.kind != FREE_CODE]
     if any(record.verdict == "refuted" for record in checked):

@@ -1,4 +1,4 @@
-"""What a language model may say to a function, and how its turn is read. There is no shell anywhere.
+"""The commands of a language model and how its turns are parsed. No command reaches a shell.
 
 A turn does one thing. Either it asks, with one command that stands on lines of its own,
 
@@ -60,10 +60,10 @@ class Parts:
 
 def read_command(turn: str) -> Ask | Malformed | None:
     """The first command of a turn; None if there is none."""
-    found = _COMMAND.search(turn)
-    if found is None:
+    header = _COMMAND.search(turn)
+    if header is None:
         return None
-    return _read_ask(turn, found.end()) if found["ask"] else _read_python(turn, found.end())
+    return _read_ask(turn, header.end()) if header["ask"] else _read_python(turn, header.end())
 
 
 def read_answer(turn: str) -> Parts:

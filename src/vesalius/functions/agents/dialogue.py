@@ -105,7 +105,9 @@ def _opening(box: Box, *, asking: bool, exemplars: Exemplars | None, limits: Lim
     box.ask(shown)
     numeric, parts = box.category == "numeric", PARTS[box.category]
     asked = box.log[len(box.log) - len(shown) :]
-    told = render("system", asking=asking, numeric=numeric, code="CODE" in parts, limits=limits, budget=box.left)
+    instructions = render(
+        "system", asking=asking, numeric=numeric, code="CODE" in parts, limits=limits, budget=box.left
+    )
     task = render(
         "task",
         category=box.category,
@@ -114,7 +116,7 @@ def _opening(box: Box, *, asking: bool, exemplars: Exemplars | None, limits: Lim
         pairs=said_pairs(asked),
         parts={part: WORDS[part] for part in parts},
     )
-    return [system(told), user(task)]
+    return [system(instructions), user(task)]
 
 
 def _next_turn(talk: _Talk, backbone: Backbone, box: Box, *, limits: Limits, asking: bool, turns_left: int) -> bool:
@@ -138,12 +140,16 @@ def _next_turn(talk: _Talk, backbone: Backbone, box: Box, *, limits: Limits, ask
     kept = turn if command is None else turn[: command.end]
     # After the last command a turn is left for the answer alone.
     rounds_left = max(0, turns_left - 2)
-    told = _told(command, box, limits=limits, asking=asking and turns_left > 1, left=rounds_left, made_up=made_up)
-    talk.turns += [assistant(kept), user(told)]
+    message = _reply_to(
+        command, box, limits=limits, asking=asking and turns_left > 1, left=rounds_left, made_up=made_up
+    )
+    talk.turns += [assistant(kept), user(message)]
     return True
 
 
-def _told(command: Ask | Malformed | None, box: Box, *, limits: Limits, asking: bool, left: int, made_up: int) -> str:
+def _reply_to(
+    command: Ask | Malformed | None, box: Box, *, limits: Limits, asking: bool, left: int, made_up: int
+) -> str:
     """What the model hears: outputs, or what was wrong with its command."""
     numeric = box.category == "numeric"
     reason = ""

@@ -1,9 +1,9 @@
 """A language model takes the unit tests of a description: it reads the description and points at one of three examples.
 
 The published evaluator accepted a reply that held the right digit anywhere. Here the reply is one JSON object; two
-different numbers in one reply are no answer, and no answer is wrong. The texts are fenced and neutralised, so that a
-description cannot speak to the evaluator in the prompt's own voice. A call that fails raises `BackboneError`: that is
-counted as an error of the machinery.
+different numbers in one reply count as no answer, and a missing answer is wrong. The texts are fenced and neutralised,
+so that a description cannot speak to the evaluator in the prompt's own voice. A call that fails raises `BackboneError`:
+that is counted as an error of the machinery.
 """
 
 from collections.abc import Sequence
@@ -64,8 +64,8 @@ def _chosen(backbone: Backbone, description: str, test: UnitTest, number: int) -
         reply = backbone.chat(messages, schema=_Choice, label=f"unit test {number}")
     except Garbled:
         return None
-    found = {choice.example for choice in _choices(reply.text)}
-    return found.pop() - 1 if len(found) == 1 else None
+    chosen = {choice.example for choice in _choices(reply.text)}
+    return chosen.pop() - 1 if len(chosen) == 1 else None
 
 
 def _choices(text: str) -> list[_Choice]:
@@ -73,13 +73,13 @@ def _choices(text: str) -> list[_Choice]:
         return [_Choice.model_validate_json(text)]
     except ValidationError:
         pass
-    found = []
+    chosen = []
     for value, _ in objects(text):
         try:
-            found.append(_Choice.model_validate(value))
+            chosen.append(_Choice.model_validate(value))
         except ValidationError:
             continue
-    return found
+    return chosen
 
 
 def _said(example: Example) -> str:

@@ -1,4 +1,4 @@
-"""What MILAN is shown: a few inputs chosen beforehand.
+"""What MILAN is shown: a few inputs chosen in advance.
 
 Published entity and relation functions come with a list of their own: two words that belong, eight that do not. Some of
 those words stand in the unit tests as well, as right or as wrong examples, and to see either's output gives an answer

@@ -1,4 +1,4 @@
-"""Outputs that a language model made up: stated as seen, in its own turn, though nobody gave them.
+"""Outputs that a language model made up: stated as observed, in its own turn, although the function did not give them.
 
 Small models often write the function's reply themselves, as published for Llama-2. A statement counts as invented if it
 gives an output, a number or a text in quotes, for an input, as if it had been observed, and the log of queries before
@@ -32,7 +32,7 @@ _STATED = (
     re.compile(rf"^[ \t*-]*(?P<x>{_QUOTED})\s*:\s*{_OUTPUT}", re.MULTILINE),
     re.compile(rf"{_INPUT},? the function (?:returned|gave|output)(?: a value of)?\s*{_OUTPUT}"),
 )
-#: Pairs only where somebody plays the function: after a command or a marker.
+#: Pairs only where the model plays the function: after a command or a marker.
 _PLAYED = re.compile(rf"\({_INPUT},\s*{_OUTPUT}\)")
 
 #: Numbers with more digits before or after the point are compared as texts.
@@ -60,8 +60,8 @@ def _observations(turn: str) -> str:
 
 def _pairs(text: str, *, played: bool) -> Iterable[Pair]:
     for pattern in (*_STATED, _PLAYED) if played else _STATED:
-        for found in pattern.finditer(text):
-            yield found["x"], found["y"]
+        for match in pattern.finditer(text):
+            yield match["x"], match["y"]
 
 
 def _agree(stated: Pair, known: Pair) -> bool:

@@ -1,6 +1,6 @@
 """Entity functions: how strongly a word relates to one hidden concept, or to either of two."""
 
-from vesalius.functions.entities.concepts import listed
+from vesalius.functions.entities.concepts import all_concepts
 from vesalius.functions.entities.functions import EntityFunction, sample
 from vesalius.functions.entities.grading import grade, oracle
 from vesalius.functions.entities.interpreter import interpret
@@ -9,9 +9,9 @@ from vesalius.functions.entities.unit_tests import unit_tests
 
 __all__ = [
     "EntityFunction",
+    "all_concepts",
     "grade",
     "interpret",
-    "listed",
     "load_published",
     "oracle",
     "sample",

@@ -16,7 +16,7 @@ class Listed:
 
 
 @lru_cache(maxsize=1)
-def listed() -> tuple[Listed, ...]:
+def all_concepts() -> tuple[Listed, ...]:
     """The list, in the order of its file."""
     lines = Path(__file__).with_name("concepts.txt").read_text(encoding="utf-8").splitlines()
     fields = [[part.strip() for part in line.split(";")] for line in lines if not line.startswith("#")]

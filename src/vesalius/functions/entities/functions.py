@@ -12,7 +12,7 @@ from vesalius.backbones import Backbone
 from vesalius.errors import BadInput
 from vesalius.functions.answer import Mode
 from vesalius.functions.box import Category, Reply
-from vesalius.functions.entities.concepts import Listed, listed
+from vesalius.functions.entities.concepts import Listed, all_concepts
 from vesalius.functions.knowledge.scoring import Concept, ModelScorer, Scorer, VectorScorer
 from vesalius.functions.unit_tests import UnitTest
 
@@ -55,10 +55,10 @@ class EntityFunction:
 
     def replies(self, inputs: Sequence[Any], *, first_call: int = 0) -> list[Reply]:
         """One score per word. `first_call` does not matter: nothing here is random."""
-        found = self.scorer.score(inputs, self.concepts)
+        scores = self.scorer.score(inputs, self.concepts)
         if self.mode == "fixed":
-            return found
-        return [reply if reply.error else Reply(round(reply.value, DECIMALS)) for reply in found]
+            return scores
+        return [reply if reply.error else Reply(round(reply.value, DECIMALS)) for reply in scores]
 
 
 def sample(count: int, *, seed: int, mode: Mode = "fixed", backbone: Backbone | str = "glove") -> list[EntityFunction]:
@@ -77,7 +77,7 @@ def sample(count: int, *, seed: int, mode: Mode = "fixed", backbone: Backbone | 
     pairing = random.Random(f"entities/pairs/{seed}")
     functions = []
     for i in range(count):
-        chosen = pairing.sample(listed(), 2) if i % 10 in PAIRS else [next(singles)]
+        chosen = pairing.sample(all_concepts(), 2) if i % 10 in PAIRS else [next(singles)]
         concepts, words = zip(*((one.concept, one.tests) for one in chosen), strict=True)
         functions.append(EntityFunction(f"f{i:05d}", concepts, scorer, mode, words))
     return functions
@@ -91,6 +91,6 @@ def scorer_of(backbone: Backbone | str, mode: Mode) -> Scorer:
 def _rounds(rng: random.Random):
     """The concepts in a random order, again and again."""
     while True:
-        order: list[Listed] = list(listed())
+        order: list[Listed] = list(all_concepts())
         rng.shuffle(order)
         yield from order

@@ -7,8 +7,9 @@ what the concept is, not if it repeats the function's own numbers. Chance is 1/3
 which the code gives no number is never picked.
 
 `concept_named`: the share of the function's concepts that the answer names. A concept is named if half the words of its
-name are among the answer's words, or if it is the nearest to them of all listed concepts and the function's own. Of an
-answer only the first two concepts are read, and of each only the first words: whoever lists everything names nothing.
+name are among the answer's words, or if it is the nearest to them of all concepts and the function's own. Of an
+answer only the first two concepts are read, and of each only the first words: an answer that lists everything names
+nothing.
 """
 
 from collections.abc import Sequence
@@ -18,7 +19,7 @@ import numpy as np
 from vesalius.errors import BadInput
 from vesalius.functions.answer import Answer, Grade
 from vesalius.functions.box import Function
-from vesalius.functions.entities.concepts import listed
+from vesalius.functions.entities.concepts import all_concepts
 from vesalius.functions.entities.functions import EntityFunction
 from vesalius.functions.entities.unit_tests import unit_tests
 from vesalius.functions.knowledge.scoring import VectorScorer
@@ -70,11 +71,11 @@ def grade(function: Function, answer: Answer, *, sandbox: Sandbox, seed: int = 0
 
 
 def oracle(function: Function) -> Answer:
-    """The answer of somebody who knows the concepts: its score is what the evaluator can tell apart."""
+    """The answer of an interpreter that knows the concepts: its score is what the evaluator can distinguish."""
     own = _entity(function)
-    told = " or to ".join(concept.name for concept in own.concepts)
+    names = " or to ".join(concept.name for concept in own.concepts)
     return Answer(
-        description=f"The function scores how strongly a word relates to {told}.",
+        description=f"The function scores how strongly a word relates to {names}.",
         structure={"concepts": [list(concept.texts) for concept in own.concepts]},
         interpreter="oracle",
     )
@@ -101,13 +102,13 @@ def _groups(answer: Answer) -> list[list[str]]:
 
 def _first_words(group: Sequence[str]) -> list[str]:
     """The texts of a group up to `MOST_WORDS` words; the last one may be cut."""
-    found: list[str] = []
+    concepts_named: list[str] = []
     room = MOST_WORDS
     for text in group:
         words = text.split()[:room]
-        found += [" ".join(words)] if words else []
+        concepts_named += [" ".join(words)] if words else []
         room -= len(words)
-    return found
+    return concepts_named
 
 
 def _run(code: str, words: Sequence[str], sandbox: Sandbox) -> tuple[list[float | None], str | None]:
@@ -132,7 +133,7 @@ def _number(value: object) -> float | None:
 def _named(function: EntityFunction, groups: Sequence[Sequence[str]], evaluator: VectorScorer) -> list[bool]:
     """For each concept of the function: whether some group of the answer's words names it."""
     own = [concept.texts for concept in function.concepts]
-    rivals = [one.concept.texts for one in listed() if one.concept not in function.concepts]
+    rivals = [one.concept.texts for one in all_concepts() if one.concept not in function.concepts]
     texts = [*own, *rivals]
     # Rivals and truth alike are points; each group of the answer is asked which point it fits best.
     fits = evaluator.similarity([" ".join(text) for text in texts], groups)

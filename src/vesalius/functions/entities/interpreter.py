@@ -42,9 +42,9 @@ def interpret(box: Box, *, seed: int = 0, without: Collection[str] = (), space_n
     promising = [group for group in sorter.groups(keep=notebook.most // 3) if len(group) >= PROMISING][:CONCEPTS]
     _search_until(SEARCHED, notebook, promising)
     concepts = [[notebook.words[i] for i in group] for group in _concepts(notebook, sorter.groups())]
-    told = " or to ".join(map(_in_words, concepts))
+    names = " or to ".join(map(_in_words, concepts))
     return Answer(
-        description=f"The function scores how strongly a word relates to {told}.",
+        description=f"The function scores how strongly a word relates to {names}.",
         structure={"concepts": concepts},
         interpreter="builtin",
         queries=box.asked,
@@ -64,10 +64,10 @@ def _search_until(share: float, notebook: Notebook, groups: list[Group]) -> None
 
 def _concepts(notebook: Notebook, groups: list[Group]) -> list[Group]:
     """The words that name each concept; where nothing scores high, the best there are."""
-    found = [group for group in groups if len(group) >= ENOUGH][:CONCEPTS] or groups[:1]
-    if not found:
+    large_groups = [group for group in groups if len(group) >= ENOUGH][:CONCEPTS] or groups[:1]
+    if not large_groups:
         return [notebook.best()[:NAMED].tolist()]
-    return [sorted(group, key=lambda number: -notebook.odds[number])[:NAMED] for group in found]
+    return [sorted(group, key=lambda number: -notebook.odds[number])[:NAMED] for group in large_groups]
 
 
 def _in_words(words: list[str]) -> str:

@@ -12,7 +12,7 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 
 from vesalius.functions.box import Box
-from vesalius.functions.entities.concepts import listed
+from vesalius.functions.entities.concepts import all_concepts
 from vesalius.functions.knowledge.vectors import EMPTY_WORDS, frequent_words, space
 
 #: Words are asked and named from these ranks of frequency; before them come function words.
@@ -85,7 +85,7 @@ class Notebook:
 
 def open_notebook(box: Box, most: int, *, without: Collection[str], space_name: str) -> Notebook:
     """An empty notebook over the vocabulary, less the words of our tests and those of `without`."""
-    unseen = {word for one in listed() for word in one.tests} | {word.lower() for word in without}
+    unseen = {word for one in all_concepts() for word in one.tests} | {word.lower() for word in without}
     words = [
         word
         for word in frequent_words()[RANKS]

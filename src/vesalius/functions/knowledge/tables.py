@@ -65,17 +65,17 @@ class Table:
     @cached_property
     def conditions(self) -> dict["Condition", frozenset[str]]:
         """Every condition that holds for some members and not for all, with those; the plainest kinds come first."""
-        found: list[Condition] = []
+        candidates: list[Condition] = []
         for attribute in self.phrases:
             values = Counter(row[attribute] for row in self.rows.values() if attribute in row)
             if attribute in self.bounds:
-                found += [Condition("below", at, attribute) for at in self.bounds[attribute]]
-                found += [Condition("above", at, attribute) for at in self.bounds[attribute]]
+                candidates += [Condition("below", at, attribute) for at in self.bounds[attribute]]
+                candidates += [Condition("above", at, attribute) for at in self.bounds[attribute]]
             else:
-                found += [Condition("is", value, attribute) for value in sorted(values, key=lambda x: -values[x])]
-        found += [Condition("begins", letter) for letter in sorted({plain(member)[0] for member in self.rows})]
-        found += [Condition("member", member) for member in self.rows]
-        covered = {condition: frozenset(condition.members(self)) for condition in found}
+                candidates += [Condition("is", value, attribute) for value in sorted(values, key=lambda x: -values[x])]
+        candidates += [Condition("begins", letter) for letter in sorted({plain(member)[0] for member in self.rows})]
+        candidates += [Condition("member", member) for member in self.rows]
+        covered = {condition: frozenset(condition.members(self)) for condition in candidates}
         return {one: members for one, members in covered.items() if 0 < len(members) < len(self.rows)}
 
 

@@ -1,8 +1,8 @@
-"""Word vectors from two installed packages that have nothing in common but their language.
+"""Word vectors from two installed packages that were made independently.
 
 `glove`: GloVe 6B, 400,000 words in 50 dimensions, counted from Wikipedia and newswire. `wordllama`: 32,000 tokens in
-256 dimensions, distilled from the input layers of language models. One can play the black box while the other judges,
-so that nobody is graded by the very numbers that made the question.
+256 dimensions, distilled from the input layers of language models. One can be the black box while the other grades,
+so that no answer is graded by the numbers that made the question.
 
 In both, the mean of frequent words and the two directions of largest variance are taken out: they carry frequency, not
 meaning (Mu and Viswanath, 2018). A text of several words is the mean of its words, function words apart.
@@ -71,8 +71,8 @@ class Space:
         if text not in self._known:
             words = words_of(text)
             telling = [word for word in words if word not in EMPTY_WORDS] or words
-            found = [vector for word in telling if (vector := self._word(word)) is not None]
-            self._known[text] = _unit(np.sum(found, axis=0)) if found else None
+            word_vectors = [vector for word in telling if (vector := self._word(word)) is not None]
+            self._known[text] = _unit(np.sum(word_vectors, axis=0)) if word_vectors else None
         return self._known[text]
 
     def _word(self, word: str) -> np.ndarray | None:

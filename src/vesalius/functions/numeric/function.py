@@ -118,7 +118,7 @@ class NumericFunction:
         return np.where(self.corruption.covers(x), self.corruption.mean + CORRUPTION_SD * ndtri(chance), self.clean(x))
 
     def replies(self, inputs: Sequence[Any], *, first_call: int = 0) -> list[Reply]:
-        """One reply per input; a division by zero, or an input that is no number, is an error of that input alone."""
+        """One reply per input; a division by zero, or an input that is not a number, is an error of that input alone."""
         x = [_as_number(value) for value in inputs]
         values = self.values(np.array([math.nan if value is None else value for value in x]), first_call=first_call)
         poles = np.isinf(values) & (self.family in POLES and self.net is None)
@@ -149,7 +149,7 @@ class NumericFunction:
 
 
 def _as_number(value: Any) -> float | None:
-    """The input as a float, as a script would read it from its command line; None if it is no number."""
+    """The input as a float, as a script would read it from its command line; None if it is not a number."""
     if not isinstance(value, (int, float, str)):
         return None
     try:

@@ -99,8 +99,8 @@ def held_out_points(function: NumericFunction, *, seed: int) -> ndarray:
     for feature in _features(function):
         points.append(feature + rng.uniform(-1, 1, NEAR_FEATURE // 2))
         points.append(feature + rng.uniform(-0.05, 0.05, NEAR_FEATURE // 2))
-    found = np.concatenate(points)
-    return found[np.abs(found) <= EDGE]
+    sample = np.concatenate(points)
+    return sample[np.abs(sample) <= EDGE]
 
 
 def _features(function: NumericFunction) -> list[float]:

@@ -83,8 +83,8 @@ def _in_span(y: ndarray, columns: Columns, size: ndarray) -> bool:
     if not np.isfinite(norms).all():
         return False
     terms = terms / np.where(norms > 0, norms, 1.0)
-    found, *_ = np.linalg.lstsq(terms, y * weights, rcond=1e-14)
-    return bool((np.abs(terms @ found - y * weights) <= 1).all())
+    coefficients, *_ = np.linalg.lstsq(terms, y * weights, rcond=1e-14)
+    return bool((np.abs(terms @ coefficients - y * weights) <= 1).all())
 
 
 def _is_zero(y: ndarray, size: ndarray) -> bool:

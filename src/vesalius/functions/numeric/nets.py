@@ -207,7 +207,7 @@ def _packaged() -> dict[str, ndarray]:
 
 
 def _read(path: Path) -> dict[str, ndarray]:
-    """The kept nets of a file, by key; none where there is no file, or one that was spoilt."""
+    """The kept nets of a file, by key; empty where the file is missing or damaged."""
     try:
         return load_file(path) if path.exists() else {}
     except (SafetensorError, OSError):

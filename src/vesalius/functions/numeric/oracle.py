@@ -1,4 +1,4 @@
-"""The answer of somebody who knows the function: its expected value. What it scores is the ceiling."""
+"""The answer of an interpreter that knows the function: its expected value. Its score is the ceiling."""
 
 from vesalius.errors import BadInput
 from vesalius.functions.answer import Answer

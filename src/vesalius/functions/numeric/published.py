@@ -117,19 +117,19 @@ def _expression(record: dict[str, Any]) -> Expression:
 def _atom(name: str, params: Any, known: Sequence[str]) -> Atom:
     if name not in known:
         raise Unusable(f"family {name!r} does not exist here; known are {choices(known, limit=20)}")
-    listed = [] if params is None else params if isinstance(params, list) else [params]
+    parameter_list = [] if params is None else params if isinstance(params, list) else [params]
     if name == "rational":
-        if len(listed) != 2 or not all(isinstance(part, list) and part for part in listed):
+        if len(parameter_list) != 2 or not all(isinstance(part, list) and part for part in parameter_list):
             raise Unusable("params of a rational must be two lists of numbers")
-        return Atom(name, tuple(tuple(_finite(value) for value in part) for part in listed))
+        return Atom(name, tuple(tuple(_finite(value) for value in part) for part in parameter_list))
     if name == "polynomial":
-        if not listed:
+        if not parameter_list:
             raise Unusable("params of a polynomial must be a list of numbers")
-    elif len(listed) != _PARAMETERS[name]:
-        raise Unusable(f"{name} has {_PARAMETERS[name]} parameters, not {len(listed)}")
-    if name in _DIVIDES and listed[_DIVIDES[name]] == 0:
+    elif len(parameter_list) != _PARAMETERS[name]:
+        raise Unusable(f"{name} has {_PARAMETERS[name]} parameters, not {len(parameter_list)}")
+    if name in _DIVIDES and parameter_list[_DIVIDES[name]] == 0:
         raise Unusable(f"parameter {_DIVIDES[name] + 1} of {name} is 0, and the function divides by it")
-    return Atom(name, tuple(_finite(value) for value in listed))
+    return Atom(name, tuple(_finite(value) for value in parameter_list))
 
 
 def _noise(record: dict[str, Any]) -> NoiseKind:

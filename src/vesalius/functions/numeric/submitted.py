@@ -86,13 +86,13 @@ def checked_entry(code: str | None) -> str | Refused:
 
 
 def _imported(tree: ast.Module) -> set[str]:
-    found: set[str] = set()
+    modules: set[str] = set()
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
-            found |= {alias.name.split(".")[0] for alias in node.names}
+            modules |= {alias.name.split(".")[0] for alias in node.names}
         elif isinstance(node, ast.ImportFrom):
-            found.add((node.module or "").split(".")[0])
-    return found
+            modules.add((node.module or "").split(".")[0])
+    return modules
 
 
 def _number(value: Any) -> complex | None:

@@ -83,7 +83,7 @@ def sample(count: int, *, seed: int, mode: Mode = "fixed", backbone: Backbone | 
 def exceptions(relation: Relation) -> list[Condition]:
     """The conditions that may corrupt a relation: neither a hair nor half of it, and with members kept for tests."""
     values, kept = set(relation.values), relation.table.kept
-    found = []
+    drawn_conditions = []
     for condition, covered in relation.table.conditions.items():
         members = covered & values
         if condition.test == "member":
@@ -91,8 +91,8 @@ def exceptions(relation: Relation) -> list[Condition]:
         else:
             fits = len(members - kept) >= FEWEST_ASKED and len(members & kept) >= FEWEST_KEPT
         if fits and len(members) <= LARGEST_SHARE * len(values):
-            found.append(condition)
-    return found
+            drawn_conditions.append(condition)
+    return drawn_conditions
 
 
 def _draws(rng: random.Random) -> Iterator[tuple[Relation, Condition | None]]:
@@ -119,6 +119,6 @@ def _function(
     name: str, relation: Relation, exception: Condition | None, *, mode: Mode, backbone: Backbone | None
 ) -> RelationFunction:
     what, result = relation.phrases
-    told = exception.phrase(relation.table) if exception else None
-    mapper = ModelMapper(backbone, what, result, told, mode) if backbone else TableMapper(relation, exception)
-    return RelationFunction(name, mapper, (what, result, told), relation, exception, mode)
+    exception_text = exception.phrase(relation.table) if exception else None
+    mapper = ModelMapper(backbone, what, result, exception_text, mode) if backbone else TableMapper(relation, exception)
+    return RelationFunction(name, mapper, (what, result, exception_text), relation, exception, mode)

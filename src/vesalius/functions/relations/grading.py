@@ -61,7 +61,7 @@ def grade(function: Function, answer: Answer, *, sandbox: Sandbox, seed: int = 0
 
 
 def oracle(function: Function) -> Answer:
-    """The answer of somebody who knows the rule and its exception."""
+    """The answer of an interpreter that knows the rule and its exception."""
     own = _relation(function)
     what, result, exception = own.phrases
     structure: dict[str, Any] = {}

@@ -153,15 +153,15 @@ def _answer(notebook: Notebook, table: Table, rule: Relation | None, exception: 
     examples = [f"{item} -> {reply}" for item, reply in notebook.replies.items() if reply is not None][:5]
     shown = "; ".join(examples) or "nothing"
     if rule:
-        told = f"The input is {what}, the output is {rule.phrases[1]}."
+        description_text = f"The input is {what}, the output is {rule.phrases[1]}."
         share = notebook.share(rule)
-        told += f" This holds for {share:.0%} of the answers seen." if share < 1 else ""
+        description_text += f" This holds for {share:.0%} of the answers seen." if share < 1 else ""
     else:
-        told = f"The input is {what}; no known relation gives the outputs ({shown})."
+        description_text = f"The input is {what}; no known relation gives the outputs ({shown})."
     domain = f"The output is {UNDEFINED} if the input is not {what}"
     domain += f", and if {exception.phrase(table)}." if exception else "."
     return Answer(
-        description=told,
+        description=description_text,
         domain=domain,
         structure={
             "kind": table.kind,

@@ -38,48 +38,50 @@ def load_published(
     """The functions of `neurons_relations` in a published folder: all on a language model, else those of the tables."""
 
     def made(name: str, record: dict[str, Any], test: dict[str, Any]) -> RelationFunction:
-        what, result, told = texts(record, "concept1"), texts(record, "concept2"), _exception(record)
-        relation, exception = _covered(what, result, told)
+        what, result, exception_text = texts(record, "concept1"), texts(record, "concept2"), _exception(record)
+        relation, exception = _covered(what, result, exception_text)
         if backbone:
-            mapper = ModelMapper(backbone, what, result, told, mode)
+            mapper = ModelMapper(backbone, what, result, exception_text, mode)
         elif relation:
             mapper = TableMapper(relation, exception)
         else:
-            raise Unusable(f"no fact table has {result!r:.60}{f' except if {told!r:.60}' if told else ''}")
+            raise Unusable(
+                f"no fact table has {result!r:.60}{f' except if {exception_text!r:.60}' if exception_text else ''}"
+            )
         triplets = tuple(_triplet(item, place, mode) for item, place in tests_with_places(test))
-        phrases = (what, result, told)
+        phrases = (what, result, exception_text)
         return RelationFunction(name, mapper, phrases, relation, exception, mode, triplets, hints(record))
 
     return functions_of(directory, "neurons_relations", made)
 
 
 def _exception(record: dict[str, Any]) -> str | None:
-    """Where the function is undefined; the published key is misspelt, a mended file may spell it right."""
+    """Where the function is undefined; the published key is misspelt, a corrected file may spell it right."""
     key = "exeption" if record.get("exeption") else "exception"
     return texts(record, key) if record.get(key) else None
 
 
-def _covered(what: str, result: str, told: str | None) -> tuple[Relation | None, Condition | None]:
+def _covered(what: str, result: str, exception_text: str | None) -> tuple[Relation | None, Condition | None]:
     """The relation and the condition of the fact tables that a published function is; None where they have none."""
     name = COVERED.get((what.lower().strip(), result.lower().strip()))
     if name is None:
         return None, None
     relation = by_name(inventory(), name)
-    if told is None:
+    if exception_text is None:
         return relation, None
-    condition = _condition(relation, told)
+    condition = _condition(relation, exception_text)
     return (relation, condition) if condition else (None, None)
 
 
-def _condition(relation: Relation, told: str) -> Condition | None:
+def _condition(relation: Relation, exception_text: str) -> Condition | None:
     """The condition of the relation's table that a published exception words."""
-    if found := re.search(r"begins with (?:the letter )?(\w)\b", told, re.IGNORECASE):
-        return Condition("begins", found[1].lower())
-    found = re.search(r"\b(before|after) (\d{4})", told)
-    if found and "year" in relation.table.bounds:
-        return Condition("below" if found[1] == "before" else "above", float(found[2]), "year")
-    if found := re.search(r"\bis in (.+)$", told):
-        meant = _names(found[1])
+    if match := re.search(r"begins with (?:the letter )?(\w)\b", exception_text, re.IGNORECASE):
+        return Condition("begins", match[1].lower())
+    match = re.search(r"\b(before|after) (\d{4})", exception_text)
+    if match and "year" in relation.table.bounds:
+        return Condition("below" if match[1] == "before" else "above", float(match[2]), "year")
+    if match := re.search(r"\bis in (.+)$", exception_text):
+        meant = _names(match[1])
         offered = [one for one in relation.table.conditions if one.test == "is" and plain(str(one.value)) in meant]
         return offered[0] if offered else None
     return None

@@ -60,14 +60,14 @@ class StringFunction:
     def fresh(self, count: int, *, seed: object) -> list[Pair]:
         """Pairs on random inputs that raise nothing; they hold digits, blanks, capitals and an apostrophe."""
         rng = Random(f"{self.seed} pairs {seed}")
-        found = []
+        pairs = []
         for s in islice(varied(rng, count, letters=self.letters), 50 * count):
             reply = run(self.program.draw(rng), s)
             if reply.error is None:
-                found.append((s, reply.value))
-            if len(found) == count:
+                pairs.append((s, reply.value))
+            if len(pairs) == count:
                 break
-        return found
+        return pairs
 
 
 def run(program: Program, s: str) -> Reply:

@@ -69,9 +69,11 @@ def oracle(function: Function) -> Answer:
     if known.script is not None:
         code = f"{definitions(known.script)}\n\n{ENTRY} = {entry(known.script)}\n"
         return Answer(description=known.description, code=code, interpreter="oracle")
-    found = known.stand_in
-    if found is not None:
-        return _from_program(found, f"{found.description} (Recovered from its {len(known.tests)} stored pairs.)")
+    recovered = known.stand_in
+    if recovered is not None:
+        return _from_program(
+            recovered, f"{recovered.description} (Recovered from its {len(known.tests)} stored pairs.)"
+        )
     code = f"STORED = {dict(known.tests)!r}\n\n\ndef {ENTRY}(s):\n    return STORED.get(s)\n"
     return Answer(description=known.description, code=code, table=True, interpreter="oracle")
 

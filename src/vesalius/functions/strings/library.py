@@ -107,15 +107,15 @@ class Operation:
 def library(mode: Mode) -> dict[str, Operation]:
     """The operations of an edition by name, in a fixed order."""
     kind_of = {name: kind for kind, names in KINDS.values() for name in names.split()}
-    found = [
+    available = [
         Operation(name, _function(name, mode), kind_of.get(name, NOTHING), group)
         for group, names in GROUPS.items()
         for name in names.split()
         if mode == "published" or name not in PUBLISHED_ONLY
     ]
     if mode == "fixed":
-        found = [replace(op, kind=REAL_SHIFT) if op.kind is SHIFT else op for op in found]
-    return {operation.name: operation for operation in found}
+        available = [replace(op, kind=REAL_SHIFT) if op.kind is SHIFT else op for op in available]
+    return {operation.name: operation for operation in available}
 
 
 def operation(name: str, mode: Mode) -> Operation:

@@ -15,12 +15,12 @@ Parameters = tuple[int | str, ...]
 
 @dataclass(frozen=True)
 class Kind:
-    """One kind of parameters. Where they are too many to list, `listed` holds some, and the others are solved for."""
+    """One kind of parameters. Where they are too many to list, `values` holds some, and the others are solved for."""
 
     name: str
     draw: Callable[[Random], Parameters]
-    listed: tuple[Parameters, ...]
-    all_listed: bool = True
+    values: tuple[Parameters, ...]
+    complete: bool = True
 
 
 def _listed(name: str, every: list[Parameters]) -> Kind:
@@ -44,8 +44,8 @@ DIGIT = _listed("digit", [(number,) for number in range(1, 10)])
 LETTER = _listed("letter", [(letter,) for letter in BOTH_CASES])
 INDEXES = _listed("two indexes", list(permutations(range(10), 2)))
 SHIFT = _listed("shift", [(shift,) for shift in range(26)])
-#: A shift by nothing is no shift: the corrected suite leaves it out.
+#: A shift by zero changes nothing: the corrected suite leaves it out.
 REAL_SHIFT = _listed("shift", [(shift,) for shift in range(1, 26)])
-SUFFIX = Kind("suffix", _suffix, LETTER.listed, all_listed=False)
-REPLACEMENT = Kind("replacement", _replacement, (), all_listed=False)
-ALPHABET = Kind("alphabet", _alphabet, (), all_listed=False)
+SUFFIX = Kind("suffix", _suffix, LETTER.values, complete=False)
+REPLACEMENT = Kind("replacement", _replacement, (), complete=False)
+ALPHABET = Kind("alphabet", _alphabet, (), complete=False)

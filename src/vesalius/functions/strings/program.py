@@ -81,10 +81,10 @@ def program(steps: Iterable[tuple[str, Parameters]], mode: Mode) -> Program:
     """The program with these operations by name, e.g. `[("reverse_string", ()), ("insert_letter", ("q",))]`."""
     made = []
     for name, parameters in steps:
-        found = operation(name, mode)
-        if found.kind.all_listed and tuple(parameters) not in found.kind.listed:
-            raise BadInput(f"operation {name} takes no parameters {tuple(parameters)!r}; it takes a {found.kind.name}")
-        made.append(Step(found, tuple(parameters)))
+        kind = operation(name, mode).kind
+        if kind.complete and tuple(parameters) not in kind.values:
+            raise BadInput(f"operation {name} takes no parameters {tuple(parameters)!r}; it takes a {kind.name}")
+        made.append(Step(operation(name, mode), tuple(parameters)))
     return Program(tuple(made))
 
 
@@ -100,22 +100,22 @@ def _sentence(text: str) -> str:
 
 def _sources(functions: Iterable[Callable[..., str]]) -> list[str]:
     """The texts of functions and of everything of their modules that they name, helpers first, each once."""
-    found: dict[str, str] = {}
+    definitions: dict[str, str] = {}
     for function in functions:
-        found.update(_needed(function))
-    constants = [text for text in found.values() if not text.startswith("def ")]
-    return ["".join(constants)] * bool(constants) + [text for text in found.values() if text.startswith("def ")]
+        definitions.update(_needed(function))
+    constants = [text for text in definitions.values() if not text.startswith("def ")]
+    return ["".join(constants)] * bool(constants) + [text for text in definitions.values() if text.startswith("def ")]
 
 
 @cache
 def _needed(function: Callable[..., Any]) -> dict[str, str]:
     text = inspect.getsource(function)
     scope = function.__globals__
-    found: dict[str, str] = {}
+    definitions: dict[str, str] = {}
     for name in sorted({node.id for node in ast.walk(ast.parse(text)) if isinstance(node, ast.Name)}):
         value = scope.get(name)
         if inspect.isfunction(value):
-            found.update(_needed(value))
+            definitions.update(_needed(value))
         elif isinstance(value, (str, list)):
-            found[name] = f"{name} = {value!r}\n"
-    return {**found, function.__name__: text}
+            definitions[name] = f"{name} = {value!r}\n"
+    return {**definitions, function.__name__: text}

@@ -1,11 +1,11 @@
 """The published string functions: test pairs for a thousand, sources for next to none.
 
-Two generations are about. The first (June 2023, `eval_data_strings.json`) knows no number words; the second
+There are two generations. The first (June 2023, `eval_data_strings.json`) knows no number words; the second
 (`strings/unit_test_data.json` with `test_data.json`) is full of them, and only five of its sources were published.
-Tests of one generation tell nothing about functions of the other, so the loader says which it found, by content, and
+Tests of one generation say nothing about functions of the other, so the loader says which it found, by content, and
 refuses scripts that do not reproduce the pairs beside them.
 
-For a function without a script somebody stands in: a program of up to two operations that agrees with all its stored
+A function without a script is replaced by a stand-in: a program of up to two operations that agrees with all its stored
 pairs, where there is one. It is found when first asked. Answers are graded on the stored pairs alone, never on what the
 stand-in says.
 """
@@ -151,7 +151,7 @@ def load_published(directory: Path, *, mode: Mode = "published") -> Loaded[Publi
             tests[name] = _triplets(record)
         except Unusable as wrong:
             left_out[f"record {number} ({named!s:.60})"] = str(wrong)
-    found, runner = generation(tests.values(), named=path.name), ScriptRunner(path.parent, plain=True)
+    by_name, runner = generation(tests.values(), named=path.name), ScriptRunner(path.parent, plain=True)
     prose = _prose(path.with_name("test_data.json"))
     functions = []
     for name, triplets in tests.items():
@@ -164,7 +164,7 @@ def load_published(directory: Path, *, mode: Mode = "published") -> Loaded[Publi
         functions.append(
             PublishedFunction(
                 name,
-                found,
+                by_name,
                 triplets,
                 description=said.description.lstrip(": ").strip() if said else "",
                 script=script,
@@ -188,13 +188,13 @@ def _script(path: Path) -> str | None:
 
 def _prose(path: Path) -> dict[str, _Prose]:
     """What was written about the functions, where that was published and can be read."""
-    found: dict[str, _Prose] = {}
+    by_name: dict[str, _Prose] = {}
     with suppress(BadInput):
         for record in read_records(path) if path.is_file() else []:
             with suppress(ValidationError, Unusable):
                 said = _Prose.model_validate(record)
-                found[name_in(said.name)] = said
-    return found
+                by_name[name_in(said.name)] = said
+    return by_name
 
 
 def generation(tests: Any, *, named: str) -> Generation:

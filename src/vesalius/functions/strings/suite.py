@@ -1,7 +1,7 @@
 """Functions drawn afresh: three in ten are one operation, the others two.
 
 The fixed suite takes a function only if it does something of its own: on a set of telling strings it is neither the
-identity nor constant, does not repeat an earlier function, and, composed, is no single operation in disguise.
+identity nor constant, does not repeat an earlier function, and, if composed, does not equal a single operation.
 
 The published suite keeps the published rules: a table of pairs to avoid, and a check for repeats that looks at the two
 parameters apart. Of that table (356 of 4,221 pairs) only the intent is known, so `_avoided` follows the intent; its two
@@ -100,7 +100,7 @@ def telling() -> tuple[str, ...]:
 
 @cache
 def _single_behaviours() -> frozenset[tuple[Output, ...]]:
-    steps = [Step(op, parameters) for op in library("fixed").values() for parameters in op.kind.listed]
+    steps = [Step(op, parameters) for op in library("fixed").values() for parameters in op.kind.values]
     return frozenset(behaviour(Program((step,))) for step in steps)
 
 

@@ -1,4 +1,4 @@
-"""Unit tests: three input-output pairs, one of which is the function's own; whoever understands it picks that one.
+"""Unit tests: three input-output pairs, one of which is the function's own; the right answer picks it.
 
 Published functions have theirs. For a function drawn afresh, one wrong pair comes from an unrelated function, as
 published, and one, in the fixed suite, from a near relative with one operation exchanged, because against unrelated

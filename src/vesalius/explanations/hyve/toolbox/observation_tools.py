@@ -50,10 +50,10 @@ class Observation:
         totals: dict[str, list[float]] = defaultdict(list)
         by_token: dict[str, list[float]] = defaultdict(list)
         causal = self._subject.model.config.causal
-        for tokens, found in zip(inputs, self.attention(head, inputs), strict=True):
-            for query, weights in enumerate(found["to_tokens"]):
+        for tokens, patterns in zip(inputs, self.attention(head, inputs), strict=True):
+            for query, weights in enumerate(patterns["to_tokens"]):
                 visible = weights[: query + 1] if causal else weights
-                totals["to_bos"].append(float(found["to_bos"][query]))
+                totals["to_bos"].append(float(patterns["to_bos"][query]))
                 totals["to_itself"].append(float(weights[query]))
                 if query:
                     totals["to_previous"].append(float(weights[query - 1]))

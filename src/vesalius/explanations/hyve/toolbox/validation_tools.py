@@ -110,12 +110,12 @@ class Validation:
         if len(first.lengths) != len(second.lengths):
             raise BadInput(f"{len(first.lengths)} bases and {len(second.lengths)} sources; give one source per base")
         clean = subject.outputs(first)
-        found = subject.outputs(first, subject.replacing(part, *_moved(subject, part, first, second)))
+        interchanged = subject.outputs(first, subject.replacing(part, *_moved(subject, part, first, second)))
         if expected is None:
-            return {"clean": clean, "interchanged": found}
+            return {"clean": clean, "interchanged": interchanged}
         right = changed = right_changed = total = 0
         wrong = []
-        for base, source, before, after in zip(first.given, second.given, clean, found, strict=True):
+        for base, source, before, after in zip(first.given, second.given, clean, interchanged, strict=True):
             wanted = list(expected(base, source))
             if len(wanted) != len(base):
                 raise BadInput(

@@ -43,9 +43,9 @@ def sizes(points: Points) -> Float[ndarray, " points"]:
     to this.
     """
     order = np.argsort(np.abs(points.x))
-    found = np.empty(len(points))
-    found[order] = np.maximum.accumulate(np.abs(points.y[order]))
-    return np.maximum(found, 1e-12 * (np.abs(points.y).max(initial=0.0) + 1e-300)) + 1e-300
+    magnitudes = np.empty(len(points))
+    magnitudes[order] = np.maximum.accumulate(np.abs(points.y[order]))
+    return np.maximum(magnitudes, 1e-12 * (np.abs(points.y).max(initial=0.0) + 1e-300)) + 1e-300
 
 
 def meets(candidate: Candidate, points: Points) -> bool:

@@ -1,7 +1,7 @@
 """Rules for a function that answers the same every time: a rule is right if it gives every answer up to rounding.
 
-Rules are tried from the simplest to the most involved and handed out one by one, so that whoever asks can put each to
-the test on fresh points and come back for the next. Where several settings of a shape (periods, widths, centres) give
+Rules are yielded one by one from the simplest to the most complex, so that the caller can test each on fresh points and
+ask for the next. Where several settings of a shape (periods, widths, centres) give
 all answers so far, the point where they disagree most is asked, until one is left.
 """
 
@@ -14,7 +14,7 @@ from numpy import ndarray
 from vesalius.functions.numeric.expressions import Atom, Reals
 from vesalius.functions.numeric.interpreter import rationals, shapes, spaces
 from vesalius.functions.numeric.interpreter.candidates import Candidate, from_atom, meets, rounded
-from vesalius.functions.numeric.interpreter.jumps import Allowed, told_apart
+from vesalius.functions.numeric.interpreter.jumps import Allowed, distinguished
 from vesalius.functions.numeric.interpreter.session import EDGE, Points, Session
 from vesalius.functions.numeric.interpreter.windows import windowed_rules
 
@@ -56,9 +56,9 @@ def _sinusoid(points: Points) -> Iterator[Candidate]:
     rss, _ = shapes.sinusoid_fits(points)
     best = int(np.argmin(rss))
     if rss[best] < 1e-4 * ((points.y - points.y.mean()) ** 2).sum():
-        found = from_atom(shapes.refined_sinusoid(points, float(shapes.PERIODS[best])), free=4)
-        if meets(found, points):
-            yield found
+        rule = from_atom(shapes.refined_sinusoid(points, float(shapes.PERIODS[best])), free=4)
+        if meets(rule, points):
+            yield rule
 
 
 def _on_lattices(session: Session, points: Points, allowed: Allowed) -> Iterator[Candidate]:
@@ -91,9 +91,9 @@ def _settled(
         place = int(np.argmax(spread))
         answer = session.ask(pool[place : place + 1])
         settings = lattice(pool).settings[keep][np.abs(values[:, place] - answer.y[0]) < _DISAGREE]
-    found = [from_atom(Atom(family, tuple(map(float, setting))), free=len(setting)) for setting in settings]
+    rules = [from_atom(Atom(family, tuple(map(float, setting))), free=len(setting)) for setting in settings]
     waves = [(float(setting[0]), float(setting[-1])) for setting in settings]
-    yield from told_apart(session, found, waves, allowed)[:1]
+    yield from distinguished(session, rules, waves, allowed)[:1]
 
 
 def _tanh(session: Session, points: Points, allowed: Allowed) -> Iterator[Candidate]:

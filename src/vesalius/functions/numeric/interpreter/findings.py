@@ -23,8 +23,8 @@ class Finding:
     rule: Candidate | None
     #: Finite answers outside a corrupted stretch.
     known: Points
-    #: Of how many fresh points the rule foretold the answer.
-    foretold: int = 0
+    #: On how many fresh points the rule predicted the answer.
+    predicted: int = 0
     #: The rule only comes close, as a net does to what it was trained on.
     approximate: bool = False
     #: The family that comes closest where no rule holds.
@@ -79,21 +79,21 @@ def _table(survey: Survey, finding: Finding) -> str:
 def _description(survey: Survey, finding: Finding) -> str:
     rule = finding.rule
     if rule is None:
-        said = f"No rule was found; the code draws straight lines between {len(finding.known)} answers."
+        sentences = f"No rule was found; the code draws straight lines between {len(finding.known)} answers."
         if finding.resembles is not None:
-            said += f" Of the families, {finding.resembles} comes closest."
+            sentences += f" Of the families, {finding.resembles} comes closest."
     else:
         name = f"{rule.family} of {' and '.join(rule.operands)}" if rule.operands else rule.family
-        said = f"f(x) = {rule.formula} ({name})."
+        sentences = f"f(x) = {rule.formula} ({name})."
         if finding.approximate:
-            said += " The function comes close to it without being it, as a trained net would."
+            sentences += " The function comes close to it without being it, as a trained net would."
         elif survey.noise is None:
-            said += f" It gives every answer seen, and foretold {finding.foretold} fresh ones."
+            sentences += f" It gives every answer seen, and predicted {finding.predicted} fresh ones."
     if survey.noise is not None:
-        said += f" Every answer carries {survey.noise} noise with standard deviation {survey.sd:.2g}."
+        sentences += f" Every answer carries {survey.noise} noise with standard deviation {survey.sd:.2g}."
     if survey.stretch is not None:
-        said += f" Corrupted: {_domain(survey)}"
-    return said
+        sentences += f" Corrupted: {_domain(survey)}"
+    return sentences
 
 
 def _domain(survey: Survey) -> str | None:

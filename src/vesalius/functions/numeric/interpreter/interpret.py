@@ -110,7 +110,7 @@ def _exact(session: Session, survey: Survey, points: Points, without: frozenset[
         known, failed = known + tests, failed + 1
         if meets(rule, known):
             return Finding(
-                rule, known, foretold=len(tests), complex_below_zero=is_complex, undefined_below_zero=undefined
+                rule, known, predicted=len(tests), complex_below_zero=is_complex, undefined_below_zero=undefined
             )
         if failed >= _MOST_RULES:
             break

@@ -18,7 +18,7 @@ Allowed = Callable[[Reals], Bool[ndarray, " points"]]
 _QUESTIONS = 12
 
 
-def told_apart(
+def distinguished(
     session: Session, candidates: list[Candidate], waves: list[tuple[float, float]], allowed: Allowed
 ) -> list[Candidate]:
     """The candidate that agrees best at the jumps of its waves (period, shift); all of them if there is one or none."""

@@ -139,7 +139,7 @@ def fits(space: Space, points: Points, weights: Float[ndarray, " points"]) -> li
     norms[norms == 0] = 1.0
     orthogonal, triangle = np.linalg.qr(columns / norms)
     along = orthogonal.T @ target
-    found, end = [], 0
+    solutions, end = [], 0
     for blocks, block in enumerate(space.blocks, 1):
         end += len(block)
         if end > len(points):
@@ -148,8 +148,8 @@ def fits(space: Space, points: Points, weights: Float[ndarray, " points"]) -> li
         coefficients = _solve(triangle[:end, :end], along[:end]) / norms[:end]
         coefficients = coefficients / np.array([SCALE**power for power, _ in terms[:end]])
         rss, worst = float(rest @ rest), float(np.abs(rest).max())
-        found.append(Fit(space, blocks, terms[:end], coefficients, rss=rss, worst=worst))
-    return found
+        solutions.append(Fit(space, blocks, terms[:end], coefficients, rss=rss, worst=worst))
+    return solutions
 
 
 def exact_rules(spaces: tuple[Space, ...], points: Points) -> Iterator[Candidate]:

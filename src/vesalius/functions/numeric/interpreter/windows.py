@@ -15,7 +15,7 @@ from numpy import ndarray
 from vesalius.functions.numeric.expressions import OPERANDS, Atom, Reals, evaluate, formula
 from vesalius.functions.numeric.interpreter import shapes, spaces
 from vesalius.functions.numeric.interpreter.candidates import Candidate, from_atom
-from vesalius.functions.numeric.interpreter.jumps import Allowed, told_apart
+from vesalius.functions.numeric.interpreter.jumps import Allowed, distinguished
 from vesalius.functions.numeric.interpreter.session import Points, Session
 
 #: Half of the widest rectangle.
@@ -136,8 +136,8 @@ def _wave_rules(session: Session, points: Points, allowed: Allowed) -> Iterator[
         bound = 1e-9 * float((near.y**2).sum()) + 1e-3 * len(near)
         close = [int(index) for index in np.argsort(left)[:_MOST_WAVES] if left[index] <= bound]
         waves = [(float(table.settings[index, 0]), float(table.settings[index, 1])) for index in close]
-        found = {wave: rule for wave in waves if (rule := with_wave(points, operation, *wave)) is not None}
-        yield from told_apart(session, list(found.values()), list(found), allowed)
+        rules = {wave: rule for wave in waves if (rule := with_wave(points, operation, *wave)) is not None}
+        yield from distinguished(session, list(rules.values()), list(rules), allowed)
 
 
 def with_wave(points: Points, operation: str, period: float, shift: float) -> Candidate | None:

@@ -96,9 +96,9 @@ def interpret(
         return _random_answer(asking, spaces)
     for searched in spaces:
         while rivals := _fitting(searched, asking.evidence):
-            found = _settled(asking, rivals, rng)
-            if found is not None:
-                return _answer(found, asking, f"right on all {len(asking.evidence.inputs)} strings asked")
+            fitting = _settled(asking, rivals, rng)
+            if fitting is not None:
+                return _answer(fitting, asking, f"right on all {len(asking.evidence.inputs)} strings asked")
     return _fallback(asking, spaces)
 
 
@@ -113,8 +113,8 @@ def _settled(asking: _Asking, rivals: list[Program], rng: Random) -> Program | N
     """The one of the rivals that survives being told apart and checked; None if none does."""
     pool = _pool(rivals, rng) if len(rivals) > 1 else []
     does = {tuple(attempt(program, s) for s in pool): program for program in reversed(rivals)}
-    while asking.left > KEPT_BACK and (told := _telling_apart(list(does), pool)):
-        asking.note(told[: asking.left - KEPT_BACK])
+    while asking.left > KEPT_BACK and (distinguishing := _telling_apart(list(does), pool)):
+        asking.note(distinguishing[: asking.left - KEPT_BACK])
         does = {made: program for made, program in does.items() if asking.evidence.fits(program)}
     left = list(reversed(does.values()))
     if left and asking.left > KEPT_BACK and (unmapped := _unmapped(left[0], asking.evidence, rng)):
@@ -156,11 +156,11 @@ def _telling_apart(does: Sequence[tuple[Output, ...]], pool: Sequence[str]) -> l
     return [pool[i] for i in order[:_AT_ONCE] if kinds[i] > 1]
 
 
-def _answer(found: Program, asking: _Asking, how_sure: str) -> Answer:
+def _answer(program: Program, asking: _Asking, how_sure: str) -> Answer:
     return Answer(
-        description=f"{found.description} ({how_sure}.)",
-        code=found.code,
-        structure=found.structure,
+        description=f"{program.description} ({how_sure}.)",
+        code=program.code,
+        structure=program.structure,
         interpreter=NAME,
         queries=asking.spent,
     )
@@ -198,7 +198,7 @@ def _partial(evidence: Evidence, spaces: Sequence[Space]) -> Iterator[Program]:
 def _random_answer(asking: _Asking, spaces: Sequence[Space]) -> Answer:
     """Name the random operation and what stands before or after it, where every output is a possible one."""
     for searched in spaces:
-        found = next(possible(searched, asking.evidence), None)
-        if found is not None:
-            return _answer(found, asking, "random: every output seen is one that it can give")
+        fitting = next(possible(searched, asking.evidence), None)
+        if fitting is not None:
+            return _answer(fitting, asking, "random: every output seen is one that it can give")
     return _fallback(asking, spaces)

@@ -1,4 +1,4 @@
-"""A program for pairs that somebody else stored: not an interpretation, because nothing is asked.
+"""A program for stored pairs: not an interpretation, because no query is made.
 
 The published string functions of the second generation came without their sources. A program that agrees with all
 their pairs shows that the pairs are read rightly and what a correct answer scores on them, and can stand in for the
@@ -44,6 +44,6 @@ def _two_steps(searched: Space, evidence: Evidence) -> Program | None:
         if middle not in right:
             right[middle] = [then for then in searched.steps if attempt(then, middle) == wanted]
         for then in right[middle]:
-            if evidence.fits(found := Program(first.steps + then.steps)):
-                return found
+            if evidence.fits(candidate := Program(first.steps + then.steps)):
+                return candidate
     return None

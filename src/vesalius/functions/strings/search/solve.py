@@ -28,9 +28,9 @@ def solved(space: Space, evidence: Evidence) -> list[Program]:
     """Programs of up to two steps that fit, with a parameter solved for: those of the cheapest solver that works."""
     made = list(zip(*(space.outputs(s) for s in evidence.inputs), strict=True))
     for solver in _SOLVERS:
-        found = [program for program in solver(space, made, evidence) if evidence.fits(program)]
-        if found:
-            return found
+        programs_found = [program for program in solver(space, made, evidence) if evidence.fits(program)]
+        if programs_found:
+            return programs_found
     return []
 
 
@@ -107,8 +107,8 @@ def _appended_first(space: Space, made: Made, evidence: Evidence) -> Iterator[Pr
     for steps, guesses in tries:
         for suffix in guesses:
             programs = [Program((Step(operation, (suffix,)), *then.steps)) for then in steps]
-            if found := [program for program in programs if evidence.fits(program)]:
-                yield from found
+            if programs_found := [program for program in programs if evidence.fits(program)]:
+                yield from programs_found
                 return
 
 

@@ -36,11 +36,11 @@ class Space:
             raise BadInput(f"operation {min(unknown)!r} cannot be left out: the library has {choices(library(mode))}")
         self.mode: Mode = mode
         self.operations: dict[str, Operation] = {n: op for n, op in library(mode).items() if n not in without}
-        #: One step per behaviour; the first is no step at all.
+        #: One step per behaviour; the first is the empty program.
         self.steps: list[Program] = [Program(())]
         seen: dict[tuple[Output, ...], None] = {_TELLING: None}
         for operation in [*self.operations.values(), *self._as_in_the_data(without)]:
-            for parameters in () if operation.random else operation.kind.listed:
+            for parameters in () if operation.random else operation.kind.values:
                 step = Program((Step(operation, parameters),))
                 does = tuple(attempt(step, s) for s in _TELLING)
                 if does not in seen:
@@ -62,10 +62,10 @@ class Space:
 
     def compositions(self, evidence: Evidence) -> Iterator[Program]:
         """Programs of up to two listed steps that fit, shortest first. Both keys must be in the evidence."""
-        found = [self._ids.get(evidence.outputs[evidence.inputs.index(key)], -1) for key in KEYS]
-        if min(found) < 0:
+        output_ids = [self._ids.get(evidence.outputs[evidence.inputs.index(key)], -1) for key in KEYS]
+        if min(output_ids) < 0:
             return
-        number = found[0] * len(self._ids) + found[1]
+        number = output_ids[0] * len(self._ids) + output_ids[1]
         low, high = (int(np.searchsorted(self._numbers, number, side=side)) for side in ("left", "right"))
         pairs = [divmod(int(place), len(self.steps)) for place in self._order[low:high]]
         for inner, outer in sorted(pairs, key=lambda pair: (min(pair) > 0, pair)):
