@@ -4,6 +4,7 @@ their type annotations.
 
 import ast
 import inspect
+from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
@@ -34,6 +35,9 @@ FLOORS = [
 ]
 #: Rooms that stand apart from the stairs: these are all they may import.
 ALONE = {"sandbox": set(), "backbones": set(), "functions": {"documents", "sandbox", "backbones"}}
+#: Faces parse, call the composer and show: what they may import of the package, apart from their own room.
+FACES = {"cli", "inspection", "workbench", "mcp"}
+OPEN_TO_FACES = {"api", "documents", "errors", "report", "version"}
 #: Everything above may use `functions`; it stands on its two rooms, beside the rest.
 HEIGHT = {room: height for height, floor in enumerate(FLOORS) for room in floor} | {"functions": 2}
 
@@ -117,6 +121,29 @@ def test_no_circle_of_files() -> None:
     arrows = file_arrows()
     assert sum(map(len, arrows.values())) > 1000
     assert circles(arrows) == []
+
+
+def face_offences(arrows: Iterable[Import]) -> list[str]:
+    """Imports by which a face reaches past the composer."""
+    return [
+        f"{importer}:{line} imports {imported}; faces import only {', '.join(sorted(OPEN_TO_FACES))}"
+        for importer, imported, line in arrows
+        if room(importer) in FACES
+        and imported.split(".")[0] == "vesalius"
+        and room(imported) not in OPEN_TO_FACES | {"", room(importer)}
+    ]
+
+
+def test_faces_reach_the_house_through_the_composer() -> None:
+    arrows = every_import()
+    assert {room(importer) for importer, _, _ in arrows} & FACES >= {"cli", "inspection"}
+    assert face_offences(arrows) == []
+
+
+@pytest.mark.parametrize("imported", ["vesalius.discovery.methods.METHODS", "vesalius.files", "vesalius.runs"])
+def test_a_face_that_reaches_past_the_composer_is_seen(imported: str) -> None:
+    assert face_offences([("vesalius.cli.commands.bench", imported, 1)])
+    assert not face_offences([("vesalius.api.benchmarks", imported, 1)])
 
 
 def test_a_circle_is_seen_through_any_number_of_files() -> None:

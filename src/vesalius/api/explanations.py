@@ -4,7 +4,6 @@ With a directory the explanation and its page are written to it; where a languag
 it came about, and `calls.jsonl`, every call it made, so that the same call continues an interrupted explanation.
 """
 
-from collections.abc import Iterable
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -12,14 +11,12 @@ from typing import Any
 import torch
 
 from vesalius.api.catalogue import loaded
+from vesalius.api.circuit_sources import Given, circuit_fields
 from vesalius.api.places import Out, directory_for, removed_if_empty
 from vesalius.backbones import Backbone, open_backbone
 from vesalius.circuits.specimens import benchmark_directory
-from vesalius.components import Component
-from vesalius.documents.circuit import Circuit
-from vesalius.documents.discovery import CIRCUIT_FILE, DISCOVERY_FILE, Discovery
+from vesalius.discovery.methods import require_circuit_method
 from vesalius.documents.explanation import EXPLANATION_FILE, Explanation
-from vesalius.errors import BadInput, note
 from vesalius.explanations.claims.interchange import ACCURACY
 from vesalius.explanations.hyve.verdicts import FREE_CODE
 from vesalius.explanations.scientists import (
@@ -32,9 +29,7 @@ from vesalius.explanations.scientists import (
     explain_task,
     scientist_named,
 )
-from vesalius.files import read_json
 from vesalius.model.specimen import Specimen
-from vesalius.model.states import fingerprint
 from vesalius.progress import Progress, shown
 from vesalius.report.page import render_page
 
@@ -55,9 +50,10 @@ MAX_TOKENS = 4096
 
 def explain(
     specimen: Specimen | str | int | Path,
-    components: Circuit | Discovery | Iterable[str | Component] | None = None,
+    components: Given = None,
     *,
     circuit: str | Path | None = None,
+    circuit_from: str | None = None,
     scientist: str | None = None,
     backbone: str | Backbone | None = None,
     protocol: str | None = None,
@@ -81,8 +77,10 @@ def explain(
     """Say what each component of a circuit does, with evidence.
 
     `components` is what `ves.discover` returned or a circuit (of both, the components that score at least a tenth of
-    the largest are explained), or names; `circuit` is a circuit's file instead; by default the specimen's own
-    components are explained. A circuit without any score gives an explanation that says that nothing was established.
+    the largest are explained), or names. `circuit` is a file or a directory of one instead, or a finished benchmark
+    run; `circuit_from` the method that discovers it first (or the one to take from a run of several). By default the
+    specimen's own components are explained. An empty circuit gives an explanation that says that nothing was
+    established.
 
     `scientist` is "builtin", "hyve" or `package.module:function`. The built-in one writes programs for listed
     vocabularies (`leave_out` names a family of hypotheses to do without) and the causal profile of natural models for
@@ -95,6 +93,7 @@ def explain(
     """
     scientist = scientist or (BUILTIN if backbone is None else HYVE)
     check_scientist(scientist, backbone=backbone is not None, protocol=protocol, leave_out=leave_out)
+    require_circuit_method(circuit_from)
     protocol = PROTOCOLS[0] if scientist == HYVE and protocol is None else protocol
     with shown(progress) as report, ExitStack() as stack:
         specimen = loaded(specimen, behaviour=behaviour, device=device, progress=report)
@@ -114,7 +113,7 @@ def explain(
             backbone_options=_backbone_options(base_url, max_tokens),
             loaded=specimen,
             progress=report,
-            **_what(specimen, components, circuit),
+            **circuit_fields(specimen, components, circuit, circuit_from),
         )
         directory = directory_for(out, *_words(specimen, task)) if out else None
         stack.enter_context(removed_if_empty(directory))
@@ -147,56 +146,11 @@ def inspect_backbone(model: Any) -> Backbone:
     return inspect_backbone(model)
 
 
-def _what(
-    specimen: Specimen, components: Circuit | Discovery | Iterable[str | Component] | None, circuit: str | Path | None
-) -> dict[str, Any]:
-    """What is explained, as fields of a task."""
-    if circuit is not None:
-        if components is not None:
-            raise BadInput("--components and --circuit both say what to explain; leave one out")
-        path = Path(circuit)
-        read = _fitting(specimen, Circuit.read(path), str(path))
-        _require_own(path, specimen)
-        return {"circuit": read, "circuit_file": str(path)}
-    if isinstance(components, Discovery):
-        where = "discovery" if components.directory is None else str(Path(components.directory) / CIRCUIT_FILE)
-        _require_model(components.model, specimen, f"{where}: found", str(components.specimen))
-        file = None if components.directory is None else where
-        return {"circuit": _fitting(specimen, components.circuit, where), "circuit_file": file}
-    if isinstance(components, Circuit):
-        return {"circuit": _fitting(specimen, components, "circuit")}
-    return {} if components is None else {"components": tuple(map(str, components))}
-
-
 def _place(specimen: Specimen) -> Path | None:
     """The directory that a specimen was loaded from; None where there is none."""
     source = specimen.source or specimen.id
     directory = benchmark_directory(source) or Path(source).expanduser()
     return directory if directory.exists() else None
-
-
-def _fitting(specimen: Specimen, circuit: Circuit, source: str) -> Circuit:
-    config = specimen.model.config
-    return circuit.require_fit(config, config.d_model, source=source)
-
-
-def _require_own(circuit: Path, specimen: Specimen) -> None:
-    """Where a discovery lies beside its circuit, refuse that of other weights; say if it is for another behaviour."""
-    numbers = circuit.with_name(DISCOVERY_FILE)
-    if circuit.name != CIRCUIT_FILE or not numbers.is_file():
-        return
-    data = read_json(numbers)
-    _require_model(data.get("model"), specimen, f"{circuit}: found", str(data.get("specimen")))
-    if data.get("behaviour") != specimen.behaviour:
-        note(f"{circuit} was found for {data.get('behaviour')} and is explained for {specimen.behaviour}")
-
-
-def _require_model(model: str | None, specimen: Specimen, what: str, name: str) -> None:
-    if model and model != (own := fingerprint(specimen.model)):
-        raise BadInput(
-            f"{what} in model {model} ({name}), not in this one ({own}); discover again or copy the circuit elsewhere "
-            "to explain it all the same"
-        )
 
 
 def _words(specimen: Specimen, task: Task) -> tuple[str | None, ...]:

@@ -169,6 +169,12 @@ def discover(
     )
 
 
+def require_circuit_method(method: str | None) -> None:
+    """Refuse a method that does not score a whole circuit, where one is discovered before it is explained."""
+    if method is not None and method not in METHODS:
+        raise BadInput(f"--circuit-from {method!r} does not exist; use {choices(METHODS)}")
+
+
 def require_method(method: str, search: SearchOptions | None = None) -> None:
     """Refuse a method that does not exist, and options of a search for one that is none."""
     if method == "sets":

@@ -97,7 +97,7 @@ Scientist = Callable[[Task, Backbone | None], Explained]
 def explain_task(task: Task, backbone: Backbone | None = None) -> Explained:
     """Let the task's scientist explain it; the explanation holds the request and the edges of the circuit."""
     scientist, started = scientist_named(task.scientist), time.monotonic()
-    if task.circuit_from is not None:
+    if task.circuit_from is not None and task.circuit is None:
         specimen = task.specimen()
         task = replace(task, loaded=specimen, circuit=_discovered(task.circuit_from, specimen, seed=task.seed))
     circuit = task.circuit
@@ -144,8 +144,10 @@ def request_of(task: Task, backbone: Backbone | None) -> Request:
         "top": task.top,
         "force": task.force or None,
         "leave_out": task.leave_out,
+        "circuit_from": task.circuit_from,
     }
-    chosen = None if task.circuit is None or task.circuit_file else tuple(map(str, task.circuit.chosen()))
+    by_name = task.circuit is not None and task.circuit_file is None and task.circuit_from is None
+    chosen = tuple(map(str, task.circuit.chosen())) if task.circuit is not None and by_name else None
     return Request(
         command="explain",
         specimen=task.source or (specimen and specimen.source) or task.id,

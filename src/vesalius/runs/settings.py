@@ -8,9 +8,9 @@ from typing import Any
 from pydantic import JsonValue
 
 from vesalius.backbones import SpendingCap, open_backbone
-from vesalius.discovery.methods import METHODS
+from vesalius.discovery.methods import require_circuit_method
 from vesalius.documents.request import Request
-from vesalius.errors import BadInput, choices
+from vesalius.errors import BadInput
 from vesalius.explanations.scientists import BUILTIN, check_scientist
 from vesalius.files import sha256
 from vesalius.runs.selection import Circuit, selection_options
@@ -58,8 +58,7 @@ class Settings:
         check_scientist(
             self.scientist, backbone=self.backbone is not None, protocol=self.protocol, leave_out=self.leave_out
         )
-        if self.circuit_from is not None and self.circuit_from not in METHODS:
-            raise BadInput(f"--circuit-from {self.circuit_from!r} does not exist; use {choices(METHODS)}")
+        require_circuit_method(self.circuit_from)
         if not self.circuits:
             raise BadInput("a benchmark of no circuits says nothing; choose at least one")
         if self.prices is not None and not self.models:

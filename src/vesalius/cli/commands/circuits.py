@@ -168,7 +168,15 @@ def explain(
         str | None,
         typer.Option(
             "--circuit",
-            help="A circuit.json of `vesalius discover`: explain what scores at least a tenth of the largest.",
+            help="A circuit (MIB JSON), a discovery.json, a directory of `vesalius discover` or a run of `bench "
+            "discovery`: explain what scores at least a tenth of the largest.",
+        ),
+    ] = None,
+    circuit_from: Annotated[
+        str | None,
+        typer.Option(
+            "--circuit-from",
+            help="Discover the circuit by this method first; with --circuit, the method to take from a run.",
         ),
     ] = None,
     n: Annotated[
@@ -252,6 +260,7 @@ def explain(
             specimen,
             names(components),
             circuit=circuit,
+            circuit_from=circuit_from,
             scientist=scientist,
             backbone=backbone,
             protocol=protocol,
