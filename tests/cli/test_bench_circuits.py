@@ -13,6 +13,7 @@ import pytest
 
 from tests.cli.conftest import Vesalius
 from tests.cli.test_bad_input import refused
+from tests.closeness import assert_same_document
 from tests.processes import PATIENCE, heed_interrupts, until
 from vesalius.circuits.specimens import benchmark_directory
 from vesalius.runs.circuits import CircuitsBenchmark
@@ -27,12 +28,6 @@ METRICS = {"tag_accuracy", "tag_accuracy_experiment_only", "tag_accuracy_support
     "component_iia_changed_mean",
     "task_exact",
 }
-
-
-def without_seconds(data: Any) -> Any:
-    if isinstance(data, dict):
-        return {name: without_seconds(value) for name, value in data.items() if name != "seconds"}
-    return [without_seconds(value) for value in data] if isinstance(data, list) else data
 
 
 @pytest.fixture(scope="module")
@@ -170,7 +165,7 @@ def test_a_real_run_goes_on_after_it_was_ended(
         assert err.count("\n") == 1, err
     resumed = subprocess.run(command, capture_output=True, text=True, check=False)
     assert resumed.returncode == 0, resumed.stderr
-    assert without_seconds(json.loads(resumed.stdout)) == without_seconds(finished[1])
+    assert_same_document(json.loads(resumed.stdout), finished[1])
     records = [json.loads(line) for line in events.read_text().splitlines()]
     assert sorted((record["event"], record["case"]) for record in records) == [
         ("explained", "24"),

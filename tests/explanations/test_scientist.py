@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import vesalius as ves
+from tests.closeness import assert_same_document
 from tests.intervene.twin import naive_run
 from tests.models import random_model, small_config
 from vesalius.components import Component
@@ -212,14 +213,14 @@ def test_names_and_examples_do_not_reach_the_scientist() -> None:
     )
     plain, misled = explain_specimen(specimen), explain_specimen(misleading)
     assert (plain.specimen, misled.specimen) == (specimen.id, "113")
-    unlike = {"seconds", "specimen"}
-    assert plain.model_dump_json(exclude=unlike) == misled.model_dump_json(exclude=unlike)
+    plain, misled = (explanation.model_dump(mode="json") for explanation in (plain, misled))
+    assert_same_document(plain, misled, leave_out=("seconds", "specimen"))
 
 
 @pytest.mark.usefixtures("quick")
 def test_the_same_seed_gives_the_same_explanation() -> None:
     first, second = (explain_specimen(ves.load("79"), seed=3) for _ in range(2))
-    assert first.model_dump(exclude={"seconds"}) == second.model_dump(exclude={"seconds"})
+    assert_same_document(first.model_dump(mode="json"), second.model_dump(mode="json"))
     assert first.components[0].tag == "INDICATOR"
     assert "a function of the token alone" in first.task_description
 

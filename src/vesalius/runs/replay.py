@@ -7,6 +7,7 @@ Everything in the scorecard is compared except how long things took and how it w
 import tempfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from math import isclose
 from pathlib import Path
 from typing import Any
 
@@ -97,5 +98,7 @@ def differences(stored: Any, found: Any, where: str = "") -> Iterator[str]:
     elif isinstance(stored, list) and isinstance(found, list) and len(stored) == len(found):
         for index, (one, other) in enumerate(zip(stored, found, strict=True)):
             yield from differences(one, other, f"{where}[{index}]")
+    elif isinstance(stored, float) and isinstance(found, float) and isclose(stored, found, rel_tol=1e-6, abs_tol=1e-9):
+        return  # the same figure, rounded by another library or machine
     elif stored != found:
         yield f"{where}: {stored!r:.80} is stored, {found!r:.80} came out"

@@ -1,0 +1,73 @@
+"""How far two computations of the same thing may be apart.
+
+The order in which a matrix product is summed depends on the library, the number of threads, the batch and the place of
+its operands in memory. So two runs of the same program, in one process or in two, agree up to rounding and not bit by
+bit; what is discrete (names, verdicts, counts, choices) agrees exactly.
+"""
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+#: Scores, effects and intervals are means of float32 values of about one; see `tests.models.ROUNDING`.
+FIGURES = 1e-4
+_NUMBER = re.compile(r"\d+(?:\.(\d+))?")
+
+
+def adam_bound(learning_rate: float, updates: int, *, betas: tuple[float, float] = (0.9, 0.999)) -> float:
+    """How far two runs of Adam from the same weights may be apart in one weight.
+
+    Adam divides a gradient by its own size. A gradient that is nothing but rounding error is scaled up to a full step
+    as well, in either direction, so the bound on one step (Kingma and Ba 2015, section 2.1) holds for each run.
+    """
+    step = learning_rate * max(1.0, (1 - betas[0]) / (1 - betas[1]) ** 0.5)
+    return 2 * updates * step
+
+
+def largest_difference(one: Mapping[str, Tensor], other: Mapping[str, Tensor]) -> float:
+    """The largest difference between two sets of weights with the same names and shapes."""
+    assert one.keys() == other.keys()
+    for name, tensor in one.items():
+        assert tensor.shape == other[name].shape, name
+    return max(float((tensor.double() - other[name].double()).abs().max()) for name, tensor in one.items())
+
+
+def mean_difference(one: Mapping[str, Tensor], other: Mapping[str, Tensor]) -> float:
+    """The mean absolute difference between two sets of weights."""
+    differences = [(tensor.double() - other[name].double()).abs().flatten() for name, tensor in one.items()]
+    return float(torch.cat(differences).mean())
+
+
+def same_tensors(one: Tensor, other: Tensor, *, atol: float = 1e-5) -> bool:
+    """Whether two computed tensors agree up to rounding."""
+    return one.shape == other.shape and torch.allclose(one.double(), other.double(), rtol=1e-5, atol=atol)
+
+
+def assert_same_document(one: Any, other: Any, *, leave_out: tuple[str, ...] = ("seconds",), where: str = "") -> None:
+    """Two JSON documents agree: floats up to `FIGURES`, numbers in texts up to their last digit, the rest exactly."""
+    if isinstance(one, dict) and isinstance(other, dict):
+        assert one.keys() == other.keys(), where
+        for name in one.keys() - set(leave_out):
+            assert_same_document(one[name], other[name], leave_out=leave_out, where=f"{where}.{name}")
+    elif isinstance(one, list | tuple) and isinstance(other, list | tuple):
+        assert len(one) == len(other), where
+        for index, (ours, theirs) in enumerate(zip(one, other, strict=True)):
+            assert_same_document(ours, theirs, leave_out=leave_out, where=f"{where}[{index}]")
+    elif isinstance(one, float) and isinstance(other, float):
+        assert one == pytest.approx(other, rel=FIGURES, abs=FIGURES, nan_ok=True), where
+    elif isinstance(one, str) and isinstance(other, str):
+        _assert_same_text(one, other, where)
+    else:
+        assert one == other, where
+
+
+def _assert_same_text(one: str, other: str, where: str) -> None:
+    """A number with decimals may differ by one in its last digit: it was rounded from a measured one."""
+    assert _NUMBER.sub("#", one) == _NUMBER.sub("#", other), where
+    for ours, theirs in zip(_NUMBER.finditer(one), _NUMBER.finditer(other), strict=True):
+        digits = len(ours[1] or "")
+        assert abs(float(ours[0]) - float(theirs[0])) <= (1.01 * 10**-digits if digits else 0), where
