@@ -1,7 +1,7 @@
 """What there is to study: load a specimen, list them, show one, run it, ask which behaviours it performs."""
 
 from collections.abc import Sequence
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -149,7 +149,7 @@ def behaviours(
         for done, one in enumerate(all_behaviours()):
             report(f"measuring {one.name}", done, len(all_behaviours()))
             performance = measure(one, specimen.model, specimen.vocabulary.tokenizer, n=n, seed=seed)
-            rows.append({"name": one.name, **asdict(performance)})
+            rows.append({"name": one.name, **performance.model_dump()})
     return rows
 
 

@@ -18,7 +18,7 @@ from vesalius.discovery.search.model_search import SearchOptions
 from vesalius.discovery.trust import examine
 from vesalius.documents.checks import Checks
 from vesalius.documents.circuit import Circuit
-from vesalius.documents.discovery import SEARCH_DEFAULTS, Discovery, Performance
+from vesalius.documents.discovery import SEARCH_DEFAULTS, Discovery
 from vesalius.documents.request import Request
 from vesalius.errors import note
 from vesalius.grading.discovery import grade_circuit_scores, true_circuit
@@ -86,12 +86,11 @@ def discover(
             made = None
             if checks:
                 made = Checks.model_validate(examine(specimen, result, seed=seed, progress=report).as_data())
-    performance = result.performance
     discovery = Discovery(
         request=request,
         circuit=result.circuit,
         unit=result.unit,
-        performance=None if performance is None else Performance(**asdict(performance)),
+        performance=result.performance,
         metrics={**_areas(specimen, result.circuit), **result.metrics, **(made.metrics if made else {})},
         forwards=result.forwards,
         seconds=result.seconds,

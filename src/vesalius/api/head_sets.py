@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from pydantic import JsonValue
 
 from vesalius.api.catalogue import loaded
 from vesalius.api.notes import note_unperformed
@@ -16,6 +17,7 @@ from vesalius.discovery.sets.discover import NAMES, SetDiscovery
 from vesalius.discovery.sets.discover import discover_sets as searched
 from vesalius.discovery.sets.queries import LEAST_SHARE
 from vesalius.discovery.sets.synergy import synergy_matrix
+from vesalius.documents.request import Request
 from vesalius.errors import BadInput, choices
 from vesalius.files import write_json
 from vesalius.intervene import KINDS
@@ -55,17 +57,19 @@ def discover_sets(
     named = None if pool is None else list(map(str, pool))
     with shown(progress) as report:
         specimen = loaded(specimen, behaviour=behaviour, device=device, progress=report)
-        asked = {
-            "specimen": specimen.source or specimen.id,
-            "behaviour": specimen.behaviour,
-            "method": "sets",
-            "search": search,
-            "kind": kind,
-            "least": least,
-            "n": n,
-            "seed": seed,
-        }
-        directory = directory_for(out, *_words(specimen.name, asked, named, budget))
+        options: dict[str, JsonValue] = {"search": search, "kind": kind, "least": least, "n": n}
+        options |= {} if named is None else {"pool": list[JsonValue](named)}
+        options |= {} if budget is None else {"budget": budget}
+        options |= {"force": True} if force else {}
+        request = Request(
+            command="discover",
+            specimen=specimen.source or specimen.id,
+            behaviour=specimen.behaviour,
+            method="sets",
+            options=options,
+            seed=seed,
+        )
+        directory = directory_for(out, *_words(specimen.name, request, named))
         with removed_if_empty(directory):
             result = searched(
                 specimen,
@@ -81,39 +85,54 @@ def discover_sets(
                 progress=report,
             )
     note_unperformed(specimen.name, specimen.behaviour, result.performance)
-    document = {**result.document(), "schema": SCHEMA, **asked, "directory": str(directory)}
-    document |= {"pool": list(result.queries.source.heads), "budget": result.queries.budget}
+    document = {
+        **result.document(),
+        "schema": SCHEMA,
+        "request": request.model_dump(mode="json"),
+        "specimen": request.specimen,
+        "behaviour": request.behaviour,
+        "method": request.method,
+        "search": search,
+        "kind": kind,
+        "least": least,
+        "n": n,
+        "seed": seed,
+        "pool": list(result.queries.source.heads),
+        "budget": result.queries.budget,
+        "directory": str(directory),
+    }
     if result.synergies:
-        document["picture"] = str(_draw(result, asked, directory / "synergy.png"))
+        document["picture"] = str(_draw(result, request, directory / "synergy.png"))
     write_json(directory / SETS_FILE, document)
     return document
 
 
-def _words(name: str, asked: dict[str, Any], pool: list[str] | None, budget: int | None) -> tuple[str | None, ...]:
-    """The parts of the directory's name: whatever decides what is found."""
+def _words(name: str, request: Request, pool: list[str] | None) -> tuple[str | None, ...]:
+    """The parts of the directory's name: whatever decides the result."""
+    options = request.options
     digest = None if pool is None else hashlib.sha256(",".join(pool).encode()).hexdigest()[:8]
     return (
         "sets",
         name,
-        asked["behaviour"],
-        asked["search"],
-        asked["kind"],
+        request.behaviour,
+        str(options["search"]),
+        str(options["kind"]),
         None if digest is None else f"pool{digest}",
-        None if budget is None else f"budget{budget}",
-        None if asked["least"] == LEAST_SHARE else f"least{asked['least']:g}",
-        f"n{asked['n']}",
-        f"seed{asked['seed']}",
+        f"budget{options['budget']}" if "budget" in options else None,
+        None if options["least"] == LEAST_SHARE else f"least{options['least']:g}",
+        f"n{options['n']}",
+        f"seed{request.seed}",
     )
 
 
-def _draw(result: SetDiscovery, asked: dict[str, Any], path: Path) -> Path:
+def _draw(result: SetDiscovery, request: Request, path: Path) -> Path:
     heads, marked = result.queries.source.heads, [s.heads for s in result.synergies if s.verdict != "none"]
-    subject = ", ".join(filter(None, (Path(asked["specimen"]).name, asked["behaviour"])))
+    subject = ", ".join(filter(None, (Path(str(request.specimen)).name, request.behaviour)))
     return draw_synergy(
         synergy_matrix(heads, result.synergies),
         heads,
         path,
-        title=f"{subject}: pairs, {asked['kind']} ablation, {asked['n']} prompts",
+        title=f"{subject}: pairs, {request.options['kind']} ablation, {request.options['n']} prompts",
         unit=result.queries.source.unit,
         marked=marked,
     )

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from pydantic import JsonValue
 
 from vesalius.api.catalogue import loaded
 from vesalius.api.notes import note_unperformed
@@ -24,6 +25,7 @@ from vesalius.discovery.mechrl.suite import (
     measure_suite,
     missing_sources,
 )
+from vesalius.documents.request import Request
 from vesalius.errors import BadInput, choices, note
 from vesalius.files import write_json
 from vesalius.model.specimen import Specimen, TextVocabulary
@@ -70,7 +72,18 @@ def bench_mechrl(
     with shown(progress) as report:
         specimen = loaded(specimen, device=device, progress=report)
         figures = _studied(specimen, plan, scope, directory, effects, jobs=jobs, progress=report)
-    return _written(specimen, figures, plan, directory, paper=paper)
+    options: dict[str, JsonValue] = {
+        "paper": paper,
+        "seeds": seeds,
+        "steps": steps,
+        "episodes": episodes,
+        "size": size,
+        "training": list[JsonValue](plan.training),
+        "held_out": list[JsonValue](plan.held_out),
+    }
+    source = specimen.source or specimen.id
+    request = Request(command="bench mechrl", specimen=source, options=options)
+    return _write_study(specimen, figures, request, directory)
 
 
 def _plan(size: str, training: tuple[str, ...], held_out: tuple[str, ...], *, paper: bool) -> Plan:
@@ -96,22 +109,21 @@ def _studied(
     return study(suite, policies, scope)
 
 
-def _written(
-    specimen: Specimen, figures: dict[str, Any], plan: Plan, directory: Path, *, paper: bool
-) -> dict[str, Any]:
+def _write_study(specimen: Specimen, figures: dict[str, Any], request: Request, directory: Path) -> dict[str, Any]:
     """The document and its pictures; `numbers` and `pictures` say where they are."""
-    mode = "paper" if paper else "corrected"
+    mode, held_out = figures["mode"], figures["held_out"]
     title, numbers = f"{specimen.name}, {mode}", directory / f"mechrl-{mode}.json"
     pictures = [
-        draw_regret(figures["regret"], directory / f"regret-{mode}.png", title=title, held_out=plan.held_out),
+        draw_regret(figures["regret"], directory / f"regret-{mode}.png", title=title, held_out=held_out),
         draw_learning(figures["curves"], directory / f"learning-{mode}.png", title=title),
     ]
     document = {
         "schema": SCHEMA,
         "benchmark": "mechrl",
+        "request": request.model_dump(mode="json"),
         "specimen": specimen.name,
         **figures,
-        "quirks": PAPER_QUIRKS if paper else {},
+        "quirks": PAPER_QUIRKS if request.options["paper"] else {},
         "numbers": str(numbers),
         "pictures": list(map(str, pictures)),
     }

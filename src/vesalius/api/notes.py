@@ -1,6 +1,6 @@
 """Notes that several calls give."""
 
-from vesalius.behaviours.performance import Performance
+from vesalius.documents.performance import Performance
 from vesalius.errors import note
 
 

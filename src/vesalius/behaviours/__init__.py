@@ -3,7 +3,7 @@
 from vesalius.behaviours.behaviour import Behaviour
 from vesalius.behaviours.controls import Control, Corpus, control, factbook, wikitext
 from vesalius.behaviours.material import SPLITS
-from vesalius.behaviours.performance import Performance, measure, performance
+from vesalius.behaviours.performance import measure, performance
 from vesalius.behaviours.prompts import Prompt, Prompts
 from vesalius.behaviours.registry import behaviour, behaviours
 
@@ -12,7 +12,6 @@ __all__ = [
     "Behaviour",
     "Control",
     "Corpus",
-    "Performance",
     "Prompt",
     "Prompts",
     "behaviour",

@@ -2,9 +2,10 @@
 
 from pathlib import Path
 
-from vesalius.behaviours.performance import Performance, measure
+from vesalius.behaviours.performance import measure
 from vesalius.behaviours.prompts import Prompts
 from vesalius.behaviours.registry import behaviour as find_behaviour
+from vesalius.documents.performance import Performance
 from vesalius.errors import BadInput
 from vesalius.model.files import CONFIG_FILE, load_model
 from vesalius.model.gguf_file import GgufFile

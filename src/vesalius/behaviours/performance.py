@@ -3,43 +3,19 @@
 A circuit for something the model does not do is noise, so every discovery and explanation starts with these numbers.
 """
 
-from dataclasses import dataclass
-
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
 from vesalius.behaviours.behaviour import Behaviour
 from vesalius.behaviours.prompts import Prompts
+from vesalius.documents.performance import Performance
 from vesalius.errors import BadInput
 from vesalius.model.tokenizer import Tokenizer
 from vesalius.model.transformer import Transformer
 from vesalius.statistics import mean_interval, share_interval
 
 RULE = "performs if the 95 % intervals of accuracy and of the mean logit difference lie above 0.5 and above 0"
-
-
-@dataclass(frozen=True)
-class Performance:
-    """How well a model does on `n` prompts, with 95 % intervals (Wilson for the accuracy, bootstrap for the mean)."""
-
-    accuracy: float
-    accuracy_low: float
-    accuracy_high: float
-    logit_difference: float
-    ld_low: float
-    ld_high: float
-    top1: float
-    n: int
-    performs: bool
-    rule: str = RULE
-
-    def describe(self) -> str:
-        """Accuracy and logit difference with their intervals, as text."""
-        return (
-            f"accuracy {self.accuracy:.2f} [{self.accuracy_low:.2f}, {self.accuracy_high:.2f}], logit difference "
-            f"{self.logit_difference:.2f} [{self.ld_low:.2f}, {self.ld_high:.2f}]"
-        )
 
 
 def measure(
@@ -70,6 +46,7 @@ def performance(model: Transformer, prompts: Prompts, *, rows: int = 32) -> Perf
         top1=float(is_top.mean()),
         n=n,
         performs=accuracy_low > 0.5 and ld_low > 0,
+        rule=RULE,
     )
 
 

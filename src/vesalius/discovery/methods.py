@@ -24,13 +24,13 @@ import torch
 from torch import Tensor
 
 from vesalius.behaviours.natural import require_performance
-from vesalius.behaviours.performance import Performance
 from vesalius.behaviours.trial import Trial, trial
 from vesalius.components import Component, Edge, Shape
 from vesalius.discovery.pruning import acdc, acdc_resampled, require_few_edges
 from vesalius.discovery.search.model_search import SEARCHES, SearchOptions, search_heads
 from vesalius.discovery.stability import RESAMPLES, Stability, bootstrap_jaccard, pairwise_jaccard
 from vesalius.documents.circuit import Circuit
+from vesalius.documents.performance import Performance
 from vesalius.errors import BadInput, choices
 from vesalius.intervene import Batch, Readout, effects
 from vesalius.intervene.edge_attribution import edge_attribution

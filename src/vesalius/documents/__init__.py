@@ -15,7 +15,7 @@ Each holds the `Request` that made it. Nothing here imports torch.
 from vesalius.documents.base import Document, Record
 from vesalius.documents.checks import Checks
 from vesalius.documents.circuit import Circuit, Member, Score
-from vesalius.documents.discovery import Discovery, Performance
+from vesalius.documents.discovery import Discovery
 from vesalius.documents.explanation import (
     ClaimRecord,
     ComponentExplanation,
@@ -26,6 +26,7 @@ from vesalius.documents.explanation import (
     Verdict,
 )
 from vesalius.documents.metric import Metric
+from vesalius.documents.performance import Performance
 from vesalius.documents.request import Request
 from vesalius.documents.scorecard import Scorecard
 from vesalius.documents.sweep import Sweep, SweepRow

@@ -9,9 +9,10 @@ from typing import Any, ClassVar, Literal, Self
 
 from pydantic import Field, SerializerFunctionWrapHandler, computed_field, field_serializer, model_serializer
 
-from vesalius.documents.base import Document, Record
+from vesalius.documents.base import Document
 from vesalius.documents.checks import Checks
 from vesalius.documents.circuit import CIRCUIT_FILE, Circuit, Score
+from vesalius.documents.performance import Performance
 from vesalius.documents.request import Request
 from vesalius.documents.views import Row, Viewable, listed, made
 from vesalius.errors import BadInput
@@ -22,21 +23,6 @@ DISCOVERY_FILE = "discovery.json"
 MAX_LISTED_EDGES, LISTED_EDGES = 6_000, 1_000
 #: The options of a search and what they are when left out.
 SEARCH_DEFAULTS: dict[str, Any] = {"budget": None, "paper": False, "seeds": 1, "steps": 0}
-
-
-class Performance(Record):
-    """How well a model does its behaviour on `n` prompts, with 95 % intervals; `performs` follows from `rule`."""
-
-    accuracy: float
-    accuracy_low: float
-    accuracy_high: float
-    logit_difference: float
-    ld_low: float
-    ld_high: float
-    top1: float
-    n: int
-    performs: bool
-    rule: str = ""
 
 
 class Discovery(Viewable, Document):

@@ -8,7 +8,7 @@ import pytest
 from tests.functions.needs import needs_vectors
 from vesalius.errors import BadInput
 from vesalius.functions import Answer, Box, Reply
-from vesalius.functions.entities import EntityFunction, grade, interpret, listed, oracle, sample, unit_tests
+from vesalius.functions.entities import EntityFunction, all_concepts, grade, interpret, oracle, sample, unit_tests
 from vesalius.functions.entities.interpreter import MOST_QUERIES
 from vesalius.functions.entities.probing import open_notebook
 from vesalius.functions.entities.sorting import Sorter
@@ -72,11 +72,11 @@ def test_words_of_tests_and_words_left_out_are_neither_asked_nor_named() -> None
     seen = {word for asked in box.log for word in asked.input.split()} | {
         word for words in answer.structure["concepts"] for word in words
     }
-    assert not seen & ({word for one in listed() for word in one.tests} | {"university", "college"})
+    assert not seen & ({word for one in all_concepts() for word in one.tests} | {"university", "college"})
 
 
 def pair(one: str, other: str, scorer: Scorer) -> EntityFunction:
-    known = {concept.concept.name: concept for concept in listed()}
+    known = {concept.concept.name: concept for concept in all_concepts()}
     both = (known[one], known[other])
     return EntityFunction("f1", tuple(x.concept for x in both), scorer, words=tuple(x.tests for x in both))
 
@@ -217,8 +217,10 @@ def test_a_constant_earns_exactly_chance(sandbox: Sandbox) -> None:
 
 
 def test_whoever_lists_every_concept_names_none(sandbox: Sandbox) -> None:
-    functions = [f for f in sample(40, seed=3) if f.concepts[0] not in [one.concept for one in listed()[:10]]][:20]
-    names = [one.concept.name for one in listed()]
+    functions = [f for f in sample(40, seed=3) if f.concepts[0] not in [one.concept for one in all_concepts()[:10]]][
+        :20
+    ]
+    names = [one.concept.name for one in all_concepts()]
     for concepts in ([[name] for name in names], [names], [" ".join(names)]):
         answer = Answer(description="", structure={"concepts": concepts})
         named = [grade(f, answer, sandbox=sandbox).metrics["concept_named"] or 0 for f in functions]

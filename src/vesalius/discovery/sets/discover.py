@@ -11,7 +11,7 @@ import itertools
 import math
 import time
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -20,7 +20,6 @@ import numpy as np
 import torch
 
 from vesalius.behaviours.natural import require_performance
-from vesalius.behaviours.performance import Performance
 from vesalius.behaviours.trial import Trial, trial
 from vesalius.components import Component
 from vesalius.discovery.matrices import behaviour_rows
@@ -30,6 +29,7 @@ from vesalius.discovery.sets.queries import LEAST_SHARE, PRICE_SHARE, Goal, SetQ
 from vesalius.discovery.sets.searches import SEARCHES, Search, search
 from vesalius.discovery.sets.sources import HeadSet, LiveSource, Source, head_pool, pair_effects
 from vesalius.discovery.sets.synergy import LEAST_PROMPTS, Synergy, judge, synergy_rows
+from vesalius.documents.performance import Performance
 from vesalius.errors import BadInput, choices
 from vesalius.model.specimen import FiniteVocabulary, Specimen
 from vesalius.progress import Progress
@@ -104,7 +104,7 @@ class SetDiscovery:
             "complete": self.complete,
             "forwards": self.forwards,
             "seconds": self.seconds,
-            "performance": self.performance and asdict(self.performance),
+            "performance": self.performance and self.performance.model_dump(),
         }
 
     def _describe(self, members: HeadSet) -> dict[str, Any]:

@@ -236,7 +236,7 @@ class Stages:
 
 
 def _reasoning(answer: Any, bench: Bench) -> str:
-    """The feedback for the next hypothesis: the engine's findings that speak against this one, then the model's words."""
+    """Feedback for the next hypothesis: the engine's findings against this one, then the model's words."""
     against = [record_text(record) for _, record in bench.checked if record.verdict != "supported"]
     own = [] if answer is None else [answer.explanation, answer.ruling_out]
     return "\n".join(part for part in (*against, *own) if part)

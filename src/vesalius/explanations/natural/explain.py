@@ -15,9 +15,9 @@ from typing import Any
 
 from vesalius.behaviours import behaviours
 from vesalius.behaviours.natural import require_performance
-from vesalius.behaviours.performance import Performance
 from vesalius.components import Component, parse_components
 from vesalius.documents.explanation import ComponentExplanation, Explanation
+from vesalius.documents.performance import Performance
 from vesalius.errors import BadInput
 from vesalius.explanations.claims import Lab
 from vesalius.explanations.claims.laboratory import CLAIM_SEED

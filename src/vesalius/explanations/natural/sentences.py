@@ -3,9 +3,9 @@
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 
-from vesalius.behaviours.performance import Performance
 from vesalius.behaviours.registry import behaviour
 from vesalius.documents.explanation import ClaimRecord, Evidence
+from vesalius.documents.performance import Performance
 from vesalius.explanations.claims.base import join_names
 from vesalius.explanations.natural.composition import PORT_WORDS
 from vesalius.explanations.natural.evidence import meaning

@@ -118,7 +118,7 @@ class NumericFunction:
         return np.where(self.corruption.covers(x), self.corruption.mean + CORRUPTION_SD * ndtri(chance), self.clean(x))
 
     def replies(self, inputs: Sequence[Any], *, first_call: int = 0) -> list[Reply]:
-        """One reply per input; a division by zero, or an input that is not a number, is an error of that input alone."""
+        """One reply per input; a division by zero or an input that is not a number is an error of that input alone."""
         x = [_as_number(value) for value in inputs]
         values = self.values(np.array([math.nan if value is None else value for value in x]), first_call=first_call)
         poles = np.isinf(values) & (self.family in POLES and self.net is None)

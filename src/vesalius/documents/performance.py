@@ -1,0 +1,27 @@
+"""How well a model performs a behaviour: measured before a circuit is searched for or explained."""
+
+from vesalius.documents.base import Record
+
+
+class Performance(Record):
+    """How well a model does its behaviour on `n` prompts, with 95 % intervals (Wilson for the accuracy, bootstrap for
+    the mean logit difference); `performs` follows from `rule`.
+    """
+
+    accuracy: float
+    accuracy_low: float
+    accuracy_high: float
+    logit_difference: float
+    ld_low: float
+    ld_high: float
+    top1: float
+    n: int
+    performs: bool
+    rule: str = ""
+
+    def describe(self) -> str:
+        """Accuracy and logit difference with their intervals, as text."""
+        return (
+            f"accuracy {self.accuracy:.2f} [{self.accuracy_low:.2f}, {self.accuracy_high:.2f}], logit difference "
+            f"{self.logit_difference:.2f} [{self.ld_low:.2f}, {self.ld_high:.2f}]"
+        )
