@@ -15,8 +15,8 @@ from typing import Any
 import torch
 
 import vesalius as ves
+from vesalius.discovery.checks import run_checks
 from vesalius.discovery.methods import discover
-from vesalius.discovery.trust import examine
 from vesalius.files import read_json, write_json
 
 RUNS = (("induction", "eap-ig", 8), ("ioi", "eap-ig", 8), ("induction", "sweep", 4))
@@ -28,7 +28,7 @@ def measured(behaviour: str, method: str, n: int) -> dict[str, Any]:
     start = time.process_time()
     specimen = ves.load("smollm2-135m", behaviour=behaviour)
     found = discover(specimen, method, n=n, seed=SEED)
-    trust = examine(specimen, found, seed=SEED)
+    checks = run_checks(specimen, found, seed=SEED)
     edges = found.circuit.ranked_edges()
     return {
         "behaviour": behaviour,
@@ -38,10 +38,10 @@ def measured(behaviour: str, method: str, n: int) -> dict[str, Any]:
         "components": [{"id": str(part), "score": score} for part, score in found.circuit.ranked()],
         "edges": [{"id": str(edge), "score": score} for edge, score in edges[:EDGES_KEPT]],
         "n_edges": len(edges),
-        "metrics": trust.metrics,
-        "trust": trust.as_data(),
+        "metrics": checks.metrics,
+        "checks": checks.as_data(),
         "rows": found.forwards * n,
-        "trust_rows": trust.rows,
+        "checks_rows": checks.rows,
         "cpu_seconds": time.process_time() - start,
     }
 

@@ -8,13 +8,13 @@ from tests.explanations.induction_model import as_specimen, induction_model
 from tests.models import random_model, small_config
 from vesalius.behaviours.trial import rows_of, trial
 from vesalius.components import Component
+from vesalius.discovery.checks import run_checks
 from vesalius.discovery.faithfulness import faithfulness_curves
 from vesalius.discovery.methods import discover, smooth_readout
 from vesalius.discovery.search import model_search
 from vesalius.discovery.search.budget import QueryBudget
 from vesalius.discovery.search.model_search import SEARCHES, HeadEffects, SearchOptions, search_heads
 from vesalius.discovery.sets.discover import discover_sets
-from vesalius.discovery.trust import examine
 from vesalius.errors import BadInput
 
 
@@ -132,15 +132,15 @@ def test_a_policy_is_trained_on_other_prompts_than_it_searches(monkeypatch: pyte
 def test_a_search_is_checked_on_heads_and_not_resampled(method: str) -> None:
     """L1H2 is the one head that matters: with MLPs kept, the first of eight heads restores everything."""
     specimen = ves.load("frac_prevs")
-    trust = examine(specimen, discover(specimen, method, n=6))
-    assert trust.heads_only
-    assert trust.curve is not None
-    assert trust.curve.sizes == tuple(range(9))
-    assert trust.curve.faithfulness == (0.0, *(1.0,) * 8)
-    assert trust.metrics["cmd"] == pytest.approx(1 / 16)  # a triangle of width 1/8
-    assert "jaccard" not in trust.metrics
-    assert "--seeds 5 compares five searches" in trust.missing["stability"]
-    assert "nothing to compare with" in trust.missing["detectors"]
+    checks = run_checks(specimen, discover(specimen, method, n=6))
+    assert checks.heads_only
+    assert checks.curve is not None
+    assert checks.curve.sizes == tuple(range(9))
+    assert checks.curve.faithfulness == (0.0, *(1.0,) * 8)
+    assert checks.metrics["cmd"] == pytest.approx(1 / 16)  # a triangle of width 1/8
+    assert "jaccard" not in checks.metrics
+    assert "--seeds 5 compares five searches" in checks.missing["stability"]
+    assert "nothing to compare with" in checks.missing["detectors"]
 
 
 def test_searched_components_alone_are_ablated() -> None:

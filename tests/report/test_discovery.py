@@ -12,8 +12,8 @@ import pytest
 
 import vesalius as ves
 from vesalius.components import Component
+from vesalius.discovery.checks import run_checks
 from vesalius.discovery.methods import discover
-from vesalius.discovery.trust import examine
 from vesalius.documents import Checks, Discovery, Performance, Request
 from vesalius.documents.checks import Curve
 from vesalius.errors import BadInput
@@ -54,7 +54,7 @@ def found() -> Discovery:
         metrics={"auroc": 1.0},
         forwards=scores.forwards,
         seconds=0.1,
-        checks=Checks.model_validate(examine(specimen, scores).as_data()),
+        checks=Checks.model_validate(run_checks(specimen, scores).as_data()),
     )
 
 

@@ -11,11 +11,11 @@ from vesalius.api.places import Out, directory_for, removed_if_empty
 from vesalius.behaviours.trial import Trial
 from vesalius.circuits.making import KEY_FILE, KEY_FOLDER
 from vesalius.circuits.specimens import benchmark_directory
+from vesalius.discovery.checks import run_checks
 from vesalius.discovery.mechrl.environment import PAPER_QUIRKS
 from vesalius.discovery.methods import DEFAULT_PROMPTS, require_method
 from vesalius.discovery.methods import discover as scored
 from vesalius.discovery.search.model_search import SearchOptions
-from vesalius.discovery.trust import examine
 from vesalius.documents.checks import Checks
 from vesalius.documents.circuit import Circuit
 from vesalius.documents.discovery import SEARCH_DEFAULTS, Discovery
@@ -85,7 +85,7 @@ def discover(
             note_unperformed(specimen.name, specimen.behaviour, result.performance)
             made = None
             if checks:
-                made = Checks.model_validate(examine(specimen, result, seed=seed, progress=report).as_data())
+                made = Checks.model_validate(run_checks(specimen, result, seed=seed, progress=report).as_data())
     discovery = Discovery(
         request=request,
         circuit=result.circuit,

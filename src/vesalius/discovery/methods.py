@@ -50,7 +50,7 @@ LARGE_EDGES, LARGE_PROMPTS = 1000, 8
 
 
 @dataclass(frozen=True)
-class Discovery:
+class MethodResult:
     """A method's circuit, its cost in forward passes of all prompts, the seconds it took and the prompts themselves
     (`material`).
 
@@ -133,7 +133,7 @@ def discover(
     search: SearchOptions | None = None,
     force: bool = False,
     progress: Progress | None = None,
-) -> Discovery:
+) -> MethodResult:
     """Score the components (and edges) of a specimen on `n` prompts with a method of `METHODS`, or its heads with one
     of `SEARCHES`; `search` is for those.
 
@@ -156,7 +156,7 @@ def discover(
         raise BadInput(f"{method}: some scores are not finite; check the model's weights and readout for overflow")
     config = specimen.model.config
     circuit = Circuit.scored(config, config.d_model, found.components, found.edges)
-    return Discovery(
+    return MethodResult(
         method,
         circuit,
         found.forwards,

@@ -16,7 +16,7 @@ from typing import Any
 from vesalius.behaviours.trial import NothingUnseen, Trial, trial
 from vesalius.circuits.specimens import load_specimen
 from vesalius.discovery.faithfulness import NothingToKeep, Ranking, faithfulness_curves
-from vesalius.discovery.methods import Discovery, acdc_stability, affordable_prompts, discover
+from vesalius.discovery.methods import MethodResult, acdc_stability, affordable_prompts, discover
 from vesalius.discovery.stability import Stability
 from vesalius.documents.scorecard import DiscoveryFigures
 from vesalius.grading.discovery import grade_circuit_scores, true_circuit
@@ -71,7 +71,7 @@ def run_case(case: DiscoveryCase) -> DiscoveryFigures:
     )
 
 
-def _stability(specimen: Specimen, discovery: Discovery, top: int) -> Stability | None:
+def _stability(specimen: Specimen, discovery: MethodResult, top: int) -> Stability | None:
     if discovery.per_prompt is not None:
         return discovery.stability(top)
     config = specimen.model.config
@@ -79,7 +79,7 @@ def _stability(specimen: Specimen, discovery: Discovery, top: int) -> Stability 
     return None if size > MOST_RESAMPLED else acdc_stability(specimen.model, discovery.material)[0]
 
 
-def _held_out(specimen: Specimen, discovery: Discovery, *, n: int, seed: int) -> Trial | None:
+def _held_out(specimen: Specimen, discovery: MethodResult, *, n: int, seed: int) -> Trial | None:
     """Up to `n` prompts that the method has not seen; None where there are none."""
     try:
         return trial(specimen, n, seed=seed + HELD_OUT, apart_from=discovery.material)
@@ -88,7 +88,7 @@ def _held_out(specimen: Specimen, discovery: Discovery, *, n: int, seed: int) ->
 
 
 def _faithfulness(
-    specimen: Specimen, discovery: Discovery, held_out: Trial | None, *, seed: int
+    specimen: Specimen, discovery: MethodResult, held_out: Trial | None, *, seed: int
 ) -> tuple[dict[str, float | None], dict[str, float]]:
     """The areas of components and edges on held-out prompts, and those of a random ranking; None where undefined."""
     graph = EdgeGraph.of(specimen.model.config)

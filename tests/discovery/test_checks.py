@@ -12,28 +12,28 @@ from tests.explanations.induction_model import as_specimen, induction_model
 from tests.models import small_config
 from vesalius.behaviours.trial import Trial, rows_of, trial
 from vesalius.components import all_components
-from vesalius.discovery import trust as trust_room
+from vesalius.discovery import checks as checks_module
+from vesalius.discovery.checks import circuit_size, run_checks
 from vesalius.discovery.faithfulness import faithfulness_curves
 from vesalius.discovery.methods import acdc_stability, discover
-from vesalius.discovery.trust import circuit_size, examine
 from vesalius.documents.circuit import Circuit
 from vesalius.errors import BadInput
 
 
-def test_a_known_circuit_can_be_trusted() -> None:
+def test_the_checks_of_a_known_circuit() -> None:
     """Two of ten components carry everything: the curve is 0, 0 or more, then 1 from size 2 on."""
     specimen = ves.load("frac_prevs")
-    trust = examine(specimen, discover(specimen, "eap-ig", n=8))
-    assert trust.size == 2
-    assert trust.curve is not None
-    assert trust.random_curve is not None
-    assert trust.curve.faithfulness[2:] == (1.0,) * 9
-    assert trust.metrics["cmd"] <= 0.15 + 1e-9 < trust.random_curve.cmd
-    assert trust.metrics["jaccard"] == 1.0
-    assert trust.metrics["edge_cmd"] < 0.2
-    assert "one task of its own" in trust.missing["specificity"]
-    assert "specificity" not in trust.metrics
-    data = json.loads(json.dumps(trust.as_data(), allow_nan=False))
+    checks = run_checks(specimen, discover(specimen, "eap-ig", n=8))
+    assert checks.size == 2
+    assert checks.curve is not None
+    assert checks.random_curve is not None
+    assert checks.curve.faithfulness[2:] == (1.0,) * 9
+    assert checks.metrics["cmd"] <= 0.15 + 1e-9 < checks.random_curve.cmd
+    assert checks.metrics["jaccard"] == 1.0
+    assert checks.metrics["edge_cmd"] < 0.2
+    assert "one task of its own" in checks.missing["specificity"]
+    assert "specificity" not in checks.metrics
+    data = json.loads(json.dumps(checks.as_data(), allow_nan=False))
     assert data["stability"]["resamples"] >= 100
     assert data["known_heads"] is None
 
@@ -43,12 +43,12 @@ def test_acdc_is_resampled_on_its_own_prompts() -> None:
     specimen = ves.load("frac_prevs")
     material = trial(specimen, 4, seed=7)
     found = discover(specimen, "acdc", material=material)
-    trust = examine(specimen, found, n=4)
+    checks = run_checks(specimen, found, n=4)
     expected, forwards = acdc_stability(specimen.model, material)
-    assert trust.stability == expected
-    assert trust.stability.resamples == 100
-    assert trust.metrics["jaccard"] > 0.5
-    assert trust.rows >= forwards * 4
+    assert checks.stability == expected
+    assert checks.stability.resamples == 100
+    assert checks.metrics["jaccard"] > 0.5
+    assert checks.rows >= forwards * 4
 
 
 @pytest.mark.parametrize("name", ["frac_prevs", "hist"])
@@ -61,9 +61,9 @@ def test_checks_are_made_on_inputs_that_the_discovery_has_not_seen(name: str, mo
         checked.append(material)
         return faithfulness_curves(model, material, rankings, **options)
 
-    monkeypatch.setattr(trust_room, "faithfulness_curves", noted)
-    trust = examine(specimen, found)
-    assert (trust.n, trust.asked) == (12, 12)
+    monkeypatch.setattr(checks_module, "faithfulness_curves", noted)
+    checks = run_checks(specimen, found)
+    assert (checks.n, checks.asked) == (12, 12)
     assert rows_of(found.material) == rows_of(trial(specimen, 32))
     assert len(checked) == 1
     assert rows_of(checked[0]).isdisjoint(rows_of(found.material))
@@ -75,12 +75,12 @@ def test_a_small_vocabulary_says_how_many_prompts_were_left() -> None:
     found = discover(specimen, n=1200)
     left = 340 - len(rows_of(found.material))
     assert 2 <= left < 60
-    trust = examine(specimen, found, n=60)
-    assert (trust.n, trust.asked) == (left, 60)
-    assert trust.curve is not None
-    assert trust.curve.n == left
-    assert trust.as_data()["n"] == left
-    nothing = examine(specimen, replace(found, material=trial(specimen, 6000)))
+    checks = run_checks(specimen, found, n=60)
+    assert (checks.n, checks.asked) == (left, 60)
+    assert checks.curve is not None
+    assert checks.curve.n == left
+    assert checks.as_data()["n"] == left
+    nothing = run_checks(specimen, replace(found, material=trial(specimen, 6000)))
     assert nothing.n == 0
     assert "0 unseen inputs are left" in nothing.missing["faithfulness"]
     assert not {"cmd", "cpr"} & set(nothing.metrics)
@@ -89,20 +89,20 @@ def test_a_small_vocabulary_says_how_many_prompts_were_left() -> None:
 @pytest.mark.parametrize("method", ["sweep", "eap-ig"])
 def test_a_natural_model_that_does_induction_with_two_heads(method: str) -> None:
     specimen = as_specimen(induction_model(word_tokenizer().size))
-    trust = examine(specimen, discover(specimen, method, n=6), n=6)
-    assert trust.size == 2
-    assert trust.detectors is not None
-    assert trust.detectors.share == 1.0
-    assert trust.detectors.p == pytest.approx(1 / 28)  # two of eight heads, both flagged
-    assert trust.specificity is not None
-    assert trust.specificity.own.drop is not None
-    assert trust.specificity.own.drop > 0.9
-    assert trust.rows > 6
+    checks = run_checks(specimen, discover(specimen, method, n=6), n=6)
+    assert checks.size == 2
+    assert checks.detectors is not None
+    assert checks.detectors.share == 1.0
+    assert checks.detectors.p == pytest.approx(1 / 28)  # two of eight heads, both flagged
+    assert checks.specificity is not None
+    assert checks.specificity.own.drop is not None
+    assert checks.specificity.own.drop > 0.9
+    assert checks.rows > 6
     steps: list[str] = []
-    again = examine(
+    again = run_checks(
         specimen, discover(specimen, method, n=6), n=6, progress=lambda step, done, total: steps.append(step)
     )
-    assert_same_document(again.metrics, trust.metrics)
+    assert_same_document(again.metrics, checks.metrics)
     assert steps[:3] == ["checking faithfulness", "checking edge faithfulness", "checking stability"]
 
 
@@ -115,6 +115,6 @@ def test_sizes() -> None:
     )
     assert circuit_size(many) == 10
     with pytest.raises(BadInput, match="11 components does not fit"):
-        examine(specimen, found, size=11)
+        run_checks(specimen, found, size=11)
     with pytest.raises(BadInput, match="0 components does not fit"):
-        examine(specimen, found, size=0)
+        run_checks(specimen, found, size=0)

@@ -1,19 +1,19 @@
-"""How far a discovered circuit can be trusted: five checks beside the discovery, none on the prompts it was made on.
+"""The checks of a discovered circuit, each on prompts that the discovery has not seen.
 
 | check        | asks                                                           | figure                               |
 |--------------|----------------------------------------------------------------|--------------------------------------|
 | faithfulness | does the circuit alone keep the behaviour, at every size?      | `cmd`, `cpr`; control: random order  |
 | stability    | would other prompts have given the same circuit?               | `jaccard` over 100 resamples         |
 | specificity  | does cutting its heads hurt other behaviours and text as much? | `specificity`: own drop / others'    |
-| detectors    | are its heads told by their attention pattern alone?           | `detectors`: share; control: chance  |
+| detectors    | do attention patterns alone show its heads?                    | `detectors`: share; control: chance  |
 | known heads  | are they the heads published for GPT-2 small?                  | `known_heads`: share; control: chance|
 
 Natural models are checked on the validation split (other names, templates and tokens than the discovery's test split),
 specimens with a listed vocabulary on random inputs that the discovery has not seen, neither as prompts nor as
 counterfactuals; where those run out there are fewer (`n` of `asked`). Where a method searches heads only, MLPs are kept
 throughout the faithfulness curve. Stability resamples the discovery's own scores and costs no forward pass, except for
-ACDC; searches look where their draws lead them and are not resampled. A check that cannot be made says why instead of a
-figure.
+ACDC; searches sample which heads they measure and are not resampled. A check that cannot be made gives the reason
+instead of a figure.
 """
 
 import random
@@ -28,7 +28,7 @@ from vesalius.components import Component
 from vesalius.discovery.detectors import Detections, detect
 from vesalius.discovery.faithfulness import Curve, faithfulness_curve, faithfulness_curves
 from vesalius.discovery.known_heads import PublishedHeads, published_heads
-from vesalius.discovery.methods import Discovery, acdc_stability
+from vesalius.discovery.methods import MethodResult, acdc_stability
 from vesalius.discovery.overlap import Overlap, overlap
 from vesalius.discovery.pruning import MAX_EDGES
 from vesalius.discovery.specificity import Specificity, specificity
@@ -44,7 +44,7 @@ LARGEST_CIRCUIT = 10
 
 
 @dataclass(frozen=True)
-class Trust:
+class CheckResults:
     """The checks of one discovery; `missing` says why a check gave no figure.
 
     `size` components (or heads) count as the circuit where a check needs one; `n` of the `asked` held-out prompts were
@@ -72,7 +72,7 @@ class Trust:
     @property
     def metrics(self) -> dict[str, float]:
         """One figure per check, where there is one."""
-        found = {
+        figures = {
             "cmd": self.curve and self.curve.cmd,
             "cpr": self.curve and self.curve.cpr,
             "edge_cmd": self.edge_curve and self.edge_curve.cmd,
@@ -82,7 +82,7 @@ class Trust:
             "detectors": self.detectors and self.detectors.share,
             "known_heads": self.known_heads and self.known_heads.share,
         }
-        return {name: value for name, value in found.items() if value is not None}
+        return {name: value for name, value in figures.items() if value is not None}
 
     def as_data(self) -> dict[str, Any]:
         """Plain JSON: every figure with its interval, its control and its cost."""
@@ -109,33 +109,33 @@ class Trust:
         }
 
 
-def examine(
+def run_checks(
     specimen: Specimen,
-    found: Discovery,
+    result: MethodResult,
     *,
     n: int = HELD_OUT_PROMPTS,
     size: int | None = None,
     seed: int = 0,
     progress: Progress | None = None,
-) -> Trust:
+) -> CheckResults:
     """Make every check of a discovery that its specimen allows.
 
     `n` held-out prompts for the curves; `size` of the circuit, by default `circuit_size`.
     """
     start, components = time.perf_counter(), len(specimen.model.components)
-    case = _Case(specimen, found, n, circuit_size(found.circuit) if size is None else size, seed)
+    case = _Case(specimen, result, n, circuit_size(result.circuit) if size is None else size, seed)
     if not 1 <= case.size <= components:
         raise BadInput(f"a circuit of {case.size} components does not fit; this model has {components}")
-    made, missing = _attempted(case.checks(), progress)
+    made, missing = _attempt(case.checks(), progress)
     curve, random_curve = made["faithfulness"] or (None, None)
     stability, resampling = made["stability"] or (None, 0.0)
     detected, detectors = made["detectors"] or (None, None)
     special, curves = made["specificity"], [curve, random_curve, made["edge faithfulness"]]
-    return Trust(
+    return CheckResults(
         size=case.size,
         n=case.n_held_out,
         asked=n,
-        heads_only=all(part.is_head for part in found.circuit.components),
+        heads_only=all(part.is_head for part in result.circuit.components),
         curve=curve,
         random_curve=random_curve,
         edge_curve=made["edge faithfulness"],
@@ -154,7 +154,7 @@ def examine(
     )
 
 
-def _attempted(
+def _attempt(
     checks: Mapping[str, Callable[[], Any]], progress: Progress | None
 ) -> tuple[dict[str, Any], dict[str, str]]:
     """What each check gave, None where it refused, and the reasons of those that did."""
@@ -179,7 +179,7 @@ class _Case:
     """One discovery under examination, and the checks of it."""
 
     specimen: Specimen
-    found: Discovery
+    result: MethodResult
     n: int
     size: int
     seed: int
@@ -188,7 +188,7 @@ class _Case:
     def held_out(self) -> Trial:
         """Prompts that the discovery has not seen."""
         seed = HELD_OUT_SEED + self.seed
-        return trial(self.specimen, self.n, seed=seed, split=HELD_OUT_SPLIT, apart_from=self.found.material)
+        return trial(self.specimen, self.n, seed=seed, split=HELD_OUT_SPLIT, apart_from=self.result.material)
 
     @property
     def n_held_out(self) -> int:
@@ -201,7 +201,7 @@ class _Case:
     @cached_property
     def heads(self) -> list[Component]:
         """The circuit's heads, strongest first."""
-        return [part for part, score in self.found.circuit.ranked() if part.is_head and score != 0][: self.size]
+        return [part for part, score in self.result.circuit.ranked() if part.is_head and score != 0][: self.size]
 
     @cached_property
     def published(self) -> PublishedHeads | None:
@@ -221,13 +221,13 @@ class _Case:
 
     def _curves(self) -> list[Curve]:
         """The discovery's ranking (by magnitude) and a random order of the same components, on held-out prompts."""
-        ranking: list[Component] = [part for part, _ in self.found.circuit.ranked()]
+        ranking: list[Component] = [part for part, _ in self.result.circuit.ranked()]
         shuffled = random.Random(f"trust/{self.seed}").sample(ranking, len(ranking))
         return faithfulness_curves(self.specimen.model, self.held_out, [ranking, shuffled], searched=ranking)
 
     def _edge_curve(self) -> Curve | None:
         """The same by edges, where the method scores them and they are few enough to be cut in reasonable time."""
-        ranking = [edge for edge, _ in self.found.circuit.ranked_edges()]
+        ranking = [edge for edge, _ in self.result.circuit.ranked_edges()]
         if len(ranking) > MAX_EDGES:
             raise BadInput(
                 f"this model has {len(ranking)} edges and up to {MAX_EDGES} are cut; see the one by components"
@@ -235,11 +235,12 @@ class _Case:
         return faithfulness_curve(self.specimen.model, self.held_out, ranking) if ranking else None
 
     def _stability(self) -> tuple[Stability, float]:
-        """By the discovery's own scores; ACDC's are no means, so it is pruned anew on each resample of its prompts."""
-        if self.found.method != "acdc":
-            return self.found.stability(self.size, seed=self.seed), 0.0
-        stability, forwards = acdc_stability(self.specimen.model, self.found.material, seed=self.seed)
-        return stability, forwards * len(self.found.material.batch)
+        """By the discovery's own scores; ACDC's are not means, so it is pruned again on each resample of its prompts.
+        """
+        if self.result.method != "acdc":
+            return self.result.stability(self.size, seed=self.seed), 0.0
+        stability, forwards = acdc_stability(self.specimen.model, self.result.material, seed=self.seed)
+        return stability, forwards * len(self.result.material.batch)
 
     def _detectors(self) -> tuple[Detections, Overlap]:
         detected = detect(self.specimen, seed=self.seed)
@@ -255,9 +256,9 @@ class _Case:
         return overlap(self.heads, known, candidates=config.n_layers * config.n_heads)
 
 
-def _known_data(found: Overlap, published: PublishedHeads) -> dict[str, Any]:
+def _known_data(shared: Overlap, published: PublishedHeads) -> dict[str, Any]:
     return {
-        **found.as_data(),
-        "roles": {str(head): published.role_of(head) for head in found.both},
+        **shared.as_data(),
+        "roles": {str(head): published.role_of(head) for head in shared.both},
         "source": published.source,
     }
