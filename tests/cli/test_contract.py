@@ -1,6 +1,8 @@
 """The JSON each command prints keeps its fields, and stdout holds nothing else."""
 
+import inspect
 import json
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -9,9 +11,12 @@ import pytest
 import typer.main
 from typer.core import TyperGroup
 
+import vesalius as ves
 from tests.cli.conftest import Vesalius
+from tests.closeness import assert_same_document
 from vesalius.cli import app
 from vesalius.documents.circuit import Circuit
+from vesalius.documents.request import Request
 from vesalius.version import __version__
 
 COMMANDS = ["specimens", "show", "predict", "behaviours", "sweep", "discover", "explain", "report", "train", "generate"]
@@ -203,6 +208,17 @@ def test_a_search_is_checked_on_heads(vesalius: Vesalius, method: str) -> None:
     assert Path(f"vesalius-runs/discover-frac_prevs-{method}-budget8-seeds2-n4-seed0/discovery.html").exists()
 
 
+def test_python_returns_the_checks_that_the_command_prints(vesalius: Vesalius) -> None:
+    printed = json.loads(vesalius("discover", "frac_prevs", "--n", 4, "--json", "--out", "here").out)
+    discovery = ves.discover("frac_prevs", n=4, progress=False)
+    assert discovery.checks is not None
+    assert_same_document(discovery.checks.model_dump(mode="json"), printed["checks"])
+    for name, figure in discovery.checks.metrics.items():
+        assert discovery.metrics[name] == pytest.approx(figure)
+        assert printed["metrics"][name] == pytest.approx(figure, abs=1e-5)
+    assert list(inspect.signature(ves.explain).parameters)[:2] == ["specimen", "components"]
+
+
 def test_discover_without_checks(vesalius: Vesalius) -> None:
     got = vesalius("discover", "frac_prevs", "--n", 4, "--quick", "--json", "--out", "here")
     found = json.loads(got.out)
@@ -224,6 +240,9 @@ def test_discover_sets(vesalius: Vesalius, tiny: Path) -> None:
         assert [row["id"] for row in sorted(found["components"], key=lambda row: row["id"])] == found["pool"]
         assert {"heads", "effect", "low", "high", "value"} == set(found["sets"][0])
         assert json.loads(Path(search, "sets.json").read_text(encoding="utf-8")) == found
+    command = Request.model_validate(found["request"]).command_line()
+    again = json.loads(vesalius(*shlex.split(command)[1:], "--out", "again", "--json").out)
+    assert_same_document([again["sets"], again["request"]], [found["sets"], found["request"]])
     assert found["metrics"]["queries"] == 6
     assert found["forwards"] > 1
     assert Path("pairs/synergy.png").stat().st_size > 1000

@@ -1,5 +1,6 @@
 """The whole experiment on a model whose induction heads were set by hand, and matrices in GPT-2's shape."""
 
+import json
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,6 +12,7 @@ from tests.behaviours.word_tokenizer import word_tokenizer
 from tests.discovery.test_matrices import corpus
 from tests.explanations.induction_model import as_specimen, induction_model
 from tests.models import random_model, small_config
+from vesalius.api.mechrl import write_study
 from vesalius.cli.tables.mechrl import conclusions, print_mechrl
 from vesalius.discovery.matrices import behaviour_matrix
 from vesalius.discovery.mechrl.ppo import Settings, Trainer
@@ -26,8 +28,8 @@ from vesalius.discovery.mechrl.study import (
 from vesalius.discovery.mechrl.suite import Plan, Suite, load_suite, measure_suite, missing_sources
 from vesalius.discovery.mechrl.tables import Tables
 from vesalius.discovery.search.comparison import Comparison, Regret
+from vesalius.documents.request import Request
 from vesalius.errors import BadInput
-from vesalius.report.regret import draw_learning, draw_regret
 
 SIZE = word_tokenizer().size
 POOLS = {"train": 4, "validation": 3, "test": 4}
@@ -99,10 +101,13 @@ def test_all_tables_of_a_small_study(
         assert all(row["found"]["value"] <= oracle[row["task"]] + 1e-9 for row in document["table4"])
         assert "one-hot best-of-5" in methods
         assert len(conclusions(document)) == 3
-    print_mechrl({**document, "quirks": {}, "numbers": "mechrl.json", "pictures": []})
+    request = Request(command="bench mechrl", specimen="tiny", options={"paper": paper, "seeds": 2})
+    saved = write_study(as_specimen(induction_model(SIZE)), document, request, tmp_path)
+    assert json.loads(Path(saved["numbers"]).read_text())["request"] == request.model_dump(mode="json")
+    assert bool(saved["quirks"]) == paper
+    assert all(Path(picture).stat().st_size > 1000 for picture in saved["pictures"])
+    print_mechrl(saved)
     assert "Table 4" in capsys.readouterr().out
-    assert draw_regret(document["regret"], tmp_path / "regret.png", title="t").stat().st_size > 1000
-    assert draw_learning(document["curves"], tmp_path / "learning.png", title="t").stat().st_size > 1000
 
 
 def test_ties_across_the_tenth_place_share_it() -> None:

@@ -83,7 +83,7 @@ def bench_mechrl(
     }
     source = specimen.source or specimen.id
     request = Request(command="bench mechrl", specimen=source, options=options)
-    return _write_study(specimen, figures, request, directory)
+    return write_study(specimen, figures, request, directory)
 
 
 def _plan(size: str, training: tuple[str, ...], held_out: tuple[str, ...], *, paper: bool) -> Plan:
@@ -109,7 +109,7 @@ def _studied(
     return study(suite, policies, scope)
 
 
-def _write_study(specimen: Specimen, figures: dict[str, Any], request: Request, directory: Path) -> dict[str, Any]:
+def write_study(specimen: Specimen, figures: dict[str, Any], request: Request, directory: Path) -> dict[str, Any]:
     """The document and its pictures; `numbers` and `pictures` say where they are."""
     mode, held_out = figures["mode"], figures["held_out"]
     title, numbers = f"{specimen.name}, {mode}", directory / f"mechrl-{mode}.json"

@@ -235,8 +235,7 @@ class _Case:
         return faithfulness_curve(self.specimen.model, self.held_out, ranking) if ranking else None
 
     def _stability(self) -> tuple[Stability, float]:
-        """By the discovery's own scores; ACDC's are not means, so it is pruned again on each resample of its prompts.
-        """
+        """By the method's own scores; ACDC's are not means, so it is pruned again on each resample of its prompts."""
         if self.result.method != "acdc":
             return self.result.stability(self.size, seed=self.seed), 0.0
         stability, forwards = acdc_stability(self.specimen.model, self.result.material, seed=self.seed)
