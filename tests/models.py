@@ -78,3 +78,35 @@ def configs(draw: st.DrawFn) -> Config:
         gated=draw(st.booleans()),
         causal=draw(st.booleans()),
     )
+
+
+#: Structures of the families beside those of `configs`, each on top of `small_config`.
+STRUCTURES: dict[str, dict[str, object]] = {
+    "parallel": {"block": "parallel", "norm": "layer"},
+    "parallel-one-norm": {"block": "parallel_one_norm", "norm": "layer", "gated": False},
+    "norms-after": {"norm_at": "output"},
+    "norms-before-and-after": {"norm_at": "both"},
+    "layer-norms-after": {"norm_at": "both", "norm": "layer"},
+    "parallel-norms-after": {"block": "parallel", "norm_at": "both"},
+    "head-norms": {"qk_norm": "head"},
+    "joint-head-norms": {"qk_norm": "all"},
+    "clipped": {"clip_qkv": 0.4},
+    "soft-caps": {"attn_softcap": 1.5, "final_softcap": 2.0, "attn_scale": 0.7},
+    "windows": {"windows": (2, None)},
+    "own-rotations": {"layer_rotary": (Rotary(base=50.0, d_rotary=2, attention_factor=1.2), None)},
+    "scaled-embedding": {"embed_scale": 2.5, "rotary": None},
+    "experts": {"experts": {"n_experts": 4, "n_active": 2, "d_expert": 6, "renormalise": True, "layers": (0, 1)}},
+    "one-layer-of-experts": {
+        "experts": {"n_experts": 3, "n_active": 1, "d_expert": 6, "renormalise": False, "layers": (1,)}
+    },
+    "dynamic-rope": {"rotary": Rotary(scaling="dynamic", factor=3.0, original_n_ctx=3)},
+    "everything": {
+        "norm_at": "both",
+        "qk_norm": "all",
+        "attn_softcap": 2.0,
+        "final_softcap": 3.0,
+        "windows": (3, 2),
+        "block": "parallel",
+        "embed_scale": 1.7,
+    },
+}

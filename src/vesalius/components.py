@@ -171,6 +171,11 @@ class Edge:
         for end in (self.sender, self.receiver):
             if end is not None:
                 end.within(shape)
+        same_layer = self.sender is not None and self.receiver is not None and self.sender.layer == self.receiver.layer
+        if same_layer and getattr(shape, "parallel", False):
+            raise BadInput(
+                f"edge {self} is not in this model: its blocks are parallel, MLPs do not read their own heads"
+            )
         return self
 
     def __str__(self) -> str:

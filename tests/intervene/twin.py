@@ -35,6 +35,25 @@ def naive_run(
     return model.run_with_hooks(tokens, fwd_hooks=hooks, mask=mask)[0], written
 
 
+def share_of(block, z: Tensor, head: int) -> Tensor:
+    """A head's part `[pos, d_model]` of what attention adds, from all heads' z `[pos, head, d_head]`: with a norm
+    behind attention, its result over the scale of the sum of all results.
+    """
+    results = torch.stack([z[:, i] @ block.attn.W_O[i] for i in range(z.shape[1])])
+    norm = block.ln1_post
+    if norm.w is None:
+        return results[head]
+    whole, part = results.sum(0) + block.attn.b_O, results[head]
+    if norm.b is not None:
+        whole, part = whole - whole.mean(-1, keepdim=True), part - part.mean(-1, keepdim=True)
+    return part * norm.w / (whole.square().mean(-1, keepdim=True) + norm.eps) ** 0.5
+
+
+def bias_of(block) -> Tensor | float:
+    """What an MLP adds whatever its input: its bias, but not where a norm follows; experts have none."""
+    return block.mlp.b_out if block.ln2_post.w is None and hasattr(block.mlp, "b_out") else 0.0
+
+
 def _node_hooks(layer, block, row, values, where, written):
     edits = {Component.parse(name): k for name, k in row.edits.items()}
 
@@ -45,16 +64,16 @@ def _node_hooks(layer, block, row, values, where, written):
                 new = values.z[layer][k, :, component.head].expand(z.shape[1], -1)
                 z[0, where, component.head] = new[where]
         for head in range(z.shape[2]):
-            written[Component(layer, head)] = z[0, :, head] @ block.attn.W_O[head]
+            written[Component(layer, head)] = share_of(block, z[0], head)
         return z
 
     def mlp(out: Tensor, hook: object) -> Tensor:
         out = out.clone()
         for component, k in edits.items():
             if component.layer == layer and component.head is None:
-                new = (values.mlp[layer][k] + block.mlp.b_out).expand(out.shape[1], -1)
+                new = (values.mlp[layer][k] + bias_of(block)).expand(out.shape[1], -1)
                 out[0, where] = new[where]
-        written[Component(layer)] = out[0] - block.mlp.b_out
+        written[Component(layer)] = out[0] - bias_of(block)
         return out
 
     return [(f"blocks.{layer}.attn.hook_z", heads), (f"blocks.{layer}.hook_mlp_out", mlp)]
@@ -67,7 +86,7 @@ def _change(model, edge, k, values, where, written):
     elif sender.head is None:
         new = values.mlp[sender.layer][k]
     else:
-        new = values.z[sender.layer][k, :, sender.head] @ model.blocks[sender.layer].attn.W_O[sender.head]
+        new = share_of(model.blocks[sender.layer], values.z[sender.layer][k], sender.head)
     return (new - written[sender]) * where[:, None]
 
 

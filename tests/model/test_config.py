@@ -59,7 +59,7 @@ def test_key_value_heads_divide_the_heads(n_heads: int, n_kv_heads: int) -> None
         ({"bos_token": 17}, "bos_token 17 is outside the vocabulary of 17"),
         ({"pad_token": -1}, "pad_token -1 is outside the vocabulary of 17"),
         ({"rotary": {"base": -1.0}}, "rotary.base"),
-        ({"rotary": {"scaling": "yarn"}}, "rotary.scaling"),
+        ({"rotary": {"scaling": "spiral"}}, "rotary.scaling"),
         ({"rotary": {"scaling": "llama3", "low_freq_factor": 4.0, "high_freq_factor": 4.0}}, "low_freq_factor 4.0"),
         ({"rotary": {"theta": 1e4}}, "rotary.theta"),
     ],

@@ -299,17 +299,20 @@ def test_a_hand_written_hugging_face_directory(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("changes", "reason"),
     [
-        ({"model_type": "bert"}, "model_type 'bert' is not supported; use one of gpt2, llama, mistral, qwen2"),
+        ({"model_type": "bert"}, "model_type 'bert' is not supported (an encoder); use one of gpt2, gpt_neo"),
         ({"n_embd": None}, "config.json"),
         ({"n_head": 0}, "config.json"),
         ({"n_embd": "wide"}, "config.json"),
         ({"n_head": ...}, "field 'n_head' is missing"),
         ({"activation_function": "mish"}, "activation_function 'mish' is not supported"),
-        ({"scale_attn_weights": False}, "scale_attn_weights=False is not supported"),
+        (
+            {"scale_attn_by_inverse_layer_idx": True},
+            "config.json: scale_attn_by_inverse_layer_idx=True is not supported",
+        ),
         ({"n_layer": 3}, "config.json says 3 layers, the weights hold 2"),
         ({"n_head": 5}, "shape"),
         ({"vocab_size": 18}, "shape"),
-        ({"model_type": "llama"}, "field 'num_hidden_layers' is missing"),
+        ({"model_type": "llama"}, "field 'num_attention_heads' is missing"),
     ],
 )
 def test_a_config_json_that_does_not_fit(tmp_path: Path, changes: dict[str, Any], reason: str) -> None:

@@ -53,11 +53,11 @@ def _attribute_chunk(
         gradients = torch.autograd.grad(score, list(kept.values()))
     slope = dict(zip(kept, gradients, strict=True))
     choice = replacement.choices[prompts].to(device)
-    columns = []
+    columns, wide = [], score.dtype
     for layer, block in enumerate(model.blocks):
         z, mlp = f"blocks.{layer}.attn.hook_z", f"blocks.{layer}.hook_mlp_out"
         change = kept[z].detach() - replacement.values.z[layer][choice]
-        columns.append((slope[z] * change).sum((1, 3)))
-        change = kept[mlp].detach() - block.mlp.b_out - replacement.values.mlp[layer][choice]
-        columns.append((slope[mlp] * change).sum((1, 2))[:, None])
+        columns.append((slope[z] * change).sum((1, 3), dtype=wide))
+        change = kept[mlp].detach() - block.mlp_bias - replacement.values.mlp[layer][choice]
+        columns.append((slope[mlp] * change).sum((1, 2), dtype=wide)[:, None])
     return torch.cat(columns, 1).cpu()

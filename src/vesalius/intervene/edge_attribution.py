@@ -15,12 +15,15 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from vesalius.errors import BadInput
-from vesalius.intervene.edge_graph import EdgeGraph
+from vesalius.intervene.edge_graph import HEAD_PORTS, EdgeGraph
 from vesalius.intervene.readout import Readout
 from vesalius.intervene.recordings import DEFAULT_MEMORY
 from vesalius.intervene.values import Batch, Values, activations, sender_outputs
+from vesalius.model.attention import Attention, Heads, take_positions
 from vesalius.model.hooks import Tap
-from vesalius.model.transformer import Attention, Heads, Layout, NormLayer, Transformer, take_positions
+from vesalius.model.norms import NormLayer, widened
+from vesalius.model.positions import Layout
+from vesalius.model.transformer import Block, Transformer
 
 _CLEAN = Tap()
 
@@ -92,7 +95,7 @@ class _Walk:
 
     values: Values
     pre: list[Float[Tensor, "prompt pos d_model"]]
-    mid: list[Float[Tensor, "prompt pos d_model"]]
+    mlp_inputs: list[Float[Tensor, "prompt pos d_model"]]
     heads: list[Float[Tensor, "prompt pos input d_head"]]
     mlp: list[Float[Tensor, "prompt pos d_model"]]
     end: Float[Tensor, "prompt pos d_model"]
@@ -102,7 +105,7 @@ def _walk(model: Transformer, layout: Layout, readout: Readout, embedding: Tenso
     """Run from an embedding. All heads share one norm and one projection, as in a plain forward pass; what each of
     them would see on its own comes in afterwards, because the norm's slope is the same for all.
     """
-    share, pre, mid, z, mlp_outputs = model.config.queries_per_kv, [], [], [], []
+    share, pre, mlp_inputs, z, mlp_outputs = model.config.queries_per_kv, [], [], [], []
     inputs: list[Heads] = []
     normed: list[Tensor] = []
     with torch.enable_grad():
@@ -113,19 +116,20 @@ def _walk(model: Transformer, layout: Layout, readout: Readout, embedding: Tenso
             pre.append(resid)
             inputs.append(heads)
             z.append(block.attn.mix(heads, layout, None, _CLEAN))
-            mid.append(resid + block.attn.out(z[-1], _CLEAN))
+            after = resid + block.write_heads(z[-1], _CLEAN)
+            mlp_inputs.append(block.mlp_input(resid, after))
             # A separate tensor, also without a norm: what goes past the MLP must not count as going through it.
-            normed.append(block.ln2(mid[-1], _CLEAN).view_as(mid[-1]))
-            mlp_outputs.append(block.mlp(normed[-1], _CLEAN))
-            resid = mid[-1] + mlp_outputs[-1]
+            normed.append(block.ln2(mlp_inputs[-1], _CLEAN).view_as(after))
+            mlp_outputs.append(block.ln2_post(block.mlp(normed[-1], _CLEAN), _CLEAN))
+            resid = after + mlp_outputs[-1]
         places = [*(x for heads in inputs for x in heads), *normed, resid]
         gradients = torch.autograd.grad(_score(model, resid, readout), places)
     n = len(model.blocks)
-    outputs = tuple((x - block.mlp.b_out).detach() for x, block in zip(mlp_outputs, model.blocks, strict=True))
+    outputs = tuple((x - block.mlp_bias).detach() for x, block in zip(mlp_outputs, model.blocks, strict=True))
     return _Walk(
         values=Values(tuple(x.detach() for x in z), outputs, embedding),
         pre=[x.detach() for x in pre],
-        mid=[x.detach() for x in mid],
+        mlp_inputs=[x.detach() for x in mlp_inputs],
         heads=[torch.cat(gradients[3 * layer : 3 * layer + 3], 2) for layer in range(n)],
         mlp=list(gradients[3 * n : 4 * n]),
         end=gradients[-1],
@@ -145,19 +149,34 @@ def _scores(
     """Every sender's change times the gradient at every receiver's input."""
     graph = EdgeGraph.of(model.config)
     kept = change.shape[:2] if per_position else change.shape[:1]
-    scores = change.new_zeros(*kept, len(graph.senders), len(graph.receivers))
+    scores = widened(change.new_zeros(*kept, len(graph.senders), len(graph.receivers)))
 
     def add(columns: slice, gradient: Float[Tensor, "prompt pos receiver d_model"]) -> None:
         feeding = int(graph.real[:, columns.start].sum())
-        products = change[:, :, :feeding] @ gradient.transpose(2, 3)
-        scores[..., :feeding, columns] = products if per_position else products.sum(1)
+        products = change[:, :, :feeding] @ gradient.transpose(2, 3).to(change.dtype)
+        scores[..., :feeding, columns] = products if per_position else products.sum(1, dtype=scores.dtype)
 
     for layer, block in enumerate(model.blocks):
-        heads = torch.einsum("bprk,rdk->bprd", walk.heads[layer], _weights(block.attn))
-        add(graph.heads(layer), _before_norm(block.ln1, walk.pre[layer], heads))
-        add(graph.port(layer, "mlp"), _before_norm(block.ln2, walk.mid[layer], walk.mlp[layer][:, :, None]))
+        add(graph.heads(layer), _before_heads(block, walk.pre[layer], walk.heads[layer]))
+        add(graph.port(layer, "mlp"), _before_norm(block.ln2, walk.mlp_inputs[layer], walk.mlp[layer][:, :, None]))
     add(slice(len(graph.receivers) - 1, len(graph.receivers)), walk.end[:, :, None])
     return scores
+
+
+def _before_heads(
+    block: Block, pre: Float[Tensor, "prompt pos d_model"], gradient: Float[Tensor, "prompt pos input d_head"]
+) -> Float[Tensor, "prompt pos input d_model"]:
+    """Gradients at queries, keys and values of every query head carried back to the input of each."""
+    if block.attn.linear:
+        heads = torch.einsum("bprk,rdk->bprd", gradient, _weights(block.attn))
+        return _before_norm(block.ln1, pre, heads)
+    n_heads = block.attn.config.n_heads
+    with torch.enable_grad():
+        inputs = pre[:, None].expand(-1, 3 * n_heads, -1, -1).detach().requires_grad_()
+        ports = zip(HEAD_PORTS, block.ln1(inputs, _CLEAN).split(n_heads, 1), strict=True)
+        projected = torch.cat([block.attn.own(port, x, range(n_heads)) for port, x in ports], 1)
+        (back,) = torch.autograd.grad(projected, inputs, gradient.transpose(1, 2))
+    return back.transpose(1, 2)
 
 
 def _weights(attn: Attention) -> Float[Tensor, "input d_model d_head"]:

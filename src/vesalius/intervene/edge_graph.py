@@ -3,7 +3,7 @@
 Senders are the embedding and every component, in order of computation. Columns are, layer by layer, the q inputs of the
 heads, their k inputs, their v inputs and the MLP's input, and the logits at the end. Whatever is computed before a
 receiver feeds it, so the senders of a column are always a prefix of the rows. Keys and values are counted per query
-head, also where several share a key-value head.
+head, also where several share a key-value head. In parallel blocks heads do not feed the MLP of their own layer.
 """
 
 from dataclasses import dataclass
@@ -25,11 +25,12 @@ class EdgeGraph:
 
     n_layers: int
     n_heads: int
+    parallel: bool = False
 
     @classmethod
     def of(cls, shape: Shape) -> "EdgeGraph":
         """The graph of a model."""
-        return cls(shape.n_layers, shape.n_heads)
+        return cls(shape.n_layers, shape.n_heads, getattr(shape, "parallel", False))
 
     @cached_property
     def senders(self) -> tuple[Component | None, ...]:
@@ -65,7 +66,8 @@ class EdgeGraph:
         """How many senders are computed before a receiver."""
         if receiver is None:
             return len(self.senders)
-        return 1 + receiver.layer * (self.n_heads + 1) + (0 if receiver.is_head else self.n_heads)
+        after_heads = not receiver.is_head and not self.parallel
+        return 1 + receiver.layer * (self.n_heads + 1) + (self.n_heads if after_heads else 0)
 
     def port(self, layer: int, port: str) -> slice:
         """The columns of one kind of input in a layer."""

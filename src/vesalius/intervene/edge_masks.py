@@ -13,12 +13,13 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from vesalius.intervene.edge_graph import EdgeGraph
+from vesalius.intervene.edge_graph import HEAD_PORTS, EdgeGraph
 from vesalius.intervene.readout import Readout
 from vesalius.intervene.recordings import DEFAULT_MEMORY
 from vesalius.intervene.values import Batch, activations, sender_outputs
+from vesalius.model.attention import Heads, take_positions
 from vesalius.model.hooks import Tap
-from vesalius.model.transformer import Heads, Transformer, take_positions
+from vesalius.model.transformer import Block, Transformer
 
 _CLEAN = Tap()
 
@@ -54,7 +55,7 @@ class SenderRecordings:
             self.where = spread.flatten().to(self.clean.dtype)
         self.change: Float[Tensor, "sender flat"] = self.counterfactual - self.clean
         self.change *= 1.0 if self.where is None else self.where
-        self.resid: list[Float[Tensor, " flat"]] = self._streams()
+        self.resid: list[Float[Tensor, " flat"]] = self._streams(batch)
 
     def n_before(self, layer: int) -> int:
         """How many senders are computed before a layer."""
@@ -64,15 +65,13 @@ class SenderRecordings:
         """A bias at every position of every prompt."""
         return bias.repeat(self.n_prompts * self.width)
 
-    def _streams(self) -> list[Float[Tensor, " flat"]]:
+    def _streams(self, batch: Batch) -> list[Float[Tensor, " flat"]]:
         """The residual stream before each layer, and at the end."""
-        streams, biases = [], torch.zeros_like(self.clean[0])
-        for layer in range(len(self.model.blocks) + 1):
-            streams.append(self.clean[: self.n_before(layer)].sum(0) + biases)
-            if layer < len(self.model.blocks):
-                block = self.model.blocks[layer]
-                biases = biases + self.spread(block.attn.b_O + block.mlp.b_out)
-        return streams
+        n = self.model.config.n_layers
+        names = [*(f"blocks.{layer}.hook_resid_pre" for layer in range(n)), f"blocks.{n - 1}.hook_resid_post"]
+        first = torch.zeros(len(batch), 1, dtype=torch.long, device=self.model.device)
+        _, cache = self.model.run_with_cache(batch.tokens, mask=batch.mask, names=names, choose=first)
+        return [cache[name].flatten() for name in names]
 
 
 @torch.no_grad()
@@ -111,14 +110,16 @@ class _MaskedRun:
         for layer in range(self.first_layer, len(self.model.blocks)):
             block = self.model.blocks[layer]
             z = block.attn.mix(self._heads(layer, resid), layout, None, _CLEAN)
-            by_head = z.unflatten(0, (self.n_masks, n)).permute(0, 3, 1, 2, 4).flatten(2, 3)
-            contributions = (by_head @ block.attn.W_O).flatten(2)
-            resid = resid + contributions.sum(1) + recordings.spread(block.attn.b_O)
-            self.changes.note(contributions)
-            inputs = self._rows(self.changes.inputs(resid, self.graph.port(layer, "mlp")))
-            out = block.mlp(block.ln2(inputs, _CLEAN), _CLEAN).reshape(self.n_masks, -1)
-            resid = resid + out
-            self.changes.note((out - recordings.spread(block.mlp.b_out))[:, None])
+            contributions, out = self._written(block, z)
+            mid = resid + out
+            if not block.parallel:
+                self.changes.note(contributions)
+            inputs = self.changes.inputs(block.mlp_input(resid, mid), self.graph.port(layer, "mlp"))
+            if block.parallel:
+                self.changes.note(contributions)
+            out = block.write_mlp(self._rows(inputs), _CLEAN).reshape(self.n_masks, -1)
+            resid = mid + out
+            self.changes.note((out - recordings.spread(block.mlp_bias))[:, None])
         logits = slice(len(self.graph.receivers) - 1, len(self.graph.receivers))
         return self._read(self._rows(self.changes.inputs(resid, logits)), prompt).view(self.n_masks, n)
 
@@ -127,13 +128,21 @@ class _MaskedRun:
         block, n_heads = self.model.blocks[layer], self.model.config.n_heads
         n, width, attn = self.recordings.n_prompts, self.recordings.width, block.attn
         x = self.changes.inputs(resid, self.graph.heads(layer)).unflatten(2, (n * width, -1))
-        weights, biases = (
-            torch.cat([w.repeat_interleave(n_heads // len(w), 0) for w in parts])
-            for parts in ((attn.W_Q, attn.W_K, attn.W_V), (attn.b_Q, attn.b_K, attn.b_V))
-        )
-        projected = block.ln1(x, _CLEAN) @ weights + biases[:, None]
-        projected = projected.unflatten(2, (n, width)).permute(0, 2, 3, 1, 4).flatten(0, 1)
-        return Heads(*projected.split(n_heads, 2))
+        inputs = zip(HEAD_PORTS, block.ln1(x, _CLEAN).split(n_heads, 1), strict=True)
+        projected = [attn.own(port, part, range(n_heads)) for port, part in inputs]
+        return Heads(*(part.unflatten(2, (n, width)).permute(0, 2, 3, 1, 4).flatten(0, 1) for part in projected))
+
+    def _written(
+        self, block: Block, z: Float[Tensor, "row pos head d_head"]
+    ) -> tuple[Float[Tensor, "mask head flat"], Float[Tensor, "mask flat"]]:
+        """What each head, and attention as a whole, adds to the residual stream."""
+        by_head = z.unflatten(0, (self.n_masks, self.recordings.n_prompts)).permute(0, 3, 1, 2, 4).flatten(2, 3)
+        contributions = by_head @ block.attn.W_O
+        out, norm = contributions.sum(1) + block.attn.b_O, block.ln1_post
+        if norm.w is not None:
+            contributions = norm.share(contributions, norm.scale(out)[:, None])
+            out = norm(out, _CLEAN)
+        return contributions.flatten(2), out.flatten(1)
 
     def _rows(self, streams: Float[Tensor, "mask 1 flat"]) -> Float[Tensor, "row pos d_model"]:
         return streams.reshape(self.n_masks * self.recordings.n_prompts, self.recordings.width, -1)

@@ -7,7 +7,8 @@
 4. Read off only the logits the readout asks for; in the last layer compute only the positions it asks for.
 
 Edges are exact: the receiver's input is the row's residual stream plus (replacement - what the sender wrote in this
-row), computed per query head, so a shared key-value head can be cut over for one of its readers alone.
+row), computed per query head, so a shared key-value head can be cut over for one of its readers alone. Where
+attention's output passes a norm, what a head wrote is its share at the scale of the run it wrote in.
 """
 
 from collections.abc import Sequence
@@ -22,9 +23,11 @@ from vesalius.errors import BadInput
 from vesalius.intervene.plan import KEEP, EdgeEdit, Plan
 from vesalius.intervene.readout import Readout
 from vesalius.intervene.recordings import DEFAULT_MEMORY, Recording, Recordings
-from vesalius.intervene.values import Batch, Values, contribution
+from vesalius.intervene.values import Batch, Values
+from vesalius.model.attention import Heads, take_positions
+from vesalius.model.config import Config
 from vesalius.model.hooks import Tap
-from vesalius.model.transformer import Block, Heads, Transformer, take_positions
+from vesalius.model.transformer import Block, Transformer
 from vesalius.progress import Progress
 
 _CLEAN = Tap()
@@ -72,7 +75,7 @@ def run_with_outputs(
     _check(model, recordings.batch, plan, values)
     components = [component.within(model.config) for component in components]
     cost = cost if cost is not None else Cost()
-    entry = _entries(plan, model.config.n_layers, model.config.n_heads)
+    entry = _entries(plan, model.config)
     rows_at_once = max(1, memory // _row_bytes(model, recordings.batch.tokens.shape[1], plan))
     scores, outputs, order, done = [], [], [], 0
     n_run = recordings.n_run
@@ -128,8 +131,9 @@ class _Walk:
         for layer, block in enumerate(self.model.blocks):
             at = self.at if layer == last else None
             resid = self._join(resid, self.recording.pre[layer], self.until[3 * layer])
-            resid = self._attention(block, layer, resid, at)
-            resid = self._feed_forward(block, layer, resid, at)
+            mid = self._attention(block, layer, resid, at)
+            inputs = block.mlp_input(_at(resid, None if at is None else at[: len(resid)]), mid)
+            resid = self._feed_forward(block, layer, inputs, mid, at)
             cost.rows += self._work(layer)
         resid = self._join(resid, self.recording.final, len(self.prompt))
         if self.cuts:
@@ -168,30 +172,31 @@ class _Walk:
         if self.cuts:
             self.cuts.note_heads(block, layer, z)
         self.kept |= {part: z[:, :, part.head] for part in self.kept if part.layer == layer and part.head is not None}
-        return _at(resid, None if at is None else at[:until]) + block.attn.out(z, _CLEAN)
+        return _at(resid, None if at is None else at[:until]) + block.write_heads(z, _CLEAN)
 
-    def _feed_forward(self, block: Block, layer: int, mid: Tensor, at: Tensor | None) -> Tensor:
-        n, until = len(mid), self.until[3 * layer + 2]
-        out = None
-        if n:
-            inputs = mid if not self.cuts else self.cuts.into(mid, layer, "mlp", None, narrow=at is not None)
-            out = block.mlp(block.ln2(inputs, _CLEAN), _CLEAN)
+    def _feed_forward(self, block: Block, layer: int, inputs: Tensor, mid: Tensor, at: Tensor | None) -> Tensor:
+        until, out = self.until[3 * layer + 2], None
+        if len(inputs):
+            if self.cuts:
+                inputs = self.cuts.into(inputs, layer, "mlp", None, narrow=at is not None)
+            out = block.write_mlp(inputs, _CLEAN)
         if not until:
             return mid
         out = self._join(out, self.recording.mlp[layer], until)
         mid = self._join(mid, self.recording.mid[layer], until)
         here = None if at is None else at[:until]
-        out = self.edits.replace_mlp(out, layer, self.values, block.mlp.b_out, self._where(until, at), here)
+        out = self.edits.replace_mlp(out, layer, self.values, block.mlp_bias, self._where(until, at), here)
         if self.cuts:
             self.cuts.note_mlp(block, layer, out)
         if (part := Component(layer)) in self.kept:
-            self.kept[part] = out - block.mlp.b_out
+            self.kept[part] = out - block.mlp_bias
         return mid + out
 
     def _work(self, layer: int) -> float:
         """Rows computed in a layer, as a share of a whole pass."""
         share = self.recording.attention_share
-        computed = share * self.until[3 * layer] + (1 - share) * self.until[3 * layer + 1]
+        through_mlp = self.until[3 * layer + (not self.model.config.parallel)]
+        computed = share * self.until[3 * layer] + (1 - share) * through_mlp
         return computed / self.model.config.n_layers
 
     def _where(self, until: int, at: Tensor | None) -> Bool[Tensor, "row pos"] | None:
@@ -281,12 +286,7 @@ class _Cuts:
             x = block.ln1(self.into(resid, layer, port, head, narrow=False)[rows], _CLEAN)
             if port == "q" and at is not None:
                 x = take_positions(x, at[rows])
-            source = head if port == "q" else head // config.queries_per_kv
-            weight, bias = (
-                getattr(block.attn, f"W_{port.upper()}")[source],
-                getattr(block.attn, f"b_{port.upper()}")[source],
-            )
-            parts[port][rows, :, head] = x @ weight + bias
+            parts[port][rows, :, head] = block.attn.own(port, x[:, None], [head])[:, 0]
         return Heads(parts["q"], parts["k"], parts["v"])
 
     def note_heads(self, block: Block, layer: int, z: Tensor) -> None:
@@ -295,7 +295,7 @@ class _Cuts:
             if sender is not None and sender.layer == layer and sender.head is not None:
                 active = [row for row in rows if row < len(z)]
                 if active:
-                    self.contributions[sender][: len(active)] = z[active, :, sender.head] @ block.attn.W_O[sender.head]
+                    self.contributions[sender][: len(active)] = block.share(z[active], sender.head)
 
     def note_mlp(self, block: Block, layer: int, out: Tensor) -> None:
         """Remember what the MLP of this layer wrote in the rows under way."""
@@ -303,14 +303,16 @@ class _Cuts:
             if sender is not None and sender.layer == layer and sender.head is None:
                 active = [row for row in rows if row < len(out)]
                 if active:
-                    self.contributions[sender][: len(active)] = out[active] - block.mlp.b_out
+                    self.contributions[sender][: len(active)] = out[active] - block.mlp_bias
 
     def _clean_output(self, sender: Component | None, rows: list[int]) -> Tensor:
         recording, model = self.walk.recording, self.walk.model
         prompts = self.walk.prompt[rows]
         if sender is None:
             return recording.pre[0][prompts]
-        return contribution(model, sender, recording.output(model, sender, prompts))
+        if sender.head is None:
+            return recording.output(model, sender, prompts)
+        return model.blocks[sender.layer].share(recording.z[sender.layer][prompts], sender.head)
 
     def _change(self, edit: EdgeEdit, *, narrow: bool) -> Float[Tensor, "pos d_model"]:
         """Replacement minus what the sender wrote in the row, at the receiver's positions (`narrow`: the readout's)."""
@@ -333,17 +335,22 @@ class _Cuts:
         values, model = self.walk.values, self.walk.model
         if sender is None:
             return values.embed[choice]
-        return contribution(model, sender, values.output(sender)[choice])
+        if sender.head is None:
+            return values.mlp[sender.layer][choice]
+        return model.blocks[sender.layer].share(values.z[sender.layer][choice : choice + 1], sender.head)[0]
 
 
-def _entries(plan: Plan, n_layers: int, n_heads: int) -> Int[Tensor, " row"]:
-    """When each row first differs: 3L before attention, 3L+1 after it, 3L+2 after the MLP, 3 * n_layers at the end."""
+def _entries(plan: Plan, config: Config) -> Int[Tensor, " row"]:
+    """When each row first differs: 3L before attention, 3L+1 after it, 3L+2 after the MLP, 3 * n_layers at the end.
+    In a parallel block the MLP's input is there before attention.
+    """
+    n_layers, n_heads = config.n_layers, config.n_heads
     component = torch.arange(plan.choice.shape[1])
     times = 3 * (component // (n_heads + 1)) + 1 + (component % (n_heads + 1) == n_heads).long()
     entry = torch.where(plan.choice != KEEP, times, 3 * n_layers).min(1).values
     for edit in plan.edges:
         receiver = edit.edge.receiver
-        when = 3 * n_layers if receiver is None else 3 * receiver.layer + (not receiver.is_head)
+        when = 3 * n_layers if receiver is None else 3 * receiver.layer + (not receiver.is_head and not config.parallel)
         entry[edit.row] = min(int(entry[edit.row]), when)
     return entry
 
@@ -362,7 +369,8 @@ def _row_bytes(model: Transformer, width: int, plan: Plan) -> int:
     """Bytes of one row under way."""
     config = model.config
     senders = len({edit.edge.sender for edit in plan.edges})
-    inner = config.d_mlp * (3 if config.gated else 2)
+    wide = max(config.d_mlp, config.experts.d_expert * config.experts.n_active if config.experts else 0)
+    inner = wide * (3 if config.gated else 2)
     return width * (config.d_model * (8 + senders) + inner + 3 * config.n_heads * width) * model.W_E.element_size()
 
 

@@ -3,18 +3,16 @@
 What a head attends to needs one layer's arithmetic and no forward pass, so every earlier component can be tried.
 """
 
-from typing import Literal
-
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
 from vesalius.components import Component
 from vesalius.intervene.values import Batch
+from vesalius.model.attention import HeadPort, Heads
 from vesalius.model.hooks import Tap
-from vesalius.model.transformer import Heads, Transformer
+from vesalius.model.transformer import Transformer
 
-HeadPort = Literal["q", "k", "v"]
 _CLEAN = Tap()
 
 
@@ -28,7 +26,7 @@ class HeadInputs:
         assert head.head is not None
         self.head, self._resid = head, resid
         self._block = model.blocks[head.layer]
-        self._own, self._shared = head.head, head.head // model.config.queries_per_kv
+        self._own = head.head
         batch = batch.to(model.device)
         self._layout = model.layout(batch.tokens, batch.mask)
         normed = self._block.ln1(resid, _CLEAN)
@@ -59,6 +57,4 @@ class HeadInputs:
         return tap.stored[name][:, 0]
 
     def _project(self, normed: Tensor, port: HeadPort) -> Float[Tensor, "prompt pos 1 d_head"]:
-        attention, source = self._block.attn, self._own if port == "q" else self._shared
-        weight, bias = getattr(attention, f"W_{port.upper()}")[source], getattr(attention, f"b_{port.upper()}")[source]
-        return (normed @ weight + bias)[:, :, None]
+        return self._block.attn.own(port, normed[:, None], [self._own]).transpose(1, 2)

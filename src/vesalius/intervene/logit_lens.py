@@ -1,13 +1,14 @@
 """The logit lens: what a vector in the final residual stream says about two tokens.
 
 The final norm's scale is held at its value in the run, so that the logit difference is a sum over what was written into
-the residual stream.
+the residual stream. A soft cap on the logits is left out: the difference is of uncapped logits.
 """
 
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from vesalius.model.norms import widened
 from vesalius.model.transformer import Transformer
 
 
@@ -22,9 +23,8 @@ def direct_difference(
 ) -> Float[Tensor, " prompt"]:
     """What `vector`, as a part of the final residual stream `resid`, adds to logit(correct) - logit(wrong)."""
     norm = model.ln_final
+    vector = widened(vector)
     if norm.w is not None:
-        if norm.b is not None:
-            vector, resid = vector - vector.mean(-1, keepdim=True), resid - resid.mean(-1, keepdim=True)
-        vector = vector / (resid.pow(2).mean(-1, keepdim=True) + norm.eps).sqrt() * norm.w
+        vector = norm.share(vector, norm.scale(resid))
     difference = model.unembed_weight[correct.to(model.device)] - model.unembed_weight[wrong.to(model.device)]
-    return (vector * difference).sum(-1)
+    return (vector * widened(difference)).sum(-1)

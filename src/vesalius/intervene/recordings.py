@@ -11,8 +11,10 @@ from vesalius.components import Component
 from vesalius.errors import BadInput
 from vesalius.intervene.readout import Readout
 from vesalius.intervene.values import Batch
+from vesalius.model.attention import take_positions
 from vesalius.model.hooks import Tap
-from vesalius.model.transformer import Block, Layout, Transformer, take_positions
+from vesalius.model.positions import Layout
+from vesalius.model.transformer import Block, Transformer
 
 DEFAULT_MEMORY = 512 * 2**20
 _CLEAN = Tap()
@@ -45,8 +47,8 @@ class Recording:
             here = at if layer == last else None
             pre.append(resid)
             z.append(block.attn.mix(block.attn.heads(block.ln1(resid, _CLEAN), here, _CLEAN), layout, here, _CLEAN))
-            mid.append(_at(resid, here) + block.attn.out(z[-1], _CLEAN))
-            mlp.append(block.mlp(block.ln2(mid[-1], _CLEAN), _CLEAN))
+            mid.append(_at(resid, here) + block.write_heads(z[-1], _CLEAN))
+            mlp.append(block.write_mlp(block.mlp_input(_at(resid, here), mid[-1]), _CLEAN))
             resid = mid[-1] + mlp[-1]
         choose = None if readout.choose is None else readout.choose.to(device)
         return cls(
@@ -58,7 +60,7 @@ class Recording:
     ) -> Float[Tensor, "n pos width"]:
         """What a component wrote, in the form of `Values`: a head's z, an MLP's output without its bias."""
         if component.head is None:
-            return self.mlp[component.layer][prompts] - model.blocks[component.layer].mlp.b_out
+            return self.mlp[component.layer][prompts] - model.blocks[component.layer].mlp_bias
         return self.z[component.layer][prompts, :, component.head]
 
 

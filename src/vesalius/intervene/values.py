@@ -5,9 +5,9 @@ every component at once. Zero and mean ablation are tables with one row; resampl
 interchange are tables with one row per source prompt. Tables can be stacked, so different kinds can meet in one
 batch.
 
-A head is replaced at z (its result is z W_O, so replacing one replaces the other), an MLP at its output without the
-bias (the linear image of `hook_post`). Means, zeros and patches are therefore exactly those of `hook_result` and
-`hook_post`.
+A head is replaced at z (its result is z W_O, so replacing one replaces the other), an MLP at what it writes without
+the bias (the linear image of `hook_post`; where a norm follows, its output). Means, zeros and patches are therefore
+exactly those of `hook_result` and `hook_post`. A norm after attention is run again with the replaced z in place.
 """
 
 from collections.abc import Callable, Mapping
@@ -20,6 +20,7 @@ from torch import Tensor
 from vesalius.components import Component
 from vesalius.errors import BadInput
 from vesalius.model.hooks import Cache, Tap
+from vesalius.model.norms import widened
 from vesalius.model.transformer import Transformer
 
 
@@ -116,18 +117,20 @@ def component_values(model: Transformer, component: Component, output: Float[Ten
     return Values(tuple(z), tuple(mlp), output.new_zeros(1, 1, 1).expand(n, width, config.d_model))
 
 
-def contribution(
-    model: Transformer, component: Component, output: Float[Tensor, "*batch width"]
-) -> Float[Tensor, "*batch d_model"]:
-    """What a component with this output (a head's z, an MLP's output without its bias) adds to the residual stream."""
-    return output if component.head is None else output @ model.blocks[component.layer].attn.W_O[component.head]
+def contribution(model: Transformer, component: Component, values: Values) -> Float[Tensor, "choice pos d_model"]:
+    """What a component adds to the residual stream in the runs of a table, without its layer's output bias. Where
+    attention's output passes a norm: a head's share at the scale that all heads of that row give the norm.
+    """
+    if component.head is None:
+        return values.mlp[component.layer]
+    return model.blocks[component.layer].share(values.z[component.layer], component.head)
 
 
 def sender_outputs(model: Transformer, values: Values) -> Float[Tensor, "choice sender pos d_model"]:
     """What the embedding and every component add to the residual stream, in order of computation."""
     parts = [values.embed[:, None]]
     for layer, block in enumerate(model.blocks):
-        parts += [block.attn.result(values.z[layer]).transpose(1, 2), values.mlp[layer][:, None]]
+        parts += [block.shares(values.z[layer]).transpose(1, 2), values.mlp[layer][:, None]]
     return torch.cat(parts, 1)
 
 
@@ -159,7 +162,8 @@ def means(model: Transformer, batch: Batch, *, per_position: bool = False, rows:
         count = count.to(real.device) + (real.sum(0) if per_position else real.sum())
         total = sums if total is None else _combine(torch.add, total, sums)
     assert total is not None
-    return _combine(lambda x: x / count.clamp(min=1).view(1, -1, *[1] * (x.ndim - 2)), total)
+    like = model.W_E.dtype
+    return _combine(lambda x: (x / count.clamp(min=1).view(1, -1, *[1] * (x.ndim - 2))).to(like), total)
 
 
 def _run(model: Transformer, batch: Batch) -> Cache:
@@ -178,7 +182,7 @@ def _from_cache(model: Transformer, cache: Cache) -> Values:
     layers = range(model.config.n_layers)
     return Values(
         tuple(cache[f"blocks.{i}.attn.hook_z"] for i in layers),
-        tuple(cache[f"blocks.{i}.hook_mlp_out"] - model.blocks[i].mlp.b_out for i in layers),
+        tuple(cache[f"blocks.{i}.hook_mlp_out"] - model.blocks[i].mlp_bias for i in layers),
         cache["blocks.0.hook_resid_pre"],
     )
 
@@ -193,7 +197,7 @@ def _combine(function: Callable[..., Tensor], *tables: Values) -> Values:
 
 
 def _masked_sum(x: Tensor, real: Bool[Tensor, "prompt pos"], axes: tuple[int, ...]) -> Tensor:
-    return (x * real.view(*real.shape, *[1] * (x.ndim - 2))).sum(axes, keepdim=True)
+    return (widened(x) * real.view(*real.shape, *[1] * (x.ndim - 2))).sum(axes, keepdim=True)
 
 
 def _join(tensors: "list[Tensor] | tuple[Tensor, ...]") -> Tensor:

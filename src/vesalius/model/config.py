@@ -1,10 +1,11 @@
 """The shape of a transformer; an impossible one cannot be constructed.
 
 There is no `positions` switch: rotary settings are present or positions are learned. There is no `tie` switch:
-whether the unembedding shares the embedding is a fact about the weights, not about the shape.
+whether the unembedding shares the embedding is a fact about the weights, not about the shape. Settings that differ
+between layers are tuples with one entry per layer; an empty tuple means that all layers are alike.
 """
 
-from typing import Literal, Self
+from typing import Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, PositiveFloat, PositiveInt, ValidationError, model_validator
 
@@ -12,33 +13,88 @@ from vesalius.errors import BadInput
 
 Norm = Literal["none", "layer", "rms"]
 Activation = Literal["gelu", "gelu_tanh", "relu", "silu"]
+Scaling = Literal["none", "linear", "llama3", "yarn", "longrope", "dynamic"]
 
 
 class Rotary(BaseModel):
-    """Rotary positions: angle of pair i at position p is p * base ** (-2i / d_head), then Llama-3's or linear
-    scaling.
+    """Rotary positions: angle of pair i at position p is p * base ** (-2i / d), scaled by one of the known rules.
+
+    The first `d_rotary` numbers of a head are rotated (None: all of them), number i together with i + d_rotary / 2.
+    Cosines and sines are multiplied by `attention_factor`. `dynamic` and `longrope` depend on a prompt's length.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
     base: PositiveFloat = 10_000.0
-    scaling: Literal["none", "linear", "llama3"] = "none"
+    scaling: Scaling = "none"
     factor: PositiveFloat = 1.0
     low_freq_factor: PositiveFloat = 1.0
     high_freq_factor: PositiveFloat = 4.0
     original_n_ctx: PositiveInt = 8192
+    d_rotary: PositiveInt | None = None
+    attention_factor: PositiveFloat = 1.0
+    beta_fast: PositiveFloat = 32.0
+    beta_slow: PositiveFloat = 1.0
+    truncate: bool = True
+    short_factors: tuple[PositiveFloat, ...] = ()
+    long_factors: tuple[PositiveFloat, ...] = ()
 
     @model_validator(mode="after")
-    def _factors_in_order(self) -> Self:
+    def _consistent(self) -> Self:
         if self.low_freq_factor >= self.high_freq_factor:
             raise ValueError(
                 f"low_freq_factor {self.low_freq_factor} must be less than high_freq_factor {self.high_freq_factor}"
             )
+        if self.d_rotary is not None and self.d_rotary % 2:
+            raise ValueError(f"rotary positions rotate pairs: d_rotary {self.d_rotary} must be even")
+        if (self.scaling == "longrope") != bool(self.short_factors and self.long_factors):
+            raise ValueError("short_factors and long_factors belong to longrope scaling, which needs both")
+        return self
+
+    def check(self, d_head: int) -> None:
+        """Refuse a head that cannot be rotated like this."""
+        d_rotary = self.d_rotary or d_head
+        if d_rotary % 2:
+            raise ValueError(f"rotary positions rotate pairs: d_head {d_head} must be even")
+        if d_rotary > d_head:
+            raise ValueError(f"d_rotary {d_rotary} is larger than d_head {d_head}")
+        for factors in (self.short_factors, self.long_factors):
+            if factors and len(factors) != d_rotary // 2:
+                raise ValueError(f"longrope has {len(factors)} factors; {d_rotary // 2} pairs are rotated")
+        if self.scaling == "dynamic" and d_rotary == 2:
+            raise ValueError("dynamic scaling needs more than one rotated pair")
+
+
+class Experts(BaseModel):
+    """MLPs of experts: a router sends each token to `n_active` of `n_experts` gated MLPs and adds their outputs,
+    weighted by the router's probabilities (`renormalise`: scaled to sum to 1 over the chosen).
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    n_experts: PositiveInt
+    n_active: PositiveInt
+    d_expert: PositiveInt
+    renormalise: bool
+    layers: tuple[int, ...] = Field(min_length=1, description="layers whose MLP is made of experts")
+
+    @model_validator(mode="after")
+    def _enough(self) -> Self:
+        if self.n_active > self.n_experts:
+            raise ValueError(f"n_active {self.n_active} is more than n_experts {self.n_experts}")
         return self
 
 
 class Config(BaseModel):
-    """Everything about a decoder but its weights."""
+    """Everything about a decoder but its weights.
+
+    `norm_at`: whether a norm stands before what a layer reads (`input`), after what it writes (`output`), or both.
+    `block`: MLPs read what attention wrote (`sequential`), or both read the same stream, each through its own norm
+    (`parallel`) or through one (`parallel_one_norm`). `qk_norm`: RMSNorm of queries and keys, of each `head` or of
+    `all` heads together. `attn_scale` multiplies scores (None: 1 / sqrt(d_head)); a soft cap c turns x into
+    c tanh(x / c). `windows`: how many tokens back a layer sees, itself included (None: all). `layer_rotary`: each
+    layer's own rotation (None: no positions in this layer).
+    """
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
@@ -59,6 +115,17 @@ class Config(BaseModel):
     causal: bool = True
     bos_token: int | None = None
     pad_token: int | None = None
+    norm_at: Literal["input", "output", "both"] = "input"
+    block: Literal["sequential", "parallel", "parallel_one_norm"] = "sequential"
+    qk_norm: Literal["none", "head", "all"] = "none"
+    attn_scale: PositiveFloat | None = None
+    attn_softcap: PositiveFloat | None = None
+    final_softcap: PositiveFloat | None = None
+    clip_qkv: PositiveFloat | None = None
+    embed_scale: PositiveFloat = 1.0
+    windows: tuple[PositiveInt | None, ...] = ()
+    layer_rotary: tuple[Rotary | None, ...] = ()
+    experts: Experts | None = None
 
     @model_validator(mode="before")
     @classmethod
@@ -69,8 +136,19 @@ class Config(BaseModel):
     def _consistent(self) -> Self:
         if self.n_heads % self.n_kv_heads:
             raise ValueError(f"n_heads {self.n_heads} is not a multiple of n_kv_heads {self.n_kv_heads}")
-        if self.rotary and self.d_head % 2:
-            raise ValueError(f"rotary positions rotate pairs: d_head {self.d_head} must be even")
+        for rotary in {self.rotary, *self.layer_rotary} - {None}:
+            rotary.check(self.d_head)
+        for name in ("windows", "layer_rotary"):
+            if len(getattr(self, name)) not in (0, self.n_layers):
+                raise ValueError(f"{name} has {len(getattr(self, name))} entries for {self.n_layers} layers")
+        if self.layer_rotary and self.rotary is None:
+            raise ValueError("layer_rotary needs rotary, which says that positions are not learned")
+        if self.experts and not all(0 <= layer < self.n_layers for layer in self.experts.layers):
+            raise ValueError(f"experts are in layers {self.experts.layers}; there are {self.n_layers} layers")
+        if self.experts and not self.gated:
+            raise ValueError("experts are gated MLPs: gated must be true")
+        if self.block == "parallel_one_norm" and self.norm_at != "input":
+            raise ValueError("parallel blocks with one norm have it at their input: norm_at must be 'input'")
         for name in ("bos_token", "pad_token"):
             token = getattr(self, name)
             if token is not None and not 0 <= token < self.d_vocab:
@@ -91,3 +169,34 @@ class Config(BaseModel):
     def queries_per_kv(self) -> int:
         """How many query heads read one key-value head (1 without grouped-query attention)."""
         return self.n_heads // self.n_kv_heads
+
+    @property
+    def parallel(self) -> bool:
+        """Whether attention and MLP of a layer read the same residual stream."""
+        return self.block != "sequential"
+
+    def window_of(self, layer: int) -> int | None:
+        """How many tokens back a layer sees."""
+        return self.windows[layer] if self.windows else None
+
+    def rotary_of(self, layer: int) -> Rotary | None:
+        """How a layer rotates its queries and keys."""
+        return self.layer_rotary[layer] if self.layer_rotary else self.rotary
+
+    def identity(self) -> dict[str, Any]:
+        """The shape as JSON for a fingerprint: settings added since the first release appear only where they are
+        used, so that older models keep their fingerprints.
+        """
+        whole, used = self.model_dump(mode="json"), self.model_dump(mode="json", exclude_defaults=True)
+        data = {name: value for name, value in whole.items() if name in used or name not in _LATER}
+        if self.rotary is not None:
+            changed = self.rotary.model_dump(exclude_defaults=True)
+            data["rotary"] = {
+                name: value for name, value in whole["rotary"].items() if name in changed or name not in _LATER_ROTARY
+            }
+        return data
+
+
+_FIELDS, _ROTARY_FIELDS = list(Config.model_fields), list(Rotary.model_fields)
+_LATER = set(_FIELDS[_FIELDS.index("norm_at") :])
+_LATER_ROTARY = set(_ROTARY_FIELDS[_ROTARY_FIELDS.index("d_rotary") :])

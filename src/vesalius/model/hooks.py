@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-import torch
 from jaxtyping import Float
 from torch import Tensor
 
@@ -35,8 +34,10 @@ class HookPoint:
 HookFunction = Callable[[Tensor, HookPoint], Tensor | None]
 NameFilter = str | Iterable[str] | Callable[[str], bool] | None
 Hook = tuple[str | Callable[[str], bool], HookFunction]
-#: Of a layer: `W_O` [n_heads, d_head, d_model] and `W_out` [d_mlp, d_model].
-OutputWeights = Callable[[int], tuple[Tensor, Tensor]]
+#: From a layer and its z: `hook_result`, each head's z W_O.
+Results = Callable[[int, Tensor], Tensor]
+#: From a component and a cache: what the component added to the residual stream.
+Written = Callable[[Component, "Cache"], Tensor]
 
 #: Activations that cost extra and are therefore computed only where a hook or an explicit name asks for them.
 ON_DEMAND = ("attn.hook_result", "hook_q_input", "hook_k_input", "hook_v_input")
@@ -81,17 +82,18 @@ def _check_shape(name: str, value: Tensor, replacement: Tensor) -> Tensor:
 class Cache(Mapping[str, Tensor]):
     """Activations of one run under their hook names; `hook_result` is computed from z on access."""
 
-    def __init__(self, stored: dict[str, Tensor], shape: Shape, output_weights: OutputWeights) -> None:
+    def __init__(self, stored: dict[str, Tensor], shape: Shape, results: Results, written: Written) -> None:
         self._stored = stored
         self._shape = shape
-        self._output_weights = output_weights
+        self._results = results
+        self._written = written
 
     def __getitem__(self, name: str) -> Tensor:
         if name in self._stored:
             return self._stored[name]
         result = re.fullmatch(r"blocks\.(\d+)\.attn\.hook_result", name)
         if result and (z_name := f"blocks.{result[1]}.attn.hook_z") in self._stored:
-            return torch.einsum("bphk,hkd->bphd", self._stored[z_name], self._output_weights(int(result[1]))[0])
+            return self._results(int(result[1]), self._stored[z_name])
         raise BadInput(f"activation {name!r} is not in this cache; it holds names such as {', '.join(list(self)[:3])}")
 
     def __contains__(self, name: object) -> bool:
@@ -108,12 +110,10 @@ class Cache(Mapping[str, Tensor]):
         return len(self._stored)
 
     def component(self, component: Component | str) -> Float[Tensor, "batch pos d_model"]:
-        """What a head or an MLP adds to the residual stream, without the shared output bias."""
-        part = Component.parse(component).within(self._shape)
-        of_heads, of_mlp = self._output_weights(part.layer)
-        if part.head is not None:
-            return self[f"blocks.{part.layer}.attn.hook_z"][:, :, part.head] @ of_heads[part.head]
-        return self[f"blocks.{part.layer}.mlp.hook_post"] @ of_mlp
+        """What a head or an MLP adds to the residual stream, without the shared output bias. Where attention's output
+        passes a norm, a head's share of it at this run's scale.
+        """
+        return self._written(Component.parse(component).within(self._shape), self)
 
 
 def name_filter(names: NameFilter) -> Callable[[str], bool]:

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from vesalius.errors import BadInput, quoted
 from vesalius.model.config import Config
-from vesalius.model.transformer import Transformer
+from vesalius.model.transformer import Block, Transformer
 
 State = dict[str, Tensor]
 
@@ -25,11 +25,11 @@ def named_views(model: Transformer) -> State:
     if model.W_pos is not None:
         views["pos_embed.W_pos"] = model.W_pos
     for i, block in enumerate(model.blocks):
-        views |= _norm_views(f"blocks.{i}.ln1", block.ln1) | _norm_views(f"blocks.{i}.ln2", block.ln2)
+        views |= _block_norms(f"blocks.{i}", block)
         for name in ("W_Q", "W_K", "W_V", "W_O", "b_Q", "b_K", "b_V", "b_O"):
             views[f"blocks.{i}.attn.{name}"] = getattr(block.attn, name)
-        for name in ("W_in", "b_in", "W_gate", "W_out", "b_out"):
-            if getattr(block.mlp, name) is not None:
+        for name in ("W_router", "W_in", "b_in", "W_gate", "W_out", "b_out"):
+            if getattr(block.mlp, name, None) is not None:
                 views[f"blocks.{i}.mlp.{name}"] = getattr(block.mlp, name)
     return views | _norm_views("ln_final", model.ln_final) | {"unembed.W_U": model.W_U, "unembed.b_U": model.b_U}
 
@@ -42,13 +42,18 @@ def to_state(model: Transformer) -> State:
     return {name: view.detach().contiguous() for name, view in views.items()}
 
 
-def build(config: Config, state: Mapping[str, Tensor], *, where: str) -> Transformer:
-    """Make a transformer from named weights.
+def build(
+    config: Config, state: Mapping[str, Tensor], *, where: str, dtype: torch.dtype = torch.float32
+) -> Transformer:
+    """Make a transformer from named weights in the number format `dtype`; norms stay in float32.
 
     Missing biases are zero and a missing `unembed.W_U` is tied to the embedding; any other gap, surplus, wrong
     shape or NaN is refused in one line that names `where`.
     """
     model = _empty(config, state, where=where)
+    for name, parameter in model.named_parameters():
+        if not name.endswith((".w", ".b")):
+            parameter.data = parameter.data.to(dtype)
     model.to_empty(device="cpu")
     if "unembed.W_U" not in state and config.d_vocab == config.d_vocab_out:
         model.unembed_weight = model.W_E
@@ -100,6 +105,16 @@ def _check_weight(name: str, value: Tensor, where: str) -> Tensor:
     return value
 
 
+def _block_norms(prefix: str, block: Block) -> State:
+    norms = {"ln1": block.ln1, "ln1_post": block.ln1_post, "ln2_post": block.ln2_post}
+    norms |= {"attn.q_norm": block.attn.q_norm, "attn.k_norm": block.attn.k_norm}
+    if block.ln2 is not block.ln1:
+        norms["ln2"] = block.ln2
+    return {
+        name: view for norm, layer in norms.items() for name, view in _norm_views(f"{prefix}.{norm}", layer).items()
+    }
+
+
 def _norm_views(prefix: str, norm: nn.Module) -> State:
     weights = {f"{prefix}.{letter}": getattr(norm, letter) for letter in ("w", "b")}
     return {name: weight for name, weight in weights.items() if weight is not None}
@@ -107,7 +122,7 @@ def _norm_views(prefix: str, norm: nn.Module) -> State:
 
 def fingerprint(model: Transformer) -> str:
     """A short hash of a model's shape and weights."""
-    digest = hashlib.sha256(json.dumps(model.config.model_dump(mode="json"), sort_keys=True).encode())
+    digest = hashlib.sha256(json.dumps(model.config.identity(), sort_keys=True).encode())
     for name, tensor in sorted(to_state(model).items()):
         digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
         exact = tensor if tensor.dtype == torch.float64 else tensor.float()  # numpy has no bfloat16

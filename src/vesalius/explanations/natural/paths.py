@@ -3,10 +3,10 @@
 from vesalius.components import Component, Edge
 
 
-def feeds(sender: Component, receiver: Component) -> bool:
-    """Whether the receiver is computed after the sender."""
+def feeds(sender: Component, receiver: Component, *, parallel: bool = False) -> bool:
+    """Whether the receiver reads what the sender writes; `parallel`: MLPs do not read their own layer's heads."""
     if sender.layer == receiver.layer:
-        return sender.is_head and not receiver.is_head
+        return sender.is_head and not receiver.is_head and not parallel
     return sender.layer < receiver.layer
 
 

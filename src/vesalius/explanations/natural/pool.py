@@ -85,7 +85,7 @@ class Pool:
 
     def output_of(self, component: Component | None, values: Values) -> Float[Tensor, "prompt pos d_model"]:
         """What a component (None: the embedding) adds to the residual stream, without its layer's output bias."""
-        return values.embed if component is None else contribution(self.model, component, values.output(component))
+        return values.embed if component is None else contribution(self.model, component, values)
 
     def effects(
         self,

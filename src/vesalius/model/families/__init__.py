@@ -1,0 +1,48 @@
+"""Families of models: how the checkpoint of each becomes our transformer.
+
+`family` finds the reader of a config. Every family here is held to the logits of transformers' own module in
+`tests/model/test_families.py`; what would not be exact is refused by name.
+"""
+
+from vesalius.errors import BadInput
+from vesalius.model.families import gemma, gpt, llama, olmo, phi
+from vesalius.model.families.layout import Family, Raw
+
+FAMILIES: tuple[Family, ...] = (*gpt.FAMILIES, *llama.FAMILIES, *gemma.FAMILIES, *phi.FAMILIES, *olmo.FAMILIES)
+_BY_TYPE = {model_type: family for family in FAMILIES for model_type in family.model_types}
+
+#: Well-known model types that are refused, and what stands in the way.
+REFUSED = {
+    "gpt_oss": "attention sinks",
+    "falcon": "ALiBi positions and multi-query layouts",
+    "bloom": "ALiBi positions",
+    "mpt": "ALiBi positions",
+    "gemma3": "image inputs; use the text model (model_type gemma3_text)",
+    "gemma3n": "per-layer embeddings and alternating updates",
+    "gemma4": "per-layer head sizes and shared keys",
+    "qwen2_vl": "multimodal rotary positions (mrope)",
+    "qwen2_5_vl": "multimodal rotary positions (mrope)",
+    "qwen3_vl": "multimodal rotary positions (mrope)",
+    "qwen2_moe": "shared experts",
+    "qwen3_next": "linear attention",
+    "qwen3_5": "linear attention",
+    "deepseek_v2": "latent attention",
+    "deepseek_v3": "latent attention",
+    "mamba": "no attention",
+    "mamba2": "no attention",
+    "jamba": "state-space layers",
+    "t5": "an encoder",
+    "bert": "an encoder",
+}
+
+
+def family(raw: Raw, *, where: str) -> Family:
+    """The family of a parsed config.json."""
+    kind = raw.get("model_type")
+    if kind in _BY_TYPE:
+        return _BY_TYPE[kind]
+    reason = f" ({REFUSED[kind]})" if kind in REFUSED else ""
+    raise BadInput(f"{where}: model_type {kind!r} is not supported{reason}; use one of {', '.join(_BY_TYPE)}")
+
+
+__all__ = ["FAMILIES", "REFUSED", "Family", "family"]

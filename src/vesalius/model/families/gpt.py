@@ -1,0 +1,282 @@
+"""GPT-2, GPT-Neo, GPT-NeoX (Pythia), GPT-J and OPT."""
+
+from vesalius.model.config import Config
+from vesalius.model.families.layout import (
+    Family,
+    Raw,
+    State,
+    activation,
+    bos,
+    expect,
+    side_by_side_to_halves,
+    sizes,
+)
+from vesalius.model.families.rope import rotary
+
+_LAYER_NORMS = {
+    "ln1.w": "ln_1.weight",
+    "ln1.b": "ln_1.bias",
+    "ln2.w": "ln_2.weight",
+    "ln2.b": "ln_2.bias",
+}
+_GPT_OUTER = {
+    "embed.W_E": "wte.weight",
+    "pos_embed.W_pos": "wpe.weight",
+    "ln_final.w": "ln_f.weight",
+    "ln_final.b": "ln_f.bias",
+    "unembed.W_U": "lm_head.weight",
+    "unembed.b_U": "lm_head.bias",
+}
+
+
+def _gpt2_config(raw: Raw) -> Raw:
+    expect(raw, scale_attn_by_inverse_layer_idx=False, add_cross_attention=False)
+    d_model, n_heads = raw["n_embd"], raw["n_head"]
+    return {
+        "n_layers": raw["n_layer"],
+        "n_heads": n_heads,
+        "d_model": d_model,
+        "d_head": d_model // n_heads,
+        "d_mlp": raw.get("n_inner") or 4 * d_model,
+        "d_vocab": raw["vocab_size"],
+        "d_vocab_out": raw["vocab_size"],
+        "n_ctx": raw.get("n_positions", 1024),
+        "norm": "layer",
+        "norm_eps": raw.get("layer_norm_epsilon", 1e-5),
+        "activation": activation(raw, "activation_function", default="gelu_new"),
+        "attn_scale": None if raw.get("scale_attn_weights", True) else 1.0,
+        "bos_token": bos(raw),
+    }
+
+
+def _split_gpt2(weights: State, config: Config) -> State:
+    """Columns of c_attn are q, k, v laid side by side."""
+    state = dict(weights)
+    for layer in range(config.n_layers):
+        name = f"h.{layer}.attn."
+        matrices, biases = state.pop(name + "c_attn.weight").chunk(3, 1), state.pop(name + "c_attn.bias").chunk(3)
+        for letter, matrix, bias in zip("qkv", matrices, biases, strict=True):
+            state[f"{name}{letter}.weight"], state[f"{name}{letter}.bias"] = matrix, bias
+    return state
+
+
+GPT2 = Family(
+    name="gpt2",
+    model_types=("gpt2",),
+    config=_gpt2_config,
+    outer=_GPT_OUTER,
+    inner={
+        **_LAYER_NORMS,
+        **{f"attn.W_{letter.upper()}": f"attn.{letter}.weight" for letter in "qkv"},
+        **{f"attn.b_{letter.upper()}": f"attn.{letter}.bias" for letter in "qkv"},
+        "attn.W_O": "attn.c_proj.weight",
+        "attn.b_O": "attn.c_proj.bias",
+        "mlp.W_in": "mlp.c_fc.weight",
+        "mlp.b_in": "mlp.c_fc.bias",
+        "mlp.W_out": "mlp.c_proj.weight",
+        "mlp.b_out": "mlp.c_proj.bias",
+    },
+    layer="h.{}.",
+    input_major=True,
+    prepare=_split_gpt2,
+    prefixes=("transformer.",),
+)
+
+
+def _neo_config(raw: Raw) -> Raw:
+    d_model, n_heads = raw["hidden_size"], raw["num_heads"]
+    kinds = raw.get("attention_layers") or [k for kinds, n in raw["attention_types"] for _ in range(n) for k in kinds]
+    return {
+        "n_layers": raw["num_layers"],
+        "n_heads": n_heads,
+        "d_model": d_model,
+        "d_head": d_model // n_heads,
+        "d_mlp": raw.get("intermediate_size") or 4 * d_model,
+        "d_vocab": raw["vocab_size"],
+        "d_vocab_out": raw["vocab_size"],
+        "n_ctx": raw["max_position_embeddings"],
+        "norm": "layer",
+        "norm_eps": raw.get("layer_norm_epsilon", 1e-5),
+        "activation": activation(raw, "activation_function", default="gelu_new"),
+        "attn_scale": 1.0,
+        "windows": tuple(raw.get("window_size", 256) if kind == "local" else None for kind in kinds),
+        "bos_token": bos(raw),
+    }
+
+
+GPT_NEO = Family(
+    name="gpt_neo",
+    model_types=("gpt_neo",),
+    config=_neo_config,
+    outer=_GPT_OUTER,
+    inner={
+        **_LAYER_NORMS,
+        **{f"attn.W_{letter.upper()}": f"attn.attention.{letter}_proj.weight" for letter in "qkv"},
+        "attn.W_O": "attn.attention.out_proj.weight",
+        "attn.b_O": "attn.attention.out_proj.bias",
+        "mlp.W_in": "mlp.c_fc.weight",
+        "mlp.b_in": "mlp.c_fc.bias",
+        "mlp.W_out": "mlp.c_proj.weight",
+        "mlp.b_out": "mlp.c_proj.bias",
+    },
+    layer="h.{}.",
+    prefixes=("transformer.",),
+)
+
+
+def _neox_config(raw: Raw) -> Raw:
+    rope = {**raw, "rope_theta": raw.get("rope_theta") or raw.get("rotary_emb_base")}
+    shared = sizes({**raw, "num_key_value_heads": None, "head_dim": None})
+    return {
+        **shared,
+        "norm": "layer",
+        "norm_eps": raw.get("layer_norm_eps", 1e-5),
+        "rotary": rotary(rope, d_head=shared["d_head"], share=raw.get("rotary_pct", 0.25)),
+        "activation": activation(raw, "hidden_act", default="gelu"),
+        "block": "parallel" if raw.get("use_parallel_residual", True) else "sequential",
+    }
+
+
+def _split_neox(weights: State, config: Config) -> State:
+    """Rows of query_key_value are, head by head, its q, k and v; the unembedding has two names."""
+    state = dict(weights)
+    if "embed_out.weight" in state:
+        state["lm_head.weight"] = state.pop("embed_out.weight")
+    for layer in range(config.n_layers):
+        name = f"layers.{layer}.attention."
+        for kind in ("weight", "bias"):
+            if f"{name}query_key_value.{kind}" not in state and kind == "bias":
+                continue
+            fused = state.pop(f"{name}query_key_value.{kind}")
+            parts = fused.view(config.n_heads, 3, config.d_head, *fused.shape[1:]).unbind(1)
+            state |= {f"{name}{letter}.{kind}": x.flatten(0, 1) for letter, x in zip("qkv", parts, strict=True)}
+    return state
+
+
+GPT_NEOX = Family(
+    name="gpt_neox",
+    model_types=("gpt_neox",),
+    config=_neox_config,
+    outer={
+        "embed.W_E": "embed_in.weight",
+        "ln_final.w": "final_layer_norm.weight",
+        "ln_final.b": "final_layer_norm.bias",
+        "unembed.W_U": "lm_head.weight",
+    },
+    inner={
+        "ln1.w": "input_layernorm.weight",
+        "ln1.b": "input_layernorm.bias",
+        "ln2.w": "post_attention_layernorm.weight",
+        "ln2.b": "post_attention_layernorm.bias",
+        **{f"attn.W_{letter.upper()}": f"attention.{letter}.weight" for letter in "qkv"},
+        **{f"attn.b_{letter.upper()}": f"attention.{letter}.bias" for letter in "qkv"},
+        "attn.W_O": "attention.dense.weight",
+        "attn.b_O": "attention.dense.bias",
+        "mlp.W_in": "mlp.dense_h_to_4h.weight",
+        "mlp.b_in": "mlp.dense_h_to_4h.bias",
+        "mlp.W_out": "mlp.dense_4h_to_h.weight",
+        "mlp.b_out": "mlp.dense_4h_to_h.bias",
+    },
+    layer="layers.{}.",
+    prepare=_split_neox,
+    prefixes=("gpt_neox.",),
+)
+
+
+def _gptj_config(raw: Raw) -> Raw:
+    d_model, n_heads = raw["n_embd"], raw["n_head"]
+    d_head = d_model // n_heads
+    return {
+        "n_layers": raw["n_layer"],
+        "n_heads": n_heads,
+        "d_model": d_model,
+        "d_head": d_head,
+        "d_mlp": raw.get("n_inner") or 4 * d_model,
+        "d_vocab": raw["vocab_size"],
+        "d_vocab_out": raw["vocab_size"],
+        "n_ctx": raw["n_positions"],
+        "norm": "layer",
+        "norm_eps": raw.get("layer_norm_epsilon", 1e-5),
+        "rotary": {"base": 10_000.0, "d_rotary": raw.get("rotary_dim") or d_head},
+        "activation": activation(raw, "activation_function", default="gelu_new"),
+        "block": "parallel_one_norm",
+        "bos_token": bos(raw),
+    }
+
+
+def _untangle_gptj(weights: State, config: Config) -> State:
+    assert config.rotary is not None
+    state, d_rotary = dict(weights), config.rotary.d_rotary or config.d_head
+    for layer in range(config.n_layers):
+        for letter in "qk":
+            name = f"h.{layer}.attn.{letter}_proj.weight"
+            state[name] = side_by_side_to_halves(state[name], config.d_head, d_rotary)
+    return state
+
+
+GPTJ = Family(
+    name="gptj",
+    model_types=("gptj",),
+    config=_gptj_config,
+    outer={ours: theirs for ours, theirs in _GPT_OUTER.items() if ours != "pos_embed.W_pos"},
+    inner={
+        "ln1.w": "ln_1.weight",
+        "ln1.b": "ln_1.bias",
+        **{f"attn.W_{letter.upper()}": f"attn.{letter}_proj.weight" for letter in "qkv"},
+        "attn.W_O": "attn.out_proj.weight",
+        "mlp.W_in": "mlp.fc_in.weight",
+        "mlp.b_in": "mlp.fc_in.bias",
+        "mlp.W_out": "mlp.fc_out.weight",
+        "mlp.b_out": "mlp.fc_out.bias",
+    },
+    layer="h.{}.",
+    prepare=_untangle_gptj,
+    prefixes=("transformer.",),
+)
+
+
+def _opt_config(raw: Raw) -> Raw:
+    expect(
+        raw,
+        do_layer_norm_before=True,
+        _remove_final_layer_norm=False,
+        layer_norm_elementwise_affine=True,
+        word_embed_proj_dim=raw["hidden_size"],
+    )
+    return sizes(
+        {**raw, "intermediate_size": raw["ffn_dim"], "num_key_value_heads": None, "head_dim": None},
+        norm="layer",
+        activation=activation(raw, "activation_function", default="relu"),
+    )
+
+
+OPT = Family(
+    name="opt",
+    model_types=("opt",),
+    config=_opt_config,
+    outer={
+        "embed.W_E": "embed_tokens.weight",
+        "pos_embed.W_pos": "embed_positions.weight",
+        "ln_final.w": "final_layer_norm.weight",
+        "ln_final.b": "final_layer_norm.bias",
+        "unembed.W_U": "lm_head.weight",
+    },
+    inner={
+        "ln1.w": "self_attn_layer_norm.weight",
+        "ln1.b": "self_attn_layer_norm.bias",
+        "ln2.w": "final_layer_norm.weight",
+        "ln2.b": "final_layer_norm.bias",
+        **{f"attn.W_{letter.upper()}": f"self_attn.{letter}_proj.weight" for letter in "qkv"},
+        **{f"attn.b_{letter.upper()}": f"self_attn.{letter}_proj.bias" for letter in "qkv"},
+        "attn.W_O": "self_attn.out_proj.weight",
+        "attn.b_O": "self_attn.out_proj.bias",
+        "mlp.W_in": "fc1.weight",
+        "mlp.b_in": "fc1.bias",
+        "mlp.W_out": "fc2.weight",
+        "mlp.b_out": "fc2.bias",
+    },
+    layer="layers.{}.",
+    first_position=2,
+    prefixes=("model.", "decoder."),
+)
+FAMILIES = (GPT2, GPT_NEO, GPT_NEOX, GPTJ, OPT)

@@ -1,0 +1,205 @@
+"""How a family's checkpoint is laid out: a table of weight names, and the shapes they come in.
+
+A family names the file's weights by ours (`attn.W_Q` -> `self_attn.q_proj.weight`). Matrices of a checkpoint map output
+to input rows (`[out, in]`) unless `input_major`; here they become TransformerLens' shapes. What no table can say (fused
+matrices, interleaved heads, experts) a family's `prepare` turns into separate plain weights first.
+"""
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from vesalius.errors import BadInput
+from vesalius.model.config import Config
+
+State = dict[str, Tensor]
+Raw = dict[str, Any]
+
+#: Weights that a checkpoint may lack: biases, and an unembedding that is tied to the embedding.
+_OPTIONAL = re.compile(r"(^|\.)b_\w+$|^unembed\.")
+#: Tables that some checkpoints store although they are no weights.
+_BUFFERS = re.compile(r"\.attn(\.attention)?\.(masked_)?bias$|rotary_emb\.inv_freq$|\.attention\.(masked_)?bias$")
+
+
+@dataclass(frozen=True)
+class Family:
+    """One group of architectures: which `model_type`s it reads, how a config becomes ours, and where weights are."""
+
+    name: str
+    model_types: tuple[str, ...]
+    config: Callable[[Raw], Raw]
+    #: Our names outside of layers to the checkpoint's.
+    outer: Mapping[str, str]
+    #: Our names within a layer to the checkpoint's within a layer.
+    inner: Mapping[str, str]
+    #: How the names of a layer begin, `{}` being its number.
+    layer: str
+    input_major: bool = False
+    #: Added to the weights of norms (Gemma stores them less 1).
+    norm_offset: float = 0.0
+    #: Rows of the learned positions that stand before position 0.
+    first_position: int = 0
+    prepare: Callable[[State, Config], State] | None = None
+    prefixes: tuple[str, ...] = field(default=())
+
+    def read_config(self, raw: Raw, *, where: str) -> Config:
+        """A `Config` from a parsed config.json; what is missing, impossible or not exact is refused in one line."""
+        try:
+            refuse_inexact(raw)
+            return Config.read(self.config(raw), where=where)
+        except BadInput as error:
+            raise BadInput(re.sub("^config.json:", f"{where}:", str(error))) from None
+        except KeyError as error:
+            raise BadInput(f"{where}: field {error} is missing") from None
+        except (TypeError, ZeroDivisionError, ValueError) as error:
+            raise BadInput(f"{where}: a size is not a positive number ({error})") from None
+
+    def read_weights(self, weights: Mapping[str, Tensor], config: Config, *, where: str) -> State:
+        """Weights by TransformerLens' names; missing, surplus and misshapen ones are refused in one line."""
+        found = {_without(name, self.prefixes): tensor for name, tensor in weights.items() if not _BUFFERS.search(name)}
+        begins = re.compile(re.escape(self.layer).replace(r"\{\}", r"(\d+)"))
+        layers = {int(match[1]) for name in found if (match := begins.match(name))}
+        if layers != set(range(config.n_layers)):
+            raise BadInput(f"{where}: config.json says {config.n_layers} layers, the weights hold {len(layers)}")
+        try:
+            prepared = self.prepare(found, config) if self.prepare else found
+            return self._renamed(prepared, config, where)
+        except KeyError as error:
+            raise BadInput(f"{where}: weight {error} is missing from the model; download it again") from None
+        except (RuntimeError, IndexError) as error:
+            raise BadInput(f"{where}: a weight does not have the shape that config.json says ({error})") from None
+
+    def _renamed(self, weights: State, config: Config, where: str) -> State:
+        left, state = dict(weights), {}
+        names = dict(self.outer)
+        for layer in range(config.n_layers):
+            names |= {
+                f"blocks.{layer}.{ours}": self.layer.format(layer) + theirs for ours, theirs in self.inner.items()
+            }
+        sparse = config.experts.layers if config.experts else ()
+        for ours, theirs in names.items():
+            if theirs not in left:
+                if _OPTIONAL.search(ours) or _belongs_elsewhere(ours, sparse):
+                    continue
+                raise KeyError(theirs)
+            state[ours] = self._shaped(ours, left.pop(theirs), config)
+        if left:
+            raise BadInput(f"{where}: weight {next(iter(sorted(left)))!r} has no place in a {self.name} model")
+        embed, unembed = state["embed.W_E"], state.get("unembed.W_U")
+        if unembed is not None and "unembed.b_U" not in state and _same(unembed.T, embed):
+            del state["unembed.W_U"]  # `build` ties the two
+        return state
+
+    def _shaped(self, name: str, value: Tensor, config: Config) -> Tensor:
+        part = name.rsplit(".", 1)[-1]
+        if name == "pos_embed.W_pos":
+            return value[self.first_position :]
+        if part == "w":
+            return value.float() + self.norm_offset if self.norm_offset else value
+        if part in ("b", "W_E", "b_O", "b_U", "b_in", "b_out"):
+            return value
+        if part in ("b_Q", "b_K", "b_V"):
+            return value.view(-1, config.d_head)
+        if part == "W_U":
+            return value.T
+        if value.ndim == 3:  # experts, [expert, out, in]
+            return value.transpose(1, 2)
+        value = value if self.input_major else value.T
+        if part in ("W_Q", "W_K", "W_V"):
+            return value.reshape(len(value), -1, config.d_head).permute(1, 0, 2)
+        return value.reshape(-1, config.d_head, value.shape[1]) if part == "W_O" else value
+
+
+def sizes(raw: Raw, **other: Any) -> Raw:
+    """The fields that most families share, under their most common names."""
+    n_heads, d_model = raw["num_attention_heads"], raw["hidden_size"]
+    return {
+        "n_layers": raw["num_hidden_layers"],
+        "n_heads": n_heads,
+        "n_kv_heads": raw.get("num_key_value_heads") or n_heads,
+        "d_model": d_model,
+        "d_head": raw.get("head_dim") or d_model // n_heads,
+        "d_mlp": raw["intermediate_size"],
+        "d_vocab": raw["vocab_size"],
+        "d_vocab_out": raw["vocab_size"],
+        "n_ctx": raw["max_position_embeddings"],
+        "bos_token": bos(raw),
+        **other,
+    }
+
+
+ACTIVATIONS = {
+    "gelu": "gelu",
+    "gelu_new": "gelu_tanh",
+    "gelu_fast": "gelu_tanh",
+    "gelu_pytorch_tanh": "gelu_tanh",
+    "relu": "relu",
+    "silu": "silu",
+    "swish": "silu",
+}
+
+
+def activation(raw: Raw, *keys: str, default: str) -> str:
+    """The activation named by the first of some fields that is there."""
+    key = next((key for key in keys if raw.get(key)), keys[0])
+    name = raw.get(key) or default
+    if name not in ACTIVATIONS:
+        raise BadInput(f"config.json: {key} {name!r} is not supported; use one of {', '.join(ACTIVATIONS)}")
+    return ACTIVATIONS[name]
+
+
+def bos(raw: Raw) -> int | None:
+    """The first beginning-of-sequence id; None if it is outside the vocabulary, as in shrunken test models."""
+    value = raw.get("bos_token_id")
+    first = value[0] if isinstance(value, list) and value else value
+    return first if isinstance(first, int) and 0 <= first < raw["vocab_size"] else None
+
+
+def expect(raw: Raw, **values: Any) -> None:
+    """Refuse a config that sets a field to something that is not computed exactly here."""
+    for name, value in values.items():
+        if raw.get(name, value) != value:
+            raise BadInput(f"config.json: {name}={raw[name]} is not supported; expected {value}")
+
+
+def refuse_inexact(raw: Raw) -> None:
+    """Refuse what no family here computes exactly."""
+    if quantisation := raw.get("quantization_config"):
+        method = quantisation.get("quant_method", "?") if isinstance(quantisation, dict) else "?"
+        raise BadInput(
+            f"config.json: quantised weights ({method}) are not supported; use the original or a GGUF version"
+        )
+    rope = raw.get("rope_scaling") or raw.get("rope_parameters") or {}
+    if "mrope_section" in rope or rope.get("rope_type") == "mrope" or rope.get("type") == "mrope":
+        raise BadInput("config.json: multimodal rotary positions (mrope) are not supported; use a text model")
+    if raw.get("is_encoder_decoder"):
+        raise BadInput("config.json: encoder-decoder models are not supported; use a decoder")
+
+
+def side_by_side_to_halves(weight: Tensor, d_head: int, d_rotary: int) -> Tensor:
+    """Reorder the rows of a query or key matrix (or bias) of a family that rotates neighbours (2i, 2i + 1): our
+    rotation acts on (i, i + d_rotary / 2). Scores do not change when queries and keys are reordered alike.
+    """
+    by_head = weight.view(-1, d_head, *weight.shape[1:])
+    order = torch.cat([torch.arange(0, d_rotary, 2), torch.arange(1, d_rotary, 2), torch.arange(d_rotary, d_head)])
+    return by_head[:, order].reshape(weight.shape)
+
+
+def _without(name: str, prefixes: tuple[str, ...]) -> str:
+    for prefix in prefixes:
+        name = name.removeprefix(prefix)
+    return name
+
+
+def _belongs_elsewhere(ours: str, sparse: tuple[int, ...]) -> bool:
+    """Whether a weight of an MLP is of the kind (experts or not) that its layer does not have."""
+    match = re.match(r"blocks\.(\d+)\.mlp\.(\w+)$", ours)
+    return bool(match) and bool(sparse) and match[2] == "W_router" and int(match[1]) not in sparse
+
+
+def _same(one: Tensor, other: Tensor) -> bool:
+    return one.shape == other.shape and one.dtype == other.dtype and (one is other or torch.equal(one, other))

@@ -1,0 +1,248 @@
+"""Llama and what is built like it: Mistral, Mixtral, Qwen2, Qwen3, Qwen3-MoE, SmolLM3, Phi-3."""
+
+import re
+
+import torch
+
+from vesalius.errors import BadInput
+from vesalius.model.config import Config
+from vesalius.model.families.layout import Family, Raw, State, activation, sizes
+from vesalius.model.families.rope import rotary
+
+OUTER = {"embed.W_E": "embed_tokens.weight", "ln_final.w": "norm.weight", "unembed.W_U": "lm_head.weight"}
+ATTENTION = {
+    **{f"attn.W_{letter.upper()}": f"self_attn.{letter}_proj.weight" for letter in "qkvo"},
+    **{f"attn.b_{letter.upper()}": f"self_attn.{letter}_proj.bias" for letter in "qkvo"},
+}
+QK_NORMS = {"attn.q_norm.w": "self_attn.q_norm.weight", "attn.k_norm.w": "self_attn.k_norm.weight"}
+MLP = {
+    "mlp.W_gate": "mlp.gate_proj.weight",
+    "mlp.W_in": "mlp.up_proj.weight",
+    "mlp.b_in": "mlp.up_proj.bias",
+    "mlp.W_out": "mlp.down_proj.weight",
+    "mlp.b_out": "mlp.down_proj.bias",
+}
+PRE_NORMS = {"ln1.w": "input_layernorm.weight", "ln2.w": "post_attention_layernorm.weight"}
+INNER = {**PRE_NORMS, **ATTENTION, **MLP}
+LAYER, PREFIXES = "layers.{}.", ("model.",)
+
+
+def gated_rms(raw: Raw, **other: object) -> Raw:
+    """Sizes and settings of a model with RMSNorm, rotary positions and gated MLPs."""
+    shared = sizes(raw)
+    rotation = rotary(raw, d_head=shared["d_head"])
+    if rotation.get("scaling") == "dynamic":
+        shared["n_ctx"] = int(shared["n_ctx"] * rotation["factor"])
+    return {
+        **shared,
+        "norm": "rms",
+        "norm_eps": raw.get("rms_norm_eps", 1e-6),
+        "rotary": rotation,
+        "activation": activation(raw, "hidden_act", default="silu"),
+        "gated": True,
+        **other,
+    }
+
+
+def windows(raw: Raw, layer_types: list[str] | None) -> tuple[int | None, ...]:
+    """The window of each layer of a config with layer types; full layers have none."""
+    size = raw.get("sliding_window")
+    if not layer_types or not size:
+        return ()
+    unknown = set(layer_types) - {"full_attention", "sliding_attention"}
+    if unknown:
+        raise BadInput(f"config.json: layer type {min(unknown)!r} is not supported; use full or sliding attention")
+    return tuple(size if kind == "sliding_attention" else None for kind in layer_types)
+
+
+def _everywhere(raw: Raw) -> tuple[int | None, ...]:
+    """The same window in every layer (Mistral, Mixtral, Phi-3)."""
+    return (raw["sliding_window"],) * raw["num_hidden_layers"] if raw.get("sliding_window") else ()
+
+
+def _switchable(raw: Raw) -> tuple[int | None, ...]:
+    """Windows of a config that must switch them on; older ones have them from layer `max_window_layers` on."""
+    if not raw.get("use_sliding_window"):
+        return ()
+    first, n = raw.get("max_window_layers", 28), raw["num_hidden_layers"]
+    kinds = raw.get("layer_types") or ["sliding_attention" if i >= first else "full_attention" for i in range(n)]
+    return windows(raw, kinds)
+
+
+def _refuse_gate_bias(weights: State, config: Config) -> State:
+    if any(name.endswith("gate_proj.bias") for name in weights):
+        raise BadInput("gate_proj.bias is not supported; use a model without MLP biases")
+    return weights
+
+
+LLAMA = Family(
+    name="llama",
+    model_types=("llama",),
+    config=gated_rms,
+    outer=OUTER,
+    inner=INNER,
+    layer=LAYER,
+    prepare=_refuse_gate_bias,
+    prefixes=PREFIXES,
+)
+MISTRAL = Family(
+    name="mistral",
+    model_types=("mistral",),
+    config=lambda raw: gated_rms(raw, windows=_everywhere(raw)),
+    outer=OUTER,
+    inner=INNER,
+    layer=LAYER,
+    prefixes=PREFIXES,
+)
+QWEN2 = Family(
+    name="qwen2",
+    model_types=("qwen2",),
+    config=lambda raw: gated_rms(raw, windows=_switchable(raw)),
+    outer=OUTER,
+    inner=INNER,
+    layer=LAYER,
+    prefixes=PREFIXES,
+)
+QWEN3 = Family(
+    name="qwen3",
+    model_types=("qwen3",),
+    config=lambda raw: gated_rms({"head_dim": 128, **raw}, windows=_switchable(raw), qk_norm="head"),
+    outer=OUTER,
+    inner={**INNER, **QK_NORMS},
+    layer=LAYER,
+    prefixes=PREFIXES,
+)
+
+
+def _smollm3_config(raw: Raw) -> Raw:
+    settings, n = gated_rms(raw, windows=_switchable(raw)), raw["num_hidden_layers"]
+    interval = raw.get("no_rope_layer_interval", 4)
+    rotated = raw.get("no_rope_layers") or [int((i + 1) % interval != 0) for i in range(n)]
+    return {**settings, "layer_rotary": tuple(settings["rotary"] if yes else None for yes in rotated)}
+
+
+SMOLLM3 = Family(
+    name="smollm3",
+    model_types=("smollm3",),
+    config=_smollm3_config,
+    outer=OUTER,
+    inner=INNER,
+    layer=LAYER,
+    prepare=_refuse_gate_bias,
+    prefixes=PREFIXES,
+)
+
+_EXPERT_NAMES = {"mlp.W_router": "mlp.gate.weight"}
+
+
+def _gather_experts(weights: State, config: Config) -> State:
+    """One matrix per expert and kind, or all experts fused, become `[expert, out, in]` under the dense names."""
+    assert config.experts is not None
+    state = {name.replace("block_sparse_moe.", "mlp."): value for name, value in weights.items()}
+    for layer in config.experts.layers:
+        mlp = f"layers.{layer}.mlp."
+        if f"{mlp}experts.gate_up_proj" in state:
+            gate, up = state.pop(f"{mlp}experts.gate_up_proj").chunk(2, 1)
+            down = state.pop(f"{mlp}experts.down_proj")
+        else:
+            gate, up, down = (
+                torch.stack([_pop_expert(state, mlp, i, names) for i in range(config.experts.n_experts)])
+                for names in (("gate_proj", "w1"), ("up_proj", "w3"), ("down_proj", "w2"))
+            )
+        state |= {f"{mlp}gate_proj.weight": gate, f"{mlp}up_proj.weight": up, f"{mlp}down_proj.weight": down}
+    return state
+
+
+def _pop_expert(state: State, mlp: str, expert: int, names: tuple[str, ...]) -> torch.Tensor:
+    for name in names:
+        if (key := f"{mlp}experts.{expert}.{name}.weight") in state:
+            return state.pop(key)
+    raise KeyError(f"{mlp}experts.{expert}.{names[0]}.weight")
+
+
+def _mixtral_config(raw: Raw) -> Raw:
+    experts = {
+        "n_experts": raw["num_local_experts"],
+        "n_active": raw.get("num_experts_per_tok", 2),
+        "d_expert": raw["intermediate_size"],
+        "renormalise": True,
+        "layers": tuple(range(raw["num_hidden_layers"])),
+    }
+    return gated_rms(raw, windows=_everywhere(raw), experts=experts)
+
+
+MIXTRAL = Family(
+    name="mixtral",
+    model_types=("mixtral",),
+    config=_mixtral_config,
+    outer=OUTER,
+    inner={**INNER, **_EXPERT_NAMES},
+    layer=LAYER,
+    prepare=_gather_experts,
+    prefixes=PREFIXES,
+)
+
+
+def _qwen3_moe_config(raw: Raw) -> Raw:
+    step, dense, n = raw.get("decoder_sparse_step", 1), raw.get("mlp_only_layers") or [], raw["num_hidden_layers"]
+    layers = tuple(i for i in range(n) if i not in dense and (i + 1) % step == 0)
+    n_experts = raw.get("num_experts") or raw.get("num_local_experts") or 0
+    experts = {
+        "n_experts": n_experts,
+        "n_active": raw["num_experts_per_tok"],
+        "d_expert": raw["moe_intermediate_size"],
+        "renormalise": bool(raw.get("norm_topk_prob", False)),
+        "layers": layers,
+    }
+    sliding = (raw["sliding_window"],) * n if raw.get("use_sliding_window") and raw.get("sliding_window") else ()
+    return gated_rms(
+        {"head_dim": 128, **raw}, windows=sliding, qk_norm="head", experts=experts if layers and n_experts else None
+    )
+
+
+def _qwen3_moe_weights(weights: State, config: Config) -> State:
+    return _gather_experts(weights, config) if config.experts else weights
+
+
+QWEN3_MOE = Family(
+    name="qwen3_moe",
+    model_types=("qwen3_moe",),
+    config=_qwen3_moe_config,
+    outer=OUTER,
+    inner={**INNER, **QK_NORMS, **_EXPERT_NAMES},
+    layer=LAYER,
+    prepare=_qwen3_moe_weights,
+    prefixes=PREFIXES,
+)
+
+
+def _phi3_config(raw: Raw) -> Raw:
+    settings = gated_rms(raw, windows=_everywhere(raw))
+    return {**settings, "rotary": rotary(raw, d_head=settings["d_head"], share=1.0)}
+
+
+def _split_phi3(weights: State, config: Config) -> State:
+    """Rows of qkv_proj are all queries, all keys, all values; those of gate_up_proj the gate, then the rest."""
+    state, d = dict(weights), config.d_head
+    cuts = (config.n_heads * d, config.n_kv_heads * d, config.n_kv_heads * d)
+    for name in [name for name in weights if re.search(r"(qkv|gate_up)_proj\.weight$", name)]:
+        fused, start = state.pop(name), name.rsplit(".", 2)[0]
+        if "qkv" in name:
+            parts = dict(zip(("q", "k", "v"), fused.split(cuts), strict=True))
+        else:
+            parts = dict(zip(("gate", "up"), fused.chunk(2), strict=True))
+        state |= {f"{start}.{part}_proj.weight": value for part, value in parts.items()}
+    return state
+
+
+PHI3 = Family(
+    name="phi3",
+    model_types=("phi3",),
+    config=_phi3_config,
+    outer=OUTER,
+    inner=INNER,
+    layer=LAYER,
+    prepare=_split_phi3,
+    prefixes=PREFIXES,
+)
+FAMILIES = (LLAMA, MISTRAL, MIXTRAL, QWEN2, QWEN3, QWEN3_MOE, SMOLLM3, PHI3)

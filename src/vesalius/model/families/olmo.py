@@ -1,0 +1,69 @@
+"""OLMo, OLMo 2 and OLMo 3. The first has norms without weights, the others norms after what a layer writes."""
+
+import torch
+
+from vesalius.model.config import Config
+from vesalius.model.families.layout import Family, Raw, State
+from vesalius.model.families.llama import ATTENTION, INNER, LAYER, MLP, OUTER, PREFIXES, QK_NORMS, gated_rms, windows
+from vesalius.model.families.rope import by_layer_type
+
+
+def _plain_norms(weights: State, config: Config) -> State:
+    ones, state = torch.ones(config.d_model), dict(weights)
+    for layer in range(config.n_layers):
+        state |= {f"layers.{layer}.{name}": ones for name in ("input_layernorm.weight", _SECOND)}
+    return {**state, "norm.weight": ones}
+
+
+_SECOND = "post_attention_layernorm.weight"
+OLMO = Family(
+    name="olmo",
+    model_types=("olmo",),
+    config=lambda raw: gated_rms(raw, norm="layer", norm_eps=1e-5, clip_qkv=raw.get("clip_qkv")),
+    outer=OUTER,
+    inner=INNER,
+    layer=LAYER,
+    prepare=_plain_norms,
+    prefixes=PREFIXES,
+)
+_POST_NORMED = {
+    **ATTENTION,
+    **MLP,
+    **QK_NORMS,
+    "ln1_post.w": "post_attention_layernorm.weight",
+    "ln2_post.w": "post_feedforward_layernorm.weight",
+}
+OLMO2 = Family(
+    name="olmo2",
+    model_types=("olmo2",),
+    config=lambda raw: gated_rms({"rms_norm_eps": 1e-5, **raw}, norm_at="output", qk_norm="all"),
+    outer=OUTER,
+    inner=_POST_NORMED,
+    layer=LAYER,
+    prefixes=PREFIXES,
+)
+
+
+def _olmo3_config(raw: Raw) -> Raw:
+    n = raw["num_hidden_layers"]
+    kinds = raw.get("layer_types") or ["sliding_attention" if (i + 1) % 4 else "full_attention" for i in range(n)]
+    settings = gated_rms(
+        {"rms_norm_eps": 1e-5, **raw, "rope_parameters": None, "rope_scaling": None},
+        norm_at="output",
+        qk_norm="all",
+        windows=windows({"sliding_window": 4096, **raw}, kinds),
+    )
+    bases = dict.fromkeys(("full_attention", "sliding_attention"), 500_000.0)
+    return {**settings, **by_layer_type(raw, kinds, d_head=settings["d_head"], bases=bases)}
+
+
+OLMO3 = Family(
+    name="olmo3",
+    model_types=("olmo3",),
+    config=_olmo3_config,
+    outer=OUTER,
+    inner=_POST_NORMED,
+    layer=LAYER,
+    prefixes=PREFIXES,
+)
+FAMILIES = (OLMO, OLMO2, OLMO3)

@@ -1,0 +1,78 @@
+"""Multilayer perceptrons: plain, gated, or made of experts."""
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from vesalius.model.config import Config, Experts
+from vesalius.model.hooks import Tap
+from vesalius.model.norms import widened
+
+_ACTIVATIONS = {
+    "gelu": F.gelu,
+    "gelu_tanh": lambda x: F.gelu(x, approximate="tanh"),
+    "relu": F.relu,
+    "silu": F.silu,
+}
+
+
+class Mlp(nn.Module):
+    """The plain or gated multilayer perceptron."""
+
+    def __init__(self, config: Config, layer: int) -> None:
+        super().__init__()
+        self.prefix, self.act = f"blocks.{layer}.mlp.", _ACTIVATIONS[config.activation]
+        self.W_in, self.b_in = (
+            nn.Parameter(torch.zeros(config.d_model, config.d_mlp)),
+            nn.Parameter(torch.zeros(config.d_mlp)),
+        )
+        self.W_out, self.b_out = (
+            nn.Parameter(torch.zeros(config.d_mlp, config.d_model)),
+            nn.Parameter(torch.zeros(config.d_model)),
+        )
+        self.W_gate = nn.Parameter(torch.zeros(config.d_model, config.d_mlp)) if config.gated else None
+
+    def forward(self, x: Float[Tensor, "batch pos d_model"], tap: Tap) -> Float[Tensor, "batch pos d_model"]:
+        flat = x.flatten(0, 1)
+        inner = torch.addmm(self.b_in, flat, self.W_in).view(*x.shape[:2], -1)
+        if self.W_gate is None:
+            post = self.act(tap(self.prefix + "hook_pre", inner))
+        else:
+            gate = tap(self.prefix + "hook_pre", (flat @ self.W_gate).view_as(inner))
+            post = self.act(gate) * tap(self.prefix + "hook_pre_linear", inner)
+        post = tap(self.prefix + "hook_post", post)
+        return torch.addmm(self.b_out, post.flatten(0, 1), self.W_out).view(*x.shape[:2], -1)
+
+
+class ExpertMlp(nn.Module):
+    """Gated MLPs of which a router chooses a few for every token. The whole of it is one component.
+
+    Hooks: `hook_router` (a score for every expert), `hook_expert_indices` (the chosen), `hook_expert_weights` (how
+    much each of them counts).
+    """
+
+    def __init__(self, config: Config, experts: Experts, layer: int) -> None:
+        super().__init__()
+        self.prefix, self.act, self.experts = f"blocks.{layer}.mlp.", _ACTIVATIONS[config.activation], experts
+        n, d, wide = experts.n_experts, config.d_model, experts.d_expert
+        self.W_router = nn.Parameter(torch.zeros(d, n))
+        self.W_gate, self.W_in = nn.Parameter(torch.zeros(n, d, wide)), nn.Parameter(torch.zeros(n, d, wide))
+        self.W_out = nn.Parameter(torch.zeros(n, wide, d))
+
+    def forward(self, x: Float[Tensor, "batch pos d_model"], tap: Tap) -> Float[Tensor, "batch pos d_model"]:
+        scores = tap(self.prefix + "hook_router", x @ self.W_router)
+        probabilities = widened(scores).softmax(-1)
+        chosen = tap(self.prefix + "hook_expert_indices", probabilities.topk(self.experts.n_active, -1).indices)
+        weights = probabilities.gather(-1, chosen)
+        if self.experts.renormalise:
+            weights = weights / weights.sum(-1, keepdim=True)
+        weights = tap(self.prefix + "hook_expert_weights", weights)
+        flat, chosen, weights = x.flatten(0, 1), chosen.flatten(0, 1), weights.flatten(0, 1).to(x.dtype)
+        out = torch.zeros_like(flat)
+        for expert in chosen.unique().tolist():
+            token, place = (chosen == expert).nonzero(as_tuple=True)
+            inputs = flat[token]
+            inner = self.act(inputs @ self.W_gate[expert]) * (inputs @ self.W_in[expert])
+            out = out.index_add(0, token, inner @ self.W_out[expert] * weights[token, place, None])
+        return out.view_as(x)

@@ -1,0 +1,45 @@
+"""LayerNorm and RMSNorm, and a part's share of what they put out."""
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from vesalius.model.config import Norm
+from vesalius.model.hooks import Tap
+
+
+def widened(x: Tensor) -> Tensor:
+    """Half precision as float32, anything else as it is."""
+    return x.float() if x.dtype in (torch.bfloat16, torch.float16) else x
+
+
+class NormLayer(nn.Module):
+    """LayerNorm, RMSNorm or nothing, with its hook points. Half precision is normalised in float32."""
+
+    def __init__(self, kind: Norm, width: int, eps: float, prefix: str) -> None:
+        super().__init__()
+        self.kind, self.eps, self.prefix = kind, eps, prefix
+        self.w = nn.Parameter(torch.ones(width)) if kind != "none" else None
+        self.b = nn.Parameter(torch.zeros(width)) if kind == "layer" else None
+
+    def forward(self, x: Float[Tensor, "*batch width"], tap: Tap) -> Float[Tensor, "*batch width"]:
+        if self.w is None:
+            return x
+        centred = self._centred(x)
+        scale = tap(f"{self.prefix}.hook_scale", (centred.pow(2).mean(-1, keepdim=True) + self.eps).sqrt())
+        out = centred / scale * self.w
+        return tap(f"{self.prefix}.hook_normalized", (out if self.b is None else out + self.b).to(x.dtype))
+
+    def scale(self, x: Float[Tensor, "*batch width"]) -> Float[Tensor, "*batch 1"]:
+        """What the norm divides by."""
+        return (self._centred(x).pow(2).mean(-1, keepdim=True) + self.eps).sqrt()
+
+    def share(self, part: Float[Tensor, "*batch width"], scale: Float[Tensor, "*batch 1"]) -> Tensor:
+        """What a part of the norm's input adds to its output when the norm divides by `scale`: shares of parts that
+        sum to the input sum to the output, up to the norm's bias.
+        """
+        return part if self.w is None else (self._centred(part) / scale * self.w).to(part.dtype)
+
+    def _centred(self, x: Tensor) -> Tensor:
+        x = widened(x)
+        return x if self.b is None else x - x.mean(-1, keepdim=True)

@@ -1,0 +1,136 @@
+"""transformers' own modules with random weights, small: what the families are compared with."""
+
+from typing import Any
+
+import pytest
+import torch
+
+VOCAB = 61
+SIZES: dict[str, Any] = {
+    "hidden_size": 32,
+    "intermediate_size": 48,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "vocab_size": VOCAB,
+    "max_position_embeddings": 128,
+    "bos_token_id": 1,
+    "eos_token_id": 2,
+    "pad_token_id": 0,
+}
+GPT: dict[str, Any] = {
+    "n_embd": 32,
+    "n_layer": 2,
+    "n_head": 4,
+    "vocab_size": VOCAB,
+    "n_positions": 128,
+    "bos_token_id": 1,
+    "eos_token_id": 2,
+}
+HEAD = {"head_dim": 12}
+MIXED = {"layer_types": ["sliding_attention", "full_attention"], "sliding_window": 9}
+
+
+def rope(kind: str, **settings: Any) -> dict[str, Any]:
+    """Rope settings as transformers 5 takes them."""
+    return {"rope_type": kind, "rope_theta": 500.0, **settings}
+
+
+#: Half a rotated head of 8: two short and two long factors would not tell the pairs apart.
+LONGROPE = rope(
+    "longrope",
+    short_factor=[1.0, 1.1, 1.3, 1.7],
+    long_factor=[1.5, 2.0, 4.0, 9.0],
+    original_max_position_embeddings=64,
+)
+LLAMA3 = rope("llama3", factor=8.0, low_freq_factor=1.0, high_freq_factor=4.0, original_max_position_embeddings=32)
+YARN = rope("yarn", factor=4.0, original_max_position_embeddings=32)
+
+#: Name of the case: class, settings.
+MODELS: dict[str, tuple[str, dict[str, Any]]] = {
+    "gpt2": ("GPT2", GPT),
+    "gpt2-untied-unscaled": ("GPT2", {**GPT, "tie_word_embeddings": False, "n_inner": 30, "scale_attn_weights": False}),
+    "gpt_neo": (
+        "GPTNeo",
+        {
+            "hidden_size": 32,
+            "num_layers": 2,
+            "num_heads": 4,
+            "attention_types": [[["global", "local"], 1]],
+            "window_size": 7,
+            "vocab_size": VOCAB,
+            "max_position_embeddings": 128,
+            "bos_token_id": 1,
+            "eos_token_id": 2,
+        },
+    ),
+    "gpt_neox": ("GPTNeoX", SIZES),
+    "gpt_neox-sequential": ("GPTNeoX", {**SIZES, "use_parallel_residual": False}),
+    "gptj": ("GPTJ", {**GPT, "rotary_dim": 4}),
+    "opt": ("OPT", {**SIZES, "ffn_dim": 48, "word_embed_proj_dim": 32}),
+    "llama": ("Llama", SIZES),
+    "llama-tied-biased": ("Llama", {**SIZES, "tie_word_embeddings": True, "attention_bias": True, **HEAD}),
+    "mistral": ("Mistral", {**SIZES, "sliding_window": 9}),
+    "mistral-no-window": ("Mistral", {**SIZES, "sliding_window": None}),
+    "mixtral": ("Mixtral", {**SIZES, "num_local_experts": 4, "num_experts_per_tok": 2}),
+    "qwen2": ("Qwen2", SIZES),
+    "qwen2-windows": ("Qwen2", {**SIZES, **MIXED, "use_sliding_window": True}),
+    "qwen3": ("Qwen3", {**SIZES, **HEAD}),
+    "qwen3_moe": (
+        "Qwen3Moe",
+        {**SIZES, **HEAD, "num_experts": 5, "num_experts_per_tok": 3, "moe_intermediate_size": 20},
+    ),
+    "qwen3_moe-mixed": (
+        "Qwen3Moe",
+        {
+            **SIZES,
+            **HEAD,
+            "num_experts": 5,
+            "num_experts_per_tok": 2,
+            "moe_intermediate_size": 20,
+            "mlp_only_layers": [0],
+            "norm_topk_prob": True,
+        },
+    ),
+    "gemma": ("Gemma", {**SIZES, **HEAD}),
+    "gemma2": ("Gemma2", {**SIZES, **HEAD, **MIXED, "query_pre_attn_scalar": 9, "attn_logit_softcapping": 3.0}),
+    "gemma3": ("Gemma3", {**SIZES, **HEAD, **MIXED, "query_pre_attn_scalar": 9}),
+    "phi": ("Phi", SIZES),
+    "phi3": ("Phi3", {**SIZES, "sliding_window": 9}),
+    "olmo": ("Olmo", SIZES),
+    "olmo-clipped": ("Olmo", {**SIZES, "clip_qkv": 0.5}),
+    "olmo2": ("Olmo2", SIZES),
+    "olmo3": (
+        "Olmo3",
+        {**SIZES, **MIXED, "rope_parameters": {"full_attention": YARN, "sliding_attention": rope("default")}},
+    ),
+    "smollm3": ("SmolLM3", {**SIZES, "no_rope_layers": [1, 0]}),
+    "rope-linear": ("Llama", {**SIZES, "rope_parameters": rope("linear", factor=3.0)}),
+    "rope-llama3": ("Llama", {**SIZES, "rope_parameters": LLAMA3}),
+    "rope-yarn": ("Llama", {**SIZES, "rope_parameters": YARN}),
+    "rope-yarn-mscale": ("Llama", {**SIZES, "rope_parameters": {**YARN, "mscale": 0.7, "mscale_all_dim": 1.3}}),
+    "rope-longrope": ("Llama", {**SIZES, "rope_parameters": LONGROPE}),
+    "rope-longrope-phi3": (
+        "Phi3",
+        {**SIZES, "rope_parameters": LONGROPE, "original_max_position_embeddings": 64, "sliding_window": None},
+    ),
+    "rope-dynamic": (
+        "Llama",
+        {**SIZES, "max_position_embeddings": 48, "rope_parameters": rope("dynamic", factor=4.0)},
+    ),
+}
+
+
+def random_reference(kind: str, settings: dict[str, Any]) -> Any:
+    """A model of transformers with every weight random: biases and norms too, which start at 0 and 1 there."""
+    transformers = pytest.importorskip("transformers")
+    torch.manual_seed(5)
+    config_name = "Gemma3TextConfig" if kind == "Gemma3" else f"{kind}Config"
+    config = getattr(transformers, config_name)(**settings, attn_implementation="eager")
+    model = getattr(transformers, "GPT2LMHeadModel" if kind == "GPT2" else f"{kind}ForCausalLM")(config)
+    with torch.no_grad():
+        for name, parameter in model.named_parameters():
+            parameter.normal_(0, 0.2)
+            if "norm" in name or ".ln_" in name:
+                parameter.add_(1.0 if name.endswith("weight") and "Gemma" not in kind else 0.0)
+    return model.eval()
