@@ -16,7 +16,7 @@ Activation = Literal["gelu", "gelu_tanh", "relu", "silu"]
 Scaling = Literal["none", "linear", "llama3", "yarn", "longrope", "dynamic"]
 
 
-class Rotary(BaseModel):
+class Rotary(BaseModel, frozen=True):
     """Rotary positions: angle of pair i at position p is p * base ** (-2i / d), scaled by one of the known rules.
 
     The first `d_rotary` numbers of a head are rotated (None: all of them), number i together with i + d_rotary / 2.
@@ -136,8 +136,9 @@ class Config(BaseModel):
     def _consistent(self) -> Self:
         if self.n_heads % self.n_kv_heads:
             raise ValueError(f"n_heads {self.n_heads} is not a multiple of n_kv_heads {self.n_kv_heads}")
-        for rotary in {self.rotary, *self.layer_rotary} - {None}:
-            rotary.check(self.d_head)
+        for rotary in (self.rotary, *self.layer_rotary):
+            if rotary is not None:
+                rotary.check(self.d_head)
         for name in ("windows", "layer_rotary"):
             if len(getattr(self, name)) not in (0, self.n_layers):
                 raise ValueError(f"{name} has {len(getattr(self, name))} entries for {self.n_layers} layers")

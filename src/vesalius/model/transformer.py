@@ -51,7 +51,8 @@ class Block(nn.Module):
         experts = config.experts if config.experts and layer in config.experts.layers else None
         self.ln1, self.attn, self.ln1_post = norm("ln1", before), Attention(config, layer), norm("ln1_post", after)
         self.ln2 = self.ln1 if config.block == "parallel_one_norm" else norm("ln2", before)
-        self.mlp = Mlp(config, layer) if experts is None else ExpertMlp(config, experts, layer)
+        # Callers that name its weights know that their model is not made of experts.
+        self.mlp = cast("Mlp", Mlp(config, layer) if experts is None else ExpertMlp(config, experts, layer))
         self.ln2_post = norm("ln2_post", after)
 
     @property

@@ -53,7 +53,7 @@ def _olmo3_config(raw: Raw) -> Raw:
         qk_norm="all",
         windows=windows({"sliding_window": 4096, **raw}, kinds),
     )
-    bases = dict.fromkeys(("full_attention", "sliding_attention"), 500_000.0)
+    bases = {"full_attention": 500_000.0, "sliding_attention": 500_000.0}
     return {**settings, **by_layer_type(raw, kinds, d_head=settings["d_head"], bases=bases)}
 
 

@@ -21,9 +21,9 @@ def rotary_of(rope: Raw, raw: Raw, *, d_head: int, base: float = 10_000.0, share
     if kind not in KINDS:
         raise BadInput(f"config.json: rope scaling {kind!r} is not supported; use one of {', '.join(KINDS)}")
     settings: Raw = {"base": rope.get("rope_theta") or raw.get("rope_theta") or base}
-    part = rope.get("partial_rotary_factor") or raw.get("partial_rotary_factor") or share
-    if share is not None and part != 1:
-        settings["d_rotary"] = int(d_head * part)
+    if share is not None:
+        part = rope.get("partial_rotary_factor") or raw.get("partial_rotary_factor") or share
+        settings |= {} if part == 1 else {"d_rotary": int(d_head * part)}
     if kind != "default":
         settings |= {"scaling": kind, **_SCALINGS[kind](rope, raw)}
     return settings
