@@ -57,13 +57,32 @@ class Executable(Record):
     carriers: dict[str, tuple[str, ...]]
 
 
+class NamedOperation(Record):
+    """What a table does, where that has a name: exact on all `entries` of the table.
+
+    `formula` is written in x, y and z, which are `arguments` in order. It gives the `values` of the component, or only
+    its `classes`: which arguments count alike. Where an argument is undefined, the component gives one value of its
+    own (`apart`), the value `otherwise` (`as`), or what the table says (`table`); `absent`: that does not occur.
+    """
+
+    operation: str
+    text: str
+    formula: str
+    arguments: tuple[str, ...]
+    exact: Literal["values", "classes"]
+    entries: int
+    undefined: Literal["absent", "apart", "as", "table"] = "absent"
+    otherwise: Any = None
+
+
 class ComponentExplanation(Record):
     """What one head or MLP does.
 
     `tag` follows the conventions of the benchmark family, `tag_by_experiment` only what was measured; where they
     differ the note says both. `program` is the component's variable in RASP, `family` the kind of hypothesis it is,
-    `table` a read-off table where no formula was found, `refuted` the hypotheses that lost, with their scores. In a
-    natural model `role` is the name the field gives to what was measured (an induction head, a previous-token head)
+    `table` a read-off table where no formula was found, `operation` the name of what a supported table does, `refuted`
+    the hypotheses that lost, with their scores. In a natural model `role` is the name the field gives to what was
+    measured (an induction head, a previous-token head)
     and `profile` holds the measurements.
     """
 
@@ -78,6 +97,7 @@ class ComponentExplanation(Record):
     claims: tuple[ClaimRecord, ...] = ()
     refuted: tuple[dict[str, Any], ...] = ()
     table: dict[str, Any] | None = None
+    operation: NamedOperation | None = None
     role: str | None = None
     profile: dict[str, Any] | None = None
 

@@ -75,7 +75,10 @@ def read_formula(text: Any, names: Sequence[str]) -> Callable[..., Any]:
     def of_two(x: Any, y: Any) -> Any:
         return _defined(part, {names[0]: x, names[1]: y})
 
-    return of_one if len(names) == 1 else of_two
+    def of_three(x: Any, y: Any, z: Any) -> Any:
+        return _defined(part, {names[0]: x, names[1]: y, names[2]: z})
+
+    return (of_one, of_two, of_three)[len(names) - 1]
 
 
 def _defined(part: Part, environment: Environment) -> Any:

@@ -1,8 +1,13 @@
-"""Random inputs for a program: independent tokens, lengths uniform between a minimum and `max_len`."""
+"""Random inputs for a program.
+
+`random_inputs` draws independent tokens, lengths uniform between a minimum and `max_len`. That almost never gives one
+token throughout or a token eight times out of ten, so `repetitive_inputs` draws those: a model can be right on random
+inputs and wrong on every constant one.
+"""
 
 import torch
 from jaxtyping import Int
-from torch import Tensor
+from torch import Generator, Tensor
 
 from vesalius.errors import BadInput
 from vesalius.rasp.program import Program
@@ -23,3 +28,35 @@ def random_inputs(
     tokens = torch.randint(len(program.vocab), (n, program.max_len), generator=generator)
     tokens[torch.arange(program.max_len) >= lengths[:, None]] = -1
     return tokens.to(device), lengths.to(device)
+
+
+def repetitive_inputs(
+    n_tokens: int, max_len: int, n: int, *, seed: int, min_length: int = 1, device: torch.device | str | None = None
+) -> tuple[Int[Tensor, "n pos"], Int[Tensor, " n"]]:
+    """`n` sequences as token codes [n, max_len], padded with -1, and their lengths, in which one token has any count.
+
+    A third are constant, a third constant but for one place, and in a third one token stands at k random places (k
+    uniform from none to all) among random others. Tokens, places and lengths are uniform.
+    """
+    if min(n, n_tokens, max_len, min_length) < 1:
+        raise BadInput(
+            f"repetitive_inputs: n={n}, {n_tokens} tokens, lengths {min_length} to {max_len}: none may be < 1"
+        )
+    generator = torch.Generator().manual_seed(seed)
+    lengths = torch.randint(min(min_length, max_len), max_len + 1, (n,), generator=generator)
+    real = torch.arange(max_len) < lengths[:, None]
+    first, second = (torch.randint(n_tokens, (n, 1), generator=generator).expand(n, max_len) for _ in range(2))
+    place = (torch.rand((n, 1), generator=generator) * lengths[:, None]).long()
+    but_one = torch.where(torch.arange(max_len) == place, second, first)
+    others = torch.randint(n_tokens, (n, max_len), generator=generator)
+    counted = torch.where(_some_places(real, generator), first, others)
+    kind = torch.randint(3, (n, 1), generator=generator)
+    tokens = torch.where(kind == 0, first, torch.where(kind == 1, but_one, counted))
+    return tokens.masked_fill(~real, -1).to(device), lengths.to(device)
+
+
+def _some_places(real: Tensor, generator: Generator) -> Tensor:
+    """For each row k random real places, k uniform from 0 to the length."""
+    k = (torch.rand((len(real), 1), generator=generator) * (real.sum(1, keepdim=True) + 1)).long()
+    order = torch.rand(real.shape, generator=generator).masked_fill(~real, 2.0).argsort(1).argsort(1)
+    return (order < k) & real

@@ -30,6 +30,7 @@ from vesalius.errors import BadInput
 from vesalius.files import read_json
 from vesalius.model.files import CONFIG_FILE, load_model
 from vesalius.model.states import State, to_state
+from vesalius.rasp.sampling import repetitive_inputs
 from vesalius.training.gate import THRESHOLDS, Gate, measure
 from vesalius.training.group import SettingResult, train_group
 from vesalius.training.setting import Setting, Size
@@ -76,13 +77,23 @@ def _groups() -> dict[str, Group]:
     }
 
 
-def setting_for(one: Task, *, min_length: int = 1, start: State | None = None) -> Setting:
-    """The trainer's and the gate's setting for a task; inputs have at least `min_length` tokens."""
+def setting_for(one: Task, *, min_length: int = 1, start: State | None = None, repetitive: float = 0.0) -> Setting:
+    """The trainer's and the gate's setting for a task; inputs have at least `min_length` tokens, and a share of them is
+    `repetitive`: constant, nearly constant, or with a rare count of one token.
+    """
     size = trained_size(one)
     reasons = {component: why for (id_, component), why in INERT.items() if id_ == one.id}
 
     def draw(n: int, seed: int, device: torch.device) -> tuple[torch.Tensor, torch.Tensor]:
-        return draw_inputs(one.inputs, n, seed=seed, min_length=min_length, device=device)
+        n_repetitive = int(n * repetitive)
+        codes, lengths = draw_inputs(one.inputs, n - n_repetitive, seed=seed, min_length=min_length, device=device)
+        if not n_repetitive:
+            return codes, lengths
+        more = repetitive_inputs(
+            len(one.vocab), one.max_len, n_repetitive, seed=seed, min_length=min_length, device=device
+        )
+        order = torch.randperm(n, generator=torch.Generator().manual_seed(seed)).to(device)
+        return torch.cat([codes, more[0]])[order], torch.cat([lengths, more[1]])[order]
 
     return Setting(
         name=one.id,
@@ -117,11 +128,14 @@ def train_groups(names: list[str], *, device: str, out: Path, copies: int, seed:
     return gates
 
 
-def polish(ids: list[str], *, device: str, out: Path, seed: int, rate: float, steps: int) -> dict[str, Gate]:
-    """Continue training shipped models one by one until they also pass on the shortest inputs."""
+def polish(
+    ids: list[str], *, device: str, out: Path, seed: int, rate: float, steps: int, repetitive: float
+) -> dict[str, Gate]:
+    """Continue training shipped models one by one until they also pass on the shortest and on repetitive inputs."""
     gates: dict[str, Gate] = {}
     for id_ in ids:
-        setting = setting_for(task(id_), start=to_state(load_model(benchmark_root() / id_)))
+        start = to_state(load_model(benchmark_root() / id_))
+        setting = setting_for(task(id_), start=start, repetitive=repetitive)
         recipe = Recipe(steps, 64, pairs=32_768, checks=max(1, steps // 100), validation=512)
         for event in train_group(
             [setting], device=device, out=out, seed=seed, copies=[(seed, rate)], recipe=recipe, stop_early=True
@@ -217,6 +231,7 @@ def main() -> None:
     parser.add_argument("--tasks", nargs="+", default=[], help="with polish: ids")
     parser.add_argument("--rate", type=float, default=2e-3, help="with polish: peak learning rate")
     parser.add_argument("--steps", type=int, default=2000, help="with polish: maximum number of steps")
+    parser.add_argument("--repetitive", type=float, default=0.3, help="with polish: share of repetitive inputs")
     args = parser.parse_args()
     try:
         if args.command == "train":
@@ -224,7 +239,7 @@ def main() -> None:
             sys.exit(0 if all(gate.passed for gate in gates.values()) else 1)
         if args.command == "polish":
             options = {"device": args.device, "out": args.out, "seed": args.seed}
-            gates = polish(args.tasks, rate=args.rate, steps=args.steps, **options)
+            gates = polish(args.tasks, rate=args.rate, steps=args.steps, repetitive=args.repetitive, **options)
             sys.exit(0 if all(gate.passed for gate in gates.values()) else 1)
         if args.command == "table":
             sys.exit(print(table()))

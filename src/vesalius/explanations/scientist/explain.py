@@ -48,6 +48,8 @@ POOL, FITTING, EXCHANGES, FRESH = 1500, 2000, 300, 1000
 REFINING_PAIRS = 150
 #: Pairs of inputs the laboratory draws; None leaves it to the laboratory.
 LAB_PAIRS: int | None = None
+#: Share of natural inputs among those that names are checked on; the rest are designs with rare values.
+NAMING_SHARE = 0.5
 #: Long inputs cost more; they get this share of the rows.
 LONG, LONG_SHARE = 20, 0.3
 REFINEMENTS = 3
@@ -124,7 +126,8 @@ def _explanation(
     positions = _position_tests(runs, program, fresh, seed=seed + 1002)
     facts = Facts(program, {c: f.score for c, f in investigation.findings.items()}, positions)
     translation, untold = _translated(program, vocabulary)
-    names = Names(vocabulary, program)
+    named_on = draw_sequences(specimen, int(FRESH * share), seed=seed + 1001, natural_share=NAMING_SHARE)
+    names = Names(vocabulary, program, named_on)
     lab = laboratory(specimen, circuit, seed=seed)
     tried = {component: finding.tried for component, finding in investigation.findings.items()}
     judge = Judge(lab, translation, facts, tried, names)

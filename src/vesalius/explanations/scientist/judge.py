@@ -53,7 +53,7 @@ class Judge:
             for claim in self._about_variable(component, variable, self.translation):
                 is_program = isinstance(claim, Computes | Aggregates)
                 record = check(claim, self.lab, tried=max(1, self.tried[component]) if is_program else 1)
-                records.append(self._worded(record, component, variable, claim))
+                records.append(self._worded(record, component, claim))
         return (*records, check(Necessary(component=str(component)), self.lab))
 
     def _about_variable(self, component: Component, variable: Hypothesis, found: Translation) -> Iterator[Claim]:
@@ -70,9 +70,9 @@ class Judge:
         if TOKENS not in reads:
             yield IndependentOf(component=name, program=found.program, variable=TOKENS, given=reads)
 
-    def _worded(self, record: ClaimRecord, component: Component, variable: Hypothesis, claim: Claim) -> ClaimRecord:
+    def _worded(self, record: ClaimRecord, component: Component, claim: Claim) -> ClaimRecord:
         """The record with its sentence in the scientist's words, where the claim can only name variables."""
-        words = variable.words(self.names)
+        words = self.names.words(str(component))
         if isinstance(claim, Computes):
             return record.model_copy(update={"text": f"{component} computes {words}."})
         if isinstance(claim, DependsOnlyOn) and claim.variables == (str(component),):

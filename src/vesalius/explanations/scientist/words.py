@@ -7,7 +7,10 @@ from vesalius.documents.explanation import ClaimRecord, Tag
 from vesalius.explanations.claims.interchange import ACCURACY, AGREEMENT, CONTEST, WORST
 from vesalius.explanations.scientist.assemble import OutputMap, Program
 from vesalius.explanations.scientist.classify import Facts
-from vesalius.explanations.scientist.variables import INDICES, MEAN_SCALE, TOKENS, Hypothesis, Table
+from vesalius.explanations.scientist.gathering import Copy
+from vesalius.explanations.scientist.inputs import Sequences
+from vesalius.explanations.scientist.operations import name_tables, name_task, operation_reads
+from vesalius.explanations.scientist.variables import INDICES, MEAN_SCALE, TOKENS, Hypothesis, Table, plain_name
 from vesalius.model.specimen import FiniteVocabulary, json_value
 
 CLOSEST = "inputs on our side against the closest rival"
@@ -16,8 +19,11 @@ CLOSEST = "inputs on our side against the closest rival"
 class Names:
     """Writes the codes of variables: tokens as tokens, shares as fractions, everything else as numbers."""
 
-    def __init__(self, vocabulary: FiniteVocabulary, program: Program) -> None:
+    def __init__(self, vocabulary: FiniteVocabulary, program: Program, seen: Sequences | None = None) -> None:
+        """`seen`: inputs by which tables and the task are named; without them they are only listed."""
         self.vocabulary, self.program = vocabulary, program
+        self.operations = {} if seen is None else name_tables(program, vocabulary, seen)
+        self.task = None if seen is None else name_task(program, vocabulary, seen)
         self._by_name = {str(component): variable for component, variable in program.variables.items()}
 
     def value(self, name: str, code: int) -> str:
@@ -31,6 +37,14 @@ class Names:
         if variable is not None and variable.family in ("mean", "linear"):
             return f"{code / MEAN_SCALE:.3g}"
         return str(code)
+
+    def words(self, name: str) -> str:
+        """What a variable computes: the name of its operation, or what its hypothesis says."""
+        variable, operation = self._by_name[name], self.operations.get(name)
+        if operation is None:
+            return variable.words(self)
+        said = operation.text([plain_name(read) for read in operation_reads(variable)])
+        return f"{plain_name(variable.of)} at the position that is {said}" if isinstance(variable, Copy) else said
 
     def token(self, code: int) -> str:
         """A token as Python would write it."""
@@ -66,7 +80,7 @@ def note(
             f"No hypothesis about {component} was good enough to be judged: the best predicted "
             f"{facts.scores[component]:.2f} of its effect in the search. It is not inert: {effect}."
         )
-    text = f"{component} computes {variable.words(names)}."
+    text = f"{component} computes {names.words(str(component))}."
     if facts.position_enters(component) and INDICES not in variable.reads:
         text += " What it means for the output also depends on the position."
     text += _reading(component, facts)
@@ -149,19 +163,20 @@ def task_description(facts: Facts, names: Names, agreement: float) -> str:
     if output is None:
         return "No program was found: no hypothesis about any component was supported."
     by_name = {str(component): variable for component, variable in facts.program.variables.items()}
-    steps = [f"{name} is {variable.words(names)}" for name, variable in by_name.items() if variable.family != "nothing"]
+    steps = [f"{name} is {names.words(name)}" for name, variable in by_name.items() if variable.family != "nothing"]
     result = _result_words(output, by_name, names)
     how_sure = (
         f"The program gives all outputs of the model for {agreement:.1%} of fresh inputs."
         if agreement >= 0.97
         else f"The program is not right: it gives all outputs of the model for only {agreement:.1%} of fresh inputs."
     )
-    return f"At each position the circuit outputs {result}. Steps: {'; '.join(steps)}. {how_sure}"
+    task = "" if names.task is None else f"The circuit {names.task.text}. "
+    return f"{task}At each position the circuit outputs {result}. Steps: {'; '.join(steps)}. {how_sure}"
 
 
 def _result_words(output: OutputMap, by_name: dict[str, Hypothesis], names: Names) -> str:
     if output.line is not None:
-        return by_name[output.reads[0]].words(names)
+        return names.words(output.reads[0])
     last = by_name.get(output.reads[0])
     if len(output.reads) == 1 and isinstance(last, Table) and last.reads == (TOKENS,):
         shown = [
@@ -171,7 +186,9 @@ def _result_words(output: OutputMap, by_name: dict[str, Hypothesis], names: Name
         ]
         return f"a function of the token alone: {', '.join(shown)}" + (", ..." if len(last.codes) > 12 else "")
     if len(output.reads) == 1 and last is not None:
-        return f"a value for {last.words(names)}"
+        named = names.operations.get(output.reads[0])
+        valued = "" if isinstance(last, Table) and named is not None and named.exact == "values" else "a value for "
+        return f"{valued}{names.words(output.reads[0])}"
     return f"a value that depends on {_listed(_plain_name(name) for name in output.reads)}"
 
 

@@ -14,6 +14,7 @@ from vesalius.documents.explanation import (
     Evidence,
     Executable,
     Explanation,
+    NamedOperation,
     Tag,
     Verdict,
 )
@@ -21,9 +22,11 @@ from vesalius.explanations.scientist.classify import Facts, tag_by_experiment, t
 from vesalius.explanations.scientist.executable import Translation
 from vesalius.explanations.scientist.gathering import Copy
 from vesalius.explanations.scientist.investigate import Investigation
+from vesalius.explanations.scientist.operations import operation_reads
 from vesalius.explanations.scientist.positions import FEWEST, FOLLOWS, MARGIN
 from vesalius.explanations.scientist.variables import Hypothesis, Table
 from vesalius.explanations.scientist.words import Names, information_flow, note, task_description
+from vesalius.model.specimen import json_value
 from vesalius.rasp.text import render, render_variables
 from vesalius.statistics import share_interval
 
@@ -128,6 +131,23 @@ class Report:
             claims=claims,
             refuted=refuted[:MOST_REFUTED],
             table=self._table(variable),
+            operation=self._operation(component),
+        )
+
+    def _operation(self, component: Component) -> NamedOperation | None:
+        """The name of a supported table, or of the table of positions that a supported head looks up."""
+        named = self.names.operations.get(str(component))
+        if named is None or self._verdict(component) != "supported":
+            return None
+        return NamedOperation(
+            operation=named.operation,
+            text=self.names.words(str(component)),
+            formula=named.formula,
+            arguments=operation_reads(self.facts.variable(component)),
+            exact=named.exact,
+            entries=named.entries,
+            undefined=named.undefined,
+            otherwise=json_value(named.otherwise),
         )
 
     def _program(self, name: str) -> str | None:

@@ -1,0 +1,157 @@
+"""What a name is, and what it means for a formula to be exact on a table."""
+
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from vesalius.rasp.formula import read_formula
+
+Value = Any
+Key = tuple[Value, ...]
+#: Entries of a table: the values of the arguments, and the class or value they give.
+Entries = Mapping[Key, Hashable]
+#: What a formula cannot compute for these arguments.
+FAILED = object()
+#: What a closed gate gives, as a formula writes it.
+NOTHING = "nothing"
+#: Digits to which computed numbers are compared.
+DIGITS = 9
+ARGUMENTS = ("x", "y", "z")
+
+
+@dataclass(frozen=True)
+class Label:
+    """A value that is only a class: it can be told from others, but neither ordered nor added."""
+
+    code: int
+
+    def __repr__(self) -> str:
+        return f"class {self.code}"
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """One operation that a table may be: `formula` is written in x, y and z, `template` speaks of them as {x}, {y}
+    and {z}.
+    """
+
+    operation: str
+    formula: str
+    template: str
+
+
+@dataclass(frozen=True)
+class Operation:
+    """The name of a table.
+
+    `formula` is written in x, y and z, the arguments in order, and can be read by `rasp.formula`. `exact` says what the
+    formula gives: the values themselves, or only which arguments count alike. `undefined` says what happens where an
+    argument is None: it does not occur, those entries are one class of their own, they count as the value `otherwise`,
+    or they are left to the table.
+    """
+
+    operation: str
+    formula: str
+    template: str
+    exact: Literal["values", "classes"]
+    entries: int
+    undefined: Literal["absent", "apart", "as", "table"] = "absent"
+    otherwise: Value = None
+
+    def text(self, names: Sequence[str]) -> str:
+        """The name as a phrase, with the arguments written as `names`."""
+        said = dict(zip(ARGUMENTS, names, strict=False))
+        phrase = self.template.format(**said)
+        used = [said[x] for x in ARGUMENTS[: len(names)] if "{" + x + "}" in self.template] or list(names[:1])
+        return phrase + self._undefined_text(used)
+
+    def _undefined_text(self, used: list[str]) -> str:
+        arguments = " or ".join(used)
+        if self.undefined == "apart":
+            return f", with a value of its own where {arguments} is undefined"
+        if self.undefined == "as":
+            return f" ({said_value(self.otherwise)} where {arguments} is undefined)"
+        if self.undefined == "table":
+            return f", wherever {' and '.join(used)} {'is' if len(used) == 1 else 'are'} defined"
+        return ""
+
+
+def said_value(value: Value) -> str:
+    """A value in a phrase: yes and no for booleans, numbers without needless digits, the rest as Python writes it."""
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return f"{value:.6g}" if isinstance(value, float) else repr(value)
+
+
+def plain(value: Value) -> Value:
+    """A value that can be compared: numbers to `DIGITS` digits, whole ones as int."""
+    if isinstance(value, bool) or not isinstance(value, float):
+        return value
+    value = round(value, DIGITS)
+    return int(value) if value == int(value) else value
+
+
+def compiled(formula: str, arity: int) -> Callable[..., Value]:
+    """The function a formula stands for; one that only names an argument also passes labels on."""
+    if formula in ("(x, y)", "(x, y, z)"):
+        return lambda *key: key
+    if formula in ARGUMENTS[:arity]:
+        place = ARGUMENTS.index(formula)
+        return lambda *key: key[place]
+    return read_formula(formula, ARGUMENTS[:arity])
+
+
+def evaluate(function: Callable[..., Value], key: Key) -> Value:
+    """The value of a formula, or FAILED where it has none."""
+    value = plain(function(*key))
+    return FAILED if value is None else value
+
+
+def class_of_value(function: Callable[..., Value], entries: Entries) -> dict[Value, Hashable] | None:
+    """The class each value of the formula stands for, if values and classes belong together one to one."""
+    of_value: dict[Value, Hashable] = {}
+    of_class: dict[Hashable, Value] = {}
+    for key, label in entries.items():
+        value = evaluate(function, key)
+        if value is FAILED or of_value.setdefault(value, label) != label or of_class.setdefault(label, value) != value:
+            return None
+    return of_value
+
+
+def gives_values(function: Callable[..., Value], entries: Entries, values: Mapping[Hashable, Value]) -> bool:
+    """Whether the formula gives the value of every entry."""
+    for key, label in entries.items():
+        value = evaluate(function, key)
+        if value is FAILED or not same_value(value, values[label]):
+            return False
+    return True
+
+
+def same_value(left: Value, right: Value) -> bool:
+    """Equal as values: a truth value is also 0 or 1, and None is what a closed gate gives."""
+    return left == NOTHING if right is None else bool(plain(left) == plain(right))
+
+
+def is_true(function: Callable[..., Value], key: Key) -> bool:
+    """Whether a condition holds; where it cannot be computed it does not."""
+    value = evaluate(function, key)
+    return value is not FAILED and bool(value)
+
+
+def is_number(value: Value) -> bool:
+    """An int, a float or a truth value."""
+    return isinstance(value, int | float)
+
+
+def numbers(values: Iterable[Value]) -> list[Value] | None:
+    """The distinct values in rising order if all are numbers, else None."""
+    distinct = set(values)
+    return sorted(distinct) if distinct and all(is_number(value) for value in distinct) else None
+
+
+def ordered(values: Iterable[Value]) -> list[Value] | None:
+    """The distinct values in rising order if they are all numbers or all texts, else None."""
+    distinct = set(values)
+    if distinct and all(isinstance(value, str) for value in distinct):
+        return sorted(distinct)
+    return numbers(distinct)
