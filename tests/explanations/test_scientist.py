@@ -232,7 +232,8 @@ def test_a_head_that_copies_the_next_token_is_a_router() -> None:
     assert "the next position" in parts["L0H0"].note
     texts = {claim.kind: (claim.verdict, claim.text) for claim in parts["L0H0"].claims}
     assert texts["reads_from"] == ("supported", "L0H0 reads from 1 position(s) after and uses what it finds.")
-    assert texts["copies"] == ("supported", "L0H0 copies tokens from 1 position(s) after.")
+    # The MLP reads the copied token only with the code of its own position: established place by place.
+    assert texts["copies"] == ("supported", "At a fixed position, L0H0 copies tokens from 1 position(s) after.")
     combines = next(claim for claim in parts["L0_MLP"].claims if claim.kind == "combines")
     assert (combines.verdict, combines.text[:34]) == ("supported", "L0_MLP combines L0H0 and tokens: e")
     assert parts["L0_MLP"].reads == ("L0H0", "tokens")
@@ -333,7 +334,8 @@ def test_an_inert_component_is_called_so_with_the_experiment_that_shows_it() -> 
     with torch.no_grad():
         specimen.model.blocks[1].attn.W_O[2].zero_()
     part = explain_specimen(specimen).components[1]
-    assert "L1H2 is inert: replacing it by its values on other inputs changed 0.0% of the outputs" in part.note
+    assert "L1H2 is inert: replacing it changed 0.0% (" in part.note
+    assert all(f"0.0% ({kind})" in part.note for kind in ("zero", "mean", "resample", "moved"))
     assert [(claim.kind, claim.verdict) for claim in part.claims] == [("necessary", "refuted")]
     assert part.verdict == "untested"
 

@@ -97,7 +97,10 @@ def discover(
         model=fingerprint(specimen.model),
         checks=made,
         quirks=PAPER_QUIRKS if paper else {},
+        notes=result.notes,
     )
+    for remark in result.notes:
+        note(remark)
     if paper:
         note(f"paper mode: {'; '.join(PAPER_QUIRKS)} (docs/background/mechrl.md explains them)")
     return discovery if directory is None else _written(discovery, directory)

@@ -10,6 +10,9 @@
 | `rl`     | as `sweep`, heads only, in a policy's order under a budget            | no    | about the budget       |
 
 A natural model is asked first whether it performs its behaviour at all. A backward pass counts as two forward passes.
+Exchanges in place cannot see a component that holds the position alone. For specimens with a finite vocabulary, those
+that a method leaves without a score are therefore also moved to other positions (`moved`), one more forward pass each;
+`notes` names those that show.
 Gradients need a readout with a slope; the share of unchanged outputs has none, so for specimens with a listed
 vocabulary EAP reads `contrast` instead and pays two more passes for it.
 """
@@ -26,6 +29,7 @@ from torch import Tensor
 from vesalius.behaviours.natural import require_performance
 from vesalius.behaviours.trial import Trial, trial
 from vesalius.components import Component, Edge, Shape
+from vesalius.discovery.moved import moved_effects, note_on_position, silent
 from vesalius.discovery.pruning import acdc, acdc_resampled, require_few_edges
 from vesalius.discovery.search.model_search import SEARCHES, SearchOptions, search_heads
 from vesalius.discovery.stability import RESAMPLES, Stability, bootstrap_jaccard, pairwise_jaccard
@@ -69,6 +73,7 @@ class MethodResult:
     metrics: Mapping[str, float] = field(default_factory=dict)
     unit: str = ""
     performance: Performance | None = None
+    notes: tuple[str, ...] = ()
 
     def stability(self, top: int, *, resamples: int = RESAMPLES, seed: int = 0) -> Stability:
         """How alike the circuits of the `top` components are on bootstrap resamples of the prompts."""
@@ -148,10 +153,13 @@ def discover(
     _require_finite(specimen.model, material)
     performance = None if specimen.behaviour is None else require_performance(specimen, seed=seed, force=force)
     start = time.perf_counter()
+    notes: tuple[str, ...] = ()
     if method in SEARCHES:
         found = _searched(specimen, material, method, search or SearchOptions(), seed, progress)
     else:
         found = METHODS[method](specimen, material, progress)
+        if material.prompts is None:
+            found, notes = _with_moved(specimen, material, found, method, seed)
     if not all(map(math.isfinite, [*found.components.values(), *found.edges.values()])):
         raise BadInput(f"{method}: some scores are not finite; check the model's weights and readout for overflow")
     config = specimen.model.config
@@ -166,6 +174,7 @@ def discover(
         found.metrics,
         found.unit,
         performance,
+        notes,
     )
 
 
@@ -173,6 +182,26 @@ def require_circuit_method(method: str | None) -> None:
     """Refuse a method that does not score a whole circuit, where one is discovered before it is explained."""
     if method is not None and method not in METHODS:
         raise BadInput(f"--circuit-from {method!r} does not exist; use {choices(METHODS)}")
+
+
+def _with_moved(
+    specimen: Specimen, material: Trial, found: _Scores, method: str, seed: int
+) -> tuple[_Scores, tuple[str, ...]]:
+    """The scores with those of components that hold the position alone, and what is to be said about these."""
+    moved = moved_effects(specimen.model, material, silent(found.components), seed=seed)
+    per_prompt = found.per_prompt
+    if moved.shown and per_prompt is not None and per_prompt.ndim == 2:
+        per_prompt = per_prompt.clone()
+        columns = list(found.components)
+        for component in moved.shown:
+            per_prompt[:, columns.index(component)] = moved.matrix[:, moved.components.index(component)]
+    scores = replace(
+        found,
+        components={**found.components, **moved.shown},
+        forwards=found.forwards + moved.forwards,
+        per_prompt=per_prompt,
+    )
+    return scores, tuple(note_on_position(method, part, effect) for part, effect in moved.shown.items())
 
 
 def require_method(method: str, search: SearchOptions | None = None) -> None:

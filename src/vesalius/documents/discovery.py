@@ -31,13 +31,13 @@ class Discovery(Viewable, Document):
     `metrics` has one figure per check and, where the true circuit is known, the areas against it. `unit` is what scores
     are measured in, `forwards` the cost in forward passes of all prompts, `model` a fingerprint of the weights,
     `directory` where the files are. `quirks` says what a reproduction of a published
-    method does that others do not.
+    method does that others do not, `notes` what the method cannot see.
     """
 
     SCHEMA = 2
     REMEDY = "run `vesalius discover` again"
     #: Fields that a file lacks where they hold nothing.
-    ABSENT_IF_EMPTY: ClassVar[tuple[str, ...]] = ("edges", "n_edges", "quirks", "checks_forwards")
+    ABSENT_IF_EMPTY: ClassVar[tuple[str, ...]] = ("edges", "n_edges", "quirks", "notes", "checks_forwards")
 
     schema_version: Literal[2] = Field(default=2, alias="schema")
     request: Request
@@ -50,6 +50,7 @@ class Discovery(Viewable, Document):
     model: str = ""
     checks: Checks | None = None
     quirks: dict[str, str] = Field(default_factory=dict)
+    notes: tuple[str, ...] = ()
     directory: str | None = Field(default=None, exclude=True)
 
     @computed_field

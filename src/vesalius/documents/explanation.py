@@ -22,7 +22,11 @@ Tag = Literal["INDICATOR", "AGGREGATOR", "ROUTER", "MAPPER", "COMBINER"]
 
 
 class Evidence(Record):
-    """One experiment's result: what was measured, on how many held-out cases, with its interval and its controls."""
+    """One experiment's result: what was measured, on how many held-out cases, with its interval and its controls.
+
+    `passed` says whether the rule was met (None: not decided, or no part of the verdict); `outcome` is what the
+    experiment found in a word or two, where that is more than pass or fail.
+    """
 
     experiment: str
     measure: str
@@ -33,6 +37,8 @@ class Evidence(Record):
     controls: dict[str, float | None] = Field(default_factory=dict)
     rule: str
     seed: int
+    passed: bool | None = None
+    outcome: str | None = None
 
 
 class ClaimRecord(Record):

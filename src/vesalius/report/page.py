@@ -59,6 +59,15 @@ class Part:
     profile: tuple[Bars, ...]
     claims: tuple[tuple[ClaimRecord, tuple[tuple[Evidence, Plot | None], ...]], ...]
 
+    @property
+    def at_fixed_position(self) -> bool:
+        """What it computes was established place by place only."""
+        return self.record.verdict == "supported" and any(
+            claim.kind == "computes" and evidence.outcome in ("fixed", "untested")
+            for claim, listed in self.claims
+            for evidence, _ in listed
+        )
+
 
 def render_page(
     explanation: Explanation, path: Path | str, *, specimen: Specimen | None = None, title: str | None = None
@@ -107,6 +116,7 @@ def _page(
         diagram=draw_circuit(names, explanation.edges) if names else None,
         edges=sorted(explanation.edges, key=lambda edge: -abs(edge[2]) if math.isfinite(edge[2]) else 0.0),
         tags=TAG_MEANINGS,
+        fixed_parts=sum(part.at_fixed_position for part in parts),
         component_verdicts=_tally(part.verdict for part in explanation.components),
         claim_verdicts=_tally(claim.verdict for part in explanation.components for claim in part.claims),
         agreement=None if agreement is None else (agreement, plot(agreement)),

@@ -13,14 +13,15 @@ from typing import Annotated, Any
 
 from pydantic import Field, TypeAdapter, ValidationError
 
-from vesalius.documents.explanation import ClaimRecord
+from vesalius.documents.explanation import ClaimRecord, Evidence, Verdict
 from vesalius.errors import BadInput
 from vesalius.explanations.claims.ablation import BackupOf, Necessary, Redundant, Sufficient
-from vesalius.explanations.claims.aggregating import Aggregates
+from vesalius.explanations.claims.aggregating import BESIDE, Aggregates
 from vesalius.explanations.claims.base import Claim, Hypothesis, level_for
 from vesalius.explanations.claims.dependence import Combines, DependsOnlyOn, IndependentOf
 from vesalius.explanations.claims.interchange import Computes
 from vesalius.explanations.claims.laboratory import Lab
+from vesalius.explanations.claims.moved import scoped
 from vesalius.explanations.claims.reading import Copies, ReadsFrom
 
 __all__ = [
@@ -40,6 +41,7 @@ __all__ = [
     "Sufficient",
     "check",
     "claim_from",
+    "worded",
 ]
 
 AnyClaim = Annotated[
@@ -74,4 +76,13 @@ def check(claim: Claim, lab: Lab, *, tried: int = 1) -> ClaimRecord:
     more claims, the wider every interval of the rule.
     """
     verdict, evidence = claim.examine(lab, level=level_for(tried))
-    return ClaimRecord(kind=claim.kind, text=claim.text, verdict=verdict, evidence=evidence, tried=tried)
+    text = worded(claim.text, verdict, evidence)
+    return ClaimRecord(kind=claim.kind, text=text, verdict=verdict, evidence=evidence, tried=tried)
+
+
+def worded(text: str, verdict: Verdict, evidence: tuple[Evidence, ...]) -> str:
+    """A claim's sentence, no wider than what its evidence covers."""
+    text = scoped(text, evidence, verdict=verdict)
+    if verdict == "supported" and any(one.outcome == BESIDE for one in evidence):
+        text += " It carries something beside: swaps where this value is equal change outputs too."
+    return text

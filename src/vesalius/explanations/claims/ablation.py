@@ -2,21 +2,26 @@
 
 An effect is the damage per prompt: the share of outputs that change, or, for natural models, the share of the clean
 score that is lost. Every effect is compared with that of matched components (same kind, outside the circuit and the
-claim), because ablating any component may do damage.
+claim), because ablating any component may do damage. A matched component that is strong itself is no control.
+
+A component may show under one replacement and not under another: what depends on the position alone is the same in
+every input, so only zeros, its mean and outputs moved to other positions can show it. `Necessary` measures all four.
 
 The *interaction* of two components is the effect of ablating both minus the sum of the single effects. It is positive
 if one compensates for the other.
 """
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import cached_property
-from typing import Literal
+from typing import Literal, get_args
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
 from vesalius.components import Component
+from vesalius.documents.explanation import Evidence
 from vesalius.errors import BadInput
 from vesalius.explanations.claims.base import (
     Claim,
@@ -25,6 +30,7 @@ from vesalius.explanations.claims.base import (
     above,
     all_of,
     join_names,
+    marked,
     mean_evidence,
     rounded,
 )
@@ -35,35 +41,108 @@ MIN_EFFECT = 0.05
 #: What a circuit alone must preserve: share of the outputs, or of a natural model's clean score.
 MIN_KEPT = 0.9
 MIN_KEPT_NATURAL = 0.8
+#: Matched components that are looked at, and of these the controls.
+CANDIDATES, CONTROLS = 12, 4
 
-_WORDS = {"zero": "zero", "mean": "its mean", "resample": "its values on other inputs"}
+#: An effect of a finite specimen is judged by what can change: `MIN_EFFECT` of the outputs that differ between inputs.
+LEAST_BAR = 0.002
+#: Replacements that change fewer outputs than this do nothing.
+INERT_BELOW = 0.01
+
+_WORDS = {
+    "zero": "zero",
+    "mean": "its mean",
+    "resample": "its values on other inputs",
+    "moved": "its values at other positions",
+}
+
+
+@dataclass(frozen=True)
+class Bar:
+    """What an effect must exceed, where that comes from, and the controls it was compared with."""
+
+    value: float
+    source: str
+    controls: dict[str, float | None]
+
+    @property
+    def rule(self) -> str:
+        """The rule as evidence shows it."""
+        return f"interval above {self.value:.3f} ({self.source})"
+
+
+def effect_bar(lab: Lab, component: Component, replacement: Replacement) -> Bar:
+    """The bar of an effect: the least that counts, or what matched components reach that are not strong themselves."""
+    least, source = MIN_EFFECT, f"the least effect that counts, {MIN_EFFECT:.0%}"
+    if lab.finite:
+        least = max(LEAST_BAR, MIN_EFFECT * lab.variation)
+        source = f"{MIN_EFFECT:.0%} of the {lab.variation:.1%} of outputs that differ between inputs"
+    weak: dict[str, float] = {}
+    strong: list[str] = []
+    for candidate in lab.matched(component, k=CANDIDATES):
+        if len(weak) == CONTROLS:
+            break
+        effect = float(lab.effect([candidate], replacement).mean())
+        if effect > least:
+            strong.append(str(candidate))
+        else:
+            weak[str(candidate)] = effect
+    controls = {name: rounded(effect) for name, effect in weak.items()}
+    if strong:
+        source += f"; {join_names(strong[:4])} matter too much to be controls"
+    reached = max((value for value in controls.values() if value is not None), default=0.0)
+    # Noise of components outside the circuit may reach twice what was drawn.
+    if 2 * reached > least:
+        least = 2 * reached
+        source = f"twice the effect of {max(controls, key=lambda name: controls[name] or 0.0)}, outside the circuit"
+    return Bar(least, source, controls)
+
+
+def is_inert(necessary: Sequence[Evidence]) -> bool:
+    """Whether the evidence of `necessary` shows every replacement and none of them does anything."""
+    shown = {one.experiment for one in necessary}
+    every = all(f"{kind} replacement" in shown for kind in get_args(Replacement))
+    return every and all(abs(one.value or 0.0) < INERT_BELOW for one in necessary)
 
 
 class Necessary(Claim, frozen=True):
-    """Replacing the component changes what the model does."""
+    """Replacing the component changes what the model does. Without a `replacement` the strongest of all is shown."""
 
     kind: Literal["necessary"] = "necessary"
-    replacement: Replacement = "resample"
+    replacement: Replacement | None = None
 
     @property
     def text(self) -> str:
-        return f"{self.component} is necessary: replacing it by {_WORDS[self.replacement]} changes the output."
+        value = "" if self.replacement is None else f" by {_WORDS[self.replacement]}"
+        return f"{self.component} is necessary: replacing it{value} changes the output."
 
     def examine(self, lab: Lab, *, level: float) -> Outcome:
-        """Compare its effect with that of matched components."""
-        effect = lab.effect([self.part.within(lab.model.config)], self.replacement)
-        controls = {f"{c}": lab.effect([c], self.replacement) for c in lab.matched(self.part)}
-        bar = max([MIN_EFFECT, *(float(c.mean()) for c in controls.values())])
-        evidence = mean_evidence(
+        """Compare its effects with those of matched components; one replacement above its bar is enough."""
+        component = self.part.within(lab.model.config)
+        if self.replacement is not None:
+            kinds: tuple[Replacement, ...] = (self.replacement,)
+        else:
+            kinds = get_args(Replacement) if lab.finite else ("resample",)
+        # One replacement that shows is enough, so each is held to its part of the error.
+        each = 1 - (1 - level) / len(kinds)
+        evidence = [self._measured(lab, component, kind, each) for kind in kinds]
+        passed = [one.passed for one in evidence]
+        verdict = "supported" if True in passed else "refuted" if None not in passed else "untested"
+        order = sorted(range(len(evidence)), key=lambda i: (passed[i] is not True, -(evidence[i].value or 0.0), i))
+        return verdict, tuple(evidence[i] for i in order)
+
+    def _measured(self, lab: Lab, component: Component, kind: Replacement, level: float) -> Evidence:
+        bar = effect_bar(lab, component, kind)
+        return mean_evidence(
             lab,
-            f"{self.replacement} replacement",
+            f"{kind} replacement",
             measure="effect",
-            values=effect,
+            values=lab.effect([component], kind),
             level=level,
-            rule=f"interval above {bar:.3f}",
-            controls=_means(controls),
+            rule=bar.rule,
+            bar=bar.value,
+            controls=bar.controls,
         )
-        return above(evidence, bar), (evidence,)
 
 
 class Sufficient(Claim, frozen=True):
@@ -97,6 +176,7 @@ class Sufficient(Claim, frozen=True):
             controls=_means(controls),
         )
         verdict = above(evidence, bar)
+        evidence = marked(evidence, verdict)
         other_share = evidence.controls.get("other_components")
         if verdict == "supported" and other_share is not None and other_share >= bar:
             return "untested", (evidence,)  # any components suffice: this output needs no circuit
@@ -127,7 +207,8 @@ class Redundant(Claim, frozen=True):
             measure="interaction",
             values=pair.interaction,
             level=level,
-            rule=f"interval above {MIN_EFFECT} and above every control",
+            rule=f"interval above {MIN_EFFECT} and above every control: {pair.bar:.3f}",
+            bar=pair.bar,
             controls=pair.controls,
         )
         excess = mean_evidence(
@@ -137,6 +218,7 @@ class Redundant(Claim, frozen=True):
             values=pair.both - 2 * torch.maximum(pair.first, pair.second),
             level=level,
             rule="interval above 0",
+            bar=0.0,
             controls={"first": rounded(pair.first.mean()), "second": rounded(pair.second.mean())},
         )
         return all_of(above(interaction, pair.bar), above(excess, 0.0)), (interaction, excess)
@@ -162,7 +244,8 @@ class BackupOf(Claim, frozen=True):
             measure="gain in effect",
             values=pair.interaction,
             level=level,
-            rule=f"interval above {MIN_EFFECT} and above every control partner",
+            rule=f"interval above {MIN_EFFECT} and above every control partner: {pair.bar:.3f}",
+            bar=pair.bar,
             controls={"alone": rounded(pair.first.mean()), **pair.controls},
         )
         lead = mean_evidence(
@@ -174,6 +257,7 @@ class BackupOf(Claim, frozen=True):
             rule="interval not below 0",
         )
         overtaken = lead.high is not None and lead.high < 0
+        lead = marked(lead, "refuted" if overtaken else "supported")
         return ("refuted" if overtaken else above(gain, pair.bar)), (gain, lead)
 
 

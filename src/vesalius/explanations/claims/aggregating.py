@@ -1,7 +1,8 @@
 """*Aggregates*: a head aggregates one variable over the positions that a selector picks.
 
-It must carry the aggregated value (the rule of `computes`, whose rivals move and replace the selector), and swapping
-its activations where that value is equal must change nothing (the rule of `depends_only_on`).
+It must carry the aggregated value: the verdict is that of `computes` for the same program, whose rivals move and
+replace the selector. Whether the value is all it carries is another question (the rule of `depends_only_on`): where
+swaps at equal values do change outputs, the text says that the head carries something beside.
 """
 
 from typing import Literal
@@ -12,6 +13,9 @@ from vesalius.explanations.claims.dependence import equal_in, examine_dependence
 from vesalius.explanations.claims.interchange import examine_program, expression_of
 from vesalius.explanations.claims.laboratory import Lab
 from vesalius.rasp import Aggregate, Comparison, Program, Select, SelectorWidth, indices
+
+#: The outcome of the swaps where a head carries more than the aggregated value.
+BESIDE = "something beside"
 
 _RELATIONS = {
     Comparison.EQ: "equals",
@@ -39,14 +43,16 @@ class Aggregates(Claim, frozen=True):
         return f"{self.component} aggregates {operand} over positions {_selection(program, node.selector)}."
 
     def examine(self, lab: Lab, *, level: float) -> Outcome:
-        """Apply the rules of `computes` and `depends_only_on` to the aggregated value."""
+        """Apply the rule of `computes`, and show by that of `depends_only_on` whether the value is all there is."""
         lab.require_finite(self.kind)
         program, name = self.hypothesis.program, self._variable()
         verdict, evidence = examine_program(lab, self.part, program, (name,), level=level)
         if verdict != "supported":
             return verdict, evidence
-        verdict, dependence = examine_dependence(lab, self.part, equal_in(lab, program, (name,)), level=level)
-        return verdict, (*evidence, *dependence)
+        alone, dependence = examine_dependence(lab, self.part, equal_in(lab, program, (name,)), level=level)
+        outcome = {"supported": "nothing beside", "refuted": BESIDE, "untested": "not decided"}[alone]
+        shown = tuple(one.model_copy(update={"outcome": outcome}) for one in dependence)
+        return verdict, (*evidence, *shown)
 
     def _variable(self) -> str:
         carried = self.hypothesis.carried_by(self.component)

@@ -111,11 +111,12 @@ def mean_evidence(
     values: Float[Tensor, " prompt"],
     level: float,
     rule: str,
+    bar: float | None = None,
     controls: dict[str, float | None] | None = None,
 ) -> Evidence:
-    """Evidence from one value per prompt: their mean and its interval."""
+    """Evidence from one value per prompt: their mean and its interval; marked by whether it lies above the bar."""
     mean, low, high = mean_and_interval(values, level, seed=lab.seed) if len(values) else (None, None, None)
-    return Evidence(
+    evidence = Evidence(
         experiment=experiment,
         measure=measure,
         value=rounded(mean),
@@ -126,6 +127,12 @@ def mean_evidence(
         rule=rule,
         seed=lab.seed,
     )
+    return evidence if bar is None else marked(evidence, above(evidence, bar))
+
+
+def marked(evidence: Evidence, verdict: Verdict) -> Evidence:
+    """The evidence marked as passed or failed; an undecided one stays without a mark."""
+    return evidence.model_copy(update={"passed": {"supported": True, "refuted": False, "untested": None}[verdict]})
 
 
 def above(evidence: Evidence, bar: float) -> Verdict:

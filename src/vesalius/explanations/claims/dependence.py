@@ -5,9 +5,11 @@ same value in both inputs, or where it differs. If the component depends on v al
 output; if v matters, some swap at different v does. A shuffled control chooses positions by another pair's values.
 A variable is one of a hypothesised program (including `tokens` and `indices`); nothing is assumed about the rest of it.
 
-Activations are swapped at the same position. What depends on the position alone never differs there, so such claims
-end *untested*: activations moved to another position would carry that position's code and say nothing about the
-variable.
+Swaps at the same position cannot see the position, so outputs are also moved to other positions (`moved`): a component
+that depends only on v keeps every output when it is moved between positions of equal v. Where it does not, the claim
+holds at a fixed position only; where the claim names what the component carries in the program (`carried`) and the
+program with the position inside predicts the moved outputs instead, it is refuted. A claim with `indices` among its
+variables speaks of the position itself and is decided by the moved output alone.
 """
 
 from collections.abc import Sequence
@@ -26,10 +28,12 @@ from vesalius.explanations.claims.base import (
     Outcome,
     all_of,
     join_names,
+    marked,
     rounded,
     share_interval_at,
 )
 from vesalius.explanations.claims.laboratory import Lab
+from vesalius.explanations.claims.moved import moved_output, moved_where_equal
 from vesalius.rasp import Program
 
 #: Inputs that must stay the same when equal values are swapped.
@@ -38,6 +42,7 @@ MIN_UNCHANGED = 0.97
 MIN_CHANGED = 0.05
 MIN_INPUTS = 24
 _EQUAL_NUMBERS = 0.005
+_INDICES = "indices"
 
 
 class DependsOnlyOn(Claim, frozen=True):
@@ -48,15 +53,21 @@ class DependsOnlyOn(Claim, frozen=True):
     kind: Literal["depends_only_on"] = "depends_only_on"
     program: CompiledProgram
     variables: tuple[str, ...]
+    carried: tuple[str, ...] = ()
 
     @property
     def text(self) -> str:
         return f"{self.component} depends only on {join_names(self.variables)}."
 
     def examine(self, lab: Lab, *, level: float) -> Outcome:
-        """Compare swaps at equal values with swaps at different values."""
+        """Compare swaps at equal values with swaps at different values, then move the output."""
         lab.require_finite(self.kind)
-        return examine_dependence(lab, self.part, equal_in(lab, self.program, self.variables), level=level)
+        equal = equal_in(lab, self.program, self.variables)
+        verdict, evidence = examine_dependence(lab, self.part, equal, level=level)
+        if verdict != "supported" or _INDICES in self.variables:
+            return verdict, evidence
+        across = equal_across(lab, self.program, self.variables)
+        return with_moved(lab, self.part, self.program, self.carried, across, evidence, level=level)
 
 
 class IndependentOf(Claim, frozen=True):
@@ -83,7 +94,8 @@ class IndependentOf(Claim, frozen=True):
         anywhere = swap(lab, self.part, everywhere, "everywhere", level=level, rule=rule)
         if not _enough(at_difference, anywhere) or _low(anywhere) > 1 - MIN_CHANGED:
             return "untested", (at_difference, anywhere)  # a component that never matters is independent of everything
-        return _unchanged(at_difference), (at_difference, anywhere)
+        verdict = _unchanged(at_difference)
+        return verdict, (marked(at_difference, verdict), marked(anywhere, "supported"))
 
 
 class Combines(Claim, frozen=True):
@@ -92,6 +104,7 @@ class Combines(Claim, frozen=True):
     kind: Literal["combines"] = "combines"
     program: CompiledProgram
     variables: tuple[str, str]
+    carried: tuple[str, ...] = ()
 
     @property
     def text(self) -> str:
@@ -100,17 +113,59 @@ class Combines(Claim, frozen=True):
     def examine(self, lab: Lab, *, level: float) -> Outcome:
         """Swaps where only one of the two differs must change outputs; swaps where neither does must not."""
         lab.require_finite(self.kind)
+        if _INDICES in self.variables:
+            return self._with_position(lab, level)
         first, second = (equal_in(lab, self.program, (name,)) for name in self.variables)
-        unchanged_rule, changed_rule = f">= {MIN_UNCHANGED}", f"interval below {1 - MIN_CHANGED}"
-        neither = swap(lab, self.part, first & second, "where both are equal", level=level, rule=unchanged_rule)
+        neither = self._neither(lab, first & second, level)
         single = [
-            swap(lab, self.part, where, f"where only {name} differs", level=level, rule=changed_rule)
+            self._single(lab, name, where, level)
             for name, where in zip(self.variables, (~first & second, first & ~second), strict=True)
         ]
-        if not _enough(neither, *single):
-            return "untested", (neither, *single)
+        evidence = (neither, *single)
+        if not _enough(*evidence):
+            return "untested", evidence
         verdict = all_of(_unchanged(neither), _changed(single[0]), _changed(single[1]))
-        return verdict, (neither, *single)
+        if verdict != "supported":
+            return verdict, evidence
+        across = equal_across(lab, self.program, self.variables)
+        return with_moved(lab, self.part, self.program, self.carried, across, evidence, level=level)
+
+    def _with_position(self, lab: Lab, level: float) -> Outcome:
+        """The position differs only where an output is moved: the program says what then follows if it is inside."""
+        (other,) = [name for name in self.variables if name != _INDICES] or [_INDICES]
+        equal = equal_in(lab, self.program, (other,))
+        neither, differs = self._neither(lab, equal, level), self._single(lab, other, ~equal, level)
+        if not self.carried or not _enough(neither, differs):
+            return "untested", (neither, differs)
+        moved = moved_output(lab, self.part, self.program, self.carried, level=level)
+        verdicts: dict[str | None, Verdict] = {"free": "supported", "dependent": "refuted"}
+        verdict = all_of(_unchanged(neither), _changed(differs), verdicts.get(moved.outcome, "untested"))
+        return verdict, (neither, differs, moved)
+
+    def _neither(self, lab: Lab, where: Tensor, level: float) -> Evidence:
+        evidence = swap(lab, self.part, where, "where both are equal", level=level, rule=f">= {MIN_UNCHANGED}")
+        return marked(evidence, _unchanged(evidence) if _enough(evidence) else "untested")
+
+    def _single(self, lab: Lab, name: str, where: Tensor, level: float) -> Evidence:
+        rule = f"interval below {1 - MIN_CHANGED}"
+        evidence = swap(lab, self.part, where, f"where only {name} differs", level=level, rule=rule)
+        return marked(evidence, _changed(evidence) if _enough(evidence) else "untested")
+
+
+def with_moved(
+    lab: Lab,
+    component: Component,
+    program: Program,
+    carried: tuple[str, ...],
+    across: Bool[Tensor, "pair pos pos"],
+    evidence: tuple[Evidence, ...],
+    *,
+    level: float,
+) -> Outcome:
+    """A claim that swaps at the same position support, after outputs were moved between positions of equal values."""
+    rival = moved_output(lab, component, program, carried, level=level) if carried else None
+    moved = moved_where_equal(lab, component, across, level=level, rival=rival)
+    return "refuted" if moved.outcome == "dependent" else "supported", (*evidence, moved)
 
 
 def examine_dependence(
@@ -135,22 +190,41 @@ def examine_dependence(
     at_difference = swap(lab, component, ~equal, "where they differ", level=level, rule=rule)
     if not _enough(at_equal, at_difference):
         return "untested", (at_equal, at_difference)
+    at_equal = marked(at_equal, _unchanged(at_equal))
+    at_difference = marked(at_difference, _changed(at_difference))
     verdict = all_of(_unchanged(at_equal), _changed(at_difference))
     if verdict == "supported" and shuffled.value is not None and _low(at_equal) <= shuffled.value:
-        return "untested", (at_equal, at_difference)  # positions chosen without regard to the variables do as well
+        # Positions chosen without regard to the variables do as well.
+        return "untested", (marked(at_equal, "untested"), at_difference)
     return verdict, (at_equal, at_difference)
 
 
 def equal_in(lab: Lab, program: Program, variables: Sequence[str]) -> Bool[Tensor, "pair pos"]:
     """Positions where base and source both have a token and equal values of all these variables."""
-    base, source = lab.traces(program)
     equal = lab.real & lab.source_real
+    for ours, theirs in _values(lab, program, variables):
+        equal = equal & _same_value(ours, theirs)
+    return equal
+
+
+def equal_across(lab: Lab, program: Program, variables: Sequence[str]) -> Bool[Tensor, "pair pos pos"]:
+    """Where the base at one position and the source at another both have a token and equal values."""
+    equal = lab.real[:, :, None] & lab.source_real[:, None, :]
+    for ours, theirs in _values(lab, program, variables):
+        equal = equal & _same_value(ours[:, :, None], theirs[:, None, :])
+    return equal
+
+
+def _values(lab: Lab, program: Program, variables: Sequence[str]) -> list[tuple[Tensor, Tensor]]:
+    base, source = lab.traces(program)
     for name in variables:
         if name not in base.values:
             raise BadInput(f"variable {name!r} is not in program {program.name!r}; it has {choices(base.values)}")
-        ours, theirs = base.values[name], source.values[name]
-        equal = equal & ((ours - theirs).abs() < _EQUAL_NUMBERS if ours.is_floating_point() else ours == theirs)
-    return equal
+    return [(base.values[name], source.values[name]) for name in variables]
+
+
+def _same_value(ours: Tensor, theirs: Tensor) -> Tensor:
+    return (ours - theirs).abs() < _EQUAL_NUMBERS if ours.is_floating_point() else ours == theirs
 
 
 def swap(

@@ -25,13 +25,14 @@ from vesalius.model.hooks import Hook
 from vesalius.model.specimen import FiniteVocabulary, Specimen, json_value
 from vesalius.rasp import Program, Trace
 
-Replacement = Literal["zero", "mean", "resample"]
+Replacement = Literal["zero", "mean", "resample", "moved"]
 
 #: Claims are checked on inputs drawn with this seed, which no hypothesis was made on.
 CLAIM_SEED = 7_000_003
 FINITE_PAIRS = 1536
 NATURAL_PAIRS = 64
 ABLATION_PAIRS = 256  # effects of ablations need fewer inputs than worst-case interchange accuracy
+MOVES_PER_PAIR = 2
 _NO_SUCH_OUTPUT = -2
 
 
@@ -64,6 +65,7 @@ class Lab:
         #: Cached outcomes of experiments on whole programs, which several kinds of claim share.
         self.outcomes: WeakKeyDictionary[Program, dict[Any, Any]] = WeakKeyDictionary()
         self._crossed: dict[Component, Tensor] = {}
+        self._moved: dict[Component, Tensor] = {}
         self._scores: dict[tuple[frozenset[Component], str], Tensor] = {}
 
     # Finite vocabularies: an answer at every position.
@@ -114,6 +116,21 @@ class Lab:
         return torch.where(self.source_real, shuffled, -1)
 
     @cached_property
+    def single_moves(self) -> tuple[Int[Tensor, " row"], Int[Tensor, "row pos"]]:
+        """Moves of one output: for each pair twice, a base position and another position of the source it reads."""
+        generator = torch.Generator().manual_seed(self.seed + 3)
+        rows = torch.arange(self.n).repeat(MOVES_PER_PAIR)
+        real, source_real = self.real[rows], self.source_real[rows]
+        base = (torch.rand(len(rows), generator=generator) * real.sum(1)).long()
+        source = (torch.rand(len(rows), generator=generator) * (source_real.sum(1) - 1)).long()
+        source = source + (source >= base).long()
+        reads = torch.full(real.shape, -1)
+        places = torch.arange(len(rows))
+        inside = source < source_real.sum(1)  # an input of one token has no other position
+        reads[places[inside], base[inside]] = source[inside]
+        return rows, reads
+
+    @cached_property
     def clean(self) -> Tensor:
         """The model's answers on the base inputs."""
         return self._recordings.scores().cpu()
@@ -149,6 +166,13 @@ class Lab:
         if component not in self._crossed:
             self._crossed[component] = self.interchange(component, self.other_place)
         return self._crossed[component]
+
+    def moved_once(self, component: Component) -> Tensor:
+        """The model's answers when one output of `component` moves to another position (`single_moves`); cached."""
+        if component not in self._moved:
+            rows, reads = self.single_moves
+            self._moved[component] = self.interchange(component, reads, rows=rows)
+        return self._moved[component]
 
     def traces(self, program: Program) -> tuple[Trace, Trace]:
         """A program's traces on the base inputs and on the source inputs; cached as long as the program exists."""
@@ -197,6 +221,14 @@ class Lab:
             self._scores[key] = self._measure(sorted(key[0]), replacement)
         return self._scores[key]
 
+    @cached_property
+    def variation(self) -> float:
+        """The share of outputs that differ between two inputs at the same position: what can change at all."""
+        self.require_finite("variation")
+        both = self.real & self.source_real
+        source = Recordings(self.model, self.source, Readout(self._read)).scores().cpu()
+        return float((~self.same(self.clean, source))[both].float().mean()) if bool(both.any()) else 0.0
+
     def effect(self, components: Sequence[Component], replacement: Replacement) -> Float[Tensor, " prompt"]:
         """The loss in score of each prompt; for natural models as a share of the mean clean score."""
         clean = self.scores((), replacement)
@@ -224,7 +256,7 @@ class Lab:
     @cached_property
     def ablation_batch(self) -> Batch:
         """The prompts that ablations run on."""
-        return self.batch.take(slice(0, ABLATION_PAIRS))
+        return self.batch.take(slice(0, self.n if self.finite else ABLATION_PAIRS))
 
     @property
     def answer_positions(self) -> Int[Tensor, "prompt query"] | None:
@@ -243,6 +275,8 @@ class Lab:
     def _measure(self, components: list[Component], replacement: Replacement) -> Tensor:
         if not components:
             return self._to_scores(self._ablation.scores().cpu())
+        if replacement == "moved":
+            return self._moved_scores(components)
         values = self._table(replacement)
         n = len(self.ablation_batch)
         single = len(values) == 1
@@ -250,6 +284,13 @@ class Lab:
         where = None if single or self._material.where is None else self._material.where[:n]
         plan = Plan.grid(self.model.config, [components], choices=choices, positions=where)
         return self._to_scores(run(self._ablation, plan, values, cost=self.cost).cpu())
+
+    def _moved_scores(self, components: list[Component]) -> Tensor:
+        """Scores with one component's source outputs read in random order of positions."""
+        self.require_finite("moved")
+        if len(components) != 1:
+            raise BadInput("moved replacement takes one component at a time; use zero, mean or resample for several")
+        return self._to_scores(self.crossed_interchange(components[0])[: len(self.ablation_batch)])
 
     def _to_scores(self, readings: Tensor) -> Float[Tensor, " prompt"]:
         if not self.finite:
@@ -260,7 +301,7 @@ class Lab:
 
     def _table(self, replacement: Replacement) -> Values:
         if replacement not in self._tables:
-            n = slice(0, ABLATION_PAIRS)
+            n = slice(0, len(self.ablation_batch))
             if replacement == "resample":
                 values = activations(self.model, self.source.take(n).to(self.model.device))
             elif replacement == "mean":

@@ -14,6 +14,7 @@ from pydantic import model_validator
 from torch import Tensor
 
 from vesalius.components import Component
+from vesalius.documents.explanation import Verdict
 from vesalius.errors import BadInput
 from vesalius.explanations.claims.base import (
     Claim,
@@ -22,10 +23,18 @@ from vesalius.explanations.claims.base import (
     above,
     all_of,
     join_names,
+    marked,
     mean_evidence,
     rounded,
 )
-from vesalius.explanations.claims.dependence import MIN_UNCHANGED, equal_in, examine_dependence, swap
+from vesalius.explanations.claims.dependence import (
+    MIN_UNCHANGED,
+    equal_across,
+    equal_in,
+    examine_dependence,
+    swap,
+    with_moved,
+)
 from vesalius.explanations.claims.laboratory import Lab
 from vesalius.model.hooks import HookPoint
 from vesalius.model.specimen import TextVocabulary, Token
@@ -87,7 +96,8 @@ class ReadsFrom(Claim, frozen=True):
             measure="mass on the claimed keys",
             values=mass,
             level=level,
-            rule=f"interval above {bar:.3f}",
+            rule=f"interval above {bar:.3f} ({_source_of(MIN_MASS, rivals)})",
+            bar=bar,
             controls={label: rounded(rival.mean()) for label, rival in rivals.items()},
         )
         control = float(_cut_effect(lab, head, as_many_others(target, keys.allowed, lab.seed)).mean())
@@ -98,7 +108,8 @@ class ReadsFrom(Claim, frozen=True):
             measure="effect",
             values=_cut_effect(lab, head, target),
             level=level,
-            rule=f"interval above {cut_bar:.3f}",
+            rule=f"interval above {cut_bar:.3f} ({'the least' if cut_bar > control else 'as many other keys'})",
+            bar=cut_bar,
             controls={"as_many_other_keys": rounded(control)},
         )
         return all_of(above(attention, bar), above(cut, cut_bar)), (attention, cut)
@@ -129,6 +140,7 @@ class Copies(Claim, frozen=True):
     variable: str = "tokens"
     offset: int | None = None
     position: int | None = None
+    carried: tuple[str, ...] = ()
 
     @model_validator(mode="after")
     def _one_source(self) -> "Copies":
@@ -158,7 +170,22 @@ class Copies(Claim, frozen=True):
         ]
         if verdict == "supported" and any((rival.value or 0.0) >= MIN_UNCHANGED for rival in rivals):
             verdict = "untested"  # the neighbouring position explains the head as well
-        return verdict, (*evidence, *rivals)
+        marks: dict[bool, Verdict] = {True: "untested", False: "supported"}
+        rivals = [marked(rival, marks[(rival.value or 0.0) >= MIN_UNCHANGED]) for rival in rivals]
+        evidence = (*evidence, *rivals)
+        if verdict != "supported":
+            return verdict, evidence
+        across = self._equal_across(lab)
+        return with_moved(lab, head, self.program, self.carried, across, evidence, level=level)
+
+    def _equal_across(self, lab: Lab) -> Bool[Tensor, "pair pos pos"]:
+        """Base and source positions whose copied values are equal; both must have one."""
+        same = equal_across(lab, self.program, (self.variable,))
+        n = same.shape[1]
+        places = torch.arange(n)
+        read = places - self.offset if self.offset is not None else torch.full_like(places, self.position or 0)
+        inside, there = (read >= 0) & (read < n), read.clamp(0, n - 1)
+        return same[:, there][:, :, there] & inside[:, None] & inside
 
     def _equal(self, lab: Lab, step: int) -> Bool[Tensor, "pair pos"]:
         """Where base and source have the same value `step` beyond the source position, or both have none."""
@@ -209,6 +236,12 @@ class _Keys:
     def bos(self) -> Target:
         """BOS as the key."""
         return self.allowed & (self.places < self.first)
+
+
+def _source_of(least: float, rivals: dict[str, Tensor]) -> str:
+    """Which of the least mass and the rivals sets a bar."""
+    largest = max(rivals, key=lambda label: float(rivals[label].mean()), default=None)
+    return "the least" if largest is None or float(rivals[largest].mean()) <= least else largest
 
 
 def _place_words(offset: int | None, position: int | None) -> str:

@@ -181,12 +181,12 @@ class Copy:
     @property
     def reads(self) -> tuple[str, ...]:
         """What is copied, and what steers."""
-        steering = () if self.by in (None, "length") else (self.by,)
+        steering = () if self.by in (None, "length", INDICES) else (self.by,)
         return tuple(dict.fromkeys((self.of, *steering)))
 
     def evaluate(self, env: Environment) -> Int[Tensor, "row pos"]:
         """The copied codes; undefined where the route leads out of view."""
-        place = _places(self.route, env.real) if self.by is None else self._tabulated(env)
+        place = places(self.route, env.real) if self.by is None else self._tabulated(env)
         inside = (place >= 0) & (place < env.real.shape[1])
         safe = place.clamp(0, env.real.shape[1] - 1)
         inside &= env.visible.gather(2, safe[..., None])[..., 0]
@@ -211,6 +211,8 @@ class Copy:
         """The copy in words."""
         if self.by is None:
             return f"{plain_name(self.of)} at {ROUTE_WORDS[self.route]}"
+        if self.by == INDICES:
+            return f"{plain_name(self.of)} at the position that the own position points to"
         own = "" if self.anywhere else "the own position and "
         return (
             f"{plain_name(self.of)} at the position that {own}{plain_name(str(self.by))} point{'s' * self.anywhere} to"
@@ -323,6 +325,8 @@ ROUTE_FORMULAS = {
     "last": "length - 1",
     "reverse": "length - 1 - query",
 }
+#: Routes that need the length.
+LENGTH_ROUTES = ("last", "reverse")
 ROUTE_WORDS = {
     "self": "the own position",
     "next": "the next position",
@@ -337,7 +341,8 @@ ROUTE_WORDS = {
 }
 
 
-def _places(route: str, real: Bool[Tensor, "row pos"]) -> Int[Tensor, "row pos"]:
+def places(route: str, real: Bool[Tensor, "row pos"]) -> Int[Tensor, "row pos"]:
+    """Where a named route leads from every position; -1 or past the end where it leads nowhere."""
     query = torch.arange(real.shape[1]).expand(real.shape)
     last = real.sum(1, keepdim=True) - 1
     places = {

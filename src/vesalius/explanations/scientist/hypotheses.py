@@ -16,6 +16,7 @@ from torch import Tensor
 
 from vesalius.explanations.scientist.codes import distinct
 from vesalius.explanations.scientist.gathering import (
+    LENGTH_ROUTES,
     ROUTE_FORMULAS,
     Copy,
     Extreme,
@@ -150,6 +151,7 @@ def rank_heads(
     *,
     attention: Float[Tensor, "row query key"],
     numeric: bool,
+    causal: bool = False,
     without: frozenset[str] = frozenset(),
 ) -> list[Scored]:
     """Hypotheses about a head, the chosen one first, then by score. `names`: tokens and upstream variables; families
@@ -167,7 +169,7 @@ def rank_heads(
             seen.add(partition)
             scored.append(Scored(hypothesis, observations.score(values)))
 
-    for hypothesis in _head_hypotheses(observations, env, names, attention, numeric):
+    for hypothesis in _head_hypotheses(observations, env, names, attention, numeric, causal):
         consider(hypothesis)
     if not scored:
         return []
@@ -232,7 +234,7 @@ def _partition(position: Tensor, values: Tensor) -> bytes:
 
 
 def _head_hypotheses(
-    observations: Observations, env: Environment, names: list[str], attention: Tensor, numeric: bool
+    observations: Observations, env: Environment, names: list[str], attention: Tensor, numeric: bool, causal: bool
 ) -> Iterator[Hypothesis]:
     upstream = [name for name in names if name != TOKENS]
     yield Width(Selector("all"), size=1.0)
@@ -252,9 +254,13 @@ def _head_hypotheses(
         for queries in [INDICES, *upstream]:
             if keys != queries:
                 yield from (Matched(name, keys, queries) for name in names if name not in (keys, queries))
-    for route in ROUTE_FORMULAS:
+    # A causal model cannot know the length.
+    routes = [route for route in ROUTE_FORMULAS if not (causal and route in LENGTH_ROUTES)]
+    for route in routes:
         yield from (Copy(name, route, size=1.1) for name in names)
-    for by in [*upstream, "length"]:
+    own = _route_table(observations, env, INDICES, attention, anywhere=True, everywhere=True)
+    yield from (Copy(name, "table", own, INDICES, anywhere=True, size=1.5) for name in names)
+    for by in [*upstream, *([] if causal else ["length"])]:
         # Steering by a variable of the circuit is preferred to steering by the length itself.
         dearer = 0.2 * (by == "length")
         for anywhere in (True, False):
@@ -273,12 +279,20 @@ def _constants(env: Environment, name: str) -> list[int]:
 
 
 def _route_table(
-    observations: Observations, env: Environment, by: str, attention: Tensor, *, anywhere: bool
+    observations: Observations,
+    env: Environment,
+    by: str,
+    attention: Tensor,
+    *,
+    anywhere: bool,
+    everywhere: bool = False,
 ) -> dict[tuple[int, int], int]:
-    """The position most attended to for every value of `by`, at each position apart, or anywhere the head matters."""
+    """The position most attended to for every value of `by`, at each position apart, or anywhere the head matters
+    (`everywhere`: also where it does not).
+    """
     steering = env.real.sum(1, keepdim=True).expand(env.real.shape) if by == "length" else env[by]
     row, query = env.real.nonzero(as_tuple=True)
-    if anywhere:
+    if anywhere and not everywhere:
         kept = _strong_positions(observations, env.real.shape[1])[query]
         row, query = row[kept], query[kept]
     own = torch.zeros_like(query) if anywhere else query

@@ -106,7 +106,10 @@ def _explain(
     component = observations.component
     if component.is_head:
         attention = _attention(runs, pool, observations.pairings, component)
-        heads = rank_heads(observations, env, names, attention=attention, numeric=runs.numeric, without=without)
+        causal = runs.model.config.causal
+        heads = rank_heads(
+            observations, env, names, attention=attention, numeric=runs.numeric, causal=causal, without=without
+        )
         ranked = [Ranked(_label(each.hypothesis), each.score, each.hypothesis) for each in heads[:KEPT]]
         tried = len(heads)
     else:

@@ -23,6 +23,7 @@ from vesalius.explanations.claims import (
     Necessary,
     ReadsFrom,
     check,
+    worded,
 )
 from vesalius.explanations.claims import Hypothesis as ClaimedProgram
 from vesalius.explanations.scientist.classify import Facts
@@ -63,21 +64,26 @@ class Judge:
         if component.is_head:
             yield from _about_head(name, variable, whole)
             return
-        reads = tuple(read for read in variable.reads if read != INDICES)
-        yield DependsOnlyOn(component=name, program=found.program, variables=reads)
+        reads, carried = variable.reads, found.carriers[name]
+        others = tuple(read for read in reads if read != INDICES)
+        if others:  # what depends on the position alone never differs in a swap; the moved output decides `computes`
+            yield DependsOnlyOn(component=name, program=found.program, variables=reads, carried=carried)
         if len(reads) == 2:
-            yield Combines(component=name, program=found.program, variables=(reads[0], reads[1]))
-        if TOKENS not in reads:
-            yield IndependentOf(component=name, program=found.program, variable=TOKENS, given=reads)
+            pair = reads[0], reads[1]
+            yield Combines(component=name, program=found.program, variables=pair, carried=carried)
+        if TOKENS not in reads and others:
+            yield IndependentOf(component=name, program=found.program, variable=TOKENS, given=others)
 
     def _worded(self, record: ClaimRecord, component: Component, claim: Claim) -> ClaimRecord:
         """The record with its sentence in the scientist's words, where the claim can only name variables."""
         words = self.names.words(str(component))
         if isinstance(claim, Computes):
-            return record.model_copy(update={"text": f"{component} computes {words}."})
-        if isinstance(claim, DependsOnlyOn) and claim.variables == (str(component),):
-            return record.model_copy(update={"text": f"{component} depends on nothing but {words}."})
-        return record
+            text = f"{component} computes {words}."
+        elif isinstance(claim, DependsOnlyOn) and claim.variables == (str(component),):
+            text = f"{component} depends on nothing but {words}."
+        else:
+            return record
+        return record.model_copy(update={"text": worded(text, record.verdict, record.evidence)})
 
 
 def _about_head(name: str, variable: Hypothesis, whole: ClaimedProgram) -> Iterator[Claim]:
@@ -87,10 +93,17 @@ def _about_head(name: str, variable: Hypothesis, whole: ClaimedProgram) -> Itera
         offset = _OFFSETS.get(variable.route)
         position = 0 if offset is None else None
         yield ReadsFrom(component=name, offset=offset, position=position)
-        yield Copies(component=name, program=program, variable=variable.of, offset=offset, position=position)
+        yield Copies(
+            component=name,
+            program=program,
+            variable=variable.of,
+            offset=offset,
+            position=position,
+            carried=whole.carried_by(name),
+        )
     elif isinstance(variable, Mean) and not _is_numerical(whole, name):
         # Written as a table of two counts, so there is no one Aggregate to name.
-        yield DependsOnlyOn(component=name, program=program, variables=(name,))
+        yield DependsOnlyOn(component=name, program=program, variables=(name,), carried=whole.carried_by(name))
     else:
         yield Aggregates(component=name, hypothesis=whole)
 

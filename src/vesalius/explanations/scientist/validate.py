@@ -12,7 +12,7 @@ from torch import Tensor
 from vesalius.components import Component
 from vesalius.explanations.scientist.assemble import Program
 from vesalius.explanations.scientist.circuit_runs import CircuitRuns, RecordedRun
-from vesalius.explanations.scientist.inputs import exchange_pairings
+from vesalius.explanations.scientist.inputs import Pairings, exchange_pairings
 
 
 def agreement(program: Program, recorded: RecordedRun) -> Bool[Tensor, " row"]:
@@ -26,14 +26,21 @@ def exchange_accuracy(
 ) -> dict[Component, float | None]:
     """For each component, the share of changed outputs that the program predicts; None where nothing changes."""
     pairings = exchange_pairings(len(recorded.sequences), pairs, list(program.variables), seed=seed)
+    outputs = {component: runs.interchange(recorded, pairings, component)[0] for component in program.variables}
+    return exchange_shares(program, recorded, pairings, outputs)
+
+
+def exchange_shares(
+    program: Program, recorded: RecordedRun, pairings: Pairings, outputs_of: dict[Component, Tensor]
+) -> dict[Component, float | None]:
+    """The same for exchanges whose outputs are known."""
     env = program.exchanged(recorded.sequences, pairings)
     predicted = program.predict(env)
     unpatched = program.predict(program.environment(recorded.sequences))
     found: dict[Component, float | None] = {}
     for component in program.variables:
         rows = pairings.rows_of(component)
-        base = pairings.base[rows]
-        outputs, _ = runs.interchange(recorded, pairings, component)
+        base, outputs = pairings.base[rows], outputs_of[component]
         model_changed = ~program.agrees(outputs, recorded.outputs[base])
         program_changed = ~program.agrees(predicted[rows], unpatched[base])
         changed = env.real[rows] & (model_changed | program_changed)

@@ -4,7 +4,9 @@ from collections.abc import Iterable
 
 from vesalius.components import Component
 from vesalius.documents.explanation import ClaimRecord, Tag
+from vesalius.explanations.claims.ablation import is_inert
 from vesalius.explanations.claims.interchange import ACCURACY, AGREEMENT, CONTEST, WORST
+from vesalius.explanations.claims.moved import FIXED, MOVED
 from vesalius.explanations.scientist.assemble import OutputMap, Program
 from vesalius.explanations.scientist.classify import Facts
 from vesalius.explanations.scientist.gathering import Copy
@@ -63,17 +65,15 @@ def note(
     claims: tuple[ClaimRecord, ...],
     names: Names,
     tags: tuple[Tag, Tag],
-    *,
-    is_inert: bool,
 ) -> str:
     """What one component does, and how far that is established; figures are those of its claims."""
     variable = facts.variable(component)
     by_kind = {claim.kind: claim for claim in claims}
     effect = _effect(by_kind["necessary"])
     if variable.family == "nothing":
-        if is_inert:
+        if is_inert(by_kind["necessary"].evidence):
             return (
-                f"{component} is inert: {effect}, so no exchange can say what it computes. "
+                f"{component} is inert: {effect}; no replacement does anything, so nothing can say what it computes. "
                 f"The tag {tags[0]} is a default."
             )
         return (
@@ -81,6 +81,8 @@ def note(
             f"{facts.scores[component]:.2f} of its effect in the search. It is not inert: {effect}."
         )
     text = f"{component} computes {names.words(str(component))}."
+    if "computes" in by_kind and by_kind["computes"].text.startswith(FIXED):
+        text = f"{FIXED}{text}"
     if facts.position_enters(component) and INDICES not in variable.reads:
         text += " What it means for the output also depends on the position."
     text += _reading(component, facts)
@@ -98,8 +100,9 @@ def note(
 
 
 def _effect(necessary: ClaimRecord) -> str:
-    evidence = necessary.evidence[0]
-    return f"replacing it by its values on other inputs changed {evidence.value or 0:.1%} of the outputs"
+    """Every replacement with what it changed, the strongest first."""
+    shown = [f"{one.value or 0:.1%} ({one.experiment.removesuffix(' replacement')})" for one in necessary.evidence]
+    return f"replacing it changed {_listed(shown)} of the outputs"
 
 
 def _judgement(computes: ClaimRecord) -> str:
@@ -119,6 +122,7 @@ def _judgement(computes: ClaimRecord) -> str:
             (AGREEMENT, "outputs the whole program gives"),
             (WORST, "right for the worst value or position"),
             (CONTEST, CLOSEST),
+            (MOVED, "right where outputs are moved"),
         )
         shown = [f"{said} {found[m].value:.1%}" for m, said in measured if m in found and found[m].value is not None]
         text += f" By the rule of the claim that is {computes.verdict} ({'; '.join(shown)})."
@@ -127,8 +131,9 @@ def _judgement(computes: ClaimRecord) -> str:
 
 def _reading(component: Component, facts: Facts) -> str:
     parents, readers = facts.parents(component), facts.readers(component)
-    tokens = ["the token"] if TOKENS in facts.variable(component).reads else []
-    sources = [*map(str, parents), *tokens]
+    read = facts.variable(component).reads
+    inputs = [_plain_name(name) for name in (TOKENS, INDICES) if name in read]
+    sources = [*map(str, parents), *inputs]
     text = f" It reads {_listed(sources)}." if sources else " It reads nothing but the mask."
     output = facts.program.output
     to_output = output is not None and str(component) in output.reads
@@ -143,7 +148,8 @@ def information_flow(facts: Facts) -> str:
         if variable.family == "nothing":
             sentences.append(f"{component} takes no part that could be measured.")
             continue
-        sources = ["the tokens" if name == TOKENS else name for name in variable.reads if name != INDICES]
+        plain = {TOKENS: "the tokens", INDICES: "the position"}
+        sources = [plain.get(name, name) for name in variable.reads]
         if not sources:
             sources = ["the attention mask (it counts what is in view)"]
         verb = "moves information across positions" if component.is_head else "works at each position"

@@ -32,6 +32,9 @@ from vesalius.statistics import share_interval
 
 #: Larger vocabularies are sampled, not enumerated.
 LARGE_VOCABULARY = 400
+#: Scores of the search are sums of products whose last bits depend on where arrays lie in memory; so many decimals are
+#: the same in every repetition.
+SCORE_DECIMALS = 3
 #: Hypotheses that lost, as far as they are shown.
 MOST_REFUTED = 8
 
@@ -39,11 +42,13 @@ MOST_REFUTED = 8
 @dataclass(frozen=True)
 class Report:
     """Everything an explanation is made of. `exact` says per fresh input whether the program gave every output;
-    `untold` why there is no translation, if there is none.
+    `untold` why there is no translation, if there is none. Tags are read off the program before positions were moved
+    into tables (`tagging`): by the conventions, the position counts where it is read.
     """
 
     investigation: Investigation
     facts: Facts
+    tagging: Facts
     names: Names
     claims: dict[Component, tuple[ClaimRecord, ...]]
     exact: Bool[Tensor, " row"]
@@ -53,7 +58,7 @@ class Report:
 
     def explanation(self) -> Explanation:
         """The whole document, but for the specimen's id and the time it took."""
-        tags = tags_by_convention(self.facts)
+        tags = tags_by_convention(self.tagging)
         return Explanation(
             specimen="specimen",
             scientist="builtin",
@@ -112,10 +117,10 @@ class Report:
 
     def _component(self, component: Component, by_convention: Tag) -> ComponentExplanation:
         variable, finding = self.facts.variable(component), self.investigation.findings[component]
-        tags = by_convention, tag_by_experiment(component, self.facts)
+        tags = by_convention, tag_by_experiment(component, self.tagging)
         claims = tuple(self._with_search(component, claim) for claim in self.claims[component])
         refuted = tuple(
-            {"hypothesis": label, "score": round(score, 4)}
+            {"hypothesis": label, "score": round(score, SCORE_DECIMALS)}
             for place, (label, score, _) in enumerate(finding.ranked)
             if place != finding.place
         )
@@ -123,7 +128,7 @@ class Report:
             id=str(component),
             tag=tags[0],
             tag_by_experiment=tags[1],
-            note=note(component, self.facts, claims, self.names, tags, is_inert=finding.observations.is_inert),
+            note=note(component, self.facts, claims, self.names, tags),
             verdict=self._verdict(component),
             program=self._program(str(component)),
             family=None if variable.family == "nothing" else variable.family,
@@ -162,16 +167,18 @@ class Report:
         """What it computes also shows how the search came to it, and where position was found to enter."""
         if claim.kind != "computes":
             return claim
-        finding, position = self.investigation.findings[component], self.facts.positions.get(component)
+        finding, position = self.investigation.findings[component], self.tagging.positions.get(component)
+        if finding.hypothesis.family == "nothing":
+            return claim  # read off moved outputs, which the claim shows
         rivals = [score for _, score, _ in finding.ranked if score != finding.score]
         shown = Evidence(
             experiment="fingerprints, on the inputs of the search",
             measure="share of held-out fingerprint variance predicted",
-            value=round(finding.score, 4),
+            value=round(finding.score, SCORE_DECIMALS),
             low=None,
             high=None,
             n=len(finding.observations.row),
-            controls={"strongest_other": round(max(rivals), 4)} if rivals else {},
+            controls={"strongest_other": round(max(rivals), SCORE_DECIMALS)} if rivals else {},
             rule="chooses among hypotheses; no part of the verdict",
             seed=self.seed,
         )
@@ -211,7 +218,7 @@ class Report:
     def _edges(self) -> tuple[tuple[str, str, float], ...]:
         """Who reads whom, weighted by the reader's score; the output's readers by the program's agreement."""
         edges = [
-            (name, str(component), round(self.facts.scores[component], 4))
+            (name, str(component), round(self.facts.scores[component], SCORE_DECIMALS))
             for component, variable in self.facts.program.variables.items()
             for name in variable.reads
         ]

@@ -1,0 +1,337 @@
+"""From the program that was found to the one that is claimed: positions where they belong, no needless distinctions.
+
+The search looks at one position at a time and cannot tell a value from the value combined with the position. Outputs
+that are moved to other positions can. Four steps, each kept only if agreement and exchanges stay as good:
+
+1. *Position-only variables*: a component that shows nothing when it is exchanged in place, but does when moved, is
+   read off by where its output came from: `table(indices)`.
+2. *In place of the position*: a later table, route or output that reads the position reads such a variable instead,
+   where it is a function of it and moved outputs are then predicted better.
+3. *Absorption*, last component first: where the model follows the position a value came from, the position is inside
+   the value: its table gets the position as an argument, and its readers lose it.
+4. *Merging*, last component first: classes that all readers treat alike are one, arguments that do nothing are dropped.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+
+import torch
+from torch import Tensor
+
+from vesalius.components import Component
+from vesalius.explanations.scientist.assemble import OutputMap, Program
+from vesalius.explanations.scientist.circuit_runs import Edit
+from vesalius.explanations.scientist.gathering import ROUTE_FORMULAS, Copy, Matched, Mean, Width, places
+from vesalius.explanations.scientist.merging import merged, without_argument, without_constant_arguments
+from vesalius.explanations.scientist.variables import INDICES, Hypothesis, Table
+from vesalius.explanations.scientist.yardstick import Quality, Yardstick, moved_environment
+
+#: A component whose moved outputs change fewer outputs than this is no position-only variable.
+MOVED_EFFECT = 0.01
+#: A position-only variable takes the place of the position if moved outputs are predicted better by this, and so well.
+BETTER_MOVED, GOOD_MOVED = 0.3, 0.7
+#: Runs from which each origin is observed, inputs it is put into, and positions of these.
+ORIGIN_RUNS, TARGET_INPUTS, TARGET_POSITIONS = 4, 14, 12
+#: Two origins are one class if moving one or the other differs in fewer outputs than this.
+SAME_ORIGIN = 0.02
+#: Larger tables are not extended by the position.
+MOST_ENTRIES = 1500
+#: Heads whose routes depend on the own position alone.
+_OWN_ROUTES = ("self", "next", "previous", "next_but_one", "previous_but_one", "half")
+
+
+def settled(program: Program, yardstick: Yardstick) -> Program:
+    """The program with positions where moved outputs say they are, and merged."""
+    steps = Steps(program, yardstick)
+    for component in list(program.variables):
+        steps.find_position_variable(component)
+    for component in reversed(list(program.variables)):
+        steps.absorb(component)
+    for component in reversed(list(program.variables)):
+        steps.merge(component)
+    return steps.program
+
+
+class Steps:
+    """A program while it is settled, and what it is measured by."""
+
+    def __init__(self, program: Program, yardstick: Yardstick) -> None:
+        self.program, self.yardstick = program, yardstick
+        self.quality: Quality = yardstick.quality(program)
+
+    def find_position_variable(self, component: Component) -> None:
+        """Step 1 and 2 for one component about which nothing was found in place."""
+        if self.program.variables[component].family != "nothing":
+            return
+        if self.yardstick.moved_effect(component) < MOVED_EFFECT:
+            return
+        table = position_table(self.yardstick, component)
+        if table is None or component.is_head:
+            return
+        start = replace(self.program, variables={**self.program.variables, component: table})
+        before = self.yardstick.moved(start, component).accuracy
+        best, best_accuracy = start, before
+        for candidate in _in_place_of_position(start, component):
+            candidate = _with_moved_entries(candidate, self.yardstick, component)
+            accuracy = self.yardstick.moved(candidate, component).accuracy
+            better = accuracy >= max(GOOD_MOVED, best_accuracy + (BETTER_MOVED if best is start else 0.01))
+            if better and self.quality.is_kept_by(self.yardstick.quality(candidate)):
+                best, best_accuracy = candidate, accuracy
+        if best is not start:
+            self._take(best)
+
+    def absorb(self, component: Component) -> None:
+        """Step 3 for one component."""
+        before = self.yardstick.moved(self.program, component) if self._may_hold_position(component) else None
+        if before is None or not before.is_inside:
+            return
+        candidate = with_position_inside(self.program, component, self._positions)
+        if candidate is None:
+            return
+        candidate = merged(candidate, component)
+        if self.yardstick.moved(candidate, component).accuracy > before.accuracy:
+            self._try(candidate)
+
+    def merge(self, component: Component) -> None:
+        """Step 4 for one component."""
+        variable = self.program.variables[component]
+        if not isinstance(variable, Table):
+            return
+        self._try(without_constant_arguments(merged(self.program, component), component))
+        variable = self.program.variables[component]
+        assert isinstance(variable, Table)
+        for name in variable.reads:
+            if name == INDICES:
+                continue  # exchanges in place cannot say that a position is not needed
+            env = self.program.environment(self.yardstick.recorded.sequences)
+            candidate = without_argument(self.program, component, name, env)
+            if candidate is not None:
+                self._try(candidate)
+
+    def _try(self, candidate: Program) -> None:
+        if candidate is self.program:
+            return
+        quality = self.yardstick.quality(candidate)
+        if self.quality.is_kept_by(quality):
+            self.program = candidate
+
+    def _take(self, candidate: Program) -> None:
+        self.program = candidate
+        self.quality = self.yardstick.quality(candidate)
+
+    def _may_hold_position(self, component: Component) -> bool:
+        variable = self.program.variables[component]
+        return isinstance(variable, Table) and INDICES not in variable.reads and not component.is_head
+
+    @property
+    def _positions(self) -> int:
+        return self.yardstick.recorded.sequences.codes.shape[1]
+
+
+def with_position_inside(program: Program, component: Component, n_positions: int) -> Program | None:
+    """The program with the position as an argument of one table and no longer of its readers; None where a reader
+    cannot be written so, or the table would be too large.
+    """
+    name, table = str(component), program.variables[component]
+    assert isinstance(table, Table)
+    if len(table.codes) * n_positions > MOST_ENTRIES:
+        return None
+    codes = {
+        (*key, place): code * n_positions + place for key, code in table.codes.items() for place in range(n_positions)
+    }
+    wider = replace(table, reads=(*table.reads, INDICES), codes=codes, n_classes=table.n_classes * n_positions)
+    variables: dict[Component, Hypothesis] = {}
+    for other, variable in program.variables.items():
+        if other == component:
+            variables[other] = wider
+        elif name in variable.reads:
+            reader = _reading_position_inside(variable, name, n_positions)
+            if reader is None:
+                return None
+            variables[other] = reader
+        else:
+            variables[other] = variable
+    output = program.output
+    if output is not None and name in output.reads:
+        if output.line is not None:
+            return None
+        reads, rows = _rows_inside(output.reads, output.table, name, n_positions)
+        output = replace(output, reads=reads, table=rows)
+    return replace(program, variables=variables, output=output)
+
+
+def _reading_position_inside(variable: Hypothesis, name: str, n: int) -> Hypothesis | None:
+    if isinstance(variable, Table):
+        reads, codes = _rows_inside(variable.reads, variable.codes, name, n)
+        return replace(variable, reads=reads, codes=codes)
+    if isinstance(variable, Copy) and variable.by == name and variable.of != name:
+        own = range(n)
+        routes = {
+            (0, value * n + place): target
+            for (at, value), target in variable.table.items()
+            for place in (own if variable.anywhere else (at,))
+        }
+        return replace(variable, table=routes, anywhere=True)
+    if isinstance(variable, Mean) and variable.of == name:
+        value, *others = _inside((variable.value, *variable.others), n)
+        return replace(variable, value=value, others=tuple(others))
+    if isinstance(variable, Width) and variable.selector.kind == "constant":
+        constant, *others = _inside((variable.selector.constant, *variable.selector.others), n)
+        return replace(variable, selector=replace(variable.selector, constant=constant, others=tuple(others)))
+    return None
+
+
+def _inside(codes: tuple[int, ...], n: int) -> list[int]:
+    return [code * n + place for code in codes for place in range(n)]
+
+
+def _rows_inside(reads: tuple[str, ...], table, name: str, n: int) -> tuple[tuple[str, ...], dict]:  # type: ignore[no-untyped-def]
+    """Rows of a reader whose argument `name` now holds the position, which it no longer reads itself."""
+    slot = reads.index(name)
+    place_slot = reads.index(INDICES) if INDICES in reads else None
+    rows = {}
+    for key, value in table.items():
+        own = range(n) if place_slot is None else (key[place_slot],)
+        for place in own:
+            changed = (*key[:slot], key[slot] * n + place, *key[slot + 1 :])
+            rows[tuple(part for i, part in enumerate(changed) if i != place_slot)] = value
+    return tuple(read for read in reads if read != INDICES), rows
+
+
+def position_table(yardstick: Yardstick, component: Component) -> Table | None:
+    """Positions in classes by what an output that came from them does elsewhere; None if they do the same."""
+    answers = _answers_by_origin(yardstick, component)
+    n = len(answers)
+    class_of: dict[int, int] = {}
+    for origin in range(n):
+        like = (other for other in range(origin) if _apart(yardstick, answers[origin], answers[other]) < SAME_ORIGIN)
+        class_of[origin] = class_of.get(next(like, -1), len(set(class_of.values())))
+    n_classes = len(set(class_of.values()))
+    if n_classes < 2:
+        return None
+    return Table((INDICES,), {(origin,): code for origin, code in class_of.items()}, n_classes)
+
+
+def _apart(yardstick: Yardstick, first: Tensor, second: Tensor) -> float:
+    differs = (first - second).abs() > 0.02 if yardstick.runs.numeric else first != second
+    return float(differs.float().mean())
+
+
+def _answers_by_origin(yardstick: Yardstick, component: Component) -> list[Tensor]:
+    """For each position the usual outputs when its output is put at the positions of some long inputs."""
+    runs, recorded = yardstick.runs, yardstick.recorded
+    lengths = recorded.sequences.lengths
+    longest = lengths.argsort(descending=True, stable=True)
+    targets = longest[:TARGET_INPUTS]
+    n = int(lengths[targets].min())
+    stride = max(1, n // TARGET_POSITIONS)
+    base = targets.repeat_interleave(len(range(0, n, stride)))
+    place = torch.arange(0, n, stride).repeat(len(targets))
+    written = recorded.component_outputs[component]
+    where = torch.arange(written.shape[1]) == place[:, None] + 1
+    real = recorded.sequences.real[base]
+    answers = []
+    for origin in range(int(lengths.max())):
+        sources = longest[lengths[longest] > origin][:ORIGIN_RUNS]
+        heard = []
+        for source in sources.tolist():
+            values = written[source, origin + 1].expand(len(base), written.shape[1], -1)
+            outputs, _ = runs.patched(recorded, base, Edit(component, values, where))
+            heard.append(outputs[real])
+        stacked = torch.stack(heard)
+        answers.append(stacked.mean(0) if runs.numeric else stacked.mode(0).values)
+    return answers
+
+
+def _in_place_of_position(program: Program, component: Component) -> Iterator[Program]:
+    """Programs in which later readers of the position read the position-only variable of a component instead."""
+    table = program.variables[component]
+    assert isinstance(table, Table)
+    class_of = {key[0]: code for key, code in table.codes.items()}
+    later = list(program.variables)[list(program.variables).index(component) + 1 :]
+    for other in later:
+        for variable, own_classes in _reading_variable(program.variables[other], str(component), class_of):
+            variables = {**program.variables, other: variable}
+            if own_classes is not None:
+                codes = {(place,): code for place, code in own_classes.items()}
+                variables[component] = Table((INDICES,), codes, max(codes.values()) + 1)
+            yield replace(program, variables=variables)
+    output = program.output
+    if output is not None and INDICES in output.reads and output.line is None:
+        rows = _rows_by_class(output.reads, output.table, str(component), class_of)
+        if rows is not None:
+            yield replace(program, output=replace(output, reads=rows[0], table=rows[1]))
+
+
+def _reading_variable(
+    variable: Hypothesis, name: str, class_of: dict[int, int]
+) -> Iterator[tuple[Hypothesis, dict[int, int] | None]]:
+    """A reader of the position as a reader of a position-only variable, and the classes it needs, if others."""
+    if isinstance(variable, Table) and INDICES in variable.reads:
+        rows = _rows_by_class(variable.reads, variable.codes, name, class_of)
+        if rows is not None:
+            yield replace(variable, reads=rows[0], codes=rows[1]), None
+    if isinstance(variable, Copy):
+        route = _own_route(variable, len(class_of))
+        if route is None:
+            return
+        by_class: dict[int, set[int]] = {}
+        for place, target in route.items():
+            by_class.setdefault(class_of[place], set()).add(target)
+        if all(len(targets) == 1 for targets in by_class.values()):
+            routes = {(0, code): next(iter(targets)) for code, targets in by_class.items()}
+            yield Copy(variable.of, "table", routes, name, anywhere=True, size=variable.size), None
+        # The key says who may read it: the query whose route leads there.
+        reader_of = {target: place for place, target in sorted(route.items(), reverse=True) if target in class_of}
+        spare = max(class_of) + 1
+        classes = {place: reader_of.get(place, spare) for place in class_of}
+        if len(reader_of) > 1:
+            yield Matched(variable.of, name, INDICES), classes
+
+
+def _own_route(copy: Copy, n: int) -> dict[int, int] | None:
+    """Where a route leads from each position, if that depends on the position alone."""
+    if copy.by == INDICES:
+        return {place: target for (_, place), target in copy.table.items() if place < n}
+    if copy.by is not None or copy.route not in _OWN_ROUTES or copy.route not in ROUTE_FORMULAS:
+        return None
+    targets = places(copy.route, torch.ones(1, n, dtype=torch.bool))[0].tolist()
+    return dict(enumerate(targets))
+
+
+def _rows_by_class(reads: tuple[str, ...], table, name: str, class_of: dict[int, int]):  # type: ignore[no-untyped-def]
+    """Rows with the position replaced by its class; None where a class has two results."""
+    slot = reads.index(INDICES)
+    rows: dict[tuple[int, ...], object] = {}
+    for key, value in table.items():
+        place = class_of.get(key[slot])
+        if place is None:
+            continue
+        changed = (*key[:slot], place, *key[slot + 1 :])
+        if rows.setdefault(changed, value) != value:
+            return None
+    return (*reads[:slot], name, *reads[slot + 1 :]), rows
+
+
+def _with_moved_entries(program: Program, yardstick: Yardstick, component: Component) -> Program:
+    """The program with entries of its output map that only moved outputs reach, as the model answers there."""
+    output = program.output
+    if output is None or output.line is not None:
+        return program
+    heard: dict[tuple[int, ...], list[float]] = {}
+    for runs in yardstick.moved_runs(component):
+        env = moved_environment(program, yardstick.recorded, runs)
+        keys = torch.stack([env[name][env.real] for name in output.reads], -1).tolist()
+        for key, answer in zip(map(tuple, keys), runs.outputs[env.real].tolist(), strict=True):
+            if key not in output.table:
+                heard.setdefault(key, []).append(float(answer))
+    usual: Callable[[list[float]], float] = (lambda a: sum(a) / len(a)) if program.numeric else _most_frequent
+    return replace(program, output=_extended(output, {key: usual(answers) for key, answers in heard.items()}))
+
+
+def _extended(output: OutputMap, entries: dict[tuple[int, ...], float]) -> OutputMap:
+    return replace(output, table={**output.table, **entries})
+
+
+def _most_frequent(answers: list[float]) -> float:
+    return max(sorted(set(answers)), key=answers.count)

@@ -1,0 +1,202 @@
+"""What a change to the program is measured by: agreement, exchanges at the same position, outputs that are moved.
+
+The model's answers do not depend on the program, so they are run once; every candidate program is then compared with
+them. These figures choose between programs and are no verdict (`judge`).
+"""
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import torch
+from jaxtyping import Int
+from torch import Tensor
+
+from vesalius.components import Component
+from vesalius.explanations.claims.moved import MIN_INPUTS, MIN_RIVAL, MIN_RIVAL_LEAD
+from vesalius.explanations.scientist.assemble import Program
+from vesalius.explanations.scientist.circuit_runs import CircuitRuns, Edit, RecordedRun
+from vesalius.explanations.scientist.gathering import Copy
+from vesalius.explanations.scientist.inputs import Sequences, exchange_pairings
+from vesalius.explanations.scientist.validate import agreement, exchange_shares
+from vesalius.explanations.scientist.variables import INDICES, Environment, Table
+
+#: Moves of one output, and moves of all outputs of a component in random order.
+SINGLE_MOVES, WHOLE_MOVES = 400, 200
+#: A change may lower the agreement, and the accuracy of any component's exchanges, by no more than this.
+AGREEMENT_LOSS, EXCHANGE_LOSS = 0.002, 0.005
+
+
+@dataclass(frozen=True)
+class MovedRuns:
+    """Runs with outputs of one component moved: base position i reads the source's position `reads[i]` (-1: none)."""
+
+    component: Component
+    base: Int[Tensor, " row"]
+    source: Int[Tensor, " row"]
+    reads: Int[Tensor, "row pos"]
+    outputs: Tensor
+
+
+@dataclass(frozen=True)
+class MovedShares:
+    """How often the program is right where a moved output changes an answer, and how often it and its rival with the
+    position inside are where the two differ.
+    """
+
+    accuracy: float
+    by_new: float
+    by_old: float
+    telling: int
+
+    @property
+    def is_inside(self) -> bool:
+        """The model follows the old position: it was inside the value already."""
+        lead = self.by_old - self.by_new
+        return self.telling >= MIN_INPUTS and self.by_old >= MIN_RIVAL and lead >= MIN_RIVAL_LEAD
+
+
+@dataclass(frozen=True)
+class Quality:
+    """Share of inputs on which a program gives every output, and of changed outputs per exchanged component."""
+
+    agreement: float
+    exchanges: dict[Component, float | None]
+
+    def is_kept_by(self, other: "Quality") -> bool:
+        """Whether another program is as good, up to what may be lost."""
+        if other.agreement < self.agreement - AGREEMENT_LOSS:
+            return False
+        for component, share in self.exchanges.items():
+            theirs = other.exchanges.get(component)
+            if share is not None and (theirs is None or theirs < share - EXCHANGE_LOSS):
+                return False
+        return True
+
+
+class Yardstick:
+    """The model's answers to the experiments that programs are compared on."""
+
+    def __init__(self, runs: CircuitRuns, recorded: RecordedRun, *, pairs: int, seed: int) -> None:
+        self.runs, self.recorded, self.seed = runs, recorded, seed
+        self.pairings = exchange_pairings(len(recorded.sequences), pairs, runs.components, seed=seed)
+        self._moved: dict[Component, tuple[MovedRuns, ...]] = {}
+
+    @cached_property
+    def _exchanged(self) -> dict[Component, Tensor]:
+        return {c: self.runs.interchange(self.recorded, self.pairings, c)[0] for c in self.runs.components}
+
+    def quality(self, program: Program) -> Quality:
+        """The program on natural inputs and on exchanges at the same position."""
+        shares = exchange_shares(program, self.recorded, self.pairings, self._exchanged)
+        return Quality(float(agreement(program, self.recorded).float().mean()), shares)
+
+    def moved_runs(self, component: Component) -> tuple[MovedRuns, ...]:
+        """The model's answers to moved outputs, one at a time and all at once."""
+        if component not in self._moved:
+            generator = torch.Generator().manual_seed(self.seed + 31)
+            moves = (_single(self.recorded.sequences, generator), _whole(self.recorded.sequences, generator))
+            self._moved[component] = tuple(self._run(component, *move) for move in moves)
+        return self._moved[component]
+
+    def _run(self, component: Component, base: Tensor, source: Tensor, reads: Tensor) -> MovedRuns:
+        written = self.recorded.component_outputs[component][source]
+        places = torch.cat([torch.zeros_like(reads[:, :1]), reads.clamp(min=0) + 1], 1)
+        values = written.gather(1, places[..., None].expand(-1, -1, written.shape[2]))
+        where = torch.cat([torch.zeros_like(reads[:, :1], dtype=torch.bool), reads >= 0], 1)
+        outputs, _ = self.runs.patched(self.recorded, base, Edit(component, values, where))
+        return MovedRuns(component, base, source, reads, outputs)
+
+    def moved(self, program: Program, component: Component) -> MovedShares:
+        """The program on moved outputs, in the design that speaks most clearly."""
+        shares = [self._moved_shares(program, runs) for runs in self.moved_runs(component)]
+        inside = [share for share in shares if share.is_inside]
+        return inside[0] if inside else max(shares, key=lambda share: share.accuracy)
+
+    def moved_effect(self, component: Component) -> float:
+        """The largest share of outputs that moving this component's outputs changes."""
+        shares = []
+        for runs in self.moved_runs(component):
+            real = self.recorded.sequences.real[runs.base]
+            changed = self._differs(runs.outputs, self.recorded.outputs[runs.base])
+            shares.append(float(changed[real].float().mean()))
+        return max(shares)
+
+    def _differs(self, first: Tensor, second: Tensor) -> Tensor:
+        return (first - second).abs() > 0.02 if self.runs.numeric else first != second
+
+    def _moved_shares(self, program: Program, runs: MovedRuns) -> MovedShares:
+        real = self.recorded.sequences.real[runs.base]
+        new, old = (predict_moved(program, self.recorded, runs, inside=inside) for inside in (False, True))
+        right, inside = program.agrees(new, runs.outputs), program.agrees(old, runs.outputs)
+        before = program.predict(program.environment(self.recorded.sequences.take(runs.base)))
+        clean = self.recorded.outputs[runs.base]
+        changed = real & (~program.agrees(new, before) | ~program.agrees(runs.outputs, clean))
+        telling = real & ~program.agrees(new, old)
+        return MovedShares(
+            _share(right, changed), _share(right, telling), _share(inside, telling), int(telling.any(1).sum())
+        )
+
+
+def predict_moved(program: Program, recorded: RecordedRun, runs: MovedRuns, *, inside: bool = False) -> Tensor:
+    """The program's outputs with the moved values in place; `inside`: readers at the own position see the position
+    that the value came from.
+    """
+    assert program.output is not None
+    env, below, old = _with_moved(program, recorded, runs, inside=inside)
+    return program.output.evaluate(_at(env, old) if inside and below & {*program.output.reads} else env)
+
+
+def moved_environment(program: Program, recorded: RecordedRun, runs: MovedRuns) -> Environment:
+    """Every variable with the moved values in place."""
+    return _with_moved(program, recorded, runs, inside=False)[0]
+
+
+def _with_moved(
+    program: Program, recorded: RecordedRun, runs: MovedRuns, *, inside: bool
+) -> tuple[Environment, set[str], Tensor]:
+    """The variables, which of them follow from the moved value at the own position, and the positions it came from."""
+    origin = program.environment(recorded.sequences.take(runs.source))
+    env = Environment.of(recorded.sequences.take(runs.base), causal=program.causal)
+    given, read = runs.reads >= 0, runs.reads.clamp(min=0)
+    old = torch.where(given, runs.reads, env[INDICES])
+    below: set[str] = set()
+    for component, variable in program.variables.items():
+        steered = isinstance(variable, Copy) and variable.by in below
+        follows = isinstance(variable, Table) and bool(below & {*variable.reads})
+        values = variable.evaluate(_at(env, old) if inside and (steered or follows) else env)
+        if component == runs.component:
+            values = torch.where(given, origin[str(component)].gather(1, read), values)
+        if component == runs.component or follows:
+            below.add(str(component))
+        env.values[str(component)] = values
+    return env, below, old
+
+
+def _at(env: Environment, positions: Tensor) -> Environment:
+    """The same variables read at other positions."""
+    return Environment({**env.values, INDICES: positions}, env.real, env.visible)
+
+
+def _share(right: Tensor, cases: Tensor) -> float:
+    n = int(cases.sum())
+    return float((right & cases).sum() / n) if n else 0.0
+
+
+def _single(sequences: Sequences, generator: torch.Generator) -> tuple[Tensor, Tensor, Tensor]:
+    """One output per row, to another position."""
+    base, source = (torch.randint(len(sequences), (SINGLE_MOVES,), generator=generator) for _ in range(2))
+    new = (torch.rand(SINGLE_MOVES, generator=generator) * sequences.lengths[base]).long()
+    old = (torch.rand(SINGLE_MOVES, generator=generator) * (sequences.lengths[source] - 1)).long()
+    old = old + (old >= new).long()
+    reads = torch.full((SINGLE_MOVES, sequences.codes.shape[1]), -1)
+    rows = (old < sequences.lengths[source]).nonzero()[:, 0]
+    reads[rows, new[rows]] = old[rows]
+    return base, source, reads
+
+
+def _whole(sequences: Sequences, generator: torch.Generator) -> tuple[Tensor, Tensor, Tensor]:
+    """All outputs of a source in random order."""
+    base, source = (torch.randint(len(sequences), (WHOLE_MOVES,), generator=generator) for _ in range(2))
+    real = sequences.real[source]
+    order = torch.rand(real.shape, generator=generator).masked_fill(~real, 2.0).argsort(1)
+    return base, source, torch.where(real & sequences.real[base], order, -1)
