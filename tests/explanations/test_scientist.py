@@ -172,7 +172,8 @@ def test_frac_prevs_is_explained(frac_prevs: Explanation) -> None:
     assert frac_prevs.program_agreement is not None
     assert frac_prevs.program_agreement.value == 1.0
     claim = by_id["L1H2"].claims[0]
-    assert claim.text == "L1H2 computes the share of positions so far where the value of L0_MLP is 1."
+    share = "L1H2 computes the share of positions so far where the value of L0_MLP is 1."
+    assert claim.text == f"At a fixed position, {share}"
     accuracy = next(evidence for evidence in claim.evidence if evidence.measure == ACCURACY)
     assert accuracy.value is not None
     assert accuracy.value > 0.99

@@ -258,7 +258,7 @@ def _head_hypotheses(
     routes = [route for route in ROUTE_FORMULAS if not (causal and route in LENGTH_ROUTES)]
     for route in routes:
         yield from (Copy(name, route, size=1.1) for name in names)
-    own = _route_table(observations, env, INDICES, attention, anywhere=True, everywhere=True)
+    own = _own_route_table(env, attention)
     yield from (Copy(name, "table", own, INDICES, anywhere=True, size=1.5) for name in names)
     for by in [*upstream, *([] if causal else ["length"])]:
         # Steering by a variable of the circuit is preferred to steering by the length itself.
@@ -285,20 +285,26 @@ def _route_table(
     attention: Tensor,
     *,
     anywhere: bool,
-    everywhere: bool = False,
 ) -> dict[tuple[int, int], int]:
-    """The position most attended to for every value of `by`, at each position apart, or anywhere the head matters
-    (`everywhere`: also where it does not).
-    """
+    """The position most attended to for every value of `by`, at each position apart, or anywhere the head matters."""
     steering = env.real.sum(1, keepdim=True).expand(env.real.shape) if by == "length" else env[by]
     row, query = env.real.nonzero(as_tuple=True)
-    if anywhere and not everywhere:
+    if anywhere:
         kept = _strong_positions(observations, env.real.shape[1])[query]
         row, query = row[kept], query[kept]
     own = torch.zeros_like(query) if anywhere else query
     groups, member = distinct(torch.stack([own, steering[row, query]], 1))
     weight = attention.new_zeros(len(groups), attention.shape[2]).index_add_(0, member, attention[row, query])
     return {(p, v): int(place) for (p, v), place in zip(groups.tolist(), weight.argmax(1), strict=True)}
+
+
+def _own_route_table(env: Environment, attention: Tensor) -> dict[tuple[int, int], int]:
+    """For every position the one it attends to most where that is in view: a route may lead past the end of short
+    inputs, and then the head attends to anything.
+    """
+    in_view = env.visible & env.real[:, :, None] & (attention.sum(-1, keepdim=True) > 0)
+    mean = (attention * in_view).sum(0) / in_view.sum(0).clamp(min=1)
+    return {(0, place): int(target) for place, target in enumerate(mean.argmax(1))}
 
 
 def _strong_positions(observations: Observations, n: int) -> Bool[Tensor, " pos"]:
