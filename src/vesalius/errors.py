@@ -6,6 +6,7 @@ work continues, and the command prints it as one line.
 """
 
 import pickle
+import re
 import struct
 import warnings
 import zipfile
@@ -46,11 +47,12 @@ def note(text: str) -> None:
 
 
 def shortened(message: str, limit: int = LONGEST_MESSAGE) -> str:
-    """A message that can be shown: no longer than `limit`, without lone surrogates and control characters."""
+    """A message that can be shown: one line, no longer than `limit`, without lone surrogates and control characters."""
     if len(message) > limit:
         head = 2 * (limit - 5) // 3
         message = f"{message[:head]} ... {message[head - limit + 5 :]}"
-    printable = "".join(c if c.isprintable() or c in "\n\t" else f"\\x{ord(c):02x}" for c in message)
+    message = re.sub(r"[ \t]*[\r\n]+[ \t]*", " ", message)
+    printable = "".join(c if c.isprintable() else f"\\x{ord(c):02x}" for c in message)
     return printable.encode("utf-8", "backslashreplace").decode("utf-8")
 
 

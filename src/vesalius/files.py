@@ -2,24 +2,74 @@
 
 import hashlib
 import json
+import math
 import os
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from vesalius.errors import BadInput, Failed
 
+#: Brackets inside each other that a JSON document may have.
+MAX_DEPTH = 100
+_SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
+
+
+def parse_json(text: str | bytes, *, source: object, finite: bool = True) -> Any:
+    """A JSON document that can be written back: finite numbers, whole characters, at most `MAX_DEPTH` levels.
+
+    Anything else is refused in one line that names `source`. Files that Python wrote may hold NaN and infinities;
+    `finite=False` reads them.
+    """
+    numbers: dict[str, Any] = {"parse_constant": _refuse_constant, "parse_float": _finite} if finite else {}
+    try:
+        decoded = text.decode("utf-8-sig") if isinstance(text, bytes) else text
+        data = json.loads(decoded, **numbers)
+    except RecursionError:
+        raise BadInput(f"{source}: not readable as JSON (too many brackets inside each other)") from None
+    except ValueError as error:  # also text that is not UTF-8, and integers of thousands of digits
+        raise BadInput(f"{source}: not readable as JSON ({error})") from None
+    if _is_too_deep(data):
+        raise BadInput(f"{source}: not readable as JSON (more than {MAX_DEPTH} brackets inside each other)")
+    if _SURROGATE.search(decoded):
+        try:
+            json.dumps(data, ensure_ascii=False).encode()
+        except UnicodeEncodeError:
+            raise BadInput(f"{source}: not readable as JSON (a text holds half a character, \\ud800 or such)") from None
+    return data
+
+
+def _refuse_constant(name: str) -> float:
+    raise ValueError(f"{name} is not a JSON number")
+
+
+def _finite(digits: str) -> float:
+    number = float(digits)
+    if not math.isfinite(number):
+        raise ValueError(f"the number {digits[:40]} is too large")
+    return number
+
+
+def _is_too_deep(data: Any) -> bool:
+    level = [data]
+    for _ in range(MAX_DEPTH):
+        containers = [node for node in level if isinstance(node, (dict, list))]
+        level = [child for node in containers for child in (node.values() if isinstance(node, dict) else node)]
+        if not level:
+            return False
+    return True
+
 
 def read_json(path: Path) -> dict[str, Any]:
     """A JSON object from a file, or one line saying what is wrong with it."""
     try:
-        data = json.loads(path.read_text(encoding="utf-8"))
+        content = path.read_bytes()
     except FileNotFoundError:
         raise BadInput(f"{path}: no such file") from None
-    except (OSError, UnicodeDecodeError, json.JSONDecodeError) as error:
-        raise BadInput(f"{path}: not readable as JSON ({error})") from None
-    except RecursionError:
-        raise BadInput(f"{path}: not readable as JSON (too many brackets inside each other)") from None
+    except (OSError, ValueError) as error:  # ValueError: a NUL in the path
+        raise BadInput(f"{path}: cannot be read ({error})") from None
+    data = parse_json(content, source=path)
     if not isinstance(data, dict):
         raise BadInput(f"{path}: expected a JSON object, found {type(data).__name__}")
     return data

@@ -15,7 +15,8 @@ from safetensors.torch import load_file
 
 from tests.cli.conftest import Vesalius
 from tests.cli.test_bad_input import refused
-from vesalius.api import load
+from vesalius.api import load, training
+from vesalius.errors import BadInput
 from vesalius.rasp import load_spec
 from vesalius.training.gate import measure
 from vesalius.training.setting import setting_of
@@ -335,3 +336,29 @@ def test_programs_of_one_name_are_refused(vesalius: Vesalius, spec: Path, tmp_pa
     (tmp_path / "elsewhere").mkdir()
     twin = Path(shutil.copy(spec, tmp_path / "elsewhere" / spec.name))
     refused(vesalius, ["train", spec, twin, "--out", tmp_path / "both"], "have the same name")
+
+
+def test_a_training_killed_after_its_card_was_written_can_be_repeated(
+    spec: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out = tmp_path / "made"
+    with monkeypatch.context() as patch:
+        patch.setattr(training.shutil, "rmtree", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            training.train(spec, out=out)
+    assert (out / "specimen.json").exists()
+    again = training.train(spec, out=out)
+    assert again["accepted"]
+    assert sorted(path.name for path in out.iterdir()) == [
+        "answer_key",
+        "model.json",
+        "model.safetensors",
+        "specimen.json",
+    ]
+    assert sorted(path.name for path in (out / "answer_key").iterdir()) == ["program.json", "spec.py"]
+    with pytest.raises(BadInput, match="holds a specimen already"):
+        training.train(spec, out=out)
+
+
+def interrupted(*arguments: object, **options: object) -> None:
+    raise KeyboardInterrupt

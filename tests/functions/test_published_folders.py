@@ -74,7 +74,12 @@ def test_names_that_name_nothing(place: object) -> None:
 
 def test_a_file_that_is_no_list_of_records(tmp_path: Path) -> None:
     path = tmp_path / "data.json"
-    wrong = {"[" * 100_000: "is not JSON", "{}": "not a dict", "[]": "is empty", "\xff": "is not JSON"}
+    wrong = {
+        "[" * 100_000: "not readable as JSON",
+        "{}": "not a dict",
+        "[]": "is empty",
+        "\xff": "not readable as JSON",
+    }
     for content, said in wrong.items():
         path.write_bytes(content.encode("latin-1"))
         with pytest.raises(BadInput, match=said):

@@ -80,7 +80,7 @@ def test_a_slip_is_named_by_its_row(tmp_path: Path, row: str, complaint: str) ->
         ("a.csv", "specimen;component;rater;measure;score\n", "header: lacks specimen"),
         ("a.csv", HEADER.replace("\n", ",mood\n"), "header: does not know mood"),
         ("a.csv", HEADER, "holds no ratings"),
-        ("a.json", "{", "is not JSON"),
+        ("a.json", "{", "not readable as JSON"),
         ("a.json", "{}", "is not a list"),
         ("a.json", "[1]", "row 1: is not an object"),
         ("a.json", '[{"specimen": "3"}]', "row 1: lacks component, rater, measure, score"),

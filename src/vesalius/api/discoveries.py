@@ -9,7 +9,7 @@ from vesalius.api.catalogue import loaded
 from vesalius.api.notes import note_unperformed
 from vesalius.api.places import Out, directory_for, removed_if_empty
 from vesalius.behaviours.trial import Trial
-from vesalius.circuits.making import KEY_FILE, KEY_FOLDER
+from vesalius.circuits.foreign_spec import KEY_FILE, KEY_FOLDER
 from vesalius.circuits.specimens import benchmark_directory
 from vesalius.discovery.checks import run_checks
 from vesalius.discovery.mechrl.environment import PAPER_QUIRKS

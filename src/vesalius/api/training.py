@@ -22,6 +22,8 @@ from vesalius.training.group import SettingResult
 from vesalius.training.setting import setting_of
 from vesalius.training.trainer import StepReport
 
+CHECKPOINT = "checkpoint"
+
 
 def train(
     specs: str | Path | Sequence[str | Path],
@@ -77,7 +79,8 @@ def _train_one(
     device: torch.device,
     progress: Progress,
 ) -> dict[str, Any]:
-    if (directory / SPECIMEN_FILE).exists():
+    # A checkpoint beside the specimen: it was killed between writing the one and removing the other.
+    if (directory / SPECIMEN_FILE).exists() and not (directory / CHECKPOINT).exists():
         raise BadInput(f"--out {directory}: holds a specimen already; choose another directory or remove it")
     trained = _fit(program, directory, seed=seed, attempts=attempts, device=device, progress=progress)
     if not trained.gate.passed:
@@ -87,7 +90,7 @@ def _train_one(
         )
     how = f"--seed {seed}: {trained.steps} steps, learning rate {trained.learning_rate}"
     write_trained(TrainedModel(path, trained.setting, trained.model, trained.gate, how), directory)
-    shutil.rmtree(directory / "checkpoint", ignore_errors=True)
+    shutil.rmtree(directory / CHECKPOINT, ignore_errors=True)
     return {"name": program.name, **_figures(trained, directory)}
 
 
@@ -112,7 +115,7 @@ def _train_many(
 def _fit(
     program: Program, directory: Path, *, seed: int, attempts: int, device: torch.device, progress: Progress
 ) -> FitResult:
-    setting, checkpoint = setting_of(program), directory / "checkpoint"
+    setting, checkpoint = setting_of(program), directory / CHECKPOINT
     for event in fit(setting, device=device, seed=seed, attempts=attempts, checkpoint=checkpoint):
         if isinstance(event, StepReport):
             progress(f"training {program.name}", event.step, event.steps)

@@ -4,7 +4,6 @@ The table names its date and where each price was read. A model that is not in i
 never counted as zero. An entry `provider:*` holds for every model of a provider that is not listed.
 """
 
-import json
 import re
 from importlib import resources
 from pathlib import Path
@@ -13,6 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from vesalius.backbones.messages import Usage
 from vesalius.errors import BadInput
+from vesalius.files import parse_json
 
 MILLION = 1_000_000
 #: A dated snapshot costs what its model costs: gpt-5.4-2026-03-05 is gpt-5.4.
@@ -69,10 +69,12 @@ class Prices(BaseModel):
         if override is None:
             return shipped
         try:
-            table = cls.model_validate(json.loads(Path(override).read_text("utf-8")))
+            table = cls.model_validate(parse_json(Path(override).read_bytes(), source=f"prices {override}"))
+        except BadInput as error:
+            raise BadInput(f"{error}: not a price table; an example is {EXAMPLE}") from None
         except OSError as error:
             raise BadInput(f"prices {override}: could not be read ({error.strerror})") from None
-        except (ValidationError, ValueError) as error:
+        except ValidationError as error:
             problem = str(error).splitlines()[0]
             raise BadInput(f"prices {override}: not a price table ({problem}); an example is {EXAMPLE}") from None
         return cls(schema=1, date=table.date, models=shipped.models | table.models)

@@ -22,7 +22,7 @@ from pydantic import Field, ValidationError
 from vesalius.backbones.failures import KINDS, BackboneError
 from vesalius.backbones.messages import Answer, Finish, FrozenModel, Request, TokenOptions, ToolCall, Usage
 from vesalius.backbones.records import digest
-from vesalius.errors import BadInput, Failed, choices
+from vesalius.errors import BadInput, Failed, choices, quoted
 
 EMPTY = "empty"
 #: The failures that occur with real providers.
@@ -126,7 +126,7 @@ def read_script(path: Path) -> Scripted:
         content: Any = runpy.run_path(str(path)) if path.suffix == ".py" else json.loads(path.read_text("utf-8"))
     except OSError as error:
         raise BadInput(f"script {path}: could not be read ({error.strerror})") from None
-    except (SyntaxError, ValueError) as error:
+    except (SyntaxError, ValueError, RecursionError) as error:
         raise BadInput(f"script {path}: not readable ({error})") from None
     content = {"replies": content} if isinstance(content, list) else content
     script: Any = content.get("reply") or content.get("replies") if isinstance(content, dict) else None
@@ -146,7 +146,7 @@ def _reply(item: "str | dict[str, Any] | ScriptedReply") -> ScriptedReply:
         return ScriptedReply(text=item) if isinstance(item, str) else ScriptedReply.model_validate(item)
     except ValidationError as error:
         problem = error.errors()[0]
-        raise BadInput(f"script reply {item!r}: {'.'.join(map(str, problem['loc']))}: {problem['msg']}") from None
+        raise BadInput(f"script reply {quoted(item)}: {'.'.join(map(str, problem['loc']))}: {problem['msg']}") from None
 
 
 def _failure(kind: str, *, retry_after: float | None) -> BackboneError:

@@ -5,9 +5,10 @@ shape, which on a GPU costs little more than one. Either way a specimen director
 folder that only grading reads, the program it was made from:
 
     DIR/model.json, model.safetensors, specimen.json
-    DIR/answer_key/spec.py
+    DIR/answer_key/spec.py, program.json
 """
 
+import contextlib
 import json
 import shutil
 from collections.abc import Iterable, Iterator, Sequence
@@ -17,18 +18,19 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
+from vesalius.circuits.foreign_spec import KEY_FILE, KEY_FOLDER, PROGRAM_FILE
 from vesalius.circuits.specimens import SPECIMEN_FILE, Card, as_examples, write_specimen
 from vesalius.errors import BadInput
-from vesalius.files import read_json
+from vesalius.files import read_json, write_json
 from vesalius.model.files import load_model
 from vesalius.model.transformer import Transformer
 from vesalius.rasp import Program, load_spec, random_inputs
+from vesalius.rasp.document import to_document
 from vesalius.training.gate import Gate, measure
 from vesalius.training.group import SettingResult, train_group
 from vesalius.training.setting import Setting, setting_of
 from vesalius.training.trainer import Event
 
-KEY_FOLDER, KEY_FILE = "answer_key", "spec.py"
 N_EXAMPLES = 5
 #: The shortest inputs `setting_of` trains on.
 SHORTEST_TRAINED = 3
@@ -51,6 +53,8 @@ def write_trained(trained: TrainedModel, directory: Path) -> None:
     """Write an accepted model as a specimen directory; the card is written last and marks it as complete."""
     (directory / KEY_FOLDER).mkdir(parents=True, exist_ok=True)
     shutil.copyfile(trained.path, directory / KEY_FOLDER / KEY_FILE)
+    with contextlib.suppress(BadInput):  # values that JSON does not have, such as sets: the text alone is kept
+        write_json(directory / KEY_FOLDER / PROGRAM_FILE, to_document(trained.setting.program))
     write_specimen(directory, trained.model.cpu(), _card(trained))
 
 

@@ -11,7 +11,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, ValidationError, field_serializer
+from pydantic import BaseModel, ConfigDict, ValidationError, field_serializer, field_validator
 
 from vesalius.circuits.inputs import Inputs, Sampler, draw_inputs
 from vesalius.components import parse_components
@@ -62,6 +62,13 @@ class Card(BaseModel):
         except ValidationError as error:
             first = error.errors()[0]
             raise BadInput(f"{path}: {'.'.join(map(str, first['loc']))}: {first['msg']}") from None
+
+    @field_validator("examples")
+    @classmethod
+    def _pairs(cls, examples: tuple[dict[str, Any], ...]) -> tuple[dict[str, Any], ...]:
+        if not all("input" in example and "output" in example for example in examples):
+            raise ValueError("an example needs an input and an output")
+        return examples
 
     def describe(self) -> dict[str, Any]:
         """One entry of the list that `vesalius specimens` prints."""

@@ -6,17 +6,19 @@ of these are found. A record that cannot be used is left out and kept in `Loaded
 dataset of which nothing can be used is refused.
 """
 
-import json
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path, PureWindowsPath
 from typing import Any, Generic, TypeVar
 
 from vesalius.errors import BadInput, choices
+from vesalius.files import parse_json
 
 F = TypeVar("F")
 FOLDERS = ("numeric", "strings", "neurons_entities", "neurons_relations")
 #: So many folders between what was given and the folder of the category are looked through.
 _DEEPEST = 2
+#: Longer names no file system takes.
+_LONGEST_NAME = 200
 ARCHIVES = (".zip", ".tar", ".gz", ".tgz")
 
 
@@ -68,11 +70,10 @@ def _places(given: Path, category: str) -> Iterator[Sequence[Path]]:
 def read_json(path: Path) -> Any:
     """A JSON file, with or without the mark that some editors put at its beginning."""
     try:
-        return json.loads(path.read_text(encoding="utf-8-sig"))
+        content = path.read_bytes()
     except OSError as error:
         raise BadInput(f"{path}: cannot be read ({error.strerror}); give the folder of a published dataset") from None
-    except (ValueError, RecursionError) as error:
-        raise BadInput(f"{path}: is not JSON ({error})") from None
+    return parse_json(content, source=path, finite=False)  # Python wrote these files
 
 
 def read_records(path: Path) -> list[Any]:
@@ -92,6 +93,8 @@ def name_in(place: Any) -> str:
     name = PureWindowsPath(place.strip()).name  # takes slashes of both kinds
     if not name or name in (".", ".."):
         raise Unusable(f"its name is {place!r:.40}, which names nothing")
+    if len(name) > _LONGEST_NAME or not name.isprintable():
+        raise Unusable(f"its name is {place!r:.40}, which no file can have")
     return name
 
 

@@ -24,14 +24,14 @@ import torch
 from pydantic import BaseModel, ConfigDict
 from scipy.stats import rankdata
 
+from vesalius.circuits.foreign_spec import key_program
 from vesalius.circuits.key import task
 from vesalius.circuits.specimens import benchmark_directory
 from vesalius.components import Component, Edge, Port
 from vesalius.documents.circuit import Circuit
 from vesalius.documents.metric import Metric
 from vesalius.errors import BadInput
-from vesalius.grading.keys import key_file
-from vesalius.rasp import Aggregate, Program, SelectorWidth, Variable, indices, load_spec
+from vesalius.rasp import Aggregate, Program, SelectorWidth, Variable, indices
 from vesalius.rasp.graph import is_input
 from vesalius.statistics import RESAMPLES
 
@@ -67,7 +67,7 @@ def true_circuit(specimen: str, directory: Path | None = None) -> TrueCircuit:
     if directory is None or directory == benchmark_directory(specimen):
         known = task(specimen)
         return circuit_of(known.program(), dict(known.head_override))
-    return circuit_of(load_spec(key_file(directory)), {})
+    return circuit_of(key_program(directory), {})
 
 
 def circuit_of(program: Program, moved: Mapping[Component, Component]) -> TrueCircuit:

@@ -1,25 +1,25 @@
 """Where the right answers are: the key of the 84 benchmark circuits, or the program beside a trained specimen.
 
 `vesalius train` leaves the program it trained on under `answer_key/`. Its tags follow from it by rule, so a specimen
-made today is graded like a benchmark circuit. Reading that key runs the SPEC.py it consists of.
+made today is graded like a benchmark circuit. Reading that key runs no code outside a sandbox.
 """
 
 from dataclasses import dataclass
 from pathlib import Path
 
+from vesalius.circuits.foreign_spec import key_file, key_program
 from vesalius.circuits.key import answer
-from vesalius.circuits.making import KEY_FILE, KEY_FOLDER
 from vesalius.circuits.specimens import benchmark_directory, load_specimen
 from vesalius.errors import BadInput
 from vesalius.model.specimen import Specimen
-from vesalius.rasp import load_spec, roles_of
+from vesalius.rasp import roles_of
 
 
 def true_tags(specimen: str, directory: Path | None = None) -> dict[str, str]:
     """The tag of every component: of a benchmark circuit by id or name, or of the trained specimen in `directory`."""
     if directory is None or directory == benchmark_directory(specimen):
         return {part.id: str(part.tag) for part in answer(specimen).components}
-    program = load_spec(key_file(directory))
+    program = key_program(directory)
     return {str(component): str(role) for component, role in roles_of(program).items()}
 
 
@@ -37,20 +37,12 @@ def reference_texts(specimen: str, directory: Path | None = None) -> ReferenceTe
         key = answer(specimen)
         return ReferenceTexts(key.description, {part.id: part.note for part in key.components})
     path = key_file(directory)
-    program, text = load_spec(path), path.read_text(encoding="utf-8")
+    program, text = key_program(directory), path.read_text(encoding="utf-8", errors="replace")
     notes = {
         str(placed.component): f"Computes {' and '.join(placed.variables)} of this RASP program.\n\n{text}"
         for placed in program.components
     }
     return ReferenceTexts(program.description or f"Computes what this RASP program returns.\n\n{text}", notes)
-
-
-def key_file(directory: Path) -> Path:
-    """The key of a trained specimen; refused where there is none."""
-    path = directory / KEY_FOLDER / KEY_FILE
-    if not path.is_file():
-        raise BadInput(f"{directory}: holds no {KEY_FOLDER}/{KEY_FILE}; only what `vesalius train` made can be graded")
-    return path
 
 
 def graded_specimen(specimen: str, directory: Path | None = None) -> Specimen:

@@ -15,7 +15,6 @@ One file belongs to the explanations of one run. As with judges, the lowest scor
 
 import csv
 import io
-import json
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import combinations
 from pathlib import Path
@@ -24,7 +23,8 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict
 
 from vesalius.components import Component
-from vesalius.errors import BadInput, choices
+from vesalius.errors import BadInput, choices, quoted
+from vesalius.files import parse_json
 from vesalius.grading.agreement import Kappa, cohen_kappa
 from vesalius.grading.judges.circuit import JudgedCircuit
 from vesalius.grading.judges.measures import MEASURES, Item, MeasureName
@@ -131,10 +131,7 @@ def _csv_rows(text: str, file: Path) -> list[tuple[str, dict[str, Any]]]:
 
 
 def _json_rows(text: str, file: Path) -> list[tuple[str, dict[str, Any]]]:
-    try:
-        entries = json.loads(text)
-    except ValueError as error:
-        raise BadInput(f"ratings {file}: is not JSON ({error}); give a list of objects") from None
+    entries = parse_json(text, source=f"ratings {file}")
     if not isinstance(entries, list):
         raise BadInput(f"ratings {file}: is not a list; give a list of objects with {', '.join(REQUIRED)}")
     rows = []
@@ -156,8 +153,8 @@ def _check_fields(given: set[str], where: str) -> None:
 
 def _rating(row: Mapping[str, Any], where: str) -> Rating:
     name = row["measure"]
-    if name not in MEASURES:
-        raise BadInput(f"{where}: measure {name!r} is not known; choose from {choices(MEASURES)}")
+    if not isinstance(name, str) or name not in MEASURES:
+        raise BadInput(f"{where}: measure {quoted(name)} is not known; choose from {choices(MEASURES)}")
     measure = MEASURES[name]
     for field in ("specimen", "rater"):
         if not str(row[field]).strip():
@@ -187,6 +184,11 @@ def _component(given: Any, where: str, *, whole: bool) -> str:
 def _whole(given: Any, where: str, *, low: int, high: int | None = None) -> int:
     text = str(given) if isinstance(given, int | str) and not isinstance(given, bool) else ""
     accepted = f"a whole number from {low}" + (f" to {high}" if high is not None else "")
-    if not (text.isascii() and text.isdigit()) or int(text) < low or (high is not None and int(text) > high):
-        raise BadInput(f"{where} {given!r} is not {accepted}; give one")
+    if (
+        not (text.isascii() and text.isdigit())
+        or len(text) > 9
+        or int(text) < low
+        or (high is not None and int(text) > high)
+    ):
+        raise BadInput(f"{where} {quoted(given)} is not {accepted}; give one")
     return int(text)

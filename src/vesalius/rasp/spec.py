@@ -1,11 +1,13 @@
 """SPEC.py: a RASP program as a file.
 
 The file defines `program()` (returns the output variable), `vocab`, `max_len`, `causal`, and may define `name` and
-`description`. `load_spec` runs it, so load only files you would also run; `render_spec` writes any compiled program as
-such a file, with every function spelled out as a look-up table, and loading that file gives the same program again.
+`description`. `load_spec` runs it, so load only files you would also run; a sandbox does that for files of other people
+(`names`). `render_spec` writes any compiled program as such a file, with every function spelled out as a look-up table,
+and loading that file gives the same program again.
 """
 
 import ast
+import json
 from pathlib import Path
 from textwrap import indent
 from typing import Any
@@ -22,7 +24,12 @@ _REQUIRED = ("program", "vocab", "max_len", "causal")
 def load_spec(path: str | Path) -> Program:
     """Run a SPEC.py and compile the program it defines; the program is named after the file unless it sets `name`."""
     path = Path(path)
-    defined = _execute(path)
+    return compile_spec(_text(path), path)
+
+
+def compile_spec(text: str, path: Path) -> Program:
+    """Run the text of a SPEC.py and compile its program; `path` only names it."""
+    defined = _execute(text, path)
     missing = [attribute for attribute in _REQUIRED if attribute not in defined]
     if missing:
         raise BadInput(f"{path}: does not define {', '.join(missing)}; a spec defines {', '.join(_REQUIRED)}")
@@ -44,13 +51,25 @@ def load_spec(path: str | Path) -> Program:
         raise BadInput(f"{path}: {error}") from error
 
 
-def _execute(path: Path) -> dict[str, Any]:
+def names(argument: None) -> dict[str, Any]:
+    """What a program in a sandbox starts with: `document(text, name)`, the JSON text of the program of a SPEC.py."""
+
+    def document(text: str, name: str) -> str:
+        return json.dumps(to_document(compile_spec(text, Path(name))))
+
+    return {"document": document}
+
+
+def _text(path: Path) -> str:
     try:
-        text = path.read_text(encoding="utf-8")
+        return path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise BadInput(
             f"{path}: cannot be read ({_one_line(error)}); give a Python file that defines a program"
         ) from error
+
+
+def _execute(text: str, path: Path) -> dict[str, Any]:
     defined: dict[str, Any] = {"__name__": path.stem, "__file__": str(path)}
     try:
         exec(compile(text, str(path), "exec"), defined)

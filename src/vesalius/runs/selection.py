@@ -6,10 +6,10 @@ from pathlib import Path
 
 from pydantic import JsonValue
 
+from vesalius.circuits.foreign_spec import key_file
 from vesalius.circuits.specimens import SPECIMEN_FILE, Card, benchmark_cards, benchmark_directory, known_names
 from vesalius.errors import BadInput
 from vesalius.files import sha256
-from vesalius.grading.keys import key_file
 from vesalius.model.files import WEIGHTS_FILE
 
 

@@ -76,7 +76,7 @@ def test_missing_and_broken_files_are_named(tmp_path: Path) -> None:
     with pytest.raises(BadInput, match=r"unit_test_data\.json: cannot be read"):
         load_published(tmp_path)
     (tmp_path / "unit_test_data.json").write_text(json.dumps(TESTS))
-    with pytest.raises(BadInput, match="is not JSON"):
+    with pytest.raises(BadInput, match="not readable as JSON"):
         load_published(tmp_path)
 
 

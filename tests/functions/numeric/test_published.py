@@ -154,7 +154,7 @@ def test_missing_and_broken_files_are_named(folder: Path) -> None:
     write(folder, [RECORDS[0], RECORDS[0]])
     assert load_published(folder).left_out == {"record 1 (f00000)": "an earlier record has the same `dir`"}
     (folder / "numeric" / "data.json").write_text("[")
-    with pytest.raises(BadInput, match="is not JSON"):
+    with pytest.raises(BadInput, match="not readable as JSON"):
         load_published(folder)
     write(folder, RECORDS)
     (folder / "numeric" / "func_name_dict.json").write_text("[]")

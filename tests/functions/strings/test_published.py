@@ -195,7 +195,7 @@ def test_the_unit_tests_of_a_published_function_are_its_own(folder: Path) -> Non
 
 
 @pytest.mark.parametrize(("document", "said"), [
-    ("not json", "is not JSON"),
+    ("not json", "not readable as JSON"),
     ([{"name": "f00000"}], "not in the published layout: at test_vec"),
     ([SECOND[0] | {"correct_inx": [4] * 10}], "at correct_inx.0"),
     ([SECOND[0] | {"correct_inx": [1]}], "10 tests and 1 answers"),

@@ -13,7 +13,9 @@ commands = typer.Typer()
 def train(
     specs: Annotated[
         list[str],
-        typer.Argument(help="Python files, each defining program(), vocab, max_len and causal.", metavar="SPEC.py..."),
+        typer.Argument(
+            help="Python files, each defining program(), vocab, max_len and causal. They are run.", metavar="SPEC.py..."
+        ),
     ],
     out: Annotated[str, typer.Option(help="Directory for the specimen; of many, each gets one under it.")],
     seed: Annotated[int, typer.Option(help="First seed; every further try takes the next.")] = 0,
@@ -23,6 +25,7 @@ def train(
 ) -> None:
     """Train a transformer that implements a RASP program in known components, and check that it does.
 
+    A SPEC.py is a program: training runs it, with all rights you have. Read files of other people before.
     The specimen is accepted only if every figure of the gate holds on fresh inputs. An interrupted training continues
     when the same command is given again. Several files are trained together, in stacks of similar shape, one try each;
     on a GPU that costs little more than one.

@@ -1,0 +1,144 @@
+"""Mutated and damaged files: every loader reads them or refuses them in one short line.
+
+`benchmarks/hostile_files.py` attacks with hundreds per loader; here are a few of each, and those that once got through.
+"""
+
+import json
+from pathlib import Path
+
+import pytest
+from benchmarks.hostile_files import LOADERS, attack, make_circuit, make_gguf, make_interpbench, make_specimen
+
+from vesalius.circuits.originals import load_original
+from vesalius.circuits.specimens import load_specimen
+from vesalius.documents.circuit import Circuit
+from vesalius.errors import LONGEST_MESSAGE, BadInput, Failed, quoted
+from vesalius.files import MAX_DEPTH, parse_json
+from vesalius.functions.strings import load_published
+from vesalius.grading.ratings import read_ratings
+from vesalius.model.gguf_file import GgufFile
+
+
+def refusal(load, *arguments: object) -> str:
+    with pytest.raises(BadInput) as error:
+        load(*arguments)
+    text = str(error.value)
+    assert "\n" not in text
+    assert len(text) <= 500
+    text.encode()
+    return text
+
+
+@pytest.mark.parametrize("name", LOADERS)
+def test_mutated_files_are_read_or_refused(name: str) -> None:
+    if name == "gguf":
+        pytest.importorskip("gguf")
+    findings = attack(name, 5, seed=1)
+    assert findings.clean, findings
+    assert findings.loaded + findings.refused == 5
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ('{"a": NaN}', "NaN is not a JSON number"),
+        ('{"a": -Infinity}', "Infinity is not"),
+        ('{"a": 1e999}', "too large"),
+        ('{"a": "\\ud800"}', "half a character"),
+        ('{"\\udfff": 1}', "half a character"),
+        ("[" * 100_000, "inside each other"),
+        ("[" * (MAX_DEPTH + 1) + "]" * (MAX_DEPTH + 1), "inside each other"),
+        ("1" * 10_000, "not readable as JSON"),
+        ("{", "not readable as JSON"),
+    ],
+)
+def test_json_that_could_not_be_written_back_is_refused(text: str, reason: str) -> None:
+    assert reason in refusal(lambda: parse_json(text, source="file"))
+    assert reason in refusal(lambda: parse_json(text.encode(), source="file"))
+
+
+def test_json_at_the_limits_is_read() -> None:
+    deep = "[" * (MAX_DEPTH - 1) + "1" + "]" * (MAX_DEPTH - 1)
+    assert json.dumps(parse_json(deep, source="x")) == deep
+    assert parse_json('"\\ud83d\\ude0a"', source="x") == "😊"
+    assert parse_json(b'\xef\xbb\xbf{"a": 1e308}', source="x") == {"a": 1e308}
+
+
+@pytest.mark.parametrize("value", ["NaN", '"\\ud800"', "[" * 940 + "]" * 940])
+def test_a_circuit_that_could_not_be_written_back(tmp_path: Path, value: str) -> None:
+    make_circuit(tmp_path)
+    file = tmp_path / "circuit.json"
+    file.write_text(file.read_text().replace('"text"', value))
+    refusal(Circuit.read, file)
+
+
+@pytest.mark.parametrize("measure", [["x"], {"a": 1}, "x" * 100_000, None])
+def test_ratings_whose_measure_is_no_text(tmp_path: Path, measure: object) -> None:
+    row = {"specimen": "3", "component": "L0_MLP", "rater": "ann", "measure": measure, "score": 1}
+    (tmp_path / "ratings.json").write_text(json.dumps([row]))
+    assert "is not known" in refusal(read_ratings, tmp_path / "ratings.json")
+
+
+@pytest.mark.parametrize(
+    ("sizes", "reason"),
+    [
+        ({"n_layers": 20_000}, "the config says 20000"),
+        ({"d_model": 2**31}, "this model needs"),
+        ({"d_mlp": 2**40}, "this model needs"),
+        ({"d_vocab": 2**62, "d_model": 2**62}, "cannot be made"),
+    ],
+)
+def test_sizes_are_held_against_the_weights_before_memory_is_taken(
+    tmp_path: Path, sizes: dict[str, int], reason: str
+) -> None:
+    make_specimen(tmp_path)
+    file = tmp_path / "model.json"
+    data = json.loads(file.read_text())
+    file.write_text(json.dumps({**data, "config": {**data["config"], **sizes}}))
+    assert reason in refusal(load_specimen, tmp_path)
+
+
+def test_gguf_metadata_that_is_no_text(tmp_path: Path) -> None:
+    pytest.importorskip("gguf")
+    make_gguf(tmp_path)
+    file = tmp_path / "model.gguf"
+    data = file.read_bytes()
+    assert b"llama" in data
+    file.write_bytes(data.replace(b"llama", b"\xff\xfe\xff\xfe\xff", 1))
+    refusal(GgufFile, file)
+
+
+def test_interpbench_weights_that_are_cut(tmp_path: Path) -> None:
+    make_interpbench(tmp_path)
+    file = tmp_path / "ll_model.pth"
+    data = file.read_bytes()
+    for size in (0, 1, 60, len(data) // 2, len(data) - 1):
+        file.write_bytes(data[:size])
+        refusal(load_original, tmp_path)
+
+
+def test_a_published_function_whose_name_no_file_can_have(tmp_path: Path) -> None:
+    place = tmp_path / "strings"
+    place.mkdir()
+    tests = {"test_vec": [[["ab", "x", "y"], ["ba", "n", "m"]]] * 10, "correct_inx": [1] * 10}
+    names = ["f00000", "n" * 5000, "a\0b"]
+    (place / "unit_test_data.json").write_text(json.dumps([{"name": name, **tests} for name in names]))
+    loaded = load_published(tmp_path)
+    assert [function.id for function in loaded] == ["f00000"]
+    assert len(loaded.left_out) == 2
+
+
+@pytest.mark.parametrize("kind", [BadInput, Failed])
+def test_messages_are_one_line_that_can_be_shown(kind: type[Exception]) -> None:
+    text = str(kind(f"file x: {'y' * 100_000}\n  \ud800\x1b[2J\u202e; give another"))
+    assert len(text) <= LONGEST_MESSAGE + 30  # escapes of control characters
+    assert text.startswith("file x: yyy")
+    assert text.endswith("; give another")
+    assert not set(text) & {"\n", "\x1b", "\ud800", "\u202e"}
+    assert str(kind("short")) == "short"
+
+
+def test_quotes_are_short() -> None:
+    assert quoted("abc") == "'abc'"
+    assert len(quoted("x" * 10**6)) < 210
+    assert len(quoted(["x" * 1000] * 10)) < 210
