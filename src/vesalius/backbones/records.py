@@ -188,7 +188,7 @@ class Records:
             try:
                 line = json.loads(raw)
                 check = line.pop("check")
-            except (ValueError, KeyError, AttributeError, TypeError):
+            except (ValueError, KeyError, AttributeError, TypeError, RecursionError):
                 continue
             if check != digest(line):
                 raise BadInput(f"{self.path}, line {number}: altered since it was recorded; restore the file")
