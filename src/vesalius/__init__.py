@@ -9,7 +9,9 @@
 Names are imported when first used, so that `import vesalius` and `vesalius --help` stay quick.
 """
 
+import sys
 from importlib import import_module
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from vesalius.errors import BadInput, Failed, Note
@@ -35,10 +37,12 @@ if TYPE_CHECKING:
         sweep,
         train,
     )
+    from vesalius.behaviours import Behaviour
     from vesalius.components import Component, Edge
 
 __all__ = [
     "BadInput",
+    "Behaviour",
     "Component",
     "Edge",
     "Failed",
@@ -64,9 +68,24 @@ __all__ = [
 ]
 _HOMES = {
     **{name: "vesalius.api" for name in __all__ if name not in globals()},
+    "Behaviour": "vesalius.behaviours",
     "Component": "vesalius.components",
     "Edge": "vesalius.components",
 }
+
+
+class _Package(ModuleType):
+    """The package, in which a function keeps its name although a subpackage of that name is imported."""
+
+    behaviours = property(lambda self: _api("behaviours"), lambda self, module: None)
+    report = property(lambda self: _api("report"), lambda self, module: None)
+
+
+def _api(name: str) -> Any:
+    return getattr(import_module("vesalius.api"), name)
+
+
+sys.modules[__name__].__class__ = _Package
 
 
 def __getattr__(name: str) -> Any:

@@ -7,6 +7,8 @@ from jaxtyping import Float
 from torch import Tensor
 
 RESAMPLES = 2000
+#: Below this many samples a bootstrap of the mean is too sure of itself.
+FEW = 8
 
 
 def bootstrap_means(
@@ -37,6 +39,27 @@ def student_interval(
     n = len(values)
     half = scipy.stats.t.ppf((1 + level) / 2, n - 1) * values.std(0, ddof=1) / n**0.5
     return values.mean(0) - half, values.mean(0) + half
+
+
+def interval_or_none(values: Float[Tensor, " sample"], *, seed: int = 0) -> tuple[float | None, float | None]:
+    """The 95 % interval of one mean as `means_interval` has it; None and None for one sample."""
+    low, high = (float(bound[0]) for bound in means_interval(values[:, None], seed=seed))
+    return (None, None) if len(values) == 1 else (low, high)
+
+
+def means_interval(
+    values: Float[Tensor, "sample column"], *, level: float = 0.95, seed: int = 0
+) -> tuple[Float[Tensor, " column"], Float[Tensor, " column"]]:
+    """The interval of each column's mean, whatever the number of samples: bootstrap, Student's below `FEW`, NaN for
+    one sample, which says nothing about others.
+    """
+    if len(values) >= FEW:
+        return mean_interval(values, level=level, seed=seed)
+    if len(values) == 1:
+        nothing = torch.full((values.shape[1],), torch.nan)
+        return nothing, nothing.clone()
+    low, high = student_interval(values.cpu().double().numpy(), level=level)
+    return torch.from_numpy(low).to(values.dtype), torch.from_numpy(high).to(values.dtype)
 
 
 def share_interval(successes: float, n: int, *, z: float = 1.959964) -> tuple[float, float]:

@@ -64,7 +64,7 @@ def test_ablating_the_induction_head_breaks_induction() -> None:
     ],
 )
 def test_variants_are_no_other_behaviours_and_a_family_counts_once(own: str, others: set[str]) -> None:
-    first, *rest = [each.name for each in own_and_others(own)]
+    first, *rest = [each.name for each in own_and_others(behaviour(own))]
     assert first == own
     assert len(rest) == 5
     assert set(rest) == others

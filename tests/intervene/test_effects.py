@@ -220,7 +220,14 @@ def test_effects_carry_their_interval() -> None:
     found = Effects(((Component(0),), (Component(0, 0),)), torch.zeros(2), matrix, "zero", "logits", 1, 0)
     low, high = found.interval()
     assert found.mean.tolist() == [1.0, 1.0]
-    assert (low.tolist(), high.tolist()) == ([1.0, 0.0], [1.0, 2.0])
+    # Student's t at one degree of freedom is 12.706; the standard errors of 1, 1 and of 0, 2 are 0 and 1.
+    assert low.tolist() == pytest.approx([1.0, 1 - 12.706], rel=1e-3)
+    assert high.tolist() == pytest.approx([1.0, 1 + 12.706], rel=1e-3)
+    many = Effects(found.sets, torch.zeros(8), matrix.repeat(4, 1), "zero", "logits", 1, 0)
+    low, high = many.interval()
+    assert 0.0 <= float(low[1]) < 1.0 < float(high[1]) <= 2.0
+    one = Effects(found.sets, torch.zeros(1), matrix[:1], "zero", "logits", 1, 0)
+    assert [(row["low"], row["high"]) for row in one.table()] == [(None, None)] * 2
 
 
 @pytest.mark.parametrize(

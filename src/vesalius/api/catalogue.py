@@ -9,7 +9,11 @@ import torch
 
 from vesalius.behaviours import behaviours as all_behaviours
 from vesalius.behaviours import measure
-from vesalius.behaviours.natural import load_natural
+from vesalius.behaviours.check import check_behaviour
+from vesalius.behaviours.metrics import Metric
+from vesalius.behaviours.natural import load_natural, with_behaviour
+from vesalius.behaviours.registry import find_behaviour
+from vesalius.behaviours.trial import MOST_PROMPTS, require_drawable
 from vesalius.circuits.originals import WEIGHTS as ORIGINAL_WEIGHTS
 from vesalius.circuits.originals import load_original
 from vesalius.circuits.specimens import (
@@ -26,6 +30,8 @@ from vesalius.model.smollm import NAME as SMOLLM
 from vesalius.model.specimen import Specimen, TextVocabulary
 from vesalius.progress import Progress, shown
 
+#: Prompts on which each built-in behaviour is measured.
+MEASURED = 32
 #: Natural models that need no download; their shape is stated so that listing them loads nothing.
 NATURAL = {
     SMOLLM: Config(
@@ -45,7 +51,8 @@ NATURAL = {
 def load(
     name: str | int | Path,
     *,
-    behaviour: str | None = None,
+    behaviour: Any = None,
+    metric: Metric | None = None,
     device: str | torch.device = "cpu",
     progress: Progress | bool | None = None,
 ) -> Specimen:
@@ -54,6 +61,10 @@ def load(
     A benchmark circuit by id or name (`3`, `frac_prevs`), a directory made by `vesalius train`, a case folder of
     the published InterpBench models, or a natural model with the behaviour it is studied for (`smollm2-135m`, a
     Hugging Face directory, a GGUF file, a hub id).
+
+    `behaviour` is a name, the path of a file of rows, a list of rows or a `ves.Behaviour`; `metric` is what its answers
+    are measured by: "logit-difference", "probability", "probability-difference", "log-probability", "loss", "kl" or a
+    function.
     """
     text = str(name)
     if not text.strip():
@@ -61,14 +72,15 @@ def load(
     path = Path(text).expanduser()
     directory = benchmark_directory(text) or (path if (path / SPECIMEN_FILE).is_file() else None)
     if directory is not None:
-        if behaviour is not None:
-            raise BadInput(f"specimen {text!r} has one task of its own; leave out the behaviour {behaviour!r}")
+        if behaviour is not None or metric is not None:
+            given = f"behaviour {behaviour!r}" if behaviour is not None else f"metric {metric!r}"
+            raise BadInput(f"specimen {text!r} has one task of its own; leave out the {given}")
         specimen = load_specimen(directory)
     elif (path / ORIGINAL_WEIGHTS).is_file():
         specimen = load_original(path)
     elif text in NATURAL or path.exists() or "/" in text or text.endswith(".gguf"):
         with shown(progress) as report:
-            specimen = load_natural(text, behaviour=behaviour, progress=report)
+            specimen = load_natural(text, behaviour=behaviour, metric=metric, progress=report)
     else:
         known = f"{', '.join(NATURAL)}, {known_names(3)}"
         raise BadInput(f"specimen {text!r} is not known; use {known}, a path or a hub id such as org/model")
@@ -79,18 +91,23 @@ def load(
 def loaded(
     specimen: Specimen | str | int | Path,
     *,
-    behaviour: str | None = None,
+    behaviour: Any = None,
+    metric: Metric | None = None,
     device: str | torch.device = "cpu",
     progress: Progress | bool | None = None,
 ) -> Specimen:
-    """A specimen as it is, or the one that a name or a path stands for."""
+    """A specimen as it is, or the one that a name or a path stands for; a natural model that is loaded already can be
+    studied for another behaviour or by another metric.
+    """
     if not isinstance(specimen, Specimen):
-        return load(specimen, behaviour=behaviour, device=device, progress=progress)
-    if behaviour not in (None, specimen.behaviour):
-        raise BadInput(
-            f"specimen {specimen.name!r} is loaded for {specimen.behaviour}; load it for {behaviour} instead"
-        )
-    return specimen
+        if not isinstance(specimen, str | int | Path) or isinstance(specimen, bool):
+            raise BadInput(
+                f"{type(specimen).__name__} is not a specimen; give a name, a path or what ves.load returned"
+            )
+        return load(specimen, behaviour=behaviour, metric=metric, device=device, progress=progress)
+    if behaviour is None and metric is None:
+        return specimen
+    return with_behaviour(specimen, behaviour, metric=metric)
 
 
 def specimens() -> list[dict[str, Any]]:
@@ -111,7 +128,7 @@ def specimens() -> list[dict[str, Any]]:
 
 
 def show(
-    specimen: Specimen | str | int | Path, *, behaviour: str | None = None, progress: Progress | bool | None = None
+    specimen: Specimen | str | int | Path, *, behaviour: Any = None, progress: Progress | bool | None = None
 ) -> dict[str, Any]:
     """One specimen in full: its shape, components, vocabulary and a few examples."""
     specimen = loaded(specimen, behaviour=behaviour, progress=progress)
@@ -134,22 +151,39 @@ def predict(
 def behaviours(
     specimen: Specimen | str | Path | None = None,
     *,
-    n: int = 32,
+    behaviour: Any = None,
+    metric: Metric | None = None,
+    n: int | None = None,
     seed: int = 0,
     progress: Progress | bool | None = None,
-) -> list[dict[str, Any]]:
-    """The behaviours by name; with a natural model, how well it performs each on `n` prompts."""
+) -> Any:
+    """The behaviours by name; with a natural model, how well it performs each on `n` prompts (32).
+
+    With `behaviour` (a name, a file, rows or a `ves.Behaviour`) a dictionary about that one: which rows are kept and
+    why others are not, and accuracy and metric with intervals, of all rows and of each split (at most `n` of each).
+    """
     if specimen is None:
+        if behaviour is not None:
+            raise BadInput(f"behaviour {behaviour!r}: name the model whose tokenizer reads it, before --behaviour")
         return [{"name": one.name, "description": one.description} for one in all_behaviours()]
+    require_drawable(MEASURED if n is None else n, seed)
+    own = None if behaviour is None else find_behaviour(behaviour, metric=metric)
     with shown(progress) as report:
         specimen = loaded(specimen, progress=report)
         if not isinstance(specimen.vocabulary, TextVocabulary):
             raise BadInput(f"specimen {specimen.name!r} is not a natural model; behaviours are for text models")
+        model, tokenizer = specimen.model, specimen.vocabulary.tokenizer
+        if own is not None:
+            most = n or (MOST_PROMPTS if own.measured_split != "test" else MEASURED)
+            found = check_behaviour(own, model, tokenizer, n=most, seed=seed, progress=report)
+            return {"model": specimen.source or specimen.id, **found}
+        if metric is not None:
+            raise BadInput(f"metric {metric!r}: name the behaviour that is measured by it, --behaviour NAME or FILE")
         rows = []
         for done, one in enumerate(all_behaviours()):
             report(f"measuring {one.name}", done, len(all_behaviours()))
-            performance = measure(one, specimen.model, specimen.vocabulary.tokenizer, n=n, seed=seed)
-            rows.append({"name": one.name, **performance.model_dump()})
+            result = measure(one, model, tokenizer, n=n or MEASURED, seed=seed, progress=report)
+            rows.append({"name": one.name, **result.model_dump()})
     return rows
 
 

@@ -2,12 +2,15 @@
 
 from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 import torch
 
 from vesalius.api.catalogue import loaded
 from vesalius.api.notes import note_unperformed
-from vesalius.api.places import Out, directory_for, removed_if_empty
+from vesalius.api.places import Out, directory_for, metric_option, removed_if_empty, require_place
+from vesalius.behaviours.behaviour import label_of
+from vesalius.behaviours.metrics import Metric
 from vesalius.behaviours.trial import Trial
 from vesalius.circuits.foreign_spec import KEY_FILE, KEY_FOLDER
 from vesalius.circuits.specimens import benchmark_directory
@@ -42,7 +45,8 @@ def discover(
     steps: int = 0,
     split: str = "test",
     material: Trial | None = None,
-    behaviour: str | None = None,
+    behaviour: Any = None,
+    metric: Metric | None = None,
     device: str | torch.device = "cpu",
     out: Out = None,
     progress: Progress | bool | None = None,
@@ -52,21 +56,23 @@ def discover(
     `method` is "sweep", "eap", "eap-ig", "acdc", or a search of heads, "bandit" or "rl": `budget`, `paper`, `seeds` and
     `steps` are for those. The result holds the `circuit` and its `checks`, which `checks=False` leaves out. A behaviour
     that a natural model does not perform is refused, unless `force`. `material` gives other prompts than the specimen's
-    own. With `out` (a directory, or True for one under `vesalius-runs`) the files and the page are written.
+    own, `behaviour` and `metric` are those of `ves.load`. With `out` (a directory, or True for one under
+    `vesalius-runs`) the files and the page are written.
     """
     search = SearchOptions(budget, paper, seeds, steps)
     require_method(method, search)
     options = {"n": n, **{name: value for name, value in asdict(search).items() if value != SEARCH_DEFAULTS[name]}}
     options |= {"force": True} if force else {}
     options |= {} if checks else {"quick": True}
+    require_place(out)
     with shown(progress) as report:
-        specimen = loaded(specimen, behaviour=behaviour, device=device, progress=report)
+        specimen = loaded(specimen, behaviour=behaviour, metric=metric, device=device, progress=report)
         request = Request(
             command="discover",
             specimen=specimen.source or specimen.id,
             behaviour=specimen.behaviour,
             method=method,
-            options=options,
+            options={**options, **metric_option(specimen)},
             seed=seed,
         )
         directory = directory_for(out, *_words(specimen, request)) if out else None
@@ -82,7 +88,7 @@ def discover(
                 force=force,
                 progress=report,
             )
-            note_unperformed(specimen.name, specimen.behaviour, result.performance)
+            note_unperformed(specimen.name, specimen.behaviour, result.performance, force=force)
             made = None
             if checks:
                 made = Checks.model_validate(run_checks(specimen, result, seed=seed, progress=report).as_data())
@@ -112,7 +118,8 @@ def _words(specimen: Specimen, request: Request) -> tuple[str | None, ...]:
     return (
         "discover",
         specimen.name,
-        request.behaviour,
+        request.behaviour and label_of(request.behaviour),
+        str(options.get("metric") or "") or None,
         request.method,
         "paper" if options.get("paper") else None,
         *(f"{name}{options[name]}" if name in options else None for name in ("budget", "steps", "seeds")),

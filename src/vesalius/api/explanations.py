@@ -12,8 +12,10 @@ import torch
 
 from vesalius.api.catalogue import loaded
 from vesalius.api.circuit_sources import Given, circuit_fields
-from vesalius.api.places import Out, directory_for, removed_if_empty
+from vesalius.api.places import Out, directory_for, metric_option, removed_if_empty, require_place
 from vesalius.backbones import Backbone, open_backbone
+from vesalius.behaviours.behaviour import label_of
+from vesalius.behaviours.metrics import Metric
 from vesalius.circuits.specimens import benchmark_directory
 from vesalius.discovery.methods import require_circuit_method
 from vesalius.documents.explanation import EXPLANATION_FILE, Explanation
@@ -62,7 +64,8 @@ def explain(
     force: bool = False,
     leave_out: str | None = None,
     seed: int = 0,
-    behaviour: str | None = None,
+    behaviour: Any = None,
+    metric: Metric | None = None,
     device: str | torch.device = "cpu",
     base_url: str | None = None,
     max_tokens: int = MAX_TOKENS,
@@ -95,8 +98,9 @@ def explain(
     check_scientist(scientist, backbone=backbone is not None, protocol=protocol, leave_out=leave_out)
     require_circuit_method(circuit_from)
     protocol = PROTOCOLS[0] if scientist == HYVE and protocol is None else protocol
+    require_place(out)
     with shown(progress) as report, ExitStack() as stack:
-        specimen = loaded(specimen, behaviour=behaviour, device=device, progress=report)
+        specimen = loaded(specimen, behaviour=behaviour, metric=metric, device=device, progress=report)
         task = Task(
             specimen.id,
             _place(specimen),
@@ -156,7 +160,9 @@ def _place(specimen: Specimen) -> Path | None:
 def _words(specimen: Specimen, task: Task) -> tuple[str | None, ...]:
     """The parts of the directory's name."""
     scientist = None if task.scientist == BUILTIN else task.scientist.replace(":", ".")
-    return "explain", specimen.name, specimen.behaviour, scientist, task.protocol, f"seed{task.seed}"
+    label = specimen.behaviour and label_of(specimen.behaviour)
+    metric = metric_option(specimen).get("metric")
+    return "explain", specimen.name, label, metric, scientist, task.protocol, f"seed{task.seed}"
 
 
 def _written(result: Explained, directory: Path, specimen: Specimen) -> Explanation:

@@ -10,7 +10,9 @@ from pydantic import JsonValue
 
 from vesalius.api.catalogue import loaded
 from vesalius.api.notes import note_unperformed
-from vesalius.api.places import Out, directory_for, removed_if_empty
+from vesalius.api.places import Out, directory_for, metric_option, removed_if_empty, require_place
+from vesalius.behaviours.behaviour import label_of
+from vesalius.behaviours.metrics import Metric
 from vesalius.components import Component
 from vesalius.discovery.methods import DEFAULT_PROMPTS
 from vesalius.discovery.sets.discover import NAMES, SetDiscovery
@@ -39,7 +41,8 @@ def discover_sets(
     n: int = DEFAULT_PROMPTS,
     seed: int = 0,
     force: bool = False,
-    behaviour: str | None = None,
+    behaviour: Any = None,
+    metric: Metric | None = None,
     device: str | torch.device = "cpu",
     out: Out = True,
     progress: Progress | bool | None = None,
@@ -55,12 +58,14 @@ def discover_sets(
     if kind not in KINDS:
         raise BadInput(f"kind {kind!r} does not exist; choose one of {choices(KINDS)}")
     named = None if pool is None else list(map(str, pool))
+    require_place(out)
     with shown(progress) as report:
-        specimen = loaded(specimen, behaviour=behaviour, device=device, progress=report)
+        specimen = loaded(specimen, behaviour=behaviour, metric=metric, device=device, progress=report)
         options: dict[str, JsonValue] = {"search": search, "kind": kind, "least": least, "n": n}
         options |= {} if named is None else {"pool": list[JsonValue](named)}
         options |= {} if budget is None else {"budget": budget}
         options |= {"force": True} if force else {}
+        options |= metric_option(specimen)
         request = Request(
             command="discover",
             specimen=specimen.source or specimen.id,
@@ -84,7 +89,7 @@ def discover_sets(
                 force=force,
                 progress=report,
             )
-    note_unperformed(specimen.name, specimen.behaviour, result.performance)
+    note_unperformed(specimen.name, specimen.behaviour, result.performance, force=force)
     document = {
         **result.document(),
         "schema": SCHEMA,
@@ -114,7 +119,8 @@ def _words(name: str, request: Request, pool: list[str] | None) -> tuple[str | N
     return (
         "sets",
         name,
-        request.behaviour,
+        request.behaviour and label_of(request.behaviour),
+        str(options["metric"]) if "metric" in options else None,
         str(options["search"]),
         str(options["kind"]),
         None if digest is None else f"pool{digest}",
@@ -127,7 +133,7 @@ def _words(name: str, request: Request, pool: list[str] | None) -> tuple[str | N
 
 def _draw(result: SetDiscovery, request: Request, path: Path) -> Path:
     heads, marked = result.queries.source.heads, [s.heads for s in result.synergies if s.verdict != "none"]
-    subject = ", ".join(filter(None, (Path(str(request.specimen)).name, request.behaviour)))
+    subject = ", ".join(filter(None, (Path(str(request.specimen)).name, label_of(request.behaviour or ""))))
     return draw_synergy(
         synergy_matrix(heads, result.synergies),
         heads,

@@ -135,5 +135,5 @@ def _note_unperformed(specimen: Specimen, behaviours: Sequence[str]) -> None:
     """Heads that a model needs for what it does not do are noise; the tables are made all the same."""
     if isinstance(specimen.vocabulary, TextVocabulary):
         for name in behaviours:
-            performance = require_performance(replace(specimen, behaviour=name), force=True)
-            note_unperformed(specimen.name, name, performance)
+            performance = require_performance(replace(specimen, behaviour=name, behaviour_source=None), force=True)
+            note_unperformed(specimen.name, name, performance, force=True)

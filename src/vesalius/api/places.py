@@ -5,7 +5,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from vesalius.behaviours.behaviour import Behaviour
+from vesalius.behaviours.metrics import metric_name
 from vesalius.errors import BadInput
+from vesalius.model.specimen import Specimen
 
 RUNS = "vesalius-runs"
 #: A directory; True for one under `vesalius-runs`, named after the request; None or False to write nothing.
@@ -25,6 +28,27 @@ def directory_for(out: Out, *words: str | None) -> Path:
     if not os.access(directory, os.W_OK):
         raise BadInput(f"--out {directory}: cannot be written to; choose another place")
     return directory
+
+
+def require_place(out: Out) -> None:
+    """Refuse a directory that cannot be made or written to before any work begins; nothing stays that was not there."""
+    if not isinstance(out, str | Path) or not str(out):
+        return
+    place = Path(out)
+    made = [one for one in (place, *place.parents) if not one.exists()]
+    try:
+        directory_for(place)
+    finally:
+        for one in made:
+            with suppress(OSError):
+                one.rmdir()
+
+
+def metric_option(specimen: Specimen) -> dict[str, str]:
+    """The option of a request that names the metric, where one was chosen."""
+    source = specimen.behaviour_source
+    metric = source.metric if isinstance(source, Behaviour) else None
+    return {} if metric is None else {"metric": metric_name(metric)}
 
 
 @contextmanager

@@ -6,6 +6,7 @@ that stands for everything they depend on. The same call finds them again and co
 
 import hashlib
 import json
+import os
 import time
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -16,20 +17,22 @@ from jaxtyping import Float
 from torch import Tensor
 
 from vesalius.api.catalogue import loaded
-from vesalius.api.places import Out, directory_for
-from vesalius.behaviours.trial import Trial, trial
+from vesalius.api.places import Out, directory_for, metric_option, require_place
+from vesalius.behaviours.behaviour import label_of
+from vesalius.behaviours.metrics import Metric
+from vesalius.behaviours.trial import Trial, note_limits, trial
 from vesalius.components import Component
 from vesalius.documents.request import Request
 from vesalius.documents.sweep import SWEEP_FILE, Sweep, SweepRow
 from vesalius.errors import BadInput, choices
 from vesalius.intervene import Cost, Recordings
-from vesalius.intervene.effects import KINDS, ComponentSet, Effects, Replacement, effect_columns
+from vesalius.intervene.effects import KINDS, ComponentSet, Effects, Replacement, effect_columns, number
 from vesalius.intervene.effects import pairs as all_pairs
 from vesalius.model.files import read_tensors, write_tensors
 from vesalius.model.specimen import Specimen
 from vesalius.progress import Progress, shown
 from vesalius.report.heatmap import draw_heatmap
-from vesalius.statistics import mean_interval
+from vesalius.statistics import interval_or_none
 from vesalius.version import __version__
 
 PROMPTS = 16
@@ -45,7 +48,8 @@ def sweep(
     n: int = PROMPTS,
     seed: int = 0,
     split: str = "test",
-    behaviour: str | None = None,
+    behaviour: Any = None,
+    metric: Metric | None = None,
     device: str | torch.device = "cpu",
     material: Trial | None = None,
     out: Out = None,
@@ -55,11 +59,12 @@ def sweep(
     helps.
 
     `kind` is what replaces it: "zero", "mean", "resample" (from the counterfactual prompt) or "value-bias". `material`
-    gives other prompts than the behaviour's own. With `out` (a directory, or True for one under `vesalius-runs`) the
-    numbers and a picture are written, and an interrupted sweep continues when the same call is made again.
+    gives other prompts than the behaviour's own, `behaviour` and `metric` are those of `ves.load`. With `out` (a
+    directory, or True for one under `vesalius-runs`) the numbers and a picture are written, and an interrupted sweep
+    continues when the same call is made again.
     """
     options = {"kind": kind, "components": components, "pairs": pairs, "n": n, "seed": seed, "split": split}
-    where = {"behaviour": behaviour, "device": device, "out": out, "progress": progress}
+    where = {"behaviour": behaviour, "metric": metric, "device": device, "out": out, "progress": progress}
     return _sweep(specimen, material=material, **options, **where)[0]
 
 
@@ -77,7 +82,8 @@ def _sweep(
     n: int = PROMPTS,
     seed: int = 0,
     split: str = "test",
-    behaviour: str | None = None,
+    behaviour: Any = None,
+    metric: Metric | None = None,
     device: str | torch.device = "cpu",
     material: Trial | None = None,
     out: Out = None,
@@ -85,19 +91,21 @@ def _sweep(
 ) -> tuple[Effects, Sweep]:
     if kind not in KINDS:
         raise BadInput(f"kind {kind!r} does not exist; choose one of {choices(KINDS)}")
-    named = None if components is None else tuple(map(str, components))
+    named = None if components is None else tuple(map(str, _listed(components)))
+    require_place(out)
     with shown(progress) as report:
-        specimen = loaded(specimen, behaviour=behaviour, device=device, progress=report)
+        specimen = loaded(specimen, behaviour=behaviour, metric=metric, device=device, progress=report)
+        sets = _sets(specimen, named, pairs=pairs)
+        given = material or trial(specimen, n, seed=seed, split=split)
+        note_limits(specimen, given.prompts, resampled=kind == "resample")
         request = Request(
             command="sweep",
             specimen=specimen.source or specimen.id,
             behaviour=specimen.behaviour,
             components=named,
-            options={"kind": kind, "pairs": pairs, "n": n, "split": split},
+            options={"kind": kind, "pairs": pairs, "n": len(given.batch), "split": split, **metric_option(specimen)},
             seed=seed,
         )
-        sets = _sets(specimen, named, pairs=pairs)
-        given = material or trial(specimen, n, seed=seed, split=split)
         directory = _directory(out, specimen, request) if out and material is None else None
         effects = _measured(specimen, sets, given, kind, _store(directory, request, specimen, given, sets), report)
     document = _document(effects, request, seed)
@@ -106,6 +114,13 @@ def _sweep(
         document = document.model_copy(update={"directory": str(directory), "heatmap": picture})
         document.write(directory / SWEEP_FILE)
     return effects, document
+
+
+def _listed(components: Iterable[str | Component] | str) -> Iterable[str | Component]:
+    """Names in a list, or in one text with commas."""
+    return (
+        [name.strip() for name in components.split(",") if name.strip()] if isinstance(components, str) else components
+    )
 
 
 def _sets(specimen: Specimen, components: Sequence[str] | None, *, pairs: bool) -> list[ComponentSet]:
@@ -194,13 +209,21 @@ def _store(
 ) -> Scores:
     if directory is None:
         return Scores(None, b"", len(material.batch), len(sets))
-    return Scores(directory / "scores.safetensors", _key(request, specimen), len(material.batch), len(sets))
+    key = _key(request, specimen, material)
+    return Scores(directory / "scores.safetensors", key, len(material.batch), len(sets))
 
 
-def _key(request: Request, specimen: Specimen) -> bytes:
-    """A digest of the request, the program's version and the weights."""
+def _key(request: Request, specimen: Specimen, material: Trial) -> bytes:
+    """A digest of the request, the prompts, the program's version and the weights. A metric that is a function cannot
+    be compared, so that such a sweep starts anew.
+    """
+    if material.prompts is not None and callable(material.prompts.metric):
+        return os.urandom(32)
     data = request.model_dump(mode="json", exclude={"versions"})
     digest = hashlib.sha256(json.dumps([data, __version__], sort_keys=True).encode())
+    answers = [] if material.prompts is None else [material.prompts.question.answers, material.prompts.question.wrongs]
+    for tokens in (material.batch.tokens, material.counterfactual.tokens, *answers):
+        digest.update(json.dumps(tokens.tolist()).encode())
     for name, weight in specimen.model.named_parameters():
         exact = weight.cpu().double()
         digest.update(f"{name} {tuple(weight.shape)} {exact.sum().item()} {exact.abs().sum().item()}".encode())
@@ -213,7 +236,8 @@ def _directory(out: Out, specimen: Specimen, request: Request) -> Path:
         out,
         "sweep",
         specimen.name,
-        request.behaviour,
+        request.behaviour and label_of(request.behaviour),
+        str(options.get("metric") or "") or None,
         str(options["kind"]),
         "pairs" if options["pairs"] else None,
         f"n{options['n']}",
@@ -224,10 +248,10 @@ def _directory(out: Out, specimen: Specimen, request: Request) -> Path:
 def _document(effects: Effects, request: Request, seed: int) -> Sweep:
     low, high = effects.interval(seed=seed)
     rows = [
-        SweepRow(id="+".join(map(str, members)), effect=float(mean), ci_low=float(a), ci_high=float(b))
+        SweepRow(id="+".join(map(str, members)), effect=float(mean), ci_low=number(a), ci_high=number(b))
         for members, mean, a, b in zip(effects.sets, effects.mean, low, high, strict=True)
     ]
-    baseline_low, baseline_high = (float(x) for x in mean_interval(effects.baseline[:, None], seed=seed))
+    baseline_low, baseline_high = interval_or_none(effects.baseline, seed=seed)
     return Sweep(
         request=request,
         unit=effects.unit,
@@ -242,7 +266,7 @@ def _document(effects: Effects, request: Request, seed: int) -> Sweep:
 
 def _draw(specimen: Specimen, effects: Effects, request: Request, path: Path) -> Path:
     config, options = specimen.model.config, request.options
-    subject = f"{specimen.name}, {request.behaviour}" if request.behaviour else specimen.name
+    subject = f"{specimen.name}, {label_of(request.behaviour)}" if request.behaviour else specimen.name
     title = f"{subject}: {options['kind']} ablation, {options['n']} prompts"
     means = {members[0]: float(mean) for members, mean in zip(effects.sets, effects.mean, strict=True)}
     return draw_heatmap(means, path, title=title, unit=effects.unit, n_layers=config.n_layers, n_heads=config.n_heads)

@@ -2,14 +2,20 @@
 
 A behaviour is a name and a function that takes one split's material and returns a `draw` function. A draw takes a
 random generator and the index of the prompt and returns one row. The index allows exact balancing (even prompts one
-way, odd prompts the other). Rows are distinct and shuffled.
+way, odd prompts the other). Rows are distinct and shuffled. Behaviours of one's own are rows instead (`own`): the
+`from_...` methods make them.
 """
 
+import hashlib
 import random
-from collections.abc import Callable
-from dataclasses import dataclass
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
 
 from vesalius.behaviours.material import Material, split_index
+from vesalius.behaviours.metrics import Metric, require_metric
 from vesalius.behaviours.prompts import Prompt, Prompts
 from vesalius.errors import BadInput
 from vesalius.model.tokenizer import Tokenizer
@@ -20,19 +26,95 @@ MAX_FAILED_DRAWS = 1000
 
 @dataclass(frozen=True)
 class Behaviour:
-    """`prepare(material)` returns a draw; a draw that returns None is repeated. `variant_of` names the behaviour that
-    this one measures in another way.
+    """Prompts with answers, and the metric they are measured by (None: the logit difference).
+
+    `prepare(material)` returns a draw; a draw that returns None is repeated. `variant_of` names the behaviour that this
+    one measures in another way. `name` is what `--behaviour` and `ves.load` take to find it again.
     """
 
     name: str
     description: str
-    prepare: Callable[[Material], Draw]
+    prepare: Callable[[Material], Draw] = field(repr=False)
     variant_of: str | None = None
+    metric: Metric | None = field(default=None, kw_only=True)
+
+    @staticmethod
+    def from_rows(
+        rows: Sequence[Mapping[str, Any]], *, name: str | None = None, metric: Metric | None = None
+    ) -> "Behaviour":
+        """A behaviour from rows `{prompt, answer, wrong?, counterfactual?, roles?, split?}`; answers are a text or a
+        list of texts.
+        """
+        from vesalius.behaviours.own import from_rows
+
+        return from_rows(rows, name=name, metric=metric)
+
+    @staticmethod
+    def from_file(path: str | Path, *, metric: Metric | None = None) -> "Behaviour":
+        """A behaviour from a file: rows in JSONL, JSON or CSV, templates in TOML, or a directory of a dataset."""
+        from vesalius.behaviours.files import read_behaviour
+
+        return read_behaviour(path, metric=metric)
+
+    @staticmethod
+    def from_prompt(
+        prompt: str,
+        answer: str | Sequence[str],
+        *,
+        wrong: str | Sequence[str] | None = None,
+        counterfactual: str | None = None,
+        roles: Mapping[str, str] | None = None,
+        metric: Metric | None = None,
+    ) -> "Behaviour":
+        """A behaviour of one prompt: what it shows holds for that prompt and has no interval."""
+        from vesalius.behaviours.own import from_rows
+
+        row = {"prompt": prompt, "answer": answer, "wrong": wrong, "counterfactual": counterfactual, "roles": roles}
+        return from_rows([row], metric=metric, source="prompt")
+
+    @staticmethod
+    def from_templates(
+        templates: str | Path | Mapping[str, Any], *, name: str | None = None, metric: Metric | None = None
+    ) -> "Behaviour":
+        """A behaviour from templates with slots: a TOML file, or the same as a dictionary."""
+        from vesalius.behaviours.templates import from_templates
+
+        return from_templates(templates, name=name, metric=metric)
+
+    @staticmethod
+    def from_function(
+        draw: Callable[[random.Random], Mapping[str, Any] | None],
+        *,
+        name: str | None = None,
+        metric: Metric | None = None,
+        seed: int = 0,
+    ) -> "Behaviour":
+        """A behaviour from a function that draws one row with a random generator."""
+        from vesalius.behaviours.own import from_function
+
+        return from_function(draw, name=name, metric=metric, seed=seed)
+
+    def __post_init__(self) -> None:
+        require_metric(self.metric)
 
     @property
     def family(self) -> str:
         """The name of the underlying behaviour: `variant_of` if set, else `name`."""
         return self.variant_of or self.name
+
+    @property
+    def label(self) -> str:
+        """A short name, for titles and directories."""
+        return label_of(self.name)
+
+    @property
+    def measured_split(self) -> str:
+        """The split on which it is measured whether a model performs it."""
+        return "test"
+
+    def with_metric(self, metric: Metric | None) -> "Behaviour":
+        """The same prompts, measured by another metric."""
+        return replace(self, metric=metric)
 
     def sample(
         self, tokenizer: Tokenizer, n: int, *, seed: int, split: str = "train", n_ctx: int, d_vocab: int
@@ -50,7 +132,16 @@ class Behaviour:
                 f"distinct ones with this tokenizer; {'request fewer' if rows else 'choose another behaviour'}"
             )
         rng.shuffle(rows)
-        return Prompts.from_rows(rows, pad=tokenizer.bos or 0, n_ctx=n_ctx, d_vocab=d_vocab)
+        prompts = Prompts.from_rows(rows, pad=tokenizer.bos or 0, n_ctx=n_ctx, d_vocab=d_vocab)
+        return prompts.with_metric(self.metric)
+
+
+def label_of(name: str) -> str:
+    """A behaviour's name, short enough for a title or a directory: of a path the stem, of a row its prompt."""
+    if name.lstrip().startswith("{"):
+        words = re.sub(r"[^A-Za-z0-9]+", "-", name.partition('"prompt": "')[2].partition('"')[0]).strip("-")
+        return f"{words[:32].lower()}-{hashlib.sha256(name.encode()).hexdigest()[:6]}"
+    return Path(name).stem if "/" in name or Path(name).suffix else name
 
 
 def _distinct_rows(draw: Draw, rng: random.Random, n: int) -> list[Prompt]:

@@ -1,12 +1,15 @@
 """Natural models as specimens: the embedded SmolLM2, a Hugging Face directory, a GGUF file or a hub id."""
 
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
-from vesalius.behaviours.performance import measure
+from vesalius.behaviours.metrics import Metric
+from vesalius.behaviours.performance import measure, undecided
 from vesalius.behaviours.prompts import Prompts
-from vesalius.behaviours.registry import behaviour as find_behaviour
+from vesalius.behaviours.registry import behaviour_of, find_behaviour
 from vesalius.documents.performance import Performance
-from vesalius.errors import BadInput
+from vesalius.errors import BadInput, note
 from vesalius.model.files import CONFIG_FILE, load_model
 from vesalius.model.gguf_file import GgufFile
 from vesalius.model.huggingface import download, load_huggingface
@@ -20,34 +23,53 @@ from vesalius.progress import Progress
 N_EXAMPLES = 5
 
 
-def load_natural(name: str, *, behaviour: str | None = None, progress: Progress | None = None) -> Specimen:
+def load_natural(
+    name: str, *, behaviour: Any = None, metric: Metric | None = None, progress: Progress | None = None
+) -> Specimen:
     """Load a natural model by name (`smollm2-135m`), directory, GGUF file or hub id.
 
-    The prompts of `behaviour` are the specimen's examples and samples.
+    The prompts of `behaviour` (a name, a path, rows or a `Behaviour`) are the specimen's examples and samples.
     """
-    source = find_behaviour(behaviour) if behaviour is not None else None
+    source = find_behaviour(behaviour, metric=metric) if behaviour is not None else None
     model, tokenizer = _load(name, progress)
-    config = model.config
-
-    def prompts(n: int, seed: int) -> Prompts:
-        if source is None:
-            raise BadInput(f"specimen {name!r} is a natural model: name a behaviour to sample from, such as induction")
-        return source.sample(tokenizer, n, seed=seed, split="test", n_ctx=config.n_ctx, d_vocab=config.d_vocab)
-
-    examples = None if source is None else prompts(N_EXAMPLES, 0)
-    answers = [] if examples is None else [tokenizer.decode([int(token)]) for token in examples.correct]
-    texts = [] if examples is None else examples.texts
     label = Path(name).name if Path(name).exists() else name
-    return Specimen(
+
+    def nothing(n: int, seed: int) -> list[str]:
+        raise BadInput(f"specimen {name!r} is a natural model: name a behaviour to sample from, such as induction")
+
+    specimen = Specimen(
         id=label,
         name=label,
         kind="natural",
         model=model,
-        vocabulary=TextVocabulary(tokenizer, config.n_ctx),
+        vocabulary=TextVocabulary(tokenizer, model.config.n_ctx),
         components=tuple(model.components),
-        examples=tuple({"input": text, "output": answer} for text, answer in zip(texts, answers, strict=True)),
+        examples=(),
+        draw=nothing,
+    )
+    return specimen if source is None else with_behaviour(specimen, source)
+
+
+def with_behaviour(specimen: Specimen, behaviour: Any, *, metric: Metric | None = None) -> Specimen:
+    """A natural model that is loaded already, for another behaviour or metric (None: its own)."""
+    source = behaviour_of(specimen) if behaviour is None else find_behaviour(behaviour)
+    source = source if metric is None else source.with_metric(metric)
+    config, vocabulary = specimen.model.config, specimen.vocabulary
+    if not isinstance(vocabulary, TextVocabulary):
+        raise BadInput(f"specimen {specimen.name!r} has one task of its own; leave out the behaviour and the metric")
+    tokenizer = vocabulary.tokenizer
+
+    def prompts(n: int, seed: int, split: str = "test") -> Prompts:
+        return source.sample(tokenizer, n, seed=seed, split=split, n_ctx=config.n_ctx, d_vocab=config.d_vocab)
+
+    examples = prompts(N_EXAMPLES, 0, source.measured_split)
+    answers = [tokenizer.decode([int(token)]) for token in examples.correct]
+    return replace(
+        specimen,
+        examples=tuple({"input": text, "output": answer} for text, answer in zip(examples.texts, answers, strict=True)),
         draw=lambda n, seed: list(prompts(n, seed).texts),
-        behaviour=behaviour,
+        behaviour=source.name,
+        behaviour_source=source,
     )
 
 
@@ -58,12 +80,17 @@ def require_performance(
 
     `purpose` says in the error message what forcing is for.
     """
-    assert specimen.behaviour is not None
     assert isinstance(specimen.vocabulary, TextVocabulary)
-    result = measure(find_behaviour(specimen.behaviour), specimen.model, specimen.vocabulary.tokenizer, seed=seed)
-    if not result.performs and not force:
+    source = behaviour_of(specimen)
+    result = measure(source, specimen.model, specimen.vocabulary.tokenizer, seed=seed)
+    if undecided(result) and not force:
+        note(
+            f"{specimen.name} seems to perform {source.label}, but {result.n} prompt{'s' * (result.n > 1)} cannot show "
+            f"it: {result.describe()}"
+        )
+    elif not result.performs and not force:
         raise BadInput(
-            f"{specimen.name} does not perform {specimen.behaviour}: {result.describe()}; choose another behaviour, or "
+            f"{specimen.name} does not perform {source.label}: {result.describe()}; choose another behaviour, or "
             f"--force (in Python force=True) to {purpose}"
         )
     return result

@@ -1,6 +1,9 @@
 """Whether a model performs a behaviour: measured before a circuit is searched for.
 
 A circuit for something the model does not do is noise, so every discovery and explanation starts with these numbers.
+They are the same whatever the metric: how often the right answer is preferred to the wrong one, and by how many logits.
+Where a row names no wrong answer, its rival is the likeliest other token; of an answer of several tokens the first
+counts.
 """
 
 import torch
@@ -13,29 +16,52 @@ from vesalius.documents.performance import Performance
 from vesalius.errors import BadInput
 from vesalius.model.tokenizer import Tokenizer
 from vesalius.model.transformer import Transformer
-from vesalius.statistics import mean_interval, share_interval
+from vesalius.progress import Progress
+from vesalius.statistics import interval_or_none, share_interval
 
+#: Prompts that the check asks for; rows of one's own may be fewer.
+PROMPTS = 64
 RULE = "performs if the 95 % intervals of accuracy and of the mean logit difference lie above 0.5 and above 0"
 
 
+def undecided(found: Performance) -> bool:
+    """Whether there are too few prompts to tell: the means are as they should be, the intervals are too wide."""
+    return not found.performs and found.n < PROMPTS and found.accuracy > 0.5 and found.logit_difference > 0
+
+
 def measure(
-    behaviour: Behaviour, model: Transformer, tokenizer: Tokenizer, *, n: int = 64, seed: int = 0, split: str = "test"
+    behaviour: Behaviour,
+    model: Transformer,
+    tokenizer: Tokenizer,
+    *,
+    n: int = PROMPTS,
+    seed: int = 0,
+    split: str | None = None,
+    progress: Progress | None = None,
 ) -> Performance:
-    """Sample prompts of a behaviour and measure whether the model performs it."""
-    config = model.config
+    """Sample prompts of a behaviour, by default of the split it is measured on, and measure whether the model performs
+    it.
+    """
+    config, split = model.config, split or behaviour.measured_split
     prompts = behaviour.sample(tokenizer, n, seed=seed, split=split, n_ctx=config.n_ctx, d_vocab=config.d_vocab)
-    return performance(model, prompts)
+    return performance(model, prompts, progress=progress)
 
 
-def performance(model: Transformer, prompts: Prompts, *, rows: int = 32) -> Performance:
+def performance(
+    model: Transformer, prompts: Prompts, *, rows: int = 32, progress: Progress | None = None
+) -> Performance:
     """How well a model does on the given prompts, in batches of `rows`."""
-    batches = [_differences(model, prompts.take(slice(start, start + rows))) for start in range(0, len(prompts), rows)]
+    batches = []
+    for start in range(0, len(prompts), rows):
+        if progress and len(prompts) > rows:
+            progress("running prompts", start, len(prompts))
+        batches.append(_differences(model, prompts.take(slice(start, start + rows))))
     differences, is_top = torch.cat([batch[0] for batch in batches]), torch.cat([batch[1] for batch in batches])
     if not bool(differences.isfinite().all()):
         raise BadInput("the model's logits are not finite on these prompts; check its weights for NaN or overflow")
     n, right = len(differences), int((differences > 0).sum())
     accuracy_low, accuracy_high = share_interval(right, n)
-    ld_low, ld_high = (float(bound) for bound in mean_interval(differences[:, None]))
+    ld_low, ld_high = interval_or_none(differences)
     return Performance(
         accuracy=right / n,
         accuracy_low=accuracy_low,
@@ -45,15 +71,17 @@ def performance(model: Transformer, prompts: Prompts, *, rows: int = 32) -> Perf
         ld_high=ld_high,
         top1=float(is_top.mean()),
         n=n,
-        performs=accuracy_low > 0.5 and ld_low > 0,
+        performs=accuracy_low > 0.5 and ld_low is not None and ld_low > 0,
         rule=RULE,
     )
 
 
 def _differences(model: Transformer, prompts: Prompts) -> tuple[Float[Tensor, " prompt"], Float[Tensor, " prompt"]]:
-    """logit(correct) - logit(wrong), and 1 where the correct token is the most likely of all."""
-    batch, device = prompts.batch.to(model.device), model.device
+    """How far the right answer is preferred, and 1 where it is the most likely token of all."""
+    batch, device, question = prompts.batch.to(model.device), model.device, prompts.question
     with torch.no_grad():
         logits = model(batch.tokens, mask=batch.mask, at=prompts.position[:, None].to(device))[:, 0].cpu().double()
-    correct, wrong = logits.gather(1, torch.stack([prompts.correct, prompts.wrong], 1)).unbind(1)
-    return correct - wrong, (logits.argmax(1) == prompts.correct).double()
+    readout = prompts.margin()
+    chosen = logits if readout.choose is None else logits.gather(1, readout.choose)
+    margins = readout.score(chosen[:, None], torch.arange(len(prompts)))
+    return margins, (logits.argmax(1, keepdim=True) == question.answers).any(1).double()

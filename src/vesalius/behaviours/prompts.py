@@ -1,24 +1,36 @@
 """Prompts of a behaviour: aligned clean and counterfactual prompts with one question each.
 
-Row i of every field is the same prompt. A counterfactual differs from its clean prompt in a few tokens only: same
-length, same padding, same positions, so an activation at a position of one can be patched into the same position of
-the other.
+Row i of every field is the same prompt. A counterfactual has the same length, padding and positions as its clean
+prompt, so an activation at a position of one can be patched into the same position of the other.
+
+Most questions have one right and one wrong answer of one token each. A question may have several right or wrong answers
+(`answers`, `wrongs`), none that is wrong (`wrong` is -1), or a right answer of several tokens (`forced`): then all but
+its last token follow the prompt, and every token of it is read where it is predicted (teacher forcing).
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from jaxtyping import Bool, Int
 from torch import Tensor
 
+from vesalius.behaviours.metrics import NONE, Metric, Question, margin, metric_readout
 from vesalius.errors import BadInput
-from vesalius.intervene import Batch, Readout, logit_difference
+from vesalius.intervene import Batch, Readout
+from vesalius.model.transformer import Transformer
+
+#: Where a counterfactual comes from: the row itself, another prompt of the same length, or random tokens.
+GIVEN, OTHER_PROMPT, RANDOM_TOKENS = "given", "another prompt", "random tokens"
 
 
 @dataclass(frozen=True)
 class Prompt:
-    """One prompt as token ids, before padding; the answer is predicted after the last token."""
+    """One prompt as token ids, before padding; the answer is predicted after the last token.
+
+    `answers` and `wrongs` hold all right and wrong answers where there are several, `forced` all tokens of an answer of
+    several tokens, of which `correct` is the first. `source` says where the counterfactual comes from.
+    """
 
     tokens: tuple[int, ...]
     counterfactual: tuple[int, ...]
@@ -26,6 +38,10 @@ class Prompt:
     wrong: int
     roles: Mapping[str, int]
     text: str
+    answers: tuple[int, ...] = ()
+    wrongs: tuple[int, ...] = ()
+    forced: tuple[int, ...] = ()
+    source: str = GIVEN
 
     def __post_init__(self) -> None:
         if len(self.tokens) != len(self.counterfactual):
@@ -35,17 +51,19 @@ class Prompt:
             )
 
     @property
-    def key(self) -> tuple[tuple[int, ...], tuple[int, ...], int, int]:
+    def key(self) -> tuple[object, ...]:
         """Equal for two rows that ask the same question."""
-        return self.tokens, self.counterfactual, self.correct, self.wrong
+        return self.tokens, self.counterfactual, self.correct, self.wrong, self.answers, self.wrongs, self.forced
 
 
 @dataclass(frozen=True)
 class Prompts:
-    """A batch of questions with two candidate answers: is `correct` more likely than `wrong` after `position`?
+    """A batch of questions: is `correct` more likely than `wrong` (-1: than any other token) after `position`?
 
-    `mask` is True at real tokens (padding is on the right), `position` is the last real token, `roles` names further
-    positions of interest.
+    `mask` is True at real tokens (padding is on the right), `position` is the last token of the prompt, `roles` names
+    further positions of interest. `answers`, `wrongs` and `forced` are padded with -1 and None where no row needs them.
+    `metric` is what `readout` measures (None: the logit difference), `sources` says where each counterfactual comes
+    from (empty: all given).
     """
 
     tokens: Int[Tensor, "prompt pos"]
@@ -56,6 +74,11 @@ class Prompts:
     counterfactual: Int[Tensor, "prompt pos"]
     texts: list[str]
     roles: dict[str, Int[Tensor, " prompt"]]
+    answers: Int[Tensor, "prompt answer"] | None = None
+    wrongs: Int[Tensor, "prompt wrong"] | None = None
+    forced: Int[Tensor, "prompt step"] | None = None
+    metric: Metric | None = None
+    sources: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         if len(self.tokens) == 0:
@@ -69,19 +92,24 @@ class Prompts:
         """Pad rows on the right with `pad` and check that a model of this context and vocabulary can read them."""
         if not rows:
             raise BadInput("the prompt list is empty; give at least one prompt")
-        width = max(len(row.tokens) for row in rows)
-        padded = [[*row.tokens, *[pad] * (width - len(row.tokens))] for row in rows]
-        counterfactual = [[*row.counterfactual, *[pad] * (width - len(row.tokens))] for row in rows]
         lengths = torch.tensor([len(row.tokens) for row in rows])
+        whole = torch.tensor([len(row.tokens) + max(0, len(row.forced) - 1) for row in rows])
+        width = int(whole.max())
+        roles = [role for role in rows[0].roles if all(role in row.roles for row in rows)]
+        given = all(row.source == GIVEN for row in rows)
         return cls(
-            tokens=torch.tensor(padded),
-            mask=torch.arange(width)[None] < lengths[:, None],
+            tokens=_padded([(*row.tokens, *row.forced[:-1]) for row in rows], pad, width),
+            mask=torch.arange(width)[None] < whole[:, None],
             position=lengths - 1,
             correct=torch.tensor([row.correct for row in rows]),
             wrong=torch.tensor([row.wrong for row in rows]),
-            counterfactual=torch.tensor(counterfactual),
+            counterfactual=_padded([(*row.counterfactual, *row.forced[:-1]) for row in rows], pad, width),
             texts=[row.text for row in rows],
-            roles={role: torch.tensor([row.roles[role] for row in rows]) for role in rows[0].roles},
+            roles={role: torch.tensor([row.roles[role] for row in rows]) for role in roles},
+            answers=_sets([row.answers or (row.correct,) for row in rows]),
+            wrongs=_sets([row.wrongs or (row.wrong,) for row in rows]),
+            forced=_sets([row.forced or (row.correct,) for row in rows]),
+            sources=() if given else tuple(row.source for row in rows),
         ).checked(n_ctx=n_ctx, d_vocab=d_vocab)
 
     def __len__(self) -> int:
@@ -97,14 +125,37 @@ class Prompts:
         """The counterfactual prompts."""
         return Batch(self.counterfactual, self.mask)
 
-    def readout(self) -> Readout:
-        """logit(correct) - logit(wrong) at the last real token of each prompt."""
-        return logit_difference(self.position, self.correct, self.wrong)
+    @property
+    def question(self) -> Question:
+        """Where each answer is read, and the answers."""
+        return Question(
+            self.position,
+            self.correct[:, None] if self.answers is None else self.answers,
+            self.wrong[:, None] if self.wrongs is None else self.wrongs,
+            self.forced,
+        )
+
+    def readout(self, model: Transformer | None = None) -> Readout:
+        """The metric of each prompt, by default logit(correct) - logit(wrong) at its last token. The metric `kl`
+        compares with the clean run of `model`.
+        """
+        return metric_readout(self.metric, self.question, model=model, batch=self.batch)
+
+    def margin(self) -> Readout:
+        """logit(correct) - logit(wrong), or minus the largest other logit where nothing is wrong, whatever the metric:
+        positive where the right answer is preferred.
+        """
+        return margin(self.question)
+
+    def with_metric(self, metric: Metric | None) -> "Prompts":
+        """The same prompts, read by another metric."""
+        return replace(self, metric=metric)
 
     def take(self, rows: slice | Int[Tensor, " n"]) -> "Prompts":
         """Some of the prompts, padded to the same width as before."""
         index = torch.arange(len(self))[rows].tolist()
-        return Prompts(
+        return replace(
+            self,
             tokens=self.tokens[index],
             mask=self.mask[index],
             position=self.position[index],
@@ -113,6 +164,10 @@ class Prompts:
             counterfactual=self.counterfactual[index],
             texts=[self.texts[i] for i in index],
             roles={role: positions[index] for role, positions in self.roles.items()},
+            answers=None if self.answers is None else self.answers[index],
+            wrongs=None if self.wrongs is None else self.wrongs[index],
+            forced=None if self.forced is None else self.forced[index],
+            sources=tuple(self.sources[i] for i in index) if self.sources else (),
         )
 
     def checked(self, *, n_ctx: int, d_vocab: int) -> "Prompts":
@@ -123,9 +178,11 @@ class Prompts:
                 f"prompt {longest} ({self.texts[longest][:40]!r}...) has {self.tokens.shape[1]} tokens; "
                 f"the model's context holds {n_ctx}: shorten it or take a model with a longer context"
             )
-        answers = torch.stack([self.correct, self.wrong], 1)
-        ids = torch.cat([self.tokens, self.counterfactual, answers], 1)
+        answers = [part for part in (self.answers, self.wrongs, self.forced) if part is not None]
+        may_lack = torch.cat([self.wrong[:, None], *answers], 1)
+        ids = torch.cat([self.tokens, self.counterfactual, self.correct[:, None], may_lack], 1)
         outside = (ids < 0) | (ids >= d_vocab)
+        outside[:, -may_lack.shape[1] :] &= may_lack != NONE
         if bool(outside.any()):
             row = int(outside.any(1).int().argmax())
             token = int(ids[row][outside[row]][0])
@@ -134,3 +191,13 @@ class Prompts:
                 f"use the model's own tokenizer"
             )
         return self
+
+
+def _padded(rows: Sequence[Sequence[int]], pad: int, width: int) -> Int[Tensor, "prompt pos"]:
+    return torch.tensor([[*row, *[pad] * (width - len(row))] for row in rows])
+
+
+def _sets(rows: Sequence[Sequence[int]]) -> Int[Tensor, "prompt member"] | None:
+    """Token ids padded with -1; None where every row has just one."""
+    width = max(map(len, rows))
+    return None if width == 1 else _padded(rows, NONE, width)

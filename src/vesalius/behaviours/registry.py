@@ -1,4 +1,8 @@
-"""All behaviours by name."""
+"""All behaviours by name, and whatever else stands for one: a file, rows, a prompt written out."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
 
 from vesalius.behaviours.behaviour import Behaviour
 from vesalius.behaviours.capitals import CAPITAL
@@ -6,8 +10,10 @@ from vesalius.behaviours.docstring import DOCSTRING
 from vesalius.behaviours.greater_than import GREATER_THAN
 from vesalius.behaviours.induction import INDUCTION, INDUCTION_OUT
 from vesalius.behaviours.ioi import IOI
+from vesalius.behaviours.metrics import Metric, require_metric
 from vesalius.behaviours.successor import SUCCESSOR
 from vesalius.errors import BadInput, choices
+from vesalius.model.specimen import Specimen
 
 _ALL = (INDUCTION, INDUCTION_OUT, IOI, DOCSTRING, GREATER_THAN, CAPITAL, SUCCESSOR)
 
@@ -22,4 +28,52 @@ def behaviour(name: str) -> Behaviour:
     for candidate in _ALL:
         if candidate.name == name:
             return candidate
-    raise BadInput(f"behaviour {name!r} does not exist; choose one of {choices(b.name for b in _ALL)}")
+    raise BadInput(
+        f"behaviour {name!r} does not exist; choose one of {choices(b.name for b in _ALL)}, or give a file of rows "
+        "(.jsonl, .json, .csv, .toml)"
+    )
+
+
+def find_behaviour(given: Any, *, metric: Metric | None = None) -> Behaviour:
+    """The behaviour that a name, a path, a hub id, rows, a row written as JSON or a `Behaviour` stands for."""
+    require_metric(metric)
+    found = _found(given)
+    return found if metric is None else found.with_metric(metric)
+
+
+def _found(given: Any) -> Behaviour:
+    from vesalius.behaviours.files import ENDINGS, read_behaviour
+    from vesalius.behaviours.own import from_rows
+    from vesalius.behaviours.rows import inline_rows
+
+    if isinstance(given, Behaviour):
+        return given
+    if isinstance(given, Mapping):
+        return from_rows([given])
+    if isinstance(given, Sequence) and not isinstance(given, str):
+        return from_rows(given)
+    if not isinstance(given, str | Path):
+        raise BadInput(
+            f"behaviour {given!r} is {type(given).__name__}; give a name, a path, a list of rows or a ves.Behaviour"
+        )
+    text = str(given)
+    if text in {one.name for one in _ALL}:
+        return behaviour(text)
+    if (rows := inline_rows(text)) is not None:
+        return from_rows(rows)
+    path = Path(text).expanduser()
+    if path.suffix in ENDINGS or "/" in text or path.exists():
+        return read_behaviour(text)
+    return behaviour(text)
+
+
+def behaviour_of(specimen: Specimen) -> Behaviour:
+    """The behaviour that a natural model was loaded for."""
+    source = specimen.behaviour_source
+    if isinstance(source, Behaviour) and source.name == specimen.behaviour:
+        return source
+    if specimen.behaviour is None:
+        raise BadInput(
+            f"specimen {specimen.name!r} is a natural model: name a behaviour, such as --behaviour induction"
+        )
+    return behaviour(specimen.behaviour)

@@ -10,17 +10,20 @@ with too few unseen inputs gives fewer prompts than requested.
 """
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
 from jaxtyping import Bool
 from torch import Tensor
 
+from vesalius.behaviours.material import split_index
+from vesalius.behaviours.metrics import has_zero
+from vesalius.behaviours.own import RowBehaviour, source_note
 from vesalius.behaviours.prompts import Prompts
-from vesalius.behaviours.registry import behaviour
-from vesalius.errors import BadInput
-from vesalius.intervene import Batch, Readout, agreement
+from vesalius.behaviours.registry import behaviour_of
+from vesalius.errors import BadInput, note
+from vesalius.intervene import Batch, Readout, Recordings, agreement
 from vesalius.model.specimen import FiniteVocabulary, Specimen, TextVocabulary
 
 NUMERIC_TOLERANCE = 0.05
@@ -51,19 +54,33 @@ class Trial:
     where: Bool[Tensor, "prompt pos"] | None = None
 
 
-def trial(specimen: Specimen, n: int, *, seed: int = 0, split: str = "test", apart_from: Trial | None = None) -> Trial:
+def trial(
+    specimen: Specimen,
+    n: int,
+    *,
+    seed: int = 0,
+    split: str = "test",
+    apart_from: Trial | None = None,
+    centred: bool = False,
+) -> Trial:
     """Draw a trial for a specimen; `split` picks the behaviour's pool of names, templates and fillers.
 
-    With `apart_from`, no prompt is a prompt or counterfactual of that trial. A finite vocabulary then gives `n`
-    distinct prompts or as many as there are, a behaviour the unseen ones among `n`; `len(trial.batch)` is the number.
+    `centred` subtracts the mean score of the counterfactual prompts from the scores of a metric that has no zero of its
+    own, such as a log-probability, so that shares of the clean score mean something. With `apart_from`, no prompt is a
+    prompt or counterfactual of that trial. A finite vocabulary then gives `n` distinct prompts or as many as there are,
+    a behaviour the unseen ones among `n`; `len(trial.batch)` is the number.
     """
     require_drawable(n, seed)
+    split_index(split)
     vocabulary = specimen.vocabulary
     if isinstance(vocabulary, TextVocabulary):
         prompts = _prompts(specimen, vocabulary, n, seed, split)
         if apart_from is not None:
             prompts = _unseen_prompts(prompts, split, rows_of(apart_from))
-        return Trial(prompts.batch, prompts.counterfactual_batch, prompts.readout(), prompts)
+        readout = prompts.readout(specimen.model)
+        if centred and not has_zero(prompts.metric):
+            readout = _centred(readout, Recordings(specimen.model, prompts.counterfactual_batch, readout))
+        return Trial(prompts.batch, prompts.counterfactual_batch, readout, prompts)
     assert isinstance(vocabulary, FiniteVocabulary)
     if apart_from is None:
         inputs, others = specimen.sample(n, seed), specimen.sample(n, seed + 1)
@@ -86,14 +103,33 @@ def _rows(batch: Batch) -> list[Row]:
 
 
 def _prompts(specimen: Specimen, vocabulary: TextVocabulary, n: int, seed: int, split: str) -> Prompts:
-    if specimen.behaviour is None:
-        raise BadInput(
-            f"specimen {specimen.name!r} is a natural model: name a behaviour, such as --behaviour induction"
+    config, source = specimen.model.config, behaviour_of(specimen)
+    return source.sample(vocabulary.tokenizer, n, seed=seed, split=split, n_ctx=config.n_ctx, d_vocab=config.d_vocab)
+
+
+def _centred(readout: Readout, counterfactual: Recordings) -> Readout:
+    zero = float(counterfactual.scores().mean())
+    return replace(readout, score=lambda logits, prompt: readout.score(logits, prompt) - zero)
+
+
+def note_limits(specimen: Specimen, prompts: Prompts | None, *, resampled: bool) -> None:
+    """Say what few rows, one prompt and missing counterfactuals mean for what follows."""
+    source = specimen.behaviour_source
+    if not isinstance(source, RowBehaviour) or prompts is None:
+        return
+    if source.single:
+        note(
+            "one prompt shows what this model does on this prompt: effects have no interval, and whether they hold for "
+            "others is not known; give a file of rows for that"
         )
-    config = specimen.model.config
-    return behaviour(specimen.behaviour).sample(
-        vocabulary.tokenizer, n, seed=seed, split=split, n_ctx=config.n_ctx, d_vocab=config.d_vocab
-    )
+    elif not source.divided:
+        note(
+            f"behaviour {source.label}: {len(source.rows)} rows are too few to hold some out; every step uses them all"
+        )
+    if source.note:
+        note(source.note)
+    if resampled and (text := source_note(source.label, prompts)):
+        note(text)
 
 
 def _unseen_prompts(prompts: Prompts, split: str, seen: Collection[Row]) -> Prompts:

@@ -1,8 +1,12 @@
 """Options that several commands share, and how their values are read."""
 
+import json
+from collections.abc import Sequence
 from typing import Annotated
 
 import typer
+
+from vesalius.errors import BadInput
 
 SpecimenArgument = Annotated[
     str,
@@ -15,7 +19,38 @@ SpecimenArgument = Annotated[
 JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON document on stdout and nothing else.")]
 BehaviourOption = Annotated[
     str | None,
-    typer.Option("--behaviour", "-b", help="What a natural model is studied for: induction, ioi, docstring, ..."),
+    typer.Option(
+        "--behaviour",
+        "-b",
+        help="What a natural model is studied for: induction, ioi, docstring, ..., or a file of rows "
+        "(.jsonl, .json, .csv), of templates (.toml), or a dataset's directory.",
+    ),
+]
+MetricOption = Annotated[
+    str | None,
+    typer.Option(
+        "--metric",
+        help="What is measured of the answers: logit-difference, probability, probability-difference, "
+        "log-probability, loss or kl. Default: logit-difference, or log-probability without wrong answers.",
+    ),
+]
+PromptOption = Annotated[
+    str | None, typer.Option("--prompt", help="One prompt instead of --behaviour; needs --answer.")
+]
+AnswerOption = Annotated[
+    list[str] | None,
+    typer.Option("--answer", help="What follows the prompt, with its leading space; may be given several times."),
+]
+WrongOption = Annotated[
+    list[str] | None, typer.Option("--wrong", help="A wrong answer to compare with; may be given several times.")
+]
+CounterfactualOption = Annotated[
+    str | None,
+    typer.Option("--counterfactual", help="Another prompt of as many tokens, whose activations are patched in."),
+]
+PlanOption = Annotated[
+    bool,
+    typer.Option("--plan", help="Print passes, memory and an estimate of the time, from one timed chunk; then stop."),
 ]
 DeviceOption = Annotated[str, typer.Option("--device", help="cpu, cuda or mps.")]
 SpecimensOption = Annotated[
@@ -54,6 +89,26 @@ PricesOption = Annotated[
     typer.Option("--prices", help="A JSON file of prices that replace or join the package's table."),
 ]
 RunOption = Annotated[str | None, typer.Option("--out", help="Directory of the run. Default: vesalius-runs/...")]
+
+
+def studied_for(
+    behaviour: str | None,
+    prompt: str | None,
+    answer: Sequence[str] | None,
+    wrong: Sequence[str] | None,
+    counterfactual: str | None,
+) -> str | None:
+    """The behaviour that the options name: as given, or the row of one prompt written out."""
+    if prompt is None:
+        if answer or wrong or counterfactual:
+            raise BadInput("--answer, --wrong and --counterfactual go with --prompt; add it or leave them out")
+        return behaviour
+    if behaviour is not None:
+        raise BadInput("--behaviour and --prompt both say what to study; leave one out")
+    if not answer:
+        raise BadInput("--prompt needs --answer, what should follow it, such as --answer ' Paris'")
+    row = {"prompt": prompt, "answer": list(answer), "wrong": list(wrong or ()), "counterfactual": counterfactual}
+    return json.dumps({name: value for name, value in row.items() if value}, ensure_ascii=False)
 
 
 def names(text: str | None) -> list[str] | None:

@@ -27,7 +27,7 @@ import torch
 from torch import Tensor
 
 from vesalius.behaviours.natural import require_performance
-from vesalius.behaviours.trial import Trial, trial
+from vesalius.behaviours.trial import Trial, note_limits, trial
 from vesalius.components import Component, Edge, Shape
 from vesalius.discovery.moved import moved_effects, note_on_position, silent
 from vesalius.discovery.pruning import acdc, acdc_resampled, require_few_edges
@@ -149,9 +149,10 @@ def discover(
         require_few_edges(specimen.model.config)
     if method in SEARCHES:
         (search or SearchOptions()).require(method, sum(part.is_head for part in specimen.model.components))
-    material = material or trial(specimen, n, seed=seed, split=split)
+    material = material or trial(specimen, n, seed=seed, split=split, centred=method == "acdc")
     _require_finite(specimen.model, material)
     performance = None if specimen.behaviour is None else require_performance(specimen, seed=seed, force=force)
+    note_limits(specimen, material.prompts, resampled=True)
     start = time.perf_counter()
     notes: tuple[str, ...] = ()
     if method in SEARCHES:

@@ -25,7 +25,7 @@ from torch import Tensor
 
 from vesalius.behaviours.behaviour import Behaviour
 from vesalius.behaviours.controls import Control, control, factbook
-from vesalius.behaviours.registry import behaviour, behaviours
+from vesalius.behaviours.registry import behaviour_of, behaviours
 from vesalius.components import Component
 from vesalius.errors import BadInput
 from vesalius.intervene import Batch, Cost, Readout, Recordings, Replacement, Values, means
@@ -105,7 +105,7 @@ def specificity(
     if not heads:
         raise BadInput("no heads to ablate; name at least one")
     config, prompts_of = model.config, {}
-    for each in own_and_others(specimen.behaviour):
+    for each in own_and_others(behaviour_of(specimen)):
         try:
             prompts_of[each.name] = each.sample(
                 vocabulary.tokenizer, n, seed=seed, split=split, n_ctx=config.n_ctx, d_vocab=config.d_vocab
@@ -118,7 +118,7 @@ def specificity(
     values = _values(model, [text[0].batch] if text else [prompts.batch for prompts in prompts_of.values()], cost)
     sets = [tuple(heads), *_random_heads(heads, config.n_layers, config.n_heads, seed)]
     drops = {
-        name: _drop(*_losses(model, prompts.batch, prompts.readout(), sets, values, cost))
+        name: _drop(*_losses(model, prompts.batch, prompts.margin(), sets, values, cost))
         for name, prompts in prompts_of.items()
     }
     own, on_text = drops.pop(specimen.behaviour), None
@@ -128,9 +128,8 @@ def specificity(
     return Specificity(tuple(heads), own, drops, on_text, cost.rows)
 
 
-def own_and_others(name: str) -> list[Behaviour]:
-    """The behaviour of this name, and the basic form of every other family."""
-    own = behaviour(name)
+def own_and_others(own: Behaviour) -> list[Behaviour]:
+    """A behaviour, and the basic form of every other family."""
     return [own, *(each for each in behaviours() if each.variant_of is None and each.family != own.family)]
 
 

@@ -5,15 +5,15 @@ from vesalius.documents.base import Record
 
 class Performance(Record):
     """How well a model does its behaviour on `n` prompts, with 95 % intervals (Wilson for the accuracy, bootstrap for
-    the mean logit difference); `performs` follows from `rule`.
+    the mean logit difference, Student's below 8 prompts, none for one prompt); `performs` follows from `rule`.
     """
 
     accuracy: float
     accuracy_low: float
     accuracy_high: float
     logit_difference: float
-    ld_low: float
-    ld_high: float
+    ld_low: float | None
+    ld_high: float | None
     top1: float
     n: int
     performs: bool
@@ -23,5 +23,12 @@ class Performance(Record):
         """Accuracy and logit difference with their intervals, as text."""
         return (
             f"accuracy {self.accuracy:.2f} [{self.accuracy_low:.2f}, {self.accuracy_high:.2f}], logit difference "
-            f"{self.logit_difference:.2f} [{self.ld_low:.2f}, {self.ld_high:.2f}]"
+            f"{self.logit_difference:.2f}{self.ld_interval}"
         )
+
+    @property
+    def ld_interval(self) -> str:
+        """The interval of the logit difference as text, after a space; one prompt has none."""
+        if self.ld_low is None or self.ld_high is None:
+            return " (one prompt: no interval)"
+        return f" [{self.ld_low:.2f}, {self.ld_high:.2f}]"

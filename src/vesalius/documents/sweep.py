@@ -16,12 +16,14 @@ SUMMARY_ROWS = 5
 
 
 class SweepRow(Record):
-    """The effect of replacing one component (or, as `L0H1+L1H2`, a set), with its 95 % bootstrap interval."""
+    """The effect of replacing one component (or, as `L0H1+L1H2`, a set), with its 95 % interval over the prompts; one
+    prompt has none.
+    """
 
     id: str
     effect: float
-    ci_low: float
-    ci_high: float
+    ci_low: float | None
+    ci_high: float | None
 
 
 class Sweep(Viewable, Document):
@@ -37,8 +39,8 @@ class Sweep(Viewable, Document):
     request: Request
     unit: str
     baseline: float
-    baseline_low: float
-    baseline_high: float
+    baseline_low: float | None
+    baseline_high: float | None
     components: tuple[SweepRow, ...]
     forwards: float
     seconds: float
@@ -132,12 +134,17 @@ def effects_summary(subject: str, rows: Sequence[Row], *, baseline: str, total: 
     """Effects in a few words: how many (`total`, where `rows` are the largest only), and the largest of them."""
     strongest, count = sorted(rows, key=lambda row: -abs(row["effect"])), len(rows) if total is None else total
     parts = [
-        f"{row['component']} {row['effect']:+.3g} [{row['low']:+.3g}, {row['high']:+.3g}]"
+        f"{row['component']} {row['effect']:+.3g}{_interval(row['low'], row['high'])}"
         for row in strongest[:SUMMARY_ROWS]
         if row["effect"]
     ]
     n = rows[0]["n"] if rows else 0
+    prompts = "1 prompt (no intervals)" if n == 1 else f"{n} prompts"
     return (
-        f"{subject} of {count} components on {n} prompts, clean score {baseline}\n"
+        f"{subject} of {count} components on {prompts}, clean score {baseline}\n"
         f"largest effects (clean minus edited): {', '.join(parts) or 'none other than 0'}"
     )
+
+
+def _interval(low: float | None, high: float | None) -> str:
+    return "" if low is None or high is None else f" [{low:+.3g}, {high:+.3g}]"

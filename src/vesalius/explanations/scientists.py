@@ -145,6 +145,7 @@ def request_of(task: Task, backbone: Backbone | None) -> Request:
         "force": task.force or None,
         "leave_out": task.leave_out,
         "circuit_from": task.circuit_from,
+        "metric": _metric(specimen),
     }
     by_name = task.circuit is not None and task.circuit_file is None and task.circuit_from is None
     chosen = tuple(map(str, task.circuit.chosen())) if task.circuit is not None and by_name else None
@@ -160,6 +161,14 @@ def request_of(task: Task, backbone: Backbone | None) -> Request:
         backbone=task.backbone or (backbone and backbone.name),
         protocol=task.protocol,
     )
+
+
+def _metric(specimen: "Specimen | None") -> str | None:
+    """The metric that a behaviour is measured by, where one was chosen."""
+    from vesalius.behaviours.metrics import metric_name
+
+    metric = None if specimen is None else getattr(specimen.behaviour_source, "metric", None)
+    return None if metric is None else metric_name(metric)
 
 
 def builtin(task: Task, backbone: Backbone | None) -> Explained:

@@ -6,6 +6,7 @@ bandits, reinforcement learning) is a look-up in this matrix.
 """
 
 import itertools
+import math
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -29,7 +30,7 @@ from vesalius.intervene.values import Batch, Values, activations, means, value_b
 from vesalius.model.files import write_tensors
 from vesalius.model.transformer import Transformer
 from vesalius.progress import Progress
-from vesalius.statistics import mean_interval
+from vesalius.statistics import means_interval
 
 Kind = Literal["zero", "mean", "resample", "value-bias"]
 KINDS: tuple[Kind, ...] = get_args(Kind)
@@ -59,8 +60,8 @@ class Effects(Viewable):
         return self.matrix.mean(0)
 
     def interval(self, *, level: float = 0.95, seed: int = 0) -> tuple[Float[Tensor, " set"], Float[Tensor, " set"]]:
-        """Bootstrap interval of each mean over the prompts."""
-        return mean_interval(self.matrix, level=level, seed=seed)
+        """Interval of each mean over the prompts: bootstrap, Student's below 8 prompts, NaN for one prompt."""
+        return means_interval(self.matrix, level=level, seed=seed)
 
     def ranked(self) -> list[tuple[ComponentSet, float]]:
         """Sets with their mean effects, most helpful first."""
@@ -102,9 +103,15 @@ class Effects(Viewable):
         for start in range(0, len(columns), SETS_RESAMPLED):
             part = columns[start : start + SETS_RESAMPLED]
             values = self.matrix[:, part]
-            low, high = mean_interval(values)
+            low, high = means_interval(values)
             rows += [
-                {"component": _name(self.sets[i]), "effect": effect, "low": least, "high": most, "n": len(values)}
+                {
+                    "component": _name(self.sets[i]),
+                    "effect": effect,
+                    "low": number(least),
+                    "high": number(most),
+                    "n": len(values),
+                }
                 for i, effect, least, most in zip(
                     part, values.mean(0).tolist(), low.tolist(), high.tolist(), strict=True
                 )
@@ -198,6 +205,11 @@ def effect_columns(
 
         scores = run(recordings, plan, replacement.values, memory=memory, cost=cost, progress=report)
         yield range(start, start + len(part)), scores.cpu().view(len(part), n).T
+
+
+def number(bound: float | Tensor) -> float | None:
+    """The end of an interval; None where one prompt gives none."""
+    return None if math.isnan(float(bound)) else float(bound)
 
 
 def _name(members: ComponentSet) -> str:

@@ -21,10 +21,15 @@ def direct_difference(
     correct: Int[Tensor, " prompt"],
     wrong: Int[Tensor, " prompt"],
 ) -> Float[Tensor, " prompt"]:
-    """What `vector`, as a part of the final residual stream `resid`, adds to logit(correct) - logit(wrong)."""
+    """What `vector`, as a part of the final residual stream `resid`, adds to logit(correct) - logit(wrong), or to
+    logit(correct) minus the mean logit where `wrong` is -1.
+    """
     norm = model.ln_final
     vector = widened(vector)
     if norm.w is not None:
         vector = norm.share(vector, norm.scale(resid))
-    difference = model.unembed_weight[correct.to(model.device)] - model.unembed_weight[wrong.to(model.device)]
-    return (vector * widened(difference)).sum(-1)
+    weight, rival = model.unembed_weight, wrong.to(model.device)
+    against = weight[rival.clamp(min=0)]
+    if bool((rival < 0).any()):
+        against = torch.where((rival < 0)[:, None], weight.mean(0), against)
+    return (vector * widened(weight[correct.to(model.device)] - against)).sum(-1)

@@ -181,7 +181,8 @@ class TextVocabulary:
 @dataclass(frozen=True, repr=False)
 class Specimen(Viewable):
     """A model with everything needed to study it. `components` is the localised circuit where it is known, else every
-    head and MLP; `source` is the name or path that it was loaded by.
+    head and MLP; `source` is the name or path that it was loaded by, `behaviour_source` the behaviour itself where it
+    is not one of the built-in ones.
     """
 
     id: str
@@ -194,6 +195,7 @@ class Specimen(Viewable):
     draw: Callable[[int, int], list[Any]]
     behaviour: str | None = None
     source: str | None = field(default=None, compare=False)
+    behaviour_source: Any = field(default=None, compare=False)
 
     def tokenize(self, inputs: Sequence[Any]) -> Int[Tensor, "batch pos"]:
         """Token ids of inputs (lists of tokens; texts for natural models), BOS first, padded on the right."""

@@ -5,7 +5,19 @@ from typing import Annotated
 
 import typer
 
-from vesalius.cli.options import BehaviourOption, DeviceOption, JsonOption, SpecimenArgument, names
+from vesalius.cli.options import (
+    AnswerOption,
+    BehaviourOption,
+    CounterfactualOption,
+    DeviceOption,
+    JsonOption,
+    MetricOption,
+    PromptOption,
+    SpecimenArgument,
+    WrongOption,
+    names,
+    studied_for,
+)
 from vesalius.errors import BadInput
 
 commands = typer.Typer()
@@ -15,6 +27,11 @@ commands = typer.Typer()
 def sweep(
     specimen: SpecimenArgument,
     behaviour: BehaviourOption = None,
+    prompt: PromptOption = None,
+    answer: AnswerOption = None,
+    wrong: WrongOption = None,
+    counterfactual: CounterfactualOption = None,
+    metric: MetricOption = None,
     kind: Annotated[
         str, typer.Option("--kind", "-k", help="zero, mean, resample (from the counterfactual prompt) or value-bias.")
     ] = "zero",
@@ -53,7 +70,8 @@ def sweep(
     with resumable():
         report = api.sweep_report(
             specimen,
-            behaviour=behaviour,
+            behaviour=studied_for(behaviour, prompt, answer, wrong, counterfactual),
+            metric=metric,
             kind=kind,
             pairs=pairs,
             components=names(components),
@@ -70,6 +88,11 @@ def sweep(
 def discover(
     specimen: SpecimenArgument,
     behaviour: BehaviourOption = None,
+    prompt: PromptOption = None,
+    answer: AnswerOption = None,
+    wrong: WrongOption = None,
+    counterfactual: CounterfactualOption = None,
+    metric: MetricOption = None,
     method: Annotated[
         str, typer.Option("--method", "-m", help="sweep, eap, eap-ig, acdc, bandit, rl, sets.")
     ] = "sweep",
@@ -123,7 +146,8 @@ def discover(
     from vesalius.cli.console import output, print_json, resumable
     from vesalius.cli.tables.discovery import print_discovery, print_sets
 
-    where = {"behaviour": behaviour, "device": device, "out": out or True}
+    studied = studied_for(behaviour, prompt, answer, wrong, counterfactual)
+    where = {"behaviour": studied, "metric": metric, "device": device, "out": out or True}
     if method == "sets":
         if paper or quick or steps or seeds != 1:
             raise BadInput("--paper, --seeds, --steps and --quick do not go with --method sets; leave them out")
@@ -158,6 +182,11 @@ def discover(
 def explain(
     specimen: SpecimenArgument,
     behaviour: BehaviourOption = None,
+    prompt: PromptOption = None,
+    answer: AnswerOption = None,
+    wrong: WrongOption = None,
+    counterfactual: CounterfactualOption = None,
+    metric: MetricOption = None,
     components: Annotated[
         str | None,
         typer.Option(
@@ -269,7 +298,8 @@ def explain(
             force=force,
             leave_out=leave_out,
             seed=seed,
-            behaviour=behaviour,
+            behaviour=studied_for(behaviour, prompt, answer, wrong, counterfactual),
+            metric=metric,
             device=device,
             base_url=base_url,
             max_tokens=max_tokens,

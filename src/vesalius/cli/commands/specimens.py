@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from vesalius.cli.options import BehaviourOption, JsonOption, SpecimenArgument
+from vesalius.cli.options import BehaviourOption, JsonOption, MetricOption, SpecimenArgument
 from vesalius.errors import BadInput
 
 commands = typer.Typer()
@@ -63,19 +63,26 @@ def predict(
 @commands.command()
 def behaviours(
     specimen: Annotated[str | None, typer.Argument(help="Measure whether this model performs each of them.")] = None,
-    n: Annotated[int, typer.Option("--n", min=1, help="Prompts per behaviour.")] = 32,
+    behaviour: BehaviourOption = None,
+    metric: MetricOption = None,
+    n: Annotated[
+        int | None, typer.Option("--n", min=1, help="Prompts per behaviour, or per split. Default: 32, or every row.")
+    ] = None,
     seed: Annotated[int, typer.Option(help="Seed of the prompts.")] = 0,
     json: JsonOption = False,
 ) -> None:
     """List the behaviours; with a model, say whether it performs each one.
 
-    Example: vesalius behaviours smollm2-135m --n 32
+    With --behaviour FILE: which rows the model can be asked, why the others are dropped, and how well it does.
+
+    Example: vesalius behaviours smollm2-135m --behaviour examples/antonyms.jsonl
     """
     from vesalius import api
     from vesalius.cli.console import output
-    from vesalius.cli.tables.specimens import print_behaviours
+    from vesalius.cli.tables.specimens import print_behaviours, print_rows
 
-    output(api.behaviours(specimen, n=n, seed=seed), print_behaviours, as_json=json)
+    document = api.behaviours(specimen, behaviour=behaviour, metric=metric, n=n, seed=seed)
+    output(document, print_behaviours if behaviour is None else print_rows, as_json=json)
 
 
 def _read_inputs(given: str) -> list[Any]:

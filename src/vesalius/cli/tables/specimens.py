@@ -4,7 +4,7 @@ from typing import Any
 
 from rich.table import Column, Table
 
-from vesalius.cli.console import stdout
+from vesalius.cli.console import print_line, stdout
 
 
 def print_specimens(rows: list[dict[str, Any]]) -> None:
@@ -54,8 +54,43 @@ def print_behaviours(rows: list[dict[str, Any]]) -> None:
             row["name"],
             "yes" if row["performs"] else "no",
             f"{row['accuracy']:.2f} [{row['accuracy_low']:.2f}, {row['accuracy_high']:.2f}]",
-            f"{row['logit_difference']:.2f} [{row['ld_low']:.2f}, {row['ld_high']:.2f}]",
+            _with_interval(row["logit_difference"], row["ld_low"], row["ld_high"]),
             f"{row['top1']:.2f}",
             str(row["n"]),
         )
     stdout.print(table)
+
+
+def print_rows(document: dict[str, Any]) -> None:
+    """One behaviour: dropped rows with their reasons, then accuracy and metric of each split."""
+    print_line(f"{document['behaviour']}: {document['n_kept']} of {document['n_rows']} rows can be used")
+    for row in document["rows"]:
+        if not row["kept"] or row["reason"]:
+            print_line(f"  row {row['row']}: {row['reason']}{_hint(row)}")
+    lacking = [row for row in document["rows"] if row["kept"] and row["suggestion"]]
+    if lacking:
+        first = lacking[0]
+        print_line(f"  {len(lacking)} rows without a counterfactual; row {first['row']}: {first['suggestion']}")
+    if document["note"]:
+        print_line(f"  {document['note']}")
+    name = f"{document['metric_name']} ({document['unit']})" if document["unit"] else document["metric_name"]
+    table = Table("split", "accuracy [95 %]", f"{name} [95 %]", "n", box=None)
+    shown = dict(document["splits"])
+    if len(shown) > 1:
+        shown["all"] = {**document, "n": sum(part["n"] for part in shown.values())}
+    for split, part in shown.items():
+        figures = [part[figure] or {"value": None, "low": None, "high": None} for figure in ("accuracy", "metric")]
+        texts = [_with_interval(figure["value"], figure["low"], figure["high"]) for figure in figures]
+        table.add_row(split, *texts, str(part["n"]))
+    stdout.print(table)
+
+
+def _hint(row: dict[str, Any]) -> str:
+    return f" ({row['suggestion']})" if row["suggestion"] else ""
+
+
+def _with_interval(value: float | None, low: float | None, high: float | None) -> str:
+    """A figure with its interval, where it has one."""
+    if value is None:
+        return "-"
+    return f"{value:.2f}" if low is None or high is None else f"{value:.2f} [{low:.2f}, {high:.2f}]"

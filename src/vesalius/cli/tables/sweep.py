@@ -13,10 +13,12 @@ def print_sweep(sweep: Sweep, top: int) -> None:
     table = Table(what, "effect", "95 % interval", box=None, title=title)
     rows = sorted(sweep.components, key=lambda row: -abs(row.effect))[:top]
     for row in sorted(rows, key=lambda row: -row.effect):
-        table.add_row(row.id, f"{row.effect:+.3f}", f"[{row.ci_low:+.3f}, {row.ci_high:+.3f}]")
+        interval = "" if row.ci_low is None or row.ci_high is None else f"[{row.ci_low:+.3f}, {row.ci_high:+.3f}]"
+        table.add_row(row.id, f"{row.effect:+.3f}", interval)
     stdout.print(table)
     stdout.print(
-        f"{len(sweep.components)} {what}s, {sweep.n} prompts, {sweep.forwards:.1f} forward-equivalents, "
+        f"{len(sweep.components)} {what}s, {sweep.n} prompt{'s' * (sweep.n != 1)}, "
+        f"{sweep.forwards:.1f} forward-equivalents, "
         f"{sweep.seconds:.1f} s"
     )
     if sweep.heatmap:

@@ -20,7 +20,7 @@ import numpy as np
 import torch
 
 from vesalius.behaviours.natural import require_performance
-from vesalius.behaviours.trial import Trial, trial
+from vesalius.behaviours.trial import Trial, note_limits, trial
 from vesalius.components import Component
 from vesalius.discovery.matrices import behaviour_rows
 from vesalius.discovery.sets.backups import Confirmation, confirm
@@ -151,6 +151,9 @@ def discover_sets(
     start = time.perf_counter()
     tables = directory if search_name == "pairs" else None
     material = _material(specimen, n, seed=seed, on_disk=tables is not None)
+    if tables is not None and len(material.batch) < n:
+        n = len(material.batch)  # rows of one's own may be fewer
+    note_limits(specimen, material.prompts, resampled=kind == "resample")
     held_out = LiveSource(specimen, _held_out(specimen, n, material, seed=seed), heads, kind=kind)
     source: Source
     if tables is None:

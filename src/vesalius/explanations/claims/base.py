@@ -8,6 +8,7 @@ The more claims are tried on a component, the more likely one passes by chance, 
 1 - 0.05 / tried (Bonferroni), and rules compare interval ends, not point values.
 """
 
+import math
 from abc import abstractmethod
 from collections.abc import Sequence
 from statistics import NormalDist
@@ -27,6 +28,8 @@ from vesalius.rasp.document import from_document, to_document
 from vesalius.statistics import mean_interval, share_interval
 
 ALPHA = 0.05
+#: Fewer values than this have no interval, so that a claim about them stays untested.
+MIN_SAMPLES = 4
 
 Outcome = tuple[Verdict, tuple[Evidence, ...]]
 
@@ -98,7 +101,9 @@ def share_interval_at(successes: float, n: int, level: float) -> tuple[float, fl
 
 
 def mean_and_interval(values: Float[Tensor, " sample"], level: float, *, seed: int) -> tuple[float, float, float]:
-    """Mean and its bootstrap interval at a level."""
+    """Mean and its bootstrap interval at a level; the interval is NaN for fewer than `MIN_SAMPLES` values."""
+    if len(values) < MIN_SAMPLES:
+        return float(values.double().mean()), math.nan, math.nan
     low, high = mean_interval(values.double()[:, None], level=level, seed=seed)
     return float(values.double().mean()), float(low[0]), float(high[0])
 
@@ -156,5 +161,6 @@ def join_names(names: Sequence[Any]) -> str:
 
 
 def rounded(value: float | Tensor | None) -> float | None:
-    """A figure with the precision of a record: four places."""
-    return None if value is None else round(float(torch.as_tensor(value)), 4)
+    """A figure with the precision of a record: four places; None where it is not a number."""
+    number = None if value is None else float(torch.as_tensor(value))
+    return None if number is None or math.isnan(number) else round(number, 4)

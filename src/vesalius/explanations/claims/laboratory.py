@@ -57,7 +57,8 @@ class Lab:
         localized = specimen.components if len(specimen.components) < len(self.model.components) else ()
         self.circuit = tuple(localized if circuit is None else circuit)
         self.cost = Cost()
-        self._material = trial(specimen, self.n, seed=seed)
+        self._material = trial(specimen, self.n, seed=seed, centred=True)
+        self.n = len(self._material.batch)
         self.batch, self.source = self._material.batch, self._material.counterfactual
         self._traces: WeakKeyDictionary[Program, tuple[Trace, Trace]] = WeakKeyDictionary()
         self._codes: dict[tuple[tuple, int], tuple[Tensor, Tensor]] = {}

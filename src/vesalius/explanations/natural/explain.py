@@ -15,6 +15,9 @@ from typing import Any
 
 from vesalius.behaviours import behaviours
 from vesalius.behaviours.natural import require_performance
+from vesalius.behaviours.performance import undecided
+from vesalius.behaviours.registry import behaviour_of
+from vesalius.behaviours.trial import note_limits
 from vesalius.components import Component, parse_components
 from vesalius.documents.explanation import ComponentExplanation, Explanation
 from vesalius.documents.performance import Performance
@@ -61,12 +64,14 @@ def explain_natural(
     named = None if components is None else sorted(set(parse_components(components, config)))
     progress(f"{specimen.name}: does it perform {specimen.behaviour}?", 0, 0)
     performance = _performance(specimen, seed, force=force)
+    performs = performance.performs or undecided(performance)
     selection_pool = Pool(specimen, SELECTION, seed=seed, split="train")
+    note_limits(specimen, selection_pool.prompts, resampled=True)
     selection = select(selection_pool, named=named, top=top, progress=progress)
     held_out_pool = Pool(specimen, n, seed=CLAIM_SEED + seed, split="test")
     lab = Lab(specimen, n=n, seed=CLAIM_SEED + seed, circuit=selection.components)
     study = Study(held_out_pool, lab, selection)
-    findings = _investigate_all(study, performs=performance.performs, progress=progress)
+    findings = _investigate_all(study, performs=performs, progress=progress)
     progress("writing the explanation", 0, 0)
     request = {"n": n, "top": top if named is None else None, "selection": SELECTION, "force": force}
     return Explanation(
@@ -75,8 +80,8 @@ def explain_natural(
         scientist="builtin",
         components=tuple(_component(finding, study, request) for finding in findings),
         information_flow=information_flow(findings),
-        edges=tuple(_edges(study, findings)) if performance.performs else (),
-        task_description=task_description(specimen.behaviour or "", performance),
+        edges=tuple(_edges(study, findings)) if performs else (),
+        task_description=task_description(behaviour_of(specimen), performance),
         seconds=round(time.monotonic() - started, 2),
         seed=seed,
         rows=round(selection_pool.cost.rows + held_out_pool.cost.rows + lab.cost.rows),

@@ -14,8 +14,8 @@ from vesalius.intervene.logit_lens import direct_difference
 
 
 def direct_attribution(pool: Pool, component: Component | None, *, shuffle: bool = False) -> Float[Tensor, " prompt"]:
-    """What a component (None: the embedding) adds to logit(correct) - logit(wrong), in logits. `shuffle` uses the
-    answers of another prompt.
+    """What a component (None: the embedding) adds to logit(correct) - logit(wrong), in logits; without a wrong answer
+    to logit(correct) minus the mean logit. `shuffle` uses the answers of another prompt.
     """
     output = pool.output_of(component, pool.values)[torch.arange(len(pool)), pool.prompts.position]
     return logit_difference_of(pool, output, shuffle=shuffle)

@@ -27,13 +27,14 @@ class Pool:
 
     def __init__(self, specimen: Specimen, n: int, *, seed: int, split: str) -> None:
         self.specimen, self.model, self.seed = specimen, specimen.model, seed
-        prompts = trial(specimen, n, seed=seed, split=split).prompts
-        assert prompts is not None
-        self.prompts: Prompts = prompts
-        self.batch: Batch = prompts.batch.to(self.model.device)
-        self.source: Batch = prompts.counterfactual_batch.to(self.model.device)
+        material = trial(specimen, n, seed=seed, split=split, centred=True)
+        assert material.prompts is not None
+        self.prompts: Prompts = material.prompts
+        self.readout = material.readout
+        self.batch: Batch = self.prompts.batch.to(self.model.device)
+        self.source: Batch = self.prompts.counterfactual_batch.to(self.model.device)
         self.cost = Cost()
-        self._recordings = Recordings(self.model, self.batch, prompts.readout())
+        self._recordings = Recordings(self.model, self.batch, self.readout)
 
     def __len__(self) -> int:
         return len(self.prompts)
@@ -45,12 +46,12 @@ class Pool:
 
     @cached_property
     def clean(self) -> Float[Tensor, " prompt"]:
-        """The logit difference of each clean prompt."""
+        """The score of each clean prompt: the behaviour's metric, by default the logit difference."""
         return self._recordings.scores().cpu()
 
     @property
     def scale(self) -> float:
-        """The mean clean logit difference, by which effects are divided to give shares."""
+        """The mean clean score, by which effects are divided to give shares."""
         return max(float(self.clean.mean()), 1e-6)
 
     @cached_property
@@ -124,7 +125,7 @@ class Pool:
         """What patching the clean values of each set into the counterfactual run restores, as a share of the mean
         difference between the clean and the counterfactual score.
         """
-        recordings = Recordings(self.model, self.source, self.prompts.readout())
+        recordings = Recordings(self.model, self.source, self.readout)
         corrupted = recordings.scores().cpu()
         plan = Plan.grid(self.model.config, sets, choices=torch.arange(len(self)))
         scores = run(recordings, plan, self.values, cost=self.cost).cpu().view(len(sets), len(self)).T

@@ -3,7 +3,7 @@
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 
-from vesalius.behaviours.registry import behaviour
+from vesalius.behaviours.behaviour import Behaviour
 from vesalius.documents.explanation import ClaimRecord, Evidence
 from vesalius.documents.performance import Performance
 from vesalius.explanations.claims.base import join_names
@@ -65,12 +65,13 @@ def information_flow(findings: Sequence[Findings]) -> str:
     return "\n".join(sentences) or "No path between these components was established."
 
 
-def task_description(name: str, performance: Performance) -> str:
+def task_description(behaviour: Behaviour, performance: Performance) -> str:
     """The behaviour, and how well the model performs it."""
+    prompts = "1 prompt" if performance.n == 1 else f"{performance.n} prompts"
     return (
-        f"{behaviour(name).description} The model prefers the right answer on {performance.accuracy:.2f} "
-        f"[{performance.accuracy_low:.2f}, {performance.accuracy_high:.2f}] of {performance.n} prompts; mean logit "
-        f"difference {performance.logit_difference:.2f} [{performance.ld_low:.2f}, {performance.ld_high:.2f}]."
+        f"{behaviour.description} The model prefers the right answer on {performance.accuracy:.2f} "
+        f"[{performance.accuracy_low:.2f}, {performance.accuracy_high:.2f}] of {prompts}; mean logit "
+        f"difference {performance.logit_difference:.2f}{performance.ld_interval}."
     )
 
 

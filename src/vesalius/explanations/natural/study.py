@@ -14,11 +14,12 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from vesalius.behaviours.metrics import LOGIT_DIFFERENCE, metric_name
 from vesalius.components import Component
 from vesalius.discovery.attention import Target, masses
 from vesalius.explanations.claims import Lab
 from vesalius.explanations.claims.base import mean_and_interval, rounded
-from vesalius.explanations.natural.lens import direct_attribution
+from vesalius.explanations.natural.lens import direct_attribution, logit_difference_of
 from vesalius.explanations.natural.paths import edges_between
 from vesalius.explanations.natural.pool import Pool
 from vesalius.explanations.natural.selection import Selection
@@ -72,8 +73,16 @@ class Study:
         return self._direct[:, self._place[component]]
 
     def lens(self, component: Component, *, shuffle: bool = False) -> PerPrompt:
-        """Its direct logit attribution, as a share of the clean score."""
-        return direct_attribution(self.pool, component, shuffle=shuffle) / self.pool.scale
+        """Its direct logit attribution, as a share of the clean score, or where that is not a logit difference of the
+        difference that the final residual stream makes.
+        """
+        return direct_attribution(self.pool, component, shuffle=shuffle) / self._lens_scale
+
+    @cached_property
+    def _lens_scale(self) -> float:
+        if metric_name(self.pool.prompts.metric) == LOGIT_DIFFERENCE:
+            return self.pool.scale
+        return max(float(logit_difference_of(self.pool, self.pool.final_resid).mean()), 1e-6)
 
     def group(self, component: Component) -> Group:
         """The components it is replaced together with."""
@@ -121,7 +130,7 @@ class Study:
             effects["gain"] = self.gain(component, rest)
         return {
             "chosen_by": self.selection.reasons[component],
-            "unit": "share of the clean logit difference",
+            "unit": f"share of the clean {metric_name(self.pool.prompts.metric).replace('-', ' ')}",
             "clean": rounded(self.pool.scale),
             "effects": {name: self._interval(values) for name, values in effects.items()},
             "flips": rounded(self.flips(component)),

@@ -1,0 +1,231 @@
+"""Rows from templates: sentences with slots, lists of words, and the answers as expressions over the slots.
+
+    templates = ["The capital of {place.country} is", "{place.country} has its capital in"]
+    answer = " {place.capital}"
+    wrong = " {other.capital}"
+    counterfactual = { place = "other" }      # the same sentence with one slot taken from another
+
+    [slots]                                   # a slot draws from a list; slots of the same list draw different words
+    place = "countries"
+    other = "countries"
+
+    [words]
+    countries = [{ country = "France", capital = "Paris" }, { country = "Italy", capital = "Rome" }, ...]
+
+`{slot}` is the word, `{slot.field}` a field of it, `{slot|lower}` (`upper`, `capitalize`) another form, `{{` a brace.
+`counterfactual` may also be a sentence of its own. A slot that occurs once in a template is a role of that name.
+
+Splits: item i of every list, and of the templates, belongs to train, validation or test by i mod 3, so that no word and
+no template is in two splits. A list too short for that serves all splits, and the behaviour says which.
+"""
+
+import random
+import re
+import tomllib
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from vesalius.behaviours.material import SPLITS, select_split
+from vesalius.behaviours.metrics import Metric
+from vesalius.behaviours.own import RowBehaviour, from_rows
+from vesalius.behaviours.rows import Row
+from vesalius.errors import BadInput, choices
+
+#: Rows of each split, unless the file says otherwise; and how often a draw may repeat before a split is exhausted.
+ROWS, TRIES = 64, 500
+KEYS = ("name", "description", "templates", "answer", "wrong", "counterfactual", "rows", "slots", "words", "metric")
+FORMS = {"lower": str.lower, "upper": str.upper, "capitalize": str.capitalize}
+_PIECE = re.compile(r"\{\{|\}\}|\{([^{}]*)\}")
+
+
+def from_templates(
+    templates: str | Path | Mapping[str, Any], *, name: str | None = None, metric: Metric | None = None
+) -> RowBehaviour:
+    """A behaviour from a TOML file of templates, or from the same as a dictionary."""
+    if isinstance(templates, Mapping):
+        source, data = name or "templates", templates
+    else:
+        source, data = str(templates), _read(Path(templates).expanduser())
+    plan = _Templates.parse(data, source)
+    rows = [row for split in SPLITS for row in plan.rows(split)]
+    if not rows:
+        raise BadInput(f"{source}: the templates give no row; give more words")
+    numbered = [_renumbered(row, i) for i, row in enumerate(rows, 1)]
+    given = data.get("metric") if metric is None else metric
+    made = from_rows(numbered, name=name or str(data.get("name") or source), metric=given, note=plan.note)
+    return made if not isinstance(templates, str | Path) else _named(made, source, str(data.get("description", "")))
+
+
+def _named(made: RowBehaviour, source: str, description: str) -> RowBehaviour:
+    """A file is found again by its path."""
+    return from_rows(made.rows, name=source, metric=made.metric, description=description, note=made.note)
+
+
+def _renumbered(row: Row, number: int) -> Row:
+    return Row(number, row.prompt, row.answers, row.wrongs, row.counterfactual, row.roles, row.split)
+
+
+def _read(file: Path) -> dict[str, Any]:
+    try:
+        return tomllib.loads(file.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise BadInput(f"{file}: no such file") from None
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise BadInput(f"{file}: not readable as TOML ({error})") from None
+
+
+@dataclass(frozen=True)
+class _Templates:
+    source: str
+    templates: tuple[str, ...]
+    answers: tuple[str, ...]
+    wrongs: tuple[str, ...]
+    counterfactual: Mapping[str, str] | str | None
+    slots: Mapping[str, tuple[str, Sequence[Any]]]
+    n_rows: int
+
+    @classmethod
+    def parse(cls, data: Mapping[str, Any], source: str) -> "_Templates":
+        """Check everything that can be wrong with a file."""
+        if unknown := [key for key in data if key not in KEYS]:
+            raise BadInput(f"{source}: {unknown[0]!r} is not known here; use {choices(KEYS)}")
+        templates, answers = _texts(data, "templates", source), _texts(data, "answer", source)
+        words, slots = data.get("words", {}), data.get("slots", {})
+        if not isinstance(words, Mapping) or not isinstance(slots, Mapping):
+            raise BadInput(f"{source}: [slots] and [words] are tables, such as [words] with names = [...]")
+        lists = {slot: _list_of(slot, given, words, source) for slot, given in (slots or words).items()}
+        counterfactual, n_rows = data.get("counterfactual"), data.get("rows", ROWS)
+        if counterfactual is not None and not isinstance(counterfactual, str | Mapping):
+            raise BadInput(f"{source}: counterfactual is a sentence or a table of slots, such as {{ place = 'other' }}")
+        if not isinstance(n_rows, int) or n_rows < 1:
+            raise BadInput(f"{source}: rows = {n_rows!r} is not a number of rows for each split")
+        wrongs = _texts(data, "wrong", source) if "wrong" in data else ()
+        made = cls(source, templates, answers, wrongs, counterfactual, lists, n_rows)
+        made._check_names()
+        return made
+
+    @property
+    def note(self) -> str | None:
+        """What could not be divided between the splits."""
+        shared = [name for name, words in self._lists.items() if not self._divides(name, words)]
+        parts = [f"the {len(self.templates)} templates"] if len(self.templates) < len(SPLITS) else []
+        parts += [f"the words of {name}" for name in shared]
+        return f"{self.source}: {' and '.join(parts)} are too few to divide and serve every split" if parts else None
+
+    def rows(self, split: str) -> list[Row]:
+        """Up to `n_rows` different rows of a split."""
+        rng, found, failed = random.Random(f"templates/{split}"), {}, 0
+        templates = select_split(self.templates, split) if len(self.templates) >= len(SPLITS) else self.templates
+        pools = {
+            name: select_split(words, split) if self._divides(name, words) else list(words)
+            for name, words in self._lists.items()
+        }
+        while len(found) < self.n_rows and failed < TRIES:
+            row = self._draw(rng, templates[len(found) % len(templates)], pools, split)
+            failed = failed + 1 if row.key in found else 0
+            found.setdefault(row.key, row)
+        return list(found.values())
+
+    @property
+    def _lists(self) -> dict[str, Sequence[Any]]:
+        return dict(self.slots.values())
+
+    def _divides(self, name: str, words: Sequence[Any]) -> bool:
+        """Whether every split gets enough words of a list for all slots that draw from it."""
+        return len(words) // len(SPLITS) >= max(2, self._users(name))
+
+    def _users(self, name: str) -> int:
+        return sum(one == name for one, _ in self.slots.values())
+
+    def _draw(self, rng: random.Random, template: str, pools: Mapping[str, Sequence[Any]], split: str) -> Row:
+        drawn: dict[str, Any] = {}
+        for name, words in pools.items():
+            users = [slot for slot, (one, _) in self.slots.items() if one == name]
+            drawn |= zip(users, rng.sample(list(words), len(users)), strict=True)
+        prompt, spans = _filled(template, drawn)
+        counterfactual = None
+        if isinstance(self.counterfactual, str):
+            counterfactual = _filled(self.counterfactual, drawn)[0]
+        elif self.counterfactual is not None:
+            swapped = {slot: drawn[other] for slot, other in self.counterfactual.items()}
+            counterfactual = _filled(template, {**drawn, **swapped})[0]
+        answers, wrongs = (
+            tuple(dict.fromkeys(_filled(text, drawn)[0] for text in texts)) for texts in (self.answers, self.wrongs)
+        )
+        return Row(0, prompt, answers, wrongs, counterfactual, spans, split)
+
+    def _check_names(self) -> None:
+        """Every expression names slots and fields that exist, and every list is long enough."""
+        texts = [*self.templates, *self.answers, *self.wrongs]
+        texts += [self.counterfactual] if isinstance(self.counterfactual, str) else []
+        for text in texts:
+            for expression in (found[1] for found in _PIECE.finditer(text) if found[1] is not None):
+                self._check_expression(expression, text)
+        if isinstance(self.counterfactual, Mapping):
+            for slot in (*self.counterfactual, *map(str, self.counterfactual.values())):
+                if slot not in self.slots:
+                    raise BadInput(f"{self.source}: counterfactual: no slot {slot!r}; there are {choices(self.slots)}")
+        for name, words in self._lists.items():
+            if len(words) < self._users(name):
+                raise BadInput(
+                    f"{self.source}: {self._users(name)} slots draw different words from {name}, which has {len(words)}"
+                )
+
+    def _check_expression(self, expression: str, text: str) -> None:
+        slot, field, form = _parts(expression)
+        if slot not in self.slots:
+            raise BadInput(
+                f"{self.source}: {text!r}: no slot {slot!r}; there are {choices(self.slots)} (a brace is written {{{{)"
+            )
+        if form is not None and form not in FORMS:
+            raise BadInput(f"{self.source}: {text!r}: {form!r} is no form of a word; use {choices(FORMS)}")
+        for word in self.slots[slot][1]:
+            if (field is None) == isinstance(word, Mapping) or (field is not None and field not in word):
+                known = f"fields {choices(word)}" if isinstance(word, Mapping) else "no fields"
+                raise BadInput(f"{self.source}: {text!r}: {{{expression}}} does not fit {word!r}, which has {known}")
+
+
+def _texts(data: Mapping[str, Any], key: str, source: str) -> tuple[str, ...]:
+    given = data.get(key)
+    texts = [given] if isinstance(given, str) else given
+    if not isinstance(texts, list) or not texts or not all(isinstance(text, str) and text for text in texts):
+        raise BadInput(f'{source}: {key} must be a text or a list of texts, such as {key} = "The {{word}} is"')
+    return tuple(texts)
+
+
+def _list_of(slot: str, given: Any, words: Mapping[str, Any], source: str) -> tuple[str, Sequence[Any]]:
+    """The list that a slot draws from, with its name; a list of its own has the slot's."""
+    name, values = (given, words.get(given)) if isinstance(given, str) else (slot, given)
+    if not isinstance(values, list) or not values:
+        raise BadInput(f"{source}: slot {slot!r}: no list {name!r} in [words]; there are {choices(words) or 'none'}")
+    if not all(isinstance(value, str | int | Mapping) for value in values):
+        raise BadInput(f"{source}: the words of {name!r} must be texts or tables of texts")
+    return name, values
+
+
+def _parts(expression: str) -> tuple[str, str | None, str | None]:
+    """Slot, field and form of an expression such as `place.country|lower`."""
+    path, _, form = expression.strip().partition("|")
+    slot, _, field = path.strip().partition(".")
+    return slot, field or None, form.strip() or None
+
+
+def _filled(text: str, drawn: Mapping[str, Any]) -> tuple[str, dict[str, tuple[int, int]]]:
+    """A text with its slots filled, and where each slot that occurs once stands."""
+    result, last, spans, counts = "", 0, {}, Counter()
+    for piece in _PIECE.finditer(text):
+        result += text[last : piece.start()]
+        last = piece.end()
+        if piece[1] is None:
+            result += piece[0][0]
+            continue
+        slot, field, form = _parts(piece[1])
+        word = drawn[slot] if field is None else drawn[slot][field]
+        value = FORMS[form](str(word)) if form else str(word)
+        spans[slot] = (len(result), len(result) + len(value))
+        counts[slot] += 1
+        result += value
+    return result + text[last:], {slot: span for slot, span in spans.items() if counts[slot] == 1}

@@ -1,0 +1,204 @@
+"""Behaviours of one's own from the command line: a file, one prompt, every metric, and what they refuse."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+import vesalius as ves
+from tests.cli.conftest import Vesalius
+from tests.cli.test_bad_input import refused
+
+PAIRS = [
+    ("France", "Paris"),
+    ("Italy", "Rome"),
+    ("Spain", "Madrid"),
+    ("Germany", "Berlin"),
+    ("Austria", "Vienna"),
+    ("Poland", "Warsaw"),
+    ("Russia", "Moscow"),
+    ("Greece", "Athens"),
+    ("Egypt", "Cairo"),
+    ("Japan", "Tokyo"),
+    ("China", "Beijing"),
+    ("Peru", "Lima"),
+]
+PROMPT = ["--prompt", "The capital of France is", "--answer", " Paris"]
+
+
+def rows() -> list[dict]:
+    made = []
+    for i, (country, capital) in enumerate(PAIRS):
+        other, wrong = PAIRS[(i + 3) % len(PAIRS)]
+        made.append(
+            {
+                "prompt": f"The capital of {country} is",
+                "answer": f" {capital}",
+                "wrong": f" {wrong}",
+                "counterfactual": f"The capital of {other} is",
+                "roles": {"country": country},
+            }
+        )
+    return made
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    path = tmp_path / "capitals.jsonl"
+    path.write_text("\n".join(map(json.dumps, rows())))
+    return path
+
+
+def answer(vesalius: Vesalius, *arguments: object) -> dict:
+    got = vesalius(*arguments, "--json")
+    assert got.code == 0, got.err
+    return json.loads(got.out)
+
+
+def test_the_check_says_what_becomes_of_each_row(vesalius: Vesalius, tiny: Path, file: Path) -> None:
+    with file.open("a") as more:
+        more.write("\n" + json.dumps({**rows()[0], "answer": "Paris"}) + "\n" + json.dumps(rows()[1]))
+    found = answer(vesalius, "behaviours", tiny, "--behaviour", file)
+    assert (found["n_rows"], found["n_kept"]) == (14, 12)
+    assert [row["row"] for row in found["rows"]] == list(range(1, 15))
+    assert found["rows"][12] == {
+        "row": 13,
+        "kept": False,
+        "reason": "starts without a space: did you mean ' Paris'?",
+        "split": "train",
+        "prompt": "The capital of France is",
+        "suggestion": None,
+    }
+    assert found["rows"][13]["reason"] == "duplicate: the same as row 2"
+    assert {split: part["n"] for split, part in found["splits"].items()} == {"train": 4, "validation": 4, "test": 4}
+    for part in (found, *found["splits"].values()):
+        assert set(part["accuracy"]) == set(part["metric"]) == {"value", "low", "high", "n"}
+        assert part["metric"]["low"] <= part["metric"]["value"] <= part["metric"]["high"]
+    assert found["accuracy"]["n"] == 12
+    assert found["metric"]["value"] == pytest.approx(
+        sum(part["metric"]["value"] for part in found["splits"].values()) / 3, abs=1e-5
+    )
+    text = vesalius("behaviours", tiny, "--behaviour", file).out
+    assert "12 of 14 rows can be used" in text
+    assert "row 13: starts without a space" in text
+
+
+def test_two_rows_and_none_at_all(vesalius: Vesalius, tiny: Path, tmp_path: Path) -> None:
+    few = tmp_path / "few.jsonl"
+    few.write_text("\n".join(map(json.dumps, rows()[:2])))
+    found = answer(vesalius, "behaviours", tiny, "--behaviour", few)
+    assert list(found["splits"]) == ["all"]
+    assert found["metric"]["high"] - found["metric"]["low"] > 0
+    assert found["accuracy"]["low"] < 0.35 or found["accuracy"]["high"] > 0.65
+    few.write_text(json.dumps({**rows()[0], "answer": "Paris"}))
+    nothing = answer(vesalius, "behaviours", tiny, "--behaviour", few)
+    assert (nothing["n_kept"], nothing["accuracy"], nothing["metric"]) == (0, None, None)
+    reason = "none of the rows can be used with this model; row 1: starts without a space: did you mean ' Paris'?"
+    refused(vesalius, ["sweep", tiny, "--behaviour", few, "--json"], reason)
+
+
+@pytest.mark.parametrize("kind", ["zero", "mean", "resample"])
+def test_a_file_is_swept_as_a_name_is(vesalius: Vesalius, tiny: Path, file: Path, kind: str) -> None:
+    found = answer(vesalius, "sweep", tiny, "--behaviour", file, "--kind", kind)
+    assert (found["behaviour"], found["n"], len(found["components"])) == (str(file), 4, 10)
+    assert all(row["ci_low"] <= row["effect"] <= row["ci_high"] for row in found["components"])
+    assert Path(found["directory"]).name == f"sweep-tiny-capitals-{kind}-n4-seed0"
+
+
+def test_one_prompt_has_effects_without_intervals(vesalius: Vesalius, tiny: Path) -> None:
+    got = vesalius("sweep", tiny, *PROMPT, "--wrong", " Rome", "--json")
+    assert got.code == 0, got.err
+    assert "one prompt shows what this model does on this prompt: effects have no interval" in got.err
+    found = json.loads(got.out)
+    assert (found["n"], found["baseline_low"], found["baseline_high"]) == (1, None, None)
+    assert {(row["ci_low"], row["ci_high"]) for row in found["components"]} == {(None, None)}
+    again = answer(vesalius, "sweep", tiny, "--behaviour", found["behaviour"])
+    assert [row["effect"] for row in again["components"]] == [row["effect"] for row in found["components"]]
+    assert "no interval" in vesalius("sweep", tiny, *PROMPT).err
+
+
+def test_missing_counterfactuals_are_said_where_they_matter(vesalius: Vesalius, tiny: Path) -> None:
+    resampled = vesalius("sweep", tiny, *PROMPT, "--kind", "resample")
+    assert "lacks counterfactuals: of 1 prompts 1 from random tokens are resampled" in resampled.err
+    assert "counterfactuals" not in vesalius("sweep", tiny, *PROMPT, "--kind", "zero").err
+
+
+@pytest.mark.parametrize("metric", ["probability", "probability-difference", "log-probability", "loss", "kl"])
+def test_every_metric_goes_through_every_command(vesalius: Vesalius, tiny: Path, file: Path, metric: str) -> None:
+    swept = answer(vesalius, "sweep", tiny, "--behaviour", file, "--metric", metric, "-c", "L0H0,L1_MLP")
+    specimen = ves.load(tiny, behaviour=rows(), metric=metric)
+    effects = ves.sweep(specimen, components="L0H0,L1_MLP", progress=False)
+    in_python = {str(members[0]): float(mean) for members, mean in zip(effects.sets, effects.mean, strict=True)}
+    for row in swept["components"]:
+        assert row["effect"] == pytest.approx(in_python[row["id"]], abs=1e-4)
+    found = answer(vesalius, "discover", tiny, "--behaviour", file, "--metric", metric, "--method", "eap", "--force")
+    assert len(found["components"]) == 10
+    assert found["checks"]["faithfulness"] is not None
+
+
+def test_discover_and_explain_take_a_file(vesalius: Vesalius, tiny: Path, file: Path) -> None:
+    found = answer(vesalius, "discover", tiny, "--behaviour", file, "--force")
+    assert found["behaviour"] == str(file)
+    assert found["checks"]["faithfulness"]["n"] == 4
+    assert found["checks"]["specificity"]["own"]["n"] == 4
+    explained = answer(vesalius, "explain", tiny, "--behaviour", file, "--force", "--top", "3")
+    assert "Complete 'The capital of France is' with 'Paris'" in explained["task_description"]
+    single = answer(vesalius, "explain", tiny, *PROMPT, "--force", "--top", "2", "--metric", "log-probability")
+    verdicts = {claim["verdict"] for part in single["components"] for claim in part["claims"]}
+    assert verdicts <= {"untested"}, "one prompt decides nothing"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "reason"),
+    [
+        (["--prompt", "The capital of France is"], "--prompt needs --answer"),
+        (["--answer", " Paris"], "--answer, --wrong and --counterfactual go with --prompt"),
+        ([*PROMPT, "--behaviour", "ioi"], "--behaviour and --prompt both say what to study"),
+        (["--prompt", "The capital of France is", "--answer", "Paris"], "did you mean ' Paris'?"),
+        ([*PROMPT, "--counterfactual", "The capital of New Zealand is"], "row 1: 6 tokens against 7"),
+        ([*PROMPT, "--metric", "logit-difference"], "row 1: no wrong answer: give one, or --metric log-probability"),
+        ([*PROMPT, "--metric", "vibes"], "metric 'vibes' does not exist; choose one of logit-difference"),
+        ([*PROMPT, "--split", "exam"], "split 'exam' does not exist; choose one of train, validation, test"),
+        (["--behaviour", "rows.jsonl"], "behaviour rows.jsonl: no such file"),
+        (["--behaviour", "./rows"], "no such file; give a file of rows"),
+        (["--behaviour", "{not json"], "not readable as JSON"),
+        (["--behaviour", '{"prompt": "a", "anser": " b"}'], "field 'anser' is not known; did you mean 'answer'?"),
+        (["--behaviour", "FOLDER"], "no .parquet or .arrow file in it"),
+        (["--behaviour", "YAML"], ".yaml is not read; give .jsonl, .json, .csv"),
+        (["--behaviour", "ioi", "--metric", "accuracy"], "metric 'accuracy' does not exist"),
+        ([*PROMPT, "--out", "/proc/nope"], "--out /proc/nope"),
+    ],
+)
+@pytest.mark.parametrize("command", ["sweep", "discover"])
+def test_refusals(vesalius: Vesalius, tiny: Path, command: str, arguments: list[str], reason: str) -> None:
+    if command == "discover" and "--split" in arguments:
+        pytest.skip("discover has no --split")
+    (tiny.parent / "folder").mkdir()
+    (tiny.parent / "rows.yaml").write_text("- a")
+    places = {"FOLDER": str(tiny.parent / "folder"), "YAML": str(tiny.parent / "rows.yaml")}
+    refused(vesalius, [command, tiny, *(places.get(one, one) for one in arguments), "--json"], reason)
+
+
+def test_a_file_without_a_model_and_a_metric_without_a_file(vesalius: Vesalius, tiny: Path, file: Path) -> None:
+    refused(vesalius, ["behaviours", "--behaviour", file], "name the model whose tokenizer reads it")
+    refused(vesalius, ["behaviours", tiny, "--metric", "kl"], "name the behaviour that is measured by it")
+    refused(vesalius, ["sweep", "frac_prevs", "--metric", "kl"], "has one task of its own; leave out the metric 'kl'")
+    refused(vesalius, ["sweep", "frac_prevs", "--split", "foo"], "split 'foo' does not exist")
+
+
+def test_python_takes_names_paths_rows_and_behaviours(tiny: Path, file: Path) -> None:
+    forms = [str(file), file, rows(), ves.Behaviour.from_file(file), ves.Behaviour.from_rows(rows(), name="mine")]
+    examples = [ves.load(tiny, behaviour=form).examples for form in forms]
+    assert all(len(one) == 5 for one in examples)
+    specimen = ves.load(tiny)
+    assert ves.sweep(specimen, behaviour=rows()[0], n=1, progress=False).matrix.shape == (1, 10)
+    with pytest.raises(ves.BadInput, match=r"is float; give a name, a path, a list of rows or a ves.Behaviour"):
+        ves.load(tiny, behaviour=3.5)
+
+
+def test_functions_keep_their_names_beside_packages() -> None:
+    import vesalius.behaviours.registry
+    import vesalius.report.page  # noqa: F401
+
+    assert callable(ves.behaviours)
+    assert callable(ves.report)
