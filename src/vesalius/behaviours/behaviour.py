@@ -22,6 +22,8 @@ from vesalius.model.tokenizer import Tokenizer
 
 Draw = Callable[[random.Random, int], Prompt | None]
 MAX_FAILED_DRAWS = 1000
+#: What `Behaviour.from_...` calls; the modules that make behaviours of rows put their functions here.
+MAKERS: dict[str, Callable[..., "Behaviour"]] = {}
 
 
 @dataclass(frozen=True)
@@ -45,16 +47,12 @@ class Behaviour:
         """A behaviour from rows `{prompt, answer, wrong?, counterfactual?, roles?, split?}`; answers are a text or a
         list of texts.
         """
-        from vesalius.behaviours.own import from_rows
-
-        return from_rows(rows, name=name, metric=metric)
+        return MAKERS["rows"](rows, name=name, metric=metric)
 
     @staticmethod
     def from_file(path: str | Path, *, metric: Metric | None = None) -> "Behaviour":
         """A behaviour from a file: rows in JSONL, JSON or CSV, templates in TOML, or a directory of a dataset."""
-        from vesalius.behaviours.files import read_behaviour
-
-        return read_behaviour(path, metric=metric)
+        return MAKERS["file"](path, metric=metric)
 
     @staticmethod
     def from_prompt(
@@ -67,19 +65,15 @@ class Behaviour:
         metric: Metric | None = None,
     ) -> "Behaviour":
         """A behaviour of one prompt: what it shows holds for that prompt and has no interval."""
-        from vesalius.behaviours.own import from_rows
-
         row = {"prompt": prompt, "answer": answer, "wrong": wrong, "counterfactual": counterfactual, "roles": roles}
-        return from_rows([row], metric=metric, source="prompt")
+        return MAKERS["rows"]([row], metric=metric, source="prompt")
 
     @staticmethod
     def from_templates(
         templates: str | Path | Mapping[str, Any], *, name: str | None = None, metric: Metric | None = None
     ) -> "Behaviour":
         """A behaviour from templates with slots: a TOML file, or the same as a dictionary."""
-        from vesalius.behaviours.templates import from_templates
-
-        return from_templates(templates, name=name, metric=metric)
+        return MAKERS["templates"](templates, name=name, metric=metric)
 
     @staticmethod
     def from_function(
@@ -90,9 +84,7 @@ class Behaviour:
         seed: int = 0,
     ) -> "Behaviour":
         """A behaviour from a function that draws one row with a random generator."""
-        from vesalius.behaviours.own import from_function
-
-        return from_function(draw, name=name, metric=metric, seed=seed)
+        return MAKERS["function"](draw, name=name, metric=metric, seed=seed)
 
     def __post_init__(self) -> None:
         require_metric(self.metric)

@@ -21,9 +21,11 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+from vesalius.behaviours.behaviour import MAKERS
 from vesalius.behaviours.metrics import Metric
 from vesalius.behaviours.own import RowBehaviour, from_rows
 from vesalius.behaviours.rows import SPLIT_NAMES
+from vesalius.behaviours.templates import from_templates
 from vesalius.errors import BadInput, Failed
 
 TEXT_ENDINGS = (".jsonl", ".json", ".csv", ".tsv", ".toml")
@@ -44,10 +46,11 @@ def read_behaviour(path: str | Path, *, metric: Metric | None = None) -> RowBeha
     """A behaviour from a file, a dataset's directory or a hub id."""
     file = Path(path).expanduser()
     if file.suffix == ".toml" and file.is_file():
-        from vesalius.behaviours.templates import from_templates
-
         return from_templates(file, metric=metric)
     return from_rows(read_rows(path), name=str(path), metric=metric, source=str(path))
+
+
+MAKERS["file"] = read_behaviour
 
 
 def read_rows(path: str | Path) -> list[Any]:

@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
-from vesalius.behaviours.behaviour import Behaviour
+from vesalius.behaviours.behaviour import MAKERS, Behaviour
 from vesalius.behaviours.material import SPLITS, split_index
 from vesalius.behaviours.metrics import LOG_PROBABILITY, Metric, metric_name, require_metric
 from vesalius.behaviours.prompts import OTHER_PROMPT, RANDOM_TOKENS, Prompt, Prompts
@@ -202,6 +202,9 @@ def from_function(
     if len(few) < LEAST_TO_DIVIDE:
         few = [replace(row, split=None) for row in few]
     return from_rows(few, name=label, metric=metric, description=description)
+
+
+MAKERS |= {"rows": from_rows, "function": from_function}
 
 
 def _description(rows: Sequence[Row]) -> str:

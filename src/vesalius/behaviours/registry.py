@@ -7,10 +7,13 @@ from typing import Any
 from vesalius.behaviours.behaviour import Behaviour
 from vesalius.behaviours.capitals import CAPITAL
 from vesalius.behaviours.docstring import DOCSTRING
+from vesalius.behaviours.files import ENDINGS, read_behaviour
 from vesalius.behaviours.greater_than import GREATER_THAN
 from vesalius.behaviours.induction import INDUCTION, INDUCTION_OUT
 from vesalius.behaviours.ioi import IOI
 from vesalius.behaviours.metrics import Metric, require_metric
+from vesalius.behaviours.own import from_rows
+from vesalius.behaviours.rows import inline_rows
 from vesalius.behaviours.successor import SUCCESSOR
 from vesalius.errors import BadInput, choices
 from vesalius.model.specimen import Specimen
@@ -42,10 +45,6 @@ def find_behaviour(given: Any, *, metric: Metric | None = None) -> Behaviour:
 
 
 def _found(given: Any) -> Behaviour:
-    from vesalius.behaviours.files import ENDINGS, read_behaviour
-    from vesalius.behaviours.own import from_rows
-    from vesalius.behaviours.rows import inline_rows
-
     if isinstance(given, Behaviour):
         return given
     if isinstance(given, Mapping):

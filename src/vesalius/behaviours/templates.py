@@ -28,6 +28,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from vesalius.behaviours.behaviour import MAKERS
 from vesalius.behaviours.material import SPLITS, select_split
 from vesalius.behaviours.metrics import Metric
 from vesalius.behaviours.own import RowBehaviour, from_rows
@@ -57,6 +58,9 @@ def from_templates(
     given = data.get("metric") if metric is None else metric
     made = from_rows(numbered, name=name or str(data.get("name") or source), metric=given, note=plan.note)
     return made if not isinstance(templates, str | Path) else _named(made, source, str(data.get("description", "")))
+
+
+MAKERS["templates"] = from_templates
 
 
 def _named(made: RowBehaviour, source: str, description: str) -> RowBehaviour:
