@@ -16,6 +16,10 @@ from collections.abc import Iterable
 LONGEST_MESSAGE = 480
 #: The most that a message quotes of an input.
 LONGEST_QUOTE = 200
+#: Control characters but for tabs and line ends, marks of direction, joiners, tags, and halves of characters.
+_UNSEEN = re.compile(
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ud800-\udfff\U000e0000-\U000e007f]"
+)
 #: What parsers of other packages raise on a damaged file.
 PARSER_ERRORS = (
     ArithmeticError, AssertionError, AttributeError, EOFError, LookupError, MemoryError, OSError, RuntimeError,
@@ -51,9 +55,17 @@ def shortened(message: str, limit: int = LONGEST_MESSAGE) -> str:
     if len(message) > limit:
         head = 2 * (limit - 5) // 3
         message = f"{message[:head]} ... {message[head - limit + 5 :]}"
-    message = re.sub(r"[ \t]*[\r\n]+[ \t]*", " ", message)
-    printable = "".join(c if c.isprintable() else f"\\x{ord(c):02x}" for c in message)
-    return printable.encode("utf-8", "backslashreplace").decode("utf-8")
+    return visible(re.sub(r"[ \t]*[\r\n]+[ \t]*", " ", message))
+
+
+def visible(text: str) -> str:
+    """A text in which characters that are not seen, or that reorder others, are written as escapes."""
+
+    def escape(found: re.Match[str]) -> str:
+        code = ord(found[0])
+        return f"\\x{code:02x}" if code < 0x80 else f"\\u{code:04x}"
+
+    return _UNSEEN.sub(escape, text)
 
 
 def quoted(value: object, limit: int = LONGEST_QUOTE) -> str:

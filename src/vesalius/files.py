@@ -13,6 +13,8 @@ from vesalius.errors import BadInput, Failed
 
 #: Brackets inside each other that a JSON document may have.
 MAX_DEPTH = 100
+#: Levels that are kept of what another program sent.
+MAX_SENT_DEPTH = 20
 _SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
 
 
@@ -59,6 +61,28 @@ def _is_too_deep(data: Any) -> bool:
         if not level:
             return False
     return True
+
+
+def plain_text(text: str) -> str:
+    """A text that any file can hold: half characters, which UTF-8 does not have, become `?`."""
+    return text.encode("utf-8", "replace").decode("utf-8")
+
+
+def plain_json(given: Any, depth: int = 0) -> Any:
+    """What another program sent as JSON that any file can hold: no half characters, no infinities, no bottomless
+    nesting.
+    """
+    if isinstance(given, str):
+        return plain_text(given)
+    if isinstance(given, float):
+        return given if math.isfinite(given) else str(given)
+    if isinstance(given, list | tuple | dict) and depth >= MAX_SENT_DEPTH:
+        return "..."
+    if isinstance(given, list | tuple):
+        return [plain_json(part, depth + 1) for part in given]
+    if isinstance(given, dict):
+        return {plain_text(str(name)): plain_json(part, depth + 1) for name, part in given.items()}
+    return given
 
 
 def read_json(path: Path) -> dict[str, Any]:

@@ -1,5 +1,7 @@
 """Schemas, tools, re-asks and events, with a scripted model."""
 
+import json
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -51,6 +53,25 @@ RUN, PATCH = (
 def scripted(*replies: Any, clock: FakeClock | None = None, **options: Any) -> tuple[Backbone, Scripted]:
     script = Scripted(replies)
     return open_backbone(script, clock=clock or FakeClock(), **options), script
+
+
+def deep(levels: int) -> Any:
+    nested: Any = "x"
+    for _ in range(levels):
+        nested = [nested]
+    return nested
+
+
+def test_what_a_provider_sends_can_be_written_to_any_file(tmp_path: Path) -> None:
+    """Half characters and bottomless nesting, in text, tool calls and failures, end at the backbone."""
+    call = ToolCall(id="\ud800", name="patch", arguments={"layer": 1, "\udfff": deep(940), "x": float("inf")})
+    replies = [ScriptedReply(text="a \ud800 b", tool_calls=(call,))]
+    backbone, _ = scripted(*replies, record=tmp_path)
+    reply = backbone.chat("Hi", tools=[PATCH])
+    assert reply.text == "a ? b"
+    kept = json.dumps([call.model_dump() for call in reply.tool_calls], ensure_ascii=False, allow_nan=False)
+    assert len(kept.encode()) < 500
+    assert b"\\ud800" not in (tmp_path / "calls.jsonl").read_bytes()
 
 
 def test_a_plain_reply_counts_its_tokens() -> None:

@@ -49,6 +49,20 @@ class Reader(HTMLParser):
             self.text.append(data)
 
 
+UNSEEN = "".join(map(chr, [0, 7, 27, 0x202E, 0x2066, 0x200B, 0xFEFF]))
+
+
+@pytest.mark.parametrize("long", [False, True])
+def test_unseen_characters_and_endless_texts(tmp_path: Path, long: bool) -> None:
+    text = ("y" * 1_000_000 if long else "moved") + UNSEEN
+    found = frac_prevs().model_copy(update={"task_description": UNSEEN + text, "information_flow": text})
+    html = render_page(found, tmp_path / "page.html").read_text(encoding="utf-8")
+    assert not set(html) & set(UNSEEN)
+    assert r"\x00\x07\x1b\u202e\u2066\u200b\ufeff" in html
+    assert ("(1,000,014 characters)" in html) == long
+    assert len(html) < LIMIT_BYTES
+
+
 def read(path: Path) -> tuple[Reader, str]:
     """The parsed page and its visible text in one line."""
     reader = Reader()

@@ -57,6 +57,7 @@ from vesalius.backbones.retry import Retrier
 from vesalius.backbones.spending_cap import SpendingCap
 from vesalius.backbones.structured_output import parse_object, reask, schema_instructions, with_instructions
 from vesalius.errors import BadInput
+from vesalius.files import plain_json, plain_text
 
 Schema = TypeVar("Schema", bound=BaseModel)
 #: OpenAI's limit, which the other providers follow.
@@ -350,9 +351,9 @@ class Backbone:
         except BackboneError as error:
             failure = to_data(error)
         data = {
-            "answer": answer.model_dump() if answer else None,
-            "failure": self._redactor.tree(failure),
-            "events": self._redactor.tree([event.model_dump() for event in call.events]),
+            "answer": _plain(answer).model_dump() if answer else None,
+            "failure": self._redactor.tree(plain_json(failure)),
+            "events": self._redactor.tree([plain_json(event.model_dump()) for event in call.events]),
         }
         return Outcome(
             **data,
@@ -362,6 +363,20 @@ class Backbone:
             attempts=call.attempts,
             prices=self.price_date if self.price else None,
         )
+
+
+def _plain(answer: Answer) -> Answer:
+    """The answer as any file can hold it; the one place where a provider's words come in."""
+    calls = [
+        call.model_copy(update={name: plain_json(value) for name, value in dict(call).items()})
+        for call in answer.tool_calls
+    ]
+    tokens = answer.logprobs and [
+        TokenOptions(token=plain_text(token.token), options=tuple((plain_text(word), p) for word, p in token.options))
+        for token in answer.logprobs
+    ]
+    changes = {"text": plain_text(answer.text), "tool_calls": tuple(calls), "extras": plain_json(answer.extras)}
+    return answer.model_copy(update={**changes, "logprobs": tokens if tokens is None else tuple(tokens)})
 
 
 def _conversation(messages: str | Sequence[Message]) -> tuple[Message, ...]:

@@ -1,15 +1,16 @@
 """Redact secrets from everything that is recorded.
 
-Two sources: the values of environment variables that are named like secrets (also as base64 and percent-encoded), and
-patterns of the keys that providers issue. Matches become `[secret]`, in keys and values alike.
+Two sources: the values of environment variables that are named like secrets, and patterns of the keys that providers
+issue. Matches become `[secret]`, in keys and values alike. A server may echo a key in another spelling: its values are
+also found reversed, in hexadecimal, in base64 (anywhere in a longer text), and with any of its characters
+percent-encoded or escaped as in HTML or JSON.
 """
 
 import base64
 import os
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
-from urllib.parse import quote
 
 MARK = "[secret]"
 #: Shorter values are more likely words than secrets, and redacting every "test" would ruin a record.
@@ -42,14 +43,19 @@ class Redactor:
         variables = os.environ if environment is None else environment
         named = [value for name, value in variables.items() if SECRET_NAME.search(name)]
         values = {value.strip() for value in [*named, *secrets] if value and len(value.strip()) >= MIN_LENGTH}
-        spellings = {spelling for value in values for spelling in _encodings(value)}
-        longest_first = sorted(spellings, key=len, reverse=True)
-        self._known = re.compile("|".join(map(re.escape, longest_first))) if spellings else None
+        #: For each kind of spelling: what a text that may hold one contains, and the spellings.
+        self._known = [
+            (hint, re.compile("|".join(sorted(patterns, key=len, reverse=True))))
+            for hint, spell in _SPELLINGS
+            if (patterns := {pattern for value in values for pattern in spell(value)})
+        ]
 
     def text(self, text: str) -> str:
         """The text without secrets."""
-        redacted = self._known.sub(MARK, text) if self._known else text
-        return PATTERNS.sub(MARK, redacted)
+        for hint, spellings in self._known:
+            if hint is None or hint.search(text):
+                text = spellings.sub(MARK, text)
+        return PATTERNS.sub(MARK, text)
 
     def tree(self, data: Any) -> Any:
         """Nested dicts, lists and strings without secrets."""
@@ -62,6 +68,49 @@ class Redactor:
         return data
 
 
-def _encodings(secret: str) -> set[str]:
-    encoded = base64.b64encode(secret.encode()).decode()
-    return {secret, quote(secret, safe=""), encoded, encoded.rstrip("=")}
+def _literal(secret: str) -> list[str]:
+    return [re.escape(spelling) for spelling in (secret, secret[::-1], *_base64(secret.encode()))]
+
+
+def _both_ways_escaped(secret: str) -> list[str]:
+    return [_escaped(secret), _escaped(secret[::-1])]
+
+
+def _both_ways_hexadecimal(secret: str) -> list[str]:
+    return [_hexadecimal(secret.encode()), _hexadecimal(secret.encode()[::-1])]
+
+
+def _escaped(text: str) -> str:
+    """Each character as it is, percent-encoded, or as an escape of HTML or JSON."""
+    return "".join(map(_character, text))
+
+
+def _character(character: str) -> str:
+    code = ord(character)
+    percent = "".join(f"%{byte:02x}" for byte in character.encode())
+    escapes = f"{percent}|&#0*{code};|&#x0*{code:x};|\\\\u{code:04x}"
+    return f"(?:{re.escape(character)}|(?i:{escapes}))"
+
+
+def _hexadecimal(data: bytes) -> str:
+    """Two digits a byte, of either case, with or without separators."""
+    return "(?i:" + r"[\s:,-]?".join(f"(?:0x|\\\\x)?{byte:02x}" for byte in data) + ")"
+
+
+def _base64(data: bytes) -> set[str]:
+    """The part of the base64 of any text that follows from the secret in it alone, wherever the secret begins."""
+    found = set()
+    for offset in range(3):
+        encoded = base64.b64encode(bytes(offset) + data).decode().rstrip("=")
+        first = (8 * offset + 5) // 6
+        last = 8 * (offset + len(data)) // 6
+        found.add(encoded[first:last])
+    return found | {spelling.replace("+", "-").replace("/", "_") for spelling in found}
+
+
+#: The costly kinds are looked for only in texts that have something of the kind.
+_SPELLINGS: tuple[tuple[re.Pattern[str] | None, Callable[[str], list[str]]], ...] = (
+    (None, _literal),
+    (re.compile(r"%[0-9a-fA-F]{2}|&#|\\u[0-9a-fA-F]{4}"), _both_ways_escaped),
+    (re.compile(r"(?:(?:0x|\\x)?[0-9a-fA-F]{2}[\s:,-]?){8}"), _both_ways_hexadecimal),
+)

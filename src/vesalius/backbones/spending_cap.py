@@ -50,8 +50,9 @@ class SpendingCap:
         """Hold back the most a call can cost, or refuse the call."""
         with self._lock:
             if max_cost > self.left:
+                held = f", ${self._held:.4f} is held for other calls under way," if self._held > 0 else ""
                 raise CapReached(
-                    f"cap ${self.limit:.2f}: ${self.spent:.4f} is spent and the next call could cost up to"
+                    f"cap ${self.limit:.2f}: ${self.spent:.4f} is spent{held} and the next call could cost up to"
                     f" ${max_cost:.4f}; raise the cap and resume to continue"
                 )
             self._held += max_cost

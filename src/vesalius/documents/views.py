@@ -12,6 +12,8 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
+from vesalius.errors import visible
+
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
@@ -89,7 +91,7 @@ class Viewable:
         return rows[:SHOWN_ROWS], len(rows)
 
     def __repr__(self) -> str:
-        return shortened(self._summary(), LONGEST_REPR)
+        return shortened(visible(self._summary()), LONGEST_REPR)
 
     def __str__(self) -> str:
         return repr(self)
@@ -178,4 +180,4 @@ def _text(value: Any) -> str:
         return ""
     if isinstance(value, float):
         return f"{value:.4g}"
-    return shortened(" ".join(str(value).split()), SHOWN_TEXT)
+    return visible(shortened(" ".join(str(value).split()), SHOWN_TEXT))

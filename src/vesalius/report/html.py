@@ -16,12 +16,15 @@ from typing import Any
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
+from vesalius.errors import visible
 from vesalius.files import write_text
 from vesalius.report.profiles import short_role
 from vesalius.report.tables import spell
 from vesalius.version import __version__
 
 LIMIT_BYTES = 2_000_000
+#: A longer text of a document is cut.
+LONGEST_TEXT = 20_000
 VERDICTS = {"supported": "✓", "refuted": "✕", "untested": "○"}
 
 
@@ -77,12 +80,21 @@ def anchor(name: str) -> str:
     return "component-" + re.sub(r"[^A-Za-z0-9_-]", "-", name)
 
 
+def shown(value: Any) -> Any:
+    """A value as a page prints it: text without unseen characters, the end of a very long one left out."""
+    if not isinstance(value, str) or isinstance(value, Markup):
+        return value
+    cut = value if len(value) <= LONGEST_TEXT else f"{value[:LONGEST_TEXT]} ... ({len(value):,} characters)"
+    return visible(cut)
+
+
 @cache
 def _environment() -> Environment:
     environment = Environment(
         loader=PackageLoader("vesalius.report"),
         autoescape=True,
         undefined=StrictUndefined,
+        finalize=shown,
         trim_blocks=True,
         lstrip_blocks=True,
     )

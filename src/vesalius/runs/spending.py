@@ -73,10 +73,17 @@ class SharedCap(SpendingCap):
     def hold(self, max_cost: float) -> None:
         """Set aside the most a call can cost, or refuse the call."""
         with self._file.accounts() as accounts:
-            if _total(accounts, held=True) + max_cost > self.limit:
+            spent, taken = _total(accounts, held=False), _total(accounts, held=True)
+            if taken + max_cost > self.limit:
+                held = (
+                    f", ${taken - spent:.4f} is held for calls of other jobs that are under way,"
+                    if taken > spent
+                    else ""
+                )
+                fewer = " or give fewer --jobs," if taken > spent else ""
                 raise CapReached(
-                    f"cap ${self.limit:.2f}: ${_total(accounts, held=False):.4f} is spent and the next call could cost"
-                    f" up to ${max_cost:.4f}; raise --max-cost and give the same command again to continue"
+                    f"cap ${self.limit:.2f}: ${spent:.4f} is spent{held} and the next call could cost up to"
+                    f" ${max_cost:.4f}; raise --max-cost{fewer} and give the same command again to continue"
                 )
             accounts.setdefault(self._account, [0.0, 0.0])[1] += max_cost
 

@@ -15,8 +15,9 @@ from vesalius.explanations.claims import AnyClaim, Computes
 from vesalius.explanations.hyve import category_of
 from vesalius.explanations.hyve.grammar import KINDS, describe_claims, example_claims, read_claim
 from vesalius.explanations.hyve.notation import read_program
-from vesalius.explanations.hyve.shapes import classification, plain_json
+from vesalius.explanations.hyve.shapes import classification
 from vesalius.explanations.hyve.verdicts import from_free_code, verdict_of
+from vesalius.files import plain_json
 from vesalius.model.specimen import FiniteVocabulary
 from vesalius.rasp.document import to_document
 from vesalius.rasp.formula import read_formula

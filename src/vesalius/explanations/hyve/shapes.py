@@ -1,7 +1,6 @@
 """The answers a language model is asked for, stage by stage."""
 
 from collections.abc import Sequence
-from math import isfinite
 from typing import Annotated, Any, Literal, get_args
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, create_model, model_validator
@@ -9,24 +8,9 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, create_model
 from vesalius.components import Component
 from vesalius.documents.explanation import Tag
 from vesalius.errors import BadInput
+from vesalius.files import plain_json
 
 TAGS: tuple[str, ...] = get_args(Tag)
-DEEPEST = 20
-
-
-def plain_json(given: Any, depth: int = 0) -> Any:
-    """What a model wrote as JSON that any file can hold: no lone surrogates, no infinities, no bottomless nesting."""
-    if isinstance(given, str):
-        return given.encode("utf-8", "replace").decode("utf-8")
-    if isinstance(given, float):
-        return given if isfinite(given) else str(given)
-    if isinstance(given, list | dict) and depth >= DEEPEST:
-        return "..."
-    if isinstance(given, list):
-        return [plain_json(part, depth + 1) for part in given]
-    if isinstance(given, dict):
-        return {plain_json(str(name)): plain_json(part, depth + 1) for name, part in given.items()}
-    return given
 
 
 def _text(given: Any) -> Any:

@@ -21,7 +21,7 @@ from vesalius.errors import BadInput
 from vesalius.explanations.claims import Claim, Lab, check
 from vesalius.explanations.hyve.failures import category_of
 from vesalius.explanations.hyve.grammar import read_claim
-from vesalius.explanations.hyve.shapes import plain_json
+from vesalius.files import plain_json
 from vesalius.sandbox import Outcome
 
 #: The paper's limit on executions per stage; claims have as many of their own.
