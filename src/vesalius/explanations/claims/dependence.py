@@ -43,6 +43,8 @@ MIN_CHANGED = 0.05
 MIN_INPUTS = 24
 _EQUAL_NUMBERS = 0.005
 _INDICES = "indices"
+#: How the experiment is called in which one of two variables differs.
+ONLY_ONE = "where only"
 
 
 class DependsOnlyOn(Claim, frozen=True):
@@ -99,7 +101,9 @@ class IndependentOf(Claim, frozen=True):
 
 
 class Combines(Claim, frozen=True):
-    """Both variables matter, each while the other is held, and nothing else does."""
+    """Both variables matter, each while the other is held, and nothing else does. With `carried`, the variables of the
+    program that the component carries, each must matter where the program says that it shows.
+    """
 
     kind: Literal["combines"] = "combines"
     program: CompiledProgram
@@ -148,8 +152,23 @@ class Combines(Claim, frozen=True):
 
     def _single(self, lab: Lab, name: str, where: Tensor, level: float) -> Evidence:
         rule = f"interval below {1 - MIN_CHANGED}"
-        evidence = swap(lab, self.part, where, f"where only {name} differs", level=level, rule=rule)
+        description = f"{ONLY_ONE} {name} differs"
+        if self.carried:
+            # A variable that seldom shows is still an argument: only inputs count in which it should show.
+            where = where & _shows(lab, self.program, self.carried, where)[:, None]
+            description += " and the program says that it shows"
+        evidence = swap(lab, self.part, where, description, level=level, rule=rule)
         return marked(evidence, _changed(evidence) if _enough(evidence) else "untested")
+
+
+def _shows(lab: Lab, program: Program, carried: tuple[str, ...], where: Bool[Tensor, "pair pos"]) -> Tensor:
+    """Pairs in which the program's answers change when the carried variables are swapped at these positions."""
+    base, source = lab.traces(program)
+    reads = torch.where(where & lab.real & lab.source_real, lab.same_place, -1)
+    marked_rows = torch.ones(lab.n, 1, dtype=torch.bool)
+    swapped = program.interchange(base, source, marked_rows, positions=reads, carriers=[carried])
+    before, after = (lab.answers(program, output) for output in (base.output, swapped))
+    return (~lab.same(before, after) & lab.real).any(1)
 
 
 def with_moved(

@@ -1,0 +1,137 @@
+"""Merging, dropping and moving positions inside, by hand on small programs."""
+
+import torch
+
+from vesalius.components import Component
+from vesalius.documents.explanation import ClaimRecord, Evidence
+from vesalius.explanations.scientist.assemble import OutputMap, Program
+from vesalius.explanations.scientist.gathering import Copy, Mean
+from vesalius.explanations.scientist.inputs import Sequences
+from vesalius.explanations.scientist.judge import agreeing
+from vesalius.explanations.scientist.merging import merged, without_argument, without_constant_arguments
+from vesalius.explanations.scientist.settling import with_position_inside
+from vesalius.explanations.scientist.variables import INDICES, TOKENS, Table
+
+FIRST, SECOND, HEAD = Component.parse("L0_MLP"), Component.parse("L1_MLP"), Component.parse("L1H0")
+INPUTS = Sequences(torch.tensor([[0, 1, 2, 3], [3, 2, 1, -1], [1, 1, -1, -1], [2, 0, 3, 0]]))
+
+
+def program(first: Table, *, second: Table | None = None, output: OutputMap | None = None) -> Program:
+    variables = {FIRST: first} if second is None else {FIRST: first, SECOND: second}
+    return Program(variables, output, causal=False, numeric=False)
+
+
+def outputs(found: Program) -> list[list[float]]:
+    env = found.environment(INPUTS)
+    return found.predict(env).masked_fill(~env.real, -1).tolist()
+
+
+def apart() -> Table:
+    return Table((TOKENS,), {(token,): token for token in range(4)}, 4)
+
+
+def test_classes_that_the_output_treats_alike_are_one() -> None:
+    before = program(apart(), output=OutputMap(("L0_MLP",), {(0,): 7.0, (1,): 8.0, (2,): 7.0, (3,): 8.0}, 0.0))
+    after = merged(before, FIRST)
+    table = after.variables[FIRST]
+    assert isinstance(table, Table)
+    assert table.codes == {(0,): 0, (1,): 1, (2,): 0, (3,): 1}
+    assert table.n_classes == 2
+    assert outputs(after) == outputs(before)
+
+
+def test_a_reader_that_tells_them_apart_keeps_classes_apart() -> None:
+    mean = Mean("L0_MLP", 2)
+    before = Program(
+        {FIRST: apart(), HEAD: mean},
+        OutputMap(("L0_MLP",), {(0,): 7.0, (1,): 8.0, (2,): 7.0, (3,): 8.0}, 0.0),
+        causal=False,
+        numeric=False,
+    )
+    after = merged(before, FIRST)
+    table = after.variables[FIRST]
+    assert isinstance(table, Table)
+    assert table.codes == {(0,): 0, (1,): 1, (2,): 2, (3,): 1}
+    assert after.variables[HEAD] == mean
+
+
+def test_a_copied_value_is_merged_by_who_reads_the_copy() -> None:
+    before = Program(
+        {FIRST: apart(), HEAD: Copy("L0_MLP", "previous")},
+        OutputMap(("L1H0",), {(-1,): 5.0, (0,): 7.0, (1,): 8.0, (2,): 7.0, (3,): 8.0}, 0.0),
+        causal=False,
+        numeric=False,
+    )
+    after = merged(before, FIRST)
+    assert outputs(after) == outputs(before)
+    table = after.variables[FIRST]
+    assert isinstance(table, Table)
+    assert table.n_classes == 2
+
+
+def test_classes_that_share_no_context_stay_apart() -> None:
+    """Nothing says that they are alike."""
+    second = Table(("L0_MLP", INDICES), {(0, 0): 1, (1, 1): 1, (2, 0): 0, (3, 1): 0}, 2)
+    before = program(apart(), second=second, output=OutputMap(("L1_MLP",), {(0,): 0.0, (1,): 1.0}, 0.0))
+    table = merged(before, FIRST).variables[FIRST]
+    assert isinstance(table, Table)
+    assert table.codes[(0,)] != table.codes[(2,)]
+
+
+def test_an_argument_that_a_table_is_constant_in_is_dropped() -> None:
+    codes = {(token, place): token % 2 for token in range(4) for place in range(4)}
+    found = without_constant_arguments(program(Table((TOKENS, INDICES), codes, 2)), FIRST)
+    table = found.variables[FIRST]
+    assert isinstance(table, Table)
+    assert table.reads == (TOKENS,)
+    assert table.codes == {(0,): 0, (1,): 1, (2,): 0, (3,): 1}
+
+
+def test_a_dropped_argument_leaves_the_most_frequent_entry() -> None:
+    codes = {(token, place): token % 2 for token in range(4) for place in range(4)}
+    codes[0, 3] = 1  # once among the inputs, against two other zeros
+    before = program(Table((TOKENS, INDICES), codes, 2))
+    found = without_argument(before, FIRST, INDICES, before.environment(INPUTS))
+    assert found is not None
+    table = found.variables[FIRST]
+    assert isinstance(table, Table)
+    assert table.codes == {(0,): 0, (1,): 1, (2,): 0, (3,): 1}
+    assert without_argument(found, FIRST, TOKENS, found.environment(INPUTS)) is None
+
+
+def test_the_position_moves_from_the_reader_into_the_table() -> None:
+    second = Table(("L0_MLP", INDICES), {(c, p): (c + p) % 3 for c in range(4) for p in range(4)}, 3)
+    output = OutputMap(("L1_MLP",), {(0,): 0.0, (1,): 1.0, (2,): 2.0}, 0.0)
+    before = program(apart(), second=second, output=output)
+    after = with_position_inside(before, FIRST, 4)
+    assert after is not None
+    assert after.variables[FIRST].reads == (TOKENS, INDICES)
+    assert after.variables[SECOND].reads == ("L0_MLP",)
+    assert outputs(after) == outputs(before)
+    table = merged(after, FIRST).variables[FIRST]
+    assert isinstance(table, Table)
+    assert table.n_classes == 3
+    assert all(table.codes[c, p] == table.codes[d, q] for c, p, d, q in [(0, 1, 1, 0), (3, 3, 2, 1), (1, 2, 0, 0)])
+
+
+def test_a_comparing_head_keeps_the_position_out() -> None:
+    heads = {FIRST: apart(), HEAD: Copy("L0_MLP", "previous")}
+    before = Program(heads, OutputMap(("L1H0", INDICES), {}, 0.0), causal=False, numeric=False)
+    assert with_position_inside(before, FIRST, 4) is None
+
+
+def test_a_spurious_argument_refutes_what_a_table_of_two_computes() -> None:
+    def line(experiment: str, passed: bool) -> Evidence:
+        figures = {"value": 0.99, "low": 0.98, "high": 1.0, "n": 100, "rule": "", "seed": 0}
+        return Evidence(experiment=experiment, measure="", passed=passed, **figures)
+
+    computes = ClaimRecord(kind="computes", text="", verdict="supported", evidence=(line("interchange", True),))
+    unneeded = ClaimRecord(
+        kind="combines", text="", verdict="refuted", evidence=(line("swap of X where only tokens differs", False),)
+    )
+    first, second = agreeing([computes, unneeded])
+    assert (first.verdict, second.verdict) == ("refuted", "refuted")
+    assert [one.passed for one in first.evidence] == [True, False]
+    # Something beside the two is no contradiction of what the two make.
+    beside = unneeded.model_copy(update={"evidence": (line("swap of X where both are equal", False),)})
+    assert agreeing([computes, beside])[0].verdict == "supported"
