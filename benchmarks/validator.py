@@ -1,12 +1,18 @@
-"""How often the rule of `computes` is wrong: planted claims about the 84 benchmark circuits, with the answer key open.
+"""How often the rules of claims are wrong: planted claims about the 84 benchmark circuits, with the answer key open.
 
-    python benchmarks/validator.py --resume validator.jsonl > validator.json
+    python -m benchmarks.validator --resume validator.jsonl > validator.json
 
-True claims are the key's program and carriers. Near misses change one thing: a position, a table entry or token, a
-comparison, an upstream variable, or the component. A near miss whose predictions coincide with the truth on all of
-8,192 fresh pairs of inputs is no miss; it is left out and counted as equivalent. Prints one JSON document with the
-share of near misses that were supported (false support) and of true claims that were (power), by kind, with Wilson
-intervals. `--limit N` takes the first N circuits; with `--resume FILE` finished circuits are kept and not run again.
+`computes`: true claims are the key's program and carriers; near misses change one thing: a position, a table entry or
+token, a comparison, an upstream variable, the component, or (`place`) where a position comes in: the value is said to
+hold the position or not to, against what the key says, where moved outputs follow the key. A near miss whose
+predictions coincide with the truth on all of 8,192 fresh pairs of inputs is no miss; it is left out and counted as
+equivalent. The other kinds are planted by `validator_kinds`: true ones follow from the key, false ones name another
+variable, leave an argument out, add a spurious one, or name another position or component.
+
+The key describes the program. A trained model may do otherwise, so power is what is left after that. Prints one JSON
+document with the share of near misses that were supported (false support) and of true claims that were (power), by
+kind, with Wilson intervals. `--limit N` takes the first N circuits, `--every K` every K-th; with `--resume FILE`
+finished circuits are kept and not run again.
 """
 
 import argparse
@@ -17,12 +23,14 @@ from pathlib import Path
 
 import torch
 
+from benchmarks.validator_kinds import KINDS, planted
 from vesalius.api import load
 from vesalius.circuits.key import all_tasks
 from vesalius.circuits.key.task import Task
 from vesalius.components import Component
 from vesalius.explanations.claims import Computes, Hypothesis, check
 from vesalius.explanations.claims.laboratory import Lab
+from vesalius.explanations.claims.moved import outcome_of, rival_contestants
 from vesalius.explanations.claims.rivals import RIVAL_KINDS, rivals
 from vesalius.rasp import Program
 from vesalius.statistics import share_interval
@@ -80,8 +88,14 @@ def examine(task: Task) -> dict:
     rows = []
     for component, own in task.components:
         claim = Computes(component=str(component), hypothesis=Hypothesis(program=program, carriers=carriers))
-        row = {"component": str(component), "kind": "true", "change": "", "verdict": check(claim, lab).verdict}
-        rows.append(row)
+        record = check(claim, lab)
+        row = {"component": str(component), "kind": "true", "change": "", "verdict": record.verdict}
+        rows.append(row | {"moved": outcome_of(record.evidence)})
+        if outcome_of(record.evidence) == "free":
+            for rival in rival_contestants(program, own):
+                idea = Hypothesis(program=rival.program, carriers={**carriers, str(component): rival.carried})
+                verdict = check(Computes(component=str(component), hypothesis=idea), lab).verdict
+                rows.append({"component": str(component), "kind": "place", "change": rival.label, "verdict": verdict})
         for kind, change, about, other, theirs in near_misses(task, lab, component):
             claimed = theirs[str(about)]
             if about == component and is_equivalent(lab, program, own, other, claimed):
@@ -90,6 +104,9 @@ def examine(task: Task) -> dict:
             claim = Computes(component=str(about), hypothesis=Hypothesis(program=other, carriers=theirs))
             verdict = check(claim, lab).verdict
             rows.append({"component": str(about), "kind": kind, "change": change, "verdict": verdict})
+        for claim, change, is_true in planted(program, carriers, component, lab):
+            row = {"component": claim.component, "claim": claim.kind, "true": is_true, "change": change}
+            rows.append(row | {"kind": "planted", "verdict": check(claim, lab).verdict})
     return {"id": task.id, "seconds": round(time.perf_counter() - began, 1), "claims": rows}
 
 
@@ -106,15 +123,28 @@ def summary(circuits: list[dict]) -> dict:
     """Power, false support in all and by kind, and what was left out."""
     rows = [row | {"circuit": circuit["id"]} for circuit in circuits for row in circuit["claims"]]
     true = [row for row in rows if row["kind"] == "true"]
-    misses = [row for row in rows if row["kind"] != "true" and row["verdict"] != "equivalent"]
-    kinds = (*RIVAL_KINDS, "component")
+    misses = [row for row in rows if row["kind"] not in ("true", "planted") and row["verdict"] != "equivalent"]
+    kinds = (*RIVAL_KINDS, "component", "place")
+    others = {kind: [row for row in rows if row.get("claim") == kind] for kind in KINDS}
     return {
         "circuits": len(circuits),
         "power": share(true, "supported"),
         "false_support": share(misses, "supported"),
         "false_support_by_kind": {k: share([r for r in misses if r["kind"] == k], "supported") for k in kinds},
+        "other_kinds": {
+            kind: {
+                "power": share([r for r in planted_rows if r["true"]], "supported"),
+                "false_support": share([r for r in planted_rows if not r["true"]], "supported"),
+            }
+            for kind, planted_rows in others.items()
+        },
+        "all_false_support": share([*misses, *(r for rs in others.values() for r in rs if not r["true"])], "supported"),
+        "all_power": share([*true, *(r for rs in others.values() for r in rs if r["true"])], "supported"),
+        "moved": {o: sum(r.get("moved") == o for r in true) for o in ("free", "fixed", "dependent", "untested")},
         "equivalent": {k: sum(r["kind"] == k and r["verdict"] == "equivalent" for r in rows) for k in kinds},
-        "wrong": [r for r in true if r["verdict"] != "supported"] + [r for r in misses if r["verdict"] == "supported"],
+        "wrong": [r for r in true if r["verdict"] != "supported"]
+        + [r for r in misses if r["verdict"] == "supported"]
+        + [r for rs in others.values() for r in rs if r["true"] != (r["verdict"] == "supported")],
         "seconds": round(sum(circuit["seconds"] for circuit in circuits), 1),
     }
 
@@ -123,12 +153,13 @@ def main() -> None:
     """Parse the options, run what is missing, print the summary."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("--limit", type=int, default=None, help="the first N circuits only")
+    parser.add_argument("--every", type=int, default=1, help="every K-th circuit only")
     parser.add_argument("--resume", type=Path, default=None, help="JSONL file of finished circuits, read and added to")
     options = parser.parse_args()
     torch.set_num_threads(1)
     kept = options.resume.read_text().splitlines() if options.resume and options.resume.exists() else []
     done = {circuit["id"]: circuit for circuit in map(json.loads, kept)}
-    tasks = all_tasks()[: options.limit]
+    tasks = all_tasks()[:: options.every][: options.limit]
     for task in tasks:
         if task.id not in done:
             done[task.id] = examine(task)
