@@ -269,6 +269,9 @@ def test_the_package_front_imports_lazily() -> None:
 def test_other_peoples_model_code_is_never_needed() -> None:
     foreign = {"transformers", "transformer_lens"}
     assert not [found for found in every_import() if found[1].split(".")[0] in foreign]
+    # Only the comparison with transformers loads it, by name, where it is installed.
+    named = [path.stem for path in ROOT.rglob("*.py") if 'import_module("transformers")' in path.read_text("utf-8")]
+    assert named == ["reference"]
 
 
 def test_only_grading_opens_the_answer_key() -> None:

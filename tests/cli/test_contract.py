@@ -20,6 +20,7 @@ from vesalius.documents.request import Request
 from vesalius.version import __version__
 
 COMMANDS = ["specimens", "show", "predict", "behaviours", "sweep", "discover", "explain", "report", "train", "generate"]
+COMMANDS[4:4] = ["models", "check"]
 COMMANDS += ["replay", "compare", "schema"]
 BENCHMARKS = ["circuits", "discovery", "mechrl", "functions"]
 ALL = [*COMMANDS, *(f"bench {name}" for name in BENCHMARKS), "functions sample"]
@@ -289,3 +290,32 @@ def test_bench_discovery(vesalius: Vesalius) -> None:
         assert figures["node_auroc"]["value"] == figures["node_auroc_mean"]["value"] == 1.0
     assert card["methods"]["sweep"]["edge_auroc"] is None
     assert "edge_auroc" in vesalius("bench", "discovery", *options).out
+
+
+def test_models(vesalius: Vesalius) -> None:
+    rows = json.loads(vesalius("models", "--json").out)
+    assert all(row.keys() == {"family", "model_types", "exact"} for row in rows)
+    assert {"gpt2", "gpt_neox", "gemma3", "qwen3_moe", "olmo3"} <= {row["family"] for row in rows}
+    assert "gemma3_text" in vesalius("models").out
+
+
+def test_check(vesalius: Vesalius, tiny: Path) -> None:
+    document = json.loads(vesalius("check", tiny, "--json").out)
+    assert {"family", "dtype", "device", "compared_with", "max_difference", "n"} <= document.keys()
+    assert (document["family"], document["dtype"], document["n"]) == ("gpt2", "float32", 8)
+    if document["compared_with"] is not None:
+        assert document["max_difference"] <= 1e-4
+        assert "agrees to" in vesalius("check", tiny, "--n", 2).out
+    refused = vesalius("check", tiny, "--dtype", "int3")
+    assert refused.code == 2
+    assert "dtype 'int3' does not exist" in refused.err
+
+
+def test_a_sweep_in_half_precision(vesalius: Vesalius, tiny: Path) -> None:
+    options = ("--behaviour", "induction", "--n", 2, "--device", "cpu", "--json")
+    half, whole = (
+        json.loads(vesalius("sweep", tiny, *options, "--out", dtype, "--dtype", dtype).out)
+        for dtype in ("bfloat16", "float32")
+    )
+    # Scores of the tiny model are of size 1, and eight bits of mantissa are kept.
+    assert half["baseline"] == pytest.approx(whole["baseline"], abs=0.2)

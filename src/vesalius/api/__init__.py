@@ -2,7 +2,7 @@
 
 | to                                        | call                                                                    |
 |-------------------------------------------|-------------------------------------------------------------------------|
-| find something to study                   | `specimens`, `load`, `show`, `predict`, `behaviours`                    |
+| find something to study                   | `specimens`, `load`, `show`, `predict`, `behaviours`, `models`, `check` |
 | measure, find a circuit, explain, grade   | `sweep`, `discover`, `discover_sets`, `explain`, `grade`, `report`      |
 | run a benchmark and use finished runs     | `bench`, `replay`, `compare`                                            |
 | make specimens and see black boxes        | `train`, `generate`, `sample_functions`                                 |
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from vesalius.api.catalogue import behaviours, chosen_device, load, predict, show, specimens
     from vesalius.api.discoveries import discover
     from vesalius.api.explanations import explain
+    from vesalius.api.families import check, check_document, models
     from vesalius.api.functions import sample_functions
     from vesalius.api.head_sets import discover_sets
     from vesalius.api.mechrl import bench_mechrl
@@ -39,6 +40,8 @@ _HOMES = {
     "bench_discovery": "vesalius.api.benchmarks",
     "bench_functions": "vesalius.api.benchmarks",
     "bench_mechrl": "vesalius.api.mechrl",
+    "check": "vesalius.api.families",
+    "check_document": "vesalius.api.families",
     "chosen_device": "vesalius.api.catalogue",
     "compare": "vesalius.api.runs",
     "discover": "vesalius.api.discoveries",
@@ -47,6 +50,7 @@ _HOMES = {
     "generate": "vesalius.api.training",
     "grade": "vesalius.grading",
     "load": "vesalius.api.catalogue",
+    "models": "vesalius.api.families",
     "predict": "vesalius.api.catalogue",
     "replay": "vesalius.api.runs",
     "report": "vesalius.api.pages",
@@ -66,6 +70,8 @@ __all__ = [
     "bench_discovery",
     "bench_functions",
     "bench_mechrl",
+    "check",
+    "check_document",
     "chosen_device",
     "compare",
     "discover",
@@ -74,6 +80,7 @@ __all__ = [
     "generate",
     "grade",
     "load",
+    "models",
     "predict",
     "replay",
     "report",

@@ -49,23 +49,37 @@ NATURAL = {
 
 
 def load(
-    name: str | int | Path,
+    name: Any,
     *,
     behaviour: Any = None,
     metric: Metric | None = None,
-    device: str | torch.device = "cpu",
+    tokenizer: Any = None,
+    dtype: str | torch.dtype = "auto",
+    device: str | torch.device = "auto",
+    revision: str | None = None,
     progress: Progress | bool | None = None,
 ) -> Specimen:
     """Load a specimen.
 
     A benchmark circuit by id or name (`3`, `frac_prevs`), a directory made by `vesalius train`, a case folder of
     the published InterpBench models, or a natural model with the behaviour it is studied for (`smollm2-135m`, a
-    Hugging Face directory, a GGUF file, a hub id).
+    Hugging Face directory, a GGUF file, a hub id, a model of transformers in memory).
 
     `behaviour` is a name, the path of a file of rows, a list of rows or a `ves.Behaviour`; `metric` is what its answers
     are measured by: "logit-difference", "probability", "probability-difference", "log-probability", "loss", "kl" or a
     function.
+
+    For natural models: `tokenizer` is one of transformers or tokenizers, or a directory (default: the model's own; a
+    model without any takes token ids). `dtype` is "auto" (that of the weights), "float32", "bfloat16" or "float16":
+    scores are float32 in any case. `device` "auto" is a GPU where there is one (circuits stay on the CPU, which is
+    faster for them). `revision` is a hub revision.
     """
+    reading: dict[str, Any] = {"tokenizer": tokenizer, "dtype": dtype, "revision": revision}
+    if not isinstance(name, str | int | Path):
+        with shown(progress) as report:
+            specimen = load_natural(name, behaviour=behaviour, metric=metric, progress=report, **reading)
+        specimen.model.to(chosen_device(device))
+        return specimen
     text = str(name)
     if not text.strip():
         raise BadInput(f"specimen {text!r} is not a name; use one that `vesalius specimens` lists, a path or a hub id")
@@ -80,10 +94,12 @@ def load(
         specimen = load_original(path)
     elif text in NATURAL or path.exists() or "/" in text or text.endswith(".gguf"):
         with shown(progress) as report:
-            specimen = load_natural(text, behaviour=behaviour, metric=metric, progress=report)
+            specimen = load_natural(text, behaviour=behaviour, metric=metric, progress=report, **reading)
     else:
         known = f"{', '.join(NATURAL)}, {known_names(3)}"
         raise BadInput(f"specimen {text!r} is not known; use {known}, a path or a hub id such as org/model")
+    if specimen.kind != "natural" and device == "auto":
+        device = "cpu"
     specimen.model.to(chosen_device(device))
     return replace(specimen, source=text)
 
@@ -93,7 +109,8 @@ def loaded(
     *,
     behaviour: Any = None,
     metric: Metric | None = None,
-    device: str | torch.device = "cpu",
+    dtype: str | torch.dtype = "auto",
+    device: str | torch.device = "auto",
     progress: Progress | bool | None = None,
 ) -> Specimen:
     """A specimen as it is, or the one that a name or a path stands for; a natural model that is loaded already can be
@@ -104,7 +121,7 @@ def loaded(
             raise BadInput(
                 f"{type(specimen).__name__} is not a specimen; give a name, a path or what ves.load returned"
             )
-        return load(specimen, behaviour=behaviour, metric=metric, device=device, progress=progress)
+        return load(specimen, behaviour=behaviour, metric=metric, dtype=dtype, device=device, progress=progress)
     if behaviour is None and metric is None:
         return specimen
     return with_behaviour(specimen, behaviour, metric=metric)
@@ -188,7 +205,8 @@ def behaviours(
 
 
 def chosen_device(name: str | torch.device) -> torch.device:
-    """A device by name, or one line saying why it cannot be used here."""
+    """A device by name, or one line saying why it cannot be used here; "auto" is a GPU where there is one."""
+    name = ("cuda" if torch.cuda.is_available() else "cpu") if name == "auto" else name
     try:
         device = torch.device(name)
         torch.empty(0, device=device)

@@ -47,7 +47,8 @@ def discover(
     material: Trial | None = None,
     behaviour: Any = None,
     metric: Metric | None = None,
-    device: str | torch.device = "cpu",
+    dtype: str | torch.dtype = "auto",
+    device: str | torch.device = "auto",
     out: Out = None,
     progress: Progress | bool | None = None,
 ) -> Discovery:
@@ -66,7 +67,7 @@ def discover(
     options |= {} if checks else {"quick": True}
     require_place(out)
     with shown(progress) as report:
-        specimen = loaded(specimen, behaviour=behaviour, metric=metric, device=device, progress=report)
+        specimen = loaded(specimen, behaviour=behaviour, metric=metric, dtype=dtype, device=device, progress=report)
         request = Request(
             command="discover",
             specimen=specimen.source or specimen.id,

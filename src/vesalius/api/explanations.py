@@ -66,7 +66,8 @@ def explain(
     seed: int = 0,
     behaviour: Any = None,
     metric: Metric | None = None,
-    device: str | torch.device = "cpu",
+    dtype: str | torch.dtype = "auto",
+    device: str | torch.device = "auto",
     base_url: str | None = None,
     max_tokens: int = MAX_TOKENS,
     max_cost: float | None = None,
@@ -100,7 +101,7 @@ def explain(
     protocol = PROTOCOLS[0] if scientist == HYVE and protocol is None else protocol
     require_place(out)
     with shown(progress) as report, ExitStack() as stack:
-        specimen = loaded(specimen, behaviour=behaviour, metric=metric, device=device, progress=report)
+        specimen = loaded(specimen, behaviour=behaviour, metric=metric, dtype=dtype, device=device, progress=report)
         task = Task(
             specimen.id,
             _place(specimen),

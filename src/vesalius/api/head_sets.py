@@ -43,7 +43,8 @@ def discover_sets(
     force: bool = False,
     behaviour: Any = None,
     metric: Metric | None = None,
-    device: str | torch.device = "cpu",
+    dtype: str | torch.dtype = "auto",
+    device: str | torch.device = "auto",
     out: Out = True,
     progress: Progress | bool | None = None,
 ) -> dict[str, Any]:
@@ -60,7 +61,7 @@ def discover_sets(
     named = None if pool is None else list(map(str, pool))
     require_place(out)
     with shown(progress) as report:
-        specimen = loaded(specimen, behaviour=behaviour, metric=metric, device=device, progress=report)
+        specimen = loaded(specimen, behaviour=behaviour, metric=metric, dtype=dtype, device=device, progress=report)
         options: dict[str, JsonValue] = {"search": search, "kind": kind, "least": least, "n": n}
         options |= {} if named is None else {"pool": list[JsonValue](named)}
         options |= {} if budget is None else {"budget": budget}

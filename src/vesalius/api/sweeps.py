@@ -50,7 +50,8 @@ def sweep(
     split: str = "test",
     behaviour: Any = None,
     metric: Metric | None = None,
-    device: str | torch.device = "cpu",
+    dtype: str | torch.dtype = "auto",
+    device: str | torch.device = "auto",
     material: Trial | None = None,
     out: Out = None,
     progress: Progress | bool | None = None,
@@ -64,7 +65,14 @@ def sweep(
     continues when the same call is made again.
     """
     options = {"kind": kind, "components": components, "pairs": pairs, "n": n, "seed": seed, "split": split}
-    where = {"behaviour": behaviour, "metric": metric, "device": device, "out": out, "progress": progress}
+    where = {
+        "behaviour": behaviour,
+        "metric": metric,
+        "dtype": dtype,
+        "device": device,
+        "out": out,
+        "progress": progress,
+    }
     return _sweep(specimen, material=material, **options, **where)[0]
 
 
@@ -84,7 +92,8 @@ def _sweep(
     split: str = "test",
     behaviour: Any = None,
     metric: Metric | None = None,
-    device: str | torch.device = "cpu",
+    dtype: str | torch.dtype = "auto",
+    device: str | torch.device = "auto",
     material: Trial | None = None,
     out: Out = None,
     progress: Progress | bool | None = None,
@@ -94,7 +103,7 @@ def _sweep(
     named = None if components is None else tuple(map(str, _listed(components)))
     require_place(out)
     with shown(progress) as report:
-        specimen = loaded(specimen, behaviour=behaviour, metric=metric, device=device, progress=report)
+        specimen = loaded(specimen, behaviour=behaviour, metric=metric, dtype=dtype, device=device, progress=report)
         sets = _sets(specimen, named, pairs=pairs)
         given = material or trial(specimen, n, seed=seed, split=split)
         note_limits(specimen, given.prompts, resampled=kind == "resample")

@@ -1,8 +1,9 @@
 """Natural models as specimens: the embedded SmolLM2, a Hugging Face directory, a GGUF file or a hub id."""
 
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
+
+import torch
 
 from vesalius.behaviours.metrics import Metric
 from vesalius.behaviours.performance import measure, undecided
@@ -10,32 +11,33 @@ from vesalius.behaviours.prompts import Prompts
 from vesalius.behaviours.registry import behaviour_of, find_behaviour
 from vesalius.documents.performance import Performance
 from vesalius.errors import BadInput, note
-from vesalius.model.files import CONFIG_FILE, load_model
-from vesalius.model.gguf_file import GgufFile
-from vesalius.model.huggingface import download, load_huggingface
-from vesalius.model.smollm import NAME as SMOLLM
-from vesalius.model.smollm import smollm_directory
-from vesalius.model.specimen import Specimen, TextVocabulary
-from vesalius.model.tokenizer import Tokenizer
-from vesalius.model.transformer import Transformer
+from vesalius.model.sources import LoadedModel, read_model
+from vesalius.model.specimen import IdVocabulary, Specimen, TextVocabulary
 from vesalius.progress import Progress
 
 N_EXAMPLES = 5
+#: Length of the inputs that are drawn for a model without a tokenizer.
+RANDOM_IDS = 16
 
 
 def load_natural(
-    name: str, *, behaviour: Any = None, metric: Metric | None = None, progress: Progress | None = None
+    name: Any, *, behaviour: Any = None, metric: Metric | None = None, progress: Progress | None = None, **reading: Any
 ) -> Specimen:
-    """Load a natural model by name (`smollm2-135m`), directory, GGUF file or hub id.
+    """Load a natural model by name (`smollm2-135m`), directory, GGUF file, hub id, or from a transformers model.
 
     The prompts of `behaviour` (a name, a path, rows or a `Behaviour`) are the specimen's examples and samples.
+    `reading` are the options of `read_model`.
     """
     source = find_behaviour(behaviour, metric=metric) if behaviour is not None else None
-    model, tokenizer = _load(name, progress)
-    label = Path(name).name if Path(name).exists() else name
+    loaded = read_model(name, progress=progress, **reading)
+    model, tokenizer, label = loaded.model, loaded.tokenizer, loaded.label
+    if tokenizer is None:
+        if source is not None:
+            raise BadInput(f"{label}: a behaviour needs texts, and there is no tokenizer.json; add one")
+        return _ids_only(loaded)
 
     def nothing(n: int, seed: int) -> list[str]:
-        raise BadInput(f"specimen {name!r} is a natural model: name a behaviour to sample from, such as induction")
+        raise BadInput(f"specimen {label!r} is a natural model: name a behaviour to sample from, such as induction")
 
     specimen = Specimen(
         id=label,
@@ -96,22 +98,21 @@ def require_performance(
     return result
 
 
-def _load(name: str, progress: Progress | None) -> tuple[Transformer, Tokenizer]:
-    if name == SMOLLM:
-        return _from_directory(smollm_directory(progress=progress))
-    path = Path(name).expanduser()
-    if path.suffix == ".gguf":
-        file = GgufFile(path)
-        model = file.load(progress=progress)
-        return model, Tokenizer(file.tokenizer(), bos=model.config.bos_token)
-    if path.is_file():
-        raise BadInput(f"{path}: not a model; give a model directory or a file whose name ends in .gguf")
-    return _from_directory(path if path.is_dir() else download(name))
+def _ids_only(loaded: LoadedModel) -> Specimen:
+    """A model without a tokenizer: inputs are random token ids, and there is no behaviour."""
+    config = loaded.model.config
 
+    def random_ids(n: int, seed: int) -> list[list[int]]:
+        shape = (n, min(RANDOM_IDS, config.n_ctx))
+        return torch.randint(0, config.d_vocab, shape, generator=torch.Generator().manual_seed(seed)).tolist()
 
-def _from_directory(directory: Path) -> tuple[Transformer, Tokenizer]:
-    ours = (directory / CONFIG_FILE).exists()
-    if ours and not (directory / "tokenizer.json").exists():
-        raise BadInput(f"{directory}: a model without specimen.json and tokenizer.json; copy the whole directory")
-    model = load_model(directory) if ours else load_huggingface(directory)
-    return model, Tokenizer.from_directory(directory, bos=model.config.bos_token)
+    return Specimen(
+        id=loaded.label,
+        name=loaded.label,
+        kind="natural",
+        model=loaded.model,
+        vocabulary=IdVocabulary(config.d_vocab, config.n_ctx),
+        components=tuple(loaded.model.components),
+        examples=(),
+        draw=random_ids,
+    )

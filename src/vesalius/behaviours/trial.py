@@ -24,7 +24,7 @@ from vesalius.behaviours.prompts import Prompts
 from vesalius.behaviours.registry import behaviour_of
 from vesalius.errors import BadInput, note
 from vesalius.intervene import Batch, Readout, Recordings, agreement
-from vesalius.model.specimen import FiniteVocabulary, Specimen, TextVocabulary
+from vesalius.model.specimen import FiniteVocabulary, IdVocabulary, Specimen, TextVocabulary
 
 NUMERIC_TOLERANCE = 0.05
 MOST_PROMPTS = 100_000
@@ -81,6 +81,8 @@ def trial(
         if centred and not has_zero(prompts.metric):
             readout = _centred(readout, Recordings(specimen.model, prompts.counterfactual_batch, readout))
         return Trial(prompts.batch, prompts.counterfactual_batch, readout, prompts)
+    if isinstance(vocabulary, IdVocabulary):
+        return _of_ids(specimen, n, seed, () if apart_from is None else rows_of(apart_from))
     assert isinstance(vocabulary, FiniteVocabulary)
     if apart_from is None:
         inputs, others = specimen.sample(n, seed), specimen.sample(n, seed + 1)
@@ -90,6 +92,17 @@ def trial(
     mask = tokens != specimen.model.config.pad_token
     batch, other = Batch(tokens[:n], mask[:n]), Batch(tokens[n:], mask[n:])
     return Trial(batch, other, unchanged_outputs(specimen, batch), where=mask[n:])
+
+
+def _of_ids(specimen: Specimen, n: int, seed: int, seen: Collection[Row]) -> Trial:
+    """Random token ids, other random ids as counterfactuals, and the share of unchanged likeliest tokens."""
+    inputs = [ids for ids in specimen.sample(n, seed) if tuple(ids) not in seen]
+    if not inputs:
+        raise NothingUnseen(f"specimen {specimen.name!r}: all inputs drawn were seen before; choose another seed")
+    batch, other = (Batch(specimen.tokenize(ids)) for ids in (inputs, specimen.sample(len(inputs), seed + 1)))
+    with torch.no_grad():
+        clean = specimen.model(batch.tokens.to(specimen.model.device)).argmax(-1).cpu()
+    return Trial(batch, other, agreement(clean, torch.ones_like(clean, dtype=torch.bool)))
 
 
 def rows_of(material: Trial) -> set[Row]:

@@ -52,7 +52,12 @@ PlanOption = Annotated[
     bool,
     typer.Option("--plan", help="Print passes, memory and an estimate of the time, from one timed chunk; then stop."),
 ]
-DeviceOption = Annotated[str, typer.Option("--device", help="cpu, cuda or mps.")]
+DeviceOption = Annotated[
+    str, typer.Option("--device", help="cpu, cuda or mps; auto: for natural models a GPU where there is one.")
+]
+DtypeOption = Annotated[
+    str, typer.Option("--dtype", help="Number format of a natural model: auto (as stored), float32, bfloat16, float16.")
+]
 SpecimensOption = Annotated[
     str | None,
     typer.Option("--specimens", help="A directory of specimens made by `vesalius train`, instead of the 84."),

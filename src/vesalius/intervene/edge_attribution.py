@@ -191,7 +191,7 @@ def _before_norm(
     """Gradients at the output of a norm carried back to its input `x`."""
     if norm.w is None:
         return gradient
-    gradient, x = gradient * norm.w, x[:, :, None]
+    gradient, x = gradient * norm.w, widened(x[:, :, None])
     x = x if norm.b is None else x - x.mean(-1, keepdim=True)
     square = x.square().mean(-1, keepdim=True) + norm.eps
     along = (gradient @ x.transpose(2, 3)) / (x.shape[-1] * square)

@@ -3,6 +3,7 @@
 import os
 from pathlib import Path
 
+import torch
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor
@@ -10,6 +11,7 @@ from torch import Tensor
 from vesalius.errors import BadInput, Failed
 from vesalius.files import read_json, write_json
 from vesalius.model.config import Config
+from vesalius.model.dtypes import stored_dtype
 from vesalius.model.states import build, to_state
 from vesalius.model.transformer import Transformer
 
@@ -45,10 +47,12 @@ def save_model(model: Transformer, directory: Path) -> None:
     write_json(directory / CONFIG_FILE, {"schema": SCHEMA, "config": model.config.model_dump(exclude_defaults=True)})
 
 
-def load_model(directory: Path) -> Transformer:
-    """Read what `save_model` wrote."""
+def load_model(directory: Path, *, dtype: torch.dtype | None = None) -> Transformer:
+    """Read what `save_model` wrote; `dtype` None keeps the number format of the file."""
     data = read_json(directory / CONFIG_FILE)
     if data.get("schema") != SCHEMA:
         raise BadInput(f"{directory / CONFIG_FILE}: schema {data.get('schema')!r}; this version reads schema {SCHEMA}")
     config = Config.read(data.get("config") or {}, where=str(directory / CONFIG_FILE))
-    return build(config, read_tensors(directory / WEIGHTS_FILE), where=str(directory / WEIGHTS_FILE))
+    state = read_tensors(directory / WEIGHTS_FILE)
+    dtype = dtype or (stored_dtype(state["embed.W_E"]) if "embed.W_E" in state else torch.float32)
+    return build(config, state, where=str(directory / WEIGHTS_FILE), dtype=dtype)

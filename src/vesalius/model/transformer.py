@@ -183,6 +183,7 @@ class Transformer(nn.Module):
         positions only, `choose` at these tokens only.
         """
         tap = tap or Tap()
+        tokens, mask = tokens.to(self.device), None if mask is None else mask.to(self.device)
         layout = self.layout(tokens, mask)
         if not 0 <= start_layer < self.config.n_layers:
             raise BadInput(f"start_layer {start_layer} is outside this model's layers 0 to {self.config.n_layers - 1}")

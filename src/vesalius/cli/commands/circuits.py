@@ -10,6 +10,7 @@ from vesalius.cli.options import (
     BehaviourOption,
     CounterfactualOption,
     DeviceOption,
+    DtypeOption,
     JsonOption,
     MetricOption,
     PromptOption,
@@ -53,7 +54,8 @@ def sweep(
     out: Annotated[
         str | None, typer.Option(help="Directory for the picture and the numbers. Default: vesalius-runs/...")
     ] = None,
-    device: DeviceOption = "cpu",
+    dtype: DtypeOption = "auto",
+    device: DeviceOption = "auto",
     json: JsonOption = False,
 ) -> None:
     """Measure how much each head and MLP matters, with intervals and a picture.
@@ -78,6 +80,7 @@ def sweep(
             n=n,
             seed=seed,
             split=split,
+            dtype=dtype,
             device=device,
             out=out or True,
         )
@@ -131,7 +134,8 @@ def discover(
         float | None,
         typer.Option(help="With --method sets: smallest synergy that counts, as a share of the clean score."),
     ] = None,
-    device: DeviceOption = "cpu",
+    dtype: DtypeOption = "auto",
+    device: DeviceOption = "auto",
     json: JsonOption = False,
 ) -> None:
     """Score the components and edges of a model by how much a behaviour needs them.
@@ -147,7 +151,7 @@ def discover(
     from vesalius.cli.tables.discovery import print_discovery, print_sets
 
     studied = studied_for(behaviour, prompt, answer, wrong, counterfactual)
-    where = {"behaviour": studied, "metric": metric, "device": device, "out": out or True}
+    where = {"behaviour": studied, "metric": metric, "dtype": dtype, "device": device, "out": out or True}
     if method == "sets":
         if paper or quick or steps or seeds != 1:
             raise BadInput("--paper, --seeds, --steps and --quick do not go with --method sets; leave them out")
@@ -225,7 +229,8 @@ def explain(
     ] = None,
     seed: Annotated[int, typer.Option(help="Seed of all inputs; the same seed, the same explanation.")] = 0,
     out: Annotated[str | None, typer.Option(help="Directory for the explanation and its page.")] = None,
-    device: DeviceOption = "cpu",
+    dtype: DtypeOption = "auto",
+    device: DeviceOption = "auto",
     scientist: Annotated[
         str | None,
         typer.Option(
@@ -300,6 +305,7 @@ def explain(
             seed=seed,
             behaviour=studied_for(behaviour, prompt, answer, wrong, counterfactual),
             metric=metric,
+            dtype=dtype,
             device=device,
             base_url=base_url,
             max_tokens=max_tokens,

@@ -7,7 +7,14 @@ from typing import Annotated, Any
 
 import typer
 
-from vesalius.cli.options import BehaviourOption, JsonOption, MetricOption, SpecimenArgument
+from vesalius.cli.options import (
+    BehaviourOption,
+    DeviceOption,
+    DtypeOption,
+    JsonOption,
+    MetricOption,
+    SpecimenArgument,
+)
 from vesalius.errors import BadInput
 
 commands = typer.Typer()
@@ -83,6 +90,41 @@ def behaviours(
 
     document = api.behaviours(specimen, behaviour=behaviour, metric=metric, n=n, seed=seed)
     output(document, print_behaviours if behaviour is None else print_rows, as_json=json)
+
+
+@commands.command()
+def models(json: JsonOption = False) -> None:
+    """List the families of models that are read, and how exactly.
+
+    Example: vesalius models --json
+    """
+    from vesalius import api
+    from vesalius.cli.console import output
+    from vesalius.cli.tables.specimens import print_models
+
+    output(api.models(), print_models, as_json=json)
+
+
+@commands.command()
+def check(
+    model: Annotated[str, typer.Argument(help="A model directory, a GGUF file or a hub id.", metavar="MODEL")],
+    n: Annotated[int, typer.Option("--n", min=1, help="Prompts.")] = 8,
+    seed: Annotated[int, typer.Option(help="Seed of random token ids.")] = 0,
+    dtype: DtypeOption = "auto",
+    device: DeviceOption = "auto",
+    revision: Annotated[str | None, typer.Option(help="Revision of a hub id.")] = None,
+    json: JsonOption = False,
+) -> None:
+    """Compare a model's logits with those of transformers' own module, where that is installed.
+
+    Example: vesalius check path/to/model
+    """
+    from vesalius import api
+    from vesalius.cli.console import output
+    from vesalius.cli.tables.specimens import print_agreement
+
+    document = api.check_document(model, n=n, seed=seed, dtype=dtype, device=device, revision=revision)
+    output(document, print_agreement, as_json=json)
 
 
 def _read_inputs(given: str) -> list[Any]:

@@ -94,3 +94,16 @@ def _with_interval(value: float | None, low: float | None, high: float | None) -
     if value is None:
         return "-"
     return f"{value:.2f}" if low is None or high is None else f"{value:.2f} [{low:.2f}, {high:.2f}]"
+
+
+def print_models(rows: list[dict[str, Any]]) -> None:
+    """One line per family."""
+    table = Table("family", "model types", "exact", box=None)
+    for row in rows:
+        table.add_row(row["family"], ", ".join(row["model_types"]), "yes" if row["exact"] else "no")
+    stdout.print(table)
+
+
+def print_agreement(document: dict[str, Any]) -> None:
+    """How far a model is from transformers' own module."""
+    stdout.print(f"{document['family']}: {document['summary']}", markup=False)

@@ -1,0 +1,57 @@
+"""Models as such: which families are read, and whether a model computes what transformers computes."""
+
+from dataclasses import asdict
+from typing import Any
+
+import torch
+
+from vesalius.api.catalogue import chosen_device
+from vesalius.errors import Failed
+from vesalius.model.families import FAMILIES
+from vesalius.model.reference import PROMPTS, Agreement, compare, load_reference
+from vesalius.model.sources import read_model
+from vesalius.progress import Progress, shown
+
+
+def check(
+    model: Any,
+    *,
+    tokenizer: Any = None,
+    dtype: str | torch.dtype = "auto",
+    device: str | torch.device = "auto",
+    revision: str | None = None,
+    n: int = len(PROMPTS),
+    seed: int = 0,
+    progress: Progress | bool | None = None,
+) -> Agreement:
+    """Load a model here and in transformers, and compare all logits of `n` prompts.
+
+    `model` is a directory, a hub id or a model of transformers in memory. Without transformers, and for files that it
+    does not load in this form (GGUF, SmolLM2 of the cache), `compared_with` is None.
+    """
+    where = chosen_device(device)
+    with shown(progress) as report:
+        report("loading", 0, 3)
+        loaded = read_model(model, tokenizer=tokenizer, dtype=dtype, revision=revision, progress=report)
+        loaded.model.to(where)
+        report("loading transformers' module", 1, 3)
+        try:
+            reference = load_reference(model, loaded)
+        except (OSError, ValueError, ImportError, RuntimeError) as error:
+            reason = (str(error).splitlines() or [type(error).__name__])[0]
+            raise Failed(f"{loaded.label}: transformers could not load this model ({reason})") from None
+        report("comparing", 2, 3)
+        return compare(loaded, reference, n=n, seed=seed)
+
+
+def check_document(model: Any, **options: Any) -> dict[str, Any]:
+    """The same as plain data, with one line in words."""
+    agreement = check(model, **options)
+    return {**asdict(agreement), "summary": agreement.describe()}
+
+
+def models() -> list[dict[str, Any]]:
+    """The families of models that are read, with the `model_type`s of each; `exact` says that its logits are held to
+    those of transformers' own module by the tests.
+    """
+    return [{"family": one.name, "model_types": list(one.model_types), "exact": True} for one in FAMILIES]

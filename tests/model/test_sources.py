@@ -1,0 +1,214 @@
+"""Where models come from: memory, directories with and without a tokenizer; number formats; the comparison itself."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+import vesalius as ves
+from tests.model.references import LLAMA3, MODELS, SIZES, VOCAB, random_reference
+from tests.model.tiny_gpt2 import write_tiny_gpt2
+from vesalius.errors import BadInput
+from vesalius.intervene import Batch, effects, logit_difference
+from vesalius.intervene.edge_attribution import edge_attribution
+from vesalius.model.families import REFUSED
+from vesalius.model.huggingface import load_huggingface
+from vesalius.model.specimen import IdVocabulary
+from vesalius.model.tokenizer import Tokenizer
+
+tokenizers = pytest.importorskip("tokenizers")
+WORDS = ["<s>", "[UNK]", "the", "cat", "sat", "on", "mat"]
+
+
+def word_backend() -> Any:
+    from tokenizers import Tokenizer, models, pre_tokenizers
+
+    backend = Tokenizer(models.WordLevel({word: i for i, word in enumerate(WORDS)}, unk_token="[UNK]"))
+    backend.pre_tokenizer = pre_tokenizers.Whitespace()
+    return backend
+
+
+@pytest.fixture(scope="module")
+def llama() -> Any:
+    return random_reference(*MODELS["llama"])
+
+
+@pytest.fixture(scope="module")
+def directory(llama: Any, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A model directory without a tokenizer."""
+    path = tmp_path_factory.mktemp("models") / "toy"
+    llama.save_pretrained(path)
+    return path
+
+
+def test_a_model_in_memory_with_its_tokenizer(llama: Any) -> None:
+    specimen = ves.load(llama, tokenizer=word_backend(), device="cpu")
+    assert specimen.tokenize(["the cat sat"]).tolist() == [[1, 2, 3, 4]]
+    with torch.no_grad():
+        expected = llama(specimen.tokenize(["the cat sat"])).logits
+        assert (specimen.model(specimen.tokenize(["the cat sat"])) - expected).abs().max() <= 1e-4
+    weight = llama.model.embed_tokens.weight
+    assert specimen.model.W_E.data_ptr() != weight.data_ptr(), "ablations must not reach the caller's model"
+
+
+def test_a_fast_tokenizer_of_transformers_is_taken(llama: Any) -> None:
+    from transformers import PreTrainedTokenizerFast
+
+    theirs = PreTrainedTokenizerFast(tokenizer_object=word_backend(), bos_token="<s>", unk_token="[UNK]")
+    assert ves.load(llama, tokenizer=theirs, device="cpu").tokenize(["cat"]).tolist() == [[0, 3]]
+
+
+def test_what_a_small_vocabulary_would_not_know_is_refused(llama: Any) -> None:
+    specimen = ves.load(llama, tokenizer=word_backend(), device="cpu")
+    with pytest.raises(BadInput, match="'dog' is not in this tokenizer's vocabulary of 7; it would be read as"):
+        specimen.tokenize(["the dog sat"])
+    tokenizer = Tokenizer(word_backend(), bos=0)
+    assert not tokenizer.is_single("dog")
+    assert tokenizer.is_single("cat")
+
+
+def test_a_directory_without_a_tokenizer_takes_token_ids(directory: Path, llama: Any) -> None:
+    specimen = ves.load(directory, device="cpu")
+    assert isinstance(specimen.vocabulary, IdVocabulary)
+    rows = [[5, 6, 7], [9, 8]]
+    with torch.no_grad():
+        expected = [llama(torch.tensor([row])).logits[0].argmax(-1).tolist() for row in rows]
+    assert specimen.predict(rows) == expected
+    sweep = ves.sweep(specimen, n=3, progress=False)
+    assert sweep.matrix.shape == (3, 10)
+    assert len(ves.discover(specimen, "eap", n=3, checks=False, progress=False).circuit.edges) > 0
+    for wrong, reason in (("text", "list of token ids"), ([VOCAB], "outside"), ([], "0 tokens")):
+        with pytest.raises(BadInput, match=reason):
+            specimen.predict([wrong])
+    with pytest.raises(BadInput, match=r"there is no tokenizer\.json"):
+        ves.load(directory, behaviour="induction")
+    with pytest.raises(BadInput, match="needs listed tokens"):
+        ves.explain(specimen, progress=False)
+
+
+def test_things_that_are_no_model_or_no_tokenizer(llama: Any, directory: Path) -> None:
+    with pytest.raises(BadInput, match="object is not a model; give a path, a hub id or a causal language model"):
+        ves.load(object())
+    with pytest.raises(BadInput, match="is not a tokenizer that can be used"):
+        ves.load(llama, tokenizer=42)
+    with pytest.raises(BadInput, match="dtype 'int4' does not exist; choose auto, float32"):
+        ves.load(directory, dtype="int4")
+
+
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
+def test_half_precision_is_kept_and_scored_in_float32(directory: Path, dtype: str, tmp_path: Path) -> None:
+    half = ves.load(directory, dtype=dtype, device="cpu").model
+    whole = ves.load(directory, device="cpu").model
+    assert half.W_E.dtype == half.blocks[0].attn.qkv.dtype == getattr(torch, dtype)
+    assert half.blocks[0].ln1.w.dtype == torch.float32
+    tokens = torch.randint(3, VOCAB, (4, 12), generator=torch.Generator().manual_seed(0))
+    assert half(tokens).dtype == torch.float32
+    # Eight (or eleven) bits of mantissa over two layers; logits are of size 1 to 5.
+    assert (half(tokens) - whole(tokens)).abs().max() < 0.25
+    at, right, wrong = torch.full((4,), 11), torch.arange(4), torch.arange(4) + 9
+    readout = logit_difference(at, right, wrong)
+    batch, other = Batch(tokens), Batch(tokens.flip(0))
+    for kind in ("zero", "mean", "resample"):
+        measured = effects(half, batch, readout, kind=kind, counterfactual=other)
+        exact = effects(whole, batch, readout, kind=kind, counterfactual=other)
+        assert measured.matrix.dtype == torch.float32
+        assert (measured.matrix - exact.matrix).abs().max() < 0.25
+    edges = edge_attribution(half, batch, readout, counterfactual=other)
+    assert edges.dtype == torch.float32
+    assert (edges - edge_attribution(whole, batch, readout, counterfactual=other)).abs().max() < 0.25
+
+
+def test_auto_keeps_the_format_of_the_files(tmp_path: Path) -> None:
+    random_reference(*MODELS["gemma2"]).to(torch.bfloat16).save_pretrained(tmp_path)
+    assert ves.load(tmp_path, device="cpu").model.W_E.dtype == torch.bfloat16
+    model = ves.load(tmp_path, dtype="float32", device="cpu").model
+    assert model.W_E.dtype == torch.float32
+    norm = ves.load(tmp_path, device="cpu").model.blocks[0].ln1.w
+    assert torch.equal(norm, model.blocks[0].ln1.w), "1 + w is not rounded to eight bits"
+
+
+def test_check(llama: Any, directory: Path) -> None:
+    agreement = ves.check(directory, device="cpu", progress=False)
+    assert (agreement.family, agreement.dtype, agreement.device, agreement.n) == ("llama", "float32", "cpu", 8)
+    assert str(agreement.compared_with).startswith("transformers ")
+    assert 0 <= agreement.max_difference <= 1e-4
+    assert agreement.describe().startswith("agrees to ")
+    in_memory = ves.check(llama, n=3, progress=False)
+    assert in_memory.n == 3
+    assert in_memory.max_difference <= 1e-4
+
+
+def test_check_sees_a_model_that_differs(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The same files, with the weights of one norm changed on our side."""
+    import vesalius.model.sources as sources
+
+    def changed(path: Path, **options: Any) -> Any:
+        model = load_huggingface(path, **options)
+        model.blocks[1].ln2.w.mul_(1.01)
+        return model
+
+    monkeypatch.setattr(sources, "load_huggingface", changed)
+    assert ves.check(directory, device="cpu", progress=False).max_difference > 1e-4
+
+
+def test_without_transformers_there_is_nothing_to_compare_with(
+    directory: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    agreement = ves.check(directory, device="cpu", progress=False)
+    assert (agreement.compared_with, agreement.max_difference) == (None, None)
+    assert "not compared" in agreement.describe()
+
+
+REFUSALS = [
+    ({"model_type": "gpt_oss"}, "attention sinks"),
+    ({"model_type": "qwen2_vl"}, "mrope"),
+    ({"model_type": "falcon"}, "ALiBi"),
+    ({"model_type": "nobody_knows"}, "model_type 'nobody_knows' is not supported; use one of gpt2"),
+    ({"quantization_config": {"quant_method": "bitsandbytes"}}, r"quantised weights \(bitsandbytes\)"),
+    ({"rope_parameters": {"rope_type": "default", "mrope_section": [1, 1, 2]}}, "mrope"),
+    ({"rope_parameters": {"rope_type": "proportional"}}, "rope scaling 'proportional' is not supported"),
+    ({"rope_parameters": {**LLAMA3, "factor": -1}}, "factor"),
+    ({"rope_parameters": {"rope_type": "longrope", "short_factor": [1.0], "long_factor": [2.0]}}, "longrope has 1"),
+    ({"hidden_act": "mish"}, "hidden_act 'mish' is not supported"),
+    ({"is_encoder_decoder": True}, "encoder-decoder"),
+    ({"num_hidden_layers": 3}, "config.json says 3 layers, the weights hold 2"),
+    ({"model_type": "qwen3"}, "self_attn.q_norm.weight' is missing"),
+    ({"model_type": "gemma2"}, "is missing"),
+    (
+        {"model_type": "qwen2", "use_sliding_window": True, "sliding_window": 4, "layer_types": ["linear", "full"]},
+        "layer",
+    ),
+]
+
+
+@pytest.mark.parametrize(("changes", "reason"), REFUSALS)
+def test_what_is_not_exact_is_refused_by_name(
+    changes: dict[str, Any], reason: str, directory: Path, tmp_path: Path
+) -> None:
+    raw = json.loads((directory / "config.json").read_text()) | changes
+    (tmp_path / "config.json").write_text(json.dumps(raw))
+    (tmp_path / "model.safetensors").symlink_to(directory / "model.safetensors")
+    with pytest.raises(BadInput, match=reason) as refusal:
+        ves.load(tmp_path)
+    assert str(tmp_path) in str(refusal.value)
+    assert "\n" not in str(refusal.value)
+
+
+def test_refused_types_are_not_families() -> None:
+    assert not set(REFUSED) & {kind for one in ves.models() for kind in one["model_types"]}
+
+
+def test_opt_with_other_norms_and_phi_with_other_norms_are_refused(tmp_path: Path) -> None:
+    write_tiny_gpt2(tmp_path)
+    for changes, reason in (
+        ({**SIZES, "model_type": "opt", "ffn_dim": 48, "do_layer_norm_before": False}, "do_layer_norm_before=False"),
+        ({**SIZES, "model_type": "opt", "ffn_dim": 48, "word_embed_proj_dim": 16}, "word_embed_proj_dim=16"),
+        ({**SIZES, "model_type": "phi", "qk_layernorm": True}, "qk_layernorm=True"),
+        ({**SIZES, "model_type": "gemma", "use_bidirectional_attention": True}, "use_bidirectional_attention=True"),
+    ):
+        (tmp_path / "config.json").write_text(json.dumps(changes))
+        with pytest.raises(BadInput, match=reason):
+            ves.load(tmp_path)
