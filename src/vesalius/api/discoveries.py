@@ -110,7 +110,7 @@ def discover(
         note(remark)
     if paper:
         note(f"paper mode: {'; '.join(PAPER_QUIRKS)} (docs/background/mechrl.md explains them)")
-    return discovery if directory is None else _written(discovery, directory)
+    return discovery if directory is None else _write_files(discovery, directory)
 
 
 def _words(specimen: Specimen, request: Request) -> tuple[str | None, ...]:
@@ -140,7 +140,7 @@ def _areas(specimen: Specimen, circuit: Circuit) -> dict[str, float]:
     return {name: area for name, area in {"auroc": areas["node_auroc"], **areas}.items() if area is not None}
 
 
-def _written(discovery: Discovery, directory: Path) -> Discovery:
+def _write_files(discovery: Discovery, directory: Path) -> Discovery:
     """The discovery with its files and its page in a directory."""
     discovery.save(directory)
     render_discovery(directory)

@@ -135,7 +135,7 @@ def explain(
             backbone = stack.enter_context(opened).within(f"{specimen.id} {protocol} seed {seed}")
         result = explain_task(task, backbone)
         report("drawing the page", 0, 0)
-        return result.explanation if directory is None else _written(result, directory, specimen)
+        return result.explanation if directory is None else _write_files(result, directory, specimen)
 
 
 def _backbone_options(base_url: str | None, max_tokens: int) -> dict[str, Any]:
@@ -166,7 +166,7 @@ def _words(specimen: Specimen, task: Task) -> tuple[str | None, ...]:
     return "explain", specimen.name, label, metric, scientist, task.protocol, f"seed{task.seed}"
 
 
-def _written(result: Explained, directory: Path, specimen: Specimen) -> Explanation:
+def _write_files(result: Explained, directory: Path, specimen: Specimen) -> Explanation:
     """The explanation, with its files and its page in a directory."""
     result.explanation.write(directory / EXPLANATION_FILE)
     if result.trace is not None:

@@ -100,11 +100,11 @@ def _studied(
         _note_unperformed(specimen, [source for source in missing if source != CONTROL])
         measure_suite(specimen, factbook(), effects, plan=plan, progress=progress)
     suite = load_suite(effects, plan=plan, model=specimen.model)
-    wanted = trainings(scope, directory / "policies")
-    progress("training policies", 0, len(wanted))
-    for done, training in enumerate(train_apart(wanted, effects, plan, jobs=jobs), 1):
-        progress(f"trained {training.name}, seed {training.settings.seed}", done, len(wanted))
-    policies = train_policies(suite, wanted)
+    jobs_to_train = trainings(scope, directory / "policies")
+    progress("training policies", 0, len(jobs_to_train))
+    for done, training in enumerate(train_apart(jobs_to_train, effects, plan, jobs=jobs), 1):
+        progress(f"trained {training.name}, seed {training.settings.seed}", done, len(jobs_to_train))
+    policies = train_policies(suite, jobs_to_train)
     progress("playing", 0, 0)
     return study(suite, policies, scope)
 

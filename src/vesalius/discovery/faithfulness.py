@@ -111,7 +111,7 @@ def faithfulness_curves(
         scores, forwards = _without_components(model, material, different, kind, memory)
     place = {one: i for i, one in enumerate(different)}
     shares = [size / len(candidates) for size in read]
-    found = [areas(scores[:, [place[one] for one in row]], shares) for row in removed]
+    rows = [areas(scores[:, [place[one] for one in row]], shares) for row in removed]
     return [
         Curve(
             tuple(read),
@@ -121,7 +121,7 @@ def faithfulness_curves(
             n=len(material.batch),
             forwards=forwards / len(rankings),
         )
-        for one in found
+        for one in rows
     ]
 
 
@@ -172,7 +172,7 @@ def _without_components(
 ) -> tuple[Float[Tensor, "prompt set"], float]:
     """The score of every prompt with each set of components ablated, and the work done."""
     some = [one for one in removed if one]
-    found = effects(
+    ablated = effects(
         model,
         material.batch,
         material.readout,
@@ -182,8 +182,9 @@ def _without_components(
         positions=material.where if kind == "resample" else None,
         memory=memory,
     )
-    edited = dict(zip(some, (found.baseline[:, None] - found.matrix).T, strict=True))
-    return torch.stack([edited.get(one, found.baseline) for one in removed], 1), found.forwards + (kind == "resample")
+    edited = dict(zip(some, (ablated.baseline[:, None] - ablated.matrix).T, strict=True))
+    forwards = ablated.forwards + (kind == "resample")
+    return torch.stack([edited.get(one, ablated.baseline) for one in removed], 1), forwards
 
 
 @torch.no_grad()
@@ -224,5 +225,5 @@ def _sizes(sizes: Sequence[int] | None, total: int) -> list[int]:
         return default_sizes(total)
     outside = next((size for size in sizes if not 0 <= size <= total), None)
     if outside is not None:
-        raise BadInput(f"size {outside} is no circuit of this model; sizes go from 0 to {total}")
+        raise BadInput(f"size {outside} does not fit this model; sizes go from 0 to {total}")
     return sorted({0, total, *sizes})

@@ -59,7 +59,7 @@ class MethodResult:
     (`material`).
 
     `per_prompt` holds the scores whose means over prompts the circuit's are: [prompt, component] of a sweep, [prompt,
-    sender, receiver] of EAP and EAP-IG (tables of `EdgeGraph`), None for ACDC, whose scores are no means, and for
+    sender, receiver] of EAP and EAP-IG (tables of `EdgeGraph`), None for ACDC, whose scores are not means, and for
     searches, which look at some heads only. `unit` is what scores are measured in, `performance` how well a natural
     model does its behaviour.
     """
@@ -83,7 +83,7 @@ class MethodResult:
                 "compares five searches instead"
             )
         if self.per_prompt is None:
-            raise BadInput(f"the scores of {self.method} are no means over prompts; use acdc_stability")
+            raise BadInput(f"the scores of {self.method} are not means over prompts; use acdc_stability")
         options: dict[str, Any] = {"resamples": resamples, "seed": seed}
         if self.per_prompt.ndim == 2:
             return bootstrap_jaccard(self.per_prompt, top, **options)
@@ -100,7 +100,7 @@ class MethodResult:
 def acdc_stability(
     model: Transformer, material: Trial, *, resamples: int = RESAMPLES, seed: int = 0
 ) -> tuple[Stability, float]:
-    """The same for ACDC, pruned anew on each resample at the threshold `STABLE_AT`, and the work that took.
+    """The same for ACDC, pruned again on each resample at the threshold `STABLE_AT`, and the work that took.
 
     A circuit is every component with an edge that survives, however many those are.
     """
@@ -156,24 +156,24 @@ def discover(
     start = time.perf_counter()
     notes: tuple[str, ...] = ()
     if method in SEARCHES:
-        found = _searched(specimen, material, method, search or SearchOptions(), seed, progress)
+        scores = _searched(specimen, material, method, search or SearchOptions(), seed, progress)
     else:
-        found = METHODS[method](specimen, material, progress)
+        scores = METHODS[method](specimen, material, progress)
         if material.prompts is None:
-            found, notes = _with_moved(specimen, material, found, method, seed)
-    if not all(map(math.isfinite, [*found.components.values(), *found.edges.values()])):
+            scores, notes = _with_moved(specimen, material, scores, method, seed)
+    if not all(map(math.isfinite, [*scores.components.values(), *scores.edges.values()])):
         raise BadInput(f"{method}: some scores are not finite; check the model's weights and readout for overflow")
     config = specimen.model.config
-    circuit = Circuit.scored(config, config.d_model, found.components, found.edges)
+    circuit = Circuit.scored(config, config.d_model, scores.components, scores.edges)
     return MethodResult(
         method,
         circuit,
-        found.forwards,
+        scores.forwards,
         time.perf_counter() - start,
         material,
-        found.per_prompt,
-        found.metrics,
-        found.unit,
+        scores.per_prompt,
+        scores.metrics,
+        scores.unit,
         performance,
         notes,
     )
@@ -206,7 +206,7 @@ def _with_moved(
 
 
 def require_method(method: str, search: SearchOptions | None = None) -> None:
-    """Refuse a method that does not exist, and options of a search for one that is none."""
+    """Refuse a method that does not exist, and options of a search for a method that is not a search."""
     if method == "sets":
         raise BadInput("method 'sets' finds sets instead of scores; use ves.discover_sets")
     if method not in (*METHODS, *SEARCHES):
@@ -218,13 +218,13 @@ def require_method(method: str, search: SearchOptions | None = None) -> None:
 def _searched(
     specimen: Specimen, material: Trial, method: str, options: SearchOptions, seed: int, progress: Progress | None
 ) -> _Scores:
-    found = search_heads(specimen, material, method, options, smooth=smooth_readout, seed=seed, progress=progress)
-    metrics = {} if found.jaccard is None else {"seeds_jaccard": found.jaccard}
-    return _Scores(found.components, {}, found.forwards, material.readout.unit, metrics=metrics)
+    search = search_heads(specimen, material, method, options, smooth=smooth_readout, seed=seed, progress=progress)
+    metrics = {} if search.jaccard is None else {"seeds_jaccard": search.jaccard}
+    return _Scores(search.components, {}, search.forwards, material.readout.unit, metrics=metrics)
 
 
 def _sweep(specimen: Specimen, material: Trial, progress: Progress | None) -> _Scores:
-    found = effects(
+    swept = effects(
         specimen.model,
         material.batch,
         material.readout,
@@ -233,8 +233,8 @@ def _sweep(specimen: Specimen, material: Trial, progress: Progress | None) -> _S
         positions=material.where,
         progress=progress,
     )
-    scores = {members[0]: float(mean) for members, mean in zip(found.sets, found.mean, strict=True)}
-    return _Scores(scores, {}, found.forwards + 1, material.readout.unit, found.matrix)
+    scores = {members[0]: float(mean) for members, mean in zip(swept.sets, swept.mean, strict=True)}
+    return _Scores(scores, {}, swept.forwards + 1, material.readout.unit, swept.matrix)
 
 
 def _eap(specimen: Specimen, material: Trial, progress: Progress | None) -> _Scores:

@@ -19,7 +19,7 @@ from pydantic_core import CoreSchema
 
 from vesalius.components import Component, Edge, Shape
 from vesalius.documents.base import Record
-from vesalius.documents.views import Row, Viewable, as_table, listed, made
+from vesalius.documents.views import Row, Viewable, as_table, join_first, made
 from vesalius.errors import BadInput
 from vesalius.files import read_json, write_json
 
@@ -182,12 +182,12 @@ class Circuit(Viewable, Record):
 
     def _summary(self) -> str:
         ranked, chosen = self.ranked(), self.chosen()
-        strongest = listed([f"{part} {score:+.3g}" for part, score in ranked if score], 5)
+        strongest = join_first([f"{part} {score:+.3g}" for part, score in ranked if score], 5)
         return (
             f"Circuit in a model of {self.n_layers} layers, {self.n_heads} heads, d_model {self.d_model}: "
             f"{len(ranked)} components and {len(self.edge_scores)} edges with scores\n"
             f"strongest: {strongest or 'none other than 0'}\n"
-            f"worth explaining (a tenth of the largest score): {listed(map(str, chosen), 8) or 'none'}"
+            f"worth explaining (a tenth of the largest score): {join_first(map(str, chosen), 8) or 'none'}"
         )
 
     def _rows(self) -> list[Row]:

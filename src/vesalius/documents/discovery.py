@@ -14,7 +14,7 @@ from vesalius.documents.checks import Checks
 from vesalius.documents.circuit import CIRCUIT_FILE, Circuit, Score
 from vesalius.documents.performance import Performance
 from vesalius.documents.request import Request
-from vesalius.documents.views import Row, Viewable, listed, made
+from vesalius.documents.views import Row, Viewable, join_first, made
 from vesalius.errors import BadInput
 from vesalius.files import read_json
 
@@ -100,8 +100,8 @@ class Discovery(Viewable, Document):
     def edges(self) -> tuple[Score, ...]:
         """Edges with their scores, largest magnitude first: all, or the strongest of a large model."""
         ranked = self.circuit.ranked_edges()
-        listed = ranked if len(ranked) <= MAX_LISTED_EDGES else ranked[:LISTED_EDGES]
-        return tuple(Score(id=str(edge), score=score) for edge, score in listed)
+        shown = ranked if len(ranked) <= MAX_LISTED_EDGES else ranked[:LISTED_EDGES]
+        return tuple(Score(id=str(edge), score=score) for edge, score in shown)
 
     @computed_field
     @property
@@ -137,9 +137,9 @@ class Discovery(Viewable, Document):
             data["circuit"] = Circuit.read(beside)
         elif not isinstance(data.get("circuit"), dict):
             raise BadInput(f"{path}: {CIRCUIT_FILE} is not beside it; run `vesalius discover` again")
-        listed = {row.get("id"): row.get("score") for row in data.get("components", ()) if isinstance(row, dict)}
+        scores = {row.get("id"): row.get("score") for row in data.get("components", ()) if isinstance(row, dict)}
         discovery = cls.from_data({**data, "directory": str(path.parent)}, source=str(path))
-        if listed != {row.id: row.score for row in discovery.components}:
+        if scores != {row.id: row.score for row in discovery.components}:
             raise BadInput(f"{path}: {CIRCUIT_FILE} beside it has other scores; run `vesalius discover` again")
         return discovery
 
@@ -162,7 +162,7 @@ class Discovery(Viewable, Document):
         return (
             f"Discovery in {subject} by {self.method} on {self.n} prompts, {len(self.components)} components"
             f"{f' and {self.n_edges} edges' if self.n_edges else ''} ({self.unit}){f'; {areas}' if areas else ''}\n"
-            f"strongest: {listed(strongest, 5) or 'none other than 0'}\n{checked}"
+            f"strongest: {join_first(strongest, 5) or 'none other than 0'}\n{checked}"
         )
 
     def _rows(self) -> list[Row]:

@@ -14,7 +14,7 @@ from pydantic import Field
 from vesalius.documents.base import Document, Record
 from vesalius.documents.circuit import Score
 from vesalius.documents.request import Request
-from vesalius.documents.views import Row, Viewable, listed, made, shortened
+from vesalius.documents.views import Row, Viewable, join_first, made, shortened
 
 EXPLANATION_FILE = "explanation.json"
 Verdict = Literal["supported", "refuted", "untested"]
@@ -152,7 +152,7 @@ class Explanation(Viewable, Document):
         parts = [f"{part.id} {part.role or part.tag} ({part.verdict})" for part in self.components]
         return (
             f"Explanation of {subject} by {self.scientist}: {len(self.components)} components"
-            f"{f' ({counts})' if counts else ''}\n{listed(parts, 4) or 'nothing was established'}\n"
+            f"{f' ({counts})' if counts else ''}\n{join_first(parts, 4) or 'nothing was established'}\n"
             f"{shortened(self.task_description, 200)}"
         )
 

@@ -23,7 +23,7 @@ Command = Literal[
     "bench functions",
     "bench mechrl",
 ]
-#: The option by which each command is told its method.
+#: The option that names the method of each command.
 METHOD_OPTIONS: dict[str, str] = {
     "discover": "--method",
     "explain": "--scientist",

@@ -149,7 +149,7 @@ def shortened(text: str, most: int) -> str:
     return text if len(text) <= most else text[: most - 4].rstrip() + " ..."
 
 
-def listed(items: Iterable[str], most: int, *, total: int | None = None) -> str:
+def join_first(items: Iterable[str], most: int, *, total: int | None = None) -> str:
     """The first names of a list, and how many there are in all where some are left out."""
     names = list(items)
     count = len(names) if total is None else total

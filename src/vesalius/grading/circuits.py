@@ -143,12 +143,12 @@ def grade_circuit(
         "empty": graded(empty(explanation)),
         "generic": graded(generic(explanation)),
     }
-    found = [part.id for part in explanation.components]
+    explained = [part.id for part in explanation.components]
     return CircuitGrade(
         own=graded(explanation),
         nulls=nulls,
-        missed=tuple(part for part in truth if part not in found),
-        extra=tuple(part for part in found if part not in truth),
+        missed=tuple(part for part in truth if part not in explained),
+        extra=tuple(part for part in explained if part not in truth),
     )
 
 
@@ -189,9 +189,9 @@ def localisation_metrics(graded: Sequence[CircuitGrade]) -> dict[str, Metric]:
     """How well discovered circuits fit those of the key: share of the key's components found, share found that are in
     the key.
     """
-    found = [len(one.own.tags) - len(one.missed) for one in graded]
-    recall = Metric.of_circuits(found, [len(one.own.tags) for one in graded])
-    precision = Metric.of_circuits(found, [n + len(one.extra) for n, one in zip(found, graded, strict=True)])
+    counts = [len(one.own.tags) - len(one.missed) for one in graded]
+    recall = Metric.of_circuits(counts, [len(one.own.tags) for one in graded])
+    precision = Metric.of_circuits(counts, [n + len(one.extra) for n, one in zip(counts, graded, strict=True)])
     return {"circuit_recall": recall, "circuit_precision": precision}
 
 

@@ -32,12 +32,12 @@ def trace_metrics(traces: Sequence[Trace]) -> dict[str, Metric]:
 
 def success_by_stage(traces: Sequence[Trace]) -> dict[Stage, Metric]:
     """The share of executions that succeeded, for every stage in which code was run."""
-    found: dict[Stage, Metric] = {}
+    by_stage: dict[Stage, Metric] = {}
     for stage in get_args(Stage):
         executions = [[run for run in _executions(trace) if run.stage == stage] for trace in traces]
         if any(executions):
-            found[stage] = _share(executions, lambda execution: execution.succeeded)
-    return found
+            by_stage[stage] = _share(executions, lambda execution: execution.succeeded)
+    return by_stage
 
 
 def error_categories(traces: Sequence[Trace]) -> dict[str, Metric]:

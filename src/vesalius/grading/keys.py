@@ -51,7 +51,9 @@ def graded_specimen(specimen: str, directory: Path | None = None) -> Specimen:
     if place is None:
         answer(specimen)  # says what there is
     assert place is not None
-    found = load_specimen(place)
-    if specimen not in (found.id, found.name):
-        raise BadInput(f"{place}: is specimen {found.id!r}, the explanation is of {specimen!r}; name its own directory")
-    return found
+    loaded = load_specimen(place)
+    if specimen not in (loaded.id, loaded.name):
+        raise BadInput(
+            f"{place}: is specimen {loaded.id!r}, the explanation is of {specimen!r}; name its own directory"
+        )
+    return loaded

@@ -1,9 +1,9 @@
 """Does the program do what the model does? An explanation's executable, run against the model on fresh inputs.
 
-Whoever made the explanation has no say here: inputs are drawn with a seed of their own, and the interchange that shows
-a component is chosen from the model's behaviour alone. Place by place where that changes the model's answers, else with
-the source read at other positions (which shows what depends on the position alone), else the component is *inert*:
-no interchange shows it, and it is counted apart.
+The author of the explanation has no influence here: inputs are drawn with a separate seed, and the interchange that
+shows a component is chosen from the model's behaviour alone. Place by place where that changes the model's answers,
+else with the source read at other positions (which shows what depends on the position alone), else the component is
+*inert*: no interchange shows it, and it is counted apart.
 
     iia            share of outputs predicted right when a component takes its values from another input
     iia_changed    the same over outputs that change, in the program or in the model
@@ -102,12 +102,12 @@ class Grader:
         tell which of the two a component carries.
         """
         read = [self._read(executable)[:2] for executable in (first, second)]
-        found = []
+        indistinguishable = []
         for component, crossed in self.crossed.items():
             ours, theirs = (self._predicted(component, *one, crossed=crossed) for one in read)
             if ours is not None and theirs is not None and bool((self.lab.same(ours, theirs) | ~self.lab.real).all()):
-                found.append(str(component))
-        return tuple(found)
+                indistinguishable.append(str(component))
+        return tuple(indistinguishable)
 
     def _predicted(
         self,
@@ -152,14 +152,14 @@ class Grader:
             return _zero(crossed, str(error))
 
     def _measured(self, bench: InterchangeTest, program: Program) -> ComponentScore:
-        found = bench.compare(program)
+        comparison = bench.compare(program)
         controls = [bench.right_if_ignored(program), bench.right_if_shuffled(program)]
         return ComponentScore(
             crossed=bench.crossed,
-            iia=_share(found.right, self.lab.real),
-            iia_changed=_share(found.right, found.changed),
+            iia=_share(comparison.right, self.lab.real),
+            iia_changed=_share(comparison.right, comparison.changed),
             chance=max(_share(right, self.lab.real) for right in controls),
-            chance_changed=max(_share(right, found.changed) for right in controls),
+            chance_changed=max(_share(right, comparison.changed) for right in controls),
         )
 
     def _shown(self, component: Component) -> bool | None:

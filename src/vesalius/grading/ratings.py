@@ -4,7 +4,7 @@ A ratings file is CSV with a header, or JSON: a list of objects. Both have these
 
     specimen    as in the explanation: the id or the name it was explained under
     component   L0_MLP, L1H2, ...; empty for task_accuracy, which is about the whole circuit
-    rater       whoever gave the score; any name
+    rater       who gave the score; any name
     measure     description_quality, task_accuracy, plan_soundness or grounding
     score       a whole number: 0, 1 or 2; for task_accuracy 0 or 1
     iteration   optional: which hypothesis of the component, from 1; 1 if left out
@@ -63,15 +63,15 @@ def read_ratings(path: Path | str) -> tuple[Rating, ...]:
     if file.suffix.lower() not in (".csv", ".json"):
         raise BadInput(f"ratings {file}: the kind {file.suffix or '(none)'} is not known; give a .csv or .json file")
     rows = _csv_rows(text, file) if file.suffix.lower() == ".csv" else _json_rows(text, file)
-    found: dict[tuple[Item, str], Rating] = {}
+    by_item_and_rater: dict[tuple[Item, str], Rating] = {}
     for where, row in rows:
         rating = _rating(row, where)
-        if (rating.item, rating.rater) in found:
+        if (rating.item, rating.rater) in by_item_and_rater:
             raise BadInput(f"{where}: {rating.rater} has already scored this item; keep one row per rater and item")
-        found[rating.item, rating.rater] = rating
-    if not found:
+        by_item_and_rater[rating.item, rating.rater] = rating
+    if not by_item_and_rater:
         raise BadInput(f"ratings {file}: holds no ratings; expected rows with {', '.join(REQUIRED)}")
-    return tuple(found.values())
+    return tuple(by_item_and_rater.values())
 
 
 def lowest(ratings: Iterable[Rating]) -> dict[Item, int]:
@@ -87,32 +87,32 @@ def rater_agreement(ratings: Iterable[Rating]) -> dict[MeasureName, dict[str, Ka
     given: dict[str, dict[Item, int]] = {}
     for rating in ratings:
         given.setdefault(rating.rater, {})[rating.item] = rating.score
-    found: dict[MeasureName, dict[str, Kappa]] = {}
+    kappas: dict[MeasureName, dict[str, Kappa]] = {}
     for first, second in combinations(sorted(given), 2):
         for name, kappa in _agreement(given[first], given[second]).items():
-            found.setdefault(name, {})[f"{first} | {second}"] = kappa
-    return found
+            kappas.setdefault(name, {})[f"{first} | {second}"] = kappa
+    return kappas
 
 
 def agreement_with_judges(ratings: Sequence[Rating], judged: Iterable[JudgedCircuit]) -> dict[MeasureName, Kappa]:
     """Cohen's kappa between the lowest human and the lowest judged score, by measure, over the items that have both."""
     scores = {item: score for circuit in judged for item, score in circuit.scores().items()}
-    found = _agreement(lowest(ratings), scores)
-    if not found and ratings:
+    kappas = _agreement(lowest(ratings), scores)
+    if not kappas and ratings:
         raise BadInput(
             f"ratings: none of {len(ratings)} is of a judged item; spell specimen and component as the explanation"
             f" does, not as {ratings[0].specimen!r}, {ratings[0].component!r}"
         )
-    return found
+    return kappas
 
 
 def _agreement(first: Mapping[Item, int], second: Mapping[Item, int]) -> dict[MeasureName, Kappa]:
-    found: dict[MeasureName, Kappa] = {}
+    kappas: dict[MeasureName, Kappa] = {}
     for name, measure in MEASURES.items():
         pairs = [(score, second[item]) for item, score in first.items() if item.measure == name and item in second]
         if pairs:
-            found[name] = cohen_kappa(pairs, categories=measure.best + 1, weighted=measure.ordinal)
-    return found
+            kappas[name] = cohen_kappa(pairs, categories=measure.best + 1, weighted=measure.ordinal)
+    return kappas
 
 
 def _csv_rows(text: str, file: Path) -> list[tuple[str, dict[str, Any]]]:

@@ -22,10 +22,10 @@ def guess_by_kind(component: str) -> Tag:
 
 def tag_rows(explanation: Explanation, truth: Mapping[str, str]) -> dict[str, TagRow]:
     """Given and true tag of each component of the key; a component that is not explained has no tag."""
-    found = {part.id: part for part in explanation.components}
+    explained = {part.id: part for part in explanation.components}
     rows: dict[str, TagRow] = {}
     for component, tag in truth.items():
-        own = found.get(component)
+        own = explained.get(component)
         rows[component] = {
             "true": tag,
             "tag": own.tag if own else "",

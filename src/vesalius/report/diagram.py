@@ -2,7 +2,7 @@
 
 A layered drawing in four steps. Ranks: sources on top, then heads and MLP of each layer, sinks at the bottom. An
 arrow that skips ranks gets a waypoint in each of them, so it never runs through a box. The order inside a rank
-settles by barycentres. The places settle by least squares: every node wants to stand at the mean of its neighbours,
+settles by barycentres. The places settle by least squares: every node is pulled to the mean of its neighbours,
 neighbours in a rank keep their distance (isotonic regression). Templates only print what is computed here.
 """
 
@@ -20,7 +20,7 @@ WAYPOINT_WIDTH = 16.0
 NODE_GAP, RANK_GAP = 26.0, 46.0
 #: Room for the layer's name on the left, and air around the drawing.
 GUTTER, MARGIN = 62.0, 16.0
-#: A layer with more heads than this goes on in the next rank, so that the drawing stays readable on a phone.
+#: A layer with more heads than this continues in the next rank, so that the drawing stays readable on a phone.
 PER_RANK = 6
 #: More figures than this would hide the arrows; the table of edges has them all.
 LABELLED = 16
@@ -91,7 +91,7 @@ class _Node:
 
 
 def draw_circuit(components: Sequence[str], edges: Sequence[EdgeTriple]) -> Diagram:
-    """Lay out components and measured edges; an end of an edge that is no component is a source or a sink."""
+    """Lay out components and measured edges; an end of an edge that is not a component is a source or a sink."""
     if not components and not edges:
         return Diagram(width=0.0, height=0.0, boxes=(), arrows=(), bands=(), undrawn=0)
     ranks = _ranks(components, edges)
@@ -179,8 +179,8 @@ def _order(rows: list[list[_Node]]) -> None:
         places = {id(node): i - (len(row) - 1) / 2 for row in rows for i, node in enumerate(row)}
         down = sweep % 2 == 0
         for row in rows if down else reversed(rows):
-            wanted = {id(node): _mean_place(node.above if down else node.below, places, node) for node in row}
-            row.sort(key=lambda node: wanted[id(node)])
+            targets = {id(node): _mean_place(node.above if down else node.below, places, node) for node in row}
+            row.sort(key=lambda node: targets[id(node)])
             places |= {id(node): i - (len(row) - 1) / 2 for i, node in enumerate(row)}
 
 
@@ -194,28 +194,28 @@ def _place(rows: list[list[_Node]]) -> None:
     """Let every node move to the mean of its neighbours, as far as its rank allows."""
     for sweep in range(SETTLING):
         for row in rows if sweep % 2 == 0 else reversed(rows):
-            wanted = []
+            targets = []
             for node in row:
                 pulls = [(_stiffness(node, other), other.x) for other in node.above + node.below]
                 total = TO_THE_MIDDLE + sum(pull for pull, _ in pulls)
-                wanted.append(sum(pull * x for pull, x in pulls) / total)
-            for node, x in zip(row, _spaced(wanted, [node.width for node in row]), strict=True):
+                targets.append(sum(pull * x for pull, x in pulls) / total)
+            for node, x in zip(row, _spaced(targets, [node.width for node in row]), strict=True):
                 node.x = x
 
 
 def _stiffness(node: _Node, other: _Node) -> float:
-    """How straight a piece of line wants to be: a long arrow most, so that it bends at its ends if at all."""
+    """How strongly a piece of line is kept straight: a long arrow most, so that it bends at its ends if at all."""
     waypoints = (node.width == WAYPOINT_WIDTH) + (other.width == WAYPOINT_WIDTH)
     return (3.0, 1.0, 8.0)[waypoints]
 
 
-def _spaced(wanted: Sequence[float], widths: Sequence[float]) -> list[float]:
+def _spaced(targets: Sequence[float], widths: Sequence[float]) -> list[float]:
     """The places nearest to `wanted` (least squares) that keep the order and `NODE_GAP` between neighbours."""
     offsets = [0.0]
     for left, right in pairwise(widths):
         offsets.append(offsets[-1] + (left + right) / 2 + NODE_GAP)
     blocks: list[tuple[float, int]] = []
-    for x, offset in zip(wanted, offsets, strict=True):
+    for x, offset in zip(targets, offsets, strict=True):
         mean, size = x - offset, 1
         while blocks and blocks[-1][0] > mean:
             other, count = blocks.pop()

@@ -50,7 +50,7 @@ TITLES = {
     "noise_named": "Noise named",
     "operands_named": "Both operands named",
     "interval_iou": "Overlap of the interval found",
-    "concepts_counted": "One or two concepts told",
+    "concepts_counted": "One or two concepts named",
     "hallucinated": "Outputs invented by the model",
     "rounds": "Rounds per function",
     "unit_test_executable": "Unit tests passed by the executable grader",

@@ -1,7 +1,7 @@
 """Heat grids: a small matrix as a few SVG paths, one per shade, so that a page of many heads stays small.
 
 A value becomes one of nine shades; the shades' colours belong to the style sheet, so a grid follows light and dark.
-Small grids also print their figures, so nobody has to judge a shade by eye.
+Small grids also print their figures, so that no shade has to be judged by eye.
 """
 
 import math

@@ -112,7 +112,7 @@ def _environment() -> Environment:
 
 def spaced(name: str) -> str:
     """A control's name in words; names of components and the like keep their underscores."""
-    return re.sub(r"\b[a-z]+(?:_[a-z]+)+\b", lambda found: found[0].replace("_", " "), name)
+    return re.sub(r"\b[a-z]+(?:_[a-z]+)+\b", lambda match: match[0].replace("_", " "), name)
 
 
 def package_text(name: str) -> Markup:

@@ -180,7 +180,7 @@ def _by_token(
     title = "Token by position, mean over inputs"
     if len(kept) < len(vocabulary.tokens):
         title += f" (the first {len(kept)} of {len(vocabulary.tokens)} tokens)"
-    return _written(cells, rows=kept, columns=[i + 1 for i in shown], title=title)
+    return _grid(cells, rows=kept, columns=[i + 1 for i in shown], title=title)
 
 
 def _by_input(run: _Run, score: Float[Tensor, "batch pos"], real: Bool[Tensor, "batch pos"]) -> Grid:
@@ -188,10 +188,10 @@ def _by_input(run: _Run, score: Float[Tensor, "batch pos"], real: Bool[Tensor, "
     shown = _shown_positions(width)
     rows = range(min(TEXT_ROWS, len(run.inputs)))
     cells = [[float(score[b, i + run.first]) if real[b, i + run.first] else None for i in shown] for b in rows]
-    return _written(cells, rows=[f"#{b + 1}" for b in rows], columns=[i + 1 for i in shown], title="Input by position")
+    return _grid(cells, rows=[f"#{b + 1}" for b in rows], columns=[i + 1 for i in shown], title="Input by position")
 
 
-def _written(
+def _grid(
     cells: Sequence[Sequence[float | None]], *, rows: Sequence[object], columns: Sequence[object], title: str
 ) -> Grid:
     known = [(value, i) for i, row in enumerate(cells) for value in row if value is not None]

@@ -12,6 +12,6 @@
 `ledger` is the file of events, `directory` the rest. `circuits` is the benchmark: its `settings`, the `state` that its
 ledger says, its `scorecard`. Cases are the `work` of an engine, local processes (`engine`) or Ray (`ray_engine`); they
 ask a scientist and share one cap (`spending`). `replay` does a run again from its calls, `comparison` sets
-runs beside the `published` figures. Nobody below this floor writes here: long work returns results or yields events,
+runs beside the `published` figures. Lower rooms do not write here: long work returns results or yields events,
 and these modules write them down.
 """

@@ -141,8 +141,8 @@ def read_run(directory: Path) -> dict[str, Any]:
 def require_benchmark(directory: Path, name: str) -> dict[str, Any]:
     """What a run was asked, if it is one of that benchmark."""
     asked = read_run(directory)
-    if (found := asked["settings"].get("benchmark")) != name:
-        raise BadInput(f"{directory}: a run of `bench {found}`; this is for runs of `bench {name}`")
+    if (benchmark := asked["settings"].get("benchmark")) != name:
+        raise BadInput(f"{directory}: a run of `bench {benchmark}`; this is for runs of `bench {name}`")
     return asked
 
 

@@ -1,7 +1,7 @@
 """Cases run somewhere else, a few at a time; here, in processes of this machine.
 
 An engine is one function: work, cases, how many at a time, and out come pairs of (case, result or `Failure`) in the
-order in which they finish. Cases are taken one by one as somebody gets free, so whoever gives them can stop giving.
+order in which they finish. Cases are taken one by one as workers become free, so the caller can stop supplying them.
 `local` is below, `ray_engine` is the other one; `engine_named` finds them.
 
 Each worker is a fresh process with one thread, so results do not depend on how many there are. A worker that dies takes
@@ -105,7 +105,7 @@ def map_cases(
     queue = Queue(cases)
     workers: list[_Worker] = []
     try:
-        while _dealt(queue, workers, work, jobs):
+        while _deal(queue, workers, work, jobs):
             for worker in _ready(workers):
                 case, tries = worker.take()
                 answer = worker.answer()
@@ -125,8 +125,8 @@ def require_jobs(jobs: int) -> None:
         raise BadInput(f"jobs={jobs} would do nothing; at least 1 process is needed")
 
 
-def _dealt(queue: Queue, workers: "list[_Worker]", work: Callable[[Any], Any], jobs: int) -> bool:
-    """Give every free worker a case, hiring up to `jobs`; whether anybody has one now."""
+def _deal(queue: Queue, workers: "list[_Worker]", work: Callable[[Any], Any], jobs: int) -> bool:
+    """Give every free worker a case, starting up to `jobs` workers; whether any worker has one now."""
     while True:
         free = next((worker for worker in workers if not worker.busy), None)
         if free is None and len(workers) >= jobs:

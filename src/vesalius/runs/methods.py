@@ -25,7 +25,7 @@ from vesalius.model.specimen import Specimen
 
 #: Added to the seed for the prompts that faithfulness is read on.
 HELD_OUT = 500_003
-#: ACDC is pruned anew on every resample, which larger models (edges times d_model) are spared.
+#: ACDC is pruned again on every resample; larger models (edges times d_model) are left out.
 MOST_RESAMPLED = 10_000
 
 

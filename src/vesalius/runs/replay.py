@@ -89,16 +89,21 @@ def stored_seed(directory: Path, settings: FunctionSettings) -> int:
     return settings.suite.usual_grading_seed if drawn is None else drawn
 
 
-def differences(stored: Any, found: Any, where: str = "") -> Iterator[str]:
+def differences(stored: Any, replayed: Any, where: str = "") -> Iterator[str]:
     """Every place at which two scorecards differ, times left out."""
-    if isinstance(stored, dict) and isinstance(found, dict):
-        for name in dict.fromkeys([*stored, *found]):
+    if isinstance(stored, dict) and isinstance(replayed, dict):
+        for name in dict.fromkeys([*stored, *replayed]):
             if name not in NOT_COMPARED:
-                yield from differences(stored.get(name), found.get(name), f"{where}.{name}" if where else str(name))
-    elif isinstance(stored, list) and isinstance(found, list) and len(stored) == len(found):
-        for index, (one, other) in enumerate(zip(stored, found, strict=True)):
+                yield from differences(stored.get(name), replayed.get(name), f"{where}.{name}" if where else str(name))
+    elif isinstance(stored, list) and isinstance(replayed, list) and len(stored) == len(replayed):
+        for index, (one, other) in enumerate(zip(stored, replayed, strict=True)):
             yield from differences(one, other, f"{where}[{index}]")
-    elif isinstance(stored, float) and isinstance(found, float) and isclose(stored, found, rel_tol=1e-6, abs_tol=1e-9):
-        return  # the same figure, rounded by another library or machine
-    elif stored != found:
-        yield f"{where}: {stored!r:.80} is stored, {found!r:.80} came out"
+    elif not _same(stored, replayed):
+        yield f"{where}: {stored!r:.80} is stored, {replayed!r:.80} came out"
+
+
+def _same(stored: Any, replayed: Any) -> bool:
+    """Whether two values are equal; figures may be rounded by another library or machine."""
+    if isinstance(stored, float) and isinstance(replayed, float):
+        return isclose(stored, replayed, rel_tol=1e-6, abs_tol=1e-9)
+    return stored == replayed

@@ -38,13 +38,13 @@ class Circuit:
 
 def benchmark_circuits(ids: Iterable[str] | None = None) -> list[Circuit]:
     """Benchmark circuits by id or name, each once, in the order of the benchmark; None means all 84."""
-    wanted = None if ids is None else {_directory(name).name for name in ids}
-    if wanted is not None and not wanted:
+    chosen = None if ids is None else {_directory(name).name for name in ids}
+    if chosen is not None and not chosen:
         raise BadInput(f"--ids names no circuit; give ids or names, comma-separated: {known_names(3)}")
     return [
         Circuit(card.id, card.name, _directory(card.id))
         for card in benchmark_cards()
-        if wanted is None or card.id in wanted
+        if chosen is None or card.id in chosen
     ]
 
 

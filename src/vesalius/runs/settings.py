@@ -118,11 +118,11 @@ class Settings:
         asked, places, names = data["settings"], data.get("places", {}), data.get("names", {})
         if asked.get("version") != __version__:
             raise BadInput(f"the run was made by version {asked.get('version')}, this is {__version__}; use that one")
-        found = tuple(
+        selection = tuple(
             Circuit(case, names.get(case, case), Path(places[case])) for case in asked["specimens"] if case in places
         )
-        made = cls(
-            circuits=found,
+        settings = cls(
+            circuits=selection,
             scientist=asked["scientist"],
             seed=asked["seed"],
             leave_out=asked["leave_out"],
@@ -132,8 +132,8 @@ class Settings:
             prices=data.get("prices"),
             circuit_from=asked.get("circuit_from"),
         )
-        now = {circuit.id: circuit.fingerprint for circuit in found}
+        now = {circuit.id: circuit.fingerprint for circuit in selection}
         changed = next((case for case, mark in asked["specimens"].items() if now.get(case) != mark), None)
         if changed is not None:
             raise BadInput(f"specimen {changed!r}: is not the one that was explained; put it back")
-        return made
+        return settings

@@ -1,7 +1,7 @@
-"""The policies of `bench mechrl`, trained a few at a time in processes of their own.
+"""The policies of `bench mechrl`, trained a few at a time in separate processes.
 
 A policy is trained on one thread from tables that lie on the disk, so neither its weights nor what is found with it
-depend on how many are trained at once. What a process had saved when it died is gone on from.
+depend on how many are trained at once. A killed process is resumed from its last checkpoint.
 """
 
 from collections.abc import Generator, Sequence
@@ -30,10 +30,10 @@ def train_case(case: TrainingCase) -> None:
 
 
 def train_apart(
-    wanted: Sequence[Training], matrices: Path, plan: Plan, *, jobs: int = 2, engine: Engine | None = None
+    trainings: Sequence[Training], matrices: Path, plan: Plan, *, jobs: int = 2, engine: Engine | None = None
 ) -> Generator[Training]:
     """Train every policy into its directory, `jobs` at a time; each is yielded when it is there."""
-    cases = [TrainingCase(training, matrices, plan) for training in wanted]
+    cases = [TrainingCase(training, matrices, plan) for training in trainings]
     with closing((engine or map_cases)(train_case, cases, jobs=jobs)) as results:
         for case, result in results:
             if isinstance(result, Failure):

@@ -93,28 +93,28 @@ class Judge:
 
     def _opinion(self, measure: MeasureName, texts: dict[str, str], order: Order, scope: str) -> Opinion:
         shape = _SHAPES[MEASURES[measure].best]
-        told: dict[str, Any] = {"judge": self.name, "order": order}
+        origin: dict[str, Any] = {"judge": self.name, "order": order}
         try:
             reply = self.backbone.within(scope).chat(prompt(measure, **texts, order=order), schema=shape, label=scope)
         except BackboneError as failure:
-            return Opinion(**told, error=str(failure), kind=failure.kind, cost=failure.cost)
-        found = _verdicts(reply.text, shape)
-        if len({verdict.score for verdict in found}) != 1:
-            said = "two different scores" if found else "no score"
-            return Opinion(**told, error=f"{self.name}: {said} in one reply", kind=Garbled.kind, cost=reply.cost)
-        return Opinion(**told, score=found[0].score, reason=found[0].reason[:MOST_REASON], cost=reply.cost)
+            return Opinion(**origin, error=str(failure), kind=failure.kind, cost=failure.cost)
+        verdicts = _verdicts(reply.text, shape)
+        if len({verdict.score for verdict in verdicts}) != 1:
+            said = "two different scores" if verdicts else "no score"
+            return Opinion(**origin, error=f"{self.name}: {said} in one reply", kind=Garbled.kind, cost=reply.cost)
+        return Opinion(**origin, score=verdicts[0].score, reason=verdicts[0].reason[:MOST_REASON], cost=reply.cost)
 
 
 def _verdicts(text: str, shape: type[_TwoSteps] | type[_ThreeSteps]) -> list[_TwoSteps | _ThreeSteps]:
-    """Every verdict in a reply. A judge that quotes somebody else's beside its own has not said which one counts."""
+    """Every verdict in a reply. A judge that quotes another verdict beside its own does not say which one counts."""
     try:
         return [shape.model_validate_json(text)]
     except ValidationError:
         pass
-    found = []
+    verdicts = []
     for value, _ in objects(text):
         try:
-            found.append(shape.model_validate(value))
+            verdicts.append(shape.model_validate(value))
         except ValidationError:
             continue
-    return found
+    return verdicts
