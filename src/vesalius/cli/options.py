@@ -58,6 +58,33 @@ DeviceOption = Annotated[
 DtypeOption = Annotated[
     str, typer.Option("--dtype", help="Number format of a natural model: auto (as stored), float32, bfloat16, float16.")
 ]
+ForceOption = Annotated[
+    bool, typer.Option("--force", help="Continue although the model does not perform the behaviour.")
+]
+TopOption = Annotated[int, typer.Option("--top", min=1, help="Rows of the printed table.")]
+CircuitFromOption = Annotated[
+    str | None,
+    typer.Option("--circuit-from", help="Discover the circuit by this method first: sweep, eap, eap-ig or acdc."),
+]
+BackboneOption = Annotated[
+    str | None,
+    typer.Option("--backbone", help="The language model, as PROVIDER:MODEL, such as openai:gpt-5.4.", metavar="P:M"),
+]
+ProtocolOption = Annotated[
+    str | None,
+    typer.Option(
+        "--protocol",
+        help="typed (default): claims that the engine decides. paper: free code that the model judges itself.",
+    ),
+]
+LeaveOutOption = Annotated[
+    str | None,
+    typer.Option("--leave-out", help="A family of hypotheses that the built-in scientist must do without."),
+]
+UnsafeSandboxOption = Annotated[
+    bool,
+    typer.Option("--unsafe-sandbox", help="Run code written by a model even where the kernel offers no isolation."),
+]
 SpecimensOption = Annotated[
     str | None,
     typer.Option("--specimens", help="A directory of specimens made by `vesalius train`, instead of the 84."),
@@ -83,7 +110,7 @@ ModeOption = Annotated[
         help="fixed, or published with the published faults. Default: published with --dataset, else fixed.",
     ),
 ]
-JobsOption = Annotated[int, typer.Option("--jobs", min=1, help="Cases at a time; the results do not depend on it.")]
+JobsOption = Annotated[int, typer.Option("--jobs", min=1, help="Cases in parallel; the results do not depend on it.")]
 EngineOption = Annotated[str, typer.Option("--engine", help="Where cases run: local processes, or ray.")]
 MaxCostOption = Annotated[
     float | None,

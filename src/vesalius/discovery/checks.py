@@ -19,20 +19,20 @@ instead of a figure.
 import random
 import time
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
 from vesalius.behaviours.trial import NothingUnseen, Trial, trial
 from vesalius.components import Component
 from vesalius.discovery.detectors import Detections, detect
-from vesalius.discovery.faithfulness import Curve, faithfulness_curve, faithfulness_curves
+from vesalius.discovery.faithfulness import faithfulness_curve, faithfulness_curves
 from vesalius.discovery.known_heads import PublishedHeads, published_heads
 from vesalius.discovery.methods import MethodResult, acdc_stability
 from vesalius.discovery.overlap import Overlap, overlap
 from vesalius.discovery.pruning import MAX_EDGES
 from vesalius.discovery.specificity import Specificity, specificity
-from vesalius.discovery.stability import Stability
+from vesalius.documents.checks import Curve, Stability
 from vesalius.documents.circuit import Circuit
 from vesalius.errors import BadInput
 from vesalius.model.specimen import Specimen
@@ -92,10 +92,10 @@ class CheckResults:
             "n": self.n,
             "asked": self.asked,
             "heads_only": self.heads_only,
-            "faithfulness": self.curve and asdict(self.curve),
-            "faithfulness_random": self.random_curve and asdict(self.random_curve),
-            "edge_faithfulness": self.edge_curve and asdict(self.edge_curve),
-            "stability": self.stability and asdict(self.stability),
+            "faithfulness": self.curve and self.curve.model_dump(),
+            "faithfulness_random": self.random_curve and self.random_curve.model_dump(),
+            "edge_faithfulness": self.edge_curve and self.edge_curve.model_dump(),
+            "stability": self.stability and self.stability.model_dump(),
             "specificity": self.specificity and self.specificity.as_data(),
             "detectors": self.detectors
             and {

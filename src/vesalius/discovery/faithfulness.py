@@ -13,7 +13,6 @@ counterfactual prompt, and the embedding is a sender like any other.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import cast
 
 import torch
@@ -22,6 +21,7 @@ from torch import Tensor
 
 from vesalius.behaviours.trial import Trial
 from vesalius.components import Component, Edge
+from vesalius.documents.checks import Curve
 from vesalius.errors import BadInput
 from vesalius.intervene import effects
 from vesalius.intervene.edge_graph import EdgeGraph
@@ -40,30 +40,6 @@ Ranking = Sequence[Component] | Sequence[Edge]
 
 class NothingToKeep(BadInput):
     """Ablating everything does not change the score, so that faithfulness is undefined."""
-
-
-@dataclass(frozen=True)
-class Curve:
-    """Faithfulness by circuit size, and its areas with 95 % bootstrap intervals over the prompts.
-
-    `shares` are the sizes as parts of all candidates; `full` and `ablated` the mean scores of the model and of nothing;
-    `forwards` the work in forward passes of all `n` prompts.
-    """
-
-    sizes: tuple[int, ...]
-    shares: tuple[float, ...]
-    faithfulness: tuple[float, ...]
-    cmd: float
-    cmd_low: float
-    cmd_high: float
-    cpr: float
-    cpr_low: float
-    cpr_high: float
-    full: float
-    ablated: float
-    unit: str
-    n: int
-    forwards: float
 
 
 def faithfulness_curve(
@@ -114,8 +90,8 @@ def faithfulness_curves(
     rows = [areas(scores[:, [place[one] for one in row]], shares) for row in removed]
     return [
         Curve(
-            tuple(read),
-            tuple(shares),
+            sizes=tuple(read),
+            shares=tuple(shares),
             **one,
             unit=material.readout.unit,
             n=len(material.batch),

@@ -32,7 +32,8 @@ from vesalius.components import Component, Edge, Shape
 from vesalius.discovery.moved import moved_effects, note_on_position, silent
 from vesalius.discovery.pruning import acdc, acdc_resampled, require_few_edges
 from vesalius.discovery.search.model_search import SEARCHES, SearchOptions, search_heads
-from vesalius.discovery.stability import RESAMPLES, Stability, bootstrap_jaccard, pairwise_jaccard
+from vesalius.discovery.stability import RESAMPLES, bootstrap_jaccard, pairwise_jaccard
+from vesalius.documents.checks import Stability
 from vesalius.documents.circuit import Circuit
 from vesalius.documents.performance import Performance
 from vesalius.errors import BadInput, choices

@@ -16,7 +16,7 @@ the others as for its own.
 
 import random
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -27,6 +27,7 @@ from vesalius.behaviours.behaviour import Behaviour
 from vesalius.behaviours.controls import Control, control, factbook
 from vesalius.behaviours.registry import behaviour_of, behaviours
 from vesalius.components import Component
+from vesalius.documents.checks import Drop
 from vesalius.errors import BadInput
 from vesalius.intervene import Batch, Cost, Readout, Recordings, Replacement, Values, means
 from vesalius.intervene.effects import effect_columns
@@ -37,21 +38,6 @@ from vesalius.statistics import bootstrap_means
 PROMPTS, TEXT_ROWS, TEXT_LENGTH, RANDOM_SETS = 12, 12, 32, 3
 #: Text that means are taken over, and text that is measured.
 REFERENCE_SPLIT, MEASURED_SPLIT = "train", "test"
-
-
-@dataclass(frozen=True)
-class Drop:
-    """What ablating the heads costs, as a share of `clean` with a 95 % interval; `random` is the same for random heads.
-
-    None if the model does not perform the behaviour.
-    """
-
-    clean: float
-    drop: float | None
-    low: float | None
-    high: float | None
-    random: float | None
-    n: int
 
 
 @dataclass(frozen=True)
@@ -82,9 +68,9 @@ class Specificity:
         """The drops for JSON."""
         return {
             "heads": [str(head) for head in self.heads],
-            "own": asdict(self.own),
-            "others": {name: asdict(drop) for name, drop in self.others.items()},
-            "text": None if self.text is None else asdict(self.text),
+            "own": self.own.model_dump(),
+            "others": {name: drop.model_dump() for name, drop in self.others.items()},
+            "text": None if self.text is None else self.text.model_dump(),
             "others_mean": self.others_mean,
             "ratio": self.ratio,
         }
@@ -202,8 +188,9 @@ def _drop(scale: Float[Tensor, " prompt"], lost: Float[Tensor, "prompt set"]) ->
     resampled = bootstrap_means(torch.stack([scale, lost[:, 0]], 1).double())
     clean, n = float(scale.mean()), len(scale)
     if float(resampled[:, 0].quantile(0.025)) <= 0:
-        return Drop(clean, None, None, None, None, n)
+        return Drop(clean=clean, drop=None, low=None, high=None, random=None, n=n)
     ratios = resampled[:, 1] / resampled[:, 0]
     low, high = ratios.quantile(torch.tensor([0.025, 0.975], dtype=torch.float64)).tolist()
     circuit, *others = (lost.double().mean(0) / clean).tolist()
-    return Drop(clean, circuit, low, high, sum(others) / len(others) if others else None, n)
+    by_chance = sum(others) / len(others) if others else None
+    return Drop(clean=clean, drop=circuit, low=low, high=high, random=by_chance, n=n)

@@ -10,34 +10,16 @@ scores per resample to `pairwise_jaccard`.
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
 
 import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
+from vesalius.documents.checks import Stability
 from vesalius.errors import BadInput
 from vesalius.statistics import bootstrap_means
 
 RESAMPLES = 100
-
-
-@dataclass(frozen=True)
-class Stability:
-    """Mean Jaccard index over pairs of resamples; the middle 95 % of the pairs lie between `low` and `high`.
-
-    `top` is the size of the circuits (their mean size if it was not given), `inclusion` the share of resamples whose
-    circuit contains each item, `chance` the mean index of random circuits of `top` among `items`.
-    """
-
-    value: float
-    low: float
-    high: float
-    top: int
-    items: int
-    resamples: int
-    chance: float
-    inclusion: tuple[float, ...]
 
 
 def bootstrap_jaccard(

@@ -18,7 +18,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from vesalius.components import Component
-from vesalius.documents.views import Row, Viewable, listed
+from vesalius.documents.views import Row, Viewable, join_first
 from vesalius.errors import BadInput, choices
 from vesalius.model.tokenizer import Tokenizer
 from vesalius.model.transformer import Transformer
@@ -283,7 +283,7 @@ class Specimen(Viewable):
         behaviour = f", behaviour {self.behaviour}" if self.behaviour else ""
         name = self.name if self.name == self.id else f"{self.name} (id {self.id})"
         whole = len(parts) == len(self.model.components)
-        circuit = f"all {len(parts)} components" if whole else f"circuit: {listed(map(str, parts), 8)}"
+        circuit = f"all {len(parts)} components" if whole else f"circuit: {join_first(map(str, parts), 8)}"
         return (
             f"Specimen {name}, {self.kind}{behaviour}: {config.n_layers} layers, {config.n_heads} heads, "
             f"d_model {config.d_model}\n{circuit}; {_vocabulary_words(self.vocabulary)}"
@@ -305,7 +305,7 @@ class Specimen(Viewable):
 def _vocabulary_words(vocabulary: Vocabulary) -> str:
     summary = vocabulary.summary()
     if isinstance(summary, list):
-        tokens = listed(map(str, summary), 8)
+        tokens = join_first(map(str, summary), 8)
         return f"vocabulary of {len(summary)} tokens ({tokens}), inputs of {vocabulary.min_len} to {vocabulary.max_len}"
     kind = "text vocabulary" if summary["kind"] == "text" else "vocabulary"
     return f"{kind} of {summary['size']} tokens, context of {vocabulary.max_len}"

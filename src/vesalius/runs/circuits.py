@@ -6,9 +6,9 @@ failures included. Only this process writes the ledger; workers write the calls 
 When the spending cap is reached the run stops (see `steps`); with a higher cap the same command continues.
 """
 
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Generator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Unpack
 
 from vesalius.backbones import Totals
 from vesalius.documents.explanation import Explanation
@@ -18,32 +18,21 @@ from vesalius.explanations.scientists import Explained, Task
 from vesalius.grading.circuits import CircuitGrade
 from vesalius.grading.nulls import donor_of
 from vesalius.runs.directory import Run
-from vesalius.runs.engine import Engine, Failure
+from vesalius.runs.engine import Failure
 from vesalius.runs.scorecard import circuits_scorecard
 from vesalius.runs.selection import Circuit
-from vesalius.runs.settings import Limits, Settings
+from vesalius.runs.settings import Settings
 from vesalius.runs.state import EXPLAIN, GRADE, JUDGE, State
-from vesalius.runs.steps import Progress, Steps
-from vesalius.runs.work import ModelAccess, ToExplain, ToGrade, ToJudge, explain_case, grade_case, judge_case, totals
+from vesalius.runs.steps import Options, Progress, Steps
+from vesalius.runs.work import ToExplain, ToGrade, ToJudge, explain_case, grade_case, judge_case, totals
 
 
 class CircuitsBenchmark(Steps):
-    """The benchmark in an open run directory; `work` yields progress, `scorecard` sums up.
+    """The benchmark in an open run directory; `work` yields progress, `scorecard` sums up."""
 
-    `access` may change how a case reaches a language model: replay puts its records in place.
-    """
-
-    def __init__(
-        self,
-        run: Run,
-        settings: Settings,
-        *,
-        limits: Limits | None = None,
-        engine: Engine | None = None,
-        access: Callable[[ModelAccess], ModelAccess] | None = None,
-    ) -> None:
+    def __init__(self, run: Run, settings: Settings, **options: Unpack[Options]) -> None:
         self.settings, self.state = settings, State(run.ledger.records)
-        super().__init__(run, self.state, prices=settings.prices, limits=limits, engine=engine, access=access)
+        super().__init__(run, self.state, prices=settings.prices, **options)
 
     def work(self, *, jobs: int = 2) -> Generator[Progress]:
         """Do what is not done yet."""

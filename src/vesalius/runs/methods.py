@@ -17,7 +17,7 @@ from vesalius.behaviours.trial import NothingUnseen, Trial, trial
 from vesalius.circuits.specimens import load_specimen
 from vesalius.discovery.faithfulness import NothingToKeep, Ranking, faithfulness_curves
 from vesalius.discovery.methods import MethodResult, acdc_stability, affordable_prompts, discover
-from vesalius.discovery.stability import Stability
+from vesalius.documents.checks import Stability
 from vesalius.documents.scorecard import DiscoveryFigures
 from vesalius.grading.discovery import grade_circuit_scores, true_circuit
 from vesalius.intervene.edge_graph import EdgeGraph

@@ -8,7 +8,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypedDict, Unpack
 
 from vesalius.backbones import CapReached
 from vesalius.errors import Failed
@@ -38,24 +38,24 @@ class Progress:
         return f"{text}, cost so far {'unknown' if self.cost is None else f'${self.cost:.4f}'}"
 
 
-class Steps(ABC):
-    """The part of a benchmark that does not know what its cases are.
+class Options(TypedDict, total=False):
+    """How a benchmark is run, whatever its cases are.
 
     `access` may change how a case reaches a language model: replay puts its records in place.
     """
 
-    def __init__(
-        self,
-        run: Run,
-        state: LedgerState,
-        *,
-        prices: str | None = None,
-        limits: Limits | None = None,
-        engine: Engine | None = None,
-        access: Callable[[ModelAccess], ModelAccess] | None = None,
-    ) -> None:
-        self.run, self.limits = run, limits or Limits()
-        self._ledger_state, self._prices, self._engine, self._access = state, prices, engine or map_cases, access
+    limits: Limits | None
+    engine: Engine | None
+    access: Callable[[ModelAccess], ModelAccess] | None
+
+
+class Steps(ABC):
+    """The part of a benchmark that does not know what its cases are."""
+
+    def __init__(self, run: Run, state: LedgerState, *, prices: str | None = None, **options: Unpack[Options]) -> None:
+        self.run, self.limits = run, options.get("limits") or Limits()
+        self._ledger_state, self._prices = state, prices
+        self._engine, self._access = options.get("engine") or map_cases, options.get("access")
         self._capped: str | None = None
 
     @abstractmethod

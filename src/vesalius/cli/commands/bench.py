@@ -5,7 +5,9 @@ from typing import Annotated
 import typer
 
 from vesalius.cli.options import (
+    BackboneOption,
     CategoryOption,
+    CircuitFromOption,
     DatasetOption,
     DeviceOption,
     EngineOption,
@@ -13,13 +15,16 @@ from vesalius.cli.options import (
     IdsOption,
     JobsOption,
     JsonOption,
+    LeaveOutOption,
     LimitOption,
     MaxCostOption,
     ModeOption,
     PricesOption,
+    ProtocolOption,
     RunOption,
     SpecimenArgument,
     SpecimensOption,
+    UnsafeSandboxOption,
     names,
 )
 
@@ -33,14 +38,8 @@ def circuits(
     scientist: Annotated[
         str, typer.Option("--scientist", help="Who explains: builtin, hyve, or your own as package.module:function.")
     ] = "builtin",
-    backbone: Annotated[
-        str | None,
-        typer.Option("--backbone", help="The language model of the hyve scientist, as in openai:gpt-5.4."),
-    ] = None,
-    protocol: Annotated[
-        str | None,
-        typer.Option("--protocol", help="typed (claims checked by the engine; default) or paper (code, as published)."),
-    ] = None,
+    backbone: BackboneOption = None,
+    protocol: ProtocolOption = None,
     judge: Annotated[
         list[str] | None,
         typer.Option("--judge", help="A language model that judges the texts; give it twice for two judges."),
@@ -48,26 +47,15 @@ def circuits(
     specimens: SpecimensOption = None,
     ids: IdsOption = None,
     limit: LimitOption = None,
-    circuit_from: Annotated[
-        str | None,
-        typer.Option(
-            "--circuit-from",
-            help="Discover the circuit by this method (sweep, eap, eap-ig, acdc) instead of taking the given one.",
-        ),
-    ] = None,
+    circuit_from: CircuitFromOption = None,
     seed: Annotated[int, typer.Option(help="Seed of the scientist; grading has its own.")] = 0,
     jobs: JobsOption = 2,
     engine: EngineOption = "local",
     max_cost: MaxCostOption = None,
     prices: PricesOption = None,
-    unsafe_sandbox: Annotated[
-        bool, typer.Option("--unsafe-sandbox", help="Run generated code even where the kernel offers no isolation.")
-    ] = False,
+    unsafe_sandbox: UnsafeSandboxOption = False,
     out: RunOption = None,
-    leave_out: Annotated[
-        str | None,
-        typer.Option("--leave-out", help="A family of hypotheses that the built-in scientist must do without."),
-    ] = None,
+    leave_out: LeaveOutOption = None,
     json: JsonOption = False,
 ) -> None:
     """Explain circuits with known answers, grade tags and programs, and print the scorecard.
@@ -105,7 +93,9 @@ def circuits(
 
 @commands.command()
 def discovery(
-    methods: Annotated[str, typer.Option("--methods", help="Which, comma-separated.")] = "sweep,eap,eap-ig,acdc",
+    methods: Annotated[
+        str, typer.Option("--methods", help="Discovery methods, comma-separated.")
+    ] = "sweep,eap,eap-ig,acdc",
     specimens: SpecimensOption = None,
     ids: IdsOption = None,
     limit: LimitOption = None,
@@ -206,10 +196,7 @@ def functions(
             help="builtin, oracle (the ceiling), table (numeric), aia, milan, aia+milan, or package.module:function.",
         ),
     ] = "builtin",
-    backbone: Annotated[
-        str | None,
-        typer.Option("--backbone", help="The language model of aia and milan, as in openai:gpt-5.4.", metavar="P:M"),
-    ] = None,
+    backbone: BackboneOption = None,
     evaluator: Annotated[
         str | None,
         typer.Option("--evaluator", help="A language model that takes the unit tests of descriptions.", metavar="P:M"),
@@ -238,9 +225,7 @@ def functions(
     engine: EngineOption = "local",
     max_cost: MaxCostOption = None,
     prices: PricesOption = None,
-    unsafe_sandbox: Annotated[
-        bool, typer.Option("--unsafe-sandbox", help="Run submitted code even where the kernel offers no isolation.")
-    ] = False,
+    unsafe_sandbox: UnsafeSandboxOption = False,
     out: RunOption = None,
     json: JsonOption = False,
 ) -> None:

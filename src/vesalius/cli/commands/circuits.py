@@ -7,14 +7,23 @@ import typer
 
 from vesalius.cli.options import (
     AnswerOption,
+    BackboneOption,
     BehaviourOption,
+    CircuitFromOption,
     CounterfactualOption,
     DeviceOption,
     DtypeOption,
+    ForceOption,
     JsonOption,
+    LeaveOutOption,
+    MaxCostOption,
     MetricOption,
+    PricesOption,
     PromptOption,
+    ProtocolOption,
     SpecimenArgument,
+    TopOption,
+    UnsafeSandboxOption,
     WrongOption,
     names,
     studied_for,
@@ -50,7 +59,7 @@ def sweep(
     split: Annotated[
         str, typer.Option(help="Pool of names, templates and fillers: train, validation or test.")
     ] = "test",
-    top: Annotated[int, typer.Option(min=1, help="Rows of the printed table.")] = 12,
+    top: TopOption = 12,
     out: Annotated[
         str | None, typer.Option(help="Directory for the picture and the numbers. Default: vesalius-runs/...")
     ] = None,
@@ -110,10 +119,8 @@ def discover(
     steps: Annotated[
         int, typer.Option(min=0, help="rl: train a policy here for so many steps. 0: the packaged one.")
     ] = 0,
-    force: Annotated[
-        bool, typer.Option("--force", help="Continue although the model does not perform the behaviour.")
-    ] = False,
-    top: Annotated[int, typer.Option(min=1, help="Rows of the printed table.")] = 12,
+    force: ForceOption = False,
+    top: TopOption = 12,
     out: Annotated[str | None, typer.Option(help="Directory for circuit.json. Default: vesalius-runs/...")] = None,
     quick: Annotated[
         bool, typer.Option("--quick", help="Leave out the checks: faithfulness, stability, specificity, detectors.")
@@ -201,17 +208,11 @@ def explain(
         str | None,
         typer.Option(
             "--circuit",
-            help="A circuit (MIB JSON), a discovery.json, a directory of `vesalius discover` or a run of `bench "
-            "discovery`: explain what scores at least a tenth of the largest.",
+            help="A circuit (MIB JSON), a discovery.json, a directory of `vesalius discover`, or a run of `bench "
+            "discovery` (--circuit-from names its method): explain what scores at least a tenth of the largest.",
         ),
     ] = None,
-    circuit_from: Annotated[
-        str | None,
-        typer.Option(
-            "--circuit-from",
-            help="Discover the circuit by this method first; with --circuit, the method to take from a run.",
-        ),
-    ] = None,
+    circuit_from: CircuitFromOption = None,
     n: Annotated[
         int | None,
         typer.Option(min=4, help="Held-out prompts, for natural models. Default: 16."),
@@ -220,13 +221,8 @@ def explain(
         int | None,
         typer.Option(min=1, help="Components taken by effect, for natural models. Default: 12."),
     ] = None,
-    force: Annotated[
-        bool, typer.Option("--force", help="Continue although the model does not perform the behaviour.")
-    ] = False,
-    leave_out: Annotated[
-        str | None,
-        typer.Option("--leave-out", help="A family of hypotheses that the built-in scientist must do without."),
-    ] = None,
+    force: ForceOption = False,
+    leave_out: LeaveOutOption = None,
     seed: Annotated[int, typer.Option(help="Seed of all inputs; the same seed, the same explanation.")] = 0,
     out: Annotated[str | None, typer.Option(help="Directory for the explanation and its page.")] = None,
     dtype: DtypeOption = "auto",
@@ -238,29 +234,15 @@ def explain(
             "Default: hyve if --backbone is given."
         ),
     ] = None,
-    backbone: Annotated[
-        str | None,
-        typer.Option(help="The language model, as PROVIDER:MODEL, such as openai:gpt-5.4.", metavar="P:M"),
-    ] = None,
-    protocol: Annotated[
-        str | None,
-        typer.Option(
-            help="typed (default): claims that the engine decides. paper: free code that the model judges itself."
-        ),
-    ] = None,
+    backbone: BackboneOption = None,
+    protocol: ProtocolOption = None,
     base_url: Annotated[
         str | None,
         typer.Option(help="Address of your own server, for compatible and local models."),
     ] = None,
-    max_cost: Annotated[
-        float | None,
-        typer.Option(help="The most to spend, in dollars."),
-    ] = None,
+    max_cost: MaxCostOption = None,
     max_tokens: Annotated[int, typer.Option(help="The longest reply of the language model.")] = 4096,
-    prices: Annotated[
-        str | None,
-        typer.Option(help="Your own price table (JSON)."),
-    ] = None,
+    prices: PricesOption = None,
     record: Annotated[
         str | None,
         typer.Option(help="Where to record the calls, and to find those made before. Default: the run's directory."),
@@ -269,9 +251,7 @@ def explain(
         str | None,
         typer.Option(help="Serve every call from this record; nothing is asked or paid."),
     ] = None,
-    unsafe_sandbox: Annotated[
-        bool, typer.Option("--unsafe-sandbox", help="Run the model's code even where it cannot be contained.")
-    ] = False,
+    unsafe_sandbox: UnsafeSandboxOption = False,
     claims: Annotated[
         bool, typer.Option("--claims", "-v", help="Print every claim with its evidence after the summary.")
     ] = False,

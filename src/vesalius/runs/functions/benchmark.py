@@ -6,9 +6,9 @@ killed half way loses the cases under way and nothing else.
 """
 
 import secrets
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Generator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Unpack
 
 from vesalius.documents.scorecard import Scorecard
 from vesalius.files import write_json
@@ -16,7 +16,6 @@ from vesalius.functions.box import Function
 from vesalius.functions.interpreters import WITH_EXEMPLARS
 from vesalius.functions.suite import GRADING_SEEDS
 from vesalius.runs.directory import EXPLANATIONS, Run, document_or_none
-from vesalius.runs.engine import Engine
 from vesalius.runs.functions.scorecard import COUNTED, functions_scorecard
 from vesalius.runs.functions.settings import FunctionSettings
 from vesalius.runs.functions.state import EVALUATE, GRADE, GRADING_SEED, INTERPRET, EvaluatedResult, FunctionState
@@ -30,9 +29,8 @@ from vesalius.runs.functions.work import (
     grade_case,
     interpret_case,
 )
-from vesalius.runs.settings import Limits
-from vesalius.runs.steps import Progress, Steps
-from vesalius.runs.work import ModelAccess, totals
+from vesalius.runs.steps import Options, Progress, Steps
+from vesalius.runs.work import totals
 
 GRADES = "grades"
 _EVALUATOR = "evaluator"
@@ -41,17 +39,9 @@ _EVALUATOR = "evaluator"
 class FunctionsBenchmark(Steps):
     """The benchmark in an open run directory; `work` yields progress, `scorecard` sums up."""
 
-    def __init__(
-        self,
-        run: Run,
-        settings: FunctionSettings,
-        *,
-        limits: Limits | None = None,
-        engine: Engine | None = None,
-        access: Callable[[ModelAccess], ModelAccess] | None = None,
-    ) -> None:
+    def __init__(self, run: Run, settings: FunctionSettings, **options: Unpack[Options]) -> None:
         self.settings, self.state = settings, FunctionState(run.ledger.records)
-        super().__init__(run, self.state, prices=settings.prices, limits=limits, engine=engine, access=access)
+        super().__init__(run, self.state, prices=settings.prices, **options)
         self.functions: Sequence[Function] = settings.suite.functions()
         for folder in (EXPLANATIONS, GRADES):
             (run.directory / folder).mkdir(exist_ok=True)
