@@ -6,7 +6,7 @@ import shutil
 import signal
 import subprocess
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
@@ -26,7 +26,7 @@ pytestmark = pytest.mark.slow
 
 FRAC_PREVS = Path(__file__).parents[2] / "examples" / "frac_prevs.py"
 ONE_THREAD = {**os.environ, "OMP_NUM_THREADS": "1"}
-#: Runs in another process: the command, which kills itself right after its fifth checkpoint.
+#: Runs in another process: the command, which kills itself right after its first checkpoint.
 KILLED = """
 import os, signal
 from vesalius.cli import main
@@ -37,7 +37,7 @@ saves, save = [], Checkpoint.save
 def save_and_die(self, tensors, **options):
     save(self, tensors, **options)
     saves.append(options)
-    if len(saves) == 5:
+    if len(saves) == 1:
         os.kill(os.getpid(), signal.SIGKILL)
 
 Checkpoint.save = save_and_die
@@ -132,16 +132,16 @@ def test_a_directory_in_use_is_refused(made: Made, vesalius: Vesalius) -> None:
 
 
 def test_a_killed_training_continues_from_its_checkpoint(
-    made: Made, vesalius: Vesalius, spec: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    vesalius: Vesalius, spec: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Thousands of Adam steps scale up rounding error, so two processes reach the gate and not the same weights."""
+    """Adam scales up rounding error, so a resumed training reaches the gate and not the same weights."""
     first_steps, advance = [], Stepper.advance
 
     def recorded(self: Stepper, steps: int) -> torch.Tensor:
         first_steps.append(self.step)
         return advance(self, steps)
 
-    arguments = ["train", str(FRAC_PREVS), "--out", "killed", "--json"]
+    arguments = ["train", str(spec), "--out", "killed", "--json"]
     killed = subprocess.run(
         [sys.executable, "-c", KILLED, *arguments], capture_output=True, text=True, check=False, env=ONE_THREAD
     )
@@ -150,18 +150,14 @@ def test_a_killed_training_continues_from_its_checkpoint(
     saved = json.loads((first / "checkpoint.json").read_text())["step"]
     assert saved > 0
     assert not (tmp_path / "killed" / "specimen.json").exists()
-    refused(vesalius, ["train", spec, "--out", "killed", "--json"], "another run")
+    refused(vesalius, ["train", FRAC_PREVS, "--out", "killed", "--json"], "another run")
     monkeypatch.setattr(Stepper, "advance", recorded)
     got = vesalius(*arguments)
     assert got.code == 0, got.err
     assert first_steps[0] == saved
-    document = json.loads(got.out)
-    assert document["params"] == made.document["params"]
-    for name in ("accuracy", "strict_worst", "strict_all"):
-        assert document[name] == pytest.approx(made.document[name], abs=0.02), name  # both passed the gate
-    assert document["iia"] == pytest.approx(made.document["iia"], abs=0.02)
-    ours, theirs = (load_file(folder / "model.safetensors") for folder in (tmp_path / "killed", made.directory))
-    assert {name: t.shape for name, t in ours.items()} == {name: t.shape for name, t in theirs.items()}
+    assert json.loads(got.out)["accepted"] is True
+    gate = measure(load(tmp_path / "killed").model, setting_of(load_spec(spec)), n=512, seed=86_420_117)
+    assert gate.passed, gate.shortfalls
     assert not (tmp_path / "killed" / "checkpoint").exists()
 
 
@@ -319,7 +315,13 @@ def test_a_generated_task_is_trained_on_the_cpu(vesalius: Vesalius, number: int)
     assert sum(a == b for a, b in zip(given, wanted, strict=True)) >= 0.99 * len(wanted)
 
 
-def test_several_programs_are_trained_together(vesalius: Vesalius, spec: Path, tmp_path: Path) -> None:
+def test_several_programs_are_trained_together(
+    vesalius: Vesalius, spec: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    group = sys.modules["vesalius.training.group"]
+    default = group.default_recipe
+    # A third of the steps: a look-up is learnt in a tenth.
+    monkeypatch.setattr(group, "default_recipe", lambda *args, **options: replace(default(*args, **options), steps=500))
     other = tmp_path / "other.py"
     other.write_text(LOOKUP.replace('"two"', '"zwei"'))
     arguments = ["train", spec, other, "--out", tmp_path / "both", "--json"]

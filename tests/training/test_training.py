@@ -110,13 +110,8 @@ def test_a_position_flag_is_trained_to_matter() -> None:
     assert last.gate.crossed_changed["L0_MLP"] >= 0.98
 
 
-def test_frac_prevs_meets_the_gate_from_scratch() -> None:
-    setting = setting_of(fraction())
-    assert default_size(fraction()) == setting.size
-    *_, last = fit(setting, device=CPU, seed=1)
-    assert isinstance(last, FitResult)
-    assert last.gate.passed
-    assert measure(last.model, setting, n=1000, seed=77).passed
+def test_the_size_of_a_setting_is_the_default_one() -> None:
+    assert default_size(fraction()) == setting_of(fraction()).size
 
 
 def test_a_try_that_fails_the_gate_is_followed_by_longer_and_wider_ones(tmp_path: Path) -> None:

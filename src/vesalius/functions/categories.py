@@ -1,4 +1,4 @@
-"""The four categories behind one interface; each is a package with the functions of `Rooms` at its top."""
+"""The four categories behind one interface; each is a package with the functions of `CategoryModule` at its top."""
 
 from collections.abc import Sequence
 from importlib import import_module
@@ -20,7 +20,7 @@ CATEGORIES = {
 SUITE = {"numeric": 1000, "strings": 1000, "entities": 200, "relations": 75}
 
 
-class Rooms(Protocol):
+class CategoryModule(Protocol):
     """What a category offers."""
 
     def sample(self, count: int, *, seed: int, mode: Mode = "fixed") -> Sequence[Function]:
@@ -44,8 +44,8 @@ class Rooms(Protocol):
         ...
 
 
-def category(name: str) -> Rooms:
+def category(name: str) -> CategoryModule:
     """The category of that name."""
     if name not in CATEGORIES:
         raise BadInput(f"category {name!r} does not exist; choose one of {choices(CATEGORIES)}")
-    return cast(Rooms, import_module(CATEGORIES[name]))
+    return cast(CategoryModule, import_module(CATEGORIES[name]))

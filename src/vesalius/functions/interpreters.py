@@ -71,10 +71,10 @@ def interpret(
     `grading_seed` is needed only to show no exemplar that is an input of a unit test.
     """
     if name == ORACLE:
-        return Interpretation(suite.rooms.oracle(function))
+        return Interpretation(suite.module.oracle(function))
     check_askable(function)
     if name == BUILTIN:
-        return Interpretation(suite.rooms.interpret(box, seed=seed))
+        return Interpretation(suite.module.interpret(box, seed=seed))
     if name == TABLE:
         return Interpretation(interpolate(box, seed=seed))
     if name not in WITH_MODEL:

@@ -14,7 +14,7 @@ from typing import Any
 from vesalius.errors import BadInput, choices
 from vesalius.functions.answer import Mode
 from vesalius.functions.box import Function
-from vesalius.functions.categories import SUITE, Rooms, category
+from vesalius.functions.categories import SUITE, CategoryModule, category
 from vesalius.functions.published import Loaded
 from vesalius.functions.unit_tests import UnitTest
 
@@ -50,7 +50,7 @@ class Suite:
             raise BadInput(f"dataset {self.dataset}: no such directory")
 
     @property
-    def rooms(self) -> Rooms:
+    def module(self) -> CategoryModule:
         """The category's package."""
         return category(self.category)
 
@@ -72,7 +72,7 @@ class Suite:
 
     def unit_tests(self, function: Function, *, grading_seed: int | None = None, draw: int = 0) -> list[UnitTest]:
         """The unit tests of one of its functions, those that grading takes unless `draw` says otherwise."""
-        make = getattr(self.rooms, "unit_tests", None)
+        make = getattr(self.module, "unit_tests", None)
         seed = self.usual_grading_seed if grading_seed is None else grading_seed
         return [] if make is None else make(function, seed=seed + draw * _NEXT_DRAW)
 
@@ -95,8 +95,8 @@ def in_words(truth: dict[str, Any]) -> str:
 @lru_cache(maxsize=2)
 def _made(suite: Suite) -> Sequence[Function]:
     if suite.dataset is None:
-        return suite.rooms.sample(suite.count or SUITE[suite.category], seed=suite.seed, mode=suite.mode)
-    loaded = suite.rooms.load_published(Path(suite.dataset), mode=suite.mode)
+        return suite.module.sample(suite.count or SUITE[suite.category], seed=suite.seed, mode=suite.mode)
+    loaded = suite.module.load_published(Path(suite.dataset), mode=suite.mode)
     if not loaded:
         raise BadInput(f"dataset {suite.dataset}: holds no {suite.category} function that can be run")
     ordered = sorted(loaded, key=lacks_source)  # those that were published whole come first

@@ -170,7 +170,7 @@ def test_the_budgets_hold_against_a_model_that_never_stops(frac_prevs: Specimen)
 def test_asking_for_one_tool_for_ever_comes_to_an_end(
     frac_prevs: Specimen, monkeypatch: pytest.MonkeyPatch, tool: str
 ) -> None:
-    monkeypatch.setattr("vesalius.explanations.hyve.explain._LazyRoom", FakeRoom)
+    monkeypatch.setattr("vesalius.explanations.hyve.explain._LazyWorkspace", FakeWorkspace)
     arguments = {"execute_python": {"code": "x"}, "check_claim": {"claim": {"kind": "necessary"}}}
 
     def stuck(request: Request) -> Any:
@@ -181,7 +181,7 @@ def test_asking_for_one_tool_for_ever_comes_to_an_end(
     assert max(len(request.messages) for request in wire.requests) < 2 * (MAX_CLAIMS + MAX_LOOKS + 4) + 2
 
 
-class FakeRoom:
+class FakeWorkspace:
     """Answers at once, so that many raving models can be tried."""
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
@@ -204,7 +204,7 @@ class FakeRoom:
 def test_whatever_the_model_says_the_explanation_is_valid(
     frac_prevs: Specimen, monkeypatch_module: pytest.MonkeyPatch, seed: int, protocol: Any
 ) -> None:
-    monkeypatch_module.setattr("vesalius.explanations.hyve.explain._LazyRoom", FakeRoom)
+    monkeypatch_module.setattr("vesalius.explanations.hyve.explain._LazyWorkspace", FakeWorkspace)
     found = explain_hyve(frac_prevs, backbone=opened(raving(seed), reasks=1)[0], protocol=protocol)
     valid(found)
     assert [part.id for part in found.explanation.components] == ["L0_MLP", "L1H2"]

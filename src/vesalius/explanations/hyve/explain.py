@@ -102,11 +102,11 @@ def _stages(
     def lab() -> Lab:
         return laboratory(blind, list(circuit), seed=seed)
 
-    room = _LazyRoom(blind, stack, seed=seed, unsafe=unsafe)
-    return Stages(desk, Prompts(blind, circuit), room, lab, protocol == "typed", seed)
+    workspace = _LazyWorkspace(blind, stack, seed=seed, unsafe=unsafe)
+    return Stages(desk, Prompts(blind, circuit), workspace, lab, protocol == "typed", seed)
 
 
-class _LazyRoom:
+class _LazyWorkspace:
     """A sandbox that is opened for the first program; looking into the toolbox needs none."""
 
     def __init__(self, specimen: Specimen, stack: ExitStack, *, seed: int, unsafe: bool) -> None:

@@ -26,7 +26,7 @@ from vesalius.explanations.hyve.shapes import (
     Summary,
     classification,
 )
-from vesalius.explanations.hyve.tools import Bench, Judge, Room, record_text
+from vesalius.explanations.hyve.tools import Bench, Judge, Workspace, record_text
 from vesalius.explanations.hyve.verdicts import from_free_code, verdict_of
 
 NO_PLAN = "(no readable plan was given; go by the stage's aim)"
@@ -93,7 +93,7 @@ class Stages:
 
     desk: Desk
     prompts: Prompts
-    room: Room
+    workspace: Workspace
     lab: Callable[[], Lab]
     typed: bool
     seed: int
@@ -115,7 +115,7 @@ class Stages:
         """Look, and say what was seen."""
         component = self.component(state)
         prompt = self.prompts.stage("observe.md", component, plan=state.plan, helpers=helper_lines("observation_tools"))
-        bench = Bench("observe", self.room)
+        bench = Bench("observe", self.workspace)
         answer = self.desk.work(self._turns(state, prompt), Observed, label=f"{component} observation", bench=bench)
         seen = answer.observation if answer else NO_OBSERVATION
         return replace(state, observation=seen, observed=tuple(bench.executions))
@@ -149,7 +149,7 @@ class Stages:
         """Test it: by the engine (typed), or by code that the model writes and reads itself (paper)."""
         component, number = self.component(state), len(state.attempts) + 1
         judge = self.judges.setdefault(component, Judge(self.lab, component)) if self.typed else None
-        bench = Bench("validate", self.room, judge, self.desk.count_malformed)
+        bench = Bench("validate", self.workspace, judge, self.desk.count_malformed)
         facts: dict[str, Any] = {"hypothesis": state.hypothesis, "plan": state.plan, "helpers": helper_lines()}
         template = "validate_typed.md" if self.typed else "validate_paper.md"
         if self.typed:

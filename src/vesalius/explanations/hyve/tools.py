@@ -31,7 +31,7 @@ MAX_LOOKS = 8
 LONGEST_RESULT, LONGEST_OUTPUT, LONGEST_CODE = 6_000, 2_000, 20_000
 
 
-class Room(Protocol):
+class Workspace(Protocol):
     """The part of a sandbox that a stage uses."""
 
     def execute(self, code: str) -> Outcome:
@@ -102,7 +102,7 @@ class Bench:
     """The tools of one stage, and what was done with them."""
 
     stage: Stage
-    room: Room
+    workspace: Workspace
     judge: Judge | None = None
     malformed: Callable[[], None] = lambda: None
     executions: list[Execution] = field(default_factory=list)
@@ -142,8 +142,8 @@ class Bench:
     def _look(self, tool: str, path: str) -> str:
         try:
             if tool == READ.name:
-                return _cut(self.room.read_file(path), LONGEST_CODE)
-            return "\n".join(name for name in self.room.list_directory(path) if not name.startswith("_"))
+                return _cut(self.workspace.read_file(path), LONGEST_CODE)
+            return "\n".join(name for name in self.workspace.list_directory(path) if not name.startswith("_"))
         except BadInput as error:
             return str(error)
 
@@ -151,7 +151,7 @@ class Bench:
         if len(self.executions) >= MAX_EXECUTIONS:
             self.looks += 1  # so that asking in vain comes to an end too
             return f"not run: all {MAX_EXECUTIONS} executions of this stage are used; answer with the JSON object"
-        outcome = self.room.execute(code)
+        outcome = self.workspace.execute(code)
         result = "" if outcome.error is not None else _cut(json.dumps(_shortened(outcome.result)), LONGEST_RESULT)
         stdout = _cut(outcome.stdout, LONGEST_OUTPUT)
         self.executions.append(

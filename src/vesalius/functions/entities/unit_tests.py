@@ -13,7 +13,7 @@ from vesalius.functions.unit_tests import UnitTest
 
 TRIPLETS = 10
 RELATED, UNRELATED = 0.5, 0.2
-#: Distractors are asked for in portions, since a language model answers one at a time.
+#: Distractors are asked for in batches, since a language model answers one at a time.
 PORTION = 10
 
 

@@ -128,5 +128,5 @@ def operation(name: str, mode: Mode) -> Operation:
 
 
 def _function(name: str, mode: Mode) -> Callable[..., str]:
-    rooms: list[ModuleType] = [faulty, operations] if mode == "published" else [operations]
-    return next(getattr(room, name) for room in rooms if hasattr(room, name))
+    modules: list[ModuleType] = [faulty, operations] if mode == "published" else [operations]
+    return next(getattr(module, name) for module in modules if hasattr(module, name))

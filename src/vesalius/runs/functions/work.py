@@ -128,7 +128,7 @@ def grade_case(case: ToGrade) -> Graded:
     function = case.suite.functions()[case.index]
     answer = _answer(case.answer)
     sandbox = _sandbox(case.unsafe)
-    grade = case.suite.rooms.grade(function, answer, sandbox=sandbox, seed=case.grading_seed)
+    grade = case.suite.module.grade(function, answer, sandbox=sandbox, seed=case.grading_seed)
     picture = json_value(grade.picture)
     return Graded(
         id=case.id,
