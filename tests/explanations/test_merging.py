@@ -103,7 +103,8 @@ def test_the_position_moves_from_the_reader_into_the_table() -> None:
     second = Table(("L0_MLP", INDICES), {(c, p): (c + p) % 3 for c in range(4) for p in range(4)}, 3)
     output = OutputMap(("L1_MLP",), {(0,): 0.0, (1,): 1.0, (2,): 2.0}, 0.0)
     before = program(apart(), second=second, output=output)
-    after = with_position_inside(before, FIRST, 4)
+    occurring = {(token, place) for token in range(4) for place in range(4)}
+    after = with_position_inside(before, FIRST, INDICES, occurring)
     assert after is not None
     assert after.variables[FIRST].reads == (TOKENS, INDICES)
     assert after.variables[SECOND].reads == ("L0_MLP",)
@@ -117,7 +118,22 @@ def test_the_position_moves_from_the_reader_into_the_table() -> None:
 def test_a_comparing_head_keeps_the_position_out() -> None:
     heads = {FIRST: apart(), HEAD: Copy("L0_MLP", "previous")}
     before = Program(heads, OutputMap(("L1H0", INDICES), {}, 0.0), causal=False, numeric=False)
-    assert with_position_inside(before, FIRST, 4) is None
+    assert with_position_inside(before, FIRST, INDICES, {(0, 0), (1, 1)}) is None
+
+
+def test_a_variable_of_the_position_moves_in_like_the_position() -> None:
+    """The output reads a token table and the parity of the position; the parity belongs into the later table."""
+    parity = Table((INDICES,), {(place,): place % 2 for place in range(4)}, 2)
+    cells = {(token, odd): float(token if odd else 0) for token in range(4) for odd in range(2)}
+    before = Program(
+        {FIRST: parity, SECOND: apart()}, OutputMap(("L1_MLP", "L0_MLP"), cells, 0.0), causal=False, numeric=False
+    )
+    after = with_position_inside(before, SECOND, "L0_MLP", {(token, odd) for token in range(4) for odd in range(2)})
+    assert after is not None
+    assert after.variables[SECOND].reads == (TOKENS, "L0_MLP")
+    assert after.output is not None
+    assert after.output.reads == ("L1_MLP",)
+    assert outputs(after) == outputs(before)
 
 
 def test_a_spurious_argument_refutes_what_a_table_of_two_computes() -> None:

@@ -117,9 +117,11 @@ class Combines(Claim, frozen=True):
     def examine(self, lab: Lab, *, level: float) -> Outcome:
         """Swaps where only one of the two differs must change outputs; swaps where neither does must not."""
         lab.require_finite(self.kind)
-        if _INDICES in self.variables:
-            return self._with_position(lab, level)
+        both = lab.real & lab.source_real
         first, second = (equal_in(lab, self.program, (name,)) for name in self.variables)
+        if bool(first[both].all()) or bool(second[both].all()):
+            other = self.variables[0] if bool(second[both].all()) else self.variables[1]
+            return self._with_position(lab, other, level)
         neither = self._neither(lab, first & second, level)
         single = [
             self._single(lab, name, where, level)
@@ -134,9 +136,10 @@ class Combines(Claim, frozen=True):
         across = equal_across(lab, self.program, self.variables)
         return with_moved(lab, self.part, self.program, self.carried, across, evidence, level=level)
 
-    def _with_position(self, lab: Lab, level: float) -> Outcome:
-        """The position differs only where an output is moved: the program says what then follows if it is inside."""
-        (other,) = [name for name in self.variables if name != _INDICES] or [_INDICES]
+    def _with_position(self, lab: Lab, other: str, level: float) -> Outcome:
+        """The position, and what depends on it alone, differ only where an output is moved: the program says what then
+        follows if it is inside. `other` is the variable that does differ in place.
+        """
         equal = equal_in(lab, self.program, (other,))
         neither, differs = self._neither(lab, equal, level), self._single(lab, other, ~equal, level)
         if not self.carried or not _enough(neither, differs):

@@ -12,8 +12,9 @@ that are moved to other positions can. Four steps, each kept only if agreement a
 4. *Merging*, last component first: classes that all readers treat alike are one, arguments that do nothing are dropped.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -22,6 +23,7 @@ from vesalius.components import Component
 from vesalius.explanations.scientist.assemble import OutputMap, Program
 from vesalius.explanations.scientist.circuit_runs import Edit
 from vesalius.explanations.scientist.gathering import ROUTE_FORMULAS, Copy, Matched, Mean, Width, places
+from vesalius.explanations.scientist.investigate import feeds
 from vesalius.explanations.scientist.merging import merged, without_argument, without_constant_arguments
 from vesalius.explanations.scientist.variables import INDICES, Hypothesis, Table
 from vesalius.explanations.scientist.yardstick import Quality, Yardstick, moved_environment
@@ -85,12 +87,34 @@ class Steps:
         before = self.yardstick.moved(self.program, component) if self._may_hold_position(component) else None
         if before is None or not before.is_inside:
             return
-        candidate = with_position_inside(self.program, component, self._positions)
-        if candidate is None:
-            return
-        candidate = merged(candidate, component)
-        if self.yardstick.moved(candidate, component).accuracy > before.accuracy:
-            self._try(candidate)
+        best, best_accuracy = None, before.accuracy
+        for place in (INDICES, *self._position_variables(component)):
+            candidate = with_position_inside(self.program, component, place, self._occurring(component, place))
+            if candidate is None:
+                continue
+            candidate = merged(candidate, component)
+            accuracy = self.yardstick.moved(candidate, component).accuracy
+            if accuracy > best_accuracy:
+                best, best_accuracy = candidate, accuracy
+        if best is not None:
+            self._try(best)
+
+    def _position_variables(self, component: Component) -> list[str]:
+        """Position-only variables that a component can read."""
+        return [
+            str(other)
+            for other, variable in self.program.variables.items()
+            if variable.reads == (INDICES,) and isinstance(variable, Table) and feeds(other, component)
+        ]
+
+    def _occurring(self, component: Component, place: str) -> set[tuple[int, ...]]:
+        """Arguments of a table with the position, as they occur in runs and in exchanges."""
+        table, sequences = self.program.variables[component], self.yardstick.recorded.sequences
+        found: set[tuple[int, ...]] = set()
+        for env in (self.program.environment(sequences), self.program.exchanged(sequences, self.yardstick.pairings)):
+            arguments = torch.stack([env[name][env.real] for name in (*table.reads, place)], -1)
+            found |= {tuple(key) for key in arguments.unique(dim=0).tolist()}
+        return found
 
     def merge(self, component: Component) -> None:
         """Step 4 for one component."""
@@ -123,79 +147,86 @@ class Steps:
         variable = self.program.variables[component]
         return isinstance(variable, Table) and INDICES not in variable.reads and not component.is_head
 
-    @property
-    def _positions(self) -> int:
-        return self.yardstick.recorded.sequences.codes.shape[1]
 
-
-def with_position_inside(program: Program, component: Component, n_positions: int) -> Program | None:
-    """The program with the position as an argument of one table and no longer of its readers; None where a reader
-    cannot be written so, or the table would be too large.
+def with_position_inside(
+    program: Program, component: Component, place: str, occurring: set[tuple[int, ...]]
+) -> Program | None:
+    """The program with `place` (the position, or a variable of it) as an argument of one table and no longer of its
+    readers; None where no reader reads it, a reader cannot be written so, or the table would be too large.
     """
     name, table = str(component), program.variables[component]
     assert isinstance(table, Table)
-    if len(table.codes) * n_positions > MOST_ENTRIES:
+    keys = sorted(key for key in occurring if key[:-1] in table.codes)
+    if not keys or len(keys) > MOST_ENTRIES:
         return None
-    codes = {
-        (*key, place): code * n_positions + place for key, code in table.codes.items() for place in range(n_positions)
-    }
-    wider = replace(table, reads=(*table.reads, INDICES), codes=codes, n_classes=table.n_classes * n_positions)
-    variables: dict[Component, Hypothesis] = {}
+    pairs = sorted({(table.codes[key[:-1]], key[-1]) for key in keys})
+    inside = {pair: code for code, pair in enumerate(pairs)}
+    codes = {key: inside[table.codes[key[:-1]], key[-1]] for key in keys}
+    wider = replace(table, reads=(*table.reads, place), codes=codes, n_classes=len(inside))
+    variables: dict[Component, Hypothesis] = {**program.variables, component: wider}
+    lost = False
     for other, variable in program.variables.items():
-        if other == component:
-            variables[other] = wider
-        elif name in variable.reads:
-            reader = _reading_position_inside(variable, name, n_positions)
-            if reader is None:
-                return None
-            variables[other] = reader
-        else:
-            variables[other] = variable
+        if other == component or name not in variable.reads:
+            continue
+        reader = _reading_inside(variable, name, place, inside)
+        if reader is None:
+            return None
+        lost |= place in variable.reads or (isinstance(variable, Copy) and not variable.anywhere)
+        variables[other] = reader
     output = program.output
     if output is not None and name in output.reads:
         if output.line is not None:
             return None
-        reads, rows = _rows_inside(output.reads, output.table, name, n_positions)
+        lost |= place in output.reads
+        reads, rows = _rows_inside(output.reads, output.table, name, place, inside)
         output = replace(output, reads=reads, table=rows)
-    return replace(program, variables=variables, output=output)
+    return replace(program, variables=variables, output=output) if lost else None
 
 
-def _reading_position_inside(variable: Hypothesis, name: str, n: int) -> Hypothesis | None:
+#: The new code of a value together with a position.
+Inside = dict[tuple[int, int], int]
+
+
+def _reading_inside(variable: Hypothesis, name: str, place: str, inside: Inside) -> Hypothesis | None:
+    """A reader of the table, for its new codes; None where it cannot be written."""
     if isinstance(variable, Table):
-        reads, codes = _rows_inside(variable.reads, variable.codes, name, n)
+        reads, codes = _rows_inside(variable.reads, variable.codes, name, place, inside)
         return replace(variable, reads=reads, codes=codes)
     if isinstance(variable, Copy) and variable.by == name and variable.of != name:
-        own = range(n)
-        routes = {
-            (0, value * n + place): target
-            for (at, value), target in variable.table.items()
-            for place in (own if variable.anywhere else (at,))
-        }
+        if not variable.anywhere and place != INDICES:
+            return None
+        routes = {}
+        for (value, at), code in inside.items():
+            target = variable.table.get((0 if variable.anywhere else at, value))
+            if target is not None:
+                routes[0, code] = target
         return replace(variable, table=routes, anywhere=True)
     if isinstance(variable, Mean) and variable.of == name:
-        value, *others = _inside((variable.value, *variable.others), n)
+        value, *others = _codes_of((variable.value, *variable.others), inside) or [-2]
         return replace(variable, value=value, others=tuple(others))
     if isinstance(variable, Width) and variable.selector.kind == "constant":
-        constant, *others = _inside((variable.selector.constant, *variable.selector.others), n)
+        constant, *others = _codes_of((variable.selector.constant, *variable.selector.others), inside) or [-2]
         return replace(variable, selector=replace(variable.selector, constant=constant, others=tuple(others)))
     return None
 
 
-def _inside(codes: tuple[int, ...], n: int) -> list[int]:
-    return [code * n + place for code in codes for place in range(n)]
+def _codes_of(values: tuple[int, ...], inside: Inside) -> list[int]:
+    return [code for (value, _), code in inside.items() if value in values]
 
 
-def _rows_inside(reads: tuple[str, ...], table, name: str, n: int) -> tuple[tuple[str, ...], dict]:  # type: ignore[no-untyped-def]
+def _rows_inside(
+    reads: tuple[str, ...], table: Mapping[tuple[int, ...], Any], name: str, place: str, inside: Inside
+) -> tuple[tuple[str, ...], dict[tuple[int, ...], Any]]:
     """Rows of a reader whose argument `name` now holds the position, which it no longer reads itself."""
     slot = reads.index(name)
-    place_slot = reads.index(INDICES) if INDICES in reads else None
-    rows = {}
-    for key, value in table.items():
-        own = range(n) if place_slot is None else (key[place_slot],)
-        for place in own:
-            changed = (*key[:slot], key[slot] * n + place, *key[slot + 1 :])
-            rows[tuple(part for i, part in enumerate(changed) if i != place_slot)] = value
-    return tuple(read for read in reads if read != INDICES), rows
+    place_slot = reads.index(place) if place in reads else None
+    rows: dict[tuple[int, ...], Any] = {}
+    for (value, at), code in inside.items():
+        for key, result in table.items():
+            if key[slot] == value and (place_slot is None or key[place_slot] == at):
+                changed = (*key[:slot], code, *key[slot + 1 :])
+                rows[tuple(part for i, part in enumerate(changed) if i != place_slot)] = result
+    return tuple(read for read in reads if read != place), rows
 
 
 def position_table(yardstick: Yardstick, component: Component) -> Table | None:
@@ -299,10 +330,12 @@ def _own_route(copy: Copy, n: int) -> dict[int, int] | None:
     return dict(enumerate(targets))
 
 
-def _rows_by_class(reads: tuple[str, ...], table, name: str, class_of: dict[int, int]):  # type: ignore[no-untyped-def]
+def _rows_by_class(
+    reads: tuple[str, ...], table: Mapping[tuple[int, ...], Any], name: str, class_of: dict[int, int]
+) -> tuple[tuple[str, ...], dict[tuple[int, ...], Any]] | None:
     """Rows with the position replaced by its class; None where a class has two results."""
     slot = reads.index(INDICES)
-    rows: dict[tuple[int, ...], object] = {}
+    rows: dict[tuple[int, ...], Any] = {}
     for key, value in table.items():
         place = class_of.get(key[slot])
         if place is None:

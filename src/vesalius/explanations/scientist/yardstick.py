@@ -143,7 +143,7 @@ def predict_moved(program: Program, recorded: RecordedRun, runs: MovedRuns, *, i
     """
     assert program.output is not None
     env, below, old = _with_moved(program, recorded, runs, inside=inside)
-    return program.output.evaluate(_at(env, old) if inside and below & {*program.output.reads} else env)
+    return program.output.evaluate(_at(program, env, old) if inside and below & {*program.output.reads} else env)
 
 
 def moved_environment(program: Program, recorded: RecordedRun, runs: MovedRuns) -> Environment:
@@ -163,7 +163,7 @@ def _with_moved(
     for component, variable in program.variables.items():
         steered = isinstance(variable, Copy) and variable.by in below
         follows = isinstance(variable, Table) and bool(below & {*variable.reads})
-        values = variable.evaluate(_at(env, old) if inside and (steered or follows) else env)
+        values = variable.evaluate(_at(program, env, old) if inside and (steered or follows) else env)
         if component == runs.component:
             values = torch.where(given, origin[str(component)].gather(1, read), values)
         if component == runs.component or follows:
@@ -172,9 +172,13 @@ def _with_moved(
     return env, below, old
 
 
-def _at(env: Environment, positions: Tensor) -> Environment:
-    """The same variables read at other positions."""
-    return Environment({**env.values, INDICES: positions}, env.real, env.visible)
+def _at(program: Program, env: Environment, positions: Tensor) -> Environment:
+    """The same variables read at other positions: the position itself and whatever depends on it alone."""
+    there = Environment({**env.values, INDICES: positions}, env.real, env.visible)
+    for component, variable in program.variables.items():
+        if variable.reads == (INDICES,) and isinstance(variable, Table) and str(component) in env.values:
+            there.values[str(component)] = variable.evaluate(there)
+    return there
 
 
 def _share(right: Tensor, cases: Tensor) -> float:
