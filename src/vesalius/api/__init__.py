@@ -3,7 +3,7 @@
 | to                                        | call                                                                    |
 |-------------------------------------------|-------------------------------------------------------------------------|
 | find something to study                   | `specimens`, `load`, `show`, `predict`, `behaviours`, `models`, `check` |
-| measure, find a circuit, explain, grade   | `sweep`, `discover`, `discover_sets`, `explain`, `grade`, `report`      |
+| measure, find a circuit, explain, grade   | `plan`, `sweep`, `discover`, `discover_sets`, `explain`, `grade`, ...   |
 | run a benchmark and use finished runs     | `bench`, `replay`, `compare`                                            |
 | make specimens and see black boxes        | `train`, `generate`, `sample_functions`                                 |
 
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from vesalius.api.head_sets import discover_sets
     from vesalius.api.mechrl import bench_mechrl
     from vesalius.api.pages import report
+    from vesalius.api.plans import plan
     from vesalius.api.runs import compare, replay
     from vesalius.api.sweeps import sweep, sweep_report
     from vesalius.api.training import generate, train
@@ -51,6 +52,7 @@ _HOMES = {
     "grade": "vesalius.grading",
     "load": "vesalius.api.catalogue",
     "models": "vesalius.api.families",
+    "plan": "vesalius.api.plans",
     "predict": "vesalius.api.catalogue",
     "replay": "vesalius.api.runs",
     "report": "vesalius.api.pages",
@@ -81,6 +83,7 @@ __all__ = [
     "grade",
     "load",
     "models",
+    "plan",
     "predict",
     "replay",
     "report",

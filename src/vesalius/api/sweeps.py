@@ -8,7 +8,7 @@ import hashlib
 import json
 import os
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -104,7 +104,7 @@ def _sweep(
     require_place(out)
     with shown(progress) as report:
         specimen = loaded(specimen, behaviour=behaviour, metric=metric, dtype=dtype, device=device, progress=report)
-        sets = _sets(specimen, named, pairs=pairs)
+        sets = component_sets_of(specimen, named, pairs=pairs)
         given = material or trial(specimen, n, seed=seed, split=split)
         note_limits(specimen, given.prompts, resampled=kind == "resample")
         request = Request(
@@ -132,13 +132,15 @@ def _listed(components: Iterable[str | Component] | str) -> Iterable[str | Compo
     )
 
 
-def _sets(specimen: Specimen, components: Sequence[str] | None, *, pairs: bool) -> list[ComponentSet]:
+def component_sets_of(
+    specimen: Specimen, components: Iterable[str | Component] | None, *, pairs: bool
+) -> list[ComponentSet]:
     """The sets that are replaced: every component of the model, or those named, alone or in pairs."""
     config = specimen.model.config
     chosen = (
         specimen.model.components
         if components is None
-        else [Component.parse(name).within(config) for name in components]
+        else [Component.parse(name).within(config) for name in _listed(components)]
     )
     if not chosen or (pairs and len(chosen) < 2):
         raise BadInput(

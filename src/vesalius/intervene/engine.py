@@ -76,7 +76,8 @@ def run_with_outputs(
     components = [component.within(model.config) for component in components]
     cost = cost if cost is not None else Cost()
     entry = _entries(plan, model.config)
-    rows_at_once = max(1, memory // _row_bytes(model, recordings.batch.tokens.shape[1], plan))
+    senders = len({edit.edge.sender for edit in plan.edges})
+    rows_at_once = max(1, memory // row_bytes(model, recordings.batch.tokens.shape[1], senders=senders))
     scores, outputs, order, done = [], [], [], 0
     n_run = recordings.n_run
     for start, n, readout, recording in recordings.chunks():
@@ -365,10 +366,9 @@ def _select(plan: Plan, rows: Int[Tensor, " n"], first_prompt: int) -> Plan:
     return Plan(plan.prompt[rows] - first_prompt, plan.choice[rows], positions, edges)
 
 
-def _row_bytes(model: Transformer, width: int, plan: Plan) -> int:
-    """Bytes of one row under way."""
+def row_bytes(model: Transformer, width: int, *, senders: int = 0) -> int:
+    """Bytes of one row under way, of which the outputs of `senders` are kept."""
     config = model.config
-    senders = len({edit.edge.sender for edit in plan.edges})
     wide = max(config.d_mlp, config.experts.d_expert * config.experts.n_active if config.experts else 0)
     inner = wide * (3 if config.gated else 2)
     return width * (config.d_model * (8 + senders) + inner + 3 * config.n_heads * width) * model.W_E.element_size()

@@ -52,7 +52,7 @@ class Recording:
             resid = mid[-1] + mlp[-1]
         choose = None if readout.choose is None else readout.choose.to(device)
         return cls(
-            layout, at, choose, tuple(pre), tuple(z), tuple(mid), tuple(mlp), resid, _attention_share(model.blocks[0])
+            layout, at, choose, tuple(pre), tuple(z), tuple(mid), tuple(mlp), resid, attention_share(model.blocks[0])
         )
 
     def output(
@@ -73,9 +73,7 @@ class Recordings:
         if not len(batch):
             raise BadInput("the list of prompts is empty; give at least one")
         self.model, self.batch, self.readout, self.n_run = model, batch, readout, 0
-        config = model.config
-        per_prompt = batch.tokens.shape[1] * config.d_model * 4 * config.n_layers * model.W_E.element_size()
-        self._at_once = max(1, memory // per_prompt)
+        self._at_once = max(1, memory // prompt_bytes(model, batch.tokens.shape[1]))
         self._kept: tuple[Readout, Recording] | None = None
 
     @torch.no_grad()
@@ -119,7 +117,13 @@ def _at(x: Tensor, at: Tensor | None) -> Tensor:
     return x if at is None else take_positions(x, at)
 
 
-def _attention_share(block: Block) -> float:
+def prompt_bytes(model: Transformer, width: int) -> int:
+    """Bytes of the clean run of one prompt."""
+    config = model.config
+    return width * config.d_model * 4 * config.n_layers * model.W_E.element_size()
+
+
+def attention_share(block: Block) -> float:
     """Attention's part of a layer's work, by weights."""
     attention = sum(p.numel() for p in block.attn.parameters())
     return attention / (attention + sum(p.numel() for p in block.mlp.parameters()))

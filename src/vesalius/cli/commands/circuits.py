@@ -18,6 +18,7 @@ from vesalius.cli.options import (
     LeaveOutOption,
     MaxCostOption,
     MetricOption,
+    PlanOption,
     PricesOption,
     PromptOption,
     ProtocolOption,
@@ -65,6 +66,7 @@ def sweep(
     ] = None,
     dtype: DtypeOption = "auto",
     device: DeviceOption = "auto",
+    plan: PlanOption = False,
     json: JsonOption = False,
 ) -> None:
     """Measure how much each head and MLP matters, with intervals and a picture.
@@ -76,12 +78,17 @@ def sweep(
     """
     from vesalius import api
     from vesalius.cli.console import output, resumable
-    from vesalius.cli.tables.sweep import print_sweep
+    from vesalius.cli.tables.sweep import print_plan, print_sweep
 
+    studied = studied_for(behaviour, prompt, answer, wrong, counterfactual)
+    if plan:
+        options = {"kind": kind, "pairs": pairs, "components": names(components), "n": n, "seed": seed}
+        cost = api.plan("sweep", specimen, behaviour=studied, metric=metric, dtype=dtype, device=device, **options)
+        return output(cost, print_plan, as_json=json)
     with resumable():
         report = api.sweep_report(
             specimen,
-            behaviour=studied_for(behaviour, prompt, answer, wrong, counterfactual),
+            behaviour=studied,
             metric=metric,
             kind=kind,
             pairs=pairs,
@@ -93,7 +100,7 @@ def sweep(
             device=device,
             out=out or True,
         )
-    output(report, lambda sweep: print_sweep(sweep, top), as_json=json)
+    return output(report, lambda sweep: print_sweep(sweep, top), as_json=json)
 
 
 @commands.command()
@@ -143,6 +150,7 @@ def discover(
     ] = None,
     dtype: DtypeOption = "auto",
     device: DeviceOption = "auto",
+    plan: PlanOption = False,
     json: JsonOption = False,
 ) -> None:
     """Score the components and edges of a model by how much a behaviour needs them.
@@ -156,9 +164,14 @@ def discover(
     from vesalius import api
     from vesalius.cli.console import output, print_json, resumable
     from vesalius.cli.tables.discovery import print_discovery, print_sets
+    from vesalius.cli.tables.sweep import print_plan
 
     studied = studied_for(behaviour, prompt, answer, wrong, counterfactual)
     where = {"behaviour": studied, "metric": metric, "dtype": dtype, "device": device, "out": out or True}
+    if plan:
+        options = {"method": method, "n": n, "budget": budget, "checks": not quick, "seed": seed}
+        cost = api.plan("discover", specimen, behaviour=studied, metric=metric, dtype=dtype, device=device, **options)
+        return output(cost, print_plan, as_json=json)
     if method == "sets":
         if paper or quick or steps or seeds != 1:
             raise BadInput("--paper, --seeds, --steps and --quick do not go with --method sets; leave them out")
@@ -255,6 +268,7 @@ def explain(
     claims: Annotated[
         bool, typer.Option("--claims", "-v", help="Print every claim with its evidence after the summary.")
     ] = False,
+    plan: PlanOption = False,
     json: JsonOption = False,
 ) -> None:
     """Say what each component of a circuit does, with the experiments behind every sentence.
@@ -268,7 +282,15 @@ def explain(
     from vesalius import api
     from vesalius.cli.console import output, resumable
     from vesalius.cli.tables.explanation import print_explanation
+    from vesalius.cli.tables.sweep import print_plan
 
+    studied = studied_for(behaviour, prompt, answer, wrong, counterfactual)
+    if plan:
+        if backbone:
+            raise BadInput("--plan: how often a language model is asked is not known beforehand; leave out --backbone")
+        options = {"components": names(components), "n": n, "top": top, "seed": seed}
+        cost = api.plan("explain", specimen, behaviour=studied, metric=metric, dtype=dtype, device=device, **options)
+        return output(cost, print_plan, as_json=json)
     with resumable() if backbone else nullcontext():
         explanation = api.explain(
             specimen,
@@ -283,7 +305,7 @@ def explain(
             force=force,
             leave_out=leave_out,
             seed=seed,
-            behaviour=studied_for(behaviour, prompt, answer, wrong, counterfactual),
+            behaviour=studied,
             metric=metric,
             dtype=dtype,
             device=device,
@@ -296,7 +318,7 @@ def explain(
             unsafe_sandbox=unsafe_sandbox,
             out=out or True,
         )
-    output(explanation, lambda explanation: print_explanation(explanation, claims=claims), as_json=json)
+    return output(explanation, lambda explanation: print_explanation(explanation, claims=claims), as_json=json)
 
 
 @commands.command()

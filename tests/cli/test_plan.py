@@ -1,0 +1,64 @@
+"""What a command will cost: the passes are those that it then takes, and nothing is left behind."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+import vesalius as ves
+from tests.cli.conftest import Vesalius
+from tests.cli.test_bad_input import refused
+
+INDUCTION = ("--behaviour", "induction")
+
+
+def planned(vesalius: Vesalius, *arguments: object) -> dict:
+    got = vesalius(*arguments, "--plan", "--json")
+    assert got.code == 0, got.err
+    found = json.loads(got.out)
+    assert {"forwards", "peak_bytes", "seconds"} <= set(found)
+    assert found["seconds"] > 0
+    assert not Path("vesalius-runs").exists()
+    return found
+
+
+@pytest.mark.parametrize("options", [[], ["--pairs"], ["--kind", "resample"], ["-c", "L1H0,L0_MLP,L1_MLP"]])
+def test_a_sweep_takes_the_passes_of_its_plan(vesalius: Vesalius, tiny: Path, options: list[str]) -> None:
+    found = planned(vesalius, "sweep", tiny, *INDUCTION, "--n", "3", *options)
+    got = json.loads(vesalius("sweep", tiny, *INDUCTION, "--n", "3", *options, "--json").out)
+    assert found["forwards"] == pytest.approx(got["forwards"], rel=1e-6)
+    assert found["n"] == 3
+
+
+@pytest.mark.parametrize("method", ["sweep", "eap", "eap-ig"])
+def test_a_discovery_takes_the_passes_of_its_plan(vesalius: Vesalius, tiny: Path, method: str) -> None:
+    found = planned(vesalius, "discover", tiny, *INDUCTION, "--method", method, "--n", "3", "--quick")
+    real = ves.discover(tiny, method, behaviour="induction", n=3, checks=False, force=True, progress=False)
+    assert found["forwards"] == pytest.approx(real.forwards, rel=1e-6)
+    assert found["checks_forwards"] == 0
+
+
+def test_memory_counts_the_weights_and_grows_with_what_is_kept(tiny: Path) -> None:
+    specimen = ves.load(tiny, behaviour="induction")
+    weights = sum(weight.numel() * weight.element_size() for weight in specimen.model.parameters())
+    few, many = (ves.plan("sweep", specimen, n=n, kind="resample", progress=False)["peak_bytes"] for n in (2, 16))
+    assert weights < few < many
+    zero = ves.plan("sweep", specimen, n=16, kind="zero", progress=False)["peak_bytes"]
+    assert zero < many, "resampling keeps the other prompts' activations"
+
+
+def test_explanations_and_benchmark_circuits_have_plans(vesalius: Vesalius, tiny: Path) -> None:
+    assert planned(vesalius, "explain", tiny, *INDUCTION)["forwards"] > 1
+    assert planned(vesalius, "explain", "frac_prevs")["forwards"] > 1
+    text = vesalius("sweep", "frac_prevs", "--plan").out
+    assert [line.split(":")[0] for line in text.splitlines()] == ["passes", "memory", "time"]
+
+
+def test_refusals(vesalius: Vesalius, tiny: Path) -> None:
+    backbone = ["explain", "frac_prevs", "--backbone", "openai:gpt-5.4", "--plan"]
+    refused(vesalius, backbone, "how often a language model is asked is not known beforehand")
+    refused(vesalius, ["sweep", tiny, *INDUCTION, "--plan", "--kind", "noise"], "kind 'noise' does not exist")
+    refused(vesalius, ["discover", tiny, *INDUCTION, "--plan", "--method", "magic"], "method 'magic' does not exist")
+    refused(vesalius, ["discover", tiny, *INDUCTION, "--plan", "--method", "sets"], "method 'sets'")
+    with pytest.raises(ves.BadInput, match="command 'grade' has no plan; choose one of sweep, discover, explain"):
+        ves.plan("grade", tiny)
