@@ -23,6 +23,7 @@ from vesalius.runs.functions.settings import FunctionSettings
 from vesalius.runs.functions.work import baselines, json_value
 from vesalius.runs.replay import replay
 from vesalius.runs.settings import Limits
+from vesalius.sandbox import Sandbox
 
 #: Asks once, then names the slope it saw; the third function it gets wrong.
 SCRIPT = f"""
@@ -338,3 +339,19 @@ def test_what_json_does_not_have_becomes_text() -> None:
         "a": ["nan", "(1+2j)", "inf", None, True, 2]
     }
     assert json_value(["\ud800", 10**400, 10**18]) == ["?", "an integer of 1329 bits", 10**18]
+
+
+def test_replay_reads_what_code_gave(place: Path, script: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The fakes grade by running code; with the sandbox gone only the record can answer."""
+    carried_out(place, settings(interpreter="aia", backbone=script))
+    recorded = sorted(path.name for path in (place / "executions").iterdir())
+    assert recorded == ["f00000.jsonl", "f00001.jsonl", "f00002.jsonl"]
+
+    def refuse(*arguments: object, **options: object) -> None:
+        raise AssertionError("code was run")
+
+    monkeypatch.setattr(Sandbox, "call_many", refuse)
+    again = replay(place, engine=serial)  # type: ignore[arg-type]
+    assert again.equal, again.differences
+    with pytest.raises(Failed, match="code was run"):
+        replay(place, engine=serial, execute=True)  # type: ignore[arg-type]

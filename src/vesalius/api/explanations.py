@@ -5,6 +5,7 @@ it came about, and `calls.jsonl`, every call it made, so that the same call cont
 """
 
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from vesalius.api.catalogue import loaded
 from vesalius.api.circuit_sources import Given, circuit_fields
 from vesalius.api.places import Out, directory_for, metric_option, removed_if_empty, require_place
 from vesalius.backbones import Backbone, open_backbone
+from vesalius.backbones.records import records_file
 from vesalius.behaviours.behaviour import label_of
 from vesalius.behaviours.metrics import Metric
 from vesalius.circuits.specimens import benchmark_directory
@@ -45,7 +47,7 @@ __all__ = [
     "inspect_backbone",
     "scientist_named",
 ]
-PAGE_FILE, TRACE_FILE = "report.html", "trace.json"
+PAGE_FILE, TRACE_FILE, EXECUTIONS_FILE = "report.html", "trace.json", "executions.jsonl"
 #: The longest reply of a language model, unless the caller says otherwise.
 MAX_TOKENS = 4096
 
@@ -121,6 +123,7 @@ def explain(
             **circuit_fields(specimen, components, circuit, circuit_from),
         )
         directory = directory_for(out, *_words(specimen, task)) if out else None
+        task = replace(task, **_executions(record or directory, replay))
         stack.enter_context(removed_if_empty(directory))
         if isinstance(backbone, str):
             opened = open_backbone(
@@ -136,6 +139,15 @@ def explain(
         result = explain_task(task, backbone)
         report("drawing the page", 0, 0)
         return result.explanation if directory is None else _write_files(result, directory, specimen)
+
+
+def _executions(record: str | Path | None, replay: str | Path | None) -> dict[str, Any]:
+    """Where it is kept what executed code gave: beside the recorded calls; a replay only reads it."""
+    place = replay or record
+    if place is None:
+        return {}
+    file = records_file(Path(place)).with_name(EXECUTIONS_FILE)
+    return {"executions": file, "executions_writable": not replay}
 
 
 def _backbone_options(base_url: str | None, max_tokens: int) -> dict[str, Any]:

@@ -15,14 +15,20 @@ from vesalius.runs.replay import replay as replayed
 __all__ = ["SOURCE", "UNNUMBERED", "Replayed", "Sheet", "compare", "replay"]
 
 
-def replay(run: str | Path, *, jobs: int = 2, progress: Progress | bool | None = None) -> Replayed:
-    """Repeat a finished run from its recorded calls, without network or key, and compare the scorecards."""
+def replay(
+    run: str | Path, *, jobs: int = 2, execute: bool = False, progress: Progress | bool | None = None
+) -> Replayed:
+    """Repeat a finished run from its recorded calls, without network or key, and compare the scorecards.
+
+    What executed code gave is read from the run as well; `execute` runs it again.
+    """
     directory = _run(run)
     names = read_run(directory).get("names", {})
     with shown(progress) as report:
         return replayed(
             directory,
             jobs=jobs,
+            execute=execute,
             progress=lambda event: report(event.label(names, priced=False), event.done, event.total),
         )
 

@@ -49,7 +49,8 @@ class Task:
     method `circuit_from` discovers, or the specimen's own. `n`, `top` and `force` are for natural models, `leave_out`
     is for the built-in scientist, `protocol` and `sandbox_unsafe` are for those that run a language model's code. For
     the request: `source` is the name or path that the specimen is loaded by, `circuit_file` where the circuit was read
-    from, `backbone` the name of the language model, with its options.
+    from, `backbone` the name of the language model, with its options. `executions` is the file that keeps what executed
+    code gave; one that is not writable only answers.
     """
 
     id: str
@@ -58,6 +59,8 @@ class Task:
     protocol: str | None = None
     leave_out: str | None = None
     sandbox_unsafe: bool = False
+    executions: Path | None = None
+    executions_writable: bool = True
     circuit_from: str | None = None
     components: tuple[str, ...] | None = None
     circuit: Circuit | None = None
@@ -202,6 +205,7 @@ def builtin(task: Task, backbone: Backbone | None) -> Explained:
 def hyve(task: Task, backbone: Backbone | None) -> Explained:
     """The HyVE agent, driven by a language model."""
     from vesalius.explanations.hyve import explain_hyve
+    from vesalius.sandbox import Executions
 
     assert backbone is not None
     _refuse_natural_options(task, "HyVE does not explain natural models")
@@ -212,6 +216,7 @@ def hyve(task: Task, backbone: Backbone | None) -> Explained:
         protocol=cast(Literal["typed", "paper"], task.protocol or PROTOCOLS[0]),
         seed=task.seed,
         sandbox_unsafe=task.sandbox_unsafe,
+        executions=Executions(task.executions, writable=task.executions_writable),
         progress=task.progress,
     )
     return Explained(result.explanation, result.trace)

@@ -82,12 +82,18 @@ class GgufFile:
         total = len(self._reader.tensors)
         for done, tensor in enumerate(self._reader.tensors, 1):
             if tensor.name not in _FACTORS:
-                state |= self._converted(tensor, config)
+                state |= self._fitting(tensor, config)
             report(step, done, total)
         if self.architecture == "olmo":  # its norms have no weights
             norms = [f"blocks.{layer}.{norm}" for layer in range(config.n_layers) for norm in ("ln1", "ln2")]
             state |= {f"{norm}.w": torch.ones(config.d_model) for norm in [*norms, "ln_final"]}
         return build(config, state, where=str(self.path), dtype=dtype or torch.float32)
+
+    def _fitting(self, tensor: Any, config: Config) -> dict[str, Tensor]:
+        try:
+            return self._converted(tensor, config)
+        except (RuntimeError, TypeError, IndexError) as error:
+            raise BadInput(f"{self.path}: tensor {tensor.name!r:.60} has other sizes ({error})") from None
 
     def tokenizer(self) -> "Backend":
         """The tokenizer from the vocabulary inside the file."""

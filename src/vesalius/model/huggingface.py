@@ -41,7 +41,11 @@ def from_transformers(model: Any, *, dtype: torch.dtype | None = None) -> Transf
 def _load(raw: dict[str, Any], weights: Callable[[], Mapping[str, Tensor]], *, where: str, dtype: Any) -> Transformer:
     kind = family(raw, where=where)
     config = kind.read_config(raw, where=where)
-    state = kind.read_weights(weights(), config, where=where)
+    stored = weights()
+    try:
+        state = kind.read_weights(stored, config, where=where)
+    except (RuntimeError, TypeError, IndexError) as error:
+        raise BadInput(f"{where}: the weights do not have the sizes it says ({error})") from None
     return build(config, state, where=where, dtype=dtype or stored_dtype(state["embed.W_E"]))
 
 

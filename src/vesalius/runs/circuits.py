@@ -77,6 +77,7 @@ class CircuitsBenchmark(Steps):
             protocol=settings.protocol,
             leave_out=settings.leave_out,
             sandbox_unsafe=self.limits.sandbox_unsafe,
+            executions=self.run.executions_path(circuit.id),
             circuit_from=settings.circuit_from,
             scientist=settings.scientist,
             source=circuit.source,

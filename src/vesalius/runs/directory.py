@@ -24,7 +24,7 @@ from vesalius.runs.ledger import Ledger
 SCHEMA = 1
 RUN, EVENTS, SCORECARD = "run.json", "events.jsonl", SCORECARD_FILE
 EXPLANATIONS, TRACES, CALLS, PAGES, INDEX = "explanations", "traces", "calls", "pages", "report.html"
-SPENDING, CIRCUITS = "spending.json", "circuits"
+SPENDING, CIRCUITS, EXECUTIONS = "spending.json", "circuits", "executions"
 _SHOWN = 60
 Document = TypeVar("Document", bound=BaseModel)
 
@@ -90,6 +90,10 @@ class Run:
     def calls_path(self, case: str, role: str = "") -> Path:
         """Where the calls of a case are recorded; each judge has its own file."""
         return calls_path(self.directory, case, role)
+
+    def executions_path(self, case: str) -> Path:
+        """Where it is kept what the executed code of a case gave."""
+        return self.directory / EXECUTIONS / f"{case}.jsonl"
 
     def write_scorecard(self, scorecard: Scorecard) -> None:
         """Keep the figures of the run."""

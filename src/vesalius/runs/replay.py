@@ -1,9 +1,11 @@
 """A run done again from its records: no network, no key, and the same scorecard, or a list of what differs.
 
-Every case is explained, graded and judged again in a temporary directory; language models are their recorded calls.
+Every case is explained, graded and judged again in a temporary directory; language models are their recorded calls,
+and code that was executed is what it gave then, unless it is to be executed again.
 Everything in the scorecard is compared except how long things took and how it was asked for.
 """
 
+import shutil
 import tempfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
@@ -14,7 +16,7 @@ from typing import Any
 from vesalius.documents.scorecard import Scorecard
 from vesalius.errors import BadInput
 from vesalius.runs.circuits import CircuitsBenchmark
-from vesalius.runs.directory import CALLS, EVENTS, Run, read_run, read_scorecard, require_benchmark
+from vesalius.runs.directory import CALLS, EVENTS, EXECUTIONS, Run, read_run, read_scorecard, require_benchmark
 from vesalius.runs.engine import Engine
 from vesalius.runs.functions.benchmark import FunctionsBenchmark
 from vesalius.runs.functions.settings import BENCHMARK as FUNCTIONS
@@ -47,10 +49,11 @@ def replay(
     directory: Path,
     *,
     jobs: int = 2,
+    execute: bool = False,
     engine: Engine | None = None,
     progress: Callable[[Progress], None] | None = None,
 ) -> Replayed:
-    """Do a finished run again from its records and compare the scorecards."""
+    """Do a finished run again from its records and compare the scorecards; with `execute` code is run again."""
     of_functions = read_run(directory)["settings"].get("benchmark") == FUNCTIONS
     stored = read_scorecard(directory)
     asked = require_benchmark(directory, FUNCTIONS if of_functions else BENCHMARK)
@@ -71,6 +74,8 @@ def replay(
         Run(Path(place), settings=settings.as_data()) as run,
     ):
         limits = Limits(sandbox_unsafe=unsafe)
+        if not execute and (directory / EXECUTIONS).is_dir():
+            shutil.copytree(directory / EXECUTIONS, Path(place) / EXECUTIONS)
         benchmark = (
             FunctionsBenchmark(run, settings, limits=limits, engine=engine, access=recorded)
             if isinstance(settings, FunctionSettings)

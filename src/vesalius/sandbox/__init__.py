@@ -6,12 +6,14 @@ processes, and is bounded in time, memory and output. Nothing that a program did
 
 `limits.py`: what a call may use and what it returns. `isolation.py`: which layers of isolation there are and how many
 are enough. `lockdown.py` activates them (`filesystem.py`, `landlock.py`, `seccomp.py`; `scratch.py` is the only
-directory to write to). `warm_server.py` runs in the warm process, `program.py` in a fork; `warm_process.py`, `calls.py`
-and `sandbox.py` are the caller's side.
+directory to write to). `warm_server.py` runs in the warm process, `program.py` in a fork. The caller's side are
+`warm_process.py`, `calls.py`, `records.py` and `sandbox.py`. `executions.py` keeps what programs gave, so that a run
+can be repeated without running them again.
 """
 
+from vesalius.sandbox.executions import Executions, RecordedSandbox
 from vesalius.sandbox.isolation import Isolation
 from vesalius.sandbox.limits import CallResult, Limits, Outcome
 from vesalius.sandbox.sandbox import Sandbox
 
-__all__ = ["CallResult", "Isolation", "Limits", "Outcome", "Sandbox"]
+__all__ = ["CallResult", "Executions", "Isolation", "Limits", "Outcome", "RecordedSandbox", "Sandbox"]

@@ -32,7 +32,7 @@ from vesalius.sandbox.warm_process import WarmProcess
 _OVERRUN_SECONDS = 0.5
 #: The results of one process for many inputs, all together.
 _MANY_RESULTS = 64 << 20
-_NO_VALUES: Mapping[str, Any] = {}
+NO_VALUES: Mapping[str, Any] = {}
 
 
 class Sandbox:
@@ -117,7 +117,7 @@ class Sandbox:
         with self._lock:
             return self._running_process().pid
 
-    def execute(self, code: str, values: Mapping[str, Any] = _NO_VALUES, *, limits: Limits | None = None) -> Outcome:
+    def execute(self, code: str, values: Mapping[str, Any] = NO_VALUES, *, limits: Limits | None = None) -> Outcome:
         """Run one program. It finds the prepared names and `values` (JSON), and must assign `result`.
 
         Nothing it does affects the next program: not names, not files, not changes to the model.

@@ -14,10 +14,12 @@ commands = typer.Typer()
 def replay(
     run: Annotated[str, typer.Argument(help="A finished run of `vesalius bench`.", metavar="RUN")],
     jobs: Annotated[int, typer.Option("--jobs", min=1, help="Cases at a time.")] = 2,
+    execute: Annotated[bool, typer.Option("--execute", help="Run the code again that the run has executed.")] = False,
     json: JsonOption = False,
 ) -> None:
     """Repeat a run from its recorded calls, without network or key, and compare the scorecards.
 
+    What executed code gave is read from the run too, unless --execute is given.
     Exit code 0 if the stored scorecard is reproduced, 1 if not, with what differs.
 
     Example: vesalius replay vesalius-runs/bench-circuits-builtin-first5-seed0
@@ -25,7 +27,7 @@ def replay(
     from vesalius import api
     from vesalius.cli.console import print_json, print_line
 
-    result = api.replay(run, jobs=jobs)
+    result = api.replay(run, jobs=jobs, execute=execute)
     if json:
         print_json({"run": run, "equal": result.equal, "differences": list(result.differences)})
     elif result.equal:

@@ -31,8 +31,9 @@ from vesalius.explanations.hyve.stages import Stages, State
 from vesalius.explanations.hyve.writing import explanation_of
 from vesalius.explanations.scientist.explain import blinded, laboratory
 from vesalius.model.specimen import FiniteVocabulary, Specimen
+from vesalius.model.states import fingerprint
 from vesalius.progress import Progress
-from vesalius.sandbox import Outcome, Sandbox
+from vesalius.sandbox import Executions, Outcome, Sandbox
 
 Protocol = Literal["paper", "typed"]
 #: Examples to show where a specimen has none of its own.
@@ -55,6 +56,7 @@ def explain_hyve(
     components: Iterable[str | Component] | None = None,
     seed: int = 0,
     sandbox_unsafe: bool = False,
+    executions: Executions | None = None,
     progress: Progress | None = None,
 ) -> HyveResult:
     """Let a language model explain a specimen with listed tokens, component by component.
@@ -63,7 +65,7 @@ def explain_hyve(
     `components` names the circuit (default: the specimen's own). Whatever the model says, the explanation is valid:
     answers that cannot be read are counted in the trace and leave a component tentative. Failures that say nothing
     about the model (no connection, no credit, a spending cap) are raised. `sandbox_unsafe` runs the model's code even
-    where it cannot be contained.
+    where it cannot be contained; `executions` keeps what it gave, and answers for it where it has been kept.
     """
     if protocol not in get_args(Protocol):
         raise BadInput(f"protocol {protocol!r} does not exist; use typed or paper")
@@ -79,7 +81,9 @@ def explain_hyve(
 
     desk = Desk(backbone, tell)
     with ExitStack() as stack:
-        state = run_stages(_stages(specimen, circuit, desk, stack, protocol, seed=seed, unsafe=sandbox_unsafe))
+        blind = replace(blinded(specimen), examples=specimen.examples or _examples(specimen))
+        workspace = _LazyWorkspace(blind, stack, executions or Executions(), seed=seed, unsafe=sandbox_unsafe)
+        state = run_stages(_stages(blind, circuit, desk, workspace, protocol, seed=seed))
     seconds = time.monotonic() - started
     explanation = explanation_of(state, specimen=specimen.id, seed=seed, cost=desk.usage.cost or 0.0, seconds=seconds)
     return HyveResult(explanation, _trace(state, desk, specimen.id, protocol, backbone.name))
@@ -89,33 +93,38 @@ def _stages(
     specimen: Specimen,
     circuit: tuple[Component, ...],
     desk: Desk,
-    stack: ExitStack,
+    workspace: "_LazyWorkspace",
     protocol: Protocol,
     *,
     seed: int,
-    unsafe: bool,
 ) -> Stages:
-    """The stages on a blind copy of the specimen, with a laboratory and a sandbox that start when first needed."""
-    blind = replace(blinded(specimen), examples=specimen.examples or _examples(specimen))
+    """The stages on a blind copy of the specimen, with a laboratory that starts when first needed."""
 
     @cache
     def lab() -> Lab:
-        return laboratory(blind, list(circuit), seed=seed)
+        return laboratory(specimen, list(circuit), seed=seed)
 
-    workspace = _LazyWorkspace(blind, stack, seed=seed, unsafe=unsafe)
-    return Stages(desk, Prompts(blind, circuit), workspace, lab, protocol == "typed", seed)
+    return Stages(desk, Prompts(specimen, circuit), workspace, lab, protocol == "typed", seed)
 
 
 class _LazyWorkspace:
-    """A sandbox that is opened for the first program; looking into the toolbox needs none."""
+    """A sandbox that is opened for the first program whose outcome is not recorded; the toolbox needs none."""
 
-    def __init__(self, specimen: Specimen, stack: ExitStack, *, seed: int, unsafe: bool) -> None:
+    def __init__(
+        self, specimen: Specimen, stack: ExitStack, executions: Executions, *, seed: int, unsafe: bool
+    ) -> None:
         self._specimen, self._stack, self._seed, self._unsafe = specimen, stack, seed, unsafe
+        self._executions = executions
+        #: What the outcome of a program depends on beside its code.
+        self._subject = {"model": fingerprint(specimen.model), "seed": seed}
         self._closed = Sandbox(toolbox=TOOLBOX)
         self._open: Sandbox | None = None
 
     def execute(self, code: str) -> Outcome:
-        """Run one program."""
+        """What one program does."""
+        return self._executions.outcome(code, self._subject, lambda: self._run(code))
+
+    def _run(self, code: str) -> Outcome:
         if self._open is None:
             directory = Path(self._stack.enter_context(tempfile.TemporaryDirectory(prefix="vesalius-hyve-")))
             argument = handed_over(self._specimen, directory, seed=self._seed)

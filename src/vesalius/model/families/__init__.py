@@ -4,7 +4,7 @@
 `tests/model/test_families.py`; what would not be exact is refused by name.
 """
 
-from vesalius.errors import BadInput
+from vesalius.errors import BadInput, quoted
 from vesalius.model.families import gemma, gpt, llama, olmo, phi
 from vesalius.model.families.layout import Family, Raw
 
@@ -39,10 +39,10 @@ REFUSED = {
 def family(raw: Raw, *, where: str) -> Family:
     """The family of a parsed config.json."""
     kind = raw.get("model_type")
-    if kind in _BY_TYPE:
+    if isinstance(kind, str) and kind in _BY_TYPE:
         return _BY_TYPE[kind]
-    reason = f" ({REFUSED[kind]})" if kind in REFUSED else ""
-    raise BadInput(f"{where}: model_type {kind!r} is not supported{reason}; use one of {', '.join(_BY_TYPE)}")
+    reason = f" ({REFUSED[kind]})" if isinstance(kind, str) and kind in REFUSED else ""
+    raise BadInput(f"{where}: model_type {quoted(kind, 60)} is not supported{reason}; use one of {', '.join(_BY_TYPE)}")
 
 
 __all__ = ["FAMILIES", "REFUSED", "Family", "family"]

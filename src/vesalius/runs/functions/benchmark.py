@@ -112,7 +112,7 @@ class FunctionsBenchmark(Steps):
         path, unsafe = self.run.explanation_path, self.limits.sandbox_unsafe
         seed = self.grading_seed()
         cases = [
-            ToGrade(f.id, index, self.settings.suite, path(f.id), seed, unsafe)
+            ToGrade(f.id, index, self.settings.suite, path(f.id), seed, unsafe, self.run.executions_path(f.id))
             for index, f in answered
             if not (f.id in self.state.graded and self.grade_path(f.id).exists())
         ]

@@ -21,7 +21,7 @@ from vesalius.functions.interpreters import interpret
 from vesalius.functions.suite import Suite
 from vesalius.runs.functions.state import EvaluatedResult
 from vesalius.runs.work import ModelAccess
-from vesalius.sandbox import Sandbox
+from vesalius.sandbox import Executions, RecordedSandbox
 from vesalius.sandbox.libraries import PRELOAD
 
 #: Integers of more bits are not floats either; such an input or output is only mentioned.
@@ -80,6 +80,7 @@ class ToGrade:
     answer: Path
     grading_seed: int
     unsafe: bool = False
+    executions: Path | None = None
 
 
 @dataclass(frozen=True)
@@ -128,6 +129,7 @@ def grade_case(case: ToGrade) -> Graded:
     function = case.suite.functions()[case.index]
     answer = _answer(case.answer)
     sandbox = _sandbox(case.unsafe)
+    sandbox.executions = Executions(case.executions)
     grade = case.suite.module.grade(function, answer, sandbox=sandbox, seed=case.grading_seed)
     picture = json_value(grade.picture)
     return Graded(
@@ -191,6 +193,6 @@ def _finite(value: float | None) -> float | None:
 
 
 @cache
-def _sandbox(unsafe: bool) -> Sandbox:
+def _sandbox(unsafe: bool) -> RecordedSandbox:
     """This process's sandbox, with what submitted code usually imports at hand. Its warm process ends with ours."""
-    return Sandbox(PRELOAD, {"torch": False}, unsafe=unsafe).__enter__()
+    return RecordedSandbox(PRELOAD, {"torch": False}, unsafe=unsafe).__enter__()
