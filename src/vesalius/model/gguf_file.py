@@ -82,18 +82,12 @@ class GgufFile:
         total = len(self._reader.tensors)
         for done, tensor in enumerate(self._reader.tensors, 1):
             if tensor.name not in _FACTORS:
-                state |= self._fitting(tensor, config)
+                state |= self._converted(tensor, config)
             report(step, done, total)
         if self.architecture == "olmo":  # its norms have no weights
             norms = [f"blocks.{layer}.{norm}" for layer in range(config.n_layers) for norm in ("ln1", "ln2")]
             state |= {f"{norm}.w": torch.ones(config.d_model) for norm in [*norms, "ln_final"]}
         return build(config, state, where=str(self.path), dtype=dtype or torch.float32)
-
-    def _fitting(self, tensor: Any, config: Config) -> dict[str, Tensor]:
-        try:
-            return self._converted(tensor, config)
-        except (RuntimeError, TypeError, IndexError) as error:
-            raise BadInput(f"{self.path}: tensor {tensor.name!r:.60} has other sizes ({error})") from None
 
     def tokenizer(self) -> "Backend":
         """The tokenizer from the vocabulary inside the file."""
@@ -138,7 +132,7 @@ class GgufFile:
     def _converted(self, tensor: Any, config: Config) -> State:
         try:
             return self._convert(tensor.name, self._dequantise(tensor), config)
-        except (RuntimeError, IndexError) as error:
+        except (RuntimeError, IndexError, TypeError) as error:
             reason = str(error).splitlines()[0]
             raise BadInput(f"{self.path}: tensor {quoted(tensor.name)} does not fit the metadata ({reason})") from None
 
