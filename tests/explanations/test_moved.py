@@ -29,6 +29,7 @@ from vesalius.explanations.claims.ablation import is_inert
 from vesalius.explanations.claims.interchange import WORST
 from vesalius.explanations.claims.moved import MOVED, MOVED_EQUAL, outcome_of, rival_contestants
 from vesalius.explanations.scientist.explain import explain_specimen
+from vesalius.model.specimen import FiniteVocabulary
 from vesalius.rasp import Aggregate, Map, Select, SequenceMap, compile_program, indices, tokens
 
 VOCAB = ("a", "b", "c", "d")
@@ -244,10 +245,12 @@ def test_the_worst_argument_has_a_name_and_an_interval(added):
 def test_a_copy_is_tested_across_positions():
     """Circuit 19 copies the previous token; the moved test is made wherever the swaps support the claim."""
     lab = Lab(ves.load("19"), n=256)
+    vocabulary = lab.specimen.vocabulary
+    assert isinstance(vocabulary, FiniteVocabulary)
     program = compile_program(
         Aggregate(Select(indices, indices, lambda key, query: key == query - 1), tokens, name="previous"),
-        lab.specimen.vocabulary.tokens,
-        lab.specimen.vocabulary.max_len,
+        vocabulary.tokens,
+        vocabulary.max_len,
         causal=lab.model.config.causal,
     )
     head = next(str(part) for part in lab.circuit if part.is_head)

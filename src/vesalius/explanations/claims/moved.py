@@ -238,7 +238,8 @@ def _compare(lab: Lab, design: _Design, claim: Contestant, rivals: Sequence[Cont
     changed = (~lab.same(predicted, before) | ~lab.same(design.observed, lab.clean[design.rows])) & real
     n = int(changed.sum())
     accuracy = float((right & changed).sum() / n) if n else None
-    closest = (0.0, 0.0, 0)
+    ours = theirs = 0.0
+    inputs = 0
     for rival in rivals:
         other = design.predict(lab, rival)
         differs = ~lab.same(other, predicted) & real
@@ -246,10 +247,10 @@ def _compare(lab: Lab, design: _Design, claim: Contestant, rivals: Sequence[Cont
         if not telling:
             continue
         follow = lab.same(other, design.observed)
-        shares = tuple(float((side & differs).sum() / differs.sum()) for side in (right, follow))
-        if telling >= MIN_INPUTS and (not closest[2] or shares[1] - shares[0] > closest[1] - closest[0]):
-            closest = (*shares, telling)
-    return _Figures(accuracy, int(changed.any(1).sum()), *closest)
+        first, second = (float((side & differs).sum() / differs.sum()) for side in (right, follow))
+        if telling >= MIN_INPUTS and (not inputs or second - first > theirs - ours):
+            ours, theirs, inputs = first, second, telling
+    return _Figures(accuracy, int(changed.any(1).sum()), ours, theirs, inputs)
 
 
 def rival_contestants(program: Program, carried: tuple[str, ...]) -> list[Contestant]:

@@ -83,9 +83,10 @@ def explain_hyve(
     with ExitStack() as stack:
         blind = replace(blinded(specimen), examples=specimen.examples or _examples(specimen))
         workspace = _LazyWorkspace(blind, stack, executions or Executions(), seed=seed, unsafe=sandbox_unsafe)
-        state = run_stages(_stages(blind, circuit, desk, workspace, protocol, seed=seed))
-    seconds = time.monotonic() - started
-    explanation = explanation_of(state, specimen=specimen.id, seed=seed, cost=desk.usage.cost or 0.0, seconds=seconds)
+        stages = _stages(blind, circuit, desk, workspace, protocol, seed=seed)
+        state = run_stages(stages)
+    seconds, cost = time.monotonic() - started, desk.usage.cost or 0.0
+    explanation = explanation_of(state, stages.lab, specimen=specimen.id, seed=seed, cost=cost, seconds=seconds)
     return HyveResult(explanation, _trace(state, desk, specimen.id, protocol, backbone.name))
 
 

@@ -1,16 +1,17 @@
 """From the final state to an explanation: valid whatever the model said."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from vesalius.components import Component
 from vesalius.documents.explanation import ComponentExplanation, Evidence, Executable, Explanation, Tag
 from vesalius.documents.trace import Attempt
-from vesalius.explanations.claims import Aggregates, Computes, Hypothesis
+from vesalius.explanations.claims import Aggregates, Computes, Hypothesis, Lab, check
 from vesalius.explanations.claims.interchange import AGREEMENT
 from vesalius.explanations.hyve.shapes import Role
 from vesalius.explanations.hyve.stages import Finding, State
+from vesalius.rasp import Program
 from vesalius.rasp.document import to_document
 from vesalius.rasp.text import render, render_variables
 
@@ -19,10 +20,12 @@ NO_SUMMARY = "The language model gave no readable summary."
 BY_KIND: dict[bool, Tag] = {True: "AGGREGATOR", False: "MAPPER"}
 
 
-def explanation_of(state: State, *, specimen: str, seed: int, cost: float, seconds: float) -> Explanation:
-    """The explanation that a run ended with."""
+def explanation_of(
+    state: State, lab: Callable[[], Lab], *, specimen: str, seed: int, cost: float, seconds: float
+) -> Explanation:
+    """The explanation that a run ended with; the laboratory checks who carries what in the final program."""
     findings, summary = state.findings, state.summary
-    executable, agreement = shared_program(findings)
+    executable, agreement = shared_program(findings, lab)
     return Explanation(
         specimen=specimen,
         scientist="hyve",
@@ -83,23 +86,32 @@ def _supported_program(finding: Finding) -> tuple[Hypothesis, Evidence | None] |
     return None
 
 
-def shared_program(findings: Sequence[Finding]) -> tuple[Executable | None, Evidence | None]:
+def shared_program(findings: Sequence[Finding], lab: Callable[[], Lab]) -> tuple[Executable | None, Evidence | None]:
     """The program that most components were shown to carry variables of, and by whom; the later one on a draw.
 
-    Components that were supported with another program are left out: carriers of two programs cannot be mixed.
+    Components that were supported with another program are checked again with this one, if it has their variables:
+    carriers of two programs cannot be mixed.
     """
-    groups: dict[str, dict[str, tuple[str, ...]]] = {}
-    programs: dict[str, tuple[dict[str, Any], Evidence | None]] = {}
-    for finding in findings:
-        if own := _supported_program(finding):
-            hypothesis, agreement = own
-            document = to_document(hypothesis.program)
-            key = json.dumps(document, sort_keys=True)
-            name = finding.trace.component
-            groups.setdefault(key, {})[name] = hypothesis.carried_by(name)
-            programs[key] = document, agreement
+    supported = {finding.trace.component: own for finding in findings if (own := _supported_program(finding))}
+    documents = {name: to_document(own[0].program) for name, own in supported.items()}
+    groups: dict[str, list[str]] = {}
+    for name, document in documents.items():
+        groups.setdefault(json.dumps(document, sort_keys=True), []).append(name)
     if not groups:
         return None, None
-    best = max(reversed(groups), key=lambda key: len(groups[key]))
-    document, agreement = programs[best]
-    return Executable(program=document, carriers=groups[best]), agreement
+    members = groups[max(reversed(groups), key=lambda key: len(groups[key]))]
+    hypothesis, agreement = supported[members[-1]]
+    carriers = {name: supported[name][0].carried_by(name) for name in members}
+    for name, (other, _) in supported.items():
+        carried = other.carried_by(name)
+        if name not in carriers and _carries(name, carried, hypothesis.program, lab):
+            carriers[name] = carried
+    return Executable(program=documents[members[-1]], carriers=carriers), agreement
+
+
+def _carries(name: str, carried: tuple[str, ...], program: Program, lab: Callable[[], Lab]) -> bool:
+    """Whether a component carries these variables of a program it was not yet checked with."""
+    if not set(carried) <= {variable for placed in program.components for variable in placed.variables}:
+        return False
+    claim = Computes(component=name, hypothesis=Hypothesis(program=program, carriers={name: carried}))
+    return check(claim, lab()).verdict == "supported"
