@@ -33,6 +33,7 @@ from vesalius.backbones.prices import Prices
 from vesalius.backbones.records import Records
 from vesalius.backbones.redact import Redactor
 from vesalius.backbones.scripted import read_script
+from vesalius.behaviours.files import read_behaviour
 from vesalius.circuits.key.annotations import read_annotation
 from vesalius.circuits.originals import load_original
 from vesalius.circuits.specimens import benchmark_root, load_specimen
@@ -312,6 +313,53 @@ def make_calls(folder: Path) -> None:
     records._write({"kind": "asked", "key": "0" * 64, "most": 0.5})
 
 
+ROWS = [
+    {"prompt": "The capital of France is", "answer": " Paris", "wrong": [" Rome"], "roles": {"country": "France"}},
+    {
+        "prompt": "The capital of Italy is",
+        "answer": " Rome",
+        "split": "test",
+        "counterfactual": "The capital of Spain is",
+    },
+]
+
+
+def make_rows_jsonl(folder: Path) -> None:
+    """Two rows of a behaviour, one a line."""
+    (folder / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in ROWS))
+
+
+def make_rows_json(folder: Path) -> None:
+    """Two rows of a behaviour as a list."""
+    (folder / "rows.json").write_text(json.dumps(ROWS))
+
+
+TEMPLATES = """
+templates = ["The capital of {place.country} is", "{place.country} has its capital in"]
+answer = " {place.capital}"
+wrong = " {other.capital}"
+counterfactual = { place = "other" }
+rows = 4
+
+[slots]
+place = "countries"
+other = "countries"
+
+[words]
+countries = [{ country = "France", capital = "Paris" }, { country = "Italy", capital = "Rome" }]
+"""
+
+
+def make_templates(folder: Path) -> None:
+    """Templates of a behaviour."""
+    (folder / "templates.toml").write_text(TEMPLATES)
+
+
+def make_rows_csv(folder: Path) -> None:
+    """Two rows of a behaviour as CSV."""
+    (folder / "rows.csv").write_text('prompt,answer,wrong\nThe capital of France is, Paris,"["" Rome""]"\nA B,C,D\n')
+
+
 LOADERS: dict[str, Loader] = {
     "circuit": Loader(make_circuit, load_circuit),
     "ratings_json": Loader(make_ratings_json, lambda folder: read_ratings(folder / "ratings.json")),
@@ -328,6 +376,10 @@ LOADERS: dict[str, Loader] = {
     "prices": Loader(make_prices, lambda folder: Prices.load(folder / "prices.json")),
     "script": Loader(make_script, lambda folder: read_script(folder / "script.json")),
     "annotation": Loader(make_annotation, lambda folder: read_annotation(folder / "case_3.json")),
+    "behaviour_jsonl": Loader(make_rows_jsonl, lambda folder: read_behaviour(folder / "rows.jsonl")),
+    "behaviour_json": Loader(make_rows_json, lambda folder: read_behaviour(folder / "rows.json")),
+    "behaviour_toml": Loader(make_templates, lambda folder: read_behaviour(folder / "templates.toml")),
+    "behaviour_csv": Loader(make_rows_csv, lambda folder: read_behaviour(folder / "rows.csv")),
     "calls": Loader(
         make_calls, lambda folder: Records(folder / "calls.jsonl", Redactor(environment={}), writable=False)
     ),

@@ -16,7 +16,6 @@ Rows of MIB (`prompt`, `choices`, `answerKey`, `..._counterfactual`, `metadata`)
 
 import csv
 import io
-import json
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
@@ -26,7 +25,8 @@ from vesalius.behaviours.metrics import Metric
 from vesalius.behaviours.own import RowBehaviour, from_rows
 from vesalius.behaviours.rows import SPLIT_NAMES
 from vesalius.behaviours.templates import from_templates
-from vesalius.errors import BadInput, Failed
+from vesalius.errors import BadInput, Failed, quoted
+from vesalius.files import parse_json
 
 TEXT_ENDINGS = (".jsonl", ".json", ".csv", ".tsv", ".toml")
 TABLE_ENDINGS = (".parquet", ".arrow")
@@ -79,17 +79,11 @@ def _read_file(file: Path) -> list[Any]:
     if not text.strip():
         raise BadInput(f"{file}: is empty; write one row per prompt")
     if file.suffix == ".jsonl":
-        return [_json(line, f"{file} line {i}") for i, line in enumerate(text.splitlines(), 1) if line.strip()]
+        lines = enumerate(text.splitlines(), 1)
+        return [parse_json(line, source=f"{file} line {i}") for i, line in lines if line.strip()]
     if file.suffix == ".json":
-        return _rows_of_json(_json(text, str(file)), file)
+        return _rows_of_json(parse_json(text, source=file), file)
     return _read_csv(text, file)
-
-
-def _json(text: str, where: str) -> Any:
-    try:
-        return json.loads(text)
-    except (json.JSONDecodeError, RecursionError) as error:
-        raise BadInput(f"{where}: not readable as JSON ({error})") from None
 
 
 def _rows_of_json(data: Any, file: Path) -> list[Any]:
@@ -119,14 +113,14 @@ def _cell(name: str, value: Any, file: Path) -> Any:
     """A cell; lists and objects are JSON, and columns of token ids are numbers."""
     if isinstance(value, str) and name.endswith("_idx"):
         try:
-            return json.loads(value)
-        except json.JSONDecodeError:
-            raise BadInput(f"{file}: column {name!r} holds token ids, not {value!r}") from None
+            return parse_json(value, source=file)
+        except BadInput:
+            raise BadInput(f"{file}: column {name!r} holds token ids, not {quoted(value)}") from None
     nested = name in ("answer", "wrong", "roles", "choices", "metadata") or name.endswith("_counterfactual")
     if isinstance(value, str) and nested and value.startswith(("[", "{")):
         try:
-            return json.loads(value)
-        except json.JSONDecodeError:
+            return parse_json(value, source=file)
+        except BadInput:
             return value
     return value
 

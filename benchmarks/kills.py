@@ -1,0 +1,175 @@
+"""Kills at random moments: each command is given again until it ends, and must leave what an unkilled one leaves.
+
+    OMP_NUM_THREADS=1 python -m benchmarks.kills --kills 100 --out benchmarks/results/kills.json
+
+Five commands: `bench circuits`, `bench discovery`, `bench functions`, `explain` by a scripted language model whose
+programs run in the sandbox, and `train`. Each is run once without a kill. Then it is started in a process group of its
+own, killed with SIGKILL after a random share of that time, and started again, until it ends by itself. Every JSON file
+and every weight file it leaves is compared with the unkilled run, times and places left out.
+"""
+
+import argparse
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from vesalius.files import write_json
+
+SEED = 72
+ROOT = Path(__file__).parents[1]
+#: Times, places and what follows from them.
+NOT_COMPARED = {"seconds", "directory", "time", "made_by", "versions", "request"}
+NOT_READ = ("run.json", "spending.json")
+MOST_LIVES = 60
+SPEC = """
+from vesalius.rasp import Map, tokens
+
+vocab = ["a", "b", "c"]
+max_len = 4
+causal = True
+
+
+def program():
+    return Map({"a": "one", "b": "two", "c": "three"}.get, tokens, name="spelt")
+"""
+#: What `train` says where it was killed after everything was written.
+COMPLETE = "holds a specimen already"
+
+
+def commands(place: Path) -> dict[str, list[str]]:
+    """The five commands without `--out`; files they need are written to `place`."""
+    spec = place / "spelt.py"
+    spec.write_text(SPEC)
+    scripted = f"scripted:{ROOT / 'examples' / 'hyve_frac_prevs.py'}"
+    return {
+        "bench circuits": ["bench", "circuits", "--ids", "3", "--jobs", "1"],
+        "bench discovery": ["bench", "discovery", "--methods", "sweep,eap", "--ids", "3,11", "--n", "4", "--jobs", "1"],
+        "bench functions": [
+            *("bench", "functions", "--category", "strings", "--count", "6", "--grading-seed", "5", "--jobs", "1")
+        ],
+        "explain": ["explain", "frac_prevs", "--scientist", "hyve", "--backbone", scripted, "--protocol", "paper"],
+        "train": ["train", str(spec)],
+    }
+
+
+@dataclass
+class Tally:
+    """What the kills of one command did."""
+
+    kills: int = 0
+    runs: int = 0
+    lives: int = 0
+    seconds_unkilled: float = 0.0
+    different: list[str] = field(default_factory=list)
+
+
+def start(command: list[str], out: Path) -> "subprocess.Popen[str]":
+    """The command in a process group of its own."""
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+    return subprocess.Popen(
+        [sys.executable, "-m", "vesalius", *command, "--out", str(out), "--json"],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=environment,
+        start_new_session=True,
+        cwd=out.parent,
+    )
+
+
+def live(command: list[str], out: Path, *, kill_after: float | None) -> bool | None:
+    """One life: True if the command ended by itself, None if it was killed before; anything else is an error."""
+    process = start(command, out)
+    try:
+        _, said = process.communicate(timeout=kill_after)
+    except subprocess.TimeoutExpired:
+        os.killpg(process.pid, signal.SIGKILL)
+        process.communicate()
+        return None
+    if process.returncode == 0 or COMPLETE in said:
+        return True
+    raise RuntimeError(f"{' '.join(command)} ended with {process.returncode}: {said[-500:]}")
+
+
+def left_behind(out: Path) -> dict[str, Any]:
+    """Every JSON document and weight file, without times and places."""
+    documents: dict[str, Any] = {}
+    for path in sorted(out.rglob("*")):
+        name = str(path.relative_to(out))
+        if path.suffix == ".json" and name not in NOT_READ:
+            documents[name] = comparable(json.loads(path.read_text().replace(str(out), "PLACE")))
+        elif path.suffix == ".safetensors":
+            documents[name] = path.read_bytes().hex()
+    return documents
+
+
+def comparable(document: Any) -> Any:
+    """A document without what differs between any two runs."""
+    if isinstance(document, dict):
+        return {name: comparable(value) for name, value in document.items() if name not in NOT_COMPARED}
+    return [comparable(value) for value in document] if isinstance(document, list) else document
+
+
+def attack(command: list[str], place: Path, *, kills: int, dice: random.Random) -> Tally:
+    """Kill a command so often, in as many runs as that takes."""
+    tally, whole = Tally(), place / "whole"
+    began = time.monotonic()
+    assert live(command, whole, kill_after=None)
+    tally.seconds_unkilled = round(time.monotonic() - began, 2)
+    expected = left_behind(whole)
+    while tally.kills < kills:
+        out = place / f"run{tally.runs}"
+        tally.runs += 1
+        for number in range(MOST_LIVES):
+            tally.lives += 1
+            # The last life of a run is left alone, so that it ends however slow the machine is.
+            spared = number == MOST_LIVES - 1 or tally.kills >= kills
+            after = None if spared else dice.uniform(0, 1.1 * tally.seconds_unkilled)
+            if live(command, out, kill_after=after):
+                break
+            tally.kills += 1
+        found = left_behind(out)
+        names = {*expected, *found}
+        tally.different += [f"run {tally.runs}: {name}" for name in names if expected.get(name) != found.get(name)]
+    return tally
+
+
+def main() -> None:
+    """Kill every command and write the tallies."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--kills", type=int, default=100, help="over all commands")
+    parser.add_argument("--seed", type=int, default=SEED)
+    parser.add_argument("--only", default="", help="commands, comma-separated")
+    parser.add_argument("--out", type=Path)
+    options = parser.parse_args()
+    rows: dict[str, Any] = {}
+    with tempfile.TemporaryDirectory(prefix="vesalius-kills-") as directory:
+        known = commands(Path(directory))
+        chosen = options.only.split(",") if options.only else list(known)
+        for number, name in enumerate(chosen):
+            place = Path(directory, name.replace(" ", "-"))
+            place.mkdir()
+            share = options.kills // len(chosen) + (number < options.kills % len(chosen))
+            dice = random.Random(f"{options.seed}:{name}")
+            rows[name] = vars(attack(known[name], place, kills=share, dice=dice))
+            print(name, json.dumps(rows[name]), flush=True)
+    totals = {
+        "kills": sum(row["kills"] for row in rows.values()),
+        "runs": sum(row["runs"] for row in rows.values()),
+        "different": sum(len(row["different"]) for row in rows.values()),
+    }
+    print(json.dumps(totals))
+    if options.out:
+        write_json(options.out, {"benchmark": "kills", "seed": options.seed, "totals": totals, "commands": rows})
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,38 @@
+"""The benchmark of kills: what it compares; one command killed twice. `tests/runs/test_kills.py` kills fifty times."""
+
+import json
+import random
+from pathlib import Path
+
+import pytest
+from benchmarks.kills import attack, commands, comparable, left_behind
+
+
+def test_times_and_places_are_not_compared() -> None:
+    document = {"value": 1, "seconds": 2.0, "rows": [{"directory": "x", "name": "y"}]}
+    assert comparable(document) == {"value": 1, "rows": [{"name": "y"}]}
+
+
+def test_what_is_left_behind_is_compared_without_its_place(tmp_path: Path) -> None:
+    found = []
+    for name in ("one", "two"):
+        out = tmp_path / name
+        out.mkdir()
+        (out / "scorecard.json").write_text(json.dumps({"value": 1, "page": str(out / "report.html")}))
+        (out / "run.json").write_text(json.dumps({"asked": name}))
+        (out / "model.safetensors").write_bytes(b"weights")
+        found.append(left_behind(out))
+    assert found[0] == found[1]
+    assert sorted(found[0]) == ["model.safetensors", "scorecard.json"]
+    (tmp_path / "two" / "model.safetensors").write_bytes(b"weighty")
+    assert left_behind(tmp_path / "two") != found[0]
+
+
+def test_there_are_five_commands(tmp_path: Path) -> None:
+    assert len(commands(tmp_path)) == 5
+
+
+@pytest.mark.slow
+def test_a_training_that_is_killed_twice_ends_the_same(tmp_path: Path) -> None:
+    tally = attack(commands(tmp_path)["train"], tmp_path, kills=2, dice=random.Random(3))
+    assert (tally.kills, tally.different) == (2, [])
