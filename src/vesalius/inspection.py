@@ -106,5 +106,5 @@ def _explain(
 
 
 def _text(explanation: Explanation) -> str:
-    parts = [f"{part.id}: {part.tag} ({part.verdict}). {part.note}" for part in explanation.components]
+    parts = [f"{part.id}: {part.tag or 'no tag'} ({part.verdict}). {part.note}" for part in explanation.components]
     return "\n".join([explanation.task_description, *parts])

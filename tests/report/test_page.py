@@ -13,6 +13,7 @@ import pytest
 from tests.report.explanations import evidence, frac_prevs, index_rows, invert_if_sorted, natural
 from vesalius.api import load
 from vesalius.documents.explanation import ClaimRecord, ComponentExplanation, Explanation
+from vesalius.documents.request import Request
 from vesalius.errors import BadInput, Failed
 from vesalius.report.html import LIMIT_BYTES, duration, figure
 from vesalius.report.index import IndexRow, render_index
@@ -223,7 +224,19 @@ def test_refusals(tmp_path: Path) -> None:
 
 def test_commands_are_quoted() -> None:
     odd = frac_prevs().model_copy(update={"specimen": "my runs/$(x)", "scientist": "hyve", "seed": 4})
-    assert commands(odd)[0] == "vesalius explain 'my runs/$(x)' --scientist hyve --seed 4"
+    # The file does not say which language model it was: a command without one would be refused.
+    assert commands(odd) == ["vesalius show 'my runs/$(x)'"]
+    known = Request(
+        command="explain",
+        specimen="my runs/$(x)",
+        components=("L0_MLP",),
+        method="hyve",
+        backbone="local:small",
+        seed=4,
+    )
+    assert commands(odd.model_copy(update={"request": known}))[0] == (
+        "vesalius explain 'my runs/$(x)' --components L0_MLP --scientist hyve --backbone local:small --seed 4"
+    )
 
 
 def test_interval_plot() -> None:

@@ -8,6 +8,7 @@ from tests.training.programs import CPU, fraction, lookup, odd_places, small
 from tests.training.twin import node_outputs, patched_logits
 from vesalius.model import Transformer
 from vesalius.model.states import build
+from vesalius.rasp.sampling import repetitive_inputs
 from vesalius.training import Gate, Setting, TrainingResult, headroom, measure, model_tokens, train
 from vesalius.training.evaluation import evaluate
 from vesalius.training.pairs import differ, draw_pairs, targets
@@ -166,3 +167,27 @@ def test_thresholds_and_what_counts() -> None:
     assert not Gate(**PERFECT | weak).passed
     assert Gate(**PERFECT | weak | {"inert": ("L0_MLP",)}).passed
     assert Gate(**PERFECT | weak | {"inert": ("L0_MLP",), "crossed": {"L0_MLP": 0.5}}).iia_worst == 0.5
+
+
+def test_repetitive_inputs_count() -> None:
+    """Accepted on random inputs, refused for constant ones; gates of before have no such figure."""
+    old, good = Gate(**PERFECT), Gate(**PERFECT, repetitive=0.99, rare_counts=0.96)  # type: ignore[arg-type]
+    bad = Gate(**PERFECT, repetitive=0.97, rare_counts=0.0)  # type: ignore[arg-type]
+    assert old.passed
+    assert good.passed
+    assert bad.shortfalls == ["repetitive 0.9700 < 0.98", "rare_counts 0.0000 < 0.95"]
+
+
+def test_accuracy_on_repetitive_inputs_is_that_of_single_runs() -> None:
+    setting = small(fraction())
+    model = half_trained(setting)
+    gate = measure(model, setting, n=64, seed=3)
+    program = setting.program
+    shortest = int(draw_pairs(setting.draw, 64, seed=3, device=CPU).base_lengths.min())
+    codes, lengths = repetitive_inputs(len(program.vocab), program.max_len, 64, seed=3, min_length=shortest)
+    expected = program.run(codes, lengths).output
+    right = []
+    for row, length in enumerate(lengths.tolist()):
+        logits = model(model_tokens(program, codes[row : row + 1, :length]))
+        right += [abs(float(logits[0, i + 1, 0] - expected[row, i])) < 0.05 for i in range(length)]
+    assert gate.repetitive == pytest.approx(sum(right) / len(right), abs=2.5 / len(right))  # two answers may round over

@@ -18,6 +18,8 @@ from vesalius.documents.views import Row, Viewable, join_first, made, shortened
 
 EXPLANATION_FILE = "explanation.json"
 Verdict = Literal["supported", "refuted", "untested"]
+#: What is shown where experiments settled no tag.
+NO_TAG = "no tag"
 Tag = Literal["INDICATOR", "AGGREGATOR", "ROUTER", "MAPPER", "COMBINER"]
 
 
@@ -85,7 +87,8 @@ class ComponentExplanation(Record):
     """What one head or MLP does.
 
     `tag` follows the conventions of the benchmark family, `tag_by_experiment` only what was measured; where they
-    differ the note says both. `program` is the component's variable in RASP, `family` the kind of hypothesis it is,
+    differ the note says both. Both rest on experiments and are None where those settled nothing; `tag_by_model` is what
+    a language model chose. `program` is the component's variable in RASP, `family` the kind of hypothesis it is,
     `table` a read-off table where no formula was found, `operation` the name of what a supported table does, `refuted`
     the hypotheses that lost, with their scores. In a natural model `role` is the name the field gives to what was
     measured (an induction head, a previous-token head)
@@ -93,8 +96,9 @@ class ComponentExplanation(Record):
     """
 
     id: str
-    tag: Tag
-    tag_by_experiment: Tag
+    tag: Tag | None
+    tag_by_experiment: Tag | None
+    tag_by_model: Tag | None = None
     note: str
     verdict: Verdict
     program: str | None = None
@@ -149,7 +153,7 @@ class Explanation(Viewable, Document):
         subject = ", ".join(filter(None, (self.specimen, self.behaviour)))
         verdicts = Counter(part.verdict for part in self.components)
         counts = ", ".join(f"{verdicts[verdict]} {verdict}" for verdict in get_args(Verdict) if verdicts[verdict])
-        parts = [f"{part.id} {part.role or part.tag} ({part.verdict})" for part in self.components]
+        parts = [f"{part.id} {part.role or part.tag or NO_TAG} ({part.verdict})" for part in self.components]
         return (
             f"Explanation of {subject} by {self.scientist}: {len(self.components)} components"
             f"{f' ({counts})' if counts else ''}\n{join_first(parts, 4) or 'nothing was established'}\n"

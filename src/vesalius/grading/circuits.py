@@ -78,6 +78,7 @@ class Grade(Viewable, BaseModel):
     tag_accuracy: Metric
     tag_accuracy_experiment_only: Metric
     tag_accuracy_supported: Metric
+    tag_accuracy_by_model: Metric | None = None
     component_iia: Metric | None = None
     component_iia_changed: Metric | None = None
     component_iia_changed_mean: Metric | None = None

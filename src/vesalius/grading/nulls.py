@@ -97,11 +97,13 @@ def _rotated(explanation: Explanation, rng: random.Random) -> Explanation:
     return explanation.model_copy(update={"components": mixed, "executable": executable})
 
 
-def _tagged(part: ComponentExplanation, tag: Tag, by_experiment: Tag) -> ComponentExplanation:
+def _tagged(part: ComponentExplanation, tag: Tag | None, by_experiment: Tag | None) -> ComponentExplanation:
     return part.model_copy(update={"tag": tag, "tag_by_experiment": by_experiment})
 
 
-def _next_tag(tag: Tag) -> Tag:
+def _next_tag(tag: Tag | None) -> Tag | None:
+    if tag is None:
+        return None
     tags: tuple[Tag, ...] = get_args(Tag)
     return tags[(tags.index(tag) + 1) % len(tags)]
 

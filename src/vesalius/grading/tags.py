@@ -21,15 +21,18 @@ def guess_by_kind(component: str) -> Tag:
 
 
 def tag_rows(explanation: Explanation, truth: Mapping[str, str]) -> dict[str, TagRow]:
-    """Given and true tag of each component of the key; a component that is not explained has no tag."""
+    """Given and true tag of each component of the key; a component that is not explained has no tag, and no tag is
+    wrong.
+    """
     explained = {part.id: part for part in explanation.components}
     rows: dict[str, TagRow] = {}
     for component, tag in truth.items():
         own = explained.get(component)
         rows[component] = {
             "true": tag,
-            "tag": own.tag if own else "",
-            "by_experiment": own.tag_by_experiment if own else "",
+            "tag": (own.tag or "") if own else "",
+            "by_experiment": (own.tag_by_experiment or "") if own else "",
+            "by_model": (own.tag_by_model or "") if own else "",
             "verdict": own.verdict if own else "untested",
             "guess": guess_by_kind(component),
         }
@@ -37,12 +40,16 @@ def tag_rows(explanation: Explanation, truth: Mapping[str, str]) -> dict[str, Ta
 
 
 def tag_metrics(circuits: Sequence[Sequence[TagRow]]) -> dict[str, Metric]:
-    """Tag accuracies over circuits: overall, by experiment alone, among supported components, and tag by tag."""
+    """Tag accuracies over circuits: overall, by experiment alone, among supported components, by the language model
+    where one chose tags, and tag by tag.
+    """
     made = {
         "tag_accuracy": _accuracy(circuits, "tag"),
         "tag_accuracy_experiment_only": _accuracy(circuits, "by_experiment"),
         "tag_accuracy_supported": _accuracy(circuits, "tag", where=lambda row: row["verdict"] == "supported"),
     }
+    if any(row.get("by_model") for circuit in circuits for row in circuit):
+        made["tag_accuracy_by_model"] = _accuracy(circuits, "by_model")
     for tag in get_args(Tag):
         metric = _accuracy(circuits, "tag", where=lambda row, tag=tag: row["true"] == tag)
         if metric.n:
@@ -62,7 +69,7 @@ def _accuracy(
     chosen = [[row for row in circuit if where(row)] for circuit in circuits]
 
     def right(column: str) -> list[int]:
-        return [sum(row[column] == row["true"] for row in rows) for rows in chosen]
+        return [sum(row.get(column, "") == row["true"] for row in rows) for rows in chosen]
 
     counts = [len(rows) for rows in chosen]
     baseline = sum(right("guess")) / sum(counts) if sum(counts) else None

@@ -7,6 +7,8 @@
 5. Any other MLP: MAPPER.
 """
 
+from collections.abc import Collection
+from dataclasses import replace
 from enum import StrEnum
 
 from vesalius.components import Component
@@ -40,6 +42,19 @@ def role_of(placed: Placed, program: Program) -> Role:
     if telling and all(_is_indicator(node, program) for node in telling):
         return Role.INDICATOR
     return Role.MAPPER
+
+
+def role_of_carrier(program: Program, variables: Collection[str], *, is_head: bool) -> Role | None:
+    """The role of a component that carries some variables of a program; None where no component of its kind writes
+    them, or where they have different roles.
+    """
+    roles = set()
+    for placed in program.components:
+        written = [name in variables for name in placed.variables]
+        if any(written) and (placed.kind == "head") == is_head:
+            kept = tuple(node for node, own in zip(placed.expressions, written, strict=True) if own)
+            roles.add(role_of(replace(placed, expressions=kept), program))
+    return roles.pop() if len(roles) == 1 else None
 
 
 def _head_role(node: Variable) -> Role:

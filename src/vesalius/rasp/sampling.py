@@ -12,6 +12,9 @@ from torch import Generator, Tensor
 from vesalius.errors import BadInput
 from vesalius.rasp.program import Program
 
+#: Token codes [n, max_len], padded with -1, and the lengths.
+Inputs = tuple[Int[Tensor, "n pos"], Int[Tensor, " n"]]
+
 
 def random_inputs(
     program: Program, n: int, *, seed: int, min_length: int = 3, device: torch.device | str | None = None
@@ -53,6 +56,32 @@ def repetitive_inputs(
     kind = torch.randint(3, (n, 1), generator=generator)
     tokens = torch.where(kind == 0, first, torch.where(kind == 1, but_one, counted))
     return tokens.masked_fill(~real, -1).to(device), lengths.to(device)
+
+
+def mixed_inputs(
+    program: Program,
+    n: int,
+    *,
+    seed: int,
+    min_length: int = 3,
+    repetitive: float,
+    device: torch.device | str | None = None,
+) -> tuple[Int[Tensor, "n pos"], Int[Tensor, " n"]]:
+    """`n` random inputs of which a share is repetitive, in random order."""
+    n_repetitive = int(n * repetitive)
+    tokens, lengths = random_inputs(program, n - n_repetitive, seed=seed, min_length=min_length)
+    if n_repetitive:
+        size = len(program.vocab), program.max_len
+        more = repetitive_inputs(*size, n_repetitive, seed=seed, min_length=min_length)
+        tokens, lengths = shuffled((tokens, lengths), more, seed=seed)
+    return tokens.to(device), lengths.to(device)
+
+
+def shuffled(first: Inputs, second: Inputs, *, seed: int) -> Inputs:
+    """Two sets of inputs of the same width as one, in random order."""
+    order = torch.randperm(len(first[0]) + len(second[0]), generator=torch.Generator().manual_seed(seed))
+    order = order.to(first[0].device)
+    return torch.cat([first[0], second[0]])[order], torch.cat([first[1], second[1]])[order]
 
 
 def _some_places(real: Tensor, generator: Generator) -> Tensor:

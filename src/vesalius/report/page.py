@@ -176,13 +176,17 @@ def commands(explanation: Explanation, specimen: Specimen | None = None) -> list
     request = explanation.request or _request(explanation, specimen)
     behaviour = "" if request.behaviour is None else f" --behaviour {shlex.quote(request.behaviour)}"
     explain, name = request.command_line(), shlex.quote(request.specimen or explanation.specimen)
-    return [explain, f"{explain} --json", f"vesalius show {name}{behaviour}"]
+    show = f"vesalius show {name}{behaviour}"
+    if request.method == "hyve" and request.backbone is None:
+        # The file does not say which language model it was; a command without one would only be refused.
+        return [show]
+    return [explain, f"{explain} --json", show]
 
 
 def _request(explanation: Explanation, specimen: Specimen | None) -> Request:
     """What was asked, for explanations of schema 1, as far as they say: natural ones keep options in a profile."""
     kept = next((part.profile.get("request") for part in explanation.components if part.profile), None) or {}
-    chosen = kept and kept["top"] is None
+    chosen = kept["top"] is None if kept else specimen is not None and _other_components(explanation, specimen)
     return Request(
         command="explain",
         specimen=explanation.specimen,
@@ -192,3 +196,8 @@ def _request(explanation: Explanation, specimen: Specimen | None) -> Request:
         options={name: kept.get(name) for name in ("n", "top", "force")},
         seed=explanation.seed,
     )
+
+
+def _other_components(explanation: Explanation, specimen: Specimen) -> bool:
+    """Whether components were chosen that are not the specimen's own circuit."""
+    return {part.id for part in explanation.components} != set(map(str, specimen.components))

@@ -16,7 +16,7 @@ from vesalius.components import Component
 from vesalius.documents.checks import Checks
 from vesalius.documents.circuit import Circuit
 from vesalius.documents.discovery import Discovery
-from vesalius.documents.explanation import Explanation
+from vesalius.documents.explanation import NO_TAG, Explanation
 from vesalius.documents.scorecard import Scorecard
 from vesalius.documents.sweep import Sweep
 from vesalius.documents.views import columns_of, register
@@ -88,7 +88,10 @@ def _(result: Sweep) -> Figure:
 def _(result: Explanation) -> Figure:
     if not result.components:
         raise BadInput(f"the explanation of {result.specimen} has no component to draw; its task_description says why")
-    words = {part.id: (short_role(part.role) if part.role else part.tag, part.verdict) for part in result.components}
+    words = {
+        part.id: (short_role(part.role) if part.role else part.tag or NO_TAG, part.verdict)
+        for part in result.components
+    }
     diagram = draw_circuit(list(words), result.edges)
     return draw_diagram(diagram, words, title=f"{_subject(result.specimen, result.behaviour)}, by {result.scientist}")
 

@@ -8,6 +8,8 @@ Measured on fresh inputs with the intervention engine, which is not the code tha
     strict        per component outside the circuit: accuracy when it alone takes a source's values
     strict_all    accuracy when all of them do
     mean_ablated  accuracy when all of them are replaced by their mean, zero_ablated by zero
+    repetitive    accuracy on constant inputs, nearly constant ones, and ones with any count of one token
+    rare_counts   the lowest accuracy on those whose most frequent token has one count
 """
 
 from collections.abc import Mapping, Sequence
@@ -20,6 +22,7 @@ from torch import Tensor
 from vesalius.intervene import Batch, Plan, Readout, Recordings, Values, activations, means, run, zeros
 from vesalius.model import Component, Transformer
 from vesalius.rasp.effects import NUMERICAL_TOLERANCE
+from vesalius.rasp.sampling import repetitive_inputs
 from vesalius.training.pairs import Pairs, Slot, differ, draw_pairs, targets
 from vesalius.training.setting import Setting, model_tokens
 from vesalius.training.threads import few_threads
@@ -35,6 +38,11 @@ THRESHOLDS: Mapping[str, float] = {
     "zero_ablated": 0.98,
 }
 
+#: The minimum on repetitive inputs, which random ones almost never show.
+REPETITIVE_THRESHOLDS: Mapping[str, float] = {"repetitive": 0.98, "rare_counts": 0.95}
+#: Counts with fewer positions than this say nothing by themselves.
+FEWEST_POSITIONS = 50
+
 
 def headroom(metrics: Mapping[str, float]) -> float:
     """How far the metrics are above their thresholds: 1 when all are perfect, 0 when the worst just passes."""
@@ -46,7 +54,7 @@ class Gate(BaseModel):
 
     `inert` names components whose interchange at the same position has no effect; they do not count in the worst
     metrics. Interchange across positions is in `crossed` and counts. Where nothing changed the answer, `iia_changed` is
-    None.
+    None. `repetitive` and `rare_counts` are None in gates measured before there were such inputs.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -63,6 +71,8 @@ class Gate(BaseModel):
     mean_ablated: float
     zero_ablated: float
     inert: tuple[str, ...]
+    repetitive: float | None = None
+    rare_counts: float | None = None
 
     @property
     def iia_worst(self) -> float:
@@ -95,10 +105,12 @@ class Gate(BaseModel):
     @property
     def shortfalls(self) -> list[str]:
         """The metrics below their thresholds, as text."""
+        bars = {**THRESHOLDS, **REPETITIVE_THRESHOLDS}
+        figures = {**self.metrics, "repetitive": self.repetitive, "rare_counts": self.rare_counts}
         return [
-            f"{name} {value:.4f} < {THRESHOLDS[name]}"
-            for name, value in self.metrics.items()
-            if value < THRESHOLDS[name]
+            f"{name} {value:.4f} < {bars[name]}"
+            for name, value in figures.items()
+            if value is not None and value < bars[name]
         ]
 
 
@@ -125,6 +137,7 @@ def _measure(model: Transformer, setting: Setting, n: int, seed: int) -> Gate:
     singles = {str(c): runs.share(runs.patched([c], runs.source), base) for c in others}
     together = [runs.patched(others, values) for values in (runs.source, runs.means, runs.zeros)] if others else []
     strict_all, mean_ablated, zero_ablated = [_share(runs.share(x, base)) for x in together] or [1.0, 1.0, 1.0]
+    repetitive, rare_counts = _on_repetitive(model, setting, pairs, n, seed)
     return Gate(
         n=n,
         seed=seed,
@@ -138,7 +151,27 @@ def _measure(model: Transformer, setting: Setting, n: int, seed: int) -> Gate:
         mean_ablated=mean_ablated,
         zero_ablated=zero_ablated,
         inert=tuple(str(slot.component) for slot in setting.slots if slot.inert),
+        repetitive=repetitive,
+        rare_counts=rare_counts,
     )
+
+
+def _on_repetitive(model: Transformer, setting: Setting, pairs: Pairs, n: int, seed: int) -> tuple[float, float]:
+    """Accuracy on repetitive inputs of the lengths that were drawn: over all, and for the worst count of a token."""
+    program = setting.program
+    shortest = int(pairs.base_lengths.min())
+    codes, lengths = repetitive_inputs(
+        len(program.vocab), program.max_len, n, seed=seed, min_length=shortest, device=model.device
+    )
+    logits = model(model_tokens(program, codes))[:, 1:]
+    outputs = logits[..., 0] if program.numerical else logits.argmax(-1).float()
+    wrong = differ(program, outputs, program.run(codes, lengths).output.float())
+    real = codes >= 0
+    counts = torch.stack([(codes == token).sum(1) for token in range(len(program.vocab))]).amax(0)
+    by_count = [real & (counts == count)[:, None] for count in counts.unique()]
+    shares = [1 - float(wrong[part].float().mean()) for part in by_count if int(part.sum()) >= FEWEST_POSITIONS]
+    overall = 1 - float(wrong[real].float().mean())
+    return overall, min(shares, default=overall)
 
 
 class _InterventionRuns:

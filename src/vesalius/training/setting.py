@@ -12,11 +12,14 @@ from vesalius.components import all_components
 from vesalius.errors import BadInput
 from vesalius.model import Component, Config
 from vesalius.model.states import State
-from vesalius.rasp import Program, random_inputs
+from vesalius.rasp import Program
+from vesalius.rasp.sampling import mixed_inputs
 from vesalius.training.pairs import Draw, Slot, find_inert
 
 MIN_D_MODEL = 8
 MAX_D_MODEL = 64
+#: Share of inputs that are constant, nearly constant or have a rare count of one token: random ones never are.
+REPETITIVE_SHARE = 0.15
 
 
 @dataclass(frozen=True)
@@ -114,13 +117,14 @@ class Setting:
 
 
 def setting_of(program: Program, *, size: Size | None = None, min_length: int = 3) -> Setting:
-    """The default setting of a program: default size, independent uniform tokens, inert components found by sampling.
+    """The default setting of a program: default size, independent uniform tokens but for a share of repetitive inputs,
+    inert components found by sampling.
 
     Inputs have `min_length` tokens or more (or the program's longest, if that is less).
     """
 
     def draw(n: int, seed: int, device: torch.device) -> tuple[Tensor, Tensor]:
-        return random_inputs(program, n, seed=seed, min_length=min_length, device=device)
+        return mixed_inputs(program, n, seed=seed, min_length=min_length, repetitive=REPETITIVE_SHARE, device=device)
 
     inert, crossed = find_inert(program, draw)
     return Setting(program.name, program, size or default_size(program), draw, inert=inert, crossed=crossed)

@@ -63,6 +63,7 @@ def test_the_walkthrough_by_the_typed_protocol(typed: HyveResult) -> None:
         ("L0_MLP", "INDICATOR", "supported"),
         ("L1H2", "AGGREGATOR", "supported"),
     ]
+    assert [part.tag_by_model for part in found.components] == ["INDICATOR", "AGGREGATOR"]
     assert grade(found).tag_accuracy.value == 1.0
     assert found.executable is not None
     assert found.executable.carriers == {"L0_MLP": ("is_x",), "L1H2": ("share",)}
@@ -104,6 +105,31 @@ def test_the_paper_protocol_marks_its_verdicts(paper: HyveResult) -> None:
     deciders = {attempt.decided_by for part in paper.trace.components for attempt in part.attempts}
     assert deciders == {"model"}
     assert paper.explanation.executable is None
+    # No program was tested, so no experiment settled a tag; what the model chose is kept as its own.
+    assert [part.tag for part in paper.explanation.components] == [None, None]
+    assert [part.tag_by_model for part in paper.explanation.components] == ["INDICATOR", "AGGREGATOR"]
+    graded = grade(paper.explanation, programs=False)
+    assert graded.tag_accuracy_by_model is not None
+    assert (graded.tag_accuracy.value, graded.tag_accuracy_by_model.value) == (0.0, 1.0)
+
+
+def test_the_tag_follows_from_the_supported_program_not_from_the_model(frac_prevs: Specimen) -> None:
+    script = walkthrough()
+
+    def contrary(request: Request) -> Any:
+        if request.label == "classification":
+            return {"json": {name: {"tag": "ROUTER", "description": "It sees all."} for name in ("L0_MLP", "L1H2")}}
+        return script(request)
+
+    parts = explain_hyve(frac_prevs, backbone=opened(contrary)[0]).explanation.components
+    assert [(part.tag, part.tag_by_model) for part in parts] == [("INDICATOR", "ROUTER"), ("AGGREGATOR", "ROUTER")]
+
+
+def test_what_was_established_is_set_apart_from_what_the_model_says(typed: HyveResult) -> None:
+    for part in typed.explanation.components:
+        tested = [claim.text for claim in part.claims if claim.kind == "computes"]
+        assert part.note.startswith("Established: ")
+        assert all(text in part.note.split("In the model's words:")[0] for text in tested)
 
 
 def test_free_code_never_makes_a_typed_verdict(frac_prevs: Specimen) -> None:
@@ -222,7 +248,9 @@ def test_a_model_that_says_nothing_usable_is_counted(frac_prevs: Specimen, text:
     found = explain_hyve(frac_prevs, backbone=opened(lambda request: text, reasks=0)[0])
     valid(found)
     assert [part.verdict for part in found.explanation.components] == ["untested", "untested"]
-    assert [part.tag for part in found.explanation.components] == ["MAPPER", "AGGREGATOR"]
+    parts = found.explanation.components
+    assert [(part.tag, part.tag_by_experiment, part.tag_by_model) for part in parts] == [(None, None, None)] * 2
+    assert grade(found.explanation, programs=False).tag_accuracy.value == 0.0
     assert found.trace.usage.failed == 12
     assert len(found.trace.problems) == 12
 

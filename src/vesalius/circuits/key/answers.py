@@ -2,6 +2,7 @@
 
 from pydantic import BaseModel, ConfigDict
 
+from vesalius.circuits.key.in_model import note_in_model
 from vesalius.circuits.key.inert import is_interchange_inert
 from vesalius.circuits.key.listing import program_text
 from vesalius.circuits.key.roles import task_roles
@@ -45,7 +46,7 @@ def answer_of(task: Task) -> AnswerKey:
             ComponentAnswer(
                 id=str(component),
                 tag=tags[component],
-                note=task.notes[str(component)],
+                note=note_in_model(task.id, str(component), task.notes[str(component)]),
                 variables=variables,
                 interchange_inert=is_interchange_inert(task.id, component),
             )

@@ -30,7 +30,7 @@ from vesalius.errors import BadInput
 from vesalius.files import read_json
 from vesalius.model.files import CONFIG_FILE, load_model
 from vesalius.model.states import State, to_state
-from vesalius.rasp.sampling import repetitive_inputs
+from vesalius.rasp.sampling import repetitive_inputs, shuffled
 from vesalius.training.gate import THRESHOLDS, Gate, measure
 from vesalius.training.group import SettingResult, train_group
 from vesalius.training.setting import Setting, Size
@@ -92,8 +92,7 @@ def setting_for(one: Task, *, min_length: int = 1, start: State | None = None, r
         more = repetitive_inputs(
             len(one.vocab), one.max_len, n_repetitive, seed=seed, min_length=min_length, device=device
         )
-        order = torch.randperm(n, generator=torch.Generator().manual_seed(seed)).to(device)
-        return torch.cat([codes, more[0]])[order], torch.cat([lengths, more[1]])[order]
+        return shuffled((codes, lengths), more, seed=seed)
 
     return Setting(
         name=one.id,

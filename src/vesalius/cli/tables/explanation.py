@@ -11,6 +11,7 @@ from rich.text import Text
 from vesalius.api.explanations import ACCURACY, FREE_CODE
 from vesalius.cli.console import print_line, stdout
 from vesalius.documents import ClaimRecord, ComponentExplanation, Evidence, Explanation
+from vesalius.documents.explanation import NO_TAG
 
 #: A screen: the summary never has more lines than this, nor longer ones.
 LINES, COLUMNS = 24, 100
@@ -52,7 +53,7 @@ def _components(parts: tuple[ComponentExplanation, ...], room: int) -> list[str]
     if len(shown) + 1 > room:
         shown = sorted(shown, key=lambda part: part.verdict != "supported")[: room - 2]
         shown.sort(key=parts.index)
-    rows = [(part.id, part.role or part.tag, part.verdict, _computes(part)) for part in shown]
+    rows = [(part.id, part.role or part.tag or NO_TAG, part.verdict, _computes(part)) for part in shown]
     widths = [max(len(row[column]) for row in rows) for column in range(3)]
     widths[1] = min(widths[1], 40)
     lines = [
@@ -97,7 +98,7 @@ def _cut(line: str) -> str:
 def _print_claims(explanation: Explanation) -> None:
     stdout.print(f"\n{explanation.task_description}", markup=False)
     for part in explanation.components:
-        stdout.print(f"\n[bold]{part.id}[/bold]  {part.role or part.tag}  ({part.verdict})", highlight=False)
+        stdout.print(f"\n[bold]{part.id}[/bold]  {part.role or part.tag or NO_TAG}  ({part.verdict})", highlight=False)
         stdout.print(Padding(Text(part.note), (0, 0, 0, 2)))
         for claim in part.claims:
             by = " (by the language model)" if claim.kind == FREE_CODE else ""

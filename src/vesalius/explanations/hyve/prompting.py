@@ -41,11 +41,21 @@ TAXONOMY = {
 
 @dataclass(frozen=True)
 class Known:
-    """What is believed of a component when another stage reads it."""
+    """What is believed of a component when another stage reads it. `established` is what was tested, as it was tested:
+    a hypothesis may say more.
+    """
 
     component: str
     hypothesis: str
     verdict: str
+    established: str = ""
+
+    @property
+    def words(self) -> str:
+        """What was established, and the hypothesis, marked as the words that were not tested as a whole."""
+        if not self.established:
+            return self.hypothesis
+        return f"{self.established} (The hypothesis, not tested word for word: {self.hypothesis})"
 
 
 @dataclass(frozen=True)

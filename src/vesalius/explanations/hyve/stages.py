@@ -27,7 +27,7 @@ from vesalius.explanations.hyve.shapes import (
     classification,
 )
 from vesalius.explanations.hyve.tools import Bench, Judge, Workspace, record_text
-from vesalius.explanations.hyve.verdicts import from_free_code, verdict_of
+from vesalius.explanations.hyve.verdicts import FUNCTIONAL, from_free_code, verdict_of
 
 NO_PLAN = "(no readable plan was given; go by the stage's aim)"
 NO_OBSERVATION = "(no readable observation was given)"
@@ -61,7 +61,13 @@ class Finding:
     @property
     def known(self) -> Known:
         """As later prompts show it."""
-        return Known(self.trace.component, self.hypothesis, self.verdict)
+        return Known(self.trace.component, self.hypothesis, self.verdict, self.established)
+
+    @property
+    def established(self) -> str:
+        """What supported claims, as they were tested, say; empty where the model judged itself."""
+        checked = [record for _, record in self.checked if record.kind in FUNCTIONAL and record.verdict == "supported"]
+        return " ".join(dict.fromkeys(record.text for record in checked)) if self.verdict == "supported" else ""
 
 
 @dataclass(frozen=True)

@@ -13,11 +13,11 @@ from vesalius.explanations.hyve.shapes import Role
 from vesalius.explanations.hyve.stages import Finding, State
 from vesalius.rasp import Program
 from vesalius.rasp.document import to_document
+from vesalius.rasp.roles import role_of_carrier
 from vesalius.rasp.text import render, render_variables
 
 NO_SUMMARY = "The language model gave no readable summary."
-#: What the kind of a component alone suggests: the most frequent tag of heads, and of MLPs.
-BY_KIND: dict[bool, Tag] = {True: "AGGREGATOR", False: "MAPPER"}
+NOT_CLASSIFIED = "The language model gave this component no tag."
 
 
 def explanation_of(
@@ -44,19 +44,33 @@ def explanation_of(
 def _component(finding: Finding, roles: Mapping[str, Role]) -> ComponentExplanation:
     name = finding.trace.component
     role = roles.get(name)
-    tag: Tag = role.tag if role else BY_KIND[Component.parse(name).is_head]
-    note = role.description if role else f"{finding.hypothesis} (Not classified by the model; tag by kind.)"
     own = _supported_program(finding)
+    tag = None if own is None else _tag_by_rule(own[0], name)
     return ComponentExplanation(
         id=name,
         tag=tag,
         tag_by_experiment=tag,
-        note=note if finding.verdict == "supported" else f"{note} (Tentative: no hypothesis was supported.)",
+        tag_by_model=role.tag if role else None,
+        note=_note(finding, role),
         verdict=finding.verdict,
         program=_program(own[0], name) if own else None,
         claims=finding.claims,
         refuted=tuple(_lost(attempt) for attempt in finding.trace.attempts if attempt.verdict != "supported"),
     )
+
+
+def _tag_by_rule(hypothesis: Hypothesis, name: str) -> Tag | None:
+    """The role, by the rule of the roles, of what the component was shown to carry."""
+    role = role_of_carrier(hypothesis.program, hypothesis.carried_by(name), is_head=Component.parse(name).is_head)
+    return None if role is None else role.value
+
+
+def _note(finding: Finding, role: Role | None) -> str:
+    """What the engine established, then what the model says, which may be more than was tested."""
+    said = role.description if role else f"{finding.hypothesis} ({NOT_CLASSIFIED})"
+    if finding.verdict != "supported":
+        return f"{said} (Tentative: no hypothesis was supported.)"
+    return f"Established: {finding.established} In the model's words: {said}" if finding.established else said
 
 
 def _program(hypothesis: Hypothesis, name: str) -> str:

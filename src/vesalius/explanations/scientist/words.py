@@ -64,7 +64,7 @@ def note(
     facts: Facts,
     claims: tuple[ClaimRecord, ...],
     names: Names,
-    tags: tuple[Tag, Tag],
+    tags: tuple[Tag | None, Tag | None],
 ) -> str:
     """What one component does, and how far that is established; figures are those of its claims."""
     variable = facts.variable(component)
@@ -72,10 +72,7 @@ def note(
     effect = _effect(by_kind["necessary"])
     if variable.family == "nothing":
         if is_inert(by_kind["necessary"].evidence):
-            return (
-                f"{component} is inert: {effect}; no replacement does anything, so nothing can say what it computes. "
-                f"The tag {tags[0]} is a default."
-            )
+            return f"{component} is inert: {effect}; no replacement does anything, so nothing can say what it computes."
         return (
             f"No hypothesis about {component} was good enough to be judged: the best predicted "
             f"{facts.scores[component]:.2f} of its effect in the search. It is not inert: {effect}."

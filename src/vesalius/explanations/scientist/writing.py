@@ -117,7 +117,8 @@ class Report:
 
     def _component(self, component: Component, by_convention: Tag) -> ComponentExplanation:
         variable, finding = self.facts.variable(component), self.investigation.findings[component]
-        tags = by_convention, tag_by_experiment(component, self.tagging)
+        found = variable.family != "nothing"
+        tags = (by_convention, tag_by_experiment(component, self.tagging)) if found else (None, None)
         claims = tuple(self._with_search(component, claim) for claim in self.claims[component])
         refuted = tuple(
             {"hypothesis": label, "score": round(score, SCORE_DECIMALS)}
@@ -236,9 +237,9 @@ def abstention(circuit: list[Component], reason: str, *, seed: int, rows: int) -
         components=tuple(
             ComponentExplanation(
                 id=str(component),
-                tag="AGGREGATOR" if component.is_head else "MAPPER",
-                tag_by_experiment="AGGREGATOR" if component.is_head else "MAPPER",
-                note=f"Nothing is claimed about {component}: {reason}. The tag is a default.",
+                tag=None,
+                tag_by_experiment=None,
+                note=f"Nothing is claimed about {component}: {reason}.",
                 verdict="untested",
             )
             for component in circuit
