@@ -172,7 +172,7 @@ def test_the_summary_is_one_screen_with_the_page_last(vesalius: Vesalius, tmp_pa
     assert len(lines) <= LINES == 24
     assert max(map(len, lines[:-1])) <= COLUMNS == 100
     assert lines[0] == "frac_prevs, explained by builtin"
-    assert lines[1].startswith("At each position the circuit outputs the share of positions so far")
+    assert lines[1].startswith("The circuit gives the share of 'x' among the tokens up to each position.")
     assert any(line.startswith("L0_MLP  INDICATOR   supported  Map(") for line in lines)
     assert "components: 2 supported, 0 refuted, 0 untested" in lines
     assert lines[-1] == f"page: {tmp_path / 'run' / 'report.html'}"

@@ -15,6 +15,8 @@ from vesalius.explanations.scientist.operations import name_tables, name_task, o
 from vesalius.explanations.scientist.variables import INDICES, MEAN_SCALE, TOKENS, Hypothesis, Table, plain_name
 from vesalius.model.specimen import FiniteVocabulary, json_value
 
+#: Share of fresh inputs with every output right from which a program is said to be right, and its task is named.
+RIGHT = 0.97
 CLOSEST = "inputs on our side against the closest rival"
 
 
@@ -168,12 +170,13 @@ def task_description(facts: Facts, names: Names, agreement: float) -> str:
     by_name = {str(component): variable for component, variable in facts.program.variables.items()}
     steps = [f"{name} is {names.words(name)}" for name, variable in by_name.items() if variable.family != "nothing"]
     result = _result_words(output, by_name, names)
+    is_right = agreement >= RIGHT
     how_sure = (
         f"The program gives all outputs of the model for {agreement:.1%} of fresh inputs."
-        if agreement >= 0.97
+        if is_right
         else f"The program is not right: it gives all outputs of the model for only {agreement:.1%} of fresh inputs."
     )
-    task = "" if names.task is None else f"The circuit {names.task.text}. "
+    task = f"The circuit {names.task.text}. " if names.task is not None and is_right else ""
     return f"{task}At each position the circuit outputs {result}. Steps: {'; '.join(steps)}. {how_sure}"
 
 
