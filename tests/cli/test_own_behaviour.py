@@ -202,3 +202,28 @@ def test_functions_keep_their_names_beside_packages() -> None:
 
     assert callable(ves.behaviours)
     assert callable(ves.report)
+
+
+def test_the_likeliest_tokens_have_probabilities(vesalius: Vesalius, tiny: Path) -> None:
+    found = answer(vesalius, "predict", tiny, "--input", '["The capital of France is"]', "--top", "3")
+    [best] = found["top"]
+    assert len(best) == 3
+    assert best[0]["token"] == found["outputs"][0][-1]
+    assert best[0]["probability"] >= best[1]["probability"] >= best[2]["probability"] > 0
+    assert ves.predict(tiny, "The capital of France is") == found["outputs"]
+    refused(vesalius, ["predict", "frac_prevs", "--input", '[["a"]]', "--top", "2"], "is not a natural model")
+
+
+def test_wrong_things_in_python_are_refused_in_one_line() -> None:
+    with pytest.raises(ves.BadInput, match=r"str is not an explanation; grade what ves.explain returned"):
+        ves.grade("x")
+    with pytest.raises(ves.BadInput, match=r"list is not a specimen; give a name, a path or what ves.load returned"):
+        ves.sweep(["models/gpt2"])
+    with pytest.raises(ves.BadInput, match="component 'L' is not a name"):
+        ves.sweep("frac_prevs", components=["L"], progress=False)
+    assert len(ves.sweep("frac_prevs", components="L0H0,L1_MLP", n=2, progress=False).sets) == 2
+
+
+def test_the_number_of_prompts_is_the_number_of_rows(tiny: Path) -> None:
+    found = ves.discover(tiny, "eap", behaviour=rows(), checks=False, force=True, progress=False)
+    assert found.n == 4

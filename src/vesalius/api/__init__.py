@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from vesalius.api.benchmarks import bench, bench_circuits, bench_discovery, bench_functions
-    from vesalius.api.catalogue import behaviours, chosen_device, load, predict, show, specimens
+    from vesalius.api.catalogue import behaviours, chosen_device, load, next_tokens, predict, show, specimens
     from vesalius.api.discoveries import discover
     from vesalius.api.explanations import explain
     from vesalius.api.families import check, check_document, models
@@ -52,6 +52,7 @@ _HOMES = {
     "grade": "vesalius.grading",
     "load": "vesalius.api.catalogue",
     "models": "vesalius.api.families",
+    "next_tokens": "vesalius.api.catalogue",
     "plan": "vesalius.api.plans",
     "predict": "vesalius.api.catalogue",
     "replay": "vesalius.api.runs",
@@ -83,6 +84,7 @@ __all__ = [
     "grade",
     "load",
     "models",
+    "next_tokens",
     "plan",
     "predict",
     "replay",

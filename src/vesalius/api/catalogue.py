@@ -159,10 +159,47 @@ def show(
 
 
 def predict(
-    specimen: Specimen | str | int | Path, inputs: Sequence[Any], *, progress: Progress | bool | None = None
+    specimen: Specimen | str | int | Path, inputs: Sequence[Any] | str, *, progress: Progress | bool | None = None
 ) -> list[list[Any]]:
-    """The model's decoded outputs for each input (a list of tokens, or a text), one per token."""
-    return loaded(specimen, progress=progress).predict(inputs)
+    """The model's decoded outputs for each input (a list of tokens, or a text), one per token; a natural model also
+    takes one text alone.
+    """
+    specimen = loaded(specimen, progress=progress)
+    return specimen.predict(_several(specimen, inputs))
+
+
+def next_tokens(
+    specimen: Specimen | str | int | Path,
+    inputs: Sequence[Any] | str,
+    *,
+    top: int = 5,
+    progress: Progress | bool | None = None,
+) -> list[list[dict[str, Any]]]:
+    """The `top` likeliest tokens after each text, with their probabilities."""
+    specimen = loaded(specimen, progress=progress)
+    vocabulary = specimen.vocabulary
+    if not isinstance(vocabulary, TextVocabulary):
+        raise BadInput(f"specimen {specimen.name!r} is not a natural model; the likeliest tokens are for text models")
+    if top < 1:
+        raise BadInput(f"top={top} tokens are none; ask for at least 1")
+    found = []
+    for text in _several(specimen, inputs):
+        tokens = specimen.tokenize([text]).to(specimen.model.device)
+        with torch.no_grad():
+            probabilities = specimen.model(tokens)[0, -1].float().softmax(-1)
+        best = probabilities.topk(min(top, len(probabilities)))
+        found.append(
+            [
+                {"token": vocabulary.tokenizer.decode([token]), "probability": probability}
+                for probability, token in zip(best.values.tolist(), best.indices.tolist(), strict=True)
+            ]
+        )
+    return found
+
+
+def _several(specimen: Specimen, inputs: Sequence[Any] | str) -> Sequence[Any]:
+    """Inputs as a list; one text alone stands for itself."""
+    return [inputs] if isinstance(inputs, str) and isinstance(specimen.vocabulary, TextVocabulary) else inputs
 
 
 def behaviours(

@@ -90,6 +90,7 @@ def discover(
                 progress=report,
             )
             note_unperformed(specimen.name, specimen.behaviour, result.performance, force=force)
+            request = _with_prompts(request, len(result.material.batch))
             made = None
             if checks:
                 made = Checks.model_validate(run_checks(specimen, result, seed=seed, progress=report).as_data())
@@ -111,6 +112,11 @@ def discover(
     if paper:
         note(f"paper mode: {'; '.join(PAPER_QUIRKS)} (docs/background/mechrl.md explains them)")
     return discovery if directory is None else _write_files(discovery, directory)
+
+
+def _with_prompts(request: Request, n: int) -> Request:
+    """The request with the number of prompts there were: rows of one's own may be fewer than were asked for."""
+    return request.model_copy(update={"options": {**request.options, "n": n}})
 
 
 def _words(specimen: Specimen, request: Request) -> tuple[str | None, ...]:

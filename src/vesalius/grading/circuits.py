@@ -113,6 +113,8 @@ def grade(
     missing component counts as wrong, a missing program as 0.
     """
     given = [explanations] if isinstance(explanations, Explanation) else list(explanations)
+    if strange := [one for one in given if not isinstance(one, Explanation)]:
+        raise BadInput(f"{type(strange[0]).__name__} is not an explanation; grade what ves.explain returned")
     if not given:
         raise BadInput("there is no explanation to grade; give at least one")
     place = None if directory is None else Path(directory)

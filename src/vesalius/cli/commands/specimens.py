@@ -52,6 +52,10 @@ def predict(
     input: Annotated[
         str, typer.Option("--input", "-i", help="A JSON list of inputs (token lists, or texts), @FILE, or - for stdin.")
     ],
+    top: Annotated[
+        int | None,
+        typer.Option("--top", min=1, help="Also the likeliest next tokens with probabilities."),
+    ] = None,
     json: JsonOption = False,
 ) -> None:
     """Run the model on inputs and print its decoded outputs.
@@ -63,8 +67,11 @@ def predict(
     from vesalius.cli.console import output
     from vesalius.cli.tables.specimens import print_outputs
 
-    document = {"outputs": api.predict(specimen, inputs)}
-    output(document, lambda document: print_outputs(inputs, document["outputs"]), as_json=json)
+    loaded = api.load(specimen)
+    document = {"outputs": api.predict(loaded, inputs)}
+    if top is not None:
+        document["top"] = api.next_tokens(loaded, inputs, top=top)
+    output(document, lambda document: print_outputs(inputs, document["outputs"], document.get("top")), as_json=json)
 
 
 @commands.command()

@@ -36,10 +36,12 @@ def print_specimen(document: dict[str, Any]) -> None:
         stdout.print("give --behaviour to see examples; `vesalius behaviours` lists them")
 
 
-def print_outputs(inputs: list[Any], outputs: list[list[Any]]) -> None:
-    """What the model made of each input."""
-    for source, row in zip(inputs, outputs, strict=True):
+def print_outputs(inputs: list[Any], outputs: list[list[Any]], top: list[list[dict[str, Any]]] | None = None) -> None:
+    """What the model made of each input, and the likeliest tokens after it where they were asked for."""
+    for place, (source, row) in enumerate(zip(inputs, outputs, strict=True)):
         stdout.print(f"{source!r} -> {row!r}", markup=False)
+        for one in top[place] if top else ():
+            stdout.print(f"  {one['probability']:.4f}  {one['token']!r}", markup=False)
 
 
 def print_behaviours(rows: list[dict[str, Any]]) -> None:
