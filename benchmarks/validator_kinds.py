@@ -96,7 +96,7 @@ def _about_table(program: Program, name: str, own: tuple[str, ...]) -> Iterator[
     if len(plain) == 2:
         for left_out in plain:
             kept = tuple(each for each in plain if each != left_out)
-            claim = DependsOnlyOn(component=name, program=program, variables=kept)
+            claim = DependsOnlyOn(component=name, program=program, variables=kept, carried=own)
             yield claim, f"without {left_out}", False
             given = IndependentOf(component=name, program=program, variable=left_out, given=kept)
             yield given, f"of its argument {left_out}", False

@@ -132,6 +132,9 @@ def test_dependence_on_the_token_alone_is_refuted_by_the_moved_output(added):
     record = check(claim.model_copy(update={"carried": ()}), added)
     assert (record.verdict, outcome_of(record.evidence)) == ("supported", "fixed")
     assert record.text == "At a fixed position, L0_MLP depends only on tokens."
+    # What is carried travels, and still the answers change where the tokens are equal: there is something else in it.
+    more = DependsOnlyOn(component="L0_MLP", program=inside().program, variables=("tokens",), carried=("inner",))
+    assert check(more, added).verdict == "refuted"
     both = DependsOnlyOn(component="L0_MLP", program=program, variables=("tokens", "indices"))
     assert check(both, added).text == "L0_MLP depends only on tokens and indices."
 

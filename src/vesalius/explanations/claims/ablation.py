@@ -117,7 +117,9 @@ class Necessary(Claim, frozen=True):
         return f"{self.component} is necessary: replacing it{value} changes the output."
 
     def examine(self, lab: Lab, *, level: float) -> Outcome:
-        """Compare its effects with those of matched components; one replacement above its bar is enough."""
+        """Compare its effects with those of matched components: one replacement must stand above its bar and, where
+        all are made, a second one must change something too.
+        """
         component = self.part.within(lab.model.config)
         if self.replacement is not None:
             kinds: tuple[Replacement, ...] = (self.replacement,)
@@ -126,8 +128,13 @@ class Necessary(Claim, frozen=True):
         # One replacement that shows is enough, so each is held to its part of the error.
         each = 1 - (1 - level) / len(kinds)
         evidence = [self._measured(lab, component, kind, each) for kind in kinds]
+        # An output moved or replaced can disturb readers that never use it; what is used shows in a second way as well.
+        shown = sum((one.value or 0.0) >= INERT_BELOW or one.passed is True for one in evidence)
         passed = [one.passed for one in evidence]
-        verdict = "supported" if True in passed else "refuted" if None not in passed else "untested"
+        if True in passed and shown >= min(2, len(kinds)):
+            verdict = "supported"
+        else:
+            verdict = "untested" if None in passed else "refuted"
         order = sorted(range(len(evidence)), key=lambda i: (passed[i] is not True, -(evidence[i].value or 0.0), i))
         return verdict, tuple(evidence[i] for i in order)
 

@@ -145,7 +145,7 @@ def moved_where_equal(
 ) -> Evidence:
     """The form without a program: an output moved from a source position to a base position where the variables are
     equal (`equal[row, base, source]`) must change nothing. A failure alone does not refute, because readers may know
-    the value only with their own position's code; `rival`, the test with a program, does.
+    the value only with their own position's code; together with `rival`, the test with a program, it does.
     """
     rows, reads = _moves_where(equal, lab)
     share = low = high = None
@@ -158,7 +158,9 @@ def moved_where_equal(
     if rival is not None and rival.outcome == "dependent":
         outcome = "dependent"
     elif share is not None and len(rows) >= MIN_INPUTS:
-        outcome = "free" if share >= MIN_UNCHANGED_MOVED else "fixed"
+        # Readers that understand the carried value everywhere, and still answer otherwise, hear something else in it.
+        changed = "dependent" if rival is not None and rival.outcome == "free" and _surely_changes(high) else "fixed"
+        outcome = "free" if share >= MIN_UNCHANGED_MOVED else changed
     evidence = Evidence(
         experiment=f"output of {component} moved to another position{_why_not(lab, len(rows))}",
         measure=MOVED_EQUAL,
@@ -168,11 +170,16 @@ def moved_where_equal(
         n=len(rows),
         controls={} if rival is None else rival.controls,
         rule=f"free at >= {MIN_UNCHANGED_MOVED} of >= {MIN_INPUTS} inputs; dependent if a rival with the position "
-        "inside predicts moved outputs better; else fixed",
+        f"inside predicts moved outputs better, or the carried value travels and the interval is below {MIN_RIVAL}; "
+        "else fixed",
         seed=lab.seed,
         outcome=outcome,
     )
     return marked(evidence, _VERDICTS[outcome])
+
+
+def _surely_changes(high: float | None) -> bool:
+    return high is not None and high < MIN_RIVAL
 
 
 def _moved_output(lab: Lab, component: Component, program: Program, carried: tuple[str, ...], level: float) -> Evidence:
