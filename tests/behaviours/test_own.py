@@ -73,7 +73,7 @@ def test_what_would_align_and_what_repeats() -> None:
 
 
 def test_braces_are_text_and_lists_keep_their_single_tokens() -> None:
-    row = {"prompt": "The {capital} of {} is", "answer": [" Mary John", " Paris", " Rome"], "wrong": [" Lima", " Oslo"]}
+    row = {"prompt": "The {Paris} of {} is", "answer": [" Mary John", " Paris", " Rome"], "wrong": [" Lima", " Oslo"]}
     [fate] = own(row).check(TOKENIZER, **SIZES)
     assert fate.prompt.text == row["prompt"]
     assert [TOKENIZER.decode([token]) for token in fate.prompt.answers] == [" Paris", " Rome"]

@@ -17,6 +17,7 @@ from vesalius.intervene.edge_graph import EdgeGraph
 from vesalius.intervene.edge_masks import SenderRecordings, run_edge_masks
 from vesalius.intervene.effects import Replacement
 from vesalius.intervene.head_inputs import HeadInputs
+from vesalius.intervene.recordings import DEFAULT_MEMORY, memory_for
 from vesalius.intervene.values import contribution
 from vesalius.model import Transformer
 
@@ -185,6 +186,16 @@ def test_restarts_and_chosen_positions_in_every_structure() -> None:
         chosen = model(batch.tokens, mask=batch.mask, at=at)
         assert torch.allclose(again, logits, rtol=1e-9, atol=1e-12)
         assert torch.allclose(chosen, logits[torch.arange(3)[:, None], at], rtol=1e-9, atol=1e-12)
+
+
+def test_memory_is_what_was_asked_for_or_what_a_gpu_has_free(monkeypatch: pytest.MonkeyPatch) -> None:
+    cpu, gpu = torch.device("cpu"), torch.device("cuda", 0)
+    assert memory_for(cpu, None) == DEFAULT_MEMORY == 512 * 2**20
+    assert memory_for(gpu, 7) == 7
+    monkeypatch.setattr(torch.cuda, "mem_get_info", lambda device: (10 * 2**30, 80 * 2**30))
+    monkeypatch.setattr(torch.cuda, "memory_reserved", lambda device: 6 * 2**30)
+    monkeypatch.setattr(torch.cuda, "memory_allocated", lambda device: 1 * 2**30)
+    assert memory_for(gpu, None) == int(0.4 * 15 * 2**30), "free, and reserved but not in use"
 
 
 def test_a_parallel_block_has_no_edges_from_its_heads_to_its_mlp() -> None:

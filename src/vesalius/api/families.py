@@ -26,8 +26,8 @@ def check(
 ) -> Agreement:
     """Load a model here and in transformers, and compare all logits of `n` prompts.
 
-    `model` is a directory, a hub id or a model of transformers in memory. Without transformers, and for files that it
-    does not load in this form (GGUF, SmolLM2 of the cache), `compared_with` is None.
+    `model` is a directory, a hub id, a GGUF file or a model of transformers in memory. Without transformers (for GGUF
+    files also accelerate) `compared_with` is None.
     """
     where = chosen_device(device)
     with shown(progress) as report:
@@ -37,7 +37,7 @@ def check(
         report("loading transformers' module", 1, 3)
         try:
             reference = load_reference(model, loaded)
-        except (OSError, ValueError, ImportError, RuntimeError) as error:
+        except (OSError, ValueError, RuntimeError) as error:
             reason = (str(error).splitlines() or [type(error).__name__])[0]
             raise Failed(f"{loaded.label}: transformers could not load this model ({reason})") from None
         report("comparing", 2, 3)

@@ -26,7 +26,6 @@ from vesalius.errors import BadInput
 from vesalius.intervene import effects
 from vesalius.intervene.edge_graph import EdgeGraph
 from vesalius.intervene.edge_masks import SenderRecordings, run_edge_masks
-from vesalius.intervene.recordings import DEFAULT_MEMORY
 from vesalius.model.transformer import Transformer
 from vesalius.statistics import bootstrap_means
 
@@ -49,7 +48,7 @@ def faithfulness_curve(
     sizes: Sequence[int] | None = None,
     *,
     kind: str = "resample",
-    memory: int = DEFAULT_MEMORY,
+    memory: int | None = None,
 ) -> Curve:
     """The curve of one ranking of components or of edges, best first; see `faithfulness_curves`."""
     return faithfulness_curves(model, material, [ranking], sizes, kind=kind, memory=memory)[0]
@@ -63,7 +62,7 @@ def faithfulness_curves(
     *,
     searched: Sequence[Component] | None = None,
     kind: str = "resample",
-    memory: int = DEFAULT_MEMORY,
+    memory: int | None = None,
 ) -> list[Curve]:
     """Curves of several rankings, all of components or all of edges; a circuit that two of them share is run once.
 
@@ -144,7 +143,7 @@ def _faithfulness(means: Float[Tensor, "draw size"]) -> Float[Tensor, "draw size
 
 
 def _without_components(
-    model: Transformer, material: Trial, removed: Sequence[frozenset], kind: str, memory: int
+    model: Transformer, material: Trial, removed: Sequence[frozenset], kind: str, memory: int | None
 ) -> tuple[Float[Tensor, "prompt set"], float]:
     """The score of every prompt with each set of components ablated, and the work done."""
     some = [one for one in removed if one]
@@ -165,7 +164,7 @@ def _without_components(
 
 @torch.no_grad()
 def _without_edges(
-    model: Transformer, material: Trial, removed: Sequence[frozenset[Edge]], memory: int
+    model: Transformer, material: Trial, removed: Sequence[frozenset[Edge]], memory: int | None
 ) -> Float[Tensor, "prompt set"]:
     """The score of every prompt with each set of edges cut over to the counterfactual."""
     graph = EdgeGraph.of(model.config)

@@ -17,7 +17,7 @@ from torch import Tensor
 from vesalius.errors import BadInput
 from vesalius.intervene.edge_graph import HEAD_PORTS, EdgeGraph
 from vesalius.intervene.readout import Readout
-from vesalius.intervene.recordings import DEFAULT_MEMORY
+from vesalius.intervene.recordings import memory_for
 from vesalius.intervene.values import Batch, Values, activations, sender_outputs
 from vesalius.model.attention import Attention, Heads, take_positions
 from vesalius.model.hooks import Tap
@@ -37,7 +37,7 @@ def edge_attribution(
     where: Bool[Tensor, "prompt pos"] | None = None,
     steps: int = 1,
     per_position: bool = False,
-    memory: int = DEFAULT_MEMORY,
+    memory: int | None = None,
 ) -> Float[Tensor, "prompt *pos sender receiver"]:
     """Estimated effect of cutting every edge over to the counterfactual, as many prompts at a time as `memory` (in
     bytes) holds. With `per_position`, the positions at which the sender is patched are kept apart.
@@ -46,7 +46,7 @@ def edge_attribution(
         raise BadInput(f"steps={steps} takes no gradient; at least 1 is needed")
     graph, parts = EdgeGraph.of(model.config), []
     vectors = batch.tokens.shape[1] * (3 * len(graph.senders) + 2 * len(graph.receivers))
-    rows = max(1, memory // (vectors * model.config.d_model * model.W_E.element_size()))
+    rows = max(1, memory_for(model.device, memory) // (vectors * model.config.d_model * model.W_E.element_size()))
     for start in range(0, len(batch), rows):
         prompts = torch.arange(start, min(start + rows, len(batch)))
         parts.append(

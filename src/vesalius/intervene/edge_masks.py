@@ -15,7 +15,7 @@ from torch import Tensor
 
 from vesalius.intervene.edge_graph import HEAD_PORTS, EdgeGraph
 from vesalius.intervene.readout import Readout
-from vesalius.intervene.recordings import DEFAULT_MEMORY
+from vesalius.intervene.recordings import memory_for
 from vesalius.intervene.values import Batch, activations, sender_outputs
 from vesalius.model.attention import Heads, take_positions
 from vesalius.model.hooks import Tap
@@ -80,7 +80,7 @@ def run_edge_masks(
     cut: Bool[Tensor, "mask sender receiver"],
     *,
     first_layer: int = 0,
-    memory: int = DEFAULT_MEMORY,
+    memory: int | None = None,
 ) -> Float[Tensor, "mask prompt"]:
     """The readout of every prompt with the edges of every mask cut over to the counterfactual.
 
@@ -88,7 +88,7 @@ def run_edge_masks(
     activations held at once.
     """
     per_mask = 3 * recordings.clean.numel() * recordings.clean.element_size()
-    at_once = max(1, memory // per_mask)
+    at_once = max(1, memory_for(recordings.model.device, memory) // per_mask)
     cut = cut.to(recordings.model.device)
     return torch.cat([_MaskedRun(recordings, part, first_layer).scores() for part in cut.split(at_once)])
 

@@ -25,7 +25,7 @@ from vesalius.files import write_json
 from vesalius.intervene.engine import Cost, run
 from vesalius.intervene.plan import Plan
 from vesalius.intervene.readout import Readout
-from vesalius.intervene.recordings import DEFAULT_MEMORY, Recordings
+from vesalius.intervene.recordings import Recordings
 from vesalius.intervene.values import Batch, Values, activations, means, value_bias, zeros
 from vesalius.model.files import write_tensors
 from vesalius.model.transformer import Transformer
@@ -163,7 +163,7 @@ def effects(
     counterfactual: Batch | None = None,
     reference: Batch | None = None,
     positions: Bool[Tensor, "prompt pos"] | None = None,
-    memory: int = DEFAULT_MEMORY,
+    memory: int | None = None,
     progress: Progress | None = None,
 ) -> Effects:
     """Effects of replacing each set of components (default: every single head and MLP) on every prompt."""
@@ -187,7 +187,7 @@ def effect_columns(
     sets: Sequence[ComponentSet],
     *,
     positions: Bool[Tensor, "prompt pos"] | None = None,
-    memory: int = DEFAULT_MEMORY,
+    memory: int | None = None,
     cost: Cost | None = None,
     progress: Progress | None = None,
     block: int = 4096,

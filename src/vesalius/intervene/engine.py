@@ -22,7 +22,7 @@ from vesalius.components import Component
 from vesalius.errors import BadInput
 from vesalius.intervene.plan import KEEP, EdgeEdit, Plan
 from vesalius.intervene.readout import Readout
-from vesalius.intervene.recordings import DEFAULT_MEMORY, Recording, Recordings
+from vesalius.intervene.recordings import Recording, Recordings, memory_for
 from vesalius.intervene.values import Batch, Values
 from vesalius.model.attention import Heads, take_positions
 from vesalius.model.config import Config
@@ -45,14 +45,14 @@ def run(
     plan: Plan,
     values: Values,
     *,
-    memory: int = DEFAULT_MEMORY,
+    memory: int | None = None,
     progress: Progress | None = None,
     cost: Cost | None = None,
 ) -> Tensor:
     """Score every row of a plan: the readout of each row's logits, in the order of the plan.
 
-    `memory` bounds the bytes of activations held at once; `progress("interventions", done, total)` is called as rows
-    finish; `cost` is added to.
+    `memory` bounds the bytes of activations held at once (default: 512 MB, on a GPU a share of what is free);
+    `progress("interventions", done, total)` is called as rows finish; `cost` is added to.
     """
     return run_with_outputs(recordings, plan, values, (), memory=memory, progress=progress, cost=cost)[0]
 
@@ -64,7 +64,7 @@ def run_with_outputs(
     values: Values,
     components: Sequence[Component],
     *,
-    memory: int = DEFAULT_MEMORY,
+    memory: int | None = None,
     progress: Progress | None = None,
     cost: Cost | None = None,
 ) -> tuple[Tensor, dict[Component, Float[Tensor, "row pos width"]]]:
@@ -77,7 +77,8 @@ def run_with_outputs(
     cost = cost if cost is not None else Cost()
     entry = _entries(plan, model.config)
     senders = len({edit.edge.sender for edit in plan.edges})
-    rows_at_once = max(1, memory // row_bytes(model, recordings.batch.tokens.shape[1], senders=senders))
+    per_row = row_bytes(model, recordings.batch.tokens.shape[1], senders=senders)
+    rows_at_once = max(1, memory_for(model.device, memory) // per_row)
     scores, outputs, order, done = [], [], [], 0
     n_run = recordings.n_run
     for start, n, readout, recording in recordings.chunks():

@@ -16,7 +16,10 @@ from vesalius.model.hooks import Tap
 from vesalius.model.positions import Layout
 from vesalius.model.transformer import Block, Transformer
 
+#: Bytes of activations held at once where the device does not say how much it has free.
 DEFAULT_MEMORY = 512 * 2**20
+#: Of a GPU's free memory, the part that activations may take: sums and copies under way need some as well.
+FREE_SHARE = 0.4
 _CLEAN = Tap()
 
 
@@ -69,11 +72,12 @@ class Recordings:
     use. `n_run` counts the prompts run.
     """
 
-    def __init__(self, model: Transformer, batch: Batch, readout: Readout, *, memory: int = DEFAULT_MEMORY) -> None:
+    def __init__(self, model: Transformer, batch: Batch, readout: Readout, *, memory: int | None = None) -> None:
         if not len(batch):
             raise BadInput("the list of prompts is empty; give at least one")
         self.model, self.batch, self.readout, self.n_run = model, batch, readout, 0
-        self._at_once = max(1, memory // prompt_bytes(model, batch.tokens.shape[1]))
+        per_prompt = prompt_bytes(model, batch.tokens.shape[1])
+        self._at_once = max(1, memory_for(model.device, memory) // per_prompt)
         self._kept: tuple[Readout, Recording] | None = None
 
     @torch.no_grad()
@@ -111,6 +115,19 @@ class Recordings:
     def resid(self, layer: int) -> Float[Tensor, "prompt pos d_model"]:
         """The residual stream that enters a layer."""
         return torch.cat([recording.pre[layer] for _, _, _, recording in self.chunks()])
+
+
+def memory_for(device: torch.device, memory: int | None) -> int:
+    """The bytes of activations to hold at once: what the caller said, else a share of what a GPU has free, else 512
+    MB.
+    """
+    if memory is not None:
+        return memory
+    if device.type != "cuda":
+        return DEFAULT_MEMORY
+    free, _ = torch.cuda.mem_get_info(device)
+    unused = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
+    return int(FREE_SHARE * (free + unused))
 
 
 def _at(x: Tensor, at: Tensor | None) -> Tensor:

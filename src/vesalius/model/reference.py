@@ -76,7 +76,11 @@ def load_reference(source: Any, loaded: LoadedModel) -> Any:
     place = loaded.directory
     if loaded.gguf is not None:
         place, options["gguf_file"] = loaded.gguf.parent, loaded.gguf.name
-    return transformers.AutoModelForCausalLM.from_pretrained(place, **options).to(loaded.model.device).eval()
+    try:
+        model = transformers.AutoModelForCausalLM.from_pretrained(place, **options)
+    except ImportError:  # GGUF files need accelerate as well
+        return None
+    return model.to(loaded.model.device).eval()
 
 
 def prompt_ids(loaded: LoadedModel, n: int, *, seed: int = 0) -> list[list[int]]:
