@@ -13,7 +13,7 @@ import torch
 from vesalius.intervene.effects import ComponentSet, Replacement, effect_columns
 from vesalius.intervene.engine import Cost, row_bytes
 from vesalius.intervene.readout import Readout
-from vesalius.intervene.recordings import DEFAULT_MEMORY, Recordings, attention_share, prompt_bytes
+from vesalius.intervene.recordings import Recordings, attention_share, memory_for, prompt_bytes
 from vesalius.intervene.values import Batch
 from vesalius.model.transformer import Transformer
 
@@ -35,11 +35,19 @@ def _share_of_pass(model: Transformer, members: ComponentSet) -> float:
 
 
 def peak_bytes(
-    model: Transformer, width: int, n: int, rows: int, *, resampled: bool, vocabulary: int, memory: int = DEFAULT_MEMORY
+    model: Transformer,
+    width: int,
+    n: int,
+    rows: int,
+    *,
+    resampled: bool,
+    vocabulary: int,
+    memory: int | None = None,
 ) -> int:
     """Bytes of the weights, the clean run, the replacement values and the rows under way; `vocabulary` is the number of
     logits that are read of a row.
     """
+    memory = memory_for(model.device, memory)
     weights = sum(weight.numel() * weight.element_size() for weight in model.parameters())
     clean = prompt_bytes(model, width)
     kept = clean * min(n, max(1, memory // clean))
