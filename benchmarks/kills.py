@@ -26,7 +26,7 @@ from vesalius.files import write_json
 SEED = 72
 ROOT = Path(__file__).parents[1]
 #: Times, places and what follows from them.
-NOT_COMPARED = {"seconds", "directory", "time", "made_by", "versions", "request"}
+NOT_COMPARED = {"seconds", "work_seconds", "directory", "time", "made_by", "versions", "request"}
 NOT_READ = ("run.json", "spending.json")
 MOST_LIVES = 60
 SPEC = """

@@ -166,7 +166,7 @@ def test_specimens_without_a_key(vesalius: Vesalius, tmp_path: Path) -> None:
         (json.dumps({"cfg": SHAPE, "nodes": {"m0": {"in_graph": True, "score": "high"}}, "edges": {}}), "'high'"),
         (
             json.dumps({"cfg": SHAPE, "nodes": {"m0": {"in_graph": True, "score": math.nan}}, "edges": {}}),
-            "not a finite",
+            "not a JSON number",
         ),
         (json.dumps({"cfg": SHAPE | {"d_model": 99}, "nodes": {}, "edges": {}}), "and d_model 99, the specimen has"),
     ],
