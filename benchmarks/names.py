@@ -138,6 +138,9 @@ def examine(task: Task) -> dict[str, Any]:
         if given is not None:
             named = named_values(str(component), operations, theirs, nothing)
             carried = list(zip(*(truth[name] for name in variables if name in truth), strict=True))
+            if given.at_own_position:  # the name is about each position by itself
+                named, carried = (list(zip(theirs["indices"], column, strict=True)) for column in (named, carried))
+            row["at_own_position"] = given.at_own_position
             row["relation"] = relation(named, carried) if carried else None
         rows.append(row)
     return {

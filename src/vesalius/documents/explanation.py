@@ -70,7 +70,8 @@ class NamedOperation(Record):
 
     `formula` is written in x, y and z, which are `arguments` in order. It gives the `values` of the component, or only
     its `classes`: which arguments count alike. Where an argument is undefined, the component gives one value of its
-    own (`apart`), the value `otherwise` (`as`), or what the table says (`table`); `absent`: that does not occur.
+    own (`apart`), the value `otherwise` (`as`), or what the table says (`table`); `absent`: that does not occur. With
+    `at_own_position` the name was shown to hold position by position only, not for an output moved elsewhere.
     """
 
     operation: str
@@ -81,6 +82,7 @@ class NamedOperation(Record):
     entries: int
     undefined: Literal["absent", "apart", "as", "table"] = "absent"
     otherwise: Any = None
+    at_own_position: bool = False
 
 
 class ComponentExplanation(Record):

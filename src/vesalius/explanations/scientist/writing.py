@@ -18,6 +18,7 @@ from vesalius.documents.explanation import (
     Tag,
     Verdict,
 )
+from vesalius.explanations.claims.moved import FIXED
 from vesalius.explanations.scientist.classify import Facts, tag_by_experiment, tags_by_convention
 from vesalius.explanations.scientist.executable import Translation
 from vesalius.explanations.scientist.gathering import Copy
@@ -154,6 +155,9 @@ class Report:
             entries=named.entries,
             undefined=named.undefined,
             otherwise=json_value(named.otherwise),
+            at_own_position=any(
+                claim.kind == "computes" and claim.text.startswith(FIXED) for claim in self.claims[component]
+            ),
         )
 
     def _program(self, name: str) -> str | None:
