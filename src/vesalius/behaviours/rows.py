@@ -126,8 +126,8 @@ def parse_row(data: Any, number: int, *, source: str = "rows") -> Row:
         return Row(number, prompt, defect="has no answer")
     if isinstance(roles, str):
         return Row(number, prompt, answers, wrongs, counterfactual, defect=roles)
-    if split is not None and split not in SPLIT_NAMES:
-        defect = f"split {split!r} does not exist: use train, validation or test"
+    if split is not None and not (isinstance(split, str) and split in SPLIT_NAMES):
+        defect = f"split {split!r:.60} does not exist: use train, validation or test"
         return Row(number, prompt, answers, wrongs, counterfactual, roles, defect=defect)
     return Row(number, prompt, answers, wrongs, counterfactual or None, roles, split and SPLIT_NAMES[split])
 
