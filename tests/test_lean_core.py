@@ -108,7 +108,19 @@ def test_a_hub_id_is_looked_up() -> None:
 
 def test_the_extras_are_the_documented_ones() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    extras = {"agent", "openai", "anthropic", "google", "local", "rl", "functions", "text", "ray", "inspect"}
+    extras = {
+        "agent",
+        "openai",
+        "anthropic",
+        "google",
+        "local",
+        "rl",
+        "functions",
+        "datasets",
+        "text",
+        "ray",
+        "inspect",
+    }
     assert set(project["optional-dependencies"]) == extras | {"docs", "dev"}
     named = re.findall(r"vesalius\[(\w+)\]", "".join(p.read_text("utf-8") for p in (ROOT / "src").rglob("*.py")))
     assert set(named) <= extras

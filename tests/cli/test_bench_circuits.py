@@ -21,7 +21,7 @@ from vesalius.runs.ledger import Ledger
 
 pytestmark = pytest.mark.slow
 
-IDS = "8,24"
+IDS = "8,46"
 COMMAND = [sys.executable, "-m", "vesalius", "bench", "circuits", "--ids", IDS, "--json"]
 METRICS = {"tag_accuracy", "tag_accuracy_experiment_only", "tag_accuracy_supported", "component_iia"} | {
     "component_iia_changed",
@@ -57,7 +57,7 @@ def test_the_scorecard_keeps_the_contract(finished: tuple[Path, dict[str, Any]])
         assert card["nulls"][name]["component_iia"]["value"] == 0.0
     assert json.loads((directory / "scorecard.json").read_text()) == card
     index = (directory / "report.html").read_text()
-    for page in ("8", "24"):
+    for page in ("8", "46"):
         assert f'href="pages/{page}.html"' in index
         assert (directory / "pages" / f"{page}.html").exists()
         assert (directory / "explanations" / f"{page}.json").exists()
@@ -65,7 +65,7 @@ def test_the_scorecard_keeps_the_contract(finished: tuple[Path, dict[str, Any]])
 
 def test_a_finished_run_is_not_repeated_and_its_pages_can_be_made_again(vesalius: Vesalius, run: Path) -> None:
     before = {name: (run / name).read_bytes() for name in ("scorecard.json", "events.jsonl", "run.json")}
-    again = vesalius("bench", "circuits", "--ids", "identity, 24", "--jobs", 1, "--out", run)
+    again = vesalius("bench", "circuits", "--ids", "identity, 46", "--jobs", 1, "--out", run)
     assert again.code == 0, again.err
     assert "tag_accuracy" in again.out
     assert "not measured here" in " ".join(again.out.split())
@@ -73,7 +73,7 @@ def test_a_finished_run_is_not_repeated_and_its_pages_can_be_made_again(vesalius
     shutil.rmtree(run / "pages")
     (run / "report.html").unlink()
     assert json.loads(vesalius("report", run, "--json").out) == {"page": str(run / "report.html")}
-    assert sorted(path.name for path in (run / "pages").iterdir()) == ["24.html", "8.html"]
+    assert sorted(path.name for path in (run / "pages").iterdir()) == ["46.html", "8.html"]
     (run / "scorecard.json").unlink()
     refused(vesalius, ["report", run], "the run is not finished")
 
@@ -83,7 +83,7 @@ def test_another_command_does_not_take_the_run_up(vesalius: Vesalius, run: Path)
     refused(
         vesalius, [*bench, "--ids", IDS, "--seed", 1], "holds a run with seed 0, not 1; repeat its command or choose"
     )
-    refused(vesalius, [*bench, "--ids", "8"], "holds a run with specimens '24'")
+    refused(vesalius, [*bench, "--ids", "8"], "holds a run with specimens '46'")
     refused(vesalius, [*bench, "--ids", IDS, "--leave-out", "tables"], "holds a run with leave_out None, not 'tables'")
     with Ledger(run / "events.jsonl"):
         held = vesalius(*bench, "--ids", IDS)
@@ -164,8 +164,8 @@ def test_a_real_run_continues_after_it_was_ended(finished: tuple[Path, dict[str,
     assert_same_document(json.loads(resumed.stdout), finished[1])
     records = [json.loads(line) for line in events.read_text().splitlines()]
     assert sorted((record["event"], record["case"]) for record in records) == [
-        ("explained", "24"),
+        ("explained", "46"),
         ("explained", "8"),
-        ("graded", "24"),
+        ("graded", "46"),
         ("graded", "8"),
     ]

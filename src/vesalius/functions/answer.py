@@ -61,6 +61,6 @@ class Grade(BaseModel):
 
 
 class Interpreter(Protocol):
-    """Whoever explains a function from its box alone."""
+    """An interpreter explains a function from its box alone."""
 
     def __call__(self, box: Box, *, seed: int) -> Answer: ...

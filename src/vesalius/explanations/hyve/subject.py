@@ -1,6 +1,6 @@
 """The model under study as the helper functions hold it: token lists in, lists per input out.
 
-Whoever calls a helper never sees BOS, padding or a batch of unequal lengths: inputs are lists of tokens, positions
+A caller of a helper never sees BOS, padding or a batch of unequal lengths: inputs are lists of tokens, positions
 count tokens from 0, and everything that comes back is cut to the length of its input. What does not fit is refused with
 one line that says what to write instead.
 """
