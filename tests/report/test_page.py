@@ -3,6 +3,7 @@
 import base64
 import hashlib
 import re
+import sys
 from html.parser import HTMLParser
 from itertools import combinations
 from pathlib import Path
@@ -204,12 +205,12 @@ def test_large_page_loses_pictures_first(tmp_path: Path, monkeypatch: pytest.Mon
     explanation, specimen = invert_if_sorted(), load("invert_if_sorted")
     bare = render_page(explanation, tmp_path / "bare.html").stat().st_size
     whole = render_page(explanation, tmp_path / "whole.html", specimen=specimen).stat().st_size
-    monkeypatch.setattr("vesalius.report.page.LIMIT_BYTES", whole)
+    monkeypatch.setattr(sys.modules["vesalius.report.page"], "LIMIT_BYTES", whole)
     lean = render_page(explanation, tmp_path / "lean.html", specimen=specimen)
     assert bare < lean.stat().st_size < whole
-    monkeypatch.setattr("vesalius.report.page.LIMIT_BYTES", bare + 3000)
+    monkeypatch.setattr(sys.modules["vesalius.report.page"], "LIMIT_BYTES", bare + 3000)
     assert "Left out to keep" in read(render_page(explanation, tmp_path / "none.html", specimen=specimen))[1]
-    monkeypatch.setattr("vesalius.report.page.LIMIT_BYTES", 1000)
+    monkeypatch.setattr(sys.modules["vesalius.report.page"], "LIMIT_BYTES", 1000)
     with pytest.raises(Failed, match="explain fewer components"):
         render_page(explanation, tmp_path / "never.html", specimen=specimen)
 

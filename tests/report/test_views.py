@@ -98,7 +98,7 @@ def test_pictures_leave_the_session_alone() -> None:
 
 
 def test_the_effects_of_a_sweep_by_hand(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Two prompts, effects 1 and 3 of one head: mean 2; means of resamples are 1, 2 or 3."""
+    """Two prompts, effects 1 and 3 of one head: mean 2, standard error 1, and Student's t for two samples 12.706."""
     monkeypatch.setitem(sys.modules, "pandas", None)
     one, two = all_components(largest_circuit())[:2]
     effects = Effects(
@@ -110,10 +110,15 @@ def test_the_effects_of_a_sweep_by_hand(monkeypatch: pytest.MonkeyPatch) -> None
         forwards=2.0,
         seconds=0.1,
     )
-    assert list(effects.table()) == [
-        {"component": "L0H0", "effect": 2.0, "low": 1.0, "high": 3.0, "n": 2},
-        {"component": "L0H0+L0H1", "effect": -5.0, "low": -5.0, "high": -5.0, "n": 2},
-    ]
+    first, second = effects.table()
+    assert first == {
+        "component": "L0H0",
+        "effect": 2.0,
+        "low": pytest.approx(2 - 12.706, rel=1e-3),
+        "high": pytest.approx(2 + 12.706, rel=1e-3),
+        "n": 2,
+    }
+    assert second == {"component": "L0H0+L0H1", "effect": -5.0, "low": -5.0, "high": -5.0, "n": 2}
     assert "mean ablation of 2 components on 2 prompts, clean score 5.000 logits" in repr(effects)
     assert repr(effects).index("L0H0+L0H1 -5") < repr(effects).index("L0H0 +2")
 
