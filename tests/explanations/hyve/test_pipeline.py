@@ -105,12 +105,14 @@ def test_the_paper_protocol_marks_its_verdicts(paper: HyveResult) -> None:
     deciders = {attempt.decided_by for part in paper.trace.components for attempt in part.attempts}
     assert deciders == {"model"}
     assert paper.explanation.executable is None
-    # No program was tested, so no experiment settled a tag; what the model chose is kept as its own.
-    assert [part.tag for part in paper.explanation.components] == [None, None]
-    assert [part.tag_by_model for part in paper.explanation.components] == ["INDICATOR", "AGGREGATOR"]
+    # No program was tested, so no experiment settled a tag; the tag is the one that the model chose.
+    parts = paper.explanation.components
+    assert [(part.tag_by_model, part.tag_by_experiment) for part in parts] == [("INDICATOR", None), ("AGGREGATOR", None)]
+    assert [part.tag for part in parts] == ["INDICATOR", "AGGREGATOR"]
     graded = grade(paper.explanation, programs=False)
     assert graded.tag_accuracy_by_model is not None
-    assert (graded.tag_accuracy.value, graded.tag_accuracy_by_model.value) == (0.0, 1.0)
+    assert (graded.tag_accuracy.value, graded.tag_accuracy_by_model.value) == (1.0, 1.0)
+    assert graded.tag_accuracy_experiment_only.value == 0.0
 
 
 def test_the_tag_follows_from_the_supported_program_not_from_the_model(frac_prevs: Specimen) -> None:

@@ -45,12 +45,13 @@ def _component(finding: Finding, roles: Mapping[str, Role]) -> ComponentExplanat
     name = finding.trace.component
     role = roles.get(name)
     own = _supported_program(finding)
-    tag = None if own is None else _tag_by_rule(own[0], name)
+    by_model = role.tag if role else None
+    by_experiment = None if own is None else _tag_by_rule(own[0], name)
     return ComponentExplanation(
         id=name,
-        tag=tag,
-        tag_by_experiment=tag,
-        tag_by_model=role.tag if role else None,
+        tag=by_experiment or by_model,
+        tag_by_experiment=by_experiment,
+        tag_by_model=by_model,
         note=_note(finding, role),
         verdict=finding.verdict,
         program=_program(own[0], name) if own else None,
