@@ -90,11 +90,11 @@ class ComponentExplanation(Record):
 
     `tag` follows the conventions of the benchmark family, `tag_by_experiment` only what was measured; where they
     differ the note says both. `tag_by_experiment` is None where experiments settled nothing; `tag_by_model` is what a
-    language model chose, and is the `tag` only where no experiment settled one. `program` is the component's variable in RASP, `family` the kind of hypothesis it is,
-    `table` a read-off table where no formula was found, `operation` the name of what a supported table does, `refuted`
-    the hypotheses that lost, with their scores. In a natural model `role` is the name the field gives to what was
-    measured (an induction head, a previous-token head)
-    and `profile` holds the measurements.
+    language model chose, and is the `tag` only where no experiment settled one. `program` is the component's variable
+    in RASP, `family` the kind of hypothesis it is, `table` a read-off table where no formula was found, `operation` the
+    name of what a supported table does, `refuted` the hypotheses that lost, with their scores. In a natural model
+    `role` is the name the field gives to what was measured (an induction head, a previous-token head) and `profile`
+    holds the measurements.
     """
 
     id: str

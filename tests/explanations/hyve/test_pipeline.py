@@ -107,8 +107,8 @@ def test_the_paper_protocol_marks_its_verdicts(paper: HyveResult) -> None:
     assert paper.explanation.executable is None
     # No program was tested, so no experiment settled a tag; the tag is the one that the model chose.
     parts = paper.explanation.components
-    assert [(part.tag_by_model, part.tag_by_experiment) for part in parts] == [("INDICATOR", None), ("AGGREGATOR", None)]
-    assert [part.tag for part in parts] == ["INDICATOR", "AGGREGATOR"]
+    assert [part.tag_by_experiment for part in parts] == [None, None]
+    assert [part.tag for part in parts] == [part.tag_by_model for part in parts] == ["INDICATOR", "AGGREGATOR"]
     graded = grade(paper.explanation, programs=False)
     assert graded.tag_accuracy_by_model is not None
     assert (graded.tag_accuracy.value, graded.tag_accuracy_by_model.value) == (1.0, 1.0)
