@@ -35,8 +35,6 @@ def test_examples_run(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 @pytest.mark.smollm
 @pytest.mark.parametrize("page", with_code(smollm=True), ids=lambda page: page.name)
 def test_examples_with_the_embedded_model_run(page: Path, smollm: object) -> None:
-    if page.name == "README.md":
-        pytest.skip("a full sweep takes minutes; docs/how-to/sweep.md runs the same calls on three heads")
     run_page(page)
 
 
