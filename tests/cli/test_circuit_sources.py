@@ -12,6 +12,7 @@ from vesalius.backbones import Backbone
 from vesalius.documents.circuit import Circuit
 from vesalius.documents.discovery import Discovery
 from vesalius.documents.explanation import ComponentExplanation, Explanation
+from vesalius.documents.scorecard import Scorecard
 from vesalius.errors import BadInput
 from vesalius.explanations.scientists import Explained, Task
 
@@ -64,6 +65,7 @@ def test_every_form_of_a_circuit_names_the_same_components(discovery: Discovery,
 def test_a_benchmark_run_is_a_source(tmp_path: Path) -> None:
     run = tmp_path / "bench"
     card = ves.bench("discovery", ids=["3"], methods=["sweep", "eap"], n=4, jobs=1, out=run, progress=False)
+    assert isinstance(card, Scorecard)
     chosen = card.as_data()["cases"][0]["methods"]["eap"]["chosen"]
     assert explained("3", circuit=run, circuit_from="eap") == chosen
     with pytest.raises(BadInput, match="several methods for specimen 3; give --circuit-from"):

@@ -4,15 +4,15 @@ import inspect
 
 import pytest
 
-from vesalius.functions.categories import Rooms, category
+from vesalius.functions.categories import CategoryModule, category
 
-OFFERED = [name for name, member in vars(Rooms).items() if inspect.isfunction(member) and not name.startswith("_")]
+OFFERED = [name for name, member in vars(CategoryModule).items() if inspect.isfunction(member) and not name.startswith("_")]
 
 
 @pytest.mark.parametrize("name", ["entities", "relations"])
 @pytest.mark.parametrize("function", OFFERED)
 def test_a_category_takes_the_arguments_of_its_interface(name: str, function: str) -> None:
-    wanted = list(inspect.signature(getattr(Rooms, function)).parameters.values())[1:]
+    wanted = list(inspect.signature(getattr(CategoryModule, function)).parameters.values())[1:]
     given = inspect.signature(getattr(category(name), function)).parameters
     for parameter in wanted:
         assert parameter.name in given
