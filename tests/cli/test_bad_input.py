@@ -178,7 +178,7 @@ def test_circuit_files(vesalius: Vesalius, tmp_path: Path, text: str | None, rea
 
 
 def test_a_circuit_and_components(vesalius: Vesalius) -> None:
-    refused(vesalius, ["explain", "3", "--circuit", "c.json", "-c", "L0_MLP"], "leave one out")
+    refused(vesalius, ["explain", "3", "--circuit", "c.json", "-c", "L0_MLP"], "choose one")
 
 
 def test_pages_of_a_discovery_run(vesalius: Vesalius, tmp_path: Path) -> None:

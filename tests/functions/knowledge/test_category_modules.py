@@ -6,7 +6,9 @@ import pytest
 
 from vesalius.functions.categories import CategoryModule, category
 
-OFFERED = [name for name, member in vars(CategoryModule).items() if inspect.isfunction(member) and not name.startswith("_")]
+OFFERED = [
+    name for name, member in vars(CategoryModule).items() if inspect.isfunction(member) and not name.startswith("_")
+]
 
 
 @pytest.mark.parametrize("name", ["entities", "relations"])
