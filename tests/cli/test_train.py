@@ -97,7 +97,8 @@ def test_the_document_keeps_its_fields(made: Made) -> None:
 
 def test_the_directory_holds_a_specimen_and_its_answer_apart(made: Made) -> None:
     names = sorted(str(path.relative_to(made.directory)) for path in made.directory.rglob("*") if path.is_file())
-    assert names == ["answer_key/spec.py", "model.json", "model.safetensors", "specimen.json"]
+    expected = ["answer_key/program.json", "answer_key/spec.py", "model.json", "model.safetensors", "specimen.json"]
+    assert names == expected
     assert (made.directory / "answer_key" / "spec.py").read_text() == FRAC_PREVS.read_text()
     card = (made.directory / "specimen.json").read_text()
     assert "is_x" not in card

@@ -155,7 +155,7 @@ def test_a_natural_model_is_saved_with_its_tokenizer(tmp_path: Path) -> None:
     specimen = as_specimen(induction_model(word_tokenizer().size))
     directory = specimen.save(tmp_path / "model").parent
     again = ves.load(directory, behaviour="induction")
-    texts = specimen.sample(3)
+    texts = again.sample(3)
     assert torch.equal(again.tokenize(texts), specimen.tokenize(texts))
     tokens = specimen.tokenize(texts)
     assert same_tensors(again.model(tokens), specimen.model(tokens))

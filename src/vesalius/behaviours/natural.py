@@ -13,6 +13,7 @@ from vesalius.documents.performance import Performance
 from vesalius.errors import BadInput, note
 from vesalius.model.sources import LoadedModel, read_model
 from vesalius.model.specimen import IdVocabulary, Specimen, TextVocabulary
+from vesalius.model.tokenizer import Tokenizer
 from vesalius.progress import Progress
 
 N_EXAMPLES = 5
@@ -69,10 +70,28 @@ def with_behaviour(specimen: Specimen, behaviour: Any, *, metric: Metric | None 
     return replace(
         specimen,
         examples=tuple({"input": text, "output": answer} for text, answer in zip(examples.texts, answers, strict=True)),
-        draw=lambda n, seed: list(prompts(n, seed).texts),
+        draw=lambda n, seed: _inputs(prompts(n, seed), tokenizer),
         behaviour=source.name,
         behaviour_source=source,
     )
+
+
+def _inputs(prompts: Prompts, tokenizer: Tokenizer) -> list[str | list[str]]:
+    """The prompts as the specimen reads them: texts, or lists of tokens where a vocabulary of whole words cannot read
+    the text back (random words without spaces between them).
+    """
+    start = int(tokenizer.bos is not None)
+
+    def readable(text: str, row: list[int]) -> str | list[str]:
+        try:
+            tokenizer.encode(text)
+        except BadInput:
+            return [tokenizer.decode([token]) for token in row[start:]]
+        return text
+
+    ends = (prompts.position + 1).tolist()
+    rows = [row[:end] for row, end in zip(prompts.tokens.tolist(), ends, strict=True)]
+    return [readable(text, row) for text, row in zip(prompts.texts, rows, strict=True)]
 
 
 def require_performance(
