@@ -36,7 +36,7 @@ def _nothing(material: Any) -> Any:
 
 @dataclass(frozen=True, kw_only=True)
 class RowBehaviour(Behaviour):
-    """A behaviour whose prompts are rows that somebody wrote. `note` is said when it is used."""
+    """A behaviour whose prompts are rows of the user's own. `note` is said when it is used."""
 
     prepare: Callable[..., Any] = _nothing
     rows: tuple[Row, ...]

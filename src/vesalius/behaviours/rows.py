@@ -143,7 +143,7 @@ def _refuse_slips(data: Mapping[Any, Any], number: int, source: str) -> None:
 
 
 def _answers(given: Any) -> tuple[Answer, ...] | None:
-    """Texts (or token ids); an empty text is no answer. None where it is something else."""
+    """Texts (or token ids); an empty text is not an answer. None where it is something else."""
     if given is None or given == "":
         return ()
     many = given if isinstance(given, list | tuple) else [given]

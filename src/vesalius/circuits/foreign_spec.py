@@ -1,4 +1,4 @@
-"""The program beside a trained specimen, read without trusting whoever made it.
+"""The program beside a trained specimen, read without trusting its author.
 
 `vesalius train` leaves two files in `answer_key/`: `program.json`, the program as data, and `spec.py`, the file it was
 trained from. The data are read where they are there, and nothing is run. Specimens of earlier versions have `spec.py`

@@ -24,7 +24,7 @@ from vesalius.progress import Progress, silent
 if TYPE_CHECKING:
     from tokenizers import Tokenizer as Backend
 
-#: Tensors that are no weights: they divide the frequencies of the rotation.
+#: Tensors that are not weights: they divide the frequencies of the rotation.
 _FACTORS = ("rope_freqs.weight", "rope_factors_short.weight", "rope_factors_long.weight")
 
 

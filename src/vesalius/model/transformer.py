@@ -57,7 +57,7 @@ class Block(nn.Module):
 
     @property
     def mlp_bias(self) -> Float[Tensor, " d_model"]:
-        """The part of what the MLP writes that is no answer to its input: its output bias, unless a norm follows."""
+        """The part of what the MLP writes that does not depend on its input: its output bias, unless a norm follows."""
         bias = None if isinstance(self.mlp, ExpertMlp) or self.ln2_post.w is not None else self.mlp.b_out
         return self.attn.b_O.new_zeros(self.attn.b_O.shape) if bias is None else bias
 

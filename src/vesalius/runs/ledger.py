@@ -6,7 +6,7 @@ opening drops it. A damaged line anywhere else was not made by a crash, so it is
 ledger.
 
 Each line ends in a checksum of itself and of all lines before it, so a line that was changed, removed, added or moved
-is refused by its number. It shows accidents and careless edits; whoever makes all checksums again is not kept out.
+is refused by its number. It shows accidents and careless edits; it does not stop an author who computes them all anew.
 Ledgers of before 0.2 have no checksums: they are read with a note, and lines added to them have one.
 """
 

@@ -13,7 +13,7 @@ from typing import Any
 from vesalius.sandbox.bounded_json import bounded_json
 
 Record = dict[str, Any]
-#: Lines that are no records before the program is stopped.
+#: Lines that are not records before the program is stopped.
 SPARE_LINES = 100
 #: JSON around a result: quotes, escapes, the record.
 OVERHEAD = 64_000

@@ -2,7 +2,7 @@
 
 An effect is the damage per prompt: the share of outputs that change, or, for natural models, the share of the clean
 score that is lost. Every effect is compared with that of matched components (same kind, outside the circuit and the
-claim), because ablating any component may do damage. A matched component that is strong itself is no control.
+claim), because ablating any component may do damage. A matched component that is strong itself is not a control.
 
 A component may show under one replacement and not under another: what depends on the position alone is the same in
 every input, so only zeros, its mean and outputs moved to other positions can show it. `Necessary` measures all four.

@@ -2,10 +2,10 @@
 
 Observe (causal fingerprints), hypothesise (smallest first), fill in what was hardly seen, assemble a program, try the
 runners-up where an exchange is not predicted (three times at most), move outputs to other positions to see where the
-position enters and merge what nobody tells apart (`settling`), then translate the program, let the laboratory judge
-typed claims about it on inputs nobody has looked at, classify, and say what was found. Nothing but the model, its
-vocabulary and its input distribution is used: the work is done on a copy of the specimen without name, kind and
-examples. Families of hypotheses can be left out (`without`), which shows what the explanation owes to each.
+position enters and merge what no component tells apart (`settling`), then translate the program, let the laboratory
+judge typed claims about it on unseen inputs, classify, and say what was found. Nothing but the model, its vocabulary
+and its input distribution is used: the work is done on a copy of the specimen without name, kind and examples. Families
+of hypotheses can be left out (`without`), which shows what the explanation owes to each.
 
 What was tuned on what. First version: thresholds on the benchmark tasks with odd ids, the even ones looked at in the
 aggregate, but for two rules added after seeing task 4 fail (the weighted sum of shares; among equally good hypotheses

@@ -1,4 +1,4 @@
-"""Tables without distinctions that nobody makes: classes merged that all readers treat alike, arguments dropped.
+"""Tables without distinctions that make no difference: classes merged that all readers treat alike, arguments dropped.
 
 A table is read off fingerprints, argument by argument, so values that were only seen where nothing varies stay apart
 although no experiment separates them. Here the program itself decides: two classes are one when every reader (a table,

@@ -28,7 +28,7 @@ from vesalius.explanations.scientist.merging import merged, without_argument, wi
 from vesalius.explanations.scientist.variables import INDICES, Hypothesis, Table
 from vesalius.explanations.scientist.yardstick import Quality, Yardstick, moved_environment
 
-#: A component whose moved outputs change fewer outputs than this is no position-only variable.
+#: A component whose moved outputs change fewer outputs than this is not a position-only variable.
 MOVED_EFFECT = 0.01
 #: A position-only variable takes the place of the position if moved outputs are predicted better by this, and so well.
 BETTER_MOVED, GOOD_MOVED = 0.3, 0.7

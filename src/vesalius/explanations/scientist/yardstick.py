@@ -1,7 +1,7 @@
 """What a change to the program is measured by: agreement, exchanges at the same position, outputs that are moved.
 
 The model's answers do not depend on the program, so they are run once; every candidate program is then compared with
-them. These figures choose between programs and are no verdict (`judge`).
+them. These figures choose between programs and are not a verdict (`judge`).
 """
 
 from dataclasses import dataclass

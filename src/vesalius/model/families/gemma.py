@@ -1,5 +1,7 @@
 """Gemma, Gemma 2 and the text part of Gemma 3. Norm weights are stored less 1; embeddings are scaled."""
 
+from dataclasses import replace
+
 from vesalius.model.families.layout import Family, Raw, activation, expect
 from vesalius.model.families.llama import INNER, LAYER, OUTER, PREFIXES, QK_NORMS, gated_rms, windows
 from vesalius.model.families.rope import by_layer_type
@@ -65,24 +67,8 @@ GEMMA = Family(
     norm_offset=1.0,
     prefixes=PREFIXES,
 )
-GEMMA2 = Family(
-    name="gemma2",
-    model_types=("gemma2",),
-    config=_gemma2_config,
-    outer=OUTER,
-    inner={**INNER, **_NORMS},
-    layer=LAYER,
-    norm_offset=1.0,
-    prefixes=PREFIXES,
-)
-GEMMA3 = Family(
-    name="gemma3",
-    model_types=("gemma3_text",),
-    config=_gemma3_config,
-    outer=OUTER,
-    inner={**INNER, **_NORMS, **QK_NORMS},
-    layer=LAYER,
-    norm_offset=1.0,
-    prefixes=PREFIXES,
+GEMMA2 = replace(GEMMA, name="gemma2", model_types=("gemma2",), config=_gemma2_config, inner={**INNER, **_NORMS})
+GEMMA3 = replace(
+    GEMMA, name="gemma3", model_types=("gemma3_text",), config=_gemma3_config, inner={**GEMMA2.inner, **QK_NORMS}
 )
 FAMILIES = (GEMMA, GEMMA2, GEMMA3)

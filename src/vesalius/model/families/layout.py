@@ -21,7 +21,7 @@ Raw = dict[str, Any]
 
 #: Weights that a checkpoint may lack: biases, and an unembedding that is tied to the embedding.
 _OPTIONAL = re.compile(r"(^|\.)b_\w+$|^unembed\.")
-#: Tables that some checkpoints store although they are no weights.
+#: Tables that some checkpoints store although they are not weights.
 _BUFFERS = re.compile(r"\.attn(\.attention)?\.(masked_)?bias$|rotary_emb\.inv_freq$|\.attention\.(masked_)?bias$")
 
 

@@ -1,6 +1,7 @@
 """Llama and what is built like it: Mistral, Mixtral, Qwen2, Qwen3, Qwen3-MoE, SmolLM3, Phi-3."""
 
 import re
+from dataclasses import replace
 
 import torch
 
@@ -85,32 +86,22 @@ LLAMA = Family(
     prepare=_refuse_gate_bias,
     prefixes=PREFIXES,
 )
-MISTRAL = Family(
+MISTRAL = replace(
+    LLAMA,
     name="mistral",
     model_types=("mistral",),
     config=lambda raw: gated_rms(raw, windows=_everywhere(raw)),
-    outer=OUTER,
-    inner=INNER,
-    layer=LAYER,
-    prefixes=PREFIXES,
+    prepare=None,
 )
-QWEN2 = Family(
-    name="qwen2",
-    model_types=("qwen2",),
-    config=lambda raw: gated_rms(raw, windows=_switchable(raw)),
-    outer=OUTER,
-    inner=INNER,
-    layer=LAYER,
-    prefixes=PREFIXES,
+QWEN2 = replace(
+    MISTRAL, name="qwen2", model_types=("qwen2",), config=lambda raw: gated_rms(raw, windows=_switchable(raw))
 )
-QWEN3 = Family(
+QWEN3 = replace(
+    MISTRAL,
     name="qwen3",
     model_types=("qwen3",),
     config=lambda raw: gated_rms({"head_dim": 128, **raw}, windows=_switchable(raw), qk_norm="head"),
-    outer=OUTER,
     inner={**INNER, **QK_NORMS},
-    layer=LAYER,
-    prefixes=PREFIXES,
 )
 
 
@@ -121,16 +112,7 @@ def _smollm3_config(raw: Raw) -> Raw:
     return {**settings, "layer_rotary": tuple(settings["rotary"] if yes else None for yes in rotated)}
 
 
-SMOLLM3 = Family(
-    name="smollm3",
-    model_types=("smollm3",),
-    config=_smollm3_config,
-    outer=OUTER,
-    inner=INNER,
-    layer=LAYER,
-    prepare=_refuse_gate_bias,
-    prefixes=PREFIXES,
-)
+SMOLLM3 = replace(LLAMA, name="smollm3", model_types=("smollm3",), config=_smollm3_config)
 
 _EXPERT_NAMES = {"mlp.W_router": "mlp.gate.weight"}
 

@@ -11,7 +11,7 @@ from itertools import combinations, pairwise
 from vesalius.rasp.naming.operation import Candidate, Value, numbers, ordered, said_value
 from vesalius.rasp.naming.sets import described_sets
 
-#: Larger moduli, divisors and constants than this are no names.
+#: Larger moduli, divisors and constants than this are not used in names.
 LARGEST_CONSTANT = 10
 #: A range in the order of texts has this many texts inside and outside, or it is a list.
 FEWEST_IN_RANGE = 2
@@ -45,7 +45,7 @@ def _either(operation: str, formula: str, opposite: str, description: str) -> It
 
 
 def escaped(text: str) -> str:
-    """A text that stands in a template: braces are no arguments."""
+    """A text that stands in a template: braces are not arguments."""
     return text.replace("{", "{{").replace("}", "}}")
 
 
