@@ -184,7 +184,7 @@ def test_a_component_of_the_position_alone_is_necessary_and_not_inert(models):
     assert all("interval above" in one.rule and "(" in one.rule for one in record.evidence)
 
 
-@pytest.mark.parametrize("method", ["sweep", "acdc"])
+@pytest.mark.parametrize("method", ["sweep", "acdc", "eap", "eap-ig"])
 def test_discovery_finds_a_component_of_the_position_alone(models, method):
     found = discover(ves.load(models / "mirror_marker"), method, n=24)
     assert {str(part) for part, _ in found.circuit.ranked()[:2]} == {"L0_MLP", "L1H0"}

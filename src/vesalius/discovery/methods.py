@@ -11,8 +11,8 @@
 
 A natural model is asked first whether it performs its behaviour at all. A backward pass counts as two forward passes.
 Exchanges in place cannot see a component that holds the position alone. For specimens with a finite vocabulary, those
-that a method leaves without a score are therefore also moved to other positions (`moved`), one more forward pass each;
-`notes` names those that show.
+that a method leaves without a score (for EAP and EAP-IG, whose scores are estimates: all) are therefore also moved to
+other positions (`moved`), one more forward pass each; `notes` names those that show.
 Gradients need a readout with a slope; the share of unchanged outputs has none, so for specimens with a listed
 vocabulary EAP reads `contrast` instead and pays two more passes for it.
 """
@@ -190,7 +190,8 @@ def _with_moved(
     specimen: Specimen, material: Trial, found: _Scores, method: str, seed: int
 ) -> tuple[_Scores, tuple[str, ...]]:
     """The scores with those of components that hold the position alone, and what is to be said about these."""
-    moved = moved_effects(specimen.model, material, silent(found.components), seed=seed)
+    candidates = list(found.components) if method in ESTIMATES else silent(found.components)
+    moved = moved_effects(specimen.model, material, candidates, seed=seed)
     per_prompt = found.per_prompt
     if moved.shown and per_prompt is not None and per_prompt.ndim == 2:
         per_prompt = per_prompt.clone()
@@ -272,6 +273,8 @@ def _acdc(specimen: Specimen, material: Trial, progress: Progress | None) -> _Sc
     return _by_edges(specimen, pruned.scores, pruned.forwards, "threshold, share of the clean score")
 
 
+#: Methods whose scores estimate effects: also a component that no exchange in place shows can have one.
+ESTIMATES = ("eap", "eap-ig")
 METHODS: dict[str, Callable[[Specimen, Trial, Progress | None], _Scores]] = {
     "sweep": _sweep,
     "eap": _eap,

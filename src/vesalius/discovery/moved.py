@@ -3,8 +3,9 @@
 A component that holds nothing but the position writes the same on every prompt, so whatever puts the value of another
 prompt in its place (a sweep, EAP, ACDC) sees no effect. Here its outputs on the counterfactual prompt are put in
 random order of positions. That needs prompts whose positions are comparable, so it is done for specimens with a finite
-vocabulary only, and only for components that the method itself left without a score. A moved output can also disturb
-readers that never use it, so such a component must show when it is set to zero or to its mean as well.
+vocabulary only. A method that measures effects leaves such a component without a score, so only those are looked at;
+the scores of EAP are estimates and can be anything, so all are. A moved output can also disturb readers that never use
+it, so a component must show when it is set to zero or to its mean as well, and not when it is exchanged in place.
 """
 
 from collections.abc import Sequence
@@ -24,7 +25,7 @@ from vesalius.model.transformer import Transformer
 SILENT = 0.01
 #: Moved outputs of components outside circuits change up to 6 % of the outputs; a position that is used, far more.
 SHOWS = 0.1
-#: What its removal must change.
+#: What its removal must change, and an exchange in place must not.
 REMOVAL = 0.01
 
 
@@ -67,22 +68,32 @@ def moved_effects(
     parts = effect_columns(recordings, replacement, sets, positions=real.cpu(), cost=cost)
     matrix = torch.cat([baseline[:, None] - scores for _, scores in parts], 1)
     moved = MovedEffects(tuple(components), matrix, cost.rows / len(material.batch) + 1)
-    return _also_removed(model, material, moved)
+    return _only_moved(model, material, moved)
 
 
-def _also_removed(model: Transformer, material: Trial, moved: MovedEffects) -> MovedEffects:
-    """Without those that show when moved but can be removed."""
+def _only_moved(model: Transformer, material: Trial, moved: MovedEffects) -> MovedEffects:
+    """Without those that show when moved but can be removed, or show in place already."""
     candidates = list(moved.shown)
     if not candidates:
         return moved
-    sets, largest, forwards = [(part,) for part in candidates], torch.zeros(len(candidates)), moved.forwards
-    for kind in ("zero", "mean"):
-        removed = effects(model, material.batch, material.readout, kind=kind, sets=sets)
-        largest, forwards = torch.maximum(largest, removed.mean.float()), forwards + removed.forwards
+    sets = [(part,) for part in candidates]
+    zero, mean = (effects(model, material.batch, material.readout, kind=kind, sets=sets) for kind in ("zero", "mean"))
+    in_place = effects(
+        model,
+        material.batch,
+        material.readout,
+        kind="resample",
+        sets=sets,
+        counterfactual=material.counterfactual,
+        positions=material.where,
+    )
+    needed = torch.maximum(zero.mean, mean.mean) >= REMOVAL
+    kept = needed & (in_place.mean < REMOVAL)
     matrix = moved.matrix.clone()
-    for component, effect in zip(candidates, largest.tolist(), strict=True):
-        if effect < REMOVAL:
+    for component, is_kept in zip(candidates, kept.tolist(), strict=True):
+        if not is_kept:
             matrix[:, moved.components.index(component)] = 0.0
+    forwards = sum(each.forwards for each in (moved, zero, mean, in_place))
     return MovedEffects(moved.components, matrix, forwards)
 
 
