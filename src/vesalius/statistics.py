@@ -1,5 +1,7 @@
 """Intervals, the same way everywhere: by resampling for means over prompts, Student's for the few seeds of a study."""
 
+from functools import lru_cache
+
 import numpy as np
 import scipy.stats
 import torch
@@ -15,9 +17,13 @@ def bootstrap_means(
     values: Float[Tensor, "sample column"], *, resamples: int = RESAMPLES, seed: int = 0
 ) -> Float[Tensor, "resample column"]:
     """Means of `resamples` draws of the samples with replacement, the same draws for every column."""
-    n = len(values)
-    counts = np.random.default_rng(seed).multinomial(n, np.full(n, 1 / n), size=resamples)
-    return torch.from_numpy(counts / n).to(values.dtype) @ values.cpu()
+    return torch.from_numpy(_draws(len(values), resamples, seed)).to(values.dtype) @ values.cpu()
+
+
+@lru_cache(maxsize=1)  # drawing takes longer than the rest; the evidence of one claim after another has the same n
+def _draws(n: int, resamples: int, seed: int) -> Float[np.ndarray, "resample sample"]:
+    """How often each sample is drawn, as a share of the draws."""
+    return np.random.default_rng(seed).multinomial(n, np.full(n, 1 / n), size=resamples) / n
 
 
 def mean_interval(
