@@ -22,10 +22,21 @@ from vesalius.explanations.claims import (
     Sufficient,
     check,
     claim_from,
+    interchange,
 )
 from vesalius.explanations.claims.base import level_for, share_interval_at
 from vesalius.explanations.claims.interchange import ACCURACY, AGREEMENT
-from vesalius.rasp import Aggregate, Comparison, Map, Select, SequenceMap, compile_program, indices, tokens
+from vesalius.rasp import (
+    Aggregate,
+    Comparison,
+    Map,
+    Select,
+    SelectorWidth,
+    SequenceMap,
+    compile_program,
+    indices,
+    tokens,
+)
 
 
 @pytest.fixture(scope="module")
@@ -155,13 +166,60 @@ def test_a_head_that_copies_the_previous_token():
     assert copies == ["refuted", "supported", "refuted"]
 
 
-def test_two_operands_that_both_matter():
+@pytest.fixture(scope="module")
+def share_lab():
+    """Circuit 25: L1_MLP divides the count of the own token by the length."""
+    return Lab(ves.load("25"), n=1400)
+
+
+def test_two_operands_that_both_matter(share_lab):
     program = task("25").program()  # share_of_token = same_token_count / sequence_length
-    lab = Lab(ves.load("25"), n=384)
     both = ("same_token_count", "sequence_length")
-    assert check(Combines(component="L1_MLP", program=program, variables=both), lab).verdict == "supported"
+    assert check(Combines(component="L1_MLP", program=program, variables=both), share_lab).verdict == "supported"
     missing = ("same_token_count", "tokens")
-    assert check(Combines(component="L1_MLP", program=program, variables=missing), lab).verdict == "refuted"
+    assert check(Combines(component="L1_MLP", program=program, variables=missing), share_lab).verdict == "refuted"
+
+
+def shares_and(function):
+    """The share of the own token, put together with the token by a function; and who carries it."""
+    key = task("25").program()
+    same = SelectorWidth(Select(tokens, tokens, Comparison.EQ), name="same_token_count")
+    length = SelectorWidth(Select(tokens, tokens, Comparison.TRUE), name="sequence_length")
+    share = SequenceMap(lambda count, n: count / n if n else 0.0, same, length, name="share")
+    output = SequenceMap(function, share, tokens, name="marked_share")
+    made = compile_program(output, key.vocab, key.max_len, causal=key.causal)
+    return Hypothesis(program=made, carriers={"L1_MLP": ("marked_share",)})
+
+
+def lines_of(record, name):
+    return [one for one in record.evidence if f"where only {name} differs" in one.experiment]
+
+
+def test_both_arguments_of_a_table_of_two_are_shown_to_matter(share_lab):
+    program = task("25").program()
+    (carried,) = [variables for component, variables in task("25").components if str(component) == "L1_MLP"]
+    claim = Computes(component="L1_MLP", hypothesis=Hypothesis(program=program, carriers={"L1_MLP": carried}))
+    record = check(claim, share_lab)
+    assert record.verdict == "supported"
+    for name in ("same_token_count", "sequence_length"):
+        (line,) = lines_of(record, name)
+        assert line.passed is True
+
+
+def test_an_argument_that_makes_no_difference_refutes_what_is_computed(share_lab, monkeypatch):
+    """With every other bar of the rule lowered, so that this one decides alone; `combines` says the same."""
+    bars = {"MIN_AGREEMENT": 0.0, "MIN_CHANGED_ACCURACY": 0.0, "MIN_WORST_CELL": 0.0, "MIN_LEAD_OVER_SHUFFLED": -1.0}
+    for bar, value in {**bars, "RIVALS": 0}.items():
+        monkeypatch.setattr(interchange, bar, value)
+    marked = task("25").program().vocab[::2]
+    idea = shares_and(lambda share, token: 1 - share if token in marked else share)
+    record = check(Computes(component="L1_MLP", hypothesis=idea), share_lab, tried=5)
+    (spurious,), (needed,) = lines_of(record, "tokens"), lines_of(record, "share")
+    assert (record.verdict, spurious.passed, needed.passed) == ("refuted", False, True)
+    combines = Combines(
+        component="L1_MLP", program=idea.program, variables=("share", "tokens"), carried=("marked_share",)
+    )
+    assert check(combines, share_lab).verdict == "refuted"
 
 
 @pytest.mark.parametrize(

@@ -3,11 +3,9 @@
 import torch
 
 from vesalius.components import Component
-from vesalius.documents.explanation import ClaimRecord, Evidence
 from vesalius.explanations.scientist.assemble import OutputMap, Program
 from vesalius.explanations.scientist.gathering import Copy, Mean
 from vesalius.explanations.scientist.inputs import Sequences
-from vesalius.explanations.scientist.judge import agreeing
 from vesalius.explanations.scientist.merging import merged, without_argument, without_constant_arguments
 from vesalius.explanations.scientist.settling import with_position_inside
 from vesalius.explanations.scientist.variables import INDICES, TOKENS, Table
@@ -134,20 +132,3 @@ def test_a_variable_of_the_position_moves_in_like_the_position() -> None:
     assert after.output is not None
     assert after.output.reads == ("L1_MLP",)
     assert outputs(after) == outputs(before)
-
-
-def test_a_spurious_argument_refutes_what_a_table_of_two_computes() -> None:
-    def line(experiment: str, passed: bool) -> Evidence:
-        figures = {"value": 0.99, "low": 0.98, "high": 1.0, "n": 100, "rule": "", "seed": 0}
-        return Evidence(experiment=experiment, measure="", passed=passed, **figures)
-
-    computes = ClaimRecord(kind="computes", text="", verdict="supported", evidence=(line("interchange", True),))
-    unneeded = ClaimRecord(
-        kind="combines", text="", verdict="refuted", evidence=(line("swap of X where only tokens differs", False),)
-    )
-    first, second = agreeing([computes, unneeded])
-    assert (first.verdict, second.verdict) == ("refuted", "refuted")
-    assert [one.passed for one in first.evidence] == [True, False]
-    # Something beside the two is no contradiction of what the two make.
-    beside = unneeded.model_copy(update={"evidence": (line("swap of X where both are equal", False),)})
-    assert agreeing([computes, beside])[0].verdict == "supported"

@@ -28,6 +28,7 @@ from vesalius.explanations.claims.base import (
     Outcome,
     all_of,
     join_names,
+    level_for,
     marked,
     rounded,
     share_interval_at,
@@ -43,8 +44,6 @@ MIN_CHANGED = 0.05
 MIN_INPUTS = 24
 _EQUAL_NUMBERS = 0.005
 _INDICES = "indices"
-#: How the experiment is called in which one of two variables differs.
-ONLY_ONE = "where only"
 
 
 class DependsOnlyOn(Claim, frozen=True):
@@ -120,13 +119,10 @@ class Combines(Claim, frozen=True):
         both = lab.real & lab.source_real
         first, second = (equal_in(lab, self.program, (name,)) for name in self.variables)
         if bool(first[both].all()) or bool(second[both].all()):
-            other = self.variables[0] if bool(second[both].all()) else self.variables[1]
-            return self._with_position(lab, other, level)
+            pair = self.variables if bool(second[both].all()) else _reversed(self.variables)
+            return self._with_position(lab, pair, level)
         neither = self._neither(lab, first & second, level)
-        single = [
-            self._single(lab, name, where, level)
-            for name, where in zip(self.variables, (~first & second, first & ~second), strict=True)
-        ]
+        single = [self._single(lab, pair, level) for pair in (self.variables, _reversed(self.variables))]
         evidence = (neither, *single)
         if not _enough(*evidence):
             return "untested", evidence
@@ -136,12 +132,12 @@ class Combines(Claim, frozen=True):
         across = equal_across(lab, self.program, self.variables)
         return with_moved(lab, self.part, self.program, self.carried, across, evidence, level=level)
 
-    def _with_position(self, lab: Lab, other: str, level: float) -> Outcome:
+    def _with_position(self, lab: Lab, pair: tuple[str, str], level: float) -> Outcome:
         """The position, and what depends on it alone, differ only where an output is moved: the program says what then
-        follows if it is inside. `other` is the variable that does differ in place.
+        follows if it is inside. The first of `pair` is the variable that does differ in place.
         """
-        equal = equal_in(lab, self.program, (other,))
-        neither, differs = self._neither(lab, equal, level), self._single(lab, other, ~equal, level)
+        equal = equal_in(lab, self.program, pair[:1])
+        neither, differs = self._neither(lab, equal, level), self._single(lab, pair, level)
         if not self.carried or not _enough(neither, differs):
             return "untested", (neither, differs)
         moved = moved_output(lab, self.part, self.program, self.carried, level=level)
@@ -153,15 +149,43 @@ class Combines(Claim, frozen=True):
         evidence = swap(lab, self.part, where, "where both are equal", level=level, rule=f">= {MIN_UNCHANGED}")
         return marked(evidence, _unchanged(evidence) if _enough(evidence) else "untested")
 
-    def _single(self, lab: Lab, name: str, where: Tensor, level: float) -> Evidence:
-        rule = f"interval below {1 - MIN_CHANGED}"
-        description = f"{ONLY_ONE} {name} differs"
-        if self.carried:
+    def _single(self, lab: Lab, pair: tuple[str, str], level: float) -> Evidence:
+        return _only_first_differs(lab, self.part, self.program, self.carried, pair, level)
+
+
+def arguments_matter(
+    lab: Lab, component: Component, program: Program, carried: tuple[str, ...], arguments: tuple[str, str]
+) -> tuple[Evidence, ...]:
+    """For both arguments of a table that a component is said to carry: swaps where one of them alone differs and the
+    program says that it shows must change outputs. Where they do not, `combines` is refuted, and so is the table. The
+    level is that of a single claim, so that the two agree however many claims were tried.
+    """
+    return tuple(
+        _only_first_differs(lab, component, program, carried, pair, level_for(1))
+        for pair in (arguments, _reversed(arguments))
+    )
+
+
+def _reversed(pair: tuple[str, str]) -> tuple[str, str]:
+    return pair[1], pair[0]
+
+
+def _only_first_differs(
+    lab: Lab, component: Component, program: Program, carried: tuple[str, ...], pair: tuple[str, str], level: float
+) -> Evidence:
+    """Swaps where the first of two variables differs and the second does not; cached in the laboratory."""
+    outcomes = lab.outcomes.setdefault(program, {})
+    key = "one differs", component, carried, pair, level
+    if key not in outcomes:
+        first, second = (equal_in(lab, program, (name,)) for name in pair)
+        where, description = ~first & second, f"where only {pair[0]} differs"
+        if carried:
             # A variable that seldom shows is still an argument: only inputs count in which it should show.
-            where = where & _shows(lab, self.program, self.carried, where)[:, None]
+            where = where & _shows(lab, program, carried, where)[:, None]
             description += " and the program says that it shows"
-        evidence = swap(lab, self.part, where, description, level=level, rule=rule)
-        return marked(evidence, _changed(evidence) if _enough(evidence) else "untested")
+        evidence = swap(lab, component, where, description, level=level, rule=f"interval below {1 - MIN_CHANGED}")
+        outcomes[key] = marked(evidence, _changed(evidence) if _enough(evidence) else "untested")
+    return outcomes[key]
 
 
 def _shows(lab: Lab, program: Program, carried: tuple[str, ...], where: Bool[Tensor, "pair pos"]) -> Tensor:

@@ -8,8 +8,8 @@ answers that would be predicted differently if the positions with that argument 
 
 The rule: the program as a whole must agree with the model, the accuracy on changed answers must be high, no argument
 value and no position with enough cases may be bad, a shuffled source must predict clearly worse, each rival program
-that predicts something else must lose where the two differ, and the output moved to another position must not
-contradict the claim (`moved`).
+that predicts something else must lose where the two differ, both arguments of a table of two must matter (the rule of
+`combines`), and the output moved to another position must not contradict the claim (`moved`).
 """
 
 from dataclasses import dataclass
@@ -29,10 +29,11 @@ from vesalius.explanations.claims.base import (
     rounded,
     share_interval_at,
 )
+from vesalius.explanations.claims.dependence import arguments_matter
 from vesalius.explanations.claims.laboratory import Lab
 from vesalius.explanations.claims.moved import moved_output
 from vesalius.explanations.claims.rivals import Rival, rivals
-from vesalius.rasp import Aggregate, Program, SelectorWidth, Trace, Variable
+from vesalius.rasp import Aggregate, Program, SelectorWidth, SequenceMap, Trace, Variable
 
 # Chosen on planted claims about 22 generated tasks (seeds 101, 202, 303, 404, 505; depth 1 to 3; 54 components, trained
 # on a CPU; three of the models did not pass the training gate) and frozen before the rule was applied to near misses of
@@ -101,8 +102,21 @@ def _examine(lab: Lab, component: Component, program: Program, carried: tuple[st
     verdict, contest = _contest(test, program, result, level)
     if verdict != "supported":
         return verdict, (agreement, accuracy, worst, contest)
+    arguments = _arguments_matter(lab, component, program, carried)
     moved = moved_output(lab, component, program, carried, level=level)
-    return "refuted" if moved.outcome == "dependent" else verdict, (agreement, accuracy, worst, contest, moved)
+    fails = moved.outcome == "dependent" or any(one.passed is False for one in arguments)
+    return "refuted" if fails else verdict, (agreement, accuracy, worst, contest, *arguments, moved)
+
+
+def _arguments_matter(lab: Lab, component: Component, program: Program, carried: tuple[str, ...]) -> list[Evidence]:
+    """Each argument of the tables of two variables that an MLP carries, where it differs alone."""
+    evidence: list[Evidence] = []
+    for name in () if component.is_head else carried:
+        node = expression_of(program, name)
+        if isinstance(node, SequenceMap) and node.combines:
+            first, second = _arguments_of(program, name)
+            evidence += arguments_matter(lab, component, program, carried, (first, second))
+    return evidence
 
 
 def _fails(evidence: Evidence, bar: float) -> bool:

@@ -26,7 +26,6 @@ from vesalius.explanations.claims import (
     worded,
 )
 from vesalius.explanations.claims import Hypothesis as ClaimedProgram
-from vesalius.explanations.claims.dependence import ONLY_ONE
 from vesalius.explanations.scientist.classify import Facts
 from vesalius.explanations.scientist.executable import Translation
 from vesalius.explanations.scientist.gathering import Copy, Mean
@@ -56,7 +55,7 @@ class Judge:
                 is_program = isinstance(claim, Computes | Aggregates)
                 record = check(claim, self.lab, tried=max(1, self.tried[component]) if is_program else 1)
                 records.append(self._worded(record, component, claim))
-        return (*agreeing(records), check(Necessary(component=str(component)), self.lab))
+        return (*records, check(Necessary(component=str(component)), self.lab))
 
     def _about_variable(self, component: Component, variable: Hypothesis, found: Translation) -> Iterator[Claim]:
         name = str(component)
@@ -85,27 +84,6 @@ class Judge:
         else:
             return record
         return record.model_copy(update={"text": worded(text, record.verdict, record.evidence)})
-
-
-def agreeing(records: list[ClaimRecord]) -> list[ClaimRecord]:
-    """The records of one component without contradictions: what a table of two arguments computes is refuted where
-    one of the two was found to make no difference.
-    """
-    spurious = [
-        one
-        for record in records
-        if record.kind == "combines" and record.verdict == "refuted"
-        for one in record.evidence
-        if one.passed is False and ONLY_ONE in one.experiment
-    ]
-    if not spurious:
-        return records
-    return [
-        record.model_copy(update={"verdict": "refuted", "evidence": (*record.evidence, *spurious)})
-        if record.kind == "computes" and record.verdict == "supported"
-        else record
-        for record in records
-    ]
 
 
 def _about_head(name: str, variable: Hypothesis, whole: ClaimedProgram) -> Iterator[Claim]:
