@@ -15,8 +15,7 @@ from vesalius.explanations.scientist.assemble import Line, OutputMap, Program
 from vesalius.explanations.scientist.circuit_runs import CircuitRuns
 from vesalius.explanations.scientist.executable import translate
 from vesalius.explanations.scientist.gathering import (
-    COMPARE,
-    ROUTE_FORMULAS,
+    ROUTES,
     Copy,
     Extreme,
     Gated,
@@ -30,6 +29,7 @@ from vesalius.explanations.scientist.investigate import assemble, explain_compon
 from vesalius.explanations.scientist.variables import INDICES, TOKENS, Constant, Linear, Table, scale_of
 from vesalius.model.specimen import FiniteVocabulary
 from vesalius.rasp.document import from_document
+from vesalius.rasp.draft import COMPARE
 
 FAMILIES = ("table", "table", "width", "mean", "copy", "steered", "matched", "gated", "extreme", "linear", "constant")
 VOCABULARIES = (("a", "b", "c"), (3, 1, 2, 7), ("z", "nothing", "a"), (0.5, 2, 1))
@@ -83,7 +83,7 @@ class RandomProgram:
         return made
 
     def routes(self) -> list[str]:
-        return [route for route in ROUTE_FORMULAS if not self.program.causal or route not in ("last", "reverse")]
+        return [route for route in ROUTES if not self.program.causal or route not in ("last", "reverse")]
 
     def codes(self, name: str) -> list[int]:
         """Codes that occur, on natural runs."""

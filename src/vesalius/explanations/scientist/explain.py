@@ -22,6 +22,8 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 
 import torch
+from jaxtyping import Bool
+from torch import Tensor
 
 from vesalius.components import Component, parse_components
 from vesalius.documents.explanation import Explanation
@@ -142,7 +144,8 @@ def _explanation(
     for component in program.variables:
         tell(f"judging {component}")
         claims[component] = judge.records(component)
-    report = Report(investigation, facts, tagging, names, claims, agreement(program, fresh), translation, untold, seed)
+    exact = agreement(program, fresh) if translation is None else _graded_agreement(lab, translation, fresh)
+    report = Report(investigation, facts, tagging, names, claims, exact, translation, untold, seed)
     return report.explanation()
 
 
@@ -159,6 +162,13 @@ def _translated(program: Program, vocabulary: FiniteVocabulary) -> tuple[Transla
         return translate(program, vocabulary), ""
     except BadInput as error:
         return None, str(error)
+
+
+def _graded_agreement(lab: Lab, translation: Translation, recorded: RecordedRun) -> Bool[Tensor, " row"]:
+    """Per input: does the program that is shown and graded give every output of the model?"""
+    inputs = recorded.sequences
+    outputs = translation.program.run(inputs.codes, inputs.lengths).output
+    return (lab.same(lab.answers(translation.program, outputs), recorded.outputs) | ~inputs.real).all(1)
 
 
 def _nothing_to_explain(pool: RecordedRun) -> str | None:

@@ -1,6 +1,5 @@
 """What heads can be hypothesised to gather from other positions: counts, shares, copies, look-ups, extremes."""
 
-import operator
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -9,25 +8,19 @@ import torch
 from jaxtyping import Bool, Int
 from torch import Tensor
 
+from vesalius.errors import BadInput
 from vesalius.explanations.scientist.codes import distinct
 from vesalius.explanations.scientist.variables import (
     INDICES,
     MEAN_SCALE,
     TOKENS,
-    UNDEFINED,
     Environment,
     Naming,
     plain_name,
 )
+from vesalius.rasp import Comparison, Select, indices
+from vesalius.rasp.draft import COMPARE, LENGTH, NOWHERE, UNDEFINED, Coded, Draft
 
-COMPARE: dict[str, Callable[[Any, Any], Any]] = {
-    "EQ": operator.eq,
-    "NEQ": operator.ne,
-    "LT": operator.lt,
-    "LEQ": operator.le,
-    "GT": operator.gt,
-    "GEQ": operator.ge,
-}
 _COMPARE_WORDS = {
     "EQ": "equal to",
     "NEQ": "different from",
@@ -62,22 +55,20 @@ class Selector:
         defined = (there != UNDEFINED) & (here != UNDEFINED)
         return env.visible & defined & COMPARE[self.comparison](there, here)
 
+    def define(self, draft: Draft, name: str) -> Select:
+        """The same selection in RASP."""
+        if self.kind == "all":
+            return draft.view
+        if self.kind == "constant":
+            return draft.one_of(name, self.keys, {self.constant, *self.others})
+        return draft.compared(self.keys, self.queries, self.comparison)
+
     @property
     def reads(self) -> tuple[str, ...]:
         """Variables it needs."""
         if self.kind == "all":
             return ()
         return (self.keys,) if self.kind == "constant" else tuple(dict.fromkeys((self.keys, self.queries)))
-
-    def rasp(self, naming: Naming) -> str:
-        """A Select expression."""
-        if self.kind == "all":
-            return "Select(tokens, tokens, TRUE)"
-        if self.kind == "constant":
-            if self.others:
-                return f"Select({self.keys}, {self.keys}, key in ({self._listed(naming, ', ')}))"
-            return f"Select({self.keys}, {naming.value(self.keys, self.constant)}, EQ)"
-        return f"Select({self.keys}, {self.queries}, {self.comparison})"
 
     def words(self, naming: Naming) -> str:
         """The selected positions in words."""
@@ -114,9 +105,9 @@ class Width:
         """Counts."""
         return self.selector.mask(env).sum(-1).masked_fill(~env.real, UNDEFINED)
 
-    def rasp(self, naming: Naming) -> str:
-        """SelectorWidth of the selector."""
-        return f"SelectorWidth({self.selector.rasp(naming)})"
+    def define(self, draft: Draft, name: str) -> Coded:
+        """A count."""
+        return draft.count(name, self.selector.define(draft, name))
 
     def words(self, naming: Naming) -> str:
         """A count in words."""
@@ -152,10 +143,9 @@ class Mean:
         share = hits / seen.sum(-1).clamp(min=1)
         return (share * MEAN_SCALE).round().long().masked_fill(~env.real | ~seen.any(-1), UNDEFINED)
 
-    def rasp(self, naming: Naming) -> str:
-        """A numerical Aggregate."""
-        counted = " or ".join(f"{self.of} == {naming.value(self.of, value)}" for value in (self.value, *self.others))
-        return f"Aggregate(Select(indices, indices, {self.scope}), {counted}, mean)"
+    def define(self, draft: Draft, name: str) -> Coded:
+        """A share."""
+        return draft.share(name, self.of, {self.value, *self.others}, self.scope, scale=MEAN_SCALE)
 
     def words(self, naming: Naming) -> str:
         """The share in words."""
@@ -181,7 +171,7 @@ class Copy:
     @property
     def reads(self) -> tuple[str, ...]:
         """What is copied, and what steers."""
-        steering = () if self.by in (None, "length", INDICES) else (self.by,)
+        steering = () if self.by in (None, LENGTH, INDICES) else (self.by,)
         return tuple(dict.fromkeys((self.of, *steering)))
 
     def evaluate(self, env: Environment) -> Int[Tensor, "row pos"]:
@@ -193,19 +183,30 @@ class Copy:
         return env[self.of].gather(1, safe).masked_fill(~inside | ~env.real, UNDEFINED)
 
     def _tabulated(self, env: Environment) -> Int[Tensor, "row pos"]:
-        steering = env.real.sum(1, keepdim=True).expand(env.real.shape) if self.by == "length" else env[str(self.by)]
+        steering = env.real.sum(1, keepdim=True).expand(env.real.shape) if self.by == LENGTH else env[str(self.by)]
         own = torch.zeros_like(steering) if self.anywhere else env[INDICES]
         pairs = torch.stack([own, steering], -1).flatten(0, 1)
         found, inverse = distinct(pairs)
         places = torch.tensor([self.table.get((p, v), UNDEFINED) for p, v in found.tolist()])
         return places[inverse].view(env.real.shape)
 
-    def rasp(self, naming: Naming) -> str:
-        """A categorical Aggregate over one selected position."""
-        if self.by is None:
-            return f"Aggregate(Select(indices, indices, key == {ROUTE_FORMULAS[self.route]}), {self.of})"
-        route = f"route[{self.by}]" if self.anywhere else f"route[indices, {self.by}]"
-        return f"Aggregate(Select(indices, {route}, EQ), {self.of})"
+    def define(self, draft: Draft, name: str) -> Coded:
+        """The value at the one selected position."""
+        return draft.gathered(name, self._select(draft, name), self.of)
+
+    def _select(self, draft: Draft, name: str) -> Select:
+        if draft.causal and (self.by == LENGTH or (self.by is None and self.route in LENGTH_ROUTES)):
+            raise BadInput(f"{name}: a causal program does not know the length, which {self.route!r} needs")
+        if self.by is not None and self.anywhere:
+            return draft.route(name, (self.by,), lambda value: self.table.get((0, value), NOWHERE))
+        if self.by is not None:
+            return draft.route(name, (INDICES, self.by), lambda own, value: self.table.get((own, value), NOWHERE))
+        leads = ROUTES[self.route]
+        if self.route == "last":
+            return draft.route(name, (LENGTH,), lambda length: leads(0, length - 1))
+        if self.route in LENGTH_ROUTES:
+            return draft.route(name, (INDICES, LENGTH), lambda own, length: leads(own, length - 1))
+        return Select(indices, indices, lambda key, query: key == leads(query, 0))
 
     def words(self, naming: Naming) -> str:
         """The copy in words."""
@@ -240,9 +241,10 @@ class Matched:
         place = mask.long().argmax(-1)
         return env[self.of].gather(1, place).masked_fill(~mask.any(-1) | ~env.real, UNDEFINED)
 
-    def rasp(self, naming: Naming) -> str:
-        """A categorical Aggregate."""
-        return f"Aggregate(Select({self.keys}, {self.queries}, EQ), {self.of})"
+    def define(self, draft: Draft, name: str) -> Coded:
+        """The value at the first match."""
+        select = draft.compared(self.keys, self.queries, "EQ")
+        return draft.gathered(name, select if self.keys == INDICES else draft.first(name, select), self.of)
 
     def words(self, naming: Naming) -> str:
         """The lookup in words."""
@@ -269,10 +271,12 @@ class Gated:
         """The own codes where the gate is open."""
         return env[self.of].masked_fill(env[self.by] != self.value, UNDEFINED)
 
-    def rasp(self, naming: Naming) -> str:
-        """Select the own position where the gate is open."""
-        gate = f"{self.by} == {naming.value(self.by, self.value)}"
-        return f"Aggregate(Select(indices, indices, key == query and {gate}), {self.of})"
+    def define(self, draft: Draft, name: str) -> Coded:
+        """The value at the own position where the gate is open."""
+        own = draft.rule(
+            f"{name}_gate", (INDICES, self.by), lambda place, value: place if value == self.value else NOWHERE
+        )
+        return draft.gathered(name, Select(indices, own, Comparison.EQ), self.of)
 
     def words(self, naming: Naming) -> str:
         """The gate in words."""
@@ -304,26 +308,27 @@ class Extreme:
             found = there.masked_fill(~env.visible, 10**9).amin(-1)
         return found.masked_fill(~env.real, UNDEFINED)
 
-    def rasp(self, naming: Naming) -> str:
-        """Written as the aggregate it is."""
-        return f"Aggregate(Select(tokens, tokens, TRUE), {self.of}, {'max' if self.largest else 'min'})"
+    def define(self, draft: Draft, name: str) -> Coded:
+        """The largest or smallest in view."""
+        return draft.extreme(name, self.of, largest=self.largest)
 
     def words(self, naming: Naming) -> str:
         """The extreme in words."""
         return f"the {'largest' if self.largest else 'smallest'} {plain_name(self.of)} in view"
 
 
-ROUTE_FORMULAS = {
-    "self": "query",
-    "next": "query + 1",
-    "previous": "query - 1",
-    "next_but_one": "query + 2",
-    "previous_but_one": "query - 2",
-    "half": "query // 2",
-    "first": "0",
-    "second": "1",
-    "last": "length - 1",
-    "reverse": "length - 1 - query",
+#: Where each named route leads from a position, given the last position; for numbers and tensors alike.
+ROUTES: dict[str, Callable[[Any, Any], Any]] = {
+    "self": lambda query, last: query,
+    "next": lambda query, last: query + 1,
+    "previous": lambda query, last: query - 1,
+    "next_but_one": lambda query, last: query + 2,
+    "previous_but_one": lambda query, last: query - 2,
+    "half": lambda query, last: query // 2,
+    "first": lambda query, last: 0 * query,
+    "second": lambda query, last: 0 * query + 1,
+    "last": lambda query, last: 0 * query + last,
+    "reverse": lambda query, last: last - query,
 }
 #: Routes that need the length.
 LENGTH_ROUTES = ("last", "reverse")
@@ -344,17 +349,4 @@ ROUTE_WORDS = {
 def places(route: str, real: Bool[Tensor, "row pos"]) -> Int[Tensor, "row pos"]:
     """Where a named route leads from every position; -1 or past the end where it leads nowhere."""
     query = torch.arange(real.shape[1]).expand(real.shape)
-    last = real.sum(1, keepdim=True) - 1
-    places = {
-        "self": query,
-        "next": query + 1,
-        "previous": query - 1,
-        "next_but_one": query + 2,
-        "previous_but_one": query - 2,
-        "half": query // 2,
-        "first": torch.zeros_like(query),
-        "second": torch.ones_like(query),
-        "last": last.expand(real.shape),
-        "reverse": last - query,
-    }
-    return places[route]
+    return ROUTES[route](query, real.sum(1, keepdim=True) - 1)

@@ -17,7 +17,7 @@ from torch import Tensor
 from vesalius.explanations.scientist.codes import distinct
 from vesalius.explanations.scientist.gathering import (
     LENGTH_ROUTES,
-    ROUTE_FORMULAS,
+    ROUTES,
     Copy,
     Extreme,
     Gated,
@@ -28,7 +28,16 @@ from vesalius.explanations.scientist.gathering import (
 )
 from vesalius.explanations.scientist.observe import Observations
 from vesalius.explanations.scientist.tables import read_table
-from vesalius.explanations.scientist.variables import INDICES, TOKENS, UNDEFINED, Environment, Hypothesis, Table
+from vesalius.explanations.scientist.variables import (
+    INDICES,
+    TOKENS,
+    Environment,
+    Hypothesis,
+    Naming,
+    Table,
+    plain_name,
+)
+from vesalius.rasp.draft import LENGTH, UNDEFINED
 
 #: A larger hypothesis must beat a smaller one by this (0.03 chose a wrong route on the development tasks).
 TIE = 0.012
@@ -70,11 +79,10 @@ class Reading:
     reads: tuple[str, ...]
     how: str = "merged"
 
-    @property
-    def label(self) -> str:
-        """Its name in a ranking."""
-        kept = {"merged": "", "apart": ", values apart", "silent": ", indices"}[self.how]
-        return f"table({', '.join(self.reads)}{kept})"
+    def words(self, naming: Naming) -> str:
+        """A phrase that completes 'this component computes'."""
+        kept = {"merged": "", "apart": ", all values kept apart", "silent": " and the position"}[self.how]
+        return f"a table of {' and '.join(map(plain_name, self.reads))}{kept}"
 
 
 def rank_tables(observations: Observations, env: Environment, names: list[str]) -> list[Arguments]:
@@ -255,14 +263,14 @@ def _head_hypotheses(
             if keys != queries:
                 yield from (Matched(name, keys, queries) for name in names if name not in (keys, queries))
     # A causal model cannot know the length.
-    routes = [route for route in ROUTE_FORMULAS if not (causal and route in LENGTH_ROUTES)]
+    routes = [route for route in ROUTES if not (causal and route in LENGTH_ROUTES)]
     for route in routes:
         yield from (Copy(name, route, size=1.1) for name in names)
     own = _own_route_table(env, attention)
     yield from (Copy(name, "table", own, INDICES, anywhere=True, size=1.5) for name in names)
-    for by in [*upstream, *([] if causal else ["length"])]:
+    for by in [*upstream, *([] if causal else [LENGTH])]:
         # Steering by a variable of the circuit is preferred to steering by the length itself.
-        dearer = 0.2 * (by == "length")
+        dearer = 0.2 * (by == LENGTH)
         for anywhere in (True, False):
             table = _route_table(observations, env, by, attention, anywhere=anywhere)
             yield from (Copy(name, "table", table, by, anywhere, size=1.4 + dearer) for name in names)
@@ -287,7 +295,7 @@ def _route_table(
     anywhere: bool,
 ) -> dict[tuple[int, int], int]:
     """The position most attended to for every value of `by`, at each position apart, or anywhere the head matters."""
-    steering = env.real.sum(1, keepdim=True).expand(env.real.shape) if by == "length" else env[by]
+    steering = env.real.sum(1, keepdim=True).expand(env.real.shape) if by == LENGTH else env[by]
     row, query = env.real.nonzero(as_tuple=True)
     if anywhere:
         kept = _strong_positions(observations, env.real.shape[1])[query]

@@ -27,7 +27,6 @@ KEPT = 12
 class Ranked(NamedTuple):
     """One hypothesis of the ranking; a table that was not read off yet is given as a reading."""
 
-    label: str
     score: float
     hypothesis: Hypothesis | Reading
 
@@ -110,17 +109,17 @@ def _explain(
         heads = rank_heads(
             observations, env, names, attention=attention, numeric=runs.numeric, causal=causal, without=without
         )
-        ranked = [Ranked(_label(each.hypothesis), each.score, each.hypothesis) for each in heads[:KEPT]]
+        ranked = [Ranked(each.score, each.hypothesis) for each in heads[:KEPT]]
         tried = len(heads)
     else:
         tables = rank_tables(observations, env, names)
         tried = len(tables)
         readings = _readings(runs, observations, tables)
-        ranked = [Ranked(reading.label, score, reading) for reading, score in readings[:KEPT]]
+        ranked = [Ranked(score, reading) for reading, score in readings[:KEPT]]
     if not ranked:
         return Finding(observations, Constant(), 0.0)
     place = min(choice, len(ranked) - 1)
-    _, score, found = ranked[place]
+    score, found = ranked[place]
     if score < FOUND_ABOVE:
         return Finding(observations, Constant(), score, ranked, tried)
     if not isinstance(found, Reading):
@@ -186,14 +185,6 @@ def _attention(runs: CircuitRuns, pool: RecordedRun, pairings: Pairings, compone
     natural = runs.attention(pool, component)[pairings.base]
     exchanged = torch.tensor([moved is not None for moved in pairings.moved])
     return natural.masked_fill(exchanged[:, None, None], 0.0)
-
-
-def _label(hypothesis: Hypothesis) -> str:
-    class _Codes:
-        def value(self, name: str, code: int) -> str:
-            return str(code)
-
-    return hypothesis.rasp(_Codes())
 
 
 def assemble(investigation: Investigation, recorded: RecordedRun, *, exchanges: int, seed: int) -> Program:

@@ -14,14 +14,14 @@ import torch
 from vesalius.explanations.scientist.assemble import Program
 from vesalius.explanations.scientist.gathering import Copy
 from vesalius.explanations.scientist.inputs import Sequences
-from vesalius.explanations.scientist.variables import INDICES, TOKENS, UNDEFINED, Hypothesis, Table, scale_of
+from vesalius.explanations.scientist.variables import INDICES, TOKENS, Hypothesis, Table, scale_of
 from vesalius.model.specimen import FiniteVocabulary
+from vesalius.rasp.draft import LENGTH, UNDEFINED
 from vesalius.rasp.naming import Label, Operation, SequenceTask, name_sequence_task, name_table
 from vesalius.rasp.naming.operation import compiled, evaluate
 
 #: Larger tables are shown, not named: the search for a name would take longer than the explanation.
 MOST_ENTRIES = 3000
-LENGTH = "length"
 _PASSED_ON = ("copy", "gated", "match", "extreme")
 
 

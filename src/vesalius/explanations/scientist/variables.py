@@ -3,7 +3,9 @@
 A variable has one whole number (its code) per position; -1 is undefined. Codes of tokens follow the vocabulary, codes
 of counts are the counts, codes of means are the mean times `MEAN_SCALE`, codes of tables number their classes. An
 `Environment` holds the codes of everything computed so far on one batch: `tokens`, `indices` and one entry per
-component. Every variable writes itself as a line of RASP and as a phrase of English.
+component. Every variable defines itself in RASP (`define`), which is what is shown, run and graded, and has a phrase of
+English. `evaluate` gives the same values for a whole batch at once, because a search tries thousands of variables; a
+test holds the two together.
 """
 
 from collections.abc import Mapping
@@ -16,10 +18,10 @@ from torch import Tensor
 
 from vesalius.explanations.scientist.codes import distinct
 from vesalius.explanations.scientist.inputs import Sequences
+from vesalius.rasp.draft import LENGTH, UNDEFINED, Coded, Draft
 
 #: Divisible by 1 to 10 and fine enough to tell fractions of sixty apart.
 MEAN_SCALE = 5040
-UNDEFINED = -1
 TOKENS, INDICES = "tokens", "indices"
 
 
@@ -76,8 +78,8 @@ class Hypothesis(Protocol):
         """Codes at every position."""
         ...
 
-    def rasp(self, naming: Naming) -> str:
-        """The right-hand side of a line of RASP."""
+    def define(self, draft: Draft, name: str) -> Coded:
+        """The same variable in a program of RASP, under this name."""
         ...
 
     def words(self, naming: Naming) -> str:
@@ -102,13 +104,9 @@ class Table:
         classes = torch.tensor([self.codes.get(tuple(row), self.n_classes) for row in found.tolist()])
         return classes[inverse].view(env.real.shape).masked_fill(~env.real, UNDEFINED)
 
-    def rasp(self, naming: Naming) -> str:
-        """Map for one argument, SequenceMap for several; long tables are cut."""
-        items = list(self.codes.items())
-        shown = ", ".join(f"{self._key(key, naming)}: {code}" for key, code in items[:40])
-        more = f", ... {len(items) - 40} more" if len(items) > 40 else ""
-        operator = "Map" if len(self.reads) == 1 else "SequenceMap"
-        return f"{operator}({{{shown}{more}}}, {', '.join(self.reads)})"
+    def define(self, draft: Draft, name: str) -> Coded:
+        """A look-up."""
+        return draft.table(name, self.reads, self.codes, self.n_classes)
 
     def words(self, naming: Naming) -> str:
         """The classes, by their members."""
@@ -148,10 +146,9 @@ class Linear:
             total = total + weight * env[name]
         return total.round().long()
 
-    def rasp(self, naming: Naming) -> str:
-        """A linear map written out."""
-        terms = ", ".join(f"{weight:+.2f} * {name}" for name, weight in zip(self.reads, self.weights, strict=True))
-        return f"LinearSequenceMap({terms}, offset {self.offset:+.2f})"
+    def define(self, draft: Draft, name: str) -> Coded:
+        """A weighted sum."""
+        return draft.weighted_sum(name, self.reads, self.weights, self.offset, scale=MEAN_SCALE)
 
     def words(self, naming: Naming) -> str:
         """The sum in words."""
@@ -171,9 +168,9 @@ class Constant:
         """Zero everywhere."""
         return torch.zeros_like(env[TOKENS]).masked_fill(~env.real, UNDEFINED)
 
-    def rasp(self, naming: Naming) -> str:
+    def define(self, draft: Draft, name: str) -> Coded:
         """A constant."""
-        return "Map(lambda _: 0, indices)"
+        return draft.table(name, (INDICES,), {}, 0)
 
     def words(self, naming: Naming) -> str:
         """Nothing in words."""
@@ -187,4 +184,4 @@ def scale_of(variable: Hypothesis) -> int:
 
 def plain_name(name: str) -> str:
     """A variable as English names it."""
-    return {TOKENS: "the token", INDICES: "the position", "length": "the length"}.get(name, f"the value of {name}")
+    return {TOKENS: "the token", INDICES: "the position", LENGTH: "the length"}.get(name, f"the value of {name}")

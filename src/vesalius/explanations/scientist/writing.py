@@ -121,9 +121,10 @@ class Report:
         found = variable.family != "nothing"
         tags = (by_convention, tag_by_experiment(component, self.tagging)) if found else (None, None)
         claims = tuple(self._with_search(component, claim) for claim in self.claims[component])
+        searched = Names(self.names.vocabulary, self.investigation.program)
         refuted = tuple(
-            {"hypothesis": label, "score": round(score, SCORE_DECIMALS)}
-            for place, (label, score, _) in enumerate(finding.ranked)
+            {"hypothesis": hypothesis.words(searched), "score": round(score, SCORE_DECIMALS)}
+            for place, (score, hypothesis) in enumerate(finding.ranked)
             if place != finding.place
         )
         return ComponentExplanation(
@@ -175,7 +176,7 @@ class Report:
         finding, position = self.investigation.findings[component], self.tagging.positions.get(component)
         if finding.hypothesis.family == "nothing":
             return claim  # read off moved outputs, which the claim shows
-        rivals = [score for _, score, _ in finding.ranked if score != finding.score]
+        rivals = [score for score, _ in finding.ranked if score != finding.score]
         shown = Evidence(
             experiment="fingerprints, on the inputs of the search",
             measure="share of held-out fingerprint variance predicted",
