@@ -79,6 +79,11 @@ class Card(BaseModel):
 def write_specimen(directory: Path, model: Transformer, card: Card) -> None:
     """Write a specimen directory; `specimen.json` is written last and marks it as complete."""
     save_model(model, directory)
+    write_card(directory, card)
+
+
+def write_card(directory: Path, card: Card) -> None:
+    """Write what is said of a specimen beside its weights."""
     write_json(directory / SPECIMEN_FILE, card.model_dump(mode="json"))
 
 

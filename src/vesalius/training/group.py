@@ -94,6 +94,7 @@ def _accept(
         "seed": best.seed,
         "learning_rate": best.learning_rate,
         "steps": result.steps,
+        "continued": setting.start is not None,
         "copies": [{"seed": c.seed, "learning_rate": c.learning_rate, "figures": c.metrics} for c in candidates],
         "torch": str(torch.__version__),
     }
