@@ -106,11 +106,13 @@ def relation(named: list[Any], key: list[Any]) -> str:
     return "finer" if name_decides else "coarser" if key_decides else "other"
 
 
-def examine(task: Task) -> dict[str, Any]:
+def examine(task: Task, run: Path | None = None) -> dict[str, Any]:
     """Every MLP of one circuit: the key's name, the name that was given, and how they compare."""
     began = time.perf_counter()
     specimen = load(task.id)
-    explanation: Explanation = explain_specimen(specimen)
+    explanation: Explanation = (
+        explain_specimen(specimen) if run is None else Explanation.read(run / "explanations" / f"{task.id}.json")
+    )
     program = task.program()
     inputs = specimen.sample(FRESH if task.max_len < 30 else FRESH // 10, FRESH_SEED)
     truth = decoded(program, inputs)
@@ -180,6 +182,7 @@ def main() -> None:
     """Examine the circuits and print one JSON document."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--resume", type=Path, help="one line per finished circuit; finished ones are not run again")
+    parser.add_argument("--run", type=Path, help="read the explanations of this run of `bench circuits`")
     parser.add_argument("--only", nargs="+", default=[])
     parser.add_argument("--without", nargs="+", default=[], help="ids left out, such as long ones")
     args = parser.parse_args()
@@ -189,7 +192,7 @@ def main() -> None:
     for task in all_tasks():
         if task.id in done or task.id in args.without or (args.only and task.id not in args.only):
             continue
-        done[task.id] = examine(task)
+        done[task.id] = examine(task, args.run)
         print(f"{task.id} {done[task.id]['seconds']} s", file=sys.stderr, flush=True)
         if args.resume:
             with args.resume.open("a") as file:

@@ -17,8 +17,10 @@ finished circuits are kept and not run again.
 
 import argparse
 import json
+import multiprocessing
 import time
 from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor, as_completed
 from pathlib import Path
 
 import torch
@@ -26,6 +28,7 @@ import torch
 from benchmarks.validator_kinds import KINDS, planted
 from vesalius.api import load
 from vesalius.circuits.key import all_tasks
+from vesalius.circuits.key import task as task_of
 from vesalius.circuits.key.task import Task
 from vesalius.components import Component
 from vesalius.explanations.claims import Computes, Hypothesis, check
@@ -110,6 +113,12 @@ def examine(task: Task) -> dict:
     return {"id": task.id, "seconds": round(time.perf_counter() - began, 1), "claims": rows}
 
 
+def examine_id(id_: str) -> dict:
+    """Examine the circuit with this id, in a process of its own."""
+    torch.set_num_threads(1)
+    return examine(task_of(id_))
+
+
 def share(rows: list[dict], verdict: str) -> dict:
     """Share of claims with a verdict, with its Wilson interval."""
     hits = sum(row["verdict"] == verdict for row in rows)
@@ -155,17 +164,18 @@ def main() -> None:
     parser.add_argument("--limit", type=int, default=None, help="the first N circuits only")
     parser.add_argument("--every", type=int, default=1, help="every K-th circuit only")
     parser.add_argument("--resume", type=Path, default=None, help="JSONL file of finished circuits, read and added to")
+    parser.add_argument("--jobs", type=int, default=1, help="circuits at a time")
     options = parser.parse_args()
-    torch.set_num_threads(1)
     kept = options.resume.read_text().splitlines() if options.resume and options.resume.exists() else []
     done = {circuit["id"]: circuit for circuit in map(json.loads, kept)}
     tasks = all_tasks()[:: options.every][: options.limit]
-    for task in tasks:
-        if task.id not in done:
-            done[task.id] = examine(task)
+    missing = [task.id for task in tasks if task.id not in done]
+    with ProcessPoolExecutor(options.jobs, mp_context=multiprocessing.get_context("spawn")) as pool:
+        for circuit in as_completed(pool.submit(examine_id, id_) for id_ in missing):
+            done[circuit.result()["id"]] = circuit.result()
             if options.resume:
                 with options.resume.open("a") as file:
-                    file.write(json.dumps(done[task.id]) + "\n")
+                    file.write(json.dumps(circuit.result()) + "\n")
     print(json.dumps(summary([done[task.id] for task in tasks]), indent=1))
 
 

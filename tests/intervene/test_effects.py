@@ -1,5 +1,7 @@
 """The effect matrix: on paper, against the naive loop, in chunks; and the intervals around its means."""
 
+import sys
+
 import pytest
 import torch
 from hypothesis import given, settings
@@ -215,7 +217,8 @@ def test_intervals_move_with_the_data_and_repeat_with_the_seed() -> None:
     assert not torch.allclose(mean_interval(values, seed=4)[0], low)
 
 
-def test_effects_carry_their_interval() -> None:
+def test_effects_carry_their_interval(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "pandas", None)  # rows, not a DataFrame, on every machine
     matrix = torch.tensor([[1.0, 0.0], [1.0, 2.0]])
     found = Effects(((Component(0),), (Component(0, 0),)), torch.zeros(2), matrix, "zero", "logits", 1, 0)
     low, high = found.interval()

@@ -24,11 +24,12 @@ from vesalius.discovery.mechrl.suite import (
     load_suite,
     measure_suite,
     missing_sources,
+    require_text,
 )
 from vesalius.documents.request import Request
 from vesalius.errors import BadInput, choices, note
 from vesalius.files import write_json
-from vesalius.model.specimen import Specimen, TextVocabulary
+from vesalius.model.specimen import Specimen
 from vesalius.progress import Progress, shown
 from vesalius.report.regret import draw_learning, draw_regret
 from vesalius.runs.training import train_apart
@@ -71,6 +72,7 @@ def bench_mechrl(
     scope = Scope(paper, seeds, steps, episodes)
     with shown(progress) as report:
         specimen = loaded(specimen, device=device, progress=report)
+        require_text(specimen)
         figures = _studied(specimen, plan, scope, directory, effects, jobs=jobs, progress=report)
     options: dict[str, JsonValue] = {
         "paper": paper,
@@ -133,7 +135,6 @@ def write_study(specimen: Specimen, figures: dict[str, Any], request: Request, d
 
 def _note_unperformed(specimen: Specimen, behaviours: Sequence[str]) -> None:
     """Heads that a model needs for what it does not do are noise; the tables are made all the same."""
-    if isinstance(specimen.vocabulary, TextVocabulary):
-        for name in behaviours:
-            performance = require_performance(replace(specimen, behaviour=name, behaviour_source=None), force=True)
-            note_unperformed(specimen.name, name, performance, force=True)
+    for name in behaviours:
+        performance = require_performance(replace(specimen, behaviour=name, behaviour_source=None), force=True)
+        note_unperformed(specimen.name, name, performance, force=True)

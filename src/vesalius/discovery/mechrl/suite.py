@@ -98,8 +98,7 @@ def measure_suite(
 ) -> None:
     """Measure the parts of the suite that are not in the directory yet."""
     plan = plan or Plan()
-    if not isinstance(specimen.vocabulary, TextVocabulary):
-        raise BadInput(f"specimen {specimen.name!r} has a finite vocabulary; these behaviours need a natural model")
+    require_text(specimen)
     for source in plan.sources:
         pools, place = plan.pools_of(source), Path(directory) / source
         if source == CONTROL:
@@ -113,6 +112,12 @@ def measure_suite(
             rows = behaviour_rows(on_behaviour, pools)
             matrix = behaviour_matrix(on_behaviour, place, pools=pools, block=plan.block, progress=progress)
         clean_features(specimen.model, matrix, rows, place)
+
+
+def require_text(specimen: Specimen) -> None:
+    """Refuse a specimen that reads no text, before anything is measured or looked up."""
+    if not isinstance(specimen.vocabulary, TextVocabulary):
+        raise BadInput(f"specimen {specimen.name!r} has a finite vocabulary; these behaviours need a natural model")
 
 
 def missing_sources(directory: Path, plan: Plan) -> list[str]:
