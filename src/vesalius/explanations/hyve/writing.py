@@ -9,6 +9,7 @@ from vesalius.documents.explanation import ComponentExplanation, Evidence, Execu
 from vesalius.documents.trace import Attempt
 from vesalius.explanations.claims import Aggregates, Computes, Hypothesis, Lab, check
 from vesalius.explanations.claims.interchange import AGREEMENT
+from vesalius.explanations.hyve.operations import operation_of
 from vesalius.explanations.hyve.shapes import Role
 from vesalius.explanations.hyve.stages import Finding, State
 from vesalius.rasp import Program
@@ -29,7 +30,7 @@ def explanation_of(
     return Explanation(
         specimen=specimen,
         scientist="hyve",
-        components=tuple(_component(finding, state.roles) for finding in findings),
+        components=tuple(_component(finding, state.roles, lab) for finding in findings),
         information_flow=summary.information_flow if summary else NO_SUMMARY,
         task_description=summary.derived_task_description if summary else NO_SUMMARY,
         program=render(executable.program) if executable else None,
@@ -41,7 +42,7 @@ def explanation_of(
     )
 
 
-def _component(finding: Finding, roles: Mapping[str, Role]) -> ComponentExplanation:
+def _component(finding: Finding, roles: Mapping[str, Role], lab: Callable[[], Lab]) -> ComponentExplanation:
     name = finding.trace.component
     role = roles.get(name)
     own = _supported_program(finding)
@@ -57,6 +58,7 @@ def _component(finding: Finding, roles: Mapping[str, Role]) -> ComponentExplanat
         program=_program(own[0], name) if own else None,
         claims=finding.claims,
         refuted=tuple(_lost(attempt) for attempt in finding.trace.attempts if attempt.verdict != "supported"),
+        operation=operation_of(own[0], name, finding.claims, lab()) if own else None,
     )
 
 

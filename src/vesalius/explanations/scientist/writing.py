@@ -18,7 +18,7 @@ from vesalius.documents.explanation import (
     Tag,
     Verdict,
 )
-from vesalius.explanations.claims.moved import FIXED
+from vesalius.explanations.naming import recorded_operation
 from vesalius.explanations.scientist.classify import Facts, tag_by_experiment, tags_by_convention
 from vesalius.explanations.scientist.executable import Translation
 from vesalius.explanations.scientist.gathering import Copy
@@ -27,7 +27,6 @@ from vesalius.explanations.scientist.operations import operation_reads
 from vesalius.explanations.scientist.positions import FEWEST, FOLLOWS, MARGIN
 from vesalius.explanations.scientist.variables import Hypothesis, Table
 from vesalius.explanations.scientist.words import Names, information_flow, note, task_description
-from vesalius.model.specimen import json_value
 from vesalius.rasp.text import render, render_variables
 from vesalius.statistics import share_interval
 
@@ -147,18 +146,11 @@ class Report:
         named = self.names.operations.get(str(component))
         if named is None or self._verdict(component) != "supported":
             return None
-        return NamedOperation(
-            operation=named.operation,
+        return recorded_operation(
+            named,
             text=self.names.words(str(component)),
-            formula=named.formula,
             arguments=operation_reads(self.facts.variable(component)),
-            exact=named.exact,
-            entries=named.entries,
-            undefined=named.undefined,
-            otherwise=json_value(named.otherwise),
-            at_own_position=any(
-                claim.kind == "computes" and claim.text.startswith(FIXED) for claim in self.claims[component]
-            ),
+            claims=self.claims[component],
         )
 
     def _program(self, name: str) -> str | None:
