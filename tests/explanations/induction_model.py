@@ -22,6 +22,8 @@ from vesalius.model.specimen import Specimen, TextVocabulary
 WIDTH, HEADS, CONTEXT = 64, 4, 48
 #: How sharply heads attend; a norm scales the streams up, so less is needed behind one.
 SHARP = {"none": 60.0, "rms": 3.5}
+#: From this position on the switch is on; its coordinate is one of the position block that no position uses.
+LATE, SWITCH = 12, 2 * WIDTH - 1
 TOKEN, POSITION, PREVIOUS, ANSWER = (slice(i * WIDTH, (i + 1) * WIDTH) for i in range(4))
 
 
@@ -62,6 +64,26 @@ def induction_model(
             model.blocks[1].attn.W_K[head][PREVIOUS] = torch.eye(WIDTH)
         model.unembed_weight[:, ANSWER] = 10 * tokens
     return model.eval().requires_grad_(False)
+
+
+def with_late_switch(d_vocab: int) -> Transformer:
+    """The model with one more head that matters, L0H1, and whose output is the position's alone: 1 in the second half
+    of the context, 0 in the first. Without that 1 the induction head attends to BOS: its query gets BOS's key added at
+    every position, and taken away again where the switch is on.
+    """
+    model = induction_model(d_vocab)
+    first, second = (block.attn for block in model.blocks)
+    with torch.no_grad():
+        _make_copy(model, 0, 1, source=POSITION, goal=POSITION, strength=0.0)
+        first.W_Q[1][POSITION] = 4 * SHARP["none"] * torch.eye(WIDTH)
+        first.W_K[1][POSITION] = torch.eye(WIDTH)
+        first.W_V[1].zero_()
+        first.W_V[1][POSITION][LATE:, 0] = 1.0
+        first.W_O[1][0, SWITCH] = 1.0
+        away = 3 * SHARP["none"] * model.W_E[BOS, TOKEN]
+        second.W_Q[0][POSITION] = away.expand(WIDTH, WIDTH)
+        second.W_Q[0][SWITCH] = -away
+    return model
 
 
 def _make_copy(model: Transformer, layer: int, head: int, *, source: slice, goal: slice, strength: float) -> None:

@@ -34,6 +34,15 @@ def test_the_two_heads_get_their_names(by_hand: Explanation) -> None:
     assert (components["L0H0"].tag, components["L1H0"].tag, components["L0_MLP"].tag) == ("ROUTER", "ROUTER", "MAPPER")
 
 
+def test_a_tag_by_experiment_is_one_or_null(by_hand: Explanation) -> None:
+    """Attention that was shown to lie on one role settles ROUTER; a default by kind is no experiment."""
+    tags = {part.id: part.tag_by_experiment for part in by_hand.components}
+    assert {name for name, tag in tags.items() if tag == "ROUTER"} == {"L0H0", "L1H0"}
+    assert {tag for name, tag in tags.items() if name not in ("L0H0", "L1H0")} == {None}
+    for part in by_hand.components:
+        assert ("by default" in part.note) == (part.tag_by_experiment is None)
+
+
 def test_every_claim_behind_a_role_is_supported(by_hand: Explanation) -> None:
     induction, previous = parts(by_hand)["L1H0"], parts(by_hand)["L0H0"]
     assert {claim.verdict for claim in induction.claims} == {"supported"}

@@ -47,6 +47,20 @@ def test_a_missing_component_is_wrong_and_unsupported_ones_are_counted_apart() -
     assert found.tag_accuracy_supported.n == 0
 
 
+def test_an_absent_tag_is_wrong_in_every_column() -> None:
+    """Also where the guess by kind would be right: silence earns nothing."""
+    absent = ComponentExplanation(id="L1H2", tag=None, tag_by_experiment=None, note="", verdict="supported")
+    made = explanation("3", {"L0_MLP": "INDICATOR"})
+    found = grade(made.model_copy(update={"components": (*made.components, absent)}))
+    assert found.components["3/L1H2"]["guess"] == found.components["3/L1H2"]["true"] == "AGGREGATOR"
+    assert (found.tag_accuracy.value, found.tag_accuracy.n) == (0.5, 2)
+    assert (found.tag_accuracy_experiment_only.value, found.tag_accuracy_experiment_only.n) == (0.5, 2)
+    assert (found.tag_accuracy_supported.value, found.tag_accuracy_supported.n) == (0.5, 2)
+    silent = {"true": "ROUTER", "tag": "", "by_model": "", "verdict": "untested", "guess": "ROUTER"}
+    by_model = tag_metrics([[silent, silent | {"true": "MAPPER", "by_model": "MAPPER"}]])
+    assert (by_model["tag_accuracy_by_model"].value, by_model["tag_accuracy_by_model"].n) == (0.5, 2)
+
+
 def test_the_baseline_over_all_84_is_the_published_guess() -> None:
     truth = [explanation(task.id, {part.id: part.tag for part in answer(task.id).components}) for task in all_tasks()]
     found = grade(truth, programs=False)

@@ -6,7 +6,17 @@ from vesalius.intervene.engine import Cost, run, run_with_outputs
 from vesalius.intervene.plan import Plan, Row
 from vesalius.intervene.readout import Readout, agreement, all_logits, logit_difference, next_token_loss
 from vesalius.intervene.recordings import Recordings
-from vesalius.intervene.values import Batch, Values, activations, component_values, constant, means, value_bias, zeros
+from vesalius.intervene.values import (
+    Batch,
+    Values,
+    activations,
+    component_values,
+    constant,
+    means,
+    reordered,
+    value_bias,
+    zeros,
+)
 
 __all__ = [
     "KINDS",
@@ -30,6 +40,7 @@ __all__ = [
     "means",
     "next_token_loss",
     "pairs",
+    "reordered",
     "run",
     "run_with_outputs",
     "value_bias",

@@ -141,6 +141,13 @@ def activations(model: Transformer, batch: Batch) -> Values:
     return _from_cache(model, _run(model, batch))
 
 
+def reordered(values: Values, positions: Int[Tensor, "choice pos"]) -> Values:
+    """The same table with the outputs of other positions: each choice reads at `positions`."""
+    positions = positions.to(values.embed.device)
+    rows = torch.arange(len(positions), device=positions.device)[:, None]
+    return _combine(lambda tensor: tensor[rows, positions], values)
+
+
 def embeddings(model: Transformer, batch: Batch) -> Float[Tensor, "prompt pos d_model"]:
     """What enters the first layer: the `embed` of `activations`, without running the layers."""
     return model.embed(batch.tokens, model.layout(batch.tokens, batch.mask), Tap())

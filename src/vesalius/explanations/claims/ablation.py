@@ -71,8 +71,10 @@ class Bar:
         return f"interval above {self.value:.3f} ({self.source})"
 
 
-def effect_bar(lab: Lab, component: Component, replacement: Replacement) -> Bar:
-    """The bar of an effect: the least that counts, or what matched components reach that are not strong themselves."""
+def effect_bar(lab: Lab, component: Component, replacement: Replacement, *, sign: float = 1.0) -> Bar:
+    """The bar of an effect (or, with `sign` -1, of a gain): the least that counts, or what matched components reach
+    that are not strong themselves.
+    """
     least, source = MIN_EFFECT, f"the least effect that counts, {MIN_EFFECT:.0%}"
     if lab.finite:
         least = max(LEAST_BAR, MIN_EFFECT * lab.variation)
@@ -82,19 +84,19 @@ def effect_bar(lab: Lab, component: Component, replacement: Replacement) -> Bar:
     for candidate in lab.matched(component, k=CANDIDATES):
         if len(weak) == CONTROLS:
             break
-        effect = float(lab.effect([candidate], replacement).mean())
+        effect = sign * float(lab.effect([candidate], replacement).mean())
         if effect > least:
             strong.append(str(candidate))
         else:
             weak[str(candidate)] = effect
     controls = {name: rounded(effect) for name, effect in weak.items()}
-    if strong:
-        source += f"; {join_names(strong[:4])} matter too much to be controls"
     reached = max((value for value in controls.values() if value is not None), default=0.0)
     # Noise of components outside the circuit may reach twice what was drawn.
     if 2 * reached > least:
         least = 2 * reached
         source = f"twice the effect of {max(controls, key=lambda name: controls[name] or 0.0)}, outside the circuit"
+    if strong:
+        source += f"; {join_names(strong[:4])} matter{'s' * (len(strong) == 1)} too much to be a control"
     return Bar(least, source, controls)
 
 
@@ -121,10 +123,7 @@ class Necessary(Claim, frozen=True):
         all are made, a second one must change something too.
         """
         component = self.part.within(lab.model.config)
-        if self.replacement is not None:
-            kinds: tuple[Replacement, ...] = (self.replacement,)
-        else:
-            kinds = get_args(Replacement) if lab.finite else ("resample",)
+        kinds = lab.replacements if self.replacement is None else (self.replacement,)
         # One replacement that shows is enough, so each is held to its part of the error.
         each = 1 - (1 - level) / len(kinds)
         evidence = [self._measured(lab, component, kind, each) for kind in kinds]

@@ -9,7 +9,7 @@ a finite vocabulary it is the share of unchanged outputs.
 import random
 from collections.abc import Sequence
 from functools import cached_property
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 from weakref import WeakKeyDictionary
 
 import torch
@@ -19,7 +19,19 @@ from torch import Tensor
 from vesalius.behaviours.trial import NUMERIC_TOLERANCE, trial
 from vesalius.components import Component
 from vesalius.errors import BadInput
-from vesalius.intervene import Batch, Cost, Plan, Readout, Recordings, Values, activations, means, run, zeros
+from vesalius.intervene import (
+    Batch,
+    Cost,
+    Plan,
+    Readout,
+    Recordings,
+    Values,
+    activations,
+    means,
+    reordered,
+    run,
+    zeros,
+)
 from vesalius.intervene.plan import KEEP, component_index
 from vesalius.model.hooks import Hook
 from vesalius.model.specimen import FiniteVocabulary, Specimen, json_value
@@ -215,12 +227,36 @@ class Lab:
 
     # Both kinds of specimen: one score per prompt.
 
+    @cached_property
+    def replacements(self) -> tuple[Replacement, ...]:
+        """The kinds of replacement that can be made: outputs are moved only where an input has another position."""
+        if self.finite or bool((self._moves != torch.arange(self._moves.shape[1])).any()):
+            return get_args(Replacement)
+        return tuple(kind for kind in get_args(Replacement) if kind != "moved")
+
     def scores(self, components: Sequence[Component], replacement: Replacement) -> Float[Tensor, " prompt"]:
         """The score of each prompt with some components replaced; none gives the clean scores."""
+        if not components:
+            return self._clean_scores
         key = frozenset(components), replacement
         if key not in self._scores:
-            self._scores[key] = self._measure(sorted(key[0]), replacement)
+            self.measure([components], [replacement])
         return self._scores[key]
+
+    def measure(self, sets: Sequence[Sequence[Component]], replacements: Sequence[Replacement]) -> None:
+        """Measure the scores of several sets of components, all in one run for each kind of replacement."""
+        for replacement in replacements:
+            keys = [(frozenset(members), replacement) for members in sets]
+            missing = [key for key in dict.fromkeys(keys) if key not in self._scores]
+            if self.finite and replacement == "moved":
+                self._scores |= {key: self._moved_scores(sorted(key[0])) for key in missing}
+            elif missing:
+                readings = self._replaced([sorted(members) for members, _ in missing], replacement)
+                self._scores |= dict(zip(missing, readings, strict=True))
+
+    @cached_property
+    def _clean_scores(self) -> Float[Tensor, " prompt"]:
+        return self._to_scores(self._ablation.scores().cpu())
 
     @cached_property
     def variation(self) -> float:
@@ -237,11 +273,17 @@ class Lab:
         return (clean - self.scores(components, replacement)) / scale
 
     def matched(self, component: Component, *, exclude: Sequence[Component] = (), k: int = 4) -> list[Component]:
-        """Up to `k` components of the same kind outside the circuit and the claim, drawn with the lab's seed."""
+        """Up to `k` components of the same kind outside the circuit and the claim, drawn with the lab's seed.
+
+        In a natural model, where every run is expensive, all components of a kind have the same controls.
+        """
         excluded = {component, *exclude, *self.circuit}
-        pool = [c for c in self.model.components if c.is_head == component.is_head and c not in excluded]
-        rng = random.Random(f"{self.seed}/{component}")
-        return rng.sample(pool, min(k, len(pool)))
+        kind = [c for c in self.model.components if c.is_head == component.is_head]
+        if self.finite:
+            pool = [c for c in kind if c not in excluded]
+            return random.Random(f"{self.seed}/{component}").sample(pool, min(k, len(pool)))
+        shuffled = random.Random(f"{self.seed}/{'heads' if component.is_head else 'MLPs'}").sample(kind, len(kind))
+        return [c for c in shuffled if c not in excluded][:k]
 
     def hooked_scores(self, hooks: Sequence[Hook]) -> Float[Tensor, " prompt"]:
         """The score of each prompt in a run with hooks."""
@@ -273,22 +315,19 @@ class Lab:
         real = torch.ones_like(batch.tokens, dtype=torch.bool) if batch.mask is None else batch.mask
         return (cache[name][:, head.head] * real[:, :, None] * real[:, None, :]).cpu()
 
-    def _measure(self, components: list[Component], replacement: Replacement) -> Tensor:
-        if not components:
-            return self._to_scores(self._ablation.scores().cpu())
-        if replacement == "moved":
-            return self._moved_scores(components)
+    def _replaced(self, sets: list[list[Component]], replacement: Replacement) -> list[Float[Tensor, " prompt"]]:
+        """The scores of each prompt with each set replaced."""
         values = self._table(replacement)
         n = len(self.ablation_batch)
         single = len(values) == 1
         choices = torch.zeros(n, dtype=torch.long) if single else torch.arange(n)
         where = None if single or self._material.where is None else self._material.where[:n]
-        plan = Plan.grid(self.model.config, [components], choices=choices, positions=where)
-        return self._to_scores(run(self._ablation, plan, values, cost=self.cost).cpu())
+        plan = Plan.grid(self.model.config, sets, choices=choices, positions=where)
+        readings = run(self._ablation, plan, values, cost=self.cost).cpu()
+        return [self._to_scores(part) for part in readings.split(n)]
 
     def _moved_scores(self, components: list[Component]) -> Tensor:
         """Scores with one component's source outputs read in random order of positions."""
-        self.require_finite("moved")
         if len(components) != 1:
             raise BadInput("moved replacement takes one component at a time; use zero, mean or resample for several")
         return self._to_scores(self.crossed_interchange(components[0])[: len(self.ablation_batch)])
@@ -307,10 +346,25 @@ class Lab:
                 values = activations(self.model, self.source.take(n).to(self.model.device))
             elif replacement == "mean":
                 values = means(self.model, self.source.take(n).to(self.model.device))
+            elif replacement == "moved":
+                values = reordered(self._table("resample"), self._moves)
             else:
                 values = zeros(self.model)
             self._tables[replacement] = values
         return self._tables[replacement]
+
+    @cached_property
+    def _moves(self) -> Int[Tensor, "prompt pos"]:
+        """For each position of a natural model's counterfactual another one, in random order; BOS and padding stay."""
+        batch = self.source.take(slice(0, len(self.ablation_batch)))
+        real = torch.ones_like(batch.tokens, dtype=torch.bool) if batch.mask is None else batch.mask.clone()
+        real &= batch.tokens != self.model.config.bos_token
+        generator = torch.Generator().manual_seed(self.seed + 5)
+        places = torch.arange(real.shape[1]).repeat(len(real), 1)
+        for row, counts in zip(places, real.cpu(), strict=True):
+            order = row[counts][torch.randperm(int(counts.sum()), generator=generator)]
+            row[order] = order.roll(1)  # one cycle through all of them, so that none stays
+        return places
 
     @cached_property
     def _tables(self) -> dict[str, Values]:

@@ -11,7 +11,7 @@ from vesalius.components import Component
 from vesalius.discovery.attention import Target, masses
 from vesalius.documents.explanation import ClaimRecord, Evidence, Verdict
 from vesalius.explanations.claims import BackupOf, Necessary, ReadsFrom, check
-from vesalius.explanations.claims.ablation import MIN_EFFECT
+from vesalius.explanations.claims.ablation import MIN_EFFECT, Bar, effect_bar
 from vesalius.explanations.claims.base import above, join_names, level_for, mean_evidence, rounded
 from vesalius.explanations.claims.reading import MIN_CUT_EFFECT, MIN_MASS
 from vesalius.explanations.natural.composition import PORT_WORDS, AttentionPort, HeadPaths
@@ -34,18 +34,16 @@ def meaning(role: str) -> str:
 
 
 def necessary(study: Study, component: Component) -> ClaimRecord:
-    """Replacing it by its value on the counterfactual prompt costs more than replacing matched components does."""
+    """Replacing it, by whatever value, costs more than replacing matched components does."""
     return check(Necessary(component=str(component)), study.lab)
 
 
 def inhibits(study: Study, component: Component) -> ClaimRecord:
     """Replacing it helps, and more than replacing matched components does."""
-    controls = {str(c): -study.solo(c) for c in study.lab.matched(component)}
-    bar = _bar(MIN_EFFECT, controls)
-    evidence = _figure(study, "resample replacement", "gain of the score", -study.solo(component), bar, controls)
-    return _claim(
-        "inhibits", f"{component} works against the answer: replacing it helps.", above(evidence, bar), evidence
-    )
+    bar = effect_bar(study.lab, component, "resample", sign=-1.0)
+    evidence = _figure(study, "resample replacement", "gain of the score", -study.solo(component), bar)
+    text = f"{component} works against the answer: replacing it by its values on other prompts helps."
+    return _claim("inhibits", text, above(evidence, bar.value), evidence)
 
 
 def attends(study: Study, head: Component) -> ClaimRecord | None:
@@ -65,8 +63,8 @@ def attends(study: Study, head: Component) -> ClaimRecord | None:
         controls["same places, no copy there"] = finite(mass)
     controls = {name: values for name, values in controls.items() if len(values)}
     bar = _bar(MIN_MASS, controls)
-    evidence = _figure(study, "attention", f"mass on {role}", study.mass(head, target), bar, controls)
-    return _claim("attends", f"{head} attends mostly to {meaning(role)}.", above(evidence, bar), evidence)
+    evidence = _figure(study, "attention", f"mass on {role}", study.mass(head, target), bar)
+    return _claim("attends", f"{head} attends mostly to {meaning(role)}.", above(evidence, bar.value), evidence)
 
 
 def uses(study: Study, head: Component) -> ClaimRecord | None:
@@ -79,8 +77,8 @@ def uses(study: Study, head: Component) -> ClaimRecord | None:
     lost = study.pool.head_effects(head, [inputs.z_without_keys(t) for t in (target, other)]) / study.pool.scale
     controls = {"as many other keys": lost[:, 1]}
     bar = _bar(MIN_CUT_EFFECT, controls)
-    evidence = _figure(study, f"{role} keys cut out of the attention", "effect", lost[:, 0], bar, controls)
-    return _claim("uses", f"{head} uses what it finds at {meaning(role)}.", above(evidence, bar), evidence)
+    evidence = _figure(study, f"{role} keys cut out of the attention", "effect", lost[:, 0], bar)
+    return _claim("uses", f"{head} uses what it finds at {meaning(role)}.", above(evidence, bar.value), evidence)
 
 
 def reads_previous(study: Study, head: Component) -> ClaimRecord:
@@ -111,6 +109,7 @@ def _mostly(study: Study, component: Component, part: PerPrompt, kind: str, wher
         values=part - MOST * whole,
         level=LEVEL,
         rule="interval above 0",
+        bar=0.0,
         controls={f"effect {where}": rounded(part.mean()), "whole effect": rounded(whole.mean())},
     )
     return _claim(kind, text, above(evidence, 0.0), evidence)
@@ -122,11 +121,9 @@ def writes_answer(study: Study, component: Component) -> ClaimRecord:
     controls["answers of another prompt"] = study.lens(component, shuffle=True)
     bar = _bar(MIN_LENS, controls)
     values = study.lens(component)
-    evidence = _figure(
-        study, "logit lens on its output", "direct logit attribution, share of the score", values, bar, controls
-    )
+    evidence = _figure(study, "logit lens on its output", "direct logit attribution, share of the score", values, bar)
     return _claim(
-        "writes_answer", f"What {component} writes favours the answer by itself.", above(evidence, bar), evidence
+        "writes_answer", f"What {component} writes favours the answer by itself.", above(evidence, bar.value), evidence
     )
 
 
@@ -145,10 +142,9 @@ def covers(study: Study, component: Component) -> ClaimRecord | None:
         "gain in effect",
         study.gain(component, rest),
         bar,
-        controls,
     )
     text = f"{component} covers for {join_names(rest)}: it matters more once they are replaced."
-    return _claim("covers", text, above(evidence, bar), evidence)
+    return _claim("covers", text, above(evidence, bar.value), evidence)
 
 
 def backup_of(study: Study, component: Component) -> ClaimRecord | None:
@@ -168,11 +164,10 @@ def composes(study: Study, head: Component, port: AttentionPort, sender: Compone
     inputs = HeadPaths(study.pool, head)
     neighbours = _neighbours(study, sender, head)
     controls = {str(c): finite(inputs.mass_lost(c, port, target)) for c in neighbours}
-    bar = _bar(MIN_ATTENTION_LOSS, controls)
+    bar = _bar(MIN_ATTENTION_LOSS, controls, shown=3)
     lost = finite(inputs.mass_lost(sender, port, target))
-    largest = dict(sorted(controls.items(), key=lambda item: -float(item[1].mean()))[:3])
     attention = _figure(
-        study, f"path into the {PORT_WORDS[port]} replaced", "attention that leaves the target", lost, bar, largest
+        study, f"path into the {PORT_WORDS[port]} replaced", "attention that leaves the target", lost, bar
     )
     effect = mean_evidence(
         study.lab,
@@ -185,7 +180,7 @@ def composes(study: Study, head: Component, port: AttentionPort, sender: Compone
     text = (
         f"{sender} makes the {PORT_WORDS[port]} by which {head} finds {meaning(study.selection.looks_at[head] or '')}."
     )
-    return _claim("composes", text, above(attention, bar), attention, effect)
+    return _claim("composes", text, above(attention, bar.value), attention, effect)
 
 
 def feeds(study: Study, sender: Component, receiver: Component) -> ClaimRecord:
@@ -194,9 +189,7 @@ def feeds(study: Study, sender: Component, receiver: Component) -> ClaimRecord:
     control = path_control(study, sender, receiver)
     controls = {} if control is None else {str(control): sign * study.path(control, receiver)}
     bar = _bar(MIN_CUT_EFFECT, controls)
-    whole = _figure(
-        study, "path replaced", "effect" if sign > 0 else "gain", sign * study.path(sender, receiver), bar, controls
-    )
+    whole = _figure(study, "path replaced", "effect" if sign > 0 else "gain", sign * study.path(sender, receiver), bar)
     ports = [
         mean_evidence(
             study.lab,
@@ -209,7 +202,7 @@ def feeds(study: Study, sender: Component, receiver: Component) -> ClaimRecord:
         for port in ("qkv" if receiver.is_head else "")
     ]
     kind, harm = ("feeds", "") if sign > 0 else ("hinders", ", against the answer")
-    return _claim(kind, f"{sender} feeds {receiver} directly{harm}.", above(whole, bar), whole, *ports)
+    return _claim(kind, f"{sender} feeds {receiver} directly{harm}.", above(whole, bar.value), whole, *ports)
 
 
 def path_control(study: Study, sender: Component, receiver: Component) -> Component | None:
@@ -239,21 +232,28 @@ def _other_heads(study: Study, head: Component, target: Target) -> PerPrompt:
     return finite(mass[:, others].mean(1)) if others else mass[:0, 0]
 
 
-def _bar(least: float, controls: dict[str, PerPrompt]) -> float:
-    return max([least, *(float(values.mean()) for values in controls.values() if len(values))])
+def _bar(least: float, controls: dict[str, PerPrompt], *, shown: int | None = None) -> Bar:
+    """The least that counts, or the largest control; `shown` is how many controls the record keeps, largest first."""
+    means = {name: float(values.mean()) for name, values in controls.items() if len(values)}
+    if shown is not None:
+        means = dict(sorted(means.items(), key=lambda item: -item[1])[:shown])
+    strongest = max(means, key=lambda name: means[name], default=None)
+    rounded_means = {name: rounded(mean) for name, mean in means.items()}
+    if strongest is None or means[strongest] <= least:
+        return Bar(least, "the least that counts", rounded_means)
+    return Bar(means[strongest], f"the control: {strongest}", rounded_means)
 
 
-def _figure(
-    study: Study, experiment: str, measure: str, values: PerPrompt, bar: float, controls: dict[str, PerPrompt]
-) -> Evidence:
+def _figure(study: Study, experiment: str, measure: str, values: PerPrompt, bar: Bar) -> Evidence:
     return mean_evidence(
         study.lab,
         experiment,
         measure=measure,
         values=values,
         level=LEVEL,
-        rule=f"interval above {bar:.3f}",
-        controls={name: rounded(control.mean()) for name, control in controls.items() if len(control)},
+        rule=bar.rule,
+        bar=bar.value,
+        controls=bar.controls,
     )
 
 

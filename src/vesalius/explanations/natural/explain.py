@@ -102,6 +102,8 @@ def _investigate_all(study: Study, *, performs: bool, progress: Progress) -> lis
     if performs:
         progress(f"cutting {len(study.selection.paths)} paths on held-out prompts", 0, 0)
         study.measure_paths([key for pair in study.selection.paths for key in _path_keys(study, pair)])
+        progress(f"replacing {len(study.selection.components)} components and their controls", 0, 0)
+        study.measure_replacements()
     findings = []
     for place, component in enumerate(study.selection.components, 1):
         progress(f"explaining {component}", place, len(study.selection.components))
@@ -122,7 +124,7 @@ def _component(finding: Findings, study: Study, request: dict[str, Any]) -> Comp
     return ComponentExplanation(
         id=str(finding.component),
         tag=finding.tag,
-        tag_by_experiment=finding.tag,
+        tag_by_experiment=finding.tag_by_experiment,
         note=note(finding),
         verdict="untested" if finding.role == NO_ROLE else "supported",
         reads=tuple(

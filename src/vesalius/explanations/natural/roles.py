@@ -21,6 +21,7 @@ from dataclasses import dataclass
 from vesalius.components import Component
 from vesalius.documents.explanation import ClaimRecord, Tag, Verdict
 from vesalius.explanations.claims.ablation import MIN_EFFECT
+from vesalius.explanations.claims.laboratory import Replacement
 from vesalius.explanations.natural.composition import AttentionPort
 from vesalius.explanations.natural.evidence import (
     acts_at_answer,
@@ -104,17 +105,26 @@ class Findings:
 
     @property
     def tag(self) -> Tag:
-        """ROUTER for a head that copies from one token role; else AGGREGATOR for heads and MAPPER for MLPs."""
-        if not self.component.is_head:
-            return "MAPPER"
-        return "ROUTER" if self.pattern is not None and self.looks_at not in SINKS else "AGGREGATOR"
+        """The tag by experiment; without one AGGREGATOR for heads and MAPPER for MLPs, which the note says."""
+        return self.tag_by_experiment or ("AGGREGATOR" if self.component.is_head else "MAPPER")
+
+    @property
+    def tag_by_experiment(self) -> Tag | None:
+        """ROUTER for a head whose attention was shown to lie on one token role; nothing else settles a tag."""
+        settled = self.component.is_head and self.pattern is not None and self.looks_at not in SINKS
+        return "ROUTER" if settled else None
 
 
 def _costs_nothing(findings: Findings) -> bool:
-    """Whether the whole interval of its single effect lies below the smallest effect that counts."""
+    """Whether the whole interval of its single effect lies below the smallest effect that counts, however it was
+    replaced.
+    """
     claim = next((claim for claim in findings.own if claim.kind == "necessary"), None)
-    high = claim.evidence[0].high if claim else None
-    return high is not None and high < MIN_EFFECT
+    return claim is not None and all(one.high is not None and one.high < MIN_EFFECT for one in claim.evidence)
+
+
+def _passed(necessity: ClaimRecord, replacement: Replacement) -> bool:
+    return any(one.passed is True for one in necessity.evidence if one.experiment == f"{replacement} replacement")
 
 
 def investigate(study: Study, component: Component, *, performs: bool) -> Findings:
@@ -144,10 +154,11 @@ def _not_none(claims: list[ClaimRecord | None]) -> tuple[ClaimRecord, ...]:
 def _causal_claims(study: Study, component: Component) -> list[ClaimRecord | None]:
     necessity = necessary(study, component)
     claims: list[ClaimRecord | None] = [necessity]
-    if necessity.verdict == "supported":
-        claims += [acts_at_answer(study, component), acts_directly(study, component)]
-    elif float(study.solo(component).mean()) < -MIN_EFFECT:
+    if float(study.solo(component).mean()) < -MIN_EFFECT:
         claims.append(inhibits(study, component))
+    elif necessity.verdict == "supported":
+        if _passed(necessity, "resample"):  # where it acts is measured by resampling
+            claims += [acts_at_answer(study, component), acts_directly(study, component)]
     else:
         cover = covers(study, component)
         claims.append(cover)

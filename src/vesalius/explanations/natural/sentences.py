@@ -6,11 +6,18 @@ from collections.abc import Callable, Mapping, Sequence
 from vesalius.behaviours.behaviour import Behaviour
 from vesalius.documents.explanation import ClaimRecord, Evidence
 from vesalius.documents.performance import Performance
+from vesalius.explanations.claims.ablation import is_inert
 from vesalius.explanations.claims.base import join_names
 from vesalius.explanations.natural.composition import PORT_WORDS
 from vesalius.explanations.natural.evidence import meaning
 from vesalius.explanations.natural.roles import Findings
 
+_REPLACEMENTS = {
+    "zero replacement": "zeros",
+    "mean replacement": "its mean",
+    "resample replacement": "its values on other prompts",
+    "moved replacement": "its values at other positions",
+}
 DEFAULT_TAGS = {
     "MAPPER": "The tag MAPPER is by default: no experiment here says what it maps.",
     "AGGREGATOR": "The tag AGGREGATOR is by default: no one kind of place was shown to hold most of its attention.",
@@ -29,7 +36,7 @@ def note(findings: Findings) -> str:
     sentences += _outgoing_paths(findings)
     if not sentences:
         sentences = ["No experiment established what it does for this behaviour."]
-    return " ".join([*sentences, *([DEFAULT_TAGS[findings.tag]] if findings.tag in DEFAULT_TAGS else [])])
+    return " ".join([*sentences, *([] if findings.tag_by_experiment else [DEFAULT_TAGS[findings.tag]])])
 
 
 def information_flow(findings: Sequence[Findings]) -> str:
@@ -117,11 +124,20 @@ def _attends(claim: ClaimRecord, findings: Findings) -> str | None:
 
 
 def _necessary(claim: ClaimRecord, findings: Findings) -> str | None:
-    share = f"{_share(claim.evidence[0])} of the score"
+    """Every replacement with what it costs, the strongest first."""
+    strongest, *others = [
+        f"{_share(one)} by {_REPLACEMENTS.get(one.experiment, one.experiment)}" for one in claim.evidence
+    ]
+    rest = f"; {', '.join(others)}" if others else ""
     if claim.verdict == "supported":
-        return f"Replacing it costs {share}."
+        return f"Replacing it costs {strongest} of the score{rest}."
+    if is_inert(claim.evidence):
+        return f"It is inert here: replacing it costs {strongest} of the score{rest}."
     if claim.verdict == "refuted" and not findings.supported("inhibits"):
-        return f"Replacing it alone costs too little to tell from replacing other components: {share}."
+        return (
+            f"Replacing it alone costs too little to tell from replacing other components: {strongest} of the "
+            f"score{rest}."
+        )
     return None
 
 
@@ -159,8 +175,8 @@ _SENTENCES: Mapping[str, Callable[[ClaimRecord, Findings], str | None]] = {
     "attends": _attends,
     "necessary": _necessary,
     "acts_at_answer": _when(
-        supported="Most of that arises at the answer position.",
-        refuted="Less than half of that arises at the answer position.",
+        supported="Most of what other prompts' values cost arises at the answer position.",
+        refuted="Less than half of what other prompts' values cost arises at the answer position.",
     ),
     "acts_directly": _when(supported="It acts on the logits directly."),
     "inhibits": _when(supported="It works against the answer: replacing it gains {} of the score."),

@@ -18,6 +18,7 @@ from vesalius.behaviours.metrics import LOGIT_DIFFERENCE, metric_name
 from vesalius.components import Component
 from vesalius.discovery.attention import Target, masses
 from vesalius.explanations.claims import Lab
+from vesalius.explanations.claims.ablation import CONTROLS
 from vesalius.explanations.claims.base import mean_and_interval, rounded
 from vesalius.explanations.natural.lens import direct_attribution, logit_difference_of
 from vesalius.explanations.natural.paths import edges_between
@@ -54,6 +55,12 @@ class Study:
     def solo(self, component: Component) -> PerPrompt:
         """Effect of replacing only this component."""
         return self.lab.effect([component], "resample")
+
+    def measure_replacements(self) -> None:
+        """Replace every selected component, and the first controls of each, in every way, one batch for each way."""
+        components = self.selection.components
+        controls = [control for component in components for control in self.lab.matched(component, k=CONTROLS)]
+        self.lab.measure([[component] for component in (*components, *controls)], self.lab.replacements)
 
     def flips(self, component: Component) -> float:
         """Share of prompts whose answer changes when it is replaced."""

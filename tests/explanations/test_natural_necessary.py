@@ -1,0 +1,95 @@
+"""*Necessary* in natural models: every replacement is shown, against controls that do not matter themselves."""
+
+import pytest
+import torch
+
+import vesalius as ves
+from tests.behaviours.word_tokenizer import word_tokenizer
+from tests.explanations.induction_model import as_specimen, induction_model, with_late_switch
+from vesalius.components import Component
+from vesalius.documents.explanation import ClaimRecord, Evidence
+from vesalius.explanations.claims import Lab, Necessary, check
+from vesalius.explanations.claims.ablation import is_inert
+from vesalius.model import Transformer
+
+SIZE = word_tokenizer().size
+KINDS = {"zero replacement", "mean replacement", "resample replacement", "moved replacement"}
+PREVIOUS, INDUCTION, SWITCH = Component(0, 0), Component(1, 0), Component(0, 1)
+
+
+def lab_of(model: Transformer, *circuit: Component) -> Lab:
+    return Lab(as_specimen(model), n=12, circuit=circuit)
+
+
+def by_kind(record: ClaimRecord) -> dict[str, Evidence]:
+    return {one.experiment: one for one in record.evidence}
+
+
+@pytest.mark.parametrize("head", ["L0H0", "L1H0"])
+def test_heads_of_the_circuit_are_necessary_by_every_replacement(head: str) -> None:
+    shown = by_kind(check(Necessary(component=head), lab_of(induction_model(SIZE), PREVIOUS, INDUCTION)))
+    assert set(shown) == KINDS
+    assert all(one.passed for one in shown.values()), shown
+    assert all(
+        "interval above 0.05" in one.rule and "the least effect that counts" in one.rule for one in shown.values()
+    )
+
+
+def test_a_head_of_the_position_alone_is_necessary_though_resampling_does_nothing() -> None:
+    lab = lab_of(with_late_switch(SIZE), PREVIOUS, INDUCTION, SWITCH)
+    record = check(Necessary(component="L0H1"), lab)
+    shown = by_kind(record)
+    assert record.verdict == "supported"
+    # The counterfactual has the same length, so its value at the same position is the same.
+    assert shown["resample replacement"].value == pytest.approx(0.0, abs=1e-3)
+    assert shown["zero replacement"].value is not None
+    assert shown["zero replacement"].value > 0.5
+    assert shown["moved replacement"].value is not None
+    assert shown["moved replacement"].value > 0.1
+    assert not is_inert(record.evidence)
+    assert check(Necessary(component="L0H1", replacement="resample"), lab).verdict == "refuted"
+
+
+def test_a_strong_component_outside_the_circuit_is_no_control_and_the_rule_says_so() -> None:
+    record = check(Necessary(component="L1H0"), lab_of(induction_model(SIZE), INDUCTION))
+    assert record.verdict == "supported"
+    for one in record.evidence:
+        assert "L0H0 matters too much to be a control" in one.rule
+        assert "L0H0" not in one.controls
+        assert one.rule.startswith("interval above 0.05")
+        assert all(abs(value or 0.0) <= 0.05 for value in one.controls.values())
+
+
+def test_inert_is_said_only_where_all_four_replacements_do_nothing() -> None:
+    model = induction_model(SIZE, junk=0.0)
+    explanation = ves.explain(as_specimen(model), ["L0H0", "L1H0", "L1H3"], n=8)
+    part = next(part for part in explanation.components if part.id == "L1H3")
+    (record,) = [claim for claim in part.claims if claim.kind == "necessary"]
+    assert record.verdict == "refuted"
+    assert {one.experiment for one in record.evidence} == KINDS
+    assert {one.value for one in record.evidence} == {0.0}
+    assert "It is inert here" in part.note
+    for words in ("zeros", "its mean", "its values on other prompts", "its values at other positions"):
+        assert words in part.note
+    assert not is_inert(record.evidence[:3]), "one kind is missing"
+
+
+def test_a_moved_output_is_that_of_another_position_of_the_same_prompt() -> None:
+    lab = lab_of(induction_model(SIZE), PREVIOUS, INDUCTION)
+    moves = lab._moves
+    tokens, bos = lab.source.tokens, lab.model.config.bos_token
+    places = torch.arange(moves.shape[1])
+    assert all(sorted(row.tolist()) == places.tolist() for row in moves), "every output is used once"
+    real = tokens != bos if lab.source.mask is None else lab.source.mask & (tokens != bos)
+    assert bool((moves != places)[real].all()), "none stays"
+    assert bool((moves == places)[~real].all()), "BOS and padding do"
+
+
+def test_a_batch_of_replacements_gives_what_each_gives_alone() -> None:
+    model = induction_model(SIZE)
+    together, alone = (lab_of(model, PREVIOUS, INDUCTION) for _ in range(2))
+    heads = [[head] for head in (PREVIOUS, INDUCTION, SWITCH)]
+    together.measure(heads, together.replacements)
+    for kind in together.replacements:
+        for head in heads:
+            assert torch.allclose(together.effect(head, kind), alone.effect(head, kind), atol=1e-4)
