@@ -8,20 +8,23 @@ has numpy and scipy loaded runs it once per input, so an input that makes it rai
 costs its own reply and no other. Nothing is imported from a script and no pickle of its folder is opened outside.
 
 `calls` asks the function that a script defines, without the command-line part, whatever that part prints.
+
+Within `recorded(function, executions)` replies are kept, and those that have been kept are not asked for again.
 """
 
 import ast
 import math
 import random
 import weakref
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
 from vesalius.errors import BadInput
-from vesalius.functions.box import LONGEST_OUTPUT, Category, Reply
-from vesalius.sandbox import CallResult, Sandbox
+from vesalius.functions.box import LONGEST_OUTPUT, Category, Function, Reply
+from vesalius.sandbox import CallResult, Executions, Sandbox
 from vesalius.sandbox.libraries import PRELOAD
 
 SCRIPT = "function_code.py"
@@ -77,6 +80,8 @@ class ScriptRunner:
         self.dataset = dataset.resolve()
         self._unsafe, self._plain = unsafe, plain
         self._sandbox: Sandbox | None = None
+        #: Where replies are kept.
+        self.executions: Executions | None = None
 
     def replies(
         self,
@@ -100,26 +105,27 @@ class ScriptRunner:
             }
             for number, argument in enumerate(arguments)
         ]
-        answers = self._open().call_many(
-            _RUN_ONCE,
-            "run",
-            jobs,
-            per_call_seconds=PER_INPUT_SECONDS,
-            total_seconds=_SLACK_SECONDS + 2 * PER_INPUT_SECONDS * len(jobs),
-        )
+        answers = self._call(_RUN_ONCE, "run", jobs)
         return [_reply(*pair, category=category) for pair in zip(arguments, answers, strict=True)]
 
     def calls(self, source: str, inputs: Sequence[Any], *, seed_text: str = "", first_call: int = 0) -> list[Reply]:
         """One reply per input from the function that the script's text defines; draws are seeded as in `replies`."""
         jobs = [{"input": value, "seed": _seed(seed_text, first_call + number)} for number, value in enumerate(inputs)]
-        answers = self._open().call_many(
-            _CALL_ONCE.format(definitions=definitions(source), entry=entry(source)),
-            "_call",
-            jobs,
-            per_call_seconds=PER_INPUT_SECONDS,
-            total_seconds=_SLACK_SECONDS + 2 * PER_INPUT_SECONDS * len(jobs),
-        )
+        code = _CALL_ONCE.format(definitions=definitions(source), entry=entry(source))
+        answers = self._call(code, "_call", jobs)
         return [Reply(answer.value, _last_line(answer.error)) for answer in answers]
+
+    def _call(self, code: str, function: str, jobs: list[dict[str, Any]]) -> list[CallResult]:
+        """The results of all jobs: recorded, or else run. Where the dataset lies is no part of a record."""
+
+        def run() -> list[CallResult]:
+            total = _SLACK_SECONDS + 2 * PER_INPUT_SECONDS * len(jobs)
+            return self._open().call_many(code, function, jobs, per_call_seconds=PER_INPUT_SECONDS, total_seconds=total)
+
+        if self.executions is None:
+            return run()
+        inputs = [{name: value for name, value in job.items() if name != "path"} for job in jobs]
+        return self.executions.results({"code": code, "function": function, "inputs": inputs}, run)
 
     def close(self) -> None:
         """End the sandbox; a later query starts another."""
@@ -161,7 +167,7 @@ class ScriptFunction:
         read_script(script)
         self.id, self.family = id, family
         self.category: Category = category
-        self._script, self._runner = script, runner
+        self._script, self.runner = script, runner
         self._truth = dict(truth or {})
 
     def truth(self) -> dict[str, Any]:
@@ -170,9 +176,23 @@ class ScriptFunction:
 
     def replies(self, inputs: Sequence[Any], *, first_call: int = 0) -> list[Reply]:
         """One reply per input, each from a run of the script of its own."""
-        return self._runner.replies(
+        return self.runner.replies(
             self._script, inputs, category=self.category, seed_text=self.id, first_call=first_call
         )
+
+
+@contextmanager
+def recorded(function: Function, executions: Executions) -> Iterator[None]:
+    """Keep in `executions` what the function's script replies; a function that is no script replies as always."""
+    runner = getattr(function, "runner", None)
+    if not isinstance(runner, ScriptRunner):
+        yield
+        return
+    before, runner.executions = runner.executions, executions
+    try:
+        yield
+    finally:
+        runner.executions = before
 
 
 def read_script(script: Path) -> str:

@@ -94,6 +94,7 @@ class FunctionsBenchmark(Steps):
                 talk=s.talk,
                 access=None if s.backbone is None else self._reach(s.backbone, function.id),
                 grading_seed=seed,
+                executions=self.run.executions_path(function.id),
             )
             for index, function in missing
         ]
@@ -127,7 +128,15 @@ class FunctionsBenchmark(Steps):
         answered = [(i, f) for i, f in enumerate(self.functions) if f.id in self.state.interpreted]
         path, seed = self.run.explanation_path, self.grading_seed()
         cases = [
-            ToTest(f.id, index, self.settings.suite, path(f.id), seed, self._reach(evaluator, f.id, _EVALUATOR))
+            ToTest(
+                f.id,
+                index,
+                self.settings.suite,
+                path(f.id),
+                seed,
+                self._reach(evaluator, f.id, _EVALUATOR),
+                self.run.executions_path(f.id),
+            )
             for index, f in answered
             if f.id not in self.state.evaluated
         ]

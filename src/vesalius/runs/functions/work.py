@@ -6,6 +6,7 @@ What is kept on disk is JSON: numbers that JSON does not have become texts.
 
 import math
 import time
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
@@ -18,6 +19,7 @@ from vesalius.functions.agents import take_unit_tests
 from vesalius.functions.answer import SUCCESS, Answer, writable
 from vesalius.functions.box import Box
 from vesalius.functions.interpreters import interpret
+from vesalius.functions.scripts import recorded
 from vesalius.functions.suite import Suite
 from vesalius.runs.functions.state import EvaluatedResult
 from vesalius.runs.work import ModelAccess
@@ -68,6 +70,7 @@ class ToInterpret:
     access: ModelAccess | None = None
     #: Only where exemplars are shown that must not be inputs of unit tests.
     grading_seed: int | None = None
+    executions: Path | None = None
 
 
 @dataclass(frozen=True)
@@ -93,6 +96,7 @@ class ToTest:
     answer: Path
     grading_seed: int
     access: ModelAccess
+    executions: Path | None = None
 
 
 def interpret_case(case: ToInterpret) -> Interpreted:
@@ -102,11 +106,10 @@ def interpret_case(case: ToInterpret) -> Interpreted:
     box = Box(function, budget=case.budget)
     options: dict[str, Any] = {"suite": case.suite, "seed": case.suite.seed, "limits": case.talk}
     options["grading_seed"] = case.grading_seed
-    if case.access is None:
+    with recorded(function, Executions(case.executions)), ExitStack() as stack:
+        if case.access is not None:
+            options["backbone"] = stack.enter_context(case.access.open()).within(case.id)
         result = interpret(case.interpreter, function, box, **options)
-    else:
-        with case.access.open() as backbone:
-            result = interpret(case.interpreter, function, box, **options, backbone=backbone.within(case.id))
     answer = result.answer.model_copy(update={"interpreter": case.interpreter, "queries": box.asked})
     log = [
         (json_value(asked.input), {"error": asked.reply.error} if asked.reply.error else json_value(asked.reply.value))
@@ -129,8 +132,9 @@ def grade_case(case: ToGrade) -> Graded:
     function = case.suite.functions()[case.index]
     answer = _answer(case.answer)
     sandbox = _sandbox(case.unsafe)
-    sandbox.executions = Executions(case.executions)
-    grade = case.suite.module.grade(function, answer, sandbox=sandbox, seed=case.grading_seed)
+    sandbox.executions = executions = Executions(case.executions)
+    with recorded(function, executions):
+        grade = case.suite.module.grade(function, answer, sandbox=sandbox, seed=case.grading_seed)
     picture = json_value(grade.picture)
     return Graded(
         id=case.id,
@@ -145,7 +149,8 @@ def evaluate_case(case: ToTest) -> EvaluatedResult:
     """Let the evaluator take the unit tests of one description."""
     function = case.suite.functions()[case.index]
     answer = _answer(case.answer)
-    tests = case.suite.unit_tests(function, grading_seed=case.grading_seed)
+    with recorded(function, Executions(case.executions)):
+        tests = case.suite.unit_tests(function, grading_seed=case.grading_seed)
     description = answer.description if not answer.domain else f"{answer.description}\n{answer.domain}"
     with case.access.open() as backbone:
         tested = take_unit_tests(backbone.within(case.id), description, tests)
