@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from vesalius.documents import Circuit, Discovery, Document, Explanation, Scorecard, Sweep, Trace
+from vesalius.documents.trace import Attempt
 from vesalius.errors import BadInput
 
 GOLDEN = Path(__file__).parent / "golden"
@@ -93,6 +94,12 @@ def test_the_trace_of_the_agent() -> None:
     trace = Trace.read(GOLDEN / "trace.json")
     assert (trace.protocol, trace.usage.calls, trace.usage.malformed) == ("typed", 26, 1)
     assert {part.component: part.resolved_at for part in trace.components} == {"L0_MLP": 1, "L1H2": 2}
+
+
+def test_an_undecided_attempt_is_read_under_its_former_name() -> None:
+    old = Attempt.model_validate({"iteration": 1, "hypothesis": "h", "decided_by": "nobody"})
+    assert old == Attempt(iteration=1, hypothesis="h")
+    assert old.model_dump()["decided_by"] == "undecided"
 
 
 def test_the_sweep_of_frac_prevs() -> None:

@@ -26,7 +26,9 @@ from vesalius.model.transformer import Transformer
 ATTRIBUTION_PASSES = 3
 #: Keys a head can attend to: the previous token, earlier copies of the token, the tokens after those, the first token.
 ATTENTION_TARGETS = ("previous", "copy", "after copy", "first")
-FEATURES_FILE = "beforehand.safetensors"
+FEATURES_FILE = "clean_features.safetensors"
+#: What the file was called before.
+FORMER_FEATURES_FILE = "beforehand.safetensors"
 
 
 @dataclass(frozen=True)
@@ -37,11 +39,17 @@ class CleanFeatures:
     attention: Float[Tensor, "row head target"]
 
 
+def features_path(directory: Path) -> Path:
+    """The file of the features next to a matrix, under its former name where it has that."""
+    former = Path(directory) / FORMER_FEATURES_FILE
+    return former if former.is_file() else Path(directory) / FEATURES_FILE
+
+
 def clean_features(
     model: Transformer, matrix: Matrix, rows: Callable[[str], Rows], directory: Path
 ) -> Mapping[str, CleanFeatures]:
     """Measure the features of every pool of a matrix, or load them from the matrix's directory."""
-    path = Path(directory) / FEATURES_FILE
+    path = features_path(directory)
     if not path.exists():
         tensors = {}
         for split in matrix.identity.pools:
@@ -53,7 +61,7 @@ def clean_features(
 
 def load_clean_features(matrix: Matrix, directory: Path) -> Mapping[str, CleanFeatures]:
     """Load the features of every pool of a matrix."""
-    path = Path(directory) / FEATURES_FILE
+    path = features_path(directory)
     tensors, heads = read_tensors(path), len(matrix.identity.heads)
     features = {}
     for split, n in matrix.identity.pools.items():

@@ -4,7 +4,9 @@ A trace is what diagnostics are computed from (execution success, soundness of p
 convergence) and what a reader follows when an explanation looks wrong. The explanation itself never depends on it.
 """
 
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
+
+from pydantic import BeforeValidator
 
 from vesalius.documents.base import Document, Record
 from vesalius.documents.explanation import Verdict
@@ -12,7 +14,13 @@ from vesalius.documents.request import Request
 
 TRACE_FILE = "trace.json"
 Stage = Literal["observe", "hypothesize", "validate", "classify", "summarize"]
-Decider = Literal["engine", "model", "nobody"]
+Decider = Literal["engine", "model", "undecided"]
+#: What `undecided` was called before.
+FORMER_UNDECIDED = "nobody"
+
+
+def _present_word(decider: Any) -> Any:
+    return "undecided" if decider == FORMER_UNDECIDED else decider
 
 
 class Execution(Record):
@@ -35,7 +43,7 @@ class Attempt(Record):
     """One hypothesis about a component: the plan to test it, the claims or code that did, and the decision.
 
     `decided_by` is `engine` where typed claims were checked, `model` where the language model read its own code's
-    result, `nobody` where the budget ended first.
+    result, `undecided` where the budget ended first.
     """
 
     iteration: int
@@ -45,7 +53,7 @@ class Attempt(Record):
     executions: tuple[Execution, ...] = ()
     verdict: Verdict = "untested"
     reasoning: str = ""
-    decided_by: Decider = "nobody"
+    decided_by: Annotated[Decider, BeforeValidator(_present_word)] = "undecided"
 
 
 class ComponentTrace(Record):

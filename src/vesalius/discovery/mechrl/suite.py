@@ -11,7 +11,7 @@ from pathlib import Path
 
 from vesalius.behaviours.controls import Corpus
 from vesalius.behaviours.registry import behaviour
-from vesalius.discovery.clean_features import FEATURES_FILE, CleanFeatures, clean_features, load_clean_features
+from vesalius.discovery.clean_features import CleanFeatures, clean_features, features_path, load_clean_features
 from vesalius.discovery.matrices import (
     Matrix,
     behaviour_matrix,
@@ -122,9 +122,12 @@ def require_text(specimen: Specimen) -> None:
 
 def missing_sources(directory: Path, plan: Plan) -> list[str]:
     """The sources of the plan whose matrix or features are not finished in the directory."""
-    names = ("matrix.json", "matrix.safetensors", FEATURES_FILE)
-    places = {source: Path(directory) / source for source in plan.sources}
-    return [source for source, place in places.items() if not all((place / name).is_file() for name in names)]
+
+    def is_finished(place: Path) -> bool:
+        files = (place / "matrix.json", place / "matrix.safetensors", features_path(place))
+        return all(file.is_file() for file in files)
+
+    return [source for source in plan.sources if not is_finished(Path(directory) / source)]
 
 
 def load_suite(directory: Path, *, plan: Plan | None = None, model: Transformer | None = None) -> Suite:

@@ -237,8 +237,8 @@ class Stages:
 
     def _verdict(self, records: tuple[ClaimRecord, ...], bench: Bench, answer: Any) -> tuple[Verdict, Decider]:
         if self.typed:
-            return verdict_of(records), ("engine" if bench.checked else "nobody")
-        return (records[-1].verdict, "model") if answer is not None else ("untested", "nobody")
+            return verdict_of(records), ("engine" if bench.checked else "undecided")
+        return (records[-1].verdict, "model") if answer is not None else ("untested", "undecided")
 
 
 def _reasoning(answer: Any, bench: Bench) -> str:
