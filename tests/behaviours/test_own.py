@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import vesalius as ves
-from tests.behaviours.word_tokenizer import word_tokenizer
+from tests.behaviours.word_tokenizer import byte_tokenizer, word_tokenizer
 from vesalius.behaviours.metrics import LOG_PROBABILITY
 from vesalius.behaviours.own import ALL_ROWS, LEAST_TO_DIVIDE, RowBehaviour
 from vesalius.behaviours.prompts import OTHER_PROMPT, RANDOM_TOKENS
@@ -323,3 +323,28 @@ def test_a_function_draws_rows_that_no_two_splits_share() -> None:
         ves.Behaviour.from_function(lambda rng: {"prompt": "a"})
     with pytest.raises(BadInput, match="it drew no row"):
         ves.Behaviour.from_function(lambda rng: None)
+
+
+def test_one_row_without_a_wrong_answer_is_named() -> None:
+    mixed = own(GOOD, {**GOOD, "prompt": "The capital of Peru is", "wrong": None})
+    assert mixed.used_metric == LOG_PROBABILITY
+    assert mixed.notes is not None
+    assert mixed.notes.startswith("row 2 has no wrong answer, so every row is measured by log-probability; add one, or")
+    assert own(GOOD).notes is None
+    assert own({**GOOD, "wrong": None}).notes is None
+    assert mixed.with_metric("logit-difference").notes is None
+
+
+def test_an_answer_may_continue_a_word_if_the_row_says_so() -> None:
+    letters = byte_tokenizer()
+    sizes = {"n_ctx": 32, "d_vocab": letters.size}
+    row = {"prompt": "the cat", "answer": "s", "wrong": "e"}
+    (fate,) = own(row).check(letters, **sizes)
+    assert not fate.kept
+    assert fate.reason == "starts without a space: did you mean ' s'?"
+    assert fate.suggestion == 'to continue the word, give the row "as_written": true'
+    (kept,) = own({**row, "as_written": True}).check(letters, **sizes)
+    assert kept.prompt is not None
+    assert letters.decode([kept.prompt.correct]) == "s"
+    assert own({**row, "as_written": "true"}).rows[0].as_data()["as_written"] is True
+    assert own({**row, "as_written": 3}).rows[0].defect == "as_written is 3, not true or false"

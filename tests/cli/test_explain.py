@@ -16,7 +16,7 @@ from tests.closeness import assert_same_document
 from tests.explanations.hyve.scripts import WALKTHROUGH
 from tests.explanations.induction_model import induction_model
 from vesalius.circuits.specimens import Card, benchmark_directory, load_specimen, write_specimen
-from vesalius.cli.tables.explanation import COLUMNS, LINES, summary
+from vesalius.cli.tables.explanation import COLUMNS, LINES, NATURAL_LINES, summary
 from vesalius.documents.circuit import Circuit
 from vesalius.documents.explanation import ComponentExplanation, Explanation
 from vesalius.grading import grade
@@ -141,8 +141,9 @@ def test_a_natural_model_keeps_the_contract_and_leaves_a_page(vesalius: Vesalius
     assert "No program was found" not in page
     assert vesalius("report", tmp_path / "run", "--json").code == 0
     summary = vesalius(*arguments, "--out", tmp_path / "run").out
-    assert "L1H0  induction head, primary mover            supported  " in summary
-    assert "components: 2 supported, 0 refuted, 1 untested" in summary
+    assert "main path: tokens -> L0H0 -> keys of L1H0 -> logits" in summary
+    assert "Not established\n  a role: L1H3\n" in summary
+    assert len(summary.splitlines()) <= NATURAL_LINES
     claims = vesalius(*arguments, "--out", tmp_path / "run", "--claims").out
     assert claims.startswith(summary)
     assert "L1H0  induction head, primary mover  (supported)" in claims

@@ -63,7 +63,10 @@ def test_every_claim_behind_a_role_is_supported(by_hand: Explanation) -> None:
 
 def test_the_flow_is_composition_through_the_keys(by_hand: Explanation) -> None:
     assert by_hand.information_flow.startswith("Previous-token head L0H0 makes the keys of induction head L1H0")
-    assert {edge[:2] for edge in by_hand.edges} == {("L0H0", "L1H0"), ("L1H0", "logits")}
+    # The counterfactual changes the first A: only the previous-token head reads it from the embedding.
+    assert {edge[:2] for edge in by_hand.edges} == {("tokens", "L0H0"), ("L0H0", "L1H0"), ("L1H0", "logits")}
+    assert [(link.sender, link.receiver, link.port) for link in by_hand.compositions] == [("L0H0", "L1H0", "keys")]
+    assert by_hand.in_short().main_path == "tokens -> L0H0 -> keys of L1H0 -> logits"
     (feeds,) = [claim for claim in parts(by_hand)["L0H0"].claims if claim.kind == "feeds"]
     whole, queries, keys, values = (evidence.value for evidence in feeds.evidence)
     assert keys == pytest.approx(whole, abs=0.02)

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from tests.report.explanations import TEN, TEN_EDGES
 from vesalius.components import Component
-from vesalius.report.diagram import BOX_HEIGHT, BOX_WIDTH, NODE_GAP, Diagram, _spaced, draw_circuit
+from vesalius.report.diagram import BOX_HEIGHT, BOX_WIDTH, NODE_GAP, OPEN_END, Diagram, _spaced, draw_circuit
 
 NAMES = [name for name, *_ in TEN]
 
@@ -113,3 +113,26 @@ def test_figures_do_not_cover_each_other() -> None:
     labels = [arrow.label for arrow in draw_circuit(NAMES, TEN_EDGES).arrows if arrow.label]
     assert len(labels) >= 14
     assert all(abs(a[0] - b[0]) > 34 or abs(a[1] - b[1]) > 13 for a, b in combinations(labels, 2))
+
+
+def test_gaps_are_open_ends_and_compositions_name_their_port() -> None:
+    edges = [("tokens", "L0H0", 0.5), ("L3_MLP", "logits", 0.4)]
+    diagram = draw_circuit(
+        ["L0H0", "L1H1", "L3_MLP"],
+        edges,
+        ports={("L0H0", "L1H1"): "keys", ("tokens", "L0H0"): "values"},
+        show_gaps=True,
+    )
+    assert_sound(diagram)
+    assert [(arrow.sender, arrow.receiver, arrow.text) for arrow in diagram.arrows] == [
+        ("tokens", "L0H0", "values 0.50"),
+        ("L3_MLP", "logits", "0.40"),
+        ("L0H0", "L1H1", "keys"),
+    ]
+    boxes = {box.name: box for box in diagram.boxes}
+    below, above = boxes["L1H1"], boxes["L3_MLP"]
+    assert [(end.x, end.top, end.above) for end in diagram.open_ends] == [
+        (below.x, below.bottom, False),
+        (above.x, above.top - OPEN_END, True),
+    ]
+    assert draw_circuit(["L0H0"], []).open_ends == ()

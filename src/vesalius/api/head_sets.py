@@ -20,6 +20,7 @@ from vesalius.discovery.sets.discover import discover_sets as searched
 from vesalius.discovery.sets.queries import LEAST_SHARE
 from vesalius.discovery.sets.synergy import synergy_matrix
 from vesalius.documents.request import Request
+from vesalius.documents.views import subject_of
 from vesalius.errors import BadInput, choices
 from vesalius.files import write_json
 from vesalius.intervene import KINDS
@@ -134,7 +135,7 @@ def _words(name: str, request: Request, pool: list[str] | None) -> tuple[str | N
 
 def _draw(result: SetDiscovery, request: Request, path: Path) -> Path:
     heads, marked = result.queries.source.heads, [s.heads for s in result.synergies if s.verdict != "none"]
-    subject = ", ".join(filter(None, (Path(str(request.specimen)).name, label_of(request.behaviour or ""))))
+    subject = subject_of(Path(str(request.specimen)).name, request.behaviour)
     return draw_synergy(
         synergy_matrix(heads, result.synergies),
         heads,

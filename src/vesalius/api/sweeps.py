@@ -24,6 +24,7 @@ from vesalius.behaviours.trial import Trial, note_limits, trial
 from vesalius.components import Component
 from vesalius.documents.request import Request
 from vesalius.documents.sweep import SWEEP_FILE, Sweep, SweepRow
+from vesalius.documents.views import subject_of
 from vesalius.errors import BadInput, choices
 from vesalius.intervene import Cost, Recordings
 from vesalius.intervene.effects import KINDS, ComponentSet, Effects, Replacement, effect_columns, number
@@ -277,7 +278,6 @@ def _document(effects: Effects, request: Request, seed: int) -> Sweep:
 
 def _draw(specimen: Specimen, effects: Effects, request: Request, path: Path) -> Path:
     config, options = specimen.model.config, request.options
-    subject = f"{specimen.name}, {label_of(request.behaviour)}" if request.behaviour else specimen.name
-    title = f"{subject}: {options['kind']} ablation, {options['n']} prompts"
+    title = f"{subject_of(specimen.name, request.behaviour)}: {options['kind']} ablation, {options['n']} prompts"
     means = {members[0]: float(mean) for members, mean in zip(effects.sets, effects.mean, strict=True)}
     return draw_heatmap(means, path, title=title, unit=effects.unit, n_layers=config.n_layers, n_heads=config.n_heads)

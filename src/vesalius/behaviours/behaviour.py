@@ -62,10 +62,14 @@ class Behaviour:
         wrong: str | Sequence[str] | None = None,
         counterfactual: str | None = None,
         roles: Mapping[str, str] | None = None,
+        as_written: bool = False,
         metric: Metric | None = None,
     ) -> "Behaviour":
-        """A behaviour of one prompt: what it shows holds for that prompt and has no interval."""
+        """A behaviour of one prompt: what it shows holds for that prompt and has no interval. `as_written` allows an
+        answer that continues the last word of the prompt.
+        """
         row = {"prompt": prompt, "answer": answer, "wrong": wrong, "counterfactual": counterfactual, "roles": roles}
+        row["as_written"] = as_written
         return MAKERS["rows"]([row], metric=metric, source="prompt")
 
     @staticmethod

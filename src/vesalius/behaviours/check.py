@@ -65,7 +65,7 @@ def check_behaviour(
         "metric_name": metric_label(behaviour),
         "unit": readout_unit,
         "performs": total.get("performs"),
-        "note": behaviour.note if isinstance(behaviour, RowBehaviour) else None,
+        "note": behaviour.notes if isinstance(behaviour, RowBehaviour) else None,
     }
 
 

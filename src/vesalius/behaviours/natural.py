@@ -10,6 +10,7 @@ from vesalius.behaviours.performance import measure, undecided
 from vesalius.behaviours.prompts import Prompts
 from vesalius.behaviours.registry import behaviour_of, find_behaviour
 from vesalius.documents.performance import Performance
+from vesalius.documents.views import title_of
 from vesalius.errors import BadInput, note
 from vesalius.model.sources import LoadedModel, read_model
 from vesalius.model.specimen import IdVocabulary, Specimen, TextVocabulary
@@ -111,8 +112,8 @@ def require_performance(
         )
     elif not result.performs and not force:
         raise BadInput(
-            f"{specimen.name} does not perform {source.label}: {result.describe()}; choose another behaviour, or "
-            f"--force (in Python force=True) to {purpose}"
+            f"{specimen.name} does not perform {title_of(source.name)}: {result.describe()}; choose another behaviour, "
+            f"or --force (in Python force=True) to {purpose}"
         )
     return result
 

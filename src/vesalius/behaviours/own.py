@@ -17,7 +17,7 @@ from typing import Any
 
 from vesalius.behaviours.behaviour import MAKERS, Behaviour
 from vesalius.behaviours.material import SPLITS, split_index
-from vesalius.behaviours.metrics import LOG_PROBABILITY, Metric, metric_name, require_metric
+from vesalius.behaviours.metrics import LOG_PROBABILITY, LOGIT_DIFFERENCE, Metric, metric_name, require_metric
 from vesalius.behaviours.prompts import OTHER_PROMPT, RANDOM_TOKENS, Prompt, Prompts
 from vesalius.behaviours.rows import Dropped, Encoder, Fate, Row, parse_row, parse_rows
 from vesalius.errors import BadInput
@@ -36,7 +36,7 @@ def _nothing(material: Any) -> Any:
 
 @dataclass(frozen=True, kw_only=True)
 class RowBehaviour(Behaviour):
-    """A behaviour whose prompts are rows of the user's own. `note` is said when it is used."""
+    """A behaviour whose prompts are rows of the user's own. `note` says what its reader should know about them."""
 
     prepare: Callable[..., Any] = _nothing
     rows: tuple[Row, ...]
@@ -72,6 +72,20 @@ class RowBehaviour(Behaviour):
         if self.metric is None and not all(row.wrongs for row in complete):
             return LOG_PROBABILITY
         return self.metric
+
+    @property
+    def notes(self) -> str | None:
+        """What is said when it is used: its note, and why it is not measured by the logit difference."""
+        lacking = [row.number for row in self.rows if row.defect is None and not row.wrongs]
+        mixed = 0 < len(lacking) < sum(row.defect is None for row in self.rows)
+        if self.metric is not None or not mixed:
+            return self.note
+        rows = f"row {lacking[0]} has" if len(lacking) == 1 else f"row {lacking[0]} and {len(lacking) - 1} more have"
+        text = (
+            f"{rows} no wrong answer, so every row is measured by log-probability; add one, or leave such rows out "
+            f"with --metric {LOGIT_DIFFERENCE}"
+        )
+        return text if self.note is None else f"{self.note}; {text}"
 
     def with_metric(self, metric: Metric | None) -> "RowBehaviour":
         """The same rows, measured by another metric."""

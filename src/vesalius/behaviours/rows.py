@@ -2,7 +2,8 @@
 
 A row is a prompt with one or several right answers and, where there are any, wrong answers, a counterfactual prompt,
 named places in the prompt (roles) and a split. Its text is taken literally: braces mean nothing. Answers are what
-follows the prompt character by character, so they usually begin with a space.
+follows the prompt character by character, so they usually begin with a space; a row whose answer continues the last
+word of the prompt says so with `as_written`.
 
 A row is kept if
 
@@ -31,7 +32,7 @@ from vesalius.behaviours.prompts import Prompt
 from vesalius.errors import BadInput
 from vesalius.model.tokenizer import Tokenizer
 
-FIELDS = ("prompt", "answer", "wrong", "counterfactual", "roles", "split")
+FIELDS = ("prompt", "answer", "wrong", "counterfactual", "roles", "split", "as_written")
 SPLIT_NAMES = {"train": "train", "validation": "validation", "valid": "validation", "dev": "validation", "test": "test"}
 #: How alike a field's name and a known one must be to be taken for a slip.
 TYPO = 0.8
@@ -41,7 +42,8 @@ Answer = str | int
 @dataclass(frozen=True)
 class Row:
     """One row as written, before any tokenizer. Answers are texts, or token ids where a file gives those; `roles` maps
-    a name to a piece of the prompt or to its (start, end). `number` counts from 1. `defect` says what is missing.
+    a name to a piece of the prompt or to its (start, end). `number` counts from 1. `as_written` allows answers that
+    continue the last word of the prompt. `defect` says what is missing.
     """
 
     number: int
@@ -52,6 +54,7 @@ class Row:
     roles: Mapping[str, str | tuple[int, int]] = field(default_factory=dict)
     split: str | None = None
     defect: str | None = None
+    as_written: bool = False
 
     @property
     def key(self) -> tuple[object, ...]:
@@ -67,6 +70,7 @@ class Row:
             "counterfactual": self.counterfactual,
             "roles": {role: place if isinstance(place, str) else list(place) for role, place in self.roles.items()},
             "split": self.split,
+            "as_written": self.as_written or None,
         }
         return {name: value for name, value in given.items() if value not in (None, [], {})}
 
@@ -129,7 +133,13 @@ def parse_row(data: Any, number: int, *, source: str = "rows") -> Row:
     if split is not None and not (isinstance(split, str) and split in SPLIT_NAMES):
         defect = f"split {split!r:.60} does not exist: use train, validation or test"
         return Row(number, prompt, answers, wrongs, counterfactual, roles, defect=defect)
-    return Row(number, prompt, answers, wrongs, counterfactual or None, roles, split and SPLIT_NAMES[split])
+    as_written = _boolean(data.get("as_written"))
+    if as_written is None:
+        return Row(
+            number, prompt, answers, wrongs, defect=f"as_written is {data['as_written']!r:.40}, not true or false"
+        )
+    named = split and SPLIT_NAMES[split]
+    return Row(number, prompt, answers, wrongs, counterfactual or None, roles, named, as_written=as_written)
 
 
 def _refuse_slips(data: Mapping[Any, Any], number: int, source: str) -> None:
@@ -150,6 +160,17 @@ def _answers(given: Any) -> tuple[Answer, ...] | None:
     if not all(isinstance(one, str) or (isinstance(one, int) and not isinstance(one, bool)) for one in many):
         return None
     return tuple(dict.fromkeys(one for one in many if one != ""))
+
+
+def _boolean(given: Any) -> bool | None:
+    """A truth value, or the word for it that a CSV holds; None where it is something else."""
+    if isinstance(given, bool):
+        return given
+    return (
+        {None: False, "": False, "false": False, "true": True}.get(given)
+        if given is None or isinstance(given, str)
+        else None
+    )
 
 
 def _roles(given: Any, prompt: str) -> dict[str, str | tuple[int, int]] | str:
@@ -223,7 +244,7 @@ class Encoder:
         """What was left out of a row that is kept."""
         tokens = self._tokens(row.prompt)
         left_out = [
-            one for one in row.answers if len(row.answers) > 1 and len(self._continuation(row.prompt, tokens, one)) > 1
+            one for one in row.answers if len(row.answers) > 1 and len(self._continuation(row, tokens, one)) > 1
         ]
         return f"kept without {', '.join(map(repr, left_out))}: more than one token" if left_out else None
 
@@ -252,7 +273,7 @@ class Encoder:
 
     def _answers(self, row: Row, given: Sequence[Answer], tokens: tuple[int, ...], what: str) -> list[tuple[int, ...]]:
         """The answers that can be read: all single tokens, or the only one if it has several and is teacher-forced."""
-        continuations = [self._continuation(row.prompt, tokens, one) for one in given]
+        continuations = [self._continuation(row, tokens, one) for one in given]
         single = [one for one in continuations if len(one) == 1]
         if single:
             return list(dict.fromkeys(single))
@@ -265,15 +286,18 @@ class Encoder:
         pieces = ", ".join(repr(self.tokenizer.decode([token])) for token in continuations[0])
         raise Dropped(reason if what == "answer" else f"wrong: {reason}", f"its tokens are {pieces}")
 
-    def _continuation(self, prompt: str, tokens: tuple[int, ...], answer: Answer) -> tuple[int, ...]:
+    def _continuation(self, row: Row, tokens: tuple[int, ...], answer: Answer) -> tuple[int, ...]:
         """The tokens that an answer adds to a prompt."""
         if isinstance(answer, int):
             if not 0 <= answer < self.d_vocab:
                 raise Dropped(f"answer token {answer} is outside the model's vocabulary of {self.d_vocab}")
             return (answer,)
-        if prompt[-1:].isalpha() and answer[:1].isalpha():
-            raise Dropped(f"starts without a space: did you mean {' ' + answer!r}?")
-        longer = self._tokens(prompt + answer)
+        if not row.as_written and row.prompt[-1:].isalpha() and answer[:1].isalpha():
+            raise Dropped(
+                f"starts without a space: did you mean {' ' + answer!r}?",
+                'to continue the word, give the row "as_written": true',
+            )
+        longer = self._tokens(row.prompt + answer)
         if longer[: len(tokens)] != tokens or len(longer) == len(tokens):
             raise Dropped(f"the tokenizer joins the end of the prompt with {answer!r}")
         return longer[len(tokens) :]

@@ -139,8 +139,8 @@ def note_limits(specimen: Specimen, prompts: Prompts | None, *, resampled: bool)
         note(
             f"behaviour {source.label}: {len(source.rows)} rows are too few to hold some out; every step uses them all"
         )
-    if source.note:
-        note(source.note)
+    if source.notes:
+        note(source.notes)
     if resampled and (text := source_note(source.label, prompts)):
         note(text)
 

@@ -14,7 +14,7 @@ from vesalius.documents.checks import Checks
 from vesalius.documents.circuit import CIRCUIT_FILE, Circuit, Score
 from vesalius.documents.performance import Performance
 from vesalius.documents.request import Request
-from vesalius.documents.views import Row, Viewable, join_first, made
+from vesalius.documents.views import Row, Viewable, join_first, made, subject_of
 from vesalius.errors import BadInput
 from vesalius.files import read_json
 
@@ -153,7 +153,7 @@ class Discovery(Viewable, Document):
         return path
 
     def _summary(self) -> str:
-        subject = ", ".join(filter(None, (self.specimen, self.behaviour)))
+        subject = subject_of(self.specimen, self.behaviour)
         areas = ", ".join(
             f"{name} {self.metrics[name]:.3f}" for name in ("auroc", "edge_auroc") if name in self.metrics
         )

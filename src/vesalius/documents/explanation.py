@@ -1,117 +1,50 @@
 """What an explanation is: claims with evidence, per component and per circuit, as one JSON document.
 
-A claim is one falsifiable statement; its verdict is computed by rule from its evidence, never by the scientist that
-made the claim. An explanation says what was established and what was not: a component without a program still has its
-claims, and what was tried and refuted is kept.
+What it is made of is in `claims`. An explanation says what was established and what was not: a component without a
+program still has its claims, and what was tried and refuted is kept.
 """
 
 from collections import Counter
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Literal, get_args
 
 from pydantic import Field
 
-from vesalius.documents.base import Document, Record
+from vesalius.documents.base import Document
 from vesalius.documents.circuit import Score
+from vesalius.documents.claims import (
+    LOGITS,
+    NO_TAG,
+    TOKENS,
+    ClaimRecord,
+    ComponentExplanation,
+    Composition,
+    Evidence,
+    Executable,
+    NamedOperation,
+    Tag,
+    Verdict,
+)
 from vesalius.documents.request import Request
-from vesalius.documents.views import Row, Viewable, join_first, made, shortened
+from vesalius.documents.summary import Summary, summarise
+from vesalius.documents.views import Row, Viewable, html_table, join_first, made, shortened, subject_of
 
+__all__ = [
+    "EXPLANATION_FILE",
+    "LOGITS",
+    "NO_TAG",
+    "TOKENS",
+    "ClaimRecord",
+    "ComponentExplanation",
+    "Composition",
+    "Evidence",
+    "Executable",
+    "Explanation",
+    "NamedOperation",
+    "Tag",
+    "Verdict",
+]
 EXPLANATION_FILE = "explanation.json"
-Verdict = Literal["supported", "refuted", "untested"]
-#: What is shown where experiments settled no tag.
-NO_TAG = "no tag"
-Tag = Literal["INDICATOR", "AGGREGATOR", "ROUTER", "MAPPER", "COMBINER"]
-
-
-class Evidence(Record):
-    """One experiment's result: what was measured, on how many held-out cases, with its interval and its controls.
-
-    `passed` says whether the rule was met (None: not decided, or no part of the verdict); `outcome` is what the
-    experiment found in a word or two, where that is more than pass or fail.
-    """
-
-    experiment: str
-    measure: str
-    value: float | None
-    low: float | None
-    high: float | None
-    n: int
-    controls: dict[str, float | None] = Field(default_factory=dict)
-    rule: str
-    seed: int
-    passed: bool | None = None
-    outcome: str | None = None
-
-
-class ClaimRecord(Record):
-    """A claim after its experiment. `tried` counts the claims of this kind tried on the component, this one
-    included.
-    """
-
-    kind: str
-    text: str
-    verdict: Verdict
-    evidence: tuple[Evidence, ...]
-    tried: int = 1
-
-
-class Executable(Record):
-    """A program that can be run: the plain data of `rasp.document`, and which of its variables each component carries.
-
-    Grading runs it, so that no text is graded by how it sounds.
-    """
-
-    program: dict[str, Any]
-    carriers: dict[str, tuple[str, ...]]
-
-
-class NamedOperation(Record):
-    """What a table does, where that has a name: exact on all `entries` of the table.
-
-    `formula` is written in x, y and z, which are `arguments` in order. It gives the `values` of the component, or only
-    its `classes`: which arguments count alike. Where an argument is undefined, the component gives one value of its
-    own (`apart`), the value `otherwise` (`as`), or what the table says (`table`); `absent`: that does not occur. With
-    `at_own_position` the name was shown to hold position by position only, not for an output moved elsewhere.
-    """
-
-    operation: str
-    text: str
-    formula: str
-    arguments: tuple[str, ...]
-    exact: Literal["values", "classes"]
-    entries: int
-    undefined: Literal["absent", "apart", "as", "table"] = "absent"
-    otherwise: Any = None
-    at_own_position: bool = False
-
-
-class ComponentExplanation(Record):
-    """What one head or MLP does.
-
-    `tag` follows the conventions of the benchmark family, `tag_by_experiment` only what was measured; where they
-    differ the note says both. `tag_by_experiment` is None where experiments settled nothing; `tag_by_model` is what a
-    language model chose, and is the `tag` only where no experiment settled one. `program` is the component's variable
-    in RASP, `family` the kind of hypothesis it is, `table` a read-off table where no formula was found, `operation` the
-    name of what a supported table does, `refuted` the hypotheses that lost, with their scores. In a natural model
-    `role` is the name the field gives to what was measured (an induction head, a previous-token head) and `profile`
-    holds the measurements.
-    """
-
-    id: str
-    tag: Tag | None
-    tag_by_experiment: Tag | None
-    tag_by_model: Tag | None = None
-    note: str
-    verdict: Verdict
-    program: str | None = None
-    family: str | None = None
-    reads: tuple[str, ...] = ()
-    claims: tuple[ClaimRecord, ...] = ()
-    refuted: tuple[dict[str, Any], ...] = ()
-    table: dict[str, Any] | None = None
-    operation: NamedOperation | None = None
-    role: str | None = None
-    profile: dict[str, Any] | None = None
 
 
 class Explanation(Viewable, Document):
@@ -119,8 +52,9 @@ class Explanation(Viewable, Document):
     models.
 
     `request` is what was asked (None in files of schema 1, which did not say). `edges` are connections that the
-    scientist measured: sender, receiver, strength; `circuit_edges` those of the discovered circuit that was explained,
-    by score.
+    scientist measured: sender, receiver, strength; the ends of the circuit are `tokens` and `logits`. `compositions`
+    say which components write the queries and keys of which heads; `circuit_edges` are those of the discovered circuit
+    that was explained, by score.
     """
 
     SCHEMA = 2
@@ -134,6 +68,7 @@ class Explanation(Viewable, Document):
     components: tuple[ComponentExplanation, ...]
     information_flow: str
     edges: tuple[tuple[str, str, float], ...] = ()
+    compositions: tuple[Composition, ...] = ()
     circuit_edges: tuple[Score, ...] = ()
     task_description: str
     program: str | None = None
@@ -152,15 +87,51 @@ class Explanation(Viewable, Document):
         return path
 
     def _summary(self) -> str:
-        subject = ", ".join(filter(None, (self.specimen, self.behaviour)))
+        if self.behaviour is not None:
+            return self._summary_in_short()
         verdicts = Counter(part.verdict for part in self.components)
         counts = ", ".join(f"{verdicts[verdict]} {verdict}" for verdict in get_args(Verdict) if verdicts[verdict])
         parts = [f"{part.id} {part.role or part.tag or NO_TAG} ({part.verdict})" for part in self.components]
         return (
-            f"Explanation of {subject} by {self.scientist}: {len(self.components)} components"
+            f"Explanation of {self.specimen} by {self.scientist}: {len(self.components)} components"
             f"{f' ({counts})' if counts else ''}\n{join_first(parts, 4) or 'nothing was established'}\n"
             f"{shortened(self.task_description, 200)}"
         )
+
+    def _summary_in_short(self) -> str:
+        """The screen of a natural model, cut to a few lines: what carries the behaviour, the path, what is missing."""
+        screen = self.in_short()
+        return "\n".join(
+            [
+                screen.title,
+                *screen.sentences[1:2],
+                f"path: {screen.main_path or 'none from the tokens to the answer'}",
+                f"claims: {screen.verdicts}",
+                shortened(self.task_description, 160),
+            ]
+        )
+
+    @property
+    def title(self) -> str:
+        """What was explained, and by whom: the model as it was asked for, and the behaviour as people say it."""
+        asked = self.request and self.request.specimen
+        return f"{subject_of(asked or self.specimen, self.behaviour)}, explained by {self.scientist}"
+
+    def in_short(self) -> Summary:
+        """What was found, how information flows and what is not established, for one screen."""
+        return summarise(
+            self.components,
+            edges=self.edges,
+            compositions=self.compositions,
+            title=self.title,
+            description=self.task_description,
+        )
+
+    def _repr_html_(self) -> str:
+        if self.behaviour is None:
+            return super()._repr_html_()
+        rows, total = self._shown_rows()
+        return f'<div style="max-width:60em">{self.in_short().html()}{html_table(rows, total=total)}</div>'
 
     def _rows(self) -> list[Row]:
         return [

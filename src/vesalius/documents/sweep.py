@@ -8,7 +8,7 @@ from pydantic import Field, SerializerFunctionWrapHandler, computed_field, model
 
 from vesalius.documents.base import Document, Record
 from vesalius.documents.request import Request
-from vesalius.documents.views import Row, Viewable, made
+from vesalius.documents.views import Row, Viewable, made, subject_of
 
 SWEEP_FILE = "sweep.json"
 #: Effects that a repr shows.
@@ -101,7 +101,7 @@ class Sweep(Viewable, Document):
         return place / SWEEP_FILE
 
     def _summary(self) -> str:
-        subject = ", ".join(filter(None, (self.specimen, self.behaviour)))
+        subject = subject_of(self.specimen, self.behaviour)
         return effects_summary(
             f"Sweep of {subject}: {self.kind} ablation",
             self._rows(),

@@ -6,6 +6,7 @@ registers its `Renderer` here, and is imported by name when the first picture is
 """
 
 import html
+import json
 import tempfile
 from collections.abc import Iterable, Mapping, Sequence
 from importlib import import_module
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
 LONGEST_REPR = 480
 #: Rows that a printed or an HTML table shows.
 SHOWN_ROWS, SHOWN_TEXT = 12, 80
+#: A prompt in a title; of a longer one the end is shown.
+TITLE_PROMPT = 60
 #: The module that registers the renderer.
 RENDERER_MODULE = "vesalius.report.views"
 Row = Mapping[str, Any]
@@ -147,6 +150,24 @@ def columns_of(rows: Iterable[Row]) -> list[str]:
 def shortened(text: str, most: int) -> str:
     """A text of at most so many characters; a cut one ends in three dots."""
     return text if len(text) <= most else text[: most - 4].rstrip() + " ..."
+
+
+def title_of(behaviour: str) -> str:
+    """A behaviour as a title names it: one prompt as it was written, of a path the name of the file."""
+    if behaviour.lstrip().startswith("{"):
+        try:
+            row = json.loads(behaviour)
+        except (json.JSONDecodeError, RecursionError):
+            return shortened(behaviour, TITLE_PROMPT)
+        prompt, answer = str(row.get("prompt", "")), row.get("answer", "")
+        shown = prompt if len(prompt) <= TITLE_PROMPT else f"... {prompt[-TITLE_PROMPT:]}"
+        return f"{shown!r} -> {shortened(repr(answer), TITLE_PROMPT)}"
+    return Path(behaviour).stem if "/" in behaviour or Path(behaviour).suffix else behaviour
+
+
+def subject_of(specimen: str | None, behaviour: str | None) -> str:
+    """A model and what it was studied for, as a title names them."""
+    return ", ".join(filter(None, (specimen, behaviour and title_of(behaviour))))
 
 
 def join_first(items: Iterable[str], most: int, *, total: int | None = None) -> str:

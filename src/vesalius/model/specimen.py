@@ -18,7 +18,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from vesalius.components import Component
-from vesalius.documents.views import Row, Viewable, join_first
+from vesalius.documents.views import Row, Viewable, join_first, title_of
 from vesalius.errors import BadInput, choices
 from vesalius.model.tokenizer import Tokenizer
 from vesalius.model.transformer import Transformer
@@ -280,7 +280,7 @@ class Specimen(Viewable):
 
     def _summary(self) -> str:
         config, parts = self.model.config, self.components
-        behaviour = f", behaviour {self.behaviour}" if self.behaviour else ""
+        behaviour = f", behaviour {title_of(self.behaviour)}" if self.behaviour else ""
         name = self.name if self.name == self.id else f"{self.name} (id {self.id})"
         whole = len(parts) == len(self.model.components)
         circuit = f"all {len(parts)} components" if whole else f"circuit: {join_first(map(str, parts), 8)}"

@@ -4,12 +4,14 @@ A layered drawing in four steps. Ranks: sources on top, then heads and MLP of ea
 arrow that skips ranks gets a waypoint in each of them, so it never runs through a box. The order inside a rank
 settles by barycentres. The places settle by least squares: every node is pulled to the mean of its neighbours,
 neighbours in a rank keep their distance (isotonic regression). Templates only print what is computed here.
+
+A gap stays visible: a component that no measured edge enters or leaves gets an open end there, never a line.
 """
 
 import math
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 
 from vesalius.components import Component
@@ -28,6 +30,8 @@ SWEEPS, SETTLING = 12, 160
 #: Pulls everything to the middle, so that parts of a circuit without an edge between them do not drift apart.
 TO_THE_MIDDLE = 0.2
 SINKS = {"logits", "output", "outputs", "unembed"}
+#: How far an open end stands out of its box.
+OPEN_END = 13.0
 
 EdgeTriple = tuple[str, str, float]
 
@@ -47,7 +51,10 @@ class Box:
 
 @dataclass(frozen=True)
 class Arrow:
-    """A measured edge: an SVG path, its head, its line width and, where there is room, its figure."""
+    """A measured edge: an SVG path, its head, its line width and, where there is room, the place of its label.
+
+    `port` says by which input of a head it was established; an edge of no measured strength has NaN.
+    """
 
     sender: str
     receiver: str
@@ -56,6 +63,23 @@ class Arrow:
     head: str
     width: float
     label: tuple[float, float] | None
+    port: str = ""
+
+    @property
+    def text(self) -> str:
+        """The input and the strength, as far as they are known."""
+        return " ".join(filter(None, (self.port, f"{self.strength:.2f}" if math.isfinite(self.strength) else "")))
+
+
+@dataclass(frozen=True)
+class OpenEnd:
+    """Where nothing is established: a short dotted line above a box (what it reads) or below it (what it writes to)."""
+
+    x: float
+    top: float
+    above: bool
+
+    bottom = property(lambda self: self.top + OPEN_END)
 
 
 @dataclass(frozen=True)
@@ -77,6 +101,7 @@ class Diagram:
     arrows: tuple[Arrow, ...]
     bands: tuple[Band, ...]
     undrawn: int
+    open_ends: tuple[OpenEnd, ...] = ()
 
 
 @dataclass
@@ -90,8 +115,20 @@ class _Node:
     below: list["_Node"] = field(default_factory=list)
 
 
-def draw_circuit(components: Sequence[str], edges: Sequence[EdgeTriple]) -> Diagram:
-    """Lay out components and measured edges; an end of an edge that is not a component is a source or a sink."""
+def draw_circuit(
+    components: Sequence[str],
+    edges: Sequence[EdgeTriple],
+    *,
+    ports: Mapping[tuple[str, str], str] | None = None,
+    show_gaps: bool = False,
+) -> Diagram:
+    """Lay out components and measured edges; an end of an edge that is not a component is a source or a sink.
+
+    `ports` names the input by which an edge was established and adds the edges that are not among the measured ones.
+    With `show_gaps` components get open ends where no edge enters or leaves them.
+    """
+    ports = ports or {}
+    edges = [*edges, *((*link, math.nan) for link in ports if link not in {edge[:2] for edge in edges})]
     if not components and not edges:
         return Diagram(width=0.0, height=0.0, boxes=(), arrows=(), bands=(), undrawn=0)
     ranks = _ranks(components, edges)
@@ -111,14 +148,27 @@ def draw_circuit(components: Sequence[str], edges: Sequence[EdgeTriple]) -> Diag
         for node in row
         if node.key[1] == height and node.key[0] in rank_of
     }
+    arrows = [
+        replace(arrow, port=ports.get((arrow.sender, arrow.receiver), "")) for arrow in _arrows(chains, boxes, rank_of)
+    ]
     return Diagram(
         width=right - left + GUTTER + 2 * MARGIN,
         height=_top(len(rows) - 1) + BOX_HEIGHT + MARGIN,
         boxes=tuple(boxes.values()),
-        arrows=tuple(_arrows(chains, boxes, rank_of)),
+        arrows=tuple(arrows),
         bands=tuple(_bands(ranks)),
         undrawn=len(edges) - len(downward),
+        open_ends=tuple(_open_ends(boxes.values(), arrows)) if show_gaps else (),
     )
+
+
+def _open_ends(boxes: Iterable[Box], arrows: Sequence[Arrow]) -> Iterator[OpenEnd]:
+    entered, left = {arrow.receiver for arrow in arrows}, {arrow.sender for arrow in arrows}
+    for box in boxes:
+        if box.component is not None and box.name not in entered:
+            yield OpenEnd(box.x, box.top - OPEN_END, above=True)
+        if box.component is not None and box.name not in left:
+            yield OpenEnd(box.x, box.bottom, above=False)
 
 
 def _component(name: str) -> Component | None:

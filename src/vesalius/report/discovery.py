@@ -13,6 +13,7 @@ from vesalius.discovery.detectors import ROLES
 from vesalius.discovery.search.model_search import SEARCHES
 from vesalius.documents.checks import Checks, Curve, Overlap, Specificity
 from vesalius.documents.discovery import CIRCUIT_FILE, DISCOVERY_FILE, Discovery
+from vesalius.documents.views import subject_of, title_of
 from vesalius.files import write_text
 from vesalius.report.diagram import Diagram, draw_circuit
 from vesalius.report.faithfulness import Chart, draw_curve
@@ -125,7 +126,7 @@ def _file(name: str, *values: Any) -> str:
 
 
 def _name(discovery: Discovery) -> str:
-    return ", ".join(filter(None, (discovery.specimen, discovery.behaviour)))
+    return subject_of(discovery.specimen, discovery.behaviour)
 
 
 def _lede(discovery: Discovery) -> str:
@@ -139,7 +140,7 @@ def _facts(discovery: Discovery) -> list[tuple[str, str]]:
     facts = [("Method", f"{discovery.method}, seed {discovery.seed}"), ("Prompts", str(discovery.n))]
     if performance := discovery.performance:
         verdict = "" if performance.performs else ": not performed, what is found may be noise"
-        facts.append((f"Accuracy on {discovery.behaviour}", f"{performance.accuracy:.2f}{verdict}"))
+        facts.append((f"Accuracy on {title_of(discovery.behaviour or '')}", f"{performance.accuracy:.2f}{verdict}"))
     facts.append(("Discovery", f"{discovery.forwards:.1f} forward passes of them, {duration(discovery.seconds)}"))
     if discovery.checks:
         facts.append(("Checks", f"{discovery.checks_forwards:.1f} more, {duration(discovery.checks.seconds)}"))
@@ -252,7 +253,7 @@ def _interval(low: float, high: float) -> str:
 def _drops(specificity: Specificity, behaviour: str) -> Bars:
     """What cutting the circuit's heads and random heads costs each behaviour and text."""
     values: dict[str, tuple[float | None, float | None, float | None]] = {}
-    measured = {f"{behaviour} (its own)": specificity.own, **specificity.others}
+    measured = {f"{title_of(behaviour)} (its own)": specificity.own, **specificity.others}
     if specificity.text:
         measured["ordinary text: rise of the loss"] = specificity.text
     for name, drop in measured.items():

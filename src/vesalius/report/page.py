@@ -16,9 +16,11 @@ from typing import get_args
 from vesalius.components import Component
 from vesalius.documents.explanation import ClaimRecord, ComponentExplanation, Evidence, Explanation, Tag, Verdict
 from vesalius.documents.request import Request
+from vesalius.documents.summary import GAPS_HEADING, PATHS_HEADING
+from vesalius.documents.views import subject_of
 from vesalius.errors import Failed
 from vesalius.model.specimen import Specimen
-from vesalius.report.diagram import draw_circuit
+from vesalius.report.diagram import Diagram, draw_circuit
 from vesalius.report.html import LIMIT_BYTES, render, write
 from vesalius.report.pictures import Picture, draw_components
 from vesalius.report.profiles import Bars, draw_profile
@@ -104,7 +106,7 @@ def _page(
     explanation: Explanation, pictures: dict[str, Picture], *, specimen: Specimen | None, title: str | None
 ) -> str:
     parts = [_part(record, pictures[record.id]) for record in explanation.components]
-    agreement, names = explanation.program_agreement, [part.id for part in explanation.components]
+    agreement = explanation.program_agreement
     return render(
         "page.html",
         ["theme.js"],
@@ -113,7 +115,10 @@ def _page(
         title=title,
         parts=parts,
         parts_by_id={part.record.id: part for part in parts},
-        diagram=draw_circuit(names, explanation.edges) if names else None,
+        diagram=draw_explained(explanation) if parts else None,
+        summary=None if explanation.behaviour is None else explanation.in_short(),
+        paths_heading=PATHS_HEADING,
+        gaps_heading=GAPS_HEADING,
         edges=sorted(explanation.edges, key=lambda edge: -abs(edge[2]) if math.isfinite(edge[2]) else 0.0),
         tags=TAG_MEANINGS,
         fixed_parts=sum(part.at_fixed_position for part in parts),
@@ -123,6 +128,16 @@ def _page(
         commands=commands(explanation, specimen),
         examples=() if specimen is None else specimen.examples[:5],
     )
+
+
+def draw_explained(explanation: Explanation) -> Diagram:
+    """The circuit of an explanation; that of a natural model with compositions, and with its gaps as open ends."""
+    ports: dict[tuple[str, str], str] = {}
+    for link in explanation.compositions:
+        pair = link.sender, link.receiver
+        ports[pair] = f"{ports[pair]}, {link.port}" if pair in ports else link.port
+    names = [part.id for part in explanation.components]
+    return draw_circuit(names, explanation.edges, ports=ports, show_gaps=explanation.behaviour is not None)
 
 
 def _part(record: ComponentExplanation, picture: Picture) -> Part:
@@ -140,7 +155,7 @@ def _part(record: ComponentExplanation, picture: Picture) -> Part:
 
 
 def _display_name(explanation: Explanation, specimen: Specimen | None) -> str:
-    return explanation.specimen if specimen is None else specimen.name
+    return subject_of(explanation.specimen if specimen is None else specimen.name, explanation.behaviour)
 
 
 def _tally(verdicts: Iterable[Verdict]) -> dict[str, int]:

@@ -9,12 +9,13 @@ from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.patches import FancyArrowPatch, FancyBboxPatch
+from matplotlib.patches import FancyBboxPatch, PathPatch, Polygon
+from matplotlib.path import Path as OutlinePath
 
 from vesalius.components import Component
 from vesalius.documents.checks import Checks, Curve
 from vesalius.documents.metric import Metric
-from vesalius.report.diagram import BOX_HEIGHT, BOX_WIDTH, Arrow, Box, Diagram
+from vesalius.report.diagram import BOX_HEIGHT, BOX_WIDTH, OPEN_END, Arrow, Box, Diagram
 from vesalius.report.figures import Picture, new_figure
 from vesalius.report.heatmap import add_heatmap, heatmap_size
 
@@ -134,27 +135,29 @@ def draw_diagram(diagram: Diagram, words: Mapping[str, tuple[str, str]], *, titl
     for band in diagram.bands:
         axes.axhspan(band.top, band.top + band.height, color="#f2f4f7", zorder=0)
         axes.text(6, band.top + band.height / 2, band.title, va="center", fontsize=7, color="#555555")
-    places = {box.name: box for box in diagram.boxes}
     for arrow in diagram.arrows:
-        _add_arrow(axes, arrow, places)
+        _add_arrow(axes, arrow)
+    for end in diagram.open_ends:
+        axes.plot([end.x, end.x], [end.top, end.bottom], color="#777777", linewidth=1.2, linestyle=":", zorder=1)
+        axes.text(end.x + 5, end.top + OPEN_END / 2, "?", fontsize=6, color="#777777", va="center")
     for box in diagram.boxes:
         _add_box(axes, box, *words.get(box.name, ("", "")))
     return figure
 
 
-def _add_arrow(axes: Axes, arrow: Arrow, places: Mapping[str, Box]) -> None:
-    sender, receiver = places[arrow.sender], places[arrow.receiver]
-    axes.add_patch(
-        FancyArrowPatch(
-            (sender.x, sender.bottom),
-            (receiver.x, receiver.top),
-            arrowstyle="-|>",
-            mutation_scale=9,
-            linewidth=min(3.0, 0.6 + arrow.width / 3),
-            color=RED if arrow.strength < 0 else "#333333",
-            zorder=1,
-        )
-    )
+def _add_arrow(axes: Axes, arrow: Arrow) -> None:
+    """The arrow along its own path, which runs beside the boxes between its ends."""
+    start, *curves = [list(map(float, piece.split())) for piece in arrow.path[1:].split("C")]
+    corners = [start, *(curve[i : i + 2] for curve in curves for i in (0, 2, 4))]
+    codes = [OutlinePath.MOVETO, *[OutlinePath.CURVE4] * (3 * len(curves))]
+    colour = RED if arrow.strength < 0 else "#333333"
+    width = min(3.0, 0.6 + arrow.width / 3)
+    axes.add_patch(PathPatch(OutlinePath(corners, codes), fill=False, edgecolor=colour, linewidth=width, zorder=1))
+    head = [tuple(map(float, corner.split(","))) for corner in arrow.head.split()]
+    axes.add_patch(Polygon(head, facecolor=colour, edgecolor="none", zorder=1))
+    if arrow.port and arrow.label is not None:
+        ground = {"facecolor": "white", "edgecolor": "none", "pad": 0.8, "alpha": 0.85}
+        axes.text(*arrow.label, arrow.text, fontsize=6, ha="center", va="center", zorder=3, bbox=ground)
 
 
 def _add_box(axes: Axes, box: Box, line: str, verdict: str) -> None:

@@ -19,17 +19,16 @@ from vesalius.documents.discovery import Discovery
 from vesalius.documents.explanation import NO_TAG, Explanation
 from vesalius.documents.scorecard import Scorecard
 from vesalius.documents.sweep import Sweep
-from vesalius.documents.views import columns_of, register
+from vesalius.documents.views import columns_of, register, subject_of
 from vesalius.errors import BadInput
 from vesalius.files import write_json
 from vesalius.grading.circuits import Grade
 from vesalius.intervene.effects import Effects
 from vesalius.model.files import CONFIG_FILE, save_model
 from vesalius.model.specimen import Specimen, TextVocabulary
-from vesalius.report.diagram import draw_circuit
 from vesalius.report.discovery import draw_discovery
 from vesalius.report.html import render, write
-from vesalius.report.page import render_page
+from vesalius.report.page import draw_explained, render_page
 from vesalius.report.plots import draw_checks, draw_diagram, draw_effects, draw_map, draw_map_and_curve, draw_metrics
 from vesalius.report.profiles import short_role
 
@@ -56,7 +55,7 @@ def _(result: Circuit) -> Figure:
 @plot.register
 def _(result: Discovery) -> Figure:
     options: dict[str, Any] = {
-        "title": f"{_subject(result.specimen, result.behaviour)}: {result.method}, {result.n} prompts",
+        "title": f"{subject_of(result.specimen, result.behaviour)}: {result.method}, {result.n} prompts",
         "label": f"score ({result.unit})",
         "n_layers": result.layers,
         "n_heads": result.heads,
@@ -79,7 +78,7 @@ def _(result: Effects) -> Figure:
 
 @plot.register
 def _(result: Sweep) -> Figure:
-    subject = _subject(result.specimen, result.behaviour)
+    subject = subject_of(result.specimen, result.behaviour)
     title = f"{subject}: {result.kind} ablation, {result.n} prompts"
     return draw_effects(result._rows(), title=title, unit=result.unit)
 
@@ -92,8 +91,7 @@ def _(result: Explanation) -> Figure:
         part.id: (short_role(part.role) if part.role else part.tag or NO_TAG, part.verdict)
         for part in result.components
     }
-    diagram = draw_circuit(list(words), result.edges)
-    return draw_diagram(diagram, words, title=f"{_subject(result.specimen, result.behaviour)}, by {result.scientist}")
+    return draw_diagram(draw_explained(result), words, title=result.title)
 
 
 @plot.register
@@ -110,7 +108,7 @@ def _(result: Grade) -> Figure:
 def _(result: Specimen) -> Figure:
     config, inside = result.model.config, set(result.components)
     marks: dict[Component, float] = {part: float(part in inside) for part in result.model.components}
-    title = f"{_subject(result.name, result.behaviour)}: circuit of {len(inside)} of {len(marks)} components"
+    title = f"{subject_of(result.name, result.behaviour)}: circuit of {len(inside)} of {len(marks)} components"
     return draw_map(marks, title=title, label=None, n_layers=config.n_layers, n_heads=config.n_heads)
 
 
@@ -171,10 +169,6 @@ class _Renderer:
 
 
 register(_Renderer())
-
-
-def _subject(specimen: str | None, behaviour: str | None) -> str:
-    return ", ".join(filter(None, (specimen, behaviour)))
 
 
 def _svg(figure: Figure) -> Markup:

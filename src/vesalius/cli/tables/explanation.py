@@ -1,8 +1,7 @@
 """An explanation: a summary of one screen, or every claim."""
 
 import textwrap
-from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from rich.padding import Padding
@@ -12,11 +11,14 @@ from vesalius.api.explanations import ACCURACY, FREE_CODE
 from vesalius.cli.console import print_line, stdout
 from vesalius.documents import ClaimRecord, ComponentExplanation, Evidence, Explanation
 from vesalius.documents.explanation import NO_TAG
+from vesalius.documents.summary import GAPS_HEADING, PATHS_HEADING, verdict_counts
 
-#: A screen: the summary never has more lines than this, nor longer ones.
-LINES, COLUMNS = 24, 100
+#: A screen: the summary never has more lines than this, nor longer ones; that of a natural model has a few more lines.
+LINES, NATURAL_LINES, COLUMNS = 24, 30, 100
 #: Lines of the description and of the program that a summary shows.
 DESCRIPTION_LINES, PROGRAM_LINES = 3, 6
+#: Lines about what is not established that are kept free.
+GAP_LINES = 6
 
 
 def print_explanation(explanation: Explanation, *, claims: bool = False) -> None:
@@ -29,20 +31,45 @@ def print_explanation(explanation: Explanation, *, claims: bool = False) -> None
 
 def summary(explanation: Explanation) -> list[str]:
     """What was found, in at most `LINES` lines of `COLUMNS` characters, the page's path as the last."""
-    asked = explanation.request and explanation.request.specimen
-    subject = ", ".join(filter(None, (asked or explanation.specimen, explanation.behaviour)))
-    head = f"{subject}, explained by {explanation.scientist}"
+    if explanation.behaviour is not None:
+        return _natural(explanation)
+    head = explanation.title
     description = _wrapped(explanation.task_description, DESCRIPTION_LINES)
     program = _program(explanation.program)
-    counts = [f"components: {_tally(part.verdict for part in explanation.components)}"]
-    counts += [f"claims: {_tally(claim.verdict for part in explanation.components for claim in part.claims)}"]
+    counts = [f"components: {verdict_counts(part.verdict for part in explanation.components)}"]
+    counts += [f"claims: {verdict_counts(claim.verdict for part in explanation.components for claim in part.claims)}"]
     agreement = explanation.program_agreement
     if agreement is not None and agreement.value is not None:
         counts.append(f"the program gives the model's outputs on {agreement.value:.3f} of {agreement.n} fresh inputs")
-    page = [] if explanation.directory is None else [f"page: {Path(explanation.directory) / 'report.html'}"]
+    page = _page(explanation)
     fixed = [head, *description, "", *program, *counts, *page]
     parts = _components(explanation.components, LINES - len(fixed))
     return [_cut(line) for line in [head, *description, "", *parts, *program, *counts]] + page
+
+
+def _natural(explanation: Explanation) -> list[str]:
+    """The screen of a natural model: sentences, the connected part of the circuit, what is not established."""
+    screen, page = explanation.in_short(), _page(explanation)
+    sentences = [line for text in screen.sentences for line in _wrapped(text, DESCRIPTION_LINES)]
+    counts = f"claims: {screen.verdicts}; --claims prints them with their evidence"
+    head = [_cut(screen.title), *sentences, ""]
+    foot = [counts, *page]
+    room = NATURAL_LINES - len(head) - len(foot) - 2  # a heading and a blank line for each of two lists
+    gaps = _section(GAPS_HEADING, screen.gaps, max(GAP_LINES, room - len(screen.path_lines) - 2))
+    paths = _section(PATHS_HEADING, screen.path_lines, room - len(gaps))
+    return [*head, *paths, *gaps, *foot]
+
+
+def _section(heading: str, lines: Sequence[str], room: int) -> list[str]:
+    """A heading, as many lines as there is room for, and a blank line."""
+    if not lines:
+        return []
+    shown = list(lines) if len(lines) <= room else [*lines[: room - 1], f"and {len(lines) - room + 1} more"]
+    return [heading, *(_cut(f"  {line}") for line in shown), ""]
+
+
+def _page(explanation: Explanation) -> list[str]:
+    return [] if explanation.directory is None else [f"page: {Path(explanation.directory) / 'report.html'}"]
 
 
 def _components(parts: tuple[ComponentExplanation, ...], room: int) -> list[str]:
@@ -80,11 +107,6 @@ def _program(program: str | None) -> list[str]:
     shown = lines if len(lines) <= PROGRAM_LINES else lines[: PROGRAM_LINES - 1]
     more = [] if len(shown) == len(lines) else [f"({len(lines) - len(shown)} more lines: --claims prints them)"]
     return [*shown, *more, ""]
-
-
-def _tally(verdicts: Iterable[str]) -> str:
-    counts = Counter(verdicts)
-    return ", ".join(f"{counts[verdict]} {verdict}" for verdict in ("supported", "refuted", "untested"))
 
 
 def _wrapped(text: str, most: int) -> list[str]:

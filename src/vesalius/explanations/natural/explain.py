@@ -19,8 +19,9 @@ from vesalius.behaviours.performance import undecided
 from vesalius.behaviours.registry import behaviour_of
 from vesalius.behaviours.trial import note_limits
 from vesalius.components import Component, parse_components
-from vesalius.documents.explanation import ComponentExplanation, Explanation
+from vesalius.documents.explanation import LOGITS, TOKENS, ComponentExplanation, Composition, Explanation
 from vesalius.documents.performance import Performance
+from vesalius.documents.views import title_of
 from vesalius.errors import BadInput
 from vesalius.explanations.claims import Lab
 from vesalius.explanations.claims.laboratory import CLAIM_SEED
@@ -30,7 +31,7 @@ from vesalius.explanations.natural.pool import Pool
 from vesalius.explanations.natural.roles import NO_ROLE, Findings, investigate
 from vesalius.explanations.natural.selection import select
 from vesalius.explanations.natural.sentences import information_flow, note, task_description
-from vesalius.explanations.natural.study import Study
+from vesalius.explanations.natural.study import PerPrompt, Study
 from vesalius.model.specimen import Specimen
 from vesalius.progress import Progress, silent
 
@@ -62,7 +63,7 @@ def explain_natural(
         raise BadInput(f"top={top} selects no components; request at least 1")
     config = specimen.model.config
     named = None if components is None else sorted(set(parse_components(components, config)))
-    progress(f"{specimen.name}: does it perform {specimen.behaviour}?", 0, 0)
+    progress(f"{specimen.name}: does it perform {title_of(specimen.behaviour or '')}?", 0, 0)
     performance = _performance(specimen, seed, force=force)
     performs = performance.performs or undecided(performance)
     selection_pool = Pool(specimen, SELECTION, seed=seed, split="train")
@@ -81,6 +82,7 @@ def explain_natural(
         components=tuple(_component(finding, study, request) for finding in findings),
         information_flow=information_flow(findings),
         edges=tuple(_edges(study, findings)) if performs else (),
+        compositions=tuple(_compositions(findings)),
         task_description=task_description(behaviour_of(specimen), performance),
         seconds=round(time.monotonic() - started, 2),
         seed=seed,
@@ -143,14 +145,38 @@ def _component(finding: Findings, study: Study, request: dict[str, Any]) -> Comp
 
 
 def _edges(study: Study, findings: list[Findings]) -> list[tuple[str, str, float]]:
-    """Supported paths between components, and direct paths to the logits whose interval lies beyond the bar."""
+    """Supported paths between components, and direct paths from the token embeddings and to the logits whose interval
+    lies beyond the bar.
+    """
     edges = []
     for finding in findings:
         sender = finding.component
+        if (effect := _beyond_bar(study, study.from_tokens(sender))) is not None:
+            edges.append((TOKENS, str(sender), effect))
         for receiver, claim in finding.outgoing:
             if claim.verdict == "supported":
                 edges.append((str(sender), str(receiver), round(float(study.path(sender, receiver).mean()), 4)))
-        mean, low, high = study.interval(study.direct(sender))
-        if low > MIN_CUT_EFFECT or high < -MIN_CUT_EFFECT:
-            edges.append((str(sender), "logits", round(mean, 4)))
+        if (effect := _beyond_bar(study, study.direct(sender))) is not None:
+            edges.append((str(sender), LOGITS, effect))
     return edges
+
+
+def _beyond_bar(study: Study, effects: PerPrompt) -> float | None:
+    """The mean effect of a path if its whole interval lies beyond the bar."""
+    mean, low, high = study.interval(effects)
+    return round(mean, 4) if low > MIN_CUT_EFFECT or high < -MIN_CUT_EFFECT else None
+
+
+def _compositions(findings: list[Findings]) -> list[Composition]:
+    """The supported claims that a component writes a head's queries or keys."""
+    return [
+        Composition(
+            sender=str(sender),
+            receiver=str(finding.component),
+            port="queries" if port == "q" else "keys",
+            **claim.evidence[0].model_dump(include={"value", "low", "high"}),
+        )
+        for finding in findings
+        for sender, port, claim in finding.incoming
+        if claim.verdict == "supported"
+    ]

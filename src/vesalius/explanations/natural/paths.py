@@ -10,8 +10,10 @@ def feeds(sender: Component, receiver: Component, *, parallel: bool = False) -> 
     return sender.layer < receiver.layer
 
 
-def edges_between(sender: Component, receiver: Component | None) -> list[Edge]:
-    """The edges of the direct path into all inputs of a receiver (None: the logits)."""
+def edges_between(sender: Component | None, receiver: Component | None) -> list[Edge]:
+    """The edges of the direct path from a sender (None: the embedding) into all inputs of a receiver (None: the
+    logits).
+    """
     if receiver is None:
         return [Edge(sender, None, "logits")]
     if not receiver.is_head:

@@ -1,0 +1,122 @@
+"""What an explanation is made of: claims with their evidence, and what is said about one component.
+
+A claim is one falsifiable statement; its verdict is computed by rule from its evidence, never by the scientist that
+made the claim.
+"""
+
+from typing import Any, Literal
+
+from pydantic import Field
+
+from vesalius.documents.base import Record
+
+#: The ends of a circuit, as edges name them.
+TOKENS, LOGITS = "tokens", "logits"
+Verdict = Literal["supported", "refuted", "untested"]
+#: What is shown where experiments settled no tag.
+NO_TAG = "no tag"
+Tag = Literal["INDICATOR", "AGGREGATOR", "ROUTER", "MAPPER", "COMBINER"]
+
+
+class Evidence(Record):
+    """One experiment's result: what was measured, on how many held-out cases, with its interval and its controls.
+
+    `passed` says whether the rule was met (None: not decided, or no part of the verdict); `outcome` is what the
+    experiment found in a word or two, where that is more than pass or fail.
+    """
+
+    experiment: str
+    measure: str
+    value: float | None
+    low: float | None
+    high: float | None
+    n: int
+    controls: dict[str, float | None] = Field(default_factory=dict)
+    rule: str
+    seed: int
+    passed: bool | None = None
+    outcome: str | None = None
+
+
+class ClaimRecord(Record):
+    """A claim after its experiment. `tried` counts the claims of this kind tried on the component, this one
+    included.
+    """
+
+    kind: str
+    text: str
+    verdict: Verdict
+    evidence: tuple[Evidence, ...]
+    tried: int = 1
+
+
+class Executable(Record):
+    """A program that can be run: the plain data of `rasp.document`, and which of its variables each component carries.
+
+    Grading runs it, so that no text is graded by how it sounds.
+    """
+
+    program: dict[str, Any]
+    carriers: dict[str, tuple[str, ...]]
+
+
+class NamedOperation(Record):
+    """What a table does, where that has a name: exact on all `entries` of the table.
+
+    `formula` is written in x, y and z, which are `arguments` in order. It gives the `values` of the component, or only
+    its `classes`: which arguments count alike. Where an argument is undefined, the component gives one value of its
+    own (`apart`), the value `otherwise` (`as`), or what the table says (`table`); `absent`: that does not occur. With
+    `at_own_position` the name was shown to hold position by position only, not for an output moved elsewhere.
+    """
+
+    operation: str
+    text: str
+    formula: str
+    arguments: tuple[str, ...]
+    exact: Literal["values", "classes"]
+    entries: int
+    undefined: Literal["absent", "apart", "as", "table"] = "absent"
+    otherwise: Any = None
+    at_own_position: bool = False
+
+
+class ComponentExplanation(Record):
+    """What one head or MLP does.
+
+    `tag` follows the conventions of the benchmark family, `tag_by_experiment` only what was measured; where they
+    differ the note says both. `tag_by_experiment` is None where experiments settled nothing; `tag_by_model` is what a
+    language model chose, and is the `tag` only where no experiment settled one. `program` is the component's variable
+    in RASP, `family` the kind of hypothesis it is, `table` a read-off table where no formula was found, `operation` the
+    name of what a supported table does, `refuted` the hypotheses that lost, with their scores. In a natural model
+    `role` is the name the field gives to what was measured (an induction head, a previous-token head) and `profile`
+    holds the measurements.
+    """
+
+    id: str
+    tag: Tag | None
+    tag_by_experiment: Tag | None
+    tag_by_model: Tag | None = None
+    note: str
+    verdict: Verdict
+    program: str | None = None
+    family: str | None = None
+    reads: tuple[str, ...] = ()
+    claims: tuple[ClaimRecord, ...] = ()
+    refuted: tuple[dict[str, Any], ...] = ()
+    table: dict[str, Any] | None = None
+    operation: NamedOperation | None = None
+    role: str | None = None
+    profile: dict[str, Any] | None = None
+
+
+class Composition(Record):
+    """A component that writes the queries or the keys of a head, by a supported claim: `value` is the share of the
+    head's attention that leaves its target when only that path is replaced.
+    """
+
+    sender: str
+    receiver: str
+    port: Literal["queries", "keys"]
+    value: float | None
+    low: float | None
+    high: float | None
