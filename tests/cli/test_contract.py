@@ -6,6 +6,7 @@ import shlex
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 import typer.main
@@ -17,6 +18,7 @@ from tests.closeness import assert_same_document
 from vesalius.cli import app
 from vesalius.documents.circuit import Circuit
 from vesalius.documents.request import Request
+from vesalius.errors import BadInput
 from vesalius.version import __version__
 
 COMMANDS = ["specimens", "show", "predict", "behaviours", "sweep", "discover", "explain", "report", "train", "generate"]
@@ -319,3 +321,24 @@ def test_a_sweep_in_half_precision(vesalius: Vesalius, tiny: Path) -> None:
     )
     # Scores of the tiny model are of size 1, and eight bits of mantissa are kept.
     assert half["baseline"] == pytest.approx(whole["baseline"], abs=0.2)
+
+
+def test_a_behaviour_the_tokenizer_cannot_say_does_not_hide_the_others(
+    vesalius: Vesalius, tiny: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from vesalius.api import catalogue
+
+    real = catalogue.measure
+
+    def measure(one: Any, *arguments: Any, **options: Any) -> Any:
+        if one.name == "ioi":
+            raise BadInput("behaviour ioi: no single-token words")
+        return real(one, *arguments, **options)
+
+    monkeypatch.setattr(catalogue, "measure", measure)
+    rows = {row["name"]: row for row in json.loads(vesalius("behaviours", tiny, "--n", "4", "--json").out)}
+    assert rows["ioi"] == {"name": "ioi", "performs": None, "reason": "behaviour ioi: no single-token words"}
+    assert rows["induction"]["n"] == 4
+    text = vesalius("behaviours", tiny, "--n", "4").out
+    assert "not measured" in text
+    assert "behaviour ioi: no single-token words" in text.splitlines()

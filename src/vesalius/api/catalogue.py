@@ -211,7 +211,8 @@ def behaviours(
     seed: int = 0,
     progress: Progress | bool | None = None,
 ) -> Any:
-    """The behaviours by name; with a natural model, how well it performs each on `n` prompts (32).
+    """The behaviours by name; with a natural model, how well it performs each on `n` prompts (32). Where its tokenizer
+    cannot say a behaviour's words, `performs` is None and `reason` says why.
 
     With `behaviour` (a name, a file, rows or a `ves.Behaviour`) a dictionary about that one: which rows are kept and
     why others are not, and accuracy and metric with intervals, of all rows and of each split (at most `n` of each).
@@ -236,8 +237,12 @@ def behaviours(
         rows = []
         for done, one in enumerate(all_behaviours()):
             report(f"measuring {one.name}", done, len(all_behaviours()))
-            result = measure(one, model, tokenizer, n=n or MEASURED, seed=seed, progress=report)
-            rows.append({"name": one.name, **result.model_dump()})
+            try:
+                result = measure(one, model, tokenizer, n=n or MEASURED, seed=seed, progress=report)
+            except BadInput as error:  # the tokenizer cannot say this one; the others are measured all the same
+                rows.append({"name": one.name, "performs": None, "reason": str(error)})
+            else:
+                rows.append({"name": one.name, **result.model_dump()})
     return rows
 
 

@@ -52,6 +52,9 @@ def print_behaviours(rows: list[dict[str, Any]]) -> None:
         return
     table = Table("behaviour", "performs", "accuracy [95 %]", "logit difference [95 %]", "top-1", "n", box=None)
     for row in rows:
+        if row["performs"] is None:
+            table.add_row(row["name"], "not measured")
+            continue
         table.add_row(
             row["name"],
             "yes" if row["performs"] else "no",
@@ -61,6 +64,9 @@ def print_behaviours(rows: list[dict[str, Any]]) -> None:
             str(row["n"]),
         )
     stdout.print(table)
+    for row in rows:
+        if row["performs"] is None:
+            print_line(row["reason"])
 
 
 def print_rows(document: dict[str, Any]) -> None:
