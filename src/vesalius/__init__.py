@@ -37,6 +37,7 @@ if TYPE_CHECKING:
         sample_functions,
         show,
         specimens,
+        survey,
         sweep,
         train,
     )
@@ -69,6 +70,7 @@ __all__ = [
     "sample_functions",
     "show",
     "specimens",
+    "survey",
     "sweep",
     "train",
 ]

@@ -21,9 +21,9 @@ from vesalius.documents.request import Request
 from vesalius.errors import BadInput
 from vesalius.version import __version__
 
-COMMANDS = ["specimens", "show", "predict", "behaviours", "sweep", "discover", "explain", "report", "train", "generate"]
+COMMANDS = ["specimens", "show", "predict", "behaviours", "sweep", "discover", "explain", "report", "survey", "train"]
 COMMANDS[4:4] = ["models", "check"]
-COMMANDS += ["replay", "compare", "schema"]
+COMMANDS += ["generate", "replay", "compare", "schema"]
 BENCHMARKS = ["circuits", "discovery", "mechrl", "functions"]
 ALL = [*COMMANDS, *(f"bench {name}" for name in BENCHMARKS), "functions sample"]
 

@@ -14,6 +14,7 @@ from vesalius.runs.discovery import DiscoverySettings
 from vesalius.runs.functions.settings import FunctionSettings
 from vesalius.runs.selection import Circuit, benchmark_circuits
 from vesalius.runs.settings import Settings
+from vesalius.runs.survey import SurveySettings
 
 CIRCUITS = tuple(benchmark_circuits(["3", "4"]))
 
@@ -77,6 +78,10 @@ def parsed(command_line: str) -> dict:
         (
             DiscoverySettings(CIRCUITS, ("sweep", "eap"), 8, 3).request(),
             {"methods": "sweep,eap", "ids": "3,4", "n": 8, "seed": 3},
+        ),
+        (
+            SurveySettings(("a b", "c"), ("ioi", "d.jsonl"), "zero", 8, 5, seed=2, discover="eap").request(),
+            {"models": ["a b", "c"], "behaviour": ["ioi", "d.jsonl"], "kind": "zero", "top": 5, "discover": "eap"},
         ),
         (
             FunctionSettings(suite=Suite("strings", seed=7, count=4), budget=50).request(),

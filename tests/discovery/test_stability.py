@@ -7,7 +7,13 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vesalius.discovery.stability import bootstrap_jaccard, chance_jaccard, pairwise_jaccard, top_items
+from vesalius.discovery.stability import (
+    bootstrap_jaccard,
+    chance_jaccard,
+    half_agreement,
+    pairwise_jaccard,
+    top_items,
+)
 from vesalius.errors import BadInput
 
 
@@ -72,3 +78,29 @@ def test_refusals() -> None:
         bootstrap_jaccard(torch.ones(1, 2), 1)
     with pytest.raises(BadInput, match="fewer than two resamples"):
         pairwise_jaccard(torch.ones(1, 2), 1)
+
+
+def test_halves_of_prompts_that_agree() -> None:
+    """Every half has the same means, so the same top and the same ranks, in every halving."""
+    found = half_agreement(torch.tensor([[5.0, -3.0, 1.0, 0.5]]).repeat(7, 1), 2)
+    assert (found.jaccard, found.jaccard_low, found.jaccard_high) == pytest.approx((1.0, 1.0, 1.0))
+    assert (found.rank_correlation, found.rank_low, found.rank_high) == pytest.approx((1.0, 1.0, 1.0))
+    assert (found.top, found.items, found.half) == (2, 4, 3)
+    assert found.chance == pytest.approx(chance_jaccard(2, 4))
+
+
+def test_halves_of_opposed_prompts_by_hand() -> None:
+    """Two prompts of each kind. A halving keeps the kinds apart (1 in 3: nothing in common, ranks reversed) or mixes
+    them (2 in 3: both halves have equal means of all three items, ranks that say nothing, and the first item on top).
+    """
+    up, down = [3.0, 2.0, 1.0], [1.0, 2.0, 3.0]
+    found = half_agreement(torch.tensor([up, up, down, down]), 1, halvings=3000)
+    apart, spread = 1 / 3, (1 / 3 * 2 / 3 / 3000) ** 0.5
+    assert found.jaccard == pytest.approx(1 - apart, abs=5 * spread)
+    assert found.rank_correlation == pytest.approx(-apart, abs=5 * spread)
+    assert (found.rank_low, found.rank_high) == pytest.approx((-1.0, 0.0))
+
+
+def test_too_few_prompts_have_no_halves() -> None:
+    with pytest.raises(BadInput, match=r"3 prompts are too few to halve; use at least 4 \(--n 4\)"):
+        half_agreement(torch.ones(3, 5), 2)

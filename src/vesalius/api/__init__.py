@@ -4,6 +4,7 @@
 |-------------------------------------------|-------------------------------------------------------------------------|
 | find something to study                   | `specimens`, `load`, `show`, `predict`, `behaviours`, `models`, `check` |
 | measure, find a circuit, explain, grade   | `plan`, `sweep`, `discover`, `discover_sets`, `explain`, `grade`, ...   |
+| compare models and behaviours             | `survey`, `survey_plan`                                                 |
 | run a benchmark and use finished runs     | `bench`, `replay`, `compare`                                            |
 | make specimens and see black boxes        | `train`, `generate`, `sample_functions`                                 |
 
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from vesalius.api.pages import report
     from vesalius.api.plans import plan
     from vesalius.api.runs import compare, replay
+    from vesalius.api.surveys import survey, survey_plan
     from vesalius.api.sweeps import sweep, sweep_report
     from vesalius.api.training import generate, train
     from vesalius.documents.schemas import schema, schema_names
@@ -62,6 +64,8 @@ _HOMES = {
     "schema_names": "vesalius.documents.schemas",
     "show": "vesalius.api.catalogue",
     "specimens": "vesalius.api.catalogue",
+    "survey": "vesalius.api.surveys",
+    "survey_plan": "vesalius.api.surveys",
     "sweep": "vesalius.api.sweeps",
     "sweep_report": "vesalius.api.sweeps",
     "train": "vesalius.api.training",
@@ -94,6 +98,8 @@ __all__ = [
     "schema_names",
     "show",
     "specimens",
+    "survey",
+    "survey_plan",
     "sweep",
     "sweep_report",
     "train",

@@ -16,19 +16,20 @@ from vesalius.circuits.foreign_spec import KEY_FILE, KEY_FOLDER
 from vesalius.circuits.specimens import benchmark_directory
 from vesalius.discovery.checks import run_checks
 from vesalius.discovery.mechrl.environment import PAPER_QUIRKS
-from vesalius.discovery.methods import DEFAULT_PROMPTS, require_method
+from vesalius.discovery.methods import CUT_IN_PARTS, DEFAULT_PROMPTS, require_method
 from vesalius.discovery.methods import discover as scored
 from vesalius.discovery.search.model_search import SearchOptions
 from vesalius.documents.checks import Checks
 from vesalius.documents.circuit import Circuit
 from vesalius.documents.discovery import SEARCH_DEFAULTS, Discovery
 from vesalius.documents.request import Request
-from vesalius.errors import note
+from vesalius.errors import BadInput, note
 from vesalius.grading.discovery import grade_circuit_scores, true_circuit
 from vesalius.model.specimen import Specimen
 from vesalius.model.states import fingerprint
 from vesalius.progress import Progress, shown
 from vesalius.report.discovery import render_discovery
+from vesalius.runs.parts import parts_on
 
 
 def discover(
@@ -49,6 +50,8 @@ def discover(
     metric: Metric | None = None,
     dtype: str | torch.dtype = "auto",
     device: str | torch.device = "auto",
+    engine: str | None = None,
+    jobs: int | None = None,
     out: Out = None,
     progress: Progress | bool | None = None,
 ) -> Discovery:
@@ -59,6 +62,10 @@ def discover(
     that a natural model does not perform is refused, unless `force`. `material` gives other prompts than the specimen's
     own, `behaviour` and `metric` are those of `ves.load`. With `out` (a directory, or True for one under
     `vesalius-runs`) the files and the page are written.
+
+    `engine` ("local" processes or "ray") and `jobs` run parts elsewhere for a natural model: some components of a
+    sweep, some prompts of EAP and EAP-IG, and each check. ACDC and searches decide one step by the last; their checks
+    are run elsewhere.
     """
     search = SearchOptions(budget, paper, seeds, steps)
     require_method(method, search)
@@ -76,6 +83,9 @@ def discover(
             options={**options, **metric_option(specimen)},
             seed=seed,
         )
+        spread = parts_on(engine, jobs, specimen, report)
+        if spread is not None and not checks and method not in CUT_IN_PARTS:
+            raise BadInput(f"method {method!r} decides one step by the last, so it has no parts; leave out the engine")
         directory = directory_for(out, *_words(specimen, request)) if out else None
         with removed_if_empty(directory):
             result = scored(
@@ -87,13 +97,15 @@ def discover(
                 material=material,
                 search=search,
                 force=force,
+                spread=spread,
                 progress=report,
             )
             note_unperformed(specimen.name, specimen.behaviour, result.performance, force=force)
             request = _with_prompts(request, len(result.material.batch))
             made = None
             if checks:
-                made = Checks.model_validate(run_checks(specimen, result, seed=seed, progress=report).as_data())
+                checked = run_checks(specimen, result, seed=seed, spread=spread, progress=report)
+                made = Checks.model_validate(checked.as_data())
     discovery = Discovery(
         request=request,
         circuit=result.circuit,

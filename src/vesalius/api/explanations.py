@@ -21,6 +21,7 @@ from vesalius.behaviours.metrics import Metric
 from vesalius.circuits.specimens import benchmark_directory
 from vesalius.discovery.methods import require_circuit_method
 from vesalius.documents.explanation import EXPLANATION_FILE, Explanation
+from vesalius.errors import BadInput
 from vesalius.explanations.claims.interchange import ACCURACY
 from vesalius.explanations.hyve.verdicts import FREE_CODE
 from vesalius.explanations.scientists import (
@@ -36,6 +37,7 @@ from vesalius.explanations.scientists import (
 from vesalius.model.specimen import Specimen
 from vesalius.progress import Progress, shown
 from vesalius.report.page import render_page
+from vesalius.runs.parts import parts_on
 
 __all__ = [
     "ACCURACY",
@@ -77,6 +79,8 @@ def explain(
     record: str | Path | None = None,
     replay: str | Path | None = None,
     unsafe_sandbox: bool = False,
+    engine: str | None = None,
+    jobs: int | None = None,
     out: Out = None,
     progress: Progress | bool | None = None,
 ) -> Explanation:
@@ -95,11 +99,15 @@ def explain(
     proposes (docs/how-to/hyve.md), by the `protocol` "typed" or "paper"; `record` keeps its calls and `replay` serves
     them.
 
-    With `out` (a directory, or True for one under `vesalius-runs`) the files and the page are written.
+    `engine` ("local" processes or "ray") and `jobs` let the built-in scientist study components of a natural model
+    elsewhere, some in each process. With `out` (a directory, or True for one under `vesalius-runs`) the files and the
+    page are written.
     """
     scientist = scientist or (BUILTIN if backbone is None else HYVE)
     check_scientist(scientist, backbone=backbone is not None, protocol=protocol, leave_out=leave_out)
     require_circuit_method(circuit_from)
+    if scientist != BUILTIN and (engine is not None or jobs is not None):
+        raise BadInput(f"scientist {scientist!r}: the engine and the jobs are for the built-in one; leave them out")
     protocol = PROTOCOLS[0] if scientist == HYVE and protocol is None else protocol
     require_place(out)
     with shown(progress) as report, ExitStack() as stack:
@@ -120,6 +128,7 @@ def explain(
             backbone_options=_backbone_options(base_url, max_tokens),
             loaded=specimen,
             progress=report,
+            spread=parts_on(engine, jobs, specimen, report),
             **circuit_fields(specimen, components, circuit, circuit_from),
         )
         directory = directory_for(out, *_words(specimen, task)) if out else None

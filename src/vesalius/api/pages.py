@@ -1,4 +1,4 @@
-"""Pages of what lies in a directory: an explanation's evidence, a discovered circuit, a benchmark's run."""
+"""Pages of what lies in a directory: an explanation's evidence, a discovered circuit, a survey, a benchmark's run."""
 
 from pathlib import Path
 
@@ -6,12 +6,14 @@ from vesalius.api.catalogue import load
 from vesalius.api.explanations import PAGE_FILE
 from vesalius.api.head_sets import SETS_FILE
 from vesalius.documents.explanation import EXPLANATION_FILE, Explanation
+from vesalius.documents.survey import SURVEY_FILE, Survey
 from vesalius.errors import BadInput, Failed
 from vesalius.model.specimen import Specimen
 from vesalius.progress import Progress, shown
 from vesalius.report.discovery import is_discovery, render_discovery
 from vesalius.report.page import render_page
 from vesalius.report.run import render_run
+from vesalius.report.survey import render_survey
 from vesalius.runs.directory import is_run
 
 
@@ -19,7 +21,11 @@ def report(run: str | Path, *, progress: Progress | bool | None = None) -> Path:
     """Draw the pages of a directory again and return the path of the page, or of a benchmark's index page."""
     directory = Path(run)
     if not directory.is_dir():
-        raise BadInput(f"{run}: no such directory; name one made by `vesalius explain`, `discover` or `bench`")
+        raise BadInput(
+            f"{run}: no such directory; name one that `vesalius explain`, `discover`, `survey` or `bench` made"
+        )
+    if (directory / SURVEY_FILE).is_file():
+        return render_survey(Survey.read(directory / SURVEY_FILE), directory)
     if is_run(directory):
         with shown(progress) as tell:
             return render_run(directory, progress=tell)

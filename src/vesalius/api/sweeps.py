@@ -19,9 +19,11 @@ from torch import Tensor
 from vesalius.api.catalogue import loaded
 from vesalius.api.places import Out, directory_for, metric_option, require_place
 from vesalius.behaviours.behaviour import label_of
+from vesalius.behaviours.elsewhere import Spread
 from vesalius.behaviours.metrics import Metric
 from vesalius.behaviours.trial import Trial, note_limits, trial
 from vesalius.components import Component
+from vesalius.discovery.parts import swept_in_parts
 from vesalius.documents.request import Request
 from vesalius.documents.sweep import SWEEP_FILE, Sweep, SweepRow
 from vesalius.documents.views import subject_of
@@ -33,6 +35,7 @@ from vesalius.model.files import read_tensors, write_tensors
 from vesalius.model.specimen import Specimen
 from vesalius.progress import Progress, shown
 from vesalius.report.heatmap import draw_heatmap
+from vesalius.runs.parts import parts_on
 from vesalius.statistics import interval_or_none
 from vesalius.version import __version__
 
@@ -54,6 +57,8 @@ def sweep(
     dtype: str | torch.dtype = "auto",
     device: str | torch.device = "auto",
     material: Trial | None = None,
+    engine: str | None = None,
+    jobs: int | None = None,
     out: Out = None,
     progress: Progress | bool | None = None,
 ) -> Effects:
@@ -64,6 +69,9 @@ def sweep(
     gives other prompts than the behaviour's own, `behaviour` and `metric` are those of `ves.load`. With `out` (a
     directory, or True for one under `vesalius-runs`) the numbers and a picture are written, and an interrupted sweep
     continues when the same call is made again.
+
+    `engine` ("local" processes or "ray") and `jobs` run parts of a natural model's sweep elsewhere; a part that is
+    finished is kept like any other.
     """
     options = {"kind": kind, "components": components, "pairs": pairs, "n": n, "seed": seed, "split": split}
     where = {
@@ -71,6 +79,8 @@ def sweep(
         "metric": metric,
         "dtype": dtype,
         "device": device,
+        "engine": engine,
+        "jobs": jobs,
         "out": out,
         "progress": progress,
     }
@@ -96,6 +106,8 @@ def _sweep(
     dtype: str | torch.dtype = "auto",
     device: str | torch.device = "auto",
     material: Trial | None = None,
+    engine: str | None = None,
+    jobs: int | None = None,
     out: Out = None,
     progress: Progress | bool | None = None,
 ) -> tuple[Effects, Sweep]:
@@ -105,6 +117,7 @@ def _sweep(
     require_place(out)
     with shown(progress) as report:
         specimen = loaded(specimen, behaviour=behaviour, metric=metric, dtype=dtype, device=device, progress=report)
+        spread = parts_on(engine, jobs, specimen, report)
         sets = component_sets_of(specimen, named, pairs=pairs)
         given = material or trial(specimen, n, seed=seed, split=split)
         note_limits(specimen, given.prompts, resampled=kind == "resample")
@@ -117,7 +130,8 @@ def _sweep(
             seed=seed,
         )
         directory = _directory(out, specimen, request) if out and material is None else None
-        effects = _measured(specimen, sets, given, kind, _store(directory, request, specimen, given, sets), report)
+        store = _store(directory, request, specimen, given, sets)
+        effects = _measured(specimen, sets, given, kind, store, report, spread)
     document = _document(effects, request, seed)
     if directory is not None:
         picture = None if pairs else str(_draw(specimen, effects, request, directory / "heatmap.png"))
@@ -151,7 +165,13 @@ def component_sets_of(
 
 
 def _measured(
-    specimen: Specimen, sets: list[ComponentSet], material: Trial, kind: str, store: "Scores", progress: Progress
+    specimen: Specimen,
+    sets: list[ComponentSet],
+    material: Trial,
+    kind: str,
+    store: "Scores",
+    progress: Progress,
+    spread: Spread | None,
 ) -> Effects:
     """Compute what is not stored yet, saving as it goes."""
     start, cost, n = time.perf_counter(), Cost(), len(material.batch)
@@ -159,7 +179,15 @@ def _measured(
     baseline = recordings.scores().cpu()
     cost.rows += n
     missing = store.missing()
-    if missing:
+
+    def keep(span: range, scores: Tensor, rows: float = 0.0) -> None:
+        cost.rows += rows
+        store.add([missing[i] for i in span], scores, cost.rows, time.perf_counter() - start)
+
+    if missing and spread is not None:
+        largest = max(1, ROWS_BETWEEN_SAVES // n)
+        swept_in_parts(spread, material, kind, [sets[i] for i in missing], keep, largest=largest)
+    elif missing:
         replacement = Replacement.of_kind(kind, specimen.model, material.batch, counterfactual=material.counterfactual)
         parts = effect_columns(
             recordings,
@@ -171,7 +199,7 @@ def _measured(
             block=ROWS_BETWEEN_SAVES,
         )
         for span, scores in parts:
-            store.add([missing[i] for i in span], scores, cost.rows, time.perf_counter() - start)
+            keep(span, scores)
     forwards, seconds = store.spent(cost.rows, time.perf_counter() - start)
     return Effects(
         tuple(sets), baseline, baseline[:, None] - store.scores, kind, material.readout.unit, forwards / n, seconds

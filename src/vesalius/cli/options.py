@@ -112,6 +112,14 @@ ModeOption = Annotated[
 ]
 JobsOption = Annotated[int, typer.Option("--jobs", min=1, help="Cases in parallel; the results do not depend on it.")]
 EngineOption = Annotated[str, typer.Option("--engine", help="Where cases run: local processes, or ray.")]
+PartsEngineOption = Annotated[
+    str | None,
+    typer.Option("--engine", help="Run parts elsewhere: local (processes) or ray. Default: all in this process."),
+]
+PartsJobsOption = Annotated[
+    int | None,
+    typer.Option("--jobs", min=1, help="Parts at a time. Default: 2 with --engine; alone it means --engine local."),
+]
 MaxCostOption = Annotated[
     float | None,
     typer.Option("--max-cost", help="Spend at most this many dollars, over all jobs and resumptions."),

@@ -23,6 +23,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
+from vesalius.behaviours.elsewhere import Spread
+from vesalius.behaviours.prompts import Prompts
 from vesalius.behaviours.trial import NothingUnseen, Trial, trial
 from vesalius.components import Component
 from vesalius.discovery.detectors import Detections, detect
@@ -41,6 +43,8 @@ from vesalius.progress import Progress
 HELD_OUT_PROMPTS, HELD_OUT_SPLIT, HELD_OUT_SEED = 12, "validation", 1_000_003
 #: Where a check needs a circuit of one size, it is the components worth explaining, but never more than this.
 LARGEST_CIRCUIT = 10
+#: The checks that run the model, each on its own.
+ELSEWHERE = ("faithfulness", "edge faithfulness", "specificity", "detectors")
 
 
 @dataclass(frozen=True)
@@ -116,17 +120,21 @@ def run_checks(
     n: int = HELD_OUT_PROMPTS,
     size: int | None = None,
     seed: int = 0,
+    spread: Spread | None = None,
     progress: Progress | None = None,
 ) -> CheckResults:
     """Make every check of a discovery that its specimen allows.
 
-    `n` held-out prompts for the curves; `size` of the circuit, by default `circuit_size`.
+    `n` held-out prompts for the curves; `size` of the circuit, by default `circuit_size`. `spread` makes the checks of
+    a natural model that run it elsewhere.
     """
     start, components = time.perf_counter(), len(specimen.model.components)
     case = _Case(specimen, result, n, circuit_size(result.circuit) if size is None else size, seed)
     if not 1 <= case.size <= components:
         raise BadInput(f"a circuit of {case.size} components does not fit; this model has {components}")
-    made, missing = _attempt(case.checks(), progress)
+    made, missing = ({}, {}) if spread is None else _attempt_elsewhere(case, spread)
+    here, refused = _attempt({name: make for name, make in case.checks().items() if name not in made}, progress)
+    made, missing = {**made, **here}, {**missing, **refused}
     curve, random_curve = made["faithfulness"] or (None, None)
     stability, resampling = made["stability"] or (None, 0.0)
     detected, detectors = made["detectors"] or (None, None)
@@ -167,6 +175,40 @@ def _attempt(
         except BadInput as error:
             made[check], missing[check] = None, str(error)
     return made, missing
+
+
+@dataclass(frozen=True)
+class CheckPart:
+    """One check by name, with what a process needs that has the specimen alone."""
+
+    check: str
+    method: str
+    circuit: Circuit
+    prompts: Prompts
+    n: int
+    size: int
+    seed: int
+
+
+def _attempt_elsewhere(case: "_Case", spread: Spread) -> tuple[dict[str, Any], dict[str, str]]:
+    """As `_attempt`, for the checks that run the model."""
+    result = case.result
+    assert result.material.prompts is not None
+    shared = (result.method, result.circuit, result.material.prompts, case.n, case.size, case.seed)
+    answers = spread(check_part, [CheckPart(name, *shared) for name in ELSEWHERE], step="checking the circuit")
+    made = {name: made for name, (made, _) in zip(ELSEWHERE, answers, strict=True)}
+    return made, {name: why for name, (_, why) in zip(ELSEWHERE, answers, strict=True) if why is not None}
+
+
+def check_part(specimen: Specimen, part: CheckPart) -> tuple[Any, str | None]:
+    """What one check gave, or why it refused."""
+    prompts = part.prompts
+    material = Trial(prompts.batch, prompts.counterfactual_batch, prompts.readout(specimen.model), prompts)
+    result = MethodResult(part.method, part.circuit, 0.0, 0.0, material)
+    made, missing = _attempt(
+        {part.check: _Case(specimen, result, part.n, part.size, part.seed).checks()[part.check]}, None
+    )
+    return made[part.check], missing.get(part.check)
 
 
 def circuit_size(circuit: Circuit) -> int:

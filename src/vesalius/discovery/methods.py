@@ -26,10 +26,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from vesalius.behaviours.elsewhere import Spread
 from vesalius.behaviours.natural import require_performance
 from vesalius.behaviours.trial import Trial, note_limits, trial
 from vesalius.components import Component, Edge, Shape
 from vesalius.discovery.moved import moved_effects, note_on_position, silent
+from vesalius.discovery.parts import attributed_in_parts, swept_in_parts
 from vesalius.discovery.pruning import acdc, acdc_resampled, require_few_edges
 from vesalius.discovery.search.model_search import SEARCHES, SearchOptions, search_heads
 from vesalius.discovery.stability import RESAMPLES, bootstrap_jaccard, pairwise_jaccard
@@ -37,7 +39,7 @@ from vesalius.documents.checks import Stability
 from vesalius.documents.circuit import Circuit
 from vesalius.documents.performance import Performance
 from vesalius.errors import BadInput, choices
-from vesalius.intervene import Batch, Readout, effects
+from vesalius.intervene import Batch, Readout, Recordings, effects
 from vesalius.intervene.edge_attribution import edge_attribution
 from vesalius.intervene.edge_graph import EdgeGraph
 from vesalius.intervene.values import embeddings
@@ -52,6 +54,8 @@ DEFAULT_PROMPTS = 32
 STABLE_AT = 0.05
 #: ACDC's work grows with edges times prompts: benchmarks prune models of more edges on this many prompts at most.
 LARGE_EDGES, LARGE_PROMPTS = 1000, 8
+#: Methods whose work can be cut into parts.
+CUT_IN_PARTS = ("sweep", "eap", "eap-ig")
 
 
 @dataclass(frozen=True)
@@ -138,12 +142,14 @@ def discover(
     material: Trial | None = None,
     search: SearchOptions | None = None,
     force: bool = False,
+    spread: Spread | None = None,
     progress: Progress | None = None,
 ) -> MethodResult:
     """Score the components (and edges) of a specimen on `n` prompts with a method of `METHODS`, or its heads with one
     of `SEARCHES`; `search` is for those.
 
-    A behaviour that a natural model does not perform is refused, unless `force`.
+    A behaviour that a natural model does not perform is refused, unless `force`. `spread` runs parts of a sweep (some
+    components) and of EAP and EAP-IG (some prompts) elsewhere; ACDC and searches decide one step by the last.
     """
     require_method(method, search)
     if method == "acdc":
@@ -159,7 +165,7 @@ def discover(
     if method in SEARCHES:
         scores = _searched(specimen, material, method, search or SearchOptions(), seed, progress)
     else:
-        scores = METHODS[method](specimen, material, progress)
+        scores = METHODS[method](specimen, material, spread, progress)
         if material.prompts is None:
             scores, notes = _with_moved(specimen, material, scores, method, seed)
     if not all(map(math.isfinite, [*scores.components.values(), *scores.edges.values()])):
@@ -225,7 +231,9 @@ def _searched(
     return _Scores(search.components, {}, search.forwards, material.readout.unit, metrics=metrics)
 
 
-def _sweep(specimen: Specimen, material: Trial, progress: Progress | None) -> _Scores:
+def _sweep(specimen: Specimen, material: Trial, spread: Spread | None, progress: Progress | None) -> _Scores:
+    if spread is not None:
+        return _swept_in_parts(specimen, material, spread)
     swept = effects(
         specimen.model,
         material.batch,
@@ -239,29 +247,47 @@ def _sweep(specimen: Specimen, material: Trial, progress: Progress | None) -> _S
     return _Scores(scores, {}, swept.forwards + 1, material.readout.unit, swept.matrix)
 
 
-def _eap(specimen: Specimen, material: Trial, progress: Progress | None) -> _Scores:
-    return _attributed(specimen, material, 1)
+def _swept_in_parts(specimen: Specimen, material: Trial, spread: Spread) -> _Scores:
+    model, readout, n = specimen.model, material.readout, len(material.batch)
+    sets = [(component,) for component in model.components]
+    baseline = Recordings(model, material.batch.to(model.device), readout).scores().cpu()
+    matrix, forwards = torch.empty(n, len(sets)), [2.0]
+
+    def keep(span: range, scores: Tensor, rows: float) -> None:
+        matrix[:, span.start : span.stop] = baseline[:, None] - scores
+        forwards[0] += rows / n
+
+    swept_in_parts(spread, material, "resample", sets, keep, largest=len(sets))
+    scores = {members[0]: float(mean) for members, mean in zip(sets, matrix.mean(0), strict=True)}
+    return _Scores(scores, {}, forwards[0], readout.unit, matrix)
 
 
-def _eap_ig(specimen: Specimen, material: Trial, progress: Progress | None) -> _Scores:
-    return _attributed(specimen, material, DEFAULT_STEPS)
+def _eap(specimen: Specimen, material: Trial, spread: Spread | None, progress: Progress | None) -> _Scores:
+    return _attributed(specimen, material, 1, spread)
 
 
-def _attributed(specimen: Specimen, material: Trial, steps: int) -> _Scores:
+def _eap_ig(specimen: Specimen, material: Trial, spread: Spread | None, progress: Progress | None) -> _Scores:
+    return _attributed(specimen, material, DEFAULT_STEPS, spread)
+
+
+def _attributed(specimen: Specimen, material: Trial, steps: int, spread: Spread | None) -> _Scores:
     readout, passes = smooth_readout(specimen.model, material)
-    scores = edge_attribution(
-        specimen.model,
-        material.batch,
-        readout,
-        counterfactual=material.counterfactual,
-        where=material.where,
-        steps=steps,
-    )
+    if spread is not None:
+        scores = attributed_in_parts(spread, material, steps)
+    else:
+        scores = edge_attribution(
+            specimen.model,
+            material.batch,
+            readout,
+            counterfactual=material.counterfactual,
+            where=material.where,
+            steps=steps,
+        )
     forwards = 1 + 3 * steps + passes
     return replace(_by_edges(specimen, scores.mean(0), forwards, readout.unit), per_prompt=scores)
 
 
-def _acdc(specimen: Specimen, material: Trial, progress: Progress | None) -> _Scores:
+def _acdc(specimen: Specimen, material: Trial, spread: Spread | None, progress: Progress | None) -> _Scores:
     pruned = acdc(
         specimen.model,
         material.batch,
@@ -275,7 +301,7 @@ def _acdc(specimen: Specimen, material: Trial, progress: Progress | None) -> _Sc
 
 #: Methods whose scores estimate effects: also a component that no exchange in place shows can have one.
 ESTIMATES = ("eap", "eap-ig")
-METHODS: dict[str, Callable[[Specimen, Trial, Progress | None], _Scores]] = {
+METHODS: dict[str, Callable[[Specimen, Trial, Spread | None, Progress | None], _Scores]] = {
     "sweep": _sweep,
     "eap": _eap,
     "eap-ig": _eap_ig,

@@ -5,21 +5,26 @@ magnitude of their mean score. Its circuit is the first `top`; items that score 
 Stability is the mean Jaccard index, |both| / |either|, over all pairs of resamples; two empty circuits count as equal.
 
 If scores are means over prompts, this needs no run of the model. A method whose scores are not means passes one row of
-scores per resample to `pairwise_jaccard`.
+scores per resample to `pairwise_jaccard`. `half_agreement` compares disjoint halves of the prompts instead.
 """
 
 import math
 from collections.abc import Callable
 
+import numpy as np
+import scipy.stats
 import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
 from vesalius.documents.checks import Stability
+from vesalius.documents.survey import HalfAgreement
 from vesalius.errors import BadInput
 from vesalius.statistics import bootstrap_means
 
 RESAMPLES = 100
+#: Random halvings of the prompts, and the fewest prompts that can be halved with a mean on either side.
+HALVINGS, LEAST_TO_HALVE = 200, 4
 
 
 def bootstrap_jaccard(
@@ -64,6 +69,55 @@ def pairwise_jaccard(scores: Float[Tensor, "resample item"], top: int | None = N
         chance=chance_jaccard(max(1, size), n_items),
         inclusion=tuple(circuits.mean(0).tolist()),
     )
+
+
+def half_agreement(
+    per_prompt: Float[Tensor, "prompt item"], top: int, *, halvings: int = HALVINGS, seed: int = 0
+) -> HalfAgreement:
+    """How alike the `top` items and the ranks of all items are on two halves of the prompts, over random halvings; an
+    odd prompt is left out of either half.
+    """
+    scores = _finite(per_prompt).cpu().double()
+    n, n_items = scores.shape
+    if n < LEAST_TO_HALVE:
+        raise BadInput(f"{n} prompts are too few to halve; use at least {LEAST_TO_HALVE} (--n {LEAST_TO_HALVE})")
+    half, rng = n // 2, np.random.default_rng(seed)
+    order = rng.permuted(np.tile(np.arange(n), (halvings, 1)), axis=1)
+    first, second = (_means_of(scores, order[:, place : place + half]) for place in (0, half))
+    ours, theirs = (top_items(means, top).double() for means in (first, second))
+    both = (ours * theirs).sum(1)
+    either = ours.sum(1) + theirs.sum(1) - both
+    indices = torch.where(either > 0, both / either.clamp(min=1), 1.0).numpy()
+    correlations = _rank_correlations(first.numpy(), second.numpy())
+    (low, high), (rank_low, rank_high) = (np.quantile(x, [0.025, 0.975]).tolist() for x in (indices, correlations))
+    return HalfAgreement(
+        jaccard=float(indices.mean()),
+        jaccard_low=low,
+        jaccard_high=high,
+        chance=chance_jaccard(min(top, n_items), n_items),
+        rank_correlation=float(correlations.mean()),
+        rank_low=rank_low,
+        rank_high=rank_high,
+        top=min(top, n_items),
+        items=n_items,
+        half=half,
+        halvings=halvings,
+    )
+
+
+def _means_of(scores: Float[Tensor, "prompt item"], chosen: np.ndarray) -> Float[Tensor, "halving item"]:
+    """The mean scores of the prompts that each halving chose."""
+    weights = np.zeros((len(chosen), len(scores)))
+    np.put_along_axis(weights, chosen, 1 / chosen.shape[1], axis=1)
+    return torch.from_numpy(weights) @ scores
+
+
+def _rank_correlations(first: np.ndarray, second: np.ndarray) -> np.ndarray:
+    """Spearman's correlation of each pair of rows; 0 where all items of a row are equal."""
+    ranks = [scipy.stats.rankdata(scores, axis=1) for scores in (first, second)]
+    ours, theirs = (rank - rank.mean(1, keepdims=True) for rank in ranks)
+    scale = np.sqrt((ours**2).sum(1) * (theirs**2).sum(1))
+    return np.divide((ours * theirs).sum(1), scale, out=np.zeros(len(first)), where=scale > 0)
 
 
 def top_items(scores: Float[Tensor, "resample item"], top: int) -> Bool[Tensor, "resample item"]:

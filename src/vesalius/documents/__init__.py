@@ -8,6 +8,7 @@
 | `Explanation` | `explanation.json` | `vesalius explain`  |
 | `Trace`       | `trace.json`       | `vesalius explain --scientist hyve` |
 | `Scorecard`   | `scorecard.json`   | `vesalius bench`    |
+| `Survey`      | `survey.json`      | `vesalius survey`   |
 
 Each holds the `Request` that made it. Nothing here imports torch.
 """
@@ -29,6 +30,7 @@ from vesalius.documents.metric import Metric
 from vesalius.documents.performance import Performance
 from vesalius.documents.request import Request
 from vesalius.documents.scorecard import Scorecard
+from vesalius.documents.survey import Survey, SurveyCell
 from vesalius.documents.sweep import Sweep, SweepRow
 from vesalius.documents.trace import Trace
 
@@ -49,6 +51,8 @@ __all__ = [
     "Request",
     "Score",
     "Scorecard",
+    "Survey",
+    "SurveyCell",
     "Sweep",
     "SweepRow",
     "Tag",

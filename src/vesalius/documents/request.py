@@ -18,6 +18,7 @@ Command = Literal[
     "sweep",
     "discover",
     "explain",
+    "survey",
     "bench circuits",
     "bench discovery",
     "bench functions",
@@ -32,7 +33,9 @@ METHOD_OPTIONS: dict[str, str] = {
     "bench functions": "--interpreter",
 }
 #: Options that are given once per value; other lists are given as one value with commas.
-REPEATED = ("judge",)
+REPEATED = ("behaviour", "judge")
+#: Options that are the words after the command.
+POSITIONAL = ("models",)
 
 
 def installed_versions() -> dict[str, str]:
@@ -49,7 +52,7 @@ class Request(Record):
 
     `components` are the names given, `circuit` the file given instead of names. `method` is the discovery method, the
     scientist or the interpreter. `options` are the command's further options by name, only those that decide the
-    result; a true value is a flag.
+    result; a true value is a flag, `models` are the words after the command.
     """
 
     command: Command
@@ -94,7 +97,9 @@ def _option(name: str, value: JsonValue) -> Iterator[str]:
     option = f"--{name.replace('_', '-')}"
     if value is None or value is False:
         return
-    if value is True:
+    if name in POSITIONAL:
+        yield from map(str, value) if isinstance(value, list) else (str(value),)
+    elif value is True:
         yield option
     elif isinstance(value, list):
         for text in map(str, value) if name in REPEATED else [",".join(map(str, value))]:

@@ -10,6 +10,7 @@ from vesalius.documents.discovery import DISCOVERY_FILE, Discovery
 from vesalius.documents.explanation import EXPLANATION_FILE, Explanation
 from vesalius.documents.request import Request
 from vesalius.documents.scorecard import SCORECARD_FILE, Scorecard
+from vesalius.documents.survey import SURVEY_FILE, Survey
 from vesalius.documents.sweep import SWEEP_FILE, Sweep
 from vesalius.documents.trace import TRACE_FILE, Trace
 from vesalius.errors import BadInput, choices
@@ -24,6 +25,7 @@ DOCUMENTS: dict[str, tuple[type[BaseModel], str | None]] = {
     "explanation": (Explanation, EXPLANATION_FILE),
     "trace": (Trace, TRACE_FILE),
     "scorecard": (Scorecard, SCORECARD_FILE),
+    "survey": (Survey, SURVEY_FILE),
 }
 
 

@@ -30,6 +30,7 @@ from vesalius.plugins import function_named
 from vesalius.progress import Progress
 
 if TYPE_CHECKING:
+    from vesalius.behaviours.elsewhere import Spread
     from vesalius.model.specimen import Specimen
 
 #: Why nothing is explained where a circuit is empty.
@@ -50,7 +51,8 @@ class Task:
     is for the built-in scientist, `protocol` and `sandbox_unsafe` are for those that run a language model's code. For
     the request: `source` is the name or path that the specimen is loaded by, `circuit_file` where the circuit was read
     from, `backbone` the name of the language model, with its options. `executions` is the file that keeps what executed
-    code gave; one that is not writable only answers.
+    code gave; one that is not writable only answers. `spread` lets the built-in scientist study parts of a natural
+    model elsewhere.
     """
 
     id: str
@@ -74,6 +76,7 @@ class Task:
     backbone_options: dict[str, JsonValue] = field(default_factory=dict)
     loaded: "Specimen | None" = field(default=None, repr=False, compare=False)
     progress: Progress | None = field(default=None, repr=False, compare=False)
+    spread: "Spread | None" = field(default=None, repr=False, compare=False)
 
     def specimen(self) -> "Specimen":
         """The specimen, loaded; the answer key is not in it."""
@@ -102,7 +105,7 @@ def explain_task(task: Task, backbone: Backbone | None = None) -> Explained:
     scientist, started = scientist_named(task.scientist), time.monotonic()
     if task.circuit_from is not None and task.circuit is None:
         specimen = task.specimen()
-        task = replace(task, loaded=specimen, circuit=_discovered(task.circuit_from, specimen, seed=task.seed))
+        task = replace(task, loaded=specimen, circuit=_discovered(task.circuit_from, specimen, task))
     circuit = task.circuit
     if circuit is None:
         result = scientist(task, backbone)
@@ -192,6 +195,7 @@ def builtin(task: Task, backbone: Backbone | None) -> Explained:
                 top=TOP if task.top is None else task.top,
                 force=task.force,
                 seed=task.seed,
+                spread=task.spread,
                 progress=task.progress,
             )
         )
@@ -225,11 +229,11 @@ def hyve(task: Task, backbone: Backbone | None) -> Explained:
 SCIENTISTS: dict[str, Scientist] = {BUILTIN: builtin, HYVE: hyve}
 
 
-def _discovered(method: str, specimen: "Specimen", *, seed: int) -> Circuit:
+def _discovered(method: str, specimen: "Specimen", task: Task) -> Circuit:
     from vesalius.discovery.methods import DEFAULT_PROMPTS, affordable_prompts, discover
 
     n = affordable_prompts(method, specimen.model.config, DEFAULT_PROMPTS)
-    return discover(specimen, method, n=n, seed=seed).circuit
+    return discover(specimen, method, n=n, seed=task.seed, spread=task.spread).circuit
 
 
 def _abstention(task: Task, *, seconds: float) -> Explanation:

@@ -18,6 +18,7 @@ from vesalius.documents.circuit import Circuit
 from vesalius.documents.discovery import Discovery
 from vesalius.documents.explanation import NO_TAG, Explanation
 from vesalius.documents.scorecard import Scorecard
+from vesalius.documents.survey import Survey
 from vesalius.documents.sweep import Sweep
 from vesalius.documents.views import columns_of, register, subject_of
 from vesalius.errors import BadInput
@@ -29,8 +30,17 @@ from vesalius.model.specimen import Specimen, TextVocabulary
 from vesalius.report.discovery import draw_discovery
 from vesalius.report.html import render, write
 from vesalius.report.page import draw_explained, render_page
-from vesalius.report.plots import draw_checks, draw_diagram, draw_effects, draw_map, draw_map_and_curve, draw_metrics
+from vesalius.report.plots import (
+    draw_checks,
+    draw_diagram,
+    draw_effects,
+    draw_map,
+    draw_map_and_curve,
+    draw_metrics,
+    draw_survey,
+)
 from vesalius.report.profiles import short_role
+from vesalius.report.survey import render_survey
 
 PAGE = "report.html"
 
@@ -84,6 +94,11 @@ def _(result: Sweep) -> Figure:
 
 
 @plot.register
+def _(result: Survey) -> Figure:
+    return draw_survey(result)
+
+
+@plot.register
 def _(result: Explanation) -> Figure:
     if not result.components:
         raise BadInput(f"the explanation of {result.specimen} has no component to draw; its task_description says why")
@@ -131,6 +146,11 @@ def page(result: Any, directory: Path) -> Path:
 @page.register
 def _(result: Discovery, directory: Path) -> Path:
     return draw_discovery(result, directory)
+
+
+@page.register
+def _(result: Survey, directory: Path) -> Path:
+    return render_survey(result, directory)
 
 
 @page.register

@@ -2,7 +2,8 @@
 
 An engine is one function: work, cases, how many at a time, and out come pairs of (case, result or `Failure`) in the
 order in which they finish. Cases are taken one by one as workers become free, so the caller can stop supplying them.
-`local` is below, `ray_engine` is the other one; `engine_named` finds them.
+`local` is below, `ray_engine` is the other one; `engine_named` finds them. `in_process` runs cases one after the other
+in this process, with all its threads, where no engine is asked for.
 
 Each worker is a fresh process with one thread, so results do not depend on how many there are. A worker that dies takes
 one case with it; the case is tried once more, in a new worker, and then counts as a failure. Workers do not hear
@@ -43,6 +44,7 @@ WORK_ERRORS = (
     ValueError,
 )
 TRIES = 2
+USUAL_JOBS = 2
 THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
 
 
@@ -70,11 +72,32 @@ ENGINES = {"local": "vesalius.runs.engine:map_cases", "ray": "vesalius.runs.ray_
 
 
 def engine_named(name: str) -> Engine:
-    """The engine of that name."""
+    """The engine of that name, if what it needs is installed."""
     if name not in ENGINES:
         raise BadInput(f"engine {name!r} does not exist; use {choices(ENGINES)}")
-    module, _, function = ENGINES[name].partition(":")
-    return getattr(import_module(module), function)
+    place, _, function = ENGINES[name].partition(":")
+    module = import_module(place)
+    getattr(module, "require_installed", lambda: None)()
+    return getattr(module, function)
+
+
+def chosen_engine(name: str | None, jobs: int | None) -> tuple[Engine, int]:
+    """The engine that the options of a call name, and how many cases it runs at a time: none asked for is this process;
+    jobs alone are local processes.
+    """
+    if jobs is not None:
+        require_jobs(jobs)
+    if name is None and jobs is None:
+        return in_process, 1
+    return engine_named(name or "local"), jobs or USUAL_JOBS
+
+
+def in_process(
+    work: Callable[[Case], Result], cases: Iterable[Case], *, jobs: int = 1
+) -> Generator[tuple[Case, Result | Failure]]:
+    """No engine: one case after the other, here."""
+    for case in cases:
+        yield case, outcome(work, case)
 
 
 class Queue:
@@ -214,6 +237,11 @@ def attempt(work: Callable[[Any], Any], case: Any) -> Any:
     """The result of a case, or what kept it from having one; torch works with one thread."""
     if "torch" in sys.modules:
         sys.modules["torch"].set_num_threads(1)
+    return outcome(work, case)
+
+
+def outcome(work: Callable[[Any], Any], case: Any) -> Any:
+    """The result of a case, or what kept it from having one."""
     try:
         return work(case)
     except BadInput as error:

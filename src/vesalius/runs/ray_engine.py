@@ -48,6 +48,11 @@ def map_cases(
             ray.shutdown()
 
 
+def require_installed() -> None:
+    """Refuse in one line where Ray is not installed."""
+    _ray()
+
+
 def _ray() -> Any:
     try:
         import ray

@@ -18,6 +18,8 @@ from vesalius.cli.options import (
     LeaveOutOption,
     MaxCostOption,
     MetricOption,
+    PartsEngineOption,
+    PartsJobsOption,
     PlanOption,
     PricesOption,
     PromptOption,
@@ -64,6 +66,8 @@ def sweep(
     out: Annotated[
         str | None, typer.Option(help="Directory for the picture and the numbers. Default: vesalius-runs/...")
     ] = None,
+    engine: PartsEngineOption = None,
+    jobs: PartsJobsOption = None,
     dtype: DtypeOption = "auto",
     device: DeviceOption = "auto",
     plan: PlanOption = False,
@@ -98,6 +102,8 @@ def sweep(
             split=split,
             dtype=dtype,
             device=device,
+            engine=engine,
+            jobs=jobs,
             out=out or True,
         )
     return output(report, lambda sweep: print_sweep(sweep, top), as_json=json)
@@ -148,6 +154,8 @@ def discover(
         float | None,
         typer.Option(help="With --method sets: smallest synergy that counts, as a share of the clean score."),
     ] = None,
+    engine: PartsEngineOption = None,
+    jobs: PartsJobsOption = None,
     dtype: DtypeOption = "auto",
     device: DeviceOption = "auto",
     plan: PlanOption = False,
@@ -175,6 +183,8 @@ def discover(
     if method == "sets":
         if paper or quick or steps or seeds != 1:
             raise BadInput("--paper, --seeds, --steps and --quick do not go with --method sets; leave them out")
+        if engine is not None or jobs is not None:
+            raise BadInput("--engine and --jobs do not go with --method sets, which has no parts; leave them out")
         given = {"search": search, "kind": kind, "least": least}
         options = {name: value for name, value in given.items() if value is not None}
         with resumable():
@@ -195,6 +205,8 @@ def discover(
         paper=paper,
         seeds=seeds,
         steps=steps,
+        engine=engine,
+        jobs=jobs,
         **where,
     )
     if json:
@@ -238,6 +250,8 @@ def explain(
     leave_out: LeaveOutOption = None,
     seed: Annotated[int, typer.Option(help="Seed of all inputs; the same seed, the same explanation.")] = 0,
     out: Annotated[str | None, typer.Option(help="Directory for the explanation and its page.")] = None,
+    engine: PartsEngineOption = None,
+    jobs: PartsJobsOption = None,
     dtype: DtypeOption = "auto",
     device: DeviceOption = "auto",
     scientist: Annotated[
@@ -316,6 +330,8 @@ def explain(
             record=record,
             replay=replay,
             unsafe_sandbox=unsafe_sandbox,
+            engine=engine,
+            jobs=jobs,
             out=out or True,
         )
     return output(explanation, lambda explanation: print_explanation(explanation, claims=claims), as_json=json)

@@ -6,14 +6,16 @@
    the logit lens (`study`), and check the claims (`evidence`).
 4. Name roles by rule (`roles`) and write them down (`sentences`).
 
-The same seed gives the same explanation.
+The same seed gives the same explanation. Step 3 can be cut by components: each part makes the same held-out pool anew.
 """
 
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
 from typing import Any
 
 from vesalius.behaviours import behaviours
+from vesalius.behaviours.elsewhere import Spread
 from vesalius.behaviours.natural import require_performance
 from vesalius.behaviours.performance import undecided
 from vesalius.behaviours.registry import behaviour_of
@@ -29,7 +31,7 @@ from vesalius.explanations.claims.reading import MIN_CUT_EFFECT
 from vesalius.explanations.natural.evidence import path_control
 from vesalius.explanations.natural.pool import Pool
 from vesalius.explanations.natural.roles import NO_ROLE, Findings, investigate
-from vesalius.explanations.natural.selection import select
+from vesalius.explanations.natural.selection import Selection, select
 from vesalius.explanations.natural.sentences import information_flow, note, task_description
 from vesalius.explanations.natural.study import PerPrompt, Study
 from vesalius.model.specimen import Specimen
@@ -38,6 +40,28 @@ from vesalius.progress import Progress, silent
 PROMPTS, SELECTION, TOP = 16, 8, 12
 #: Intervals from fewer held-out prompts are too wide for any verdict.
 MIN_PROMPTS = 4
+Path = tuple[str, str, float]
+
+
+@dataclass(frozen=True)
+class Studied:
+    """One component after its study: what was found, how it is written down, and the measured paths from it."""
+
+    finding: Findings
+    written: ComponentExplanation
+    paths: tuple[Path, ...]
+
+
+@dataclass(frozen=True)
+class StudyPart:
+    """Some of the selected components to be studied."""
+
+    selection: Selection
+    components: tuple[Component, ...]
+    n: int
+    seed: int
+    performs: bool
+    request: dict[str, Any]
 
 
 def explain_natural(
@@ -48,13 +72,14 @@ def explain_natural(
     top: int = TOP,
     force: bool = False,
     seed: int = 0,
+    spread: Spread | None = None,
     progress: Progress | None = None,
 ) -> Explanation:
     """Explain a natural model for the behaviour it was loaded with, on `n` held-out prompts.
 
     `components` names the components to study; by default the `top` by effect, and heads selected by attention and
     composition. A model that does not perform the behaviour is refused, unless `force`: then attention is described
-    and no part is named. `progress` is called at each step.
+    and no part is named. `spread` studies components elsewhere. `progress` is called at each step.
     """
     started, progress = time.monotonic(), progress or silent
     if n < MIN_PROMPTS:
@@ -69,24 +94,23 @@ def explain_natural(
     selection_pool = Pool(specimen, SELECTION, seed=seed, split="train")
     note_limits(specimen, selection_pool.prompts, resampled=True)
     selection = select(selection_pool, named=named, top=top, progress=progress)
-    held_out_pool = Pool(specimen, n, seed=CLAIM_SEED + seed, split="test")
-    lab = Lab(specimen, n=n, seed=CLAIM_SEED + seed, circuit=selection.components)
-    study = Study(held_out_pool, lab, selection)
-    findings = _investigate_all(study, performs=performs, progress=progress)
-    progress("writing the explanation", 0, 0)
     request = {"n": n, "top": top if named is None else None, "selection": SELECTION, "force": force}
+    whole = StudyPart(selection, tuple(selection.components), n, seed, performs, request)
+    studied, rows = _study(specimen, whole, progress) if spread is None else _study_elsewhere(whole, spread)
+    findings = [one.finding for one in studied]
+    progress("writing the explanation", 0, 0)
     return Explanation(
         specimen=specimen.id,
         behaviour=specimen.behaviour,
         scientist="builtin",
-        components=tuple(_component(finding, study, request) for finding in findings),
+        components=tuple(one.written for one in studied),
         information_flow=information_flow(findings),
-        edges=tuple(_edges(study, findings)) if performs else (),
+        edges=tuple(path for one in studied for path in one.paths),
         compositions=tuple(_compositions(findings)),
         task_description=task_description(behaviour_of(specimen), performance),
         seconds=round(time.monotonic() - started, 2),
         seed=seed,
-        rows=round(selection_pool.cost.rows + held_out_pool.cost.rows + lab.cost.rows),
+        rows=round(selection_pool.cost.rows + rows),
     )
 
 
@@ -100,17 +124,41 @@ def _performance(specimen: Specimen, seed: int, *, force: bool) -> Performance:
     return require_performance(specimen, seed=seed, force=force, purpose="see its attention")
 
 
-def _investigate_all(study: Study, *, performs: bool, progress: Progress) -> list[Findings]:
-    if performs:
-        progress(f"cutting {len(study.selection.paths)} paths on held-out prompts", 0, 0)
-        study.measure_paths([key for pair in study.selection.paths for key in _path_keys(study, pair)])
-        progress(f"replacing {len(study.selection.components)} components and their controls", 0, 0)
-        study.measure_replacements()
-    findings = []
-    for place, component in enumerate(study.selection.components, 1):
-        progress(f"explaining {component}", place, len(study.selection.components))
-        findings.append(investigate(study, component, performs=performs))
-    return findings
+def _study_elsewhere(whole: StudyPart, spread: Spread) -> tuple[list[Studied], float]:
+    """As `_study`, with the components dealt out to as many parts as work at a time; the clean runs and the controls of
+    each part come on top of the work.
+    """
+    count = min(spread.jobs, len(whole.components))
+    parts = [replace(whole, components=whole.components[place::count]) for place in range(count)]
+    answers = spread(study_part, parts, step=f"explaining {len(whole.components)} components")
+    studied = {one.finding.component: one for part, _ in answers for one in part}
+    return [studied[component] for component in whole.components], sum(rows for _, rows in answers)
+
+
+def study_part(specimen: Specimen, part: StudyPart) -> tuple[list[Studied], float]:
+    """The study of one part's components, and its work in forward passes of one prompt."""
+    return _study(specimen, part, silent)
+
+
+def _study(specimen: Specimen, part: StudyPart, progress: Progress) -> tuple[list[Studied], float]:
+    """Study the components of a part on held-out prompts; also the work in forward passes of one prompt."""
+    seed, selection = CLAIM_SEED + part.seed, part.selection
+    pool = Pool(specimen, part.n, seed=seed, split="test")
+    lab = Lab(specimen, n=part.n, seed=seed, circuit=selection.components)
+    study = Study(pool, lab, selection)
+    pairs = [pair for pair in selection.paths if pair[0] in part.components]
+    if part.performs:
+        progress(f"cutting {len(pairs)} paths on held-out prompts", 0, 0)
+        study.measure_paths([key for pair in pairs for key in _path_keys(study, pair)])
+        progress(f"replacing {len(part.components)} components and their controls", 0, 0)
+        study.measure_replacements(part.components)
+    studied = []
+    for place, component in enumerate(part.components, 1):
+        progress(f"explaining {component}", place, len(part.components))
+        finding = investigate(study, component, performs=part.performs)
+        paths = tuple(_paths(study, finding)) if part.performs else ()
+        studied.append(Studied(finding, _component(finding, study, part.request), paths))
+    return studied, pool.cost.rows + lab.cost.rows
 
 
 def _path_keys(study: Study, pair: tuple[Component, Component]) -> list[tuple[Component, Component, str | None]]:
@@ -144,21 +192,18 @@ def _component(finding: Findings, study: Study, request: dict[str, Any]) -> Comp
     )
 
 
-def _edges(study: Study, findings: list[Findings]) -> list[tuple[str, str, float]]:
-    """Supported paths between components, and direct paths from the token embeddings and to the logits whose interval
-    lies beyond the bar.
+def _paths(study: Study, finding: Findings) -> Iterator[Path]:
+    """Supported paths to other components, and the direct paths from the token embeddings and to the logits whose
+    interval lies beyond the bar.
     """
-    edges = []
-    for finding in findings:
-        sender = finding.component
-        if (effect := _beyond_bar(study, study.from_tokens(sender))) is not None:
-            edges.append((TOKENS, str(sender), effect))
-        for receiver, claim in finding.outgoing:
-            if claim.verdict == "supported":
-                edges.append((str(sender), str(receiver), round(float(study.path(sender, receiver).mean()), 4)))
-        if (effect := _beyond_bar(study, study.direct(sender))) is not None:
-            edges.append((str(sender), LOGITS, effect))
-    return edges
+    sender = finding.component
+    if (effect := _beyond_bar(study, study.from_tokens(sender))) is not None:
+        yield TOKENS, str(sender), effect
+    for receiver, claim in finding.outgoing:
+        if claim.verdict == "supported":
+            yield str(sender), str(receiver), round(float(study.path(sender, receiver).mean()), 4)
+    if (effect := _beyond_bar(study, study.direct(sender))) is not None:
+        yield str(sender), LOGITS, effect
 
 
 def _beyond_bar(study: Study, effects: PerPrompt) -> float | None:

@@ -56,9 +56,8 @@ class Study:
         """Effect of replacing only this component."""
         return self.lab.effect([component], "resample")
 
-    def measure_replacements(self) -> None:
-        """Replace every selected component, and the first controls of each, in every way, one batch for each way."""
-        components = self.selection.components
+    def measure_replacements(self, components: Sequence[Component]) -> None:
+        """Replace these components, and the first controls of each, in every way, one batch for each way."""
         controls = [control for component in components for control in self.lab.matched(component, k=CONTROLS)]
         self.lab.measure([[component] for component in (*components, *controls)], self.lab.replacements)
 

@@ -1,0 +1,84 @@
+"""Parts of one specimen's work on an engine: the `Spread` that sweeps, discoveries and explanations are given.
+
+A part is a case of the engine: its worker loads the model once and keeps it for the next part. A worker that dies takes
+one part with it, which is tried once more. When a part fails, the others are still finished and kept where the caller
+keeps them; then one line says what failed.
+"""
+
+import pickle
+from collections.abc import Callable, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from typing import Any
+
+from vesalius.behaviours.elsewhere import Elsewhere, Work
+from vesalius.errors import BadInput, Failed
+from vesalius.model.specimen import Specimen
+from vesalius.progress import Progress
+from vesalius.runs.engine import Engine, Failure, chosen_engine, in_process
+
+
+@dataclass(frozen=True)
+class Part:
+    """One part of the work, where its place among all is `number`."""
+
+    number: int
+    work: Work
+    elsewhere: Elsewhere
+    part: Any
+
+
+def do_part(case: Part) -> Any:
+    """The work of one part, in the process that has it."""
+    return case.work(case.elsewhere.specimen(), case.part)
+
+
+@dataclass(frozen=True)
+class Parts:
+    """Runs the parts of one specimen's work on an engine."""
+
+    engine: Engine
+    jobs: int
+    elsewhere: Elsewhere
+    progress: Progress
+
+    def __call__(
+        self, work: Work, parts: Sequence[Any], *, step: str, keep: Callable[[int, Any], None] | None = None
+    ) -> list[Any]:
+        """The result of every part, in order."""
+        cases = [Part(number, work, self.elsewhere, part) for number, part in enumerate(parts)]
+        _require_sendable(cases[:1])
+        results: dict[int, Any] = {}
+        failed: Failure | None = None
+        self.progress(step, 0, len(cases))
+        with closing(self.engine(do_part, cases, jobs=self.jobs)) as answers:
+            for done, (case, result) in enumerate(answers, 1):
+                if not isinstance(result, Failure):
+                    results[case.number] = result
+                    if keep is not None:
+                        keep(case.number, result)
+                elif result.kind == "refused":
+                    raise BadInput(result.reason)
+                else:
+                    failed = failed or result
+                self.progress(step, done, len(cases))
+        if failed is not None:
+            missing = len(cases) - len(results)
+            raise Failed(f"{step}: {missing} of {len(cases)} parts could not be finished ({failed.reason})")
+        return [results[number] for number in range(len(cases))]
+
+
+def parts_on(engine: str | None, jobs: int | None, specimen: Specimen, progress: Progress) -> Parts | None:
+    """What cuts the work on a specimen as the options `engine` and `jobs` say; None where it stays in this process."""
+    runs_on, at_a_time = chosen_engine(engine, jobs)
+    return None if runs_on is in_process else Parts(runs_on, at_a_time, Elsewhere.of(specimen), progress)
+
+
+def _require_sendable(cases: Sequence[Part]) -> None:
+    try:
+        pickle.dumps(cases)
+    except (pickle.PicklingError, AttributeError, TypeError) as error:
+        raise BadInput(
+            f"the behaviour or its metric cannot be sent to another process ({error}); define functions in a module, "
+            "or leave out the engine and the jobs"
+        ) from None
