@@ -47,7 +47,6 @@ class Parts:
     ) -> list[Any]:
         """The result of every part, in order."""
         cases = [Part(number, work, self.elsewhere, part) for number, part in enumerate(parts)]
-        _require_sendable(cases[:1])
         results: dict[int, Any] = {}
         failed: Failure | None = None
         self.progress(step, 0, len(cases))
@@ -71,12 +70,16 @@ class Parts:
 def parts_on(engine: str | None, jobs: int | None, specimen: Specimen, progress: Progress) -> Parts | None:
     """What cuts the work on a specimen as the options `engine` and `jobs` say; None where it stays in this process."""
     runs_on, at_a_time = chosen_engine(engine, jobs)
-    return None if runs_on is in_process else Parts(runs_on, at_a_time, Elsewhere.of(specimen), progress)
+    if runs_on is in_process:
+        return None
+    elsewhere = Elsewhere.of(specimen)
+    _require_sendable(elsewhere)
+    return Parts(runs_on, at_a_time, elsewhere, progress)
 
 
-def _require_sendable(cases: Sequence[Part]) -> None:
+def _require_sendable(elsewhere: Elsewhere) -> None:
     try:
-        pickle.dumps(cases)
+        pickle.dumps(elsewhere)
     except (pickle.PicklingError, AttributeError, TypeError) as error:
         raise BadInput(
             f"the behaviour or its metric cannot be sent to another process ({error}); define functions in a module, "
