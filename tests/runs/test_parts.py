@@ -71,7 +71,7 @@ def test_a_sweep_of_pairs(inducer: Path) -> None:
     assert float((here.matrix - parts.matrix).abs().max()) <= FIGURES
 
 
-@pytest.mark.parametrize("method", ["sweep", "eap", "eap-ig", "acdc"])
+@pytest.mark.parametrize("method", ["sweep", "eap"])
 def test_a_discovery_and_its_checks(inducer: Path, method: str) -> None:
     here, parts = (
         ves.discover(**quiet(inducer, method=method, **how)).as_data() for how in ({}, {"engine": "backwards"})
