@@ -25,6 +25,7 @@ from vesalius.documents.discovery import SEARCH_DEFAULTS, Discovery
 from vesalius.documents.request import Request
 from vesalius.errors import BadInput, note
 from vesalius.grading.discovery import grade_circuit_scores, true_circuit
+from vesalius.model.devices import Devices
 from vesalius.model.specimen import Specimen
 from vesalius.model.states import fingerprint
 from vesalius.progress import Progress, shown
@@ -49,7 +50,7 @@ def discover(
     behaviour: Any = None,
     metric: Metric | None = None,
     dtype: str | torch.dtype = "auto",
-    device: str | torch.device = "auto",
+    device: Devices = "auto",
     engine: str | None = None,
     jobs: int | None = None,
     out: Out = None,

@@ -34,6 +34,7 @@ from vesalius.explanations.scientists import (
     explain_task,
     scientist_named,
 )
+from vesalius.model.devices import Devices
 from vesalius.model.specimen import Specimen
 from vesalius.progress import Progress, shown
 from vesalius.report.page import render_page
@@ -71,7 +72,7 @@ def explain(
     behaviour: Any = None,
     metric: Metric | None = None,
     dtype: str | torch.dtype = "auto",
-    device: str | torch.device = "auto",
+    device: Devices = "auto",
     base_url: str | None = None,
     max_tokens: int = MAX_TOKENS,
     max_cost: float | None = None,

@@ -5,8 +5,8 @@ from typing import Any
 
 import torch
 
-from vesalius.api.catalogue import chosen_device
 from vesalius.errors import Failed
+from vesalius.model.devices import Devices, named_devices, place
 from vesalius.model.families import FAMILIES
 from vesalius.model.reference import PROMPTS, Agreement, compare, load_reference
 from vesalius.model.sources import read_model
@@ -18,7 +18,7 @@ def check(
     *,
     tokenizer: Any = None,
     dtype: str | torch.dtype = "auto",
-    device: str | torch.device = "auto",
+    device: Devices = "auto",
     revision: str | None = None,
     n: int = len(PROMPTS),
     seed: int = 0,
@@ -29,11 +29,11 @@ def check(
     `model` is a directory, a hub id, a GGUF file or a model of transformers in memory. Without transformers (for GGUF
     files also accelerate) `compared_with` is None.
     """
-    where = chosen_device(device)
+    where = device if device == "auto" else named_devices(device)
     with shown(progress) as report:
         report("loading", 0, 3)
         loaded = read_model(model, tokenizer=tokenizer, dtype=dtype, revision=revision, progress=report)
-        loaded.model.to(where)
+        place(loaded.model, where)
         report("loading transformers' module", 1, 3)
         try:
             reference = load_reference(model, loaded)

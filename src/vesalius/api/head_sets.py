@@ -24,6 +24,7 @@ from vesalius.documents.views import subject_of
 from vesalius.errors import BadInput, choices
 from vesalius.files import write_json
 from vesalius.intervene import KINDS
+from vesalius.model.devices import Devices
 from vesalius.model.specimen import Specimen
 from vesalius.progress import Progress, shown
 from vesalius.report.synergy import draw_synergy
@@ -45,7 +46,7 @@ def discover_sets(
     behaviour: Any = None,
     metric: Metric | None = None,
     dtype: str | torch.dtype = "auto",
-    device: str | torch.device = "auto",
+    device: Devices = "auto",
     out: Out = True,
     progress: Progress | bool | None = None,
 ) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 
 from vesalius.api.catalogue import loaded
-from vesalius.api.sweeps import PROMPTS, component_sets_of
+from vesalius.api.sweeps import PROMPTS, ROWS_BETWEEN_SAVES, component_sets_of
 from vesalius.behaviours.metrics import Metric
 from vesalius.behaviours.trial import Trial, trial
 from vesalius.components import Component
@@ -24,8 +24,10 @@ from vesalius.errors import BadInput, choices
 from vesalius.explanations.natural import PROMPTS as EXPLAIN_PROMPTS
 from vesalius.explanations.natural import TOP
 from vesalius.intervene.edge_graph import EdgeGraph
-from vesalius.intervene.effects import KINDS
-from vesalius.intervene.estimate import peak_bytes, seconds_per_row, sweep_forwards
+from vesalius.intervene.effects import KINDS, ComponentSet
+from vesalius.intervene.estimate import Prompts, attribution_peak, seconds_per_row, sweep_forwards, sweep_peak
+from vesalius.intervene.recordings import activation_memory
+from vesalius.model.devices import Devices, weight_bytes
 from vesalius.model.specimen import FiniteVocabulary, Specimen
 from vesalius.progress import Progress, shown
 
@@ -52,7 +54,7 @@ def plan(
     behaviour: Any = None,
     metric: Metric | None = None,
     dtype: str | torch.dtype = "auto",
-    device: str | torch.device = "auto",
+    device: Devices = "auto",
     progress: Progress | bool | None = None,
 ) -> dict[str, Any]:
     """Passes of all prompts (`forwards`), bytes at the peak (`peak_bytes`) and estimated `seconds` of a command with
@@ -87,7 +89,7 @@ def plan(
     return {
         "command": command,
         "forwards": forwards,
-        "peak_bytes": _peak(specimen, material, round(rows), resampled=how == "resample"),
+        "peak_bytes": weight_bytes(specimen.model) + _activations(specimen, material, command, method, sets, how),
         "seconds": rows * seconds,
         "n": prompts,
         "checks_forwards": more / prompts,
@@ -95,14 +97,16 @@ def plan(
     }
 
 
-def _peak(specimen: Specimen, material: Trial, rows: int, *, resampled: bool) -> int:
-    readout, width = material.readout, material.batch.tokens.shape[1]
-    read = 1 if readout.at is None else readout.at.shape[1]
-    chosen = specimen.model.config.d_vocab_out if readout.choose is None else readout.choose.shape[1]
-    vocabulary = (width if readout.at is None else read) * chosen
-    return peak_bytes(
-        specimen.model, width, len(material.batch), max(1, rows), resampled=resampled, vocabulary=vocabulary
-    )
+def _activations(
+    specimen: Specimen, material: Trial, command: str, method: str, sets: list[ComponentSet], kind: str
+) -> int:
+    """Bytes of activations at the peak: of the sweep, of edge attribution, or of rows of interventions."""
+    model, sizes = specimen.model, Prompts.of(material.batch, material.readout)
+    dtype, memory = model.W_E.dtype, activation_memory(model, None)
+    if command == "discover" and method in ("eap", "eap-ig"):
+        return attribution_peak(model.config, dtype, sizes, steps=1 + (method == "eap-ig"), memory=memory)
+    block = ROWS_BETWEEN_SAVES if command == "sweep" else 4096
+    return sweep_peak(model.config, dtype, sizes, sets, kind, memory=memory, block=block)
 
 
 def _method_forwards(specimen: Specimen, method: str, budget: int | None) -> float:

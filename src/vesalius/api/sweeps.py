@@ -31,6 +31,7 @@ from vesalius.errors import BadInput, choices
 from vesalius.intervene import Cost, Recordings
 from vesalius.intervene.effects import KINDS, ComponentSet, Effects, Replacement, effect_columns, number
 from vesalius.intervene.effects import pairs as all_pairs
+from vesalius.model.devices import Devices
 from vesalius.model.files import read_tensors, write_tensors
 from vesalius.model.specimen import Specimen
 from vesalius.progress import Progress, shown
@@ -55,7 +56,7 @@ def sweep(
     behaviour: Any = None,
     metric: Metric | None = None,
     dtype: str | torch.dtype = "auto",
-    device: str | torch.device = "auto",
+    device: Devices = "auto",
     material: Trial | None = None,
     engine: str | None = None,
     jobs: int | None = None,
@@ -104,7 +105,7 @@ def _sweep(
     behaviour: Any = None,
     metric: Metric | None = None,
     dtype: str | torch.dtype = "auto",
-    device: str | torch.device = "auto",
+    device: Devices = "auto",
     material: Trial | None = None,
     engine: str | None = None,
     jobs: int | None = None,

@@ -8,11 +8,11 @@ from typing import Any
 
 import torch
 
-from vesalius.api.catalogue import chosen_device
 from vesalius.api.places import directory_for
 from vesalius.circuits.making import TrainedModel, make_many, write_trained
 from vesalius.circuits.specimens import SPECIMEN_FILE
 from vesalius.errors import BadInput, Failed, note
+from vesalius.model.devices import chosen_device
 from vesalius.model.specimen import json_value
 from vesalius.progress import Progress, shown
 from vesalius.rasp import Program, load_spec

@@ -52,8 +52,14 @@ PlanOption = Annotated[
     bool,
     typer.Option("--plan", help="Print passes, memory and an estimate of the time, from one timed chunk; then stop."),
 ]
+OneDeviceOption = Annotated[str, typer.Option("--device", help="cpu, cuda or mps; auto: a GPU where there is one.")]
 DeviceOption = Annotated[
-    str, typer.Option("--device", help="cpu, cuda or mps; auto: for natural models a GPU where there is one.")
+    str,
+    typer.Option(
+        "--device",
+        help="cpu, cuda, mps, or several over which layers are spread: cuda:0,cuda:1. auto: for natural models a GPU "
+        "where there is one, several where the model does not fit one.",
+    ),
 ]
 DtypeOption = Annotated[
     str, typer.Option("--dtype", help="Number format of a natural model: auto (as stored), float32, bfloat16, float16.")

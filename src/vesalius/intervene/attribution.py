@@ -12,6 +12,7 @@ from torch import Tensor
 from vesalius.intervene.effects import Replacement
 from vesalius.intervene.readout import Readout
 from vesalius.intervene.values import Batch
+from vesalius.model.devices import Copies
 from vesalius.model.hooks import HookPoint, Tap
 from vesalius.model.transformer import Transformer
 
@@ -32,7 +33,6 @@ def attribute(
 def _attribute_chunk(
     model: Transformer, batch: Batch, readout: Readout, replacement: Replacement, prompts: Tensor
 ) -> Float[Tensor, "prompt component"]:
-    device = model.device
     kept: dict[str, Tensor] = {}
 
     def start_gradient(value: Tensor, hook: HookPoint) -> Tensor:
@@ -42,22 +42,23 @@ def _attribute_chunk(
         kept[hook.name] = value
 
     tap = Tap([("hook_embed", start_gradient), (lambda name: name.endswith((".hook_z", ".hook_mlp_out")), keep)])
-    at, choose = (None if x is None else x.to(device) for x in (readout.at, readout.choose))
     with torch.enable_grad():
-        on_device = batch.to(device)
+        on_device = batch.to(model.device)
         # Every position is computed in the last layer, so that its z has the positions of the replacement table.
-        logits = model(on_device.tokens, mask=on_device.mask, choose=choose, tap=tap)
-        if at is not None:
-            logits = logits[torch.arange(len(at), device=device)[:, None], at]
-        score = readout.score(logits, torch.arange(len(batch), device=device)).sum()
+        logits = model(on_device.tokens, mask=on_device.mask, choose=readout.choose, tap=tap)
+        rows = torch.arange(len(batch), device=logits.device)
+        if readout.at is not None:
+            logits = logits[rows[:, None], readout.at.to(logits.device)]
+        score = readout.score(logits, rows).sum()
         gradients = torch.autograd.grad(score, list(kept.values()))
     slope = dict(zip(kept, gradients, strict=True))
-    choice = replacement.choices[prompts].to(device)
+    choices = Copies(replacement.choices[prompts])
     columns, wide = [], score.dtype
     for layer, block in enumerate(model.blocks):
+        choice = choices.on(block.device)
         z, mlp = f"blocks.{layer}.attn.hook_z", f"blocks.{layer}.hook_mlp_out"
         change = kept[z].detach() - replacement.values.z[layer][choice]
-        columns.append((slope[z] * change).sum((1, 3), dtype=wide))
+        columns.append((slope[z] * change).sum((1, 3), dtype=wide).cpu())
         change = kept[mlp].detach() - block.mlp_bias - replacement.values.mlp[layer][choice]
-        columns.append((slope[mlp] * change).sum((1, 2), dtype=wide)[:, None])
-    return torch.cat(columns, 1).cpu()
+        columns.append((slope[mlp] * change).sum((1, 2), dtype=wide)[:, None].cpu())
+    return torch.cat(columns, 1)

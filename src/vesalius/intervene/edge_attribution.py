@@ -17,9 +17,11 @@ from torch import Tensor
 from vesalius.errors import BadInput
 from vesalius.intervene.edge_graph import HEAD_PORTS, EdgeGraph
 from vesalius.intervene.readout import Readout
-from vesalius.intervene.recordings import memory_for
-from vesalius.intervene.values import Batch, Values, activations, sender_outputs
+from vesalius.intervene.recordings import activation_memory
+from vesalius.intervene.values import Batch, Values, activations, sender_changes
 from vesalius.model.attention import Attention, Heads, take_positions
+from vesalius.model.config import Config
+from vesalius.model.devices import Copies
 from vesalius.model.hooks import Tap
 from vesalius.model.norms import NormLayer, widened
 from vesalius.model.positions import Layout
@@ -44,9 +46,10 @@ def edge_attribution(
     """
     if steps < 1:
         raise BadInput(f"steps={steps} takes no gradient; at least 1 is needed")
-    graph, parts = EdgeGraph.of(model.config), []
-    vectors = batch.tokens.shape[1] * (3 * len(graph.senders) + 2 * len(graph.receivers))
-    rows = max(1, memory_for(model.device, memory) // (vectors * model.config.d_model * model.W_E.element_size()))
+    parts, rows = (
+        [],
+        attribution_rows(model.config, model.W_E.dtype, batch.tokens.shape[1], activation_memory(model, memory)),
+    )
     for start in range(0, len(batch), rows):
         prompts = torch.arange(start, min(start + rows, len(batch)))
         parts.append(
@@ -63,6 +66,14 @@ def edge_attribution(
     return torch.cat(parts)
 
 
+def attribution_rows(config: Config, dtype: torch.dtype, width: int, memory: int) -> int:
+    """How many prompts of `width` tokens are attributed at a time within `memory` bytes: each has a table of what every
+    sender changes, and the gradients of a layer's inputs in several copies in float32.
+    """
+    senders, inputs = 1 + config.n_layers * (config.n_heads + 1), 3 * config.n_heads
+    return max(1, memory // (width * config.d_model * (2 * senders * dtype.itemsize + 6 * inputs * 4)))
+
+
 @torch.no_grad()
 def _chunk(
     model: Transformer,
@@ -73,11 +84,10 @@ def _chunk(
     steps: int,
     per_position: bool,
 ) -> Float[Tensor, "prompt *pos sender receiver"]:
-    corrupted = sender_outputs(model, activations(model, other))
     layout = model.layout(batch.tokens, batch.mask)
     embedding = model.embed(batch.tokens, layout, _CLEAN)
     walk = _walk(model, layout, readout, embedding)
-    change = (sender_outputs(model, walk.values) - corrupted).transpose(1, 2).contiguous()
+    change = sender_changes(model, walk.values, activations(model, other))
     if where is not None:
         change = change * where[:, :, None, None]
     scores = _scores(model, walk, change, per_position)
@@ -111,11 +121,12 @@ def _walk(model: Transformer, layout: Layout, readout: Readout, embedding: Tenso
     with torch.enable_grad():
         resid = embedding.detach().requires_grad_()
         for block in model.blocks:
+            resid = resid.to(block.device)
             q, k, v = block.attn.heads(block.ln1(resid, _CLEAN), None, _CLEAN)
             heads = Heads(q, *(x if share == 1 else x.repeat_interleave(share, 2) for x in (k, v)))
             pre.append(resid)
             inputs.append(heads)
-            z.append(block.attn.mix(heads, layout, None, _CLEAN))
+            z.append(block.attn.mix(heads, layout.on(block.device), None, _CLEAN))
             after = resid + block.write_heads(z[-1], _CLEAN)
             mlp_inputs.append(block.mlp_input(resid, after))
             # A separate tensor, also without a norm: what goes past the MLP must not count as going through it.
@@ -137,10 +148,9 @@ def _walk(model: Transformer, layout: Layout, readout: Readout, embedding: Tenso
 
 
 def _score(model: Transformer, resid: Tensor, readout: Readout) -> Tensor:
-    at, choose = (None if x is None else x.to(model.device) for x in (readout.at, readout.choose))
-    read = resid if at is None else take_positions(resid, at)
-    rows = torch.arange(len(resid), device=model.device)
-    return readout.score(model.unembed(read, choose, _CLEAN), rows).sum()
+    read = resid if readout.at is None else take_positions(resid, readout.at.to(resid.device))
+    logits = model.unembed(read, readout.choose, _CLEAN)
+    return readout.score(logits, torch.arange(len(resid), device=logits.device)).sum()
 
 
 def _scores(
@@ -150,11 +160,14 @@ def _scores(
     graph = EdgeGraph.of(model.config)
     kept = change.shape[:2] if per_position else change.shape[:1]
     scores = widened(change.new_zeros(*kept, len(graph.senders), len(graph.receivers)))
+    changes = Copies(change)
 
     def add(columns: slice, gradient: Float[Tensor, "prompt pos receiver d_model"]) -> None:
         feeding = int(graph.real[:, columns.start].sum())
-        products = change[:, :, :feeding] @ gradient.transpose(2, 3).to(change.dtype)
-        scores[..., :feeding, columns] = products if per_position else products.sum(1, dtype=scores.dtype)
+        sent = changes.on(gradient.device)[:, :, :feeding]
+        products = sent @ gradient.transpose(2, 3).to(change.dtype)
+        products = products if per_position else products.sum(1, dtype=scores.dtype)
+        scores[..., :feeding, columns] = products.to(scores.device)
 
     for layer, block in enumerate(model.blocks):
         add(graph.heads(layer), _before_heads(block, walk.pre[layer], walk.heads[layer]))

@@ -6,7 +6,8 @@ circuits cut hundreds of edges in every row, the same on all prompts. Here such 
 what the sender wrote in this row), the same sum that the engine takes edge by edge.
 
 In the tensors here the axis `flat` runs over prompts, positions and d_model, so that summing over senders is one matrix
-product for all prompts.
+product for all prompts. What the senders wrote is kept where the embedding is; a layer on another device is sent its
+inputs and sends back what it wrote.
 """
 
 import torch
@@ -15,7 +16,7 @@ from torch import Tensor
 
 from vesalius.intervene.edge_graph import HEAD_PORTS, EdgeGraph
 from vesalius.intervene.readout import Readout
-from vesalius.intervene.recordings import memory_for
+from vesalius.intervene.recordings import activation_memory
 from vesalius.intervene.values import Batch, activations, sender_outputs
 from vesalius.model.attention import Heads, take_positions
 from vesalius.model.hooks import Tap
@@ -63,7 +64,7 @@ class SenderRecordings:
 
     def spread(self, bias: Float[Tensor, " d_model"]) -> Float[Tensor, " flat"]:
         """A bias at every position of every prompt."""
-        return bias.repeat(self.n_prompts * self.width)
+        return bias.to(self.model.device).repeat(self.n_prompts * self.width)
 
     def _streams(self, batch: Batch) -> list[Float[Tensor, " flat"]]:
         """The residual stream before each layer, and at the end."""
@@ -71,7 +72,7 @@ class SenderRecordings:
         names = [*(f"blocks.{layer}.hook_resid_pre" for layer in range(n)), f"blocks.{n - 1}.hook_resid_post"]
         first = torch.zeros(len(batch), 1, dtype=torch.long, device=self.model.device)
         _, cache = self.model.run_with_cache(batch.tokens, mask=batch.mask, names=names, choose=first)
-        return [cache[name].flatten() for name in names]
+        return [cache[name].flatten().to(self.model.device) for name in names]
 
 
 @torch.no_grad()
@@ -88,7 +89,7 @@ def run_edge_masks(
     activations held at once.
     """
     per_mask = 3 * recordings.clean.numel() * recordings.clean.element_size()
-    at_once = max(1, memory_for(recordings.model.device, memory) // per_mask)
+    at_once = max(1, activation_memory(recordings.model, memory) // per_mask)
     cut = cut.to(recordings.model.device)
     return torch.cat([_MaskedRun(recordings, part, first_layer).scores() for part in cut.split(at_once)])
 
@@ -109,7 +110,7 @@ class _MaskedRun:
         resid = recordings.resid[self.first_layer].repeat(self.n_masks, 1)
         for layer in range(self.first_layer, len(self.model.blocks)):
             block = self.model.blocks[layer]
-            z = block.attn.mix(self._heads(layer, resid), layout, None, _CLEAN)
+            z = block.attn.mix(self._heads(layer, resid), layout.on(block.device), None, _CLEAN)
             contributions, out = self._written(block, z)
             mid = resid + out
             if not block.parallel:
@@ -117,7 +118,8 @@ class _MaskedRun:
             inputs = self.changes.inputs(block.mlp_input(resid, mid), self.graph.port(layer, "mlp"))
             if block.parallel:
                 self.changes.note(contributions)
-            out = block.write_mlp(self._rows(inputs), _CLEAN).reshape(self.n_masks, -1)
+            out = block.write_mlp(self._rows(inputs).to(block.device), _CLEAN).reshape(self.n_masks, -1)
+            out = out.to(resid.device)
             resid = mid + out
             self.changes.note((out - recordings.spread(block.mlp_bias))[:, None])
         logits = slice(len(self.graph.receivers) - 1, len(self.graph.receivers))
@@ -127,7 +129,7 @@ class _MaskedRun:
         """Queries, keys and values, each query head from its own view of the residual stream."""
         block, n_heads = self.model.blocks[layer], self.model.config.n_heads
         n, width, attn = self.recordings.n_prompts, self.recordings.width, block.attn
-        x = self.changes.inputs(resid, self.graph.heads(layer)).unflatten(2, (n * width, -1))
+        x = self.changes.inputs(resid, self.graph.heads(layer)).unflatten(2, (n * width, -1)).to(block.device)
         inputs = zip(HEAD_PORTS, block.ln1(x, _CLEAN).split(n_heads, 1), strict=True)
         projected = [attn.own(port, part, range(n_heads)) for port, part in inputs]
         return Heads(*(part.unflatten(2, (n, width)).permute(0, 2, 3, 1, 4).flatten(0, 1) for part in projected))
@@ -135,14 +137,14 @@ class _MaskedRun:
     def _written(
         self, block: Block, z: Float[Tensor, "row pos head d_head"]
     ) -> tuple[Float[Tensor, "mask head flat"], Float[Tensor, "mask flat"]]:
-        """What each head, and attention as a whole, adds to the residual stream."""
+        """What each head, and attention as a whole, adds to the residual stream, where the embedding is."""
         by_head = z.unflatten(0, (self.n_masks, self.recordings.n_prompts)).permute(0, 3, 1, 2, 4).flatten(2, 3)
         contributions = by_head @ block.attn.W_O
         out, norm = contributions.sum(1) + block.attn.b_O, block.ln1_post
         if norm.w is not None:
             contributions = norm.share(contributions, norm.scale(out)[:, None])
             out = norm(out, _CLEAN)
-        return contributions.flatten(2), out.flatten(1)
+        return contributions.flatten(2).to(self.model.device), out.flatten(1).to(self.model.device)
 
     def _rows(self, streams: Float[Tensor, "mask 1 flat"]) -> Float[Tensor, "row pos d_model"]:
         return streams.reshape(self.n_masks * self.recordings.n_prompts, self.recordings.width, -1)
@@ -151,7 +153,8 @@ class _MaskedRun:
         readout = self.recordings.readout
         at, choose = (None if x is None else x.to(resid.device)[prompt] for x in (readout.at, readout.choose))
         resid = resid if at is None else take_positions(resid, at)
-        return readout.score(self.model.unembed(resid, choose, _CLEAN), prompt)
+        logits = self.model.unembed(resid, choose, _CLEAN)
+        return readout.score(logits, prompt.to(logits.device)).to(self.model.device)
 
 
 class _Changes:

@@ -22,10 +22,11 @@ from vesalius.components import Component
 from vesalius.errors import BadInput
 from vesalius.intervene.plan import KEEP, EdgeEdit, Plan
 from vesalius.intervene.readout import Readout
-from vesalius.intervene.recordings import Recording, Recordings, memory_for
+from vesalius.intervene.recordings import Recording, Recordings, activation_memory
 from vesalius.intervene.values import Batch, Values
 from vesalius.model.attention import Heads, take_positions
 from vesalius.model.config import Config
+from vesalius.model.devices import Copies
 from vesalius.model.hooks import Tap
 from vesalius.model.transformer import Block, Transformer
 from vesalius.progress import Progress
@@ -78,7 +79,7 @@ def run_with_outputs(
     entry = _entries(plan, model.config)
     senders = len({edit.edge.sender for edit in plan.edges})
     per_row = row_bytes(model, recordings.batch.tokens.shape[1], senders=senders)
-    rows_at_once = max(1, memory_for(model.device, memory) // per_row)
+    rows_at_once = max(1, activation_memory(model, memory) // per_row)
     scores, outputs, order, done = [], [], [], 0
     n_run = recordings.n_run
     for start, n, readout, recording in recordings.chunks():
@@ -115,10 +116,10 @@ class _Walk:
     ) -> None:
         device = model.device
         self.model, self.recording, self.values = model, recording, values
-        self.prompt = plan.prompt.to(device)
-        self.layout = recording.layout.take(self.prompt)
-        self.at = None if recording.at is None else recording.at[self.prompt]
-        self.positions = None if plan.positions is None else plan.positions.to(device)
+        self.prompt = Copies(plan.prompt.to(device))
+        self.layout = recording.layout.take(self.prompt.value)
+        self.at = None if recording.at is None else Copies(recording.at[self.prompt.on(recording.at.device)])
+        self.positions = None if plan.positions is None else Copies(plan.positions.to(device))
         # Row counts by entry time: after `until[t]` rows, the next one enters later than t.
         times = torch.arange(3 * model.config.n_layers + 1)
         self.until: list[int] = torch.searchsorted(entry, times, right=True).tolist()
@@ -131,7 +132,7 @@ class _Walk:
         last = self.model.config.n_layers - 1
         resid: Tensor | None = None
         for layer, block in enumerate(self.model.blocks):
-            at = self.at if layer == last else None
+            at = self.at.on(block.device) if self.at is not None and layer == last else None
             resid = self._join(resid, self.recording.pre[layer], self.until[3 * layer])
             mid = self._attention(block, layer, resid, at)
             inputs = block.mlp_input(_at(resid, None if at is None else at[: len(resid)]), mid)
@@ -140,8 +141,10 @@ class _Walk:
         resid = self._join(resid, self.recording.final, len(self.prompt))
         if self.cuts:
             resid = self.cuts.into(resid, last, "logits", None, narrow=self.at is not None)
-        choose = None if self.recording.choose is None else self.recording.choose[self.prompt]
-        return readout.score(self.model.unembed(resid, choose, _CLEAN), self.prompt)
+        choose = self.recording.choose
+        choose = None if choose is None else choose[self.prompt.on(choose.device)]
+        logits = self.model.unembed(resid, choose, _CLEAN)
+        return readout.score(logits, self.prompt.on(logits.device))
 
     def outputs(self) -> dict[Component, Tensor]:
         """What the components to keep wrote in every row; rows that join after a component have its clean output."""
@@ -151,17 +154,18 @@ class _Walk:
         }
 
     def _join(self, active: Tensor | None, clean: Tensor, until: int) -> Tensor:
-        """Append the rows that enter now, taken from the recording."""
-        n = 0 if active is None else len(active)
+        """Append the rows that enter now, taken from the recording, on its device."""
+        prompt = self.prompt.on(clean.device)
         if active is None:
-            return clean[self.prompt[:until]]
-        return active if until == n else torch.cat([active, clean[self.prompt[n:until]]])
+            return clean[prompt[:until]]
+        n, active = len(active), active.to(clean.device)
+        return active if until == n else torch.cat([active, clean[prompt[n:until]]])
 
     def _attention(self, block: Block, layer: int, resid: Tensor, at: Tensor | None) -> Tensor:
         n, until = len(resid), self.until[3 * layer + 1]
         z = None
         if n:
-            here, layout = None if at is None else at[:n], self.layout.take(slice(0, n))
+            here, layout = None if at is None else at[:n], self.layout.on(block.device).take(slice(0, n))
             heads = block.attn.heads(block.ln1(resid, _CLEAN), here, _CLEAN)
             if self.cuts:
                 heads = self.cuts.into_heads(block, layer, resid, heads, here)
@@ -170,7 +174,8 @@ class _Walk:
             return self.recording.mid[layer][:0]
         z = self._join(z, self.recording.z[layer], until)
         resid = self._join(resid, self.recording.pre[layer], until)
-        z = self.edits.replace_heads(z, layer, self.values, self._where(until, at), None if at is None else at[:until])
+        where = self._where(until, at, z.device)
+        z = self.edits.replace_heads(z, layer, self.values, where, None if at is None else at[:until])
         if self.cuts:
             self.cuts.note_heads(block, layer, z)
         self.kept |= {part: z[:, :, part.head] for part in self.kept if part.layer == layer and part.head is not None}
@@ -187,7 +192,7 @@ class _Walk:
         out = self._join(out, self.recording.mlp[layer], until)
         mid = self._join(mid, self.recording.mid[layer], until)
         here = None if at is None else at[:until]
-        out = self.edits.replace_mlp(out, layer, self.values, block.mlp_bias, self._where(until, at), here)
+        out = self.edits.replace_mlp(out, layer, self.values, block.mlp_bias, self._where(until, at, out.device), here)
         if self.cuts:
             self.cuts.note_mlp(block, layer, out)
         if (part := Component(layer)) in self.kept:
@@ -201,10 +206,10 @@ class _Walk:
         computed = share * self.until[3 * layer] + (1 - share) * through_mlp
         return computed / self.model.config.n_layers
 
-    def _where(self, until: int, at: Tensor | None) -> Bool[Tensor, "row pos"] | None:
+    def _where(self, until: int, at: Tensor | None, device: torch.device) -> Bool[Tensor, "row pos"] | None:
         if self.positions is None:
             return None
-        return _at(self.positions[:until], None if at is None else at[:until])
+        return _at(self.positions.on(device)[:until], None if at is None else at[:until])
 
 
 class _Edits:
@@ -213,9 +218,9 @@ class _Edits:
     def __init__(self, choice: Int[Tensor, "row component"], n_heads: int, device: torch.device) -> None:
         self.n_heads = n_heads
         component, row = (choice.T != KEEP).nonzero(as_tuple=True)
-        self.choice = choice[row, component].to(device)
+        self.choice = Copies(choice[row, component].to(device))
         self.bounds = [0, *torch.bincount(component, minlength=choice.shape[1]).cumsum(0).tolist()]
-        self.row, self.head = row.to(device), (component % (n_heads + 1)).to(device)
+        self.row, self.head = Copies(row.to(device)), Copies((component % (n_heads + 1)).to(device))
 
     def replace_heads(
         self, z: Tensor, layer: int, values: Values, where: Tensor | None, at: Tensor | None
@@ -225,7 +230,7 @@ class _Edits:
         span = slice(self.bounds[first], self.bounds[first + self.n_heads])
         if span.start == span.stop:
             return z
-        row, head, choice = self.row[span], self.head[span], self.choice[span]
+        row, head, choice = (part.on(z.device)[span] for part in (self.row, self.head, self.choice))
         new = _at_rows(values.z[layer][choice, :, head], at, row).expand(-1, z.shape[1], -1)
         if where is not None:
             new = torch.where(where[row].unsqueeze(-1), new, z[row, :, head])
@@ -241,7 +246,7 @@ class _Edits:
         span = slice(self.bounds[place], self.bounds[place + 1])
         if span.start == span.stop:
             return out
-        row, choice = self.row[span], self.choice[span]
+        row, choice = (part.on(out.device)[span] for part in (self.row, self.choice))
         new = (_at_rows(values.mlp[layer][choice], at, row) + bias).expand(-1, out.shape[1], -1)
         if where is not None:
             new = torch.where(where[row].unsqueeze(-1), new, out[row])
@@ -271,7 +276,7 @@ class _Cuts:
             return resid
         resid = resid.clone()
         for edit in edits:
-            resid[edit.row] += self._change(edit, narrow=narrow)
+            resid[edit.row] += self._change(edit, narrow=narrow).to(resid.device)
         return resid
 
     def into_heads(self, block: Block, layer: int, resid: Tensor, heads: Heads, at: Tensor | None) -> Heads:
@@ -309,9 +314,10 @@ class _Cuts:
 
     def _clean_output(self, sender: Component | None, rows: list[int]) -> Tensor:
         recording, model = self.walk.recording, self.walk.model
-        prompts = self.walk.prompt[rows]
+        device = model.device if sender is None else model.blocks[sender.layer].device
+        prompts = self.walk.prompt.on(device)[rows]
         if sender is None:
-            return recording.pre[0][prompts]
+            return recording.pre[0].to(device)[prompts]
         if sender.head is None:
             return recording.output(model, sender, prompts)
         return model.blocks[sender.layer].share(recording.z[sender.layer][prompts], sender.head)
@@ -321,7 +327,7 @@ class _Cuts:
         sender, model = edit.edge.sender, self.walk.model
         current = self.contributions[sender][self.rows[sender].index(edit.row)]
         last = sender is not None and sender.layer == model.config.n_layers - 1
-        at = None if self.walk.at is None else self.walk.at[edit.row]
+        at = None if self.walk.at is None else self.walk.at.on(current.device)[edit.row]
         if at is not None and narrow and not last:
             current = current[at]
         new = self._replacement(sender, edit.choice)
@@ -329,7 +335,7 @@ class _Cuts:
             new = new[at]
         change = new - current
         if self.walk.positions is not None:
-            where = self.walk.positions[edit.row]
+            where = self.walk.positions.on(change.device)[edit.row]
             change = change * (where[at] if at is not None and narrow else where).unsqueeze(-1)
         return change
 

@@ -1,24 +1,32 @@
 """What a sweep will cost, before it is run: passes, memory, and time from one timed chunk.
 
 A row joins the walk where it first differs from the clean run, so its share of a pass follows from its earliest
-component alone. Memory is the weights, the clean run that is kept, the replacement values and the rows under way, as
-the engine sizes its chunks; the library's own workspace comes on top.
+component alone. Memory is that of the weights and of the activations at their peak; the latter are found by running the
+same code on a model without numbers (`live_memory`). The library's own workspace comes on top.
 """
 
 import time
 from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 import torch
 
+from vesalius.components import Component
+from vesalius.intervene.edge_attribution import attribution_rows, edge_attribution
 from vesalius.intervene.effects import ComponentSet, Replacement, effect_columns
-from vesalius.intervene.engine import Cost, row_bytes
+from vesalius.intervene.engine import Cost
+from vesalius.intervene.live_memory import LiveMemory, shape_of
 from vesalius.intervene.readout import Readout
-from vesalius.intervene.recordings import Recordings, attention_share, memory_for, prompt_bytes
+from vesalius.intervene.recordings import Recordings, attention_share
 from vesalius.intervene.values import Batch
+from vesalius.model.config import Config
 from vesalius.model.transformer import Transformer
 
 #: Prompts and rows of the timed chunk.
 TIMED_PROMPTS, TIMED_ROWS = 4, 64
+#: Layers of the short models by which memory is found: of a sweep (rows join in the first, pass the second and are read
+#: after the last), and the step between those of edge attribution.
+SHORT, STEP = 3, 2
 
 
 def sweep_forwards(model: Transformer, sets: Sequence[ComponentSet]) -> float:
@@ -34,27 +42,97 @@ def _share_of_pass(model: Transformer, members: ComponentSet) -> float:
     return (later + (1 - attention_share(model.blocks[0])) * with_mlp) / layers
 
 
-def peak_bytes(
-    model: Transformer,
-    width: int,
-    n: int,
-    rows: int,
-    *,
-    resampled: bool,
-    vocabulary: int,
-    memory: int | None = None,
-) -> int:
-    """Bytes of the weights, the clean run, the replacement values and the rows under way; `vocabulary` is the number of
-    logits that are read of a row.
+@dataclass(frozen=True)
+class Prompts:
+    """The size of the prompts of an experiment and of what is read of them: `queries` positions (None: all of them) and
+    `choices` tokens (None: the whole vocabulary) of each.
     """
-    memory = memory_for(model.device, memory)
-    weights = sum(weight.numel() * weight.element_size() for weight in model.parameters())
-    clean = prompt_bytes(model, width)
-    kept = clean * min(n, max(1, memory // clean))
-    values = clean // 2 * n if resampled else 0
-    row = row_bytes(model, width)
-    under_way = min(rows, max(1, memory // row))
-    return weights + kept + values + under_way * (row + vocabulary * model.W_E.element_size())
+
+    n: int
+    width: int
+    queries: int | None = 1
+    choices: int | None = 2
+
+    @classmethod
+    def of(cls, batch: Batch, readout: Readout) -> "Prompts":
+        """The sizes of real prompts."""
+        queries, choices = (None if x is None else x.shape[1] for x in (readout.at, readout.choose))
+        return cls(len(batch), batch.tokens.shape[1], queries, choices)
+
+    def batch(self) -> Batch:
+        """Prompts without content."""
+        return Batch(torch.zeros(self.n, self.width, dtype=torch.long, device="meta"))
+
+    def readout(self) -> Readout:
+        """A readout of the same logits."""
+        at, choose = (
+            None if size is None else torch.zeros(self.n, size, dtype=torch.long, device="meta")
+            for size in (self.queries, self.choices)
+        )
+        whole = self.choices is None
+        return Readout(lambda logits, _: (logits.log_softmax(-1) if whole else logits).sum((1, 2)), at, choose)
+
+
+def sweep_peak(
+    config: Config,
+    dtype: torch.dtype,
+    prompts: Prompts,
+    sets: Sequence[ComponentSet],
+    kind: str,
+    *,
+    memory: int,
+    block: int = 4096,
+) -> int:
+    """Bytes of activations that a sweep holds at its peak when the engine may use `memory`.
+
+    Most rows are under way in the last layer but one (in the last, only the readout's positions are computed). A short
+    model of the same width runs that many rows; every layer that it lacks adds a clean run and replacement values.
+    """
+    layers = min(config.n_layers, SHORT)
+    short, at_once = config.model_copy(update=_of_layers(config, layers)), max(1, block // prompts.n)
+    first = [min(members).layer for members in sets]
+    portions = [first[start : start + at_once] for start in range(0, len(sets), at_once)]
+    busiest = max(sum(layer < max(1, config.n_layers - 1) for layer in portion) for portion in portions)
+    one = [(Component(0, 0),)] * max(1, busiest)
+    model, batch = shape_of(short, dtype), prompts.batch()
+    with torch.no_grad(), LiveMemory("meta", model.parameters()) as live:
+        recordings = Recordings(model, batch, prompts.readout(), memory=memory * layers // config.n_layers)
+        recordings.scores()
+        replacement = Replacement.of_kind(kind, model, batch, counterfactual=batch)
+        kept = live.current
+        for _ in effect_columns(recordings, replacement, one, memory=memory, block=block):
+            pass
+    return live.peak + kept * (config.n_layers - layers) // layers
+
+
+def attribution_peak(config: Config, dtype: torch.dtype, prompts: Prompts, *, steps: int, memory: int) -> int:
+    """The same for edge attribution. Its steps are alike, and its tables grow with the layers: linearly, and the one of
+    the scores with their square; three short models say by how much.
+    """
+
+    def peak(layers: int) -> int:
+        model, batch = shape_of(config.model_copy(update=_of_layers(config, layers)), dtype), at_once.batch()
+        with LiveMemory("meta", model.parameters()) as live:
+            readout, together = at_once.readout(), memory * len(batch) + 2**40
+            edge_attribution(model, batch, readout, counterfactual=batch, steps=min(steps, 2), memory=together)
+        return live.peak
+
+    rows = attribution_rows(config, dtype, prompts.width, memory)
+    at_once, n = replace(prompts, n=min(prompts.n, rows)), config.n_layers
+    if n <= 3 * STEP:
+        return peak(n)
+    one, two, three = (peak(STEP * times) for times in (1, 2, 3))
+    times, bend = n / STEP - 1, three - 2 * two + one
+    return round(one + (two - one) * times + bend * times * (times - 1) / 2)
+
+
+def _of_layers(config: Config, layers: int) -> dict[str, object]:
+    """A config's settings for its first layers alone."""
+    return {
+        "n_layers": layers,
+        "windows": config.windows[:layers],
+        "layer_rotary": config.layer_rotary[:layers],
+    }
 
 
 def seconds_per_row(

@@ -24,11 +24,11 @@ class HeadInputs:
         self, model: Transformer, batch: Batch, resid: Float[Tensor, "prompt pos d_model"], head: Component
     ) -> None:
         assert head.head is not None
-        self.head, self._resid = head, resid
-        self._block = model.blocks[head.layer]
+        self.head, self._block = head, model.blocks[head.layer]
+        self._resid = resid = resid.to(self._block.device)
         self._own = head.head
         batch = batch.to(model.device)
-        self._layout = model.layout(batch.tokens, batch.mask)
+        self._layout = model.layout(batch.tokens, batch.mask).on(self._block.device)
         normed = self._block.ln1(resid, _CLEAN)
         self._clean = Heads(self._project(normed, "q"), self._project(normed, "k"), self._project(normed, "v"))
 
@@ -47,7 +47,7 @@ class HeadInputs:
         self, change: Float[Tensor, "prompt pos d_model"], port: HeadPort
     ) -> Float[Tensor, "prompt query key"]:
         """Where the head attends when its queries, keys or values alone see `change` added to the residual stream."""
-        projected = self._project(self._block.ln1(self._resid + change, _CLEAN), port)
+        projected = self._project(self._block.ln1(self._resid + change.to(self._resid.device), _CLEAN), port)
         return self._attend(self._clean._replace(**{port: projected}))
 
     def _attend(self, heads: Heads) -> Float[Tensor, "prompt query key"]:

@@ -24,12 +24,11 @@ def direct_difference(
     """What `vector`, as a part of the final residual stream `resid`, adds to logit(correct) - logit(wrong), or to
     logit(correct) minus the mean logit where `wrong` is -1.
     """
-    norm = model.ln_final
-    vector = widened(vector)
+    norm, weight = model.ln_final, model.unembed_weight
+    vector, resid, rival = widened(vector.to(weight.device)), resid.to(weight.device), wrong.to(weight.device)
     if norm.w is not None:
         vector = norm.share(vector, norm.scale(resid))
-    weight, rival = model.unembed_weight, wrong.to(model.device)
     against = weight[rival.clamp(min=0)]
     if bool((rival < 0).any()):
         against = torch.where((rival < 0)[:, None], weight.mean(0), against)
-    return (vector * widened(weight[correct.to(model.device)] - against)).sum(-1)
+    return (vector * widened(weight[correct.to(weight.device)] - against)).sum(-1)

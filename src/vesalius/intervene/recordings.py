@@ -25,7 +25,9 @@ _CLEAN = Tap()
 
 @dataclass(frozen=True)
 class Recording:
-    """The clean run. In the last layer z, mid, mlp and the final residual hold the readout's positions only."""
+    """The clean run, each layer's part on its device. In the last layer z, mid, mlp and the final residual hold the
+    readout's positions only.
+    """
 
     layout: Layout
     at: Int[Tensor, "prompt query"] | None
@@ -40,20 +42,20 @@ class Recording:
     @classmethod
     def make(cls, model: Transformer, batch: Batch, readout: Readout) -> "Recording":
         """Run the prompts once, keeping what later rows start from."""
-        device, last = model.device, model.config.n_layers - 1
-        batch = batch.to(device)
-        at = None if readout.at is None else readout.at.to(device)
+        batch, last = batch.to(model.device), model.config.n_layers - 1
+        at = None if readout.at is None else readout.at.to(model.blocks[last].device)
         layout = model.layout(batch.tokens, batch.mask)
         resid = model.embed(batch.tokens, layout, _CLEAN)
         pre, z, mid, mlp = [], [], [], []
         for layer, block in enumerate(model.blocks):
-            here = at if layer == last else None
+            here, on_device = at if layer == last else None, layout.on(block.device)
+            resid = resid.to(block.device)
             pre.append(resid)
-            z.append(block.attn.mix(block.attn.heads(block.ln1(resid, _CLEAN), here, _CLEAN), layout, here, _CLEAN))
+            z.append(block.attn.mix(block.attn.heads(block.ln1(resid, _CLEAN), here, _CLEAN), on_device, here, _CLEAN))
             mid.append(_at(resid, here) + block.write_heads(z[-1], _CLEAN))
             mlp.append(block.write_mlp(block.mlp_input(_at(resid, here), mid[-1]), _CLEAN))
             resid = mid[-1] + mlp[-1]
-        choose = None if readout.choose is None else readout.choose.to(device)
+        choose = None if readout.choose is None else readout.choose.to(model.b_U.device)
         return cls(
             layout, at, choose, tuple(pre), tuple(z), tuple(mid), tuple(mlp), resid, attention_share(model.blocks[0])
         )
@@ -77,7 +79,7 @@ class Recordings:
             raise BadInput("the list of prompts is empty; give at least one")
         self.model, self.batch, self.readout, self.n_run = model, batch, readout, 0
         per_prompt = prompt_bytes(model, batch.tokens.shape[1])
-        self._at_once = max(1, memory_for(model.device, memory) // per_prompt)
+        self._at_once = max(1, activation_memory(model, memory) // per_prompt)
         self._kept: tuple[Readout, Recording] | None = None
 
     @torch.no_grad()
@@ -128,6 +130,11 @@ def memory_for(device: torch.device, memory: int | None) -> int:
     free, _ = torch.cuda.mem_get_info(device)
     unused = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
     return int(FREE_SHARE * (free + unused))
+
+
+def activation_memory(model: Transformer, memory: int | None) -> int:
+    """The same for a model: of several devices, the one with least room decides."""
+    return min(memory_for(device, memory) for device in model.devices)
 
 
 def _at(x: Tensor, at: Tensor | None) -> Tensor:

@@ -92,8 +92,9 @@ def constant(model: Transformer, vectors: Mapping[Component, Float[Tensor, " d"]
     named.
     """
     config, like = model.config, model.W_E
-    z = [like.new_zeros(1, 1, config.n_heads, config.d_head) for _ in range(config.n_layers)]
-    mlp = [like.new_zeros(1, 1, config.d_model) for _ in range(config.n_layers)]
+    places = [block.device for block in model.blocks]
+    z = [like.new_zeros(1, 1, config.n_heads, config.d_head, device=device) for device in places]
+    mlp = [like.new_zeros(1, 1, config.d_model, device=device) for device in places]
     for component, vector in vectors.items():
         part = Component.parse(component).within(config)
         expected = config.d_head if part.is_head else config.d_model
@@ -127,11 +128,29 @@ def contribution(model: Transformer, component: Component, values: Values) -> Fl
 
 
 def sender_outputs(model: Transformer, values: Values) -> Float[Tensor, "choice sender pos d_model"]:
-    """What the embedding and every component add to the residual stream, in order of computation."""
+    """What the embedding and every component add to the residual stream, in order of computation, where the
+    embedding is.
+    """
     parts = [values.embed[:, None]]
     for layer, block in enumerate(model.blocks):
         parts += [block.shares(values.z[layer]).transpose(1, 2), values.mlp[layer][:, None]]
-    return torch.cat(parts, 1)
+    return torch.cat([part.to(values.embed.device) for part in parts], 1)
+
+
+def sender_changes(model: Transformer, values: Values, other: Values) -> Float[Tensor, "choice pos sender d_model"]:
+    """What the embedding and every component add in one table, less what they add in the other. It is filled layer by
+    layer: the outputs of all senders of a large model would not fit several times.
+    """
+    config, embed = model.config, values.embed
+    senders = 1 + config.n_layers * (config.n_heads + 1)
+    changes = embed.new_empty(*embed.shape[:2], senders, config.d_model)
+    changes[:, :, 0] = embed - other.embed
+    for layer, block in enumerate(model.blocks):
+        first = 1 + layer * (config.n_heads + 1)
+        mlp = first + config.n_heads
+        changes[:, :, first:mlp] = (block.shares(values.z[layer]) - block.shares(other.z[layer])).to(embed.device)
+        changes[:, :, mlp] = (values.mlp[layer] - other.mlp[layer]).to(embed.device)
+    return changes
 
 
 def activations(model: Transformer, batch: Batch) -> Values:
@@ -170,7 +189,8 @@ def means(model: Transformer, batch: Batch, *, per_position: bool = False, rows:
         total = sums if total is None else _combine(torch.add, total, sums)
     assert total is not None
     like = model.W_E.dtype
-    return _combine(lambda x: (x / count.clamp(min=1).view(1, -1, *[1] * (x.ndim - 2))).to(like), total)
+    count = count.clamp(min=1)
+    return _combine(lambda x: (x / count.to(x.device).view(1, -1, *[1] * (x.ndim - 2))).to(like), total)
 
 
 def _run(model: Transformer, batch: Batch) -> Cache:
@@ -204,6 +224,7 @@ def _combine(function: Callable[..., Tensor], *tables: Values) -> Values:
 
 
 def _masked_sum(x: Tensor, real: Bool[Tensor, "prompt pos"], axes: tuple[int, ...]) -> Tensor:
+    real = real.to(x.device)
     return (widened(x) * real.view(*real.shape, *[1] * (x.ndim - 2))).sum(axes, keepdim=True)
 
 

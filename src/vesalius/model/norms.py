@@ -3,14 +3,17 @@
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
+from torch.nn import functional as F
 
 from vesalius.model.config import Norm
 from vesalius.model.hooks import Tap
 
+HALF = (torch.bfloat16, torch.float16)
+
 
 def widened(x: Tensor) -> Tensor:
     """Half precision as float32, anything else as it is."""
-    return x.float() if x.dtype in (torch.bfloat16, torch.float16) else x
+    return x.float() if x.dtype in HALF else x
 
 
 class NormLayer(nn.Module):
@@ -25,6 +28,8 @@ class NormLayer(nn.Module):
     def forward(self, x: Float[Tensor, "*batch width"], tap: Tap) -> Float[Tensor, "*batch width"]:
         if self.w is None:
             return x
+        if self.kind == "rms" and tap.idle and x.dtype in HALF:
+            return F.rms_norm(x.float(), self.w.shape, self.w, self.eps).to(x.dtype)
         centred = self._centred(x)
         scale = tap(f"{self.prefix}.hook_scale", (centred.pow(2).mean(-1, keepdim=True) + self.eps).sqrt())
         out = centred / scale * self.w

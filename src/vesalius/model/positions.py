@@ -25,6 +25,7 @@ class Layout:
     positions: Int[Tensor, "rows pos"]
     windowed: Mapping[int, Bool[Tensor, "rows 1 query key"]] = field(default_factory=dict)
     rotations: Mapping[Rotary, Rotation] = field(default_factory=dict)
+    _copies: dict[torch.device, "Layout"] = field(default_factory=dict, repr=False, compare=False)
 
     @classmethod
     def make(
@@ -51,6 +52,19 @@ class Layout:
             {window: attend[rows] for window, attend in self.windowed.items()},
             {rotary: (cos[rows], sin[rows]) for rotary, (cos, sin) in self.rotations.items()},
         )
+
+    def on(self, device: torch.device) -> "Layout":
+        """The same layout on another device; the copy is kept."""
+        if self.attend.device == device:
+            return self
+        if device not in self._copies:
+            self._copies[device] = Layout(
+                self.attend.to(device),
+                self.positions.to(device),
+                {window: attend.to(device) for window, attend in self.windowed.items()},
+                {rotary: (cos.to(device), sin.to(device)) for rotary, (cos, sin) in self.rotations.items()},
+            )
+        return self._copies[device]
 
     def seen(self, window: int | None) -> Bool[Tensor, "rows 1 query key"]:
         """Which pairs may attend in a layer with this window."""

@@ -56,6 +56,11 @@ class Block(nn.Module):
         self.ln2_post = norm("ln2_post", after)
 
     @property
+    def device(self) -> torch.device:
+        """Where this layer's weights are."""
+        return self.attn.b_O.device
+
+    @property
     def mlp_bias(self) -> Float[Tensor, " d_model"]:
         """The part of what the MLP writes that does not depend on its input: its output bias, unless a norm follows."""
         bias = None if isinstance(self.mlp, ExpertMlp) or self.ln2_post.w is not None else self.mlp.b_out
@@ -108,7 +113,9 @@ class Block(nn.Module):
         tap: Tap,
         at: Int[Tensor, "batch query"] | None = None,
     ) -> Float[Tensor, "batch query d_model"]:
-        pre = tap(self.prefix + "hook_resid_pre", resid)
+        device = self.device
+        layout, at = layout.on(device), None if at is None else at.to(device)
+        pre = tap(self.prefix + "hook_resid_pre", resid.to(device))
         mid = self.attention(pre, layout, tap, at)
         if not self.parallel:
             mid = tap(self.prefix + "hook_resid_mid", mid)
@@ -162,8 +169,13 @@ class Transformer(nn.Module):
 
     @property
     def device(self) -> torch.device:
-        """Where the weights are."""
+        """Where the embedding is: tokens go there."""
         return self.W_E.device
+
+    @property
+    def devices(self) -> tuple[torch.device, ...]:
+        """The devices that hold layers, in order."""
+        return tuple(dict.fromkeys(block.device for block in self.blocks))
 
     def forward(
         self,
@@ -204,7 +216,7 @@ class Transformer(nn.Module):
         _check_tokens(tokens, self.config)
         if mask is None and self.config.pad_token is not None:
             mask = tokens != self.config.pad_token
-        if mask is not None and bool(mask.all()):
+        if mask is not None and not mask.is_meta and bool(mask.all()):
             mask = None
         if mask is not None and mask.shape != tokens.shape:
             raise BadInput(f"mask has shape {tuple(mask.shape)}; the tokens have {tuple(tokens.shape)}")
@@ -233,10 +245,12 @@ class Transformer(nn.Module):
         self, resid: Float[Tensor, "batch query d_model"], choose: Int[Tensor, "batch choice"] | None, tap: Tap
     ) -> Float[Tensor, "batch query out"]:
         """Final norm and logits; with `choose`, the logits of these tokens only. Half precision gives float32."""
-        x = self.ln_final(resid, tap)
+        device = self.b_U.device
+        x = self.ln_final(resid.to(device), tap)
         if choose is None:
             logits = torch.addmm(self.b_U, x.flatten(0, 1), self.unembed_weight.T).view(*x.shape[:2], -1)
         else:
+            choose = choose.to(device)
             rows, biases = widened(self.unembed_weight[choose]), widened(self.b_U[choose])
             logits = torch.einsum("bqd,bcd->bqc", widened(x), rows) + biases.unsqueeze(1)
         return soft_cap(widened(logits), self.config.final_softcap)
@@ -276,6 +290,8 @@ def _check_tokens(tokens: Int[Tensor, "batch pos"], config: Config) -> None:
         raise BadInput(
             f"a prompt of {tokens.shape[1]} tokens is longer than this model's context of {config.n_ctx}; shorten it"
         )
+    if tokens.is_meta:  # shapes without numbers, for an estimate of memory
+        return
     low, high = int(tokens.min()), int(tokens.max())
     if low < 0 or high >= config.d_vocab:
         raise BadInput(f"token id {low if low < 0 else high} is outside this model's vocabulary of {config.d_vocab}")

@@ -9,7 +9,6 @@ from vesalius.cli.options import (
     CategoryOption,
     CircuitFromOption,
     DatasetOption,
-    DeviceOption,
     EngineOption,
     FunctionsSeedOption,
     IdsOption,
@@ -19,6 +18,7 @@ from vesalius.cli.options import (
     LimitOption,
     MaxCostOption,
     ModeOption,
+    OneDeviceOption,
     PricesOption,
     ProtocolOption,
     RunOption,
@@ -154,7 +154,7 @@ def mechrl(
         int, typer.Option("--jobs", min=1, help="Policies trained at a time; the results do not depend on it.")
     ] = 2,
     out: RunOption = None,
-    device: DeviceOption = "cpu",
+    device: OneDeviceOption = "cpu",
     json: JsonOption = False,
 ) -> None:
     """Print the tables of MechRL for a natural model, with intervals, beside searches that learn nothing.

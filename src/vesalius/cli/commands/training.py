@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from vesalius.cli.options import DeviceOption, JsonOption
+from vesalius.cli.options import JsonOption, OneDeviceOption
 
 commands = typer.Typer()
 
@@ -20,7 +20,7 @@ def train(
     out: Annotated[str, typer.Option(help="Directory for the specimen; of many, each gets one under it.")],
     seed: Annotated[int, typer.Option(help="First seed; every further try takes the next.")] = 0,
     attempts: Annotated[int, typer.Option(min=1, help="Tries before giving up; later ones are longer and wider.")] = 4,
-    device: DeviceOption = "cpu",
+    device: OneDeviceOption = "cpu",
     json: JsonOption = False,
 ) -> None:
     """Train a transformer that implements a RASP program in known components, and check that it does.

@@ -1,0 +1,150 @@
+"""Where a model's weights are: on one device, or its layers spread over several.
+
+Each device of a spread model holds a run of consecutive layers. The embedding is with the first layer, the final norm
+and the unembedding with the last (an unembedding tied to the embedding stays with it). Activations stay on the device
+that computed them; the residual stream is copied where the next layer is on another device.
+"""
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from vesalius.errors import BadInput
+from vesalius.model.transformer import Transformer
+
+#: A device by name, several with commas between them, a list of them, or "auto".
+Devices = str | torch.device | Sequence[str | torch.device]
+#: The part of a GPU's free memory that weights may take before "auto" spreads a model: activations need room as well.
+WEIGHT_SHARE = 0.75
+
+
+class Copies:
+    """A tensor, and its copies on other devices: each is made when it is first needed."""
+
+    def __init__(self, value: Tensor) -> None:
+        self._by_device = {value.device: value}
+        self.value = value
+
+    def __len__(self) -> int:
+        return len(self.value)
+
+    def on(self, device: torch.device) -> Tensor:
+        """The tensor on a device."""
+        if device not in self._by_device:
+            self._by_device[device] = self.value.to(device)
+        return self._by_device[device]
+
+
+def place(model: Transformer, devices: Devices, *, natural: bool = True) -> tuple[torch.device, ...]:
+    """Move a model to a device, or spread its layers over several; returns the devices in use, first layer first.
+
+    "auto" is one GPU where there is one, several where one has no room for the weights, else the CPU (`natural` False:
+    always the CPU, which is faster for small circuits).
+    """
+    if isinstance(devices, str) and devices.strip() == "auto":
+        chosen = automatic_devices(model) if natural else (torch.device("cpu"),)
+    else:
+        chosen = named_devices(devices)
+    if len(chosen) == 1:
+        model.to(chosen[0])
+        return chosen
+    return spread(model, chosen, [free_bytes(device) for device in chosen])
+
+
+def spread(model: Transformer, devices: Sequence[torch.device], room: Sequence[int]) -> tuple[torch.device, ...]:
+    """Put consecutive layers on each device, as many as its share of the room holds."""
+    layers = [_bytes(block) for block in model.blocks]
+    tied = model.unembed_weight is model.W_E
+    outer = [model.W_E, *([] if model.W_pos is None else [model.W_pos])]
+    ends = [model.b_U, *([] if tied else [model.unembed_weight]), *model.ln_final.parameters()]
+    order = assign_layers(layers, room, first=_size(outer), last=_size(ends))
+    for block, place_of_block in zip(model.blocks, order, strict=True):
+        block.to(devices[place_of_block])
+    for weight in outer:
+        weight.data = weight.data.to(devices[order[0]])
+    for weight in ends:
+        weight.data = weight.data.to(devices[order[0] if tied else order[-1]])
+    return tuple(devices[i] for i in dict.fromkeys(order))
+
+
+def assign_layers(layers: Sequence[int], room: Sequence[int], *, first: int = 0, last: int = 0) -> list[int]:
+    """The device of every layer, from the layers' bytes and the devices' room; `first` and `last` are the bytes that
+    stand with the first and the last layer. Every device gets the same share of its room filled, as nearly as whole
+    layers allow; a device without room gets none.
+    """
+    weights = [first + layers[0], *layers[1:-1], layers[-1] + last] if len(layers) > 1 else [first + sum(layers) + last]
+    total, whole = sum(weights), sum(room)
+    if not whole:
+        raise BadInput("none of the devices has memory free; free some, or name other devices")
+    limits, until = [], 0.0
+    for free in room:
+        until += total * free / whole
+        limits.append(until)
+    order, done = [], 0.0
+    for weight in weights:
+        middle = done + weight / 2
+        order.append(next((i for i, limit in enumerate(limits) if middle <= limit), len(room) - 1))
+        done += weight
+    return order
+
+
+def automatic_devices(model: Transformer) -> tuple[torch.device, ...]:
+    """The GPU with most room where the weights fit it, all GPUs where they do not, the CPU without any."""
+    gpus = [torch.device("cuda", i) for i in range(torch.cuda.device_count())] if torch.cuda.is_available() else []
+    return fitting_devices(weight_bytes(model), {gpu: free_bytes(gpu) for gpu in gpus})
+
+
+def fitting_devices(needed: int, room: dict[torch.device, int]) -> tuple[torch.device, ...]:
+    """One of the GPUs with this room where it holds `needed` bytes of weights and leaves enough for activations, all
+    of them where it does not, the CPU where there is none.
+    """
+    if not room:
+        return (torch.device("cpu"),)
+    best = next(iter(room))
+    if room[best] * WEIGHT_SHARE < needed:
+        best = max(room, key=lambda device: room[device])
+    return (best,) if room[best] * WEIGHT_SHARE >= needed else tuple(room)
+
+
+def named_devices(names: Devices) -> tuple[torch.device, ...]:
+    """Devices by name, or one line saying why one cannot be used here."""
+    given = names.split(",") if isinstance(names, str) else [names] if isinstance(names, torch.device) else list(names)
+    listed = [name.strip() if isinstance(name, str) else name for name in given]
+    if not listed or "" in listed:
+        raise BadInput(f"device {names!r} names no device; write cpu, cuda, or several such as cuda:0,cuda:1")
+    if "auto" in listed and len(listed) > 1:
+        raise BadInput(f"device {names!r}: auto chooses by itself; write auto alone, or name every device")
+    return tuple(chosen_device(name) for name in listed)
+
+
+def chosen_device(name: str | torch.device) -> torch.device:
+    """One device by name, or one line saying why it cannot be used here; "auto" is a GPU where there is one."""
+    name = ("cuda" if torch.cuda.is_available() else "cpu") if name == "auto" else name
+    try:
+        device = torch.device(name)
+        torch.empty(0, device=device)
+    except (RuntimeError, AssertionError, TypeError) as error:
+        raise BadInput(f"device {str(name)!r} cannot be used here ({str(error).splitlines()[0]}); try cpu") from None
+    return device
+
+
+def free_bytes(device: torch.device) -> int:
+    """What a GPU has free; the same number for every other device, so that layers are spread evenly over those."""
+    if device.type != "cuda":
+        return 1
+    free, _ = torch.cuda.mem_get_info(device)
+    return free + torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
+
+
+def weight_bytes(model: Transformer) -> int:
+    """Bytes of all weights; those that are shared count once."""
+    return _size(model.parameters())
+
+
+def _bytes(module: torch.nn.Module) -> int:
+    return _size(module.parameters())
+
+
+def _size(weights: "Sequence[Tensor] | object") -> int:
+    return sum(weight.numel() * weight.element_size() for weight in weights)  # type: ignore[attr-defined]
