@@ -102,7 +102,7 @@ def _activations(
 ) -> int:
     """Bytes of activations at the peak: of the sweep, of edge attribution, or of rows of interventions."""
     model, sizes = specimen.model, Prompts.of(material.batch, material.readout)
-    dtype, memory = model.W_E.dtype, activation_memory(model, None)
+    dtype, memory = model.dtype, activation_memory(model, None)
     if command == "discover" and method in ("eap", "eap-ig"):
         return attribution_peak(model.config, dtype, sizes, steps=1 + (method == "eap-ig"), memory=memory)
     block = ROWS_BETWEEN_SAVES if command == "sweep" else 4096
