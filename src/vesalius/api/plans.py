@@ -27,7 +27,7 @@ from vesalius.intervene.edge_graph import EdgeGraph
 from vesalius.intervene.effects import KINDS, ComponentSet
 from vesalius.intervene.estimate import Prompts, attribution_peak, seconds_per_row, sweep_forwards, sweep_peak
 from vesalius.intervene.recordings import activation_memory
-from vesalius.model.devices import Devices, weight_bytes
+from vesalius.model.devices import Devices, weight_bytes, weight_dtype
 from vesalius.model.specimen import FiniteVocabulary, Specimen
 from vesalius.progress import Progress, shown
 
@@ -102,7 +102,7 @@ def _activations(
 ) -> int:
     """Bytes of activations at the peak: of the sweep, of edge attribution, or of rows of interventions."""
     model, sizes = specimen.model, Prompts.of(material.batch, material.readout)
-    dtype, memory = model.dtype, activation_memory(model, None)
+    dtype, memory = weight_dtype(model), activation_memory(model, None)
     if command == "discover" and method in ("eap", "eap-ig"):
         return attribution_peak(model.config, dtype, sizes, steps=1 + (method == "eap-ig"), memory=memory)
     block = ROWS_BETWEEN_SAVES if command == "sweep" else 4096

@@ -142,6 +142,11 @@ def weight_bytes(model: Transformer) -> int:
     return _size(model.parameters())
 
 
+def weight_dtype(model: Transformer) -> torch.dtype:
+    """The number format of the weights (norms are float32)."""
+    return model.W_E.dtype
+
+
 def _bytes(module: torch.nn.Module) -> int:
     return _size(module.parameters())
 

@@ -173,11 +173,6 @@ class Transformer(nn.Module):
         return self.W_E.device
 
     @property
-    def dtype(self) -> torch.dtype:
-        """The number format of the weights (norms are float32)."""
-        return self.W_E.dtype
-
-    @property
     def devices(self) -> tuple[torch.device, ...]:
         """The devices that hold layers, in order."""
         return tuple(dict.fromkeys(block.device for block in self.blocks))
