@@ -155,7 +155,7 @@ def test_a_circle_is_seen_through_any_number_of_files() -> None:
 #: Where a model's layers are run: the model itself, the interventions, and training, which runs stacks of copies.
 RUNS_LAYERS = {"model", "intervene", "training"}
 #: What the others may use of a transformer; its weights, its blocks and the steps of its pass are what is left.
-FRONT = {"components", "config", "device", "run_with_cache", "run_with_hooks"}
+FRONT = {"components", "config", "device", "devices", "run_with_cache", "run_with_hooks"}
 #: Names that only code running the layers itself imports.
 LAYER_NAMES = {"Attention", "Block", "Heads", "Layout", "Mlp", "NormLayer", "Tap", "rotate", "take_positions"}
 #: They write or copy weights and run nothing.
