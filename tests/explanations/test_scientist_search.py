@@ -22,6 +22,7 @@ from vesalius.explanations.scientist.filling import observe_rare_arguments, rare
 from vesalius.explanations.scientist.gathering import Copy, Mean, Selector, Width
 from vesalius.explanations.scientist.hypotheses import FAMILIES, Reading, rank_heads, table_over
 from vesalius.explanations.scientist.inputs import draw_sequences, natural_pairings
+from vesalius.explanations.scientist.investigate import Finding, Ranked
 from vesalius.explanations.scientist.observe import Observations, observe
 from vesalius.explanations.scientist.positions import PositionTest
 from vesalius.explanations.scientist.probe import Contexts, Probe, one_position_edit
@@ -80,6 +81,18 @@ def test_silent_positions_are_one_class() -> None:
     assert table.evaluate(env)[:2].tolist() == [[0, 1], [0, 2]]
     apart = table_over(observations, env, Reading(("tokens",), "apart"), silent)
     assert apart.evaluate(env)[:2].tolist() == [[0, 0], [1, 1]]
+
+
+def test_a_named_route_is_simpler_than_its_table_where_it_leads_somewhere() -> None:
+    """From position 0 nothing lies before, so the head attends to anything there; the table says position 1."""
+    before, half = Copy("tokens", "previous"), Copy("tokens", "half")
+    table = Copy("tokens", "table", {(0, 0): 1, (0, 1): 0, (0, 2): 1, (0, 3): 2}, "indices", anywhere=True)
+    other = Copy("tokens", "table", {(0, 0): 1, (0, 1): 0, (0, 2): 1, (0, 3): 0}, "indices", anywhere=True)
+    place_0 = torch.zeros(1, dtype=torch.long)
+    observations = Observations(Probe(L0H0, None, 0), natural_pairings(1), place_0, place_0, torch.zeros(1, 1), 1.0)
+    for chosen, place in ((table, 2), (other, None), (before, None)):
+        ranked = [Ranked(0.9, chosen), Ranked(0.8, half), Ranked(0.7, before)]
+        assert Finding(observations, chosen, 0.9, ranked).simpler == place
 
 
 def test_a_count_takes_in_the_values_that_belong() -> None:

@@ -193,8 +193,8 @@ def _refined(
     without: frozenset[str],
     tell: Callable[[str], None],
 ) -> tuple[Investigation, Program]:
-    """Take a position out of a table where the program is as good without it; where exchanges are badly predicted, put
-    the runner-up in and keep it if the program gets better.
+    """Take simpler hypotheses of the same kind where the program is as good with them; where exchanges are badly
+    predicted, put the runner-up in and keep it if the program gets better.
     """
     runs = investigation.runs
     known = {c: finding.observations for c, finding in investigation.findings.items()}
@@ -215,9 +215,9 @@ def _refined(
         investigation, program, checks = other, other_program, other_checks
         return True
 
-    with_position = {c: finding.place + 1 for c, finding in investigation.findings.items() if finding.adds_position}
-    if with_position and attempt(with_position, -BETTER):
-        forced, tried = dict(with_position), dict(with_position)
+    simpler = {c: place for c, finding in investigation.findings.items() if (place := finding.simpler) is not None}
+    if simpler and attempt(simpler, -BETTER):
+        forced, tried = dict(simpler), dict(simpler)
     for _ in range(REFINEMENTS if len(checks) <= MOST_REFINED else 0):
         weakest = _weakest(checks, investigation, tried)
         if weakest is None:

@@ -190,12 +190,17 @@ class Copy:
         places = torch.tensor([self.table.get((p, v), UNDEFINED) for p, v in found.tolist()])
         return places[inverse].view(env.real.shape)
 
+    @property
+    def needs_length(self) -> bool:
+        """Whether where it leads depends on the length."""
+        return self.by == LENGTH or (self.by is None and self.route in LENGTH_ROUTES)
+
     def define(self, draft: Draft, name: str) -> Coded:
         """The value at the one selected position."""
         return draft.gathered(name, self._select(draft, name), self.of)
 
     def _select(self, draft: Draft, name: str) -> Select:
-        if draft.causal and (self.by == LENGTH or (self.by is None and self.route in LENGTH_ROUTES)):
+        if draft.causal and self.needs_length:
             raise BadInput(f"{name}: a causal program does not know the length, which {self.route!r} needs")
         if self.by is not None and self.anywhere:
             return draft.route(name, (self.by,), lambda value: self.table.get((0, value), NOWHERE))
@@ -204,7 +209,7 @@ class Copy:
         leads = ROUTES[self.route]
         if self.route == "last":
             return draft.route(name, (LENGTH,), lambda length: leads(0, length - 1))
-        if self.route in LENGTH_ROUTES:
+        if self.needs_length:
             return draft.route(name, (INDICES, LENGTH), lambda own, length: leads(own, length - 1))
         return Select(indices, indices, lambda key, query: key == leads(query, 0))
 

@@ -11,10 +11,19 @@ from vesalius.components import Component
 from vesalius.explanations.scientist.assemble import TOLERANCE, Program, refitted, simplified, with_output
 from vesalius.explanations.scientist.circuit_runs import CircuitRuns, RecordedRun
 from vesalius.explanations.scientist.filling import ENOUGH, MOST_ADDED, candidate_pairings, observe_rare_arguments, rare
+from vesalius.explanations.scientist.gathering import ROUTES, Copy
 from vesalius.explanations.scientist.hypotheses import Arguments, Reading, rank_heads, rank_tables, table_over
 from vesalius.explanations.scientist.inputs import Pairings, exchange_pairings, join
 from vesalius.explanations.scientist.observe import Observations, observe
-from vesalius.explanations.scientist.variables import MEAN_SCALE, TOKENS, Constant, Environment, Hypothesis, Linear
+from vesalius.explanations.scientist.variables import (
+    INDICES,
+    MEAN_SCALE,
+    TOKENS,
+    Constant,
+    Environment,
+    Hypothesis,
+    Linear,
+)
 
 #: Below this score nothing is taken as found, and the variable of the component stays a constant.
 FOUND_ABOVE = 0.15
@@ -43,10 +52,16 @@ class Finding:
     place: int = 0
 
     @property
-    def adds_position(self) -> bool:
-        """The table in use sets silent positions apart; the same table without them follows in the ranking."""
+    def simpler(self) -> int | None:
+        """The place of the same table without silent positions set apart, or of the named route that a tabulated one
+        follows wherever it leads to a position in view: where it leads nowhere, a head attends to anything.
+        """
         chosen = self.ranked[self.place].hypothesis if self.ranked else None
-        return isinstance(chosen, Reading) and chosen.how == "silent"
+        if isinstance(chosen, Reading):
+            return self.place + 1 if chosen.how == "silent" else None
+        if not isinstance(chosen, Copy) or chosen.by != INDICES:
+            return None
+        return next((i for i, (_, other) in enumerate(self.ranked) if _is_named_route_of(other, chosen)), None)
 
 
 @dataclass
@@ -57,6 +72,14 @@ class Investigation:
     pool: RecordedRun
     findings: dict[Component, Finding]
     program: Program
+
+
+def _is_named_route_of(other: Hypothesis | Reading, tabulated: Copy) -> bool:
+    if not isinstance(other, Copy) or other.of != tabulated.of or other.by is not None or other.needs_length:
+        return False
+    leads = ROUTES[other.route]
+    route = {place: target for (_, place), target in tabulated.table.items()}
+    return all(leads(place, 0) == target for place, target in route.items() if leads(place, 0) in route)
 
 
 def feeds(sender: Component, receiver: Component) -> bool:
