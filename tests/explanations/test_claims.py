@@ -5,6 +5,7 @@ import torch
 
 import vesalius.api as ves
 from vesalius.circuits.key import task
+from vesalius.documents.explanation import SHOWN, Evidence
 from vesalius.errors import BadInput
 from vesalius.explanations.claims import (
     Aggregates,
@@ -164,6 +165,30 @@ def test_a_head_that_copies_the_previous_token():
     assert verdicts == ["refuted", "supported", "refuted"]
     copies = [check(Copies(component=head, program=previous, offset=offset), other).verdict for offset in (0, 1, 2)]
     assert copies == ["refuted", "supported", "refuted"]
+
+
+def test_a_copy_that_a_program_names_gets_the_verdict_of_computes():
+    previous = task("19").program()
+    head, carried = task("19").components[0]
+    other = Lab(ves.load("19"), n=384)
+    idea = Hypothesis(program=previous, carriers={str(head): carried})
+    computes = check(Computes(component=str(head), hypothesis=idea), other)
+    copies = Copies(component=str(head), program=previous, offset=1, carried=carried)
+    record = check(copies, other)
+    assert record.verdict == computes.verdict == "supported"
+    assert record.evidence[: len(computes.evidence)] == computes.evidence
+    assert record.evidence[-1].outcome in ("nothing beside", "something beside", "not decided")
+    # Another place than the program's is not its variable, so that the swaps decide.
+    wrong = copies.model_copy(update={"offset": 2})
+    assert check(wrong, other).verdict == "refuted"
+    assert not any(line.measure == ACCURACY for line in check(wrong, other).evidence)
+
+
+def test_every_line_of_evidence_is_marked():
+    figures = {"value": 1.0, "low": 0.9, "high": 1.0, "n": 9, "rule": "", "seed": 0, "experiment": "", "measure": ""}
+    marks = [Evidence(**figures, passed=passed).mark for passed in (True, False, None)]
+    assert marks == ["pass", "FAIL", "undecided"]
+    assert Evidence(**figures, outcome=SHOWN).mark == "shown"
 
 
 @pytest.fixture(scope="module")

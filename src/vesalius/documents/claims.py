@@ -13,6 +13,8 @@ from vesalius.documents.base import Record
 #: The ends of a circuit, as edges name them.
 TOKENS, LOGITS = "tokens", "logits"
 Verdict = Literal["supported", "refuted", "untested"]
+#: The outcome of evidence that is shown without a part in the verdict.
+SHOWN = "no part of the verdict"
 #: What is shown where experiments settled no tag.
 NO_TAG = "no tag"
 Tag = Literal["INDICATOR", "AGGREGATOR", "ROUTER", "MAPPER", "COMBINER"]
@@ -36,6 +38,13 @@ class Evidence(Record):
     seed: int
     passed: bool | None = None
     outcome: str | None = None
+
+    @property
+    def mark(self) -> str:
+        """How a line of evidence is marked: pass, FAIL or undecided; shown where it is no part of the verdict."""
+        if self.passed is not None:
+            return "pass" if self.passed else "FAIL"
+        return "shown" if self.outcome == SHOWN else "undecided"
 
 
 class ClaimRecord(Record):

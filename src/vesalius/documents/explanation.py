@@ -15,6 +15,7 @@ from vesalius.documents.circuit import Score
 from vesalius.documents.claims import (
     LOGITS,
     NO_TAG,
+    SHOWN,
     TOKENS,
     ClaimRecord,
     ComponentExplanation,
@@ -33,6 +34,7 @@ __all__ = [
     "EXPLANATION_FILE",
     "LOGITS",
     "NO_TAG",
+    "SHOWN",
     "TOKENS",
     "ClaimRecord",
     "ComponentExplanation",

@@ -7,6 +7,10 @@ swaps at equal values do change outputs, the text says that the head carries som
 
 from typing import Literal
 
+from jaxtyping import Bool
+from torch import Tensor
+
+from vesalius.components import Component
 from vesalius.errors import BadInput
 from vesalius.explanations.claims.base import Claim, Hypothesis, Outcome
 from vesalius.explanations.claims.dependence import equal_in, examine_dependence
@@ -46,13 +50,7 @@ class Aggregates(Claim, frozen=True):
         """Apply the rule of `computes`, and show by that of `depends_only_on` whether the value is all there is."""
         lab.require_finite(self.kind)
         program, name = self.hypothesis.program, self._variable()
-        verdict, evidence = examine_program(lab, self.part, program, (name,), level=level)
-        if verdict != "supported":
-            return verdict, evidence
-        alone, dependence = examine_dependence(lab, self.part, equal_in(lab, program, (name,)), level=level)
-        outcome = {"supported": "nothing beside", "refuted": BESIDE, "untested": "not decided"}[alone]
-        shown = tuple(one.model_copy(update={"outcome": outcome}) for one in dependence)
-        return verdict, (*evidence, *shown)
+        return examine_aggregate(lab, self.part, program, name, equal=equal_in(lab, program, (name,)), level=level)
 
     def _variable(self) -> str:
         carried = self.hypothesis.carried_by(self.component)
@@ -60,6 +58,18 @@ class Aggregates(Claim, frozen=True):
         if len(carried) != 1 or not isinstance(node, Aggregate | SelectorWidth):
             raise BadInput(f"aggregates {self.component}: it must carry one Aggregate or SelectorWidth, not {carried}")
         return carried[0]
+
+
+def examine_aggregate(
+    lab: Lab, head: Component, program: Program, name: str, *, equal: Bool[Tensor, "pair pos"], level: float
+) -> Outcome:
+    """The rule for a head that carries an aggregated or copied value; `equal` says where this is the same."""
+    verdict, evidence = examine_program(lab, head, program, (name,), level=level)
+    if verdict != "supported":
+        return verdict, evidence
+    alone, dependence = examine_dependence(lab, head, equal, level=level)
+    outcome = {"supported": "nothing beside", "refuted": BESIDE, "untested": "not decided"}[alone]
+    return verdict, (*evidence, *(one.model_copy(update={"outcome": outcome}) for one in dependence))
 
 
 def _selection(program: Program, selector: Select) -> str:

@@ -51,6 +51,7 @@ RIVALS = 8
 AGREEMENT = "agreement of the hypothesised program with the model"
 ACCURACY = "interchange accuracy on changed answers"
 WORST = "worst accuracy of any argument value or position"
+_WORST_IS = "; worst: "
 #: Intervals of single argument values have this level, however many claims were tried.
 CELL_LEVEL = 0.95
 CONTEST = "share of inputs that follow the claim, against the closest rival"
@@ -332,7 +333,7 @@ def _worst(test: InterchangeTest, program: Program, result: InterchangeResult) -
     value, low, high, n = (None, None, None, 0) if worst is None else measured[worst]
     return Evidence(
         experiment=f"interchange of {test.component}, argument by argument and position by position"
-        + ("" if worst is None else f"; worst: {worst}"),
+        + ("" if worst is None else f"{_WORST_IS}{worst}"),
         measure=WORST,
         value=rounded(value),
         low=rounded(low),
@@ -343,6 +344,11 @@ def _worst(test: InterchangeTest, program: Program, result: InterchangeResult) -
         seed=test.lab.seed,
         passed=None if high is None else high >= MIN_WORST_CELL,
     )
+
+
+def worst_of(evidence: Evidence) -> str:
+    """The argument value or position that evidence of this measure is about."""
+    return evidence.experiment.partition(_WORST_IS)[2]
 
 
 def _contest(

@@ -3,7 +3,8 @@
 Attention alone proves nothing: a head may attend to a position and copy nothing that matters. So a reading claim needs
 both: attention mass on the claimed keys (above its nearest rivals, such as one position further), and an effect of
 removing exactly those keys from the head's attention, above that of removing as many others. Copying is shown
-causally: swapping the head's activations changes nothing where the claimed source position has the same value.
+causally: swapping the head's activations changes nothing where the claimed source position has the same value. Where
+the claim names a variable of a program that is this copy, its verdict is that of `computes` for the same program.
 """
 
 from typing import Literal
@@ -16,6 +17,7 @@ from torch import Tensor
 from vesalius.components import Component
 from vesalius.documents.explanation import Verdict
 from vesalius.errors import BadInput
+from vesalius.explanations.claims.aggregating import examine_aggregate
 from vesalius.explanations.claims.base import (
     Claim,
     CompiledProgram,
@@ -35,9 +37,11 @@ from vesalius.explanations.claims.dependence import (
     swap,
     with_moved,
 )
+from vesalius.explanations.claims.interchange import expression_of
 from vesalius.explanations.claims.laboratory import Lab
 from vesalius.model.hooks import HookPoint
 from vesalius.model.specimen import TextVocabulary, Token
+from vesalius.rasp import Aggregate, indices
 
 MIN_MASS = 0.5
 MIN_CUT_EFFECT = 0.02
@@ -156,6 +160,8 @@ class Copies(Claim, frozen=True):
         """Swap where the copied value is equal and where it differs, also for the neighbouring source positions."""
         lab.require_finite(self.kind)
         head = _head(self.part, lab)
+        if self._is_carried():
+            return examine_aggregate(lab, head, self.program, self.carried[0], equal=self._equal(lab, 0), level=level)
         verdict, evidence = examine_dependence(lab, head, self._equal(lab, 0), level=level)
         rivals = [
             swap(
@@ -177,6 +183,24 @@ class Copies(Claim, frozen=True):
             return verdict, evidence
         across = self._equal_across(lab)
         return with_moved(lab, head, self.program, self.carried, across, evidence, level=level)
+
+    def _is_carried(self) -> bool:
+        """Whether the carried variable of the program is this copy, so that the claim is that of `computes`."""
+        if len(self.carried) != 1:
+            return False
+        node = expression_of(self.program, self.carried[0])
+        if not isinstance(node, Aggregate) or node.numerical or self.program.name_of(node.values) != self.variable:
+            return False
+        select = node.selector
+        if not (select.keys is select.queries is indices):
+            return False
+        n = self.program.max_len
+        wanted = [query - self.offset if self.offset is not None else self.position for query in range(n)]
+        selected = self.program.tables.selected[select][:n, :n]
+        return all(
+            [key for key in range(n) if selected[key, query]] == [key for key in (wanted[query],) if key in range(n)]
+            for query in range(n)
+        )
 
     def _equal_across(self, lab: Lab) -> Bool[Tensor, "pair pos pos"]:
         """Base and source positions whose copied values are equal; both must have one."""

@@ -194,10 +194,10 @@ def record_text(record: ClaimRecord) -> str:
 def _evidence(one: Evidence) -> str:
     interval = "" if one.low is None or one.high is None else f" [{one.low}, {one.high}]"
     controls = "; ".join(f"{name} {value}" for name, value in one.controls.items())
-    mark = {True: "pass: ", False: "FAIL: ", None: ""}[one.passed]
     outcome = f" ({one.outcome})" if one.outcome else ""
-    return f"{mark}{one.experiment}: {one.measure} = {one.value}{interval}{outcome}, n = {one.n}; rule {one.rule}" + (
-        f"; controls: {controls}" if controls else ""
+    return (
+        f"{one.mark}: {one.experiment}: {one.measure} = {one.value}{interval}{outcome}, n = {one.n}; rule {one.rule}"
+        + (f"; controls: {controls}" if controls else "")
     )
 
 

@@ -33,5 +33,6 @@ def from_free_code(text: str, verdict: Verdict, *, programs: int, tried: int, se
         n=programs,
         rule=FREE_CODE_RULE,
         seed=seed,
+        passed={"supported": True, "refuted": False, "untested": None}[verdict],
     )
     return ClaimRecord(kind=FREE_CODE, text=text, verdict=verdict, evidence=(evidence,), tried=tried)

@@ -52,7 +52,7 @@ class Judge:
         records: list[ClaimRecord] = []
         if self.translation is not None and str(component) in self.translation.carriers:
             for claim in self._about_variable(component, variable, self.translation):
-                is_program = isinstance(claim, Computes | Aggregates)
+                is_program = isinstance(claim, Computes | Aggregates | Copies)
                 record = check(claim, self.lab, tried=max(1, self.tried[component]) if is_program else 1)
                 records.append(self._worded(record, component, claim))
         return (*records, check(Necessary(component=str(component)), self.lab))

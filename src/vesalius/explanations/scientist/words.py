@@ -3,9 +3,9 @@
 from collections.abc import Iterable
 
 from vesalius.components import Component
-from vesalius.documents.explanation import ClaimRecord, Tag
+from vesalius.documents.explanation import ClaimRecord, Evidence, Tag
 from vesalius.explanations.claims.ablation import is_inert
-from vesalius.explanations.claims.interchange import ACCURACY, AGREEMENT, CONTEST, WORST
+from vesalius.explanations.claims.interchange import ACCURACY, AGREEMENT, CONTEST, WORST, worst_of
 from vesalius.explanations.claims.moved import FIXED, MOVED
 from vesalius.explanations.scientist.assemble import OutputMap, Program
 from vesalius.explanations.scientist.classify import Facts
@@ -123,9 +123,20 @@ def _judgement(computes: ClaimRecord) -> str:
             (CONTEST, CLOSEST),
             (MOVED, "right where outputs are moved"),
         )
-        shown = [f"{said} {found[m].value:.1%}" for m, said in measured if m in found and found[m].value is not None]
+        shown = [
+            f"{said} {found[m].value:.1%}{_worst(found[m])}"
+            for m, said in measured
+            if m in found and found[m].value is not None
+        ]
         text += f" By the rule of the claim that is {computes.verdict} ({'; '.join(shown)})."
     return text
+
+
+def _worst(evidence: Evidence) -> str:
+    """Which value or position is the worst, and the interval of its accuracy."""
+    if evidence.measure != WORST or evidence.low is None or evidence.high is None:
+        return ""
+    return f" ({worst_of(evidence)}, {evidence.low:.1%} to {evidence.high:.1%}, n {evidence.n})"
 
 
 def _reading(component: Component, facts: Facts) -> str:

@@ -9,6 +9,7 @@ from torch import Tensor
 
 from vesalius.components import Component
 from vesalius.documents.explanation import (
+    SHOWN,
     ClaimRecord,
     ComponentExplanation,
     Evidence,
@@ -177,8 +178,9 @@ class Report:
             high=None,
             n=len(finding.observations.row),
             controls={"strongest_other": round(max(rivals), SCORE_DECIMALS)} if rivals else {},
-            rule="chooses among hypotheses; no part of the verdict",
+            rule="chooses among hypotheses",
             seed=self.seed,
+            outcome=SHOWN,
         )
         evidence = [*claim.evidence, shown]
         if position is not None and position.n:
@@ -192,6 +194,7 @@ class Report:
                 controls={"follow_new_position": round(position.by_new, 4)},
                 rule=f"inside above {FOLLOWS} and {MARGIN} above the control, n >= {FEWEST}; decides the tag alone",
                 seed=self.seed,
+                outcome=SHOWN,
             )
             evidence.append(moved)
         return claim.model_copy(update={"evidence": tuple(evidence)})
