@@ -29,6 +29,7 @@ from vesalius.explanations.scientist.gathering import Copy, Extreme, Gated, Matc
 from vesalius.explanations.scientist.inputs import Pairings, Sequences, draw_sequences, exchange_pairings
 from vesalius.explanations.scientist.validate import agreement, exchange_accuracy
 from vesalius.explanations.scientist.variables import MEAN_SCALE, Environment, Linear, Table
+from vesalius.explanations.scientist.words import Names
 from vesalius.intervene import Batch, Row
 from vesalius.intervene.values import activations
 from vesalius.model.specimen import FiniteVocabulary, Specimen, TextVocabulary
@@ -261,6 +262,14 @@ def test_a_wrong_program_is_not_supported(wrong: str) -> None:
     idea = Hypothesis(program=found.program, carriers=found.carriers)
     lab = Lab(specimen, n=300)
     assert [check(Computes(component=name, hypothesis=idea), lab).verdict for name in idea.carriers] == ["refuted"] * 2
+
+
+def test_a_weighted_sum_is_said_as_a_person_would() -> None:
+    names = Names(FiniteVocabulary(("a", "b"), None, 3), Program({}, None, causal=True, numeric=True))
+    first, second = "the value of L0H0", "the value of L1H2"
+    assert Linear(("L0H0", "L1H2"), (-1.0, 1.0), 0.0).words(names) == f"{second} minus {first}"
+    assert Linear(("L0H0", "L1H2"), (0.5, 1.0), -0.25).words(names) == f"0.5 times {first} plus {second} minus 0.25"
+    assert Linear(("L0H0",), (-2.0,), 1.0).words(names) == f"minus 2 times {first} plus 1"
 
 
 def test_a_weighted_sum_by_hand() -> None:

@@ -217,3 +217,29 @@ def test_a_causal_program_sees_only_what_comes_before() -> None:
     assert bidirectional is not None
     assert causal is not None
     assert (bidirectional.task, causal.task) == ("occurrence number", "histogram")
+
+
+def test_a_remainder_is_named_where_three_values_have_it() -> None:
+    found = name_table({(place,): int(place in (2, 5, 8)) for place in range(9)})
+    assert found is not None
+    assert (found.operation, found.formula) == ("modulo", "x % 3 == 2")
+    assert found.text(["the position"]) == "whether the position is 2 modulo 3"
+    assert name_table({(place,): int(place in (1, 5)) for place in range(8)}) is None  # two are a list
+
+
+def test_a_truth_value_is_passed_on_negated_or_opens_a_gate() -> None:
+    def named(truth: dict[bool, bool]) -> str:
+        table = {(argument,): int(result) for argument, result in truth.items()}
+        found = name_table(table, values={0: False, 1: True})
+        assert found is not None
+        return found.text(["the flag"])
+
+    assert named({False: False, True: True}) == "the flag"
+    assert named({False: True, True: False}) == "whether the flag is no"
+    gate = name_table(
+        {(token, flag): 0 if flag else token for token in range(5) for flag in (False, True)},
+        values={value: value for value in range(5)},
+    )
+    assert gate is not None
+    assert gate.operation == "gate"
+    assert "the flag is yes" in gate.text(["the token", "the flag"])

@@ -151,9 +151,15 @@ class Linear:
         return draft.weighted_sum(name, self.reads, self.weights, self.offset, scale=MEAN_SCALE)
 
     def words(self, naming: Naming) -> str:
-        """The sum in words."""
-        terms = " ".join(f"{weight:+.2f} times {name}" for name, weight in zip(self.reads, self.weights, strict=True))
-        return f"the weighted sum {terms}, offset {self.offset:+.2f}"
+        """The sum in words, terms that are added before terms that are taken away."""
+        terms = sorted(zip(self.weights, self.reads, strict=True), key=lambda term: term[0] < 0)
+        said = [
+            (weight, plain_name(read) if abs(weight) == 1 else f"{abs(weight):.6g} times {plain_name(read)}")
+            for weight, read in terms
+        ]
+        (weight, text), *rest = [*said, *([(self.offset, f"{abs(self.offset):.6g}")] if self.offset else [])]
+        text = text if weight >= 0 else f"minus {text}"
+        return text + "".join(f" {'plus' if weight >= 0 else 'minus'} {term}" for weight, term in rest)
 
 
 @dataclass(frozen=True)

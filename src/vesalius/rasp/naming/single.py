@@ -15,11 +15,18 @@ from vesalius.rasp.naming.sets import described_sets
 LARGEST_CONSTANT = 10
 #: A range in the order of texts has this many texts inside and outside, or it is a list.
 FEWEST_IN_RANGE = 2
+#: So many values with the same remainder make it a pattern; fewer are a list.
+FEWEST_WITH_REST = 3
 X = "{x}"
 
 
 def predicates(values: Sequence[Value]) -> Iterator[Candidate]:
-    """Conditions on one argument: one value, a threshold, parity, multiples, a range, a set with a description."""
+    """Conditions on one argument: one value, a threshold, parity, remainders, a range, a set with a description."""
+    if all(isinstance(value, bool) for value in values):
+        yield Candidate("identity", "x", X)
+        yield Candidate("equality", "x == True", f"whether {X} is yes")
+        yield Candidate("negation", "x == False", f"whether {X} is no")
+        return
     for value in sorted(set(values), key=repr):
         if isinstance(value, str | int | float):
             yield from _either("equality", f"x == {value!r}", f"x != {value!r}", said_value(value))
@@ -65,6 +72,9 @@ def _parity(values: list[Value]) -> Iterator[Candidate]:
     yield Candidate("parity", "x % 2 == 1", f"whether {X} is odd")
     for k in range(3, LARGEST_CONSTANT + 1):
         yield from _either("multiple", f"x % {k} == 0", f"x % {k} != 0", f"a multiple of {k}")
+        for rest in range(1, k):
+            if sum(value % k == rest for value in values) >= FEWEST_WITH_REST:
+                yield from _either("modulo", f"x % {k} == {rest}", f"x % {k} != {rest}", f"{rest} modulo {k}")
 
 
 def _text_ranges(texts: list[str]) -> Iterator[Candidate]:
