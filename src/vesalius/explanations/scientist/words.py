@@ -203,9 +203,9 @@ def _result_words(output: OutputMap, by_name: dict[str, Hypothesis], names: Name
         ]
         return f"a function of the token alone: {', '.join(shown)}" + (", ..." if len(last.codes) > 12 else "")
     if len(output.reads) == 1 and last is not None:
-        named = names.operations.get(output.reads[0])
-        valued = "" if isinstance(last, Table) and named is not None and named.exact == "values" else "a value for "
-        return f"{valued}{names.words(output.reads[0])}"
+        named, said = names.operations.get(output.reads[0]), names.words(output.reads[0])
+        is_value = isinstance(last, Table) and named is not None and named.exact == "values"
+        return said if is_value or said.startswith("a value ") else f"a value for {said}"
     return f"a value that depends on {_listed(_plain_name(name) for name in output.reads)}"
 
 
