@@ -67,7 +67,7 @@ def test_the_check_says_what_becomes_of_each_row(vesalius: Vesalius, tiny: Path,
         "reason": "starts without a space: did you mean ' Paris'?",
         "split": "train",
         "prompt": "The capital of France is",
-        "suggestion": None,
+        "suggestion": 'to continue the word, give the row "as_written": true',
     }
     assert found["rows"][13]["reason"] == "duplicate: the same as row 2"
     assert {split: part["n"] for split, part in found["splits"].items()} == {"train": 4, "validation": 4, "test": 4}

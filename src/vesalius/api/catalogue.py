@@ -190,7 +190,7 @@ def next_tokens(
         best = probabilities.topk(min(top, len(probabilities)))
         found.append(
             [
-                {"token": vocabulary.tokenizer.decode([token]), "probability": probability}
+                {"token": vocabulary.tokenizer.piece(token), "probability": probability}
                 for probability, token in zip(best.values.tolist(), best.indices.tolist(), strict=True)
             ]
         )

@@ -30,7 +30,7 @@ def _prepare(material: Material) -> Draw:
     by_length: dict[int, list[tuple[str, str]]] = defaultdict(list)
     for country, capital in material.share(CAPITALS):
         if tokenizer.is_single(f" {capital}"):
-            by_length[len(tokenizer.encode(f" {country}", bos=False))].append((country, capital))
+            by_length[len(tokenizer.continuing(f" {country}"))].append((country, capital))
     candidates = [(pair, group) for group in by_length.values() if len(group) > 1 for pair in group]
     material.require(len(candidates), 4, what="countries with a single-token capital")
 

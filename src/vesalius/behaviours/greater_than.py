@@ -28,11 +28,11 @@ LATEST_EARLY_YEAR = 9
 
 def year_form(tokenizer: Tokenizer) -> str:
     """ "digits" where 1732 ends in the tokens 3 and 2, "pairs" where it ends in the token 32."""
-    century, year = (tokenizer.encode(text, bos=False) for text in (" 17", " 1732"))
-    pieces = [tokenizer.decode([token]).strip() for token in year[len(century) :]]
+    century, year = (tokenizer.continuing(text) for text in (" 17", " 1732"))
+    pieces = [tokenizer.piece(token).strip() for token in year[len(century) :]]
     if year[: len(century)] == century and pieces in (["3", "2"], ["32"]):
         return "digits" if len(pieces) == 2 else "pairs"
-    tokens = [tokenizer.decode([token]) for token in year]
+    tokens = [tokenizer.piece(token) for token in year]
     raise BadInput(
         f"behaviour greater-than: this tokenizer splits ' 1732' into {tokens}; digits or ' 17' + '32' are needed"
     )

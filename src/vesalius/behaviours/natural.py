@@ -67,7 +67,7 @@ def with_behaviour(specimen: Specimen, behaviour: Any, *, metric: Metric | None 
         return source.sample(tokenizer, n, seed=seed, split=split, n_ctx=config.n_ctx, d_vocab=config.d_vocab)
 
     examples = prompts(N_EXAMPLES, 0, source.measured_split)
-    answers = [tokenizer.decode([int(token)]) for token in examples.correct]
+    answers = [tokenizer.piece(int(token)) for token in examples.correct]
     return replace(
         specimen,
         examples=tuple({"input": text, "output": answer} for text, answer in zip(examples.texts, answers, strict=True)),
@@ -87,7 +87,7 @@ def _inputs(prompts: Prompts, tokenizer: Tokenizer) -> list[str | list[str]]:
         try:
             tokenizer.encode(text)
         except BadInput:
-            return [tokenizer.decode([token]) for token in row[start:]]
+            return [tokenizer.piece(token) for token in row[start:]]
         return text
 
     ends = (prompts.position + 1).tolist()

@@ -248,7 +248,7 @@ def _random_token(rng: random.Random, tokenizer: Tokenizer, d_vocab: int) -> int
     token = 0
     for _ in range(50):
         token = rng.randrange(d_vocab)
-        if tokenizer.decode([token]).strip().isalpha():
+        if tokenizer.piece(token).strip().isalpha():
             break
     return token
 

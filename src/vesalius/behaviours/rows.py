@@ -283,7 +283,7 @@ class Encoder:
             raise Dropped(f"none of {len(given)} answers is one token: give one answer to score it by teacher forcing")
         use = "give a list" if metric_name(self.metric) in (*NEEDS_WRONG, LOGIT_DIFFERENCE) else "give a shorter one"
         reason = f"{given[0]!r} is {len(continuations[0])} tokens: {use}, or --metric {LOG_PROBABILITY}"
-        pieces = ", ".join(repr(self.tokenizer.decode([token])) for token in continuations[0])
+        pieces = ", ".join(repr(self.tokenizer.piece(token)) for token in continuations[0])
         raise Dropped(reason if what == "answer" else f"wrong: {reason}", f"its tokens are {pieces}")
 
     def _continuation(self, row: Row, tokens: tuple[int, ...], answer: Answer) -> tuple[int, ...]:
@@ -330,7 +330,7 @@ def _alignment(tokenizer: Tokenizer, prompt: str, counterfactual: str) -> str:
         end += 1
     middle, other = (" ".join(words[start : len(words) - end]) for words in (ours, theirs))
     lead = " " if start else ""
-    length = len(tokenizer.encode(lead + middle, bos=False)) if middle else 0
+    length = len(tokenizer.continuing(lead + middle)) if middle else 0
     return f"instead of {other!r} one of {length} token{'' if length == 1 else 's'}, as {middle!r} has, would align"
 
 

@@ -155,7 +155,7 @@ class TextVocabulary:
     def decode(self, logits: Float[Tensor, "batch pos out"]) -> list[list[Value]]:
         """The likeliest next token at every position after BOS."""
         first = int(self.tokenizer.bos is not None)
-        return [[self.tokenizer.decode([token]) for token in row] for row in logits[:, first:].argmax(-1).tolist()]
+        return [[self.tokenizer.piece(token) for token in row] for row in logits[:, first:].argmax(-1).tolist()]
 
     def summary(self) -> dict[str, Any]:
         """The vocabulary's size; it is too long to list."""

@@ -15,6 +15,15 @@ if TYPE_CHECKING:
     from tokenizers import Tokenizer as Backend
 
 
+_BEFORE = "a"  # any text; a word is read as it stands behind it
+
+
+def _ids_before(backend: "Backend") -> list[int]:
+    """The ids of `_BEFORE` in a tokenizer that puts a space before every text; none in any other."""
+    plain, spaced = (backend.encode(text, add_special_tokens=False).ids for text in (_BEFORE, f" {_BEFORE}"))
+    return plain if len(spaced) == len(plain) + 1 and spaced[1:] == plain else []
+
+
 class Tokenizer:
     """Encodes text; `bos` is put first by `encode` where the model has one."""
 
@@ -22,6 +31,7 @@ class Tokenizer:
         self._backend, self.bos = backend, bos
         unknown = getattr(backend.model, "unk_token", None) if backend is not None else None
         self._unknown = None if unknown is None else backend.token_to_id(unknown)
+        self._before = [] if backend is None else _ids_before(backend)
 
     @classmethod
     def from_directory(cls, directory: Path, *, bos: int | None) -> "Tokenizer":
@@ -51,23 +61,37 @@ class Tokenizer:
             self._refuse_unknown(text, encoding)
         return [self.bos, *encoding.ids] if bos and self.bos is not None else encoding.ids
 
+    def continuing(self, text: str) -> list[int]:
+        """Token ids of a text that continues another one. Where the tokenizer puts a space before every text of its
+        own (Llama 2, Mistral), " John" alone would be a space and "John"; after other text it is one token.
+        """
+        if self._before:
+            ids = self.encode(_BEFORE + text, bos=False)
+            if ids[: len(self._before)] == self._before:
+                return ids[len(self._before) :]
+        return self.encode(text, bos=False)
+
     def decode(self, ids: Sequence[int]) -> str:
         """The text of token ids, special tokens included."""
         return self._backend.decode(list(ids), skip_special_tokens=False)
 
+    def piece(self, token: int) -> str:
+        """The text that one token adds after other text, with the space it begins with."""
+        return self.decode([*self._before, token]).removeprefix(_BEFORE if self._before else "")
+
     def token(self, word: str) -> int:
         """The id of a word that is one token (mind the leading space); the error says how a longer word splits."""
-        ids = self.encode(word, bos=False)
+        ids = self.continuing(word)
         if len(ids) != 1:
             raise BadInput(
-                f"{word!r} is {len(ids)} tokens here ({[self.decode([i]) for i in ids]}); a single token is needed"
+                f"{word!r} is {len(ids)} tokens here ({[self.piece(i) for i in ids]}); a single token is needed"
             )
         return ids[0]
 
     def is_single(self, word: str) -> bool:
         """Whether a word is one token."""
         try:
-            return len(self.encode(word, bos=False)) == 1
+            return len(self.continuing(word)) == 1
         except BadInput:  # not in the vocabulary at all
             return False
 

@@ -76,7 +76,7 @@ def _words(specimen: Specimen, row: Sequence[int], first: int) -> list[str]:
     if isinstance(vocabulary, FiniteVocabulary):
         spoken = [str(vocabulary.tokens[code]) if code < vocabulary.bos else "" for code in row[first:]]
     else:
-        spoken = [vocabulary.tokenizer.decode([code]) for code in row[first:]]  # type: ignore[attr-defined]
+        spoken = [vocabulary.tokenizer.piece(code) for code in row[first:]]  # type: ignore[attr-defined]
     return ["BOS"] * first + spoken
 
 
