@@ -10,6 +10,8 @@ from vesalius.errors import BadInput
 
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+#: Run as notebooks by test_notebooks.
+TUTORIALS = ROOT / "docs" / "tutorials"
 
 
 def blocks(page: Path) -> list[str]:
@@ -17,7 +19,8 @@ def blocks(page: Path) -> list[str]:
 
 
 def with_code(*, smollm: bool) -> list[Path]:
-    return [page for page in PAGES if blocks(page) and ("smollm2" in "".join(blocks(page))) == smollm]
+    pages = [page for page in PAGES if blocks(page) and page.parent != TUTORIALS]
+    return [page for page in pages if ("smollm2" in "".join(blocks(page))) == smollm]
 
 
 def run_page(page: Path) -> None:

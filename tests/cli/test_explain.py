@@ -5,6 +5,7 @@ import json
 import re
 import shlex
 from collections.abc import Callable
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -263,3 +264,16 @@ def test_an_empty_circuit_is_an_abstention(vesalius: Vesalius, tmp_path: Path, n
         assert "Nothing was established" in explanation.task_description
         assert "Nothing was established" in Path("here/report.html").read_text()
     assert vesalius("explain", "frac_prevs", "--circuit", "empty.json", "--out", "here").code == 0
+
+
+@pytest.mark.parametrize("n", [1, 9, 300])
+def test_the_screen_of_a_natural_model_is_never_longer(n: int) -> None:
+    names = [f"L{number}H0" for number in range(n)]
+    chain = ["tokens", *names, "logits"]
+    edges = [(a, b, 0.5) for a, b in pairwise(chain)]
+    lines = summary(long_explanation(n).model_copy(update={"behaviour": "my " * 60, "edges": tuple(edges)}))
+    assert len(lines) <= NATURAL_LINES == 30
+    assert max(map(len, lines)) <= COLUMNS
+    assert any(line.startswith("  main path: tokens -> L0H0 -> ") for line in lines)
+    assert "Not established" in lines or n == 1
+    assert lines[-1] == "page: somewhere/report.html"

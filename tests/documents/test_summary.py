@@ -75,7 +75,7 @@ def test_the_connected_part_comes_first_and_gaps_are_said() -> None:
     assert screen.gaps == (
         "how these reach the answer: L1H1",
         "what these read: L3_MLP",
-        "what these read and write (no supported path): L2H2",
+        "how these connect to the tokens and to the answer: L2H2",
         "a role: L2_MLP",
         "refuted, necessary alone: L1H1, L2H2",
         "refuted, writes the answer by itself: L0H0",
@@ -89,7 +89,7 @@ def test_what_carries_it_is_ranked_with_intervals() -> None:
     assert description == "Say B. Right on 1.00 [0.94, 1.00] of 64 prompts."
     assert carriers == (
         "Necessary: L0H0 0.60 [0.50, 0.70], L3_MLP 0.40 [0.30, 0.50], L1H0 0.30 [0.20, 0.40] "
-        "(share of the logit difference lost if it alone is replaced)."
+        "(share of the logit difference lost with its values from counterfactual prompts)."
     )
     assert patterns == (
         "By attention: previous-token head L0H0; induction heads L1H0, L1H1; duplicate-token head L2H2."
@@ -129,3 +129,13 @@ def test_a_notebook_shows_the_same_screen() -> None:
     assert "<li>main path: tokens -&gt; L0H0 -&gt; keys of L1H0 -&gt; logits</li>" in text
     assert "<li>what these read: L3_MLP</li>" in text
     assert "&lt;b&gt;bold&lt;/b&gt;" in text
+
+
+def test_a_path_begins_at_the_tokens_or_is_not_established() -> None:
+    screen = document(edges=EDGES[1:]).in_short()
+    assert screen.main_path is None
+    assert screen.gaps[0] == "a path from the tokens to the answer: the supported paths do not join"
+    assert screen.gaps[1:3] == (
+        "what these read: L0H0, L1H0, L3_MLP",
+        "how these connect to the tokens and to the answer: L1H1, L2H2",
+    )

@@ -95,7 +95,7 @@ class Explanation(Viewable, Document):
         counts = ", ".join(f"{verdicts[verdict]} {verdict}" for verdict in get_args(Verdict) if verdicts[verdict])
         parts = [f"{part.id} {part.role or part.tag or NO_TAG} ({part.verdict})" for part in self.components]
         return (
-            f"Explanation of {self.specimen} by {self.scientist}: {len(self.components)} components"
+            f"Explanation of {self._asked} by {self.scientist}: {len(self.components)} components"
             f"{f' ({counts})' if counts else ''}\n{join_first(parts, 4) or 'nothing was established'}\n"
             f"{shortened(self.task_description, 200)}"
         )
@@ -114,10 +114,14 @@ class Explanation(Viewable, Document):
         )
 
     @property
+    def _asked(self) -> str:
+        """The model, as it was asked for where that is known."""
+        return (self.request and self.request.specimen) or self.specimen
+
+    @property
     def title(self) -> str:
         """What was explained, and by whom: the model as it was asked for, and the behaviour as people say it."""
-        asked = self.request and self.request.specimen
-        return f"{subject_of(asked or self.specimen, self.behaviour)}, explained by {self.scientist}"
+        return f"{subject_of(self._asked, self.behaviour)}, explained by {self.scientist}"
 
     def in_short(self) -> Summary:
         """What was found, how information flows and what is not established, for one screen."""

@@ -125,9 +125,8 @@ class Flow:
 
     @cached_property
     def reached(self) -> set[str]:
-        """What paths from the tokens lead to; where no path from the tokens was measured, from any sender."""
-        starts = {TOKENS} if any(a == TOKENS for a, _ in self.links) else {a for a, _ in self.links}
-        return _closure(starts, self.links)
+        """What paths from the tokens lead to."""
+        return _closure({TOKENS}, self.links)
 
     @cached_property
     def reaching(self) -> set[str]:
@@ -195,7 +194,7 @@ class Flow:
         for words, names in (
             ("how these reach the answer", self.reached - self.reaching),
             ("what these read", self.reaching - self.reached),
-            ("what these read and write (no supported path)", set(named) - linked),
+            ("how these connect to the tokens and to the answer", {*named, *linked} - self.reached - self.reaching),
         ):
             shown = sorted(names - {TOKENS, LOGITS}, key=_place)
             if shown:
@@ -203,7 +202,9 @@ class Flow:
 
 
 def solo_effect(part: ComponentExplanation | None) -> float | None:
-    """The share of the score that is lost if the component alone is replaced; None where it was not measured."""
+    """The share of the score that is lost if the component alone has its values from counterfactual prompts; None where
+    that was not measured.
+    """
     effects = (part.profile or {}).get("effects") if part is not None else None
     return (effects or {}).get("solo", (None,))[0]
 
@@ -216,8 +217,8 @@ def _carriers(parts: Sequence[ComponentExplanation]) -> Iterator[str]:
     if necessary:
         more = necessary[CARRIERS:]
         yield (
-            f"Necessary: {_with_effects(necessary[:CARRIERS], measured)} (share of the {_unit(parts)} lost if it alone "
-            f"is replaced){f'; also {join_first(more, LISTED)}' if more else ''}."
+            f"Necessary: {_with_effects(necessary[:CARRIERS], measured)} (share of the {_unit(parts)} lost with its "
+            f"values from counterfactual prompts){f'; also {join_first(more, LISTED)}' if more else ''}."
         )
     elif ranked:
         yield (

@@ -153,7 +153,7 @@ def draw_diagram(diagram: Diagram, words: Mapping[str, tuple[str, str]], *, titl
     """Boxes by layer and measured edges; `words` gives the second line and the verdict of a component."""
     figure = new_figure(max(4.0, diagram.width / PER_INCH), max(1.6, diagram.height / PER_INCH + 0.4))
     axes = figure.add_subplot()
-    axes.set(xlim=(0, diagram.width), ylim=(diagram.height, 0), title=title)
+    axes.set(xlim=(0, diagram.width), ylim=(diagram.height, 0), title=title, aspect="equal")
     axes.set_axis_off()
     for band in diagram.bands:
         axes.axhspan(band.top, band.top + band.height, color="#f2f4f7", zorder=0)
