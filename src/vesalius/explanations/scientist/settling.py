@@ -22,7 +22,7 @@ from torch import Tensor
 from vesalius.components import Component
 from vesalius.explanations.scientist.assemble import OutputMap, Program
 from vesalius.explanations.scientist.circuit_runs import Edit
-from vesalius.explanations.scientist.gathering import ROUTES, Copy, Matched, Mean, Width, places
+from vesalius.explanations.scientist.gathering import Copy, Matched, Mean, Width, places
 from vesalius.explanations.scientist.investigate import feeds
 from vesalius.explanations.scientist.merging import merged, without_argument, without_constant_arguments
 from vesalius.explanations.scientist.variables import INDICES, Hypothesis, Table
@@ -324,7 +324,7 @@ def _own_route(copy: Copy, n: int) -> dict[int, int] | None:
     """Where a route leads from each position, if that depends on the position alone."""
     if copy.by == INDICES:
         return {place: target for (_, place), target in copy.table.items() if place < n}
-    if copy.by is not None or copy.route not in _OWN_ROUTES or copy.route not in ROUTES:
+    if copy.by is not None or copy.route not in _OWN_ROUTES:
         return None
     targets = places(copy.route, torch.ones(1, n, dtype=torch.bool))[0].tolist()
     return dict(enumerate(targets))
