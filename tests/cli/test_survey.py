@@ -230,6 +230,21 @@ def test_wrong_inputs(vesalius: Vesalius, inducer: Path, arguments: list[str], r
     assert not Path("vesalius-runs").exists()
 
 
+@pytest.mark.parametrize("command", ["sweep", "discover", "explain"])
+def test_other_commands_take_an_engine(vesalius: Vesalius, inducer: Path, command: str) -> None:
+    got = vesalius(command, inducer, "-b", "induction", "--engine", "slurm", "--jobs", 3)
+    assert (got.code, got.out) == (2, "")
+    assert "engine 'slurm' does not exist; use local, ray" in got.err
+    cut = vesalius(command, "frac_prevs", "--jobs", 3)
+    assert cut.code == 2
+    assert "parts of the work are run elsewhere for natural models only" in cut.err
+
+
+def test_sets_have_no_parts(vesalius: Vesalius, inducer: Path) -> None:
+    got = vesalius("discover", inducer, "-b", "induction", "--method", "sets", "--jobs", 2)
+    assert (got.code, "do not go with --method sets" in got.err) == (2, True)
+
+
 def test_a_directory_of_another_survey(vesalius: Vesalius, inducer: Path) -> None:
     assert vesalius("survey", inducer, "-b", "ioi", *QUICK).code == 0
     got = vesalius("survey", inducer, "-b", "ioi", "--n", 6, "--out", "s")

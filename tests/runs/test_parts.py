@@ -15,6 +15,7 @@ from tests.closeness import FIGURES, assert_same_document
 from tests.explanations.induction_model import as_specimen, induction_model
 from vesalius.api import sweeps
 from vesalius.behaviours.elsewhere import _loaded
+from vesalius.behaviours.trial import trial
 from vesalius.discovery.parts import cut
 from vesalius.intervene.effects import effect_columns
 from vesalius.runs import engine
@@ -130,6 +131,9 @@ def test_what_cannot_be_cut_is_refused(inducer: Path) -> None:
         ves.discover(**quiet(inducer, method="bandit", checks=False, jobs=2))
     with pytest.raises(ves.BadInput, match="engine 'slurm' does not exist; use local, ray"):
         ves.sweep(**quiet(inducer, engine="slurm"))
+    specimen = ves.load(inducer, behaviour="induction")
+    with pytest.raises(ves.BadInput, match="prompts given as material are run in this process; leave out the engine"):
+        ves.sweep(specimen, material=trial(specimen, 4), jobs=2, progress=False)
     with pytest.raises(ves.BadInput, match="jobs=0 would do nothing"):
         ves.explain(**quiet(inducer, jobs=0))
     with pytest.raises(ves.BadInput, match="cannot be sent to another process"):

@@ -84,7 +84,7 @@ def discover(
             options={**options, **metric_option(specimen)},
             seed=seed,
         )
-        spread = parts_on(engine, jobs, specimen, report)
+        spread = parts_on(engine, jobs, specimen, report, material=material)
         if spread is not None and not checks and method not in CUT_IN_PARTS:
             raise BadInput(f"method {method!r} decides one step by the last, so it has no parts; leave out the engine")
         directory = directory_for(out, *_words(specimen, request)) if out else None

@@ -21,6 +21,7 @@ from vesalius.errors import BadInput, Note
 from vesalius.intervene import Recordings
 from vesalius.model.specimen import Specimen, TextVocabulary
 from vesalius.model.states import fingerprint
+from vesalius.progress import Progress
 from vesalius.runs.survey import CellCase
 from vesalius.statistics import interval_or_none
 
@@ -29,13 +30,13 @@ DISCOVERY = "discovery"
 LARGEST_SHARE = 3
 
 
-def measure_cell(case: CellCase) -> SurveyCell:
+def measure_cell(case: CellCase, progress: Progress | bool = False) -> SurveyCell:
     """Measure one cell; what cannot be loaded or asked is refused."""
     started = time.monotonic()
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", Note)
         specimen = _studied(case)
-        cell = _measured(case, specimen)
+        cell = _measured(case, specimen, progress)
     notes = tuple(dict.fromkeys(str(one.message) for one in caught if issubclass(one.category, Note)))
     return cell.model_copy(update={"notes": notes, "seconds": round(time.monotonic() - started, 3)})
 
@@ -55,7 +56,7 @@ def _studied(case: CellCase) -> Specimen:
     return loaded(specimen, behaviour=behaviour, metric=case.settings.metric)
 
 
-def _measured(case: CellCase, specimen: Specimen) -> SurveyCell:
+def _measured(case: CellCase, specimen: Specimen, progress: Progress | bool) -> SurveyCell:
     settings, source, model = case.settings, behaviour_of(specimen), specimen.model
     assert isinstance(specimen.vocabulary, TextVocabulary)
     prompts = source.sample(
@@ -82,13 +83,14 @@ def _measured(case: CellCase, specimen: Specimen) -> SurveyCell:
     )
     if status == "not performed":
         return cell
-    return cell.model_copy(update={"sweep": _swept(case, specimen), "discovery": _discovered(case, specimen)})
+    swept = _swept(case, specimen, progress)
+    return cell.model_copy(update={"sweep": swept, "discovery": _discovered(case, specimen, progress)})
 
 
-def _swept(case: CellCase, specimen: Specimen) -> CellSweep:
+def _swept(case: CellCase, specimen: Specimen, progress: Progress | bool) -> CellSweep:
     settings, config = case.settings, specimen.model.config
     directory = case.directory
-    effects = sweep(specimen, kind=settings.kind, n=settings.n, seed=settings.seed, out=directory, progress=False)
+    effects = sweep(specimen, kind=settings.kind, n=settings.n, seed=settings.seed, out=directory, progress=progress)
     document = Sweep.read(directory / SWEEP_FILE)
     few, top = len(effects.matrix) < LEAST_TO_HALVE, min(settings.top, max(1, len(effects.sets) // LARGEST_SHARE))
     return CellSweep(
@@ -104,12 +106,12 @@ def _swept(case: CellCase, specimen: Specimen) -> CellSweep:
     )
 
 
-def _discovered(case: CellCase, specimen: Specimen) -> CellDiscovery | None:
+def _discovered(case: CellCase, specimen: Specimen, progress: Progress | bool) -> CellDiscovery | None:
     method, settings = case.settings.discover, case.settings
     if method is None:
         return None
     directory = case.directory / DISCOVERY
-    found = discover(specimen, method, n=settings.n, seed=settings.seed, out=directory, progress=False)
+    found = discover(specimen, method, n=settings.n, seed=settings.seed, out=directory, progress=progress)
     strongest = tuple(score for score in found.components[: settings.top] if score.score)
     return CellDiscovery(
         method=method,

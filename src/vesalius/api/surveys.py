@@ -7,6 +7,7 @@ measured again. A cell that fails is a line of the table and the others go on.
 import math
 from collections.abc import Iterable, Sequence
 from contextlib import closing
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +26,7 @@ from vesalius.model.dtypes import dtype_named
 from vesalius.progress import Progress, shown
 from vesalius.report.survey import render_survey
 from vesalius.runs.directory import Run
-from vesalius.runs.engine import chosen_engine
+from vesalius.runs.engine import chosen_engine, in_process
 from vesalius.runs.survey import CellCase, SurveyRun, SurveySettings
 
 PROMPTS, TOP = 32, 10
@@ -64,7 +65,8 @@ def survey(
     names = {case.id: f"{short_name(case.model)}, {label_of(case.behaviour)}" for case in settings.cells(directory)}
     try:
         with Run(directory, settings=settings.as_data()) as run, shown(progress) as report:
-            work = SurveyRun(run, settings, measure_cell, engine=runs_on)
+            measure = partial(measure_cell, progress=report) if runs_on is in_process else measure_cell
+            work = SurveyRun(run, settings, measure, engine=runs_on)
             report("measuring cells", 0, len(names))
             with closing(work.work(jobs=at_a_time)) as events:
                 for event in events:

@@ -118,7 +118,7 @@ def _sweep(
     require_place(out)
     with shown(progress) as report:
         specimen = loaded(specimen, behaviour=behaviour, metric=metric, dtype=dtype, device=device, progress=report)
-        spread = parts_on(engine, jobs, specimen, report)
+        spread = parts_on(engine, jobs, specimen, report, material=material)
         sets = component_sets_of(specimen, named, pairs=pairs)
         given = material or trial(specimen, n, seed=seed, split=split)
         note_limits(specimen, given.prompts, resampled=kind == "resample")

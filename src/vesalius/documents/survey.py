@@ -11,7 +11,7 @@ from vesalius.documents.circuit import Score
 from vesalius.documents.performance import Performance
 from vesalius.documents.request import Request
 from vesalius.documents.sweep import SweepRow
-from vesalius.documents.views import Row, Viewable, made
+from vesalius.documents.views import Row, Viewable, made, shortened
 
 SURVEY_FILE = "survey.json"
 #: Whether a model performs a behaviour: "undecided" where the prompts are too few to tell, "failed" where nothing could
@@ -19,6 +19,7 @@ SURVEY_FILE = "survey.json"
 Status = Literal["performed", "undecided", "not performed", "failed"]
 #: Components of a cell that a row and a repr name.
 NAMED = 3
+LONGEST_NAME = 32
 
 
 class HalfAgreement(Record):
@@ -135,7 +136,7 @@ class SurveyCell(Record):
 class Survey(Viewable, Document):
     """Every model on every behaviour: who performs what, which components matter, and how stable that is.
 
-    `cells` come model by model, in the order asked for. `seconds` is the work of all cells together.
+    `cells` come model by model, in the order asked for.
     """
 
     SCHEMA = 1
@@ -204,7 +205,9 @@ class Survey(Viewable, Document):
 
 
 def short_name(name: str) -> str:
-    """The end of a path; any other name as it is."""
+    """The end of a path; of a row written out its beginning; any other name as it is."""
+    if name.lstrip().startswith("{"):
+        return shortened(name, LONGEST_NAME)
     return Path(name).stem if name.endswith((".jsonl", ".json", ".csv", ".toml")) else Path(name).name or name
 
 

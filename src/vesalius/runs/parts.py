@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from vesalius.behaviours.elsewhere import Elsewhere, Work
+from vesalius.behaviours.trial import Trial
 from vesalius.errors import BadInput, Failed
 from vesalius.model.specimen import Specimen
 from vesalius.progress import Progress
@@ -67,11 +68,17 @@ class Parts:
         return [results[number] for number in range(len(cases))]
 
 
-def parts_on(engine: str | None, jobs: int | None, specimen: Specimen, progress: Progress) -> Parts | None:
-    """What cuts the work on a specimen as the options `engine` and `jobs` say; None where it stays in this process."""
+def parts_on(
+    engine: str | None, jobs: int | None, specimen: Specimen, progress: Progress, *, material: Trial | None = None
+) -> Parts | None:
+    """What cuts the work on a specimen as the options `engine` and `jobs` say; None where it stays in this process. So
+    does `material` of the caller's own, whose readout may be any function.
+    """
     runs_on, at_a_time = chosen_engine(engine, jobs)
     if runs_on is in_process:
         return None
+    if material is not None:
+        raise BadInput("prompts given as material are run in this process; leave out the engine and the jobs")
     elsewhere = Elsewhere.of(specimen)
     _require_sendable(elsewhere)
     return Parts(runs_on, at_a_time, elsewhere, progress)
