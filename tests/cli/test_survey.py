@@ -151,15 +151,13 @@ def test_a_behaviour_that_does_not_fit_the_tokenizer(vesalius: Vesalius, inducer
 
 
 def test_after_a_kill(vesalius: Vesalius, inducer: Path, random_model: Path, surveyed: Survey) -> None:
-    """Killed in the middle, the same command measures what is missing, here in processes of its own, and ends with the
-    same cells.
-    """
+    """Killed in the middle, the same command measures what is missing and ends with the same cells."""
     arguments = ["survey", inducer, random_model, "-b", "induction", "-b", "ioi", "--n", 8, "--out", "s"]
     killed = subprocess.run(
         [sys.executable, "-c", KILLED, *map(str, arguments)], capture_output=True, text=True, check=False
     )
     assert (killed.returncode, killed.stdout) == (-signal.SIGKILL, ""), killed.stderr
-    assert vesalius(*arguments, "--jobs", 2).code == 0
+    assert vesalius(*arguments).code == 0
     cases = [record["case"] for record in read_ledger(Path("s/events.jsonl")) if record["event"] == "measured"]
     assert len(cases) == len(set(cases)) == 4
     assert_same_cells(Survey.read("s/survey.json"), surveyed)

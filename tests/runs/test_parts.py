@@ -94,6 +94,20 @@ def test_an_explanation(inducer: Path) -> None:
     assert any(row["verdict"] == "supported" for row in parts["components"])
 
 
+def test_a_survey(inducer: Path, tmp_path: Path) -> None:
+    here, parts = (
+        ves.survey([inducer], ["induction", "ioi"], n=4, out=tmp_path / str(len(how)), progress=False, **how)
+        for how in ({}, {"engine": "backwards"})
+    )
+    assert (
+        [cell.status for cell in here.cells] == [cell.status for cell in parts.cells] == ["performed", "not performed"]
+    )
+    assert here.cells[0].sweep is not None
+    assert parts.cells[0].sweep is not None
+    effects = [{row.id: row.effect for row in one.components} for one in (here.cells[0].sweep, parts.cells[0].sweep)]
+    assert effects[0] == pytest.approx(effects[1], abs=FIGURES)
+
+
 def test_what_is_finished_is_kept_when_a_worker_dies(
     inducer: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
