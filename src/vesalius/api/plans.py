@@ -122,8 +122,9 @@ def _method_forwards(specimen: Specimen, method: str, budget: int | None) -> flo
     if method == "acdc":
         require_few_edges(model.config)
         return len(THRESHOLDS) * len(EdgeGraph.of(model.config).edges) / 2
-    contrast = 2 if isinstance(specimen.vocabulary, FiniteVocabulary) else 0
-    return 1 + 3 * (DEFAULT_STEPS if method == "eap-ig" else 1) + contrast
+    # With listed tokens: two passes for a readout with a slope, and every component moved to other positions.
+    more = 2 + sweep_forwards(model, every) if isinstance(specimen.vocabulary, FiniteVocabulary) else 0
+    return 1 + 3 * (DEFAULT_STEPS if method == "eap-ig" else 1) + more
 
 
 def _check_rows(specimen: Specimen) -> float:
