@@ -77,6 +77,9 @@ def test_counts_and_positions_stand_for_themselves(lab: Lab) -> None:
     threshold = named(several, lab, {MLP: ("count",), HEAD: ("several",)}, HEAD)
     assert threshold is not None
     assert (threshold.operation, threshold.formula, threshold.arguments) == ("threshold", "x >= 2", (MLP,))
+    beside = named(several, lab, {MLP: ("count", "flag"), HEAD: ("several",)}, HEAD)
+    assert beside is not None
+    assert beside.arguments == ("count",), "the component carries more than the count, so the variable is named"
     total = SequenceMap(lambda count, place: count + place, count_of_x(), indices, name="total")
     added = named(total, lab, {HEAD: ("total",)}, HEAD)
     assert added is not None

@@ -128,10 +128,13 @@ class Necessary(Claim, frozen=True):
         each = 1 - (1 - level) / len(kinds)
         evidence = [self._measured(lab, component, kind, each) for kind in kinds]
         # An output moved or replaced can disturb readers that never use it; what is used shows in a second way as well.
-        shown = sum((one.value or 0.0) >= INERT_BELOW or one.passed is True for one in evidence)
+        least = INERT_BELOW if lab.finite else MIN_EFFECT
+        shown = sum((one.value or 0.0) >= least or one.passed is True for one in evidence)
         passed = [one.passed for one in evidence]
         if True in passed and shown >= min(2, len(kinds)):
             verdict = "supported"
+        elif True in passed and not lab.finite:
+            verdict = "untested"  # zeros, for one, may be far from anything the model ever meets
         else:
             verdict = "untested" if None in passed else "refuted"
         order = sorted(range(len(evidence)), key=lambda i: (passed[i] is not True, -(evidence[i].value or 0.0), i))

@@ -45,13 +45,15 @@ class _Naming:
     def __init__(self, hypothesis: Hypothesis, lab: Lab) -> None:
         self.program, self._lab = hypothesis.program, lab
         self._carriers = {variable: name for name, carried in hypothesis.carriers.items() for variable in carried}
+        self._several = {name for name, carried in hypothesis.carriers.items() if len(carried) > 1}
         self.nodes = {
             self.program.name_of(node): node for node in self.program.expressions if isinstance(node, Variable)
         }
 
     def carrier(self, variable: str) -> str:
-        """The component that carries a variable, or the variable's own name."""
-        return self._carriers.get(variable, variable)
+        """The component that carries a variable and no other, or else the variable's own name."""
+        component = self._carriers.get(variable, variable)
+        return variable if component in self._several else component
 
     def reads(self, node: Variable) -> tuple[str, ...]:
         """The arguments of a table, or of the table of positions by which a head finds its value."""
