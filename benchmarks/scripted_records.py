@@ -111,8 +111,13 @@ def claims_113(component: str) -> list[dict[str, Any]]:
 
 
 def reply(request: Any) -> dict[str, Any]:
+    """The next line of a conversation about either circuit; only the deeper one has a seventh layer."""
+    return line(request, "113" if "L6H0" in request.messages[0].text else "97")
+
+
+def line(request: Any, circuit: str) -> dict[str, Any]:
     """The next line of a conversation, by the label of the call and by how often the model has spoken."""
-    deep = "L6H0" in request.messages[0].text
+    deep = circuit == "113"
     said, claims_of = (SAID_113, claims_113) if deep else (SAID_97, claims_97)
     component, *stage = request.label.split()
     spoken = sum(message.role == "assistant" for message in request.messages)
@@ -145,7 +150,7 @@ def explained(circuit: str, components: list[str] | None = None) -> dict[str, An
     from vesalius.grading import grade
 
     began = time.perf_counter()
-    backbone = open_backbone(Scripted(reply))
+    backbone = open_backbone(Scripted(lambda request: line(request, circuit)))
     found = explain_hyve(load(circuit), backbone=backbone, components=components).explanation
     parts = [
         {
