@@ -11,8 +11,20 @@ from typing import Any
 import pytest
 
 from vesalius.components import all_components
-from vesalius.documents import Circuit, Discovery, Explanation, Metric, Request, Scorecard, Sweep
+from vesalius.documents import (
+    Circuit,
+    Discovery,
+    Explanation,
+    Metric,
+    Request,
+    Scorecard,
+    Survey,
+    SurveyCell,
+    Sweep,
+    SweepRow,
+)
 from vesalius.documents.scorecard import CircuitRow
+from vesalius.documents.survey import CellSweep, Figure
 from vesalius.documents.views import Rows, Viewable
 from vesalius.intervene.edge_graph import EdgeGraph
 
@@ -77,7 +89,29 @@ def long_explanation() -> Explanation:
     return whole.model_copy(update={"components": whole.components * 100, "task_description": "very " * 1000})
 
 
+def largest_survey() -> Survey:
+    """Ten models on ten behaviours, every cell with 300 components."""
+    rng = random.Random(0)
+    rows = tuple(
+        SweepRow(id=str(part), effect=rng.gauss(0, 1), ci_low=-1.0, ci_high=1.0) for part in all_components(SMOLLM)
+    )
+    clean = Figure(value=4.0, low=3.0, high=5.0, n=32)
+    swept = CellSweep(baseline=clean, unit="logits", components=rows, agreement=None, layers=30, heads=9, forwards=1.0)
+    models, behaviours = (
+        [f"some/rather/long/path/to/model_{i}" for i in range(10)],
+        [f"behaviour_{i}" for i in range(10)],
+    )
+    cells = [
+        SurveyCell(id=f"{model}{name}", model=model, behaviour=name, status="performed", metric=clean, sweep=swept)
+        for model in models
+        for name in behaviours
+    ]
+    asked = Request(command="survey", options={"models": [*models], "behaviour": [*behaviours]})
+    return Survey(request=asked, cells=tuple(cells))
+
+
 LARGEST = {
+    "survey": largest_survey,
     "circuit": largest_circuit,
     "discovery": largest_discovery,
     "scorecard": largest_scorecard,

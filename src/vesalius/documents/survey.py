@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from pydantic import Field, JsonValue, SerializerFunctionWrapHandler, computed_field, model_serializer
 
@@ -11,7 +11,7 @@ from vesalius.documents.circuit import Score
 from vesalius.documents.performance import Performance
 from vesalius.documents.request import Request
 from vesalius.documents.sweep import SweepRow
-from vesalius.documents.views import Row, Viewable, made, shortened
+from vesalius.documents.views import SHOWN_ROWS, Row, Viewable, made, shortened
 
 SURVEY_FILE = "survey.json"
 #: Whether a model performs a behaviour: "undecided" where the prompts are too few to tell, "failed" where nothing could
@@ -20,6 +20,8 @@ Status = Literal["performed", "undecided", "not performed", "failed"]
 #: Components of a cell that a row and a repr name.
 NAMED = 3
 LONGEST_NAME = 32
+#: Columns that a notebook shows of a cell.
+SHOWN_COLUMNS = ("model", "behaviour", "status", "accuracy", "metric", "heads", "jaccard")
 
 
 class HalfAgreement(Record):
@@ -188,7 +190,7 @@ class Survey(Viewable, Document):
     def counts(self) -> str:
         """How many cells ended how, in words."""
         statuses = [cell.status for cell in self.cells]
-        return ", ".join(f"{statuses.count(one)} {one}" for one in dict.fromkeys(statuses))
+        return ", ".join(f"{statuses.count(one)} {one}" for one in get_args(Status) if one in statuses)
 
     def _summary(self) -> str:
         size = f"{len(self.models)} model{'s' * (len(self.models) != 1)} x {len(self.behaviours)} behaviour"
@@ -202,6 +204,11 @@ class Survey(Viewable, Document):
 
     def _rows(self) -> list[Row]:
         return [cell.row() for cell in self.cells]
+
+    def _shown_rows(self) -> tuple[list[Row], int]:
+        """The first cells, in the columns that fit a notebook."""
+        rows = [cell.row() for cell in self.cells[:SHOWN_ROWS]]
+        return [{name: row[name] for name in SHOWN_COLUMNS} for row in rows], len(self.cells)
 
 
 def short_name(name: str) -> str:

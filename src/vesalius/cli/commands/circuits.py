@@ -340,7 +340,8 @@ def explain(
 @commands.command()
 def report(
     run: Annotated[
-        str, typer.Argument(help="A directory made by `vesalius explain`, `discover` or `bench`.", metavar="RUN")
+        str,
+        typer.Argument(help="A directory made by `vesalius explain`, `discover`, `survey` or `bench`.", metavar="RUN"),
     ],
     json: JsonOption = False,
 ) -> None:

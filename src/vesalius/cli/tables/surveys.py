@@ -16,14 +16,12 @@ MARKS = {"performed": "yes", "undecided": "unclear", "not performed": "no", "fai
 def print_survey(survey: Survey) -> None:
     """Who performs what, which components, how stable; then where the page is."""
     print_line(f"{len(survey.cells)} cells: {survey.counts()}")
-    stdout.print(_lines(survey) if len(survey.cells) <= MOST_LINES else _grid(survey))
-    if any(cell.sweep for cell in survey.cells):
+    listed = len(survey.cells) <= MOST_LINES
+    stdout.print(_lines(survey) if listed else _grid(survey))
+    if listed and any(cell.sweep for cell in survey.cells):
         print_line("halves: how alike the strongest components of two halves of the prompts are (Jaccard index)")
-    failed = [cell for cell in survey.cells if cell.status == "failed"]
-    for cell in failed[:MOST_LINES]:
-        print_line(f"failed: {_subject(cell)}: {cell.error}")
-    if failed:
-        print_line("the same command tries what failed again")
+    for line in _failures(survey):
+        print_line(line)
     print_line(f"page: {survey.directory}/report.html")
     print_line(f"numbers: {survey.directory}/survey.json")
 
@@ -77,8 +75,14 @@ def _short(cell: SurveyCell) -> str:
     return mark if cell.performance is None else f"{cell.performance.accuracy:.2f} {mark}"
 
 
-def _subject(cell: SurveyCell) -> str:
-    return f"{short_name(cell.model)}, {short_name(cell.behaviour)}"
+def _failures(survey: Survey) -> list[str]:
+    """Why cells failed; the cells of a model that failed alike are one line."""
+    failed: dict[tuple[str, str], list[str]] = {}
+    for cell in survey.cells:
+        if cell.status == "failed":
+            failed.setdefault((short_name(cell.model), cell.error or ""), []).append(short_name(cell.behaviour))
+    lines = [f"failed: {model}, {', '.join(names)}: {why}" for (model, why), names in failed.items()]
+    return [*lines, "the same command tries what failed again"] if lines else []
 
 
 def _interval(low: float | None, high: float | None) -> str:
