@@ -5,6 +5,7 @@ from typing import Any
 from rich.table import Column, Table
 
 from vesalius.cli.console import print_line, stdout
+from vesalius.documents.views import title_of
 
 
 def print_specimens(rows: list[dict[str, Any]]) -> None:
@@ -71,7 +72,7 @@ def print_behaviours(rows: list[dict[str, Any]]) -> None:
 
 def print_rows(document: dict[str, Any]) -> None:
     """One behaviour: dropped rows with their reasons, then accuracy and metric of each split."""
-    print_line(f"{document['behaviour']}: {document['n_kept']} of {document['n_rows']} rows can be used")
+    print_line(f"{title_of(document['behaviour'])}: {document['n_kept']} of {document['n_rows']} rows can be used")
     for row in document["rows"]:
         if not row["kept"] or row["reason"]:
             print_line(f"  row {row['row']}: {row['reason']}{_hint(row)}")

@@ -194,14 +194,14 @@ def _component(finding: Findings, study: Study, request: dict[str, Any]) -> Comp
 
 def _paths(study: Study, finding: Findings) -> Iterator[Path]:
     """Supported paths to other components, and the direct paths from the token embeddings and to the logits whose
-    interval lies beyond the bar.
+    interval lies beyond the bar. What reads the embeddings is measured where the component has a role or feeds others.
     """
     sender = finding.component
-    if (effect := _beyond_bar(study, study.from_tokens(sender))) is not None:
+    fed = [receiver for receiver, claim in finding.outgoing if claim.verdict == "supported"]
+    if (fed or finding.role != NO_ROLE) and (effect := _beyond_bar(study, study.from_tokens(sender))) is not None:
         yield TOKENS, str(sender), effect
-    for receiver, claim in finding.outgoing:
-        if claim.verdict == "supported":
-            yield str(sender), str(receiver), round(float(study.path(sender, receiver).mean()), 4)
+    for receiver in fed:
+        yield str(sender), str(receiver), round(float(study.path(sender, receiver).mean()), 4)
     if (effect := _beyond_bar(study, study.direct(sender))) is not None:
         yield str(sender), LOGITS, effect
 

@@ -183,12 +183,7 @@ class Study:
 
     def from_tokens(self, component: Component) -> PerPrompt:
         """Effect of replacing the token embeddings on their direct path into it only."""
-        return self._from_tokens[:, self._place[component]]
-
-    @cached_property
-    def _from_tokens(self) -> Float[Tensor, "prompt component"]:
-        paths = [edges_between(None, component) for component in self.selection.components]
-        return self.pool.path_effects(paths) / self.pool.scale
+        return self.pool.path_effects([edges_between(None, component)])[:, 0] / self.pool.scale
 
     def path(self, sender: Component, receiver: Component, port: str | None = None) -> PerPrompt:
         """Effect of the path from one component into another, or into one input of it; cached."""
