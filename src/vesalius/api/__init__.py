@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from vesalius.api.benchmarks import bench, bench_circuits, bench_discovery, bench_functions
-    from vesalius.api.catalogue import behaviours, chosen_device, load, next_tokens, predict, show, specimens
+    from vesalius.api.catalogue import behaviours, load, next_tokens, predict, show, specimens
     from vesalius.api.discoveries import discover
     from vesalius.api.explanations import explain
     from vesalius.api.families import check, check_document, models
@@ -45,7 +45,6 @@ _HOMES = {
     "bench_mechrl": "vesalius.api.mechrl",
     "check": "vesalius.api.families",
     "check_document": "vesalius.api.families",
-    "chosen_device": "vesalius.api.catalogue",
     "compare": "vesalius.api.runs",
     "discover": "vesalius.api.discoveries",
     "discover_sets": "vesalius.api.head_sets",
@@ -79,7 +78,6 @@ __all__ = [
     "bench_mechrl",
     "check",
     "check_document",
-    "chosen_device",
     "compare",
     "discover",
     "discover_sets",

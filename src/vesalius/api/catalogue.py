@@ -26,6 +26,7 @@ from vesalius.circuits.specimens import (
 from vesalius.components import all_components
 from vesalius.errors import BadInput
 from vesalius.model.config import Config
+from vesalius.model.devices import Devices, named_devices, place
 from vesalius.model.smollm import NAME as SMOLLM
 from vesalius.model.specimen import Specimen, TextVocabulary
 from vesalius.progress import Progress, shown
@@ -55,7 +56,7 @@ def load(
     metric: Metric | None = None,
     tokenizer: Any = None,
     dtype: str | torch.dtype = "auto",
-    device: str | torch.device = "auto",
+    device: Devices = "auto",
     revision: str | None = None,
     progress: Progress | bool | None = None,
 ) -> Specimen:
@@ -71,14 +72,16 @@ def load(
 
     For natural models: `tokenizer` is one of transformers or tokenizers, or a directory (default: the model's own; a
     model without any takes token ids). `dtype` is "auto" (that of the weights), "float32", "bfloat16" or "float16":
-    scores are float32 in any case. `device` "auto" is a GPU where there is one (circuits stay on the CPU, which is
-    faster for them). `revision` is a hub revision.
+    scores are float32 in any case. `device` is one, or several ("cuda:0,cuda:1", or a list) over which layers are
+    spread by free memory; "auto" is a GPU where there is one, several where the model does not fit one (circuits
+    stay on the CPU, which is faster for them). `revision` is a hub revision.
     """
+    device = device if device == "auto" else named_devices(device)
     reading: dict[str, Any] = {"tokenizer": tokenizer, "dtype": dtype, "revision": revision}
     if not isinstance(name, str | int | Path):
         with shown(progress) as report:
             specimen = load_natural(name, behaviour=behaviour, metric=metric, progress=report, **reading)
-        specimen.model.to(chosen_device(device))
+        place(specimen.model, device)
         return specimen
     text = str(name)
     if not text.strip():
@@ -98,9 +101,7 @@ def load(
     else:
         known = f"{', '.join(NATURAL)}, {known_names(3)}"
         raise BadInput(f"specimen {text!r} is not known; use {known}, a path or a hub id such as org/model")
-    if specimen.kind != "natural" and device == "auto":
-        device = "cpu"
-    specimen.model.to(chosen_device(device))
+    place(specimen.model, device, natural=specimen.kind == "natural")
     return replace(specimen, source=text)
 
 
@@ -110,7 +111,7 @@ def loaded(
     behaviour: Any = None,
     metric: Metric | None = None,
     dtype: str | torch.dtype = "auto",
-    device: str | torch.device = "auto",
+    device: Devices = "auto",
     progress: Progress | bool | None = None,
 ) -> Specimen:
     """A specimen as it is, or the one that a name or a path stands for; a natural model that is loaded already can be
@@ -244,14 +245,3 @@ def behaviours(
             else:
                 rows.append({"name": one.name, **result.model_dump()})
     return rows
-
-
-def chosen_device(name: str | torch.device) -> torch.device:
-    """A device by name, or one line saying why it cannot be used here; "auto" is a GPU where there is one."""
-    name = ("cuda" if torch.cuda.is_available() else "cpu") if name == "auto" else name
-    try:
-        device = torch.device(name)
-        torch.empty(0, device=device)
-    except (RuntimeError, AssertionError) as error:
-        raise BadInput(f"device {str(name)!r} cannot be used here ({str(error).splitlines()[0]}); try cpu") from None
-    return device
