@@ -62,3 +62,32 @@ def test_refusals(vesalius: Vesalius, tiny: Path) -> None:
     refused(vesalius, ["discover", tiny, *INDUCTION, "--plan", "--method", "sets"], "method 'sets'")
     with pytest.raises(ves.BadInput, match="command 'grade' has no plan; choose one of sweep, discover, explain"):
         ves.plan("grade", tiny)
+
+
+LLAMA_70B = {
+    "model_type": "llama",
+    "vocab_size": 128256,
+    "hidden_size": 8192,
+    "intermediate_size": 28672,
+    "num_hidden_layers": 80,
+    "num_attention_heads": 64,
+    "num_key_value_heads": 8,
+    "max_position_embeddings": 8192,
+    "rms_norm_eps": 1e-5,
+    "rope_theta": 500000.0,
+    "tie_word_embeddings": False,
+    "hidden_act": "silu",
+    "dtype": "bfloat16",
+}
+
+
+def test_a_model_of_which_only_the_shape_is_there_can_be_planned(vesalius: Vesalius, tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text(json.dumps(LLAMA_70B))
+    found = planned(vesalius, "sweep", tmp_path, "--n", "2", "--device", "cpu", "-c", "L0H0,L79_MLP")
+    attention, mlp = 8192 * (2 * 8192 + 2 * 1024), 3 * 8192 * 28672
+    matrices = 2 * (80 * (attention + mlp) + 2 * 128256 * 8192)
+    assert found["weight_bytes"] == pytest.approx(matrices, rel=1e-3), "biases and norms are the rest"
+    assert found["weight_bytes"] < found["peak_bytes"] < found["weight_bytes"] + 2**30
+    assert (found["tokens"], found["n"], found["timed"]) == (64, 2, "one matrix product")
+    # L0H0 is followed by the MLP of its layer and 79 layers; the last MLP by nothing; the clean run is one pass.
+    assert found["forwards"] == pytest.approx(1 + (79 + mlp / (mlp + attention)) / 80, rel=1e-3)

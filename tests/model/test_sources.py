@@ -8,6 +8,7 @@ import pytest
 import torch
 
 import vesalius as ves
+from tests.model.gguf_writer import write_gguf
 from tests.model.references import LLAMA3, MODELS, SIZES, VOCAB, random_reference
 from tests.model.tiny_gpt2 import write_tiny_gpt2
 from vesalius.errors import BadInput
@@ -212,3 +213,17 @@ def test_opt_with_other_norms_and_phi_with_other_norms_are_refused(tmp_path: Pat
         (tmp_path / "config.json").write_text(json.dumps(changes))
         with pytest.raises(BadInput, match=reason):
             ves.load(tmp_path)
+
+
+def test_a_gguf_file_is_compared_only_with_accelerate(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    import transformers
+
+    write_gguf(tmp_path / "m.gguf", "llama", random_reference(*MODELS["llama"]))
+
+    def without_accelerate(place: Path, **options: Any) -> Any:
+        assert options["gguf_file"] == "m.gguf"
+        raise ImportError("accelerate is required")
+
+    monkeypatch.setattr(transformers.AutoModelForCausalLM, "from_pretrained", without_accelerate)
+    with pytest.raises(ves.BadInput, match=r"m.gguf: .* needs accelerate as well; run: pip install accelerate"):
+        ves.check(tmp_path / "m.gguf", tokenizer=word_backend(), device="cpu", progress=False)

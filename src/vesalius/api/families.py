@@ -5,7 +5,7 @@ from typing import Any
 
 import torch
 
-from vesalius.errors import Failed
+from vesalius.errors import BadInput, Failed
 from vesalius.model.devices import Devices, named_devices, place
 from vesalius.model.families import FAMILIES
 from vesalius.model.reference import PROMPTS, Agreement, compare, load_reference
@@ -26,8 +26,8 @@ def check(
 ) -> Agreement:
     """Load a model here and in transformers, and compare all logits of `n` prompts.
 
-    `model` is a directory, a hub id, a GGUF file or a model of transformers in memory. Without transformers (for GGUF
-    files also accelerate) `compared_with` is None.
+    `model` is a directory, a hub id, a GGUF file or a model of transformers in memory. Without transformers
+    `compared_with` is None. transformers reads GGUF files where accelerate is installed as well.
     """
     where = device if device == "auto" else named_devices(device)
     with shown(progress) as report:
@@ -37,6 +37,8 @@ def check(
         report("loading transformers' module", 1, 3)
         try:
             reference = load_reference(model, loaded)
+        except BadInput:
+            raise
         except (OSError, ValueError, RuntimeError) as error:
             reason = (str(error).splitlines() or [type(error).__name__])[0]
             raise Failed(f"{loaded.label}: transformers could not load this model ({reason})") from None

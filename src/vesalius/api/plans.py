@@ -1,34 +1,51 @@
 """What a sweep, a discovery or an explanation will cost: passes, memory and time, from one timed chunk of it.
 
 The passes of a sweep follow from its components alone and are exact; those of a discovery from the method's own rule;
-those of searches, of checks and of explanations depend on what is found and are estimates. Nothing is written.
+those of searches, of checks and of explanations depend on what is found and are estimates. Memory is that of the
+weights and of the activations at their peak (`intervene/estimate.py`). Nothing is written.
 """
 
-from collections.abc import Iterable
+import random
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
 
 from vesalius.api.catalogue import loaded
+from vesalius.api.shapes import Shape, memory_beside, read_shape, rooms
 from vesalius.api.sweeps import PROMPTS, ROWS_BETWEEN_SAVES, component_sets_of
+from vesalius.behaviours import behaviours
 from vesalius.behaviours.metrics import Metric
-from vesalius.behaviours.trial import Trial, trial
+from vesalius.behaviours.registry import behaviour_of, find_behaviour
+from vesalius.behaviours.trial import trial
 from vesalius.components import Component
-from vesalius.discovery.checks import HELD_OUT_PROMPTS
+from vesalius.discovery.checks import HELD_OUT_PROMPTS, LARGEST_CIRCUIT
+from vesalius.discovery.detectors import ROWS as ATTENTION_ROWS
 from vesalius.discovery.faithfulness import default_sizes
 from vesalius.discovery.methods import DEFAULT_PROMPTS, DEFAULT_STEPS, require_method
 from vesalius.discovery.pruning import MAX_EDGES, THRESHOLDS, require_few_edges
 from vesalius.discovery.search.model_search import SEARCHES, SearchOptions
+from vesalius.discovery.specificity import PROMPTS as SPECIFICITY_PROMPTS
+from vesalius.discovery.specificity import RANDOM_SETS, TEXT_ROWS, own_and_others
 from vesalius.errors import BadInput, choices
 from vesalius.explanations.natural import PROMPTS as EXPLAIN_PROMPTS
 from vesalius.explanations.natural import TOP
 from vesalius.intervene.edge_graph import EdgeGraph
 from vesalius.intervene.effects import KINDS, ComponentSet
-from vesalius.intervene.estimate import Prompts, attribution_peak, seconds_per_row, sweep_forwards, sweep_peak
+from vesalius.intervene.estimate import (
+    Prompts,
+    attribution_peak,
+    seconds_per_row,
+    seconds_per_token,
+    sweep_forwards,
+    sweep_peak,
+)
 from vesalius.intervene.recordings import activation_memory
-from vesalius.model.devices import Devices, weight_bytes, weight_dtype
-from vesalius.model.specimen import FiniteVocabulary, Specimen
+from vesalius.model.devices import Devices, fitting_devices, weight_bytes, weight_dtype
+from vesalius.model.specimen import FiniteVocabulary, Specimen, TextVocabulary
+from vesalius.model.transformer import Transformer
 from vesalius.progress import Progress, shown
 
 COMMANDS = ("sweep", "discover", "explain")
@@ -36,6 +53,8 @@ COMMANDS = ("sweep", "discover", "explain")
 #: studied, after the screening; for a listed vocabulary of its components.
 NATURAL_PER_COMPONENT, FINITE_PER_COMPONENT = 24, 6_000
 SCREENED, SELECTED = 4, 8
+#: Length of the prompts of a model that is not there.
+TOKENS = 64
 
 
 def plan(
@@ -55,10 +74,14 @@ def plan(
     metric: Metric | None = None,
     dtype: str | torch.dtype = "auto",
     device: Devices = "auto",
+    tokens: int = TOKENS,
     progress: Progress | bool | None = None,
 ) -> dict[str, Any]:
     """Passes of all prompts (`forwards`), bytes at the peak (`peak_bytes`) and estimated `seconds` of a command with
     its options; it is "sweep", "discover" or "explain". One small chunk is run to time it.
+
+    A directory with a `config.json` and no weights can be planned too: time then follows from the speed of one matrix
+    product, and prompts are `tokens` long unless there is a tokenizer to say how long those of `behaviour` are.
     """
     if command not in COMMANDS:
         raise BadInput(f"command {command!r} has no plan; choose one of {choices(COMMANDS)}")
@@ -67,51 +90,138 @@ def plan(
     if command == "discover":
         require_method(method, SearchOptions(budget) if budget is not None else None)
     usual = {"sweep": PROMPTS, "discover": DEFAULT_PROMPTS, "explain": EXPLAIN_PROMPTS}[command]
+    how = kind if command == "sweep" else "resample"
+    wanted = usual if n is None else n
     with shown(progress) as report:
-        specimen = loaded(specimen, behaviour=behaviour, metric=metric, dtype=dtype, device=device, progress=report)
-        material = trial(specimen, usual if n is None else n, seed=seed)
+        shape = None if isinstance(specimen, Specimen) else read_shape(specimen, dtype=dtype)
+        if shape is None:
+            case = _loaded_case(
+                loaded(specimen, behaviour=behaviour, metric=metric, dtype=dtype, device=device, progress=report),
+                wanted,
+                seed,
+            )
+        else:
+            case = _shape_case(shape, behaviour, metric, Prompts(wanted, tokens), device, seed)
         report("timing one chunk", 0, 0)
-        sets = component_sets_of(specimen, components if command == "sweep" else None, pairs=pairs)
-        how = kind if command == "sweep" else "resample"
-        seconds = seconds_per_row(
-            specimen.model, material.batch, material.readout, sets, how, counterfactual=material.counterfactual
-        )
-    prompts = len(material.batch)
+        sets = component_sets_of(case.model, components if command == "sweep" else None, pairs=pairs)
+        seconds = case.seconds_per_row(sets, how)
     more = 0.0
     if command == "sweep":
-        forwards = sweep_forwards(specimen.model, sets)
+        forwards = sweep_forwards(case.model, sets)
     elif command == "discover":
-        forwards = _method_forwards(specimen, method, budget)
-        more = _check_rows(specimen) if checks else 0.0
+        forwards = _method_forwards(case, method, budget)
+        more = _check_rows(case, method) if checks else 0.0
     else:
-        forwards = _explanation_rows(specimen, components, prompts, top or TOP) / prompts
-    rows = forwards * prompts + more
+        forwards = _explanation_rows(case, components, top or TOP) / case.sizes.n
+    rows = forwards * case.sizes.n + more
     return {
         "command": command,
         "forwards": forwards,
-        "peak_bytes": weight_bytes(specimen.model) + _activations(specimen, material, command, method, sets, how),
+        "peak_bytes": case.weights + _activations(case, command, method, sets, how),
+        "weight_bytes": case.weights,
         "seconds": rows * seconds,
-        "n": prompts,
-        "checks_forwards": more / prompts,
-        "device": str(specimen.model.device),
+        "timed": "one chunk" if shape is None else "one matrix product",
+        "n": case.sizes.n,
+        "tokens": case.sizes.width,
+        "checks_forwards": more / case.sizes.n,
+        "device": ",".join(map(str, case.devices)),
     }
 
 
-def _activations(
-    specimen: Specimen, material: Trial, command: str, method: str, sets: list[ComponentSet], kind: str
-) -> int:
+@dataclass(frozen=True)
+class _Case:
+    """A model, there or not, and the sizes of the prompts it would be run on; `finite`: its vocabulary is listed."""
+
+    model: Transformer
+    dtype: torch.dtype
+    weights: int
+    devices: tuple[torch.device, ...]
+    memory: int
+    sizes: Prompts
+    finite: bool
+    circuit: int
+    behaviours: int
+    seconds_per_row: Callable[[list[ComponentSet], str], float]
+
+
+def _loaded_case(specimen: Specimen, n: int, seed: int) -> _Case:
+    """A model that is there: some of its rows are run and timed."""
+    model, material = specimen.model, trial(specimen, n, seed=seed)
+
+    def timed(sets: list[ComponentSet], kind: str) -> float:
+        return seconds_per_row(
+            model, material.batch, material.readout, sets, kind, counterfactual=material.counterfactual
+        )
+
+    return _Case(
+        model=model,
+        dtype=weight_dtype(model),
+        weights=weight_bytes(model),
+        devices=model.devices,
+        memory=activation_memory(model, None),
+        sizes=Prompts.of(material.batch, material.readout),
+        finite=isinstance(specimen.vocabulary, FiniteVocabulary),
+        circuit=len(specimen.components),
+        behaviours=_measurable(specimen),
+        seconds_per_row=timed,
+    )
+
+
+def _measurable(specimen: Specimen) -> int:
+    """How many behaviours, the specimen's own included, its tokenizer can say."""
+    if not isinstance(specimen.vocabulary, TextVocabulary) or specimen.behaviour is None:
+        return 0
+    config, tokenizer, fitting = specimen.model.config, specimen.vocabulary.tokenizer, 0
+    for each in own_and_others(behaviour_of(specimen)):
+        try:
+            each.sample(tokenizer, 2, seed=0, split="validation", n_ctx=config.n_ctx, d_vocab=config.d_vocab)
+        except BadInput:
+            continue
+        fitting += 1
+    return fitting
+
+
+def _shape_case(
+    shape: Shape, behaviour: Any, metric: Metric | None, sizes: Prompts, device: Devices, seed: int
+) -> _Case:
+    """A model without weights: memory follows from its shape, time from one matrix product of its size."""
+    source = None if behaviour is None else find_behaviour(behaviour, metric=metric)
+    if source is not None and shape.tokenizer is not None:
+        config = shape.model.config
+        drawn = source.sample(
+            shape.tokenizer, sizes.n, seed=seed, split="test", n_ctx=config.n_ctx, d_vocab=config.d_vocab
+        )
+        sizes = Prompts(*drawn.batch.tokens.shape)
+    room = rooms(device)
+    devices = fitting_devices(shape.weights, room) if device == "auto" else tuple(room)
+    memory = min(memory_beside(one, room[one], shape.weights // len(devices)) for one in devices)
+    per_token = seconds_per_token(shape.model.config, shape.dtype, devices[0], shape.active)
+    return _Case(
+        model=shape.model,
+        dtype=shape.dtype,
+        weights=shape.weights,
+        devices=devices,
+        memory=memory,
+        sizes=sizes,
+        finite=False,
+        circuit=len(shape.model.components),
+        behaviours=len({each.family for each in behaviours()}),
+        seconds_per_row=lambda sets, kind: per_token * sizes.width,
+    )
+
+
+def _activations(case: _Case, command: str, method: str, sets: list[ComponentSet], kind: str) -> int:
     """Bytes of activations at the peak: of the sweep, of edge attribution, or of rows of interventions."""
-    model, sizes = specimen.model, Prompts.of(material.batch, material.readout)
-    dtype, memory = weight_dtype(model), activation_memory(model, None)
+    config = case.model.config
     if command == "discover" and method in ("eap", "eap-ig"):
-        return attribution_peak(model.config, dtype, sizes, steps=1 + (method == "eap-ig"), memory=memory)
+        return attribution_peak(config, case.dtype, case.sizes, steps=1 + (method == "eap-ig"), memory=case.memory)
     block = ROWS_BETWEEN_SAVES if command == "sweep" else 4096
-    return sweep_peak(model.config, dtype, sizes, sets, kind, memory=memory, block=block)
+    return sweep_peak(config, case.dtype, case.sizes, sets, kind, memory=case.memory, block=block)
 
 
-def _method_forwards(specimen: Specimen, method: str, budget: int | None) -> float:
+def _method_forwards(case: _Case, method: str, budget: int | None) -> float:
     """Passes of all prompts, by the rule of each method."""
-    model = specimen.model
+    model = case.model
     every = [(component,) for component in model.components]
     if method == "sweep":
         return sweep_forwards(model, every) + 1
@@ -123,29 +233,41 @@ def _method_forwards(specimen: Specimen, method: str, budget: int | None) -> flo
         require_few_edges(model.config)
         return len(THRESHOLDS) * len(EdgeGraph.of(model.config).edges) / 2
     # With listed tokens: two passes for a readout with a slope, and every component moved to other positions.
-    more = 2 + sweep_forwards(model, every) if isinstance(specimen.vocabulary, FiniteVocabulary) else 0
+    more = 2 + sweep_forwards(model, every) if case.finite else 0
     return 1 + 3 * (DEFAULT_STEPS if method == "eap-ig" else 1) + more
 
 
-def _check_rows(specimen: Specimen) -> float:
-    """Passes of one prompt for the checks: two curves, that of the edges where they are few, other behaviours."""
-    config = specimen.model.config
-    curves = 2 * len(default_sizes(len(specimen.model.components)))
-    edges = len(EdgeGraph.of(config).edges)
-    curves += len(default_sizes(edges)) if edges <= MAX_EDGES else 0
-    others = 0 if isinstance(specimen.vocabulary, FiniteVocabulary) else 7 * 5
-    return HELD_OUT_PROMPTS * (curves + others)
+def _check_rows(case: _Case, method: str) -> float:
+    """Passes of one prompt for the checks: two curves, that of the edges where they are few, other behaviours, and the
+    attention of every head. Which components the circuits hold is not known yet: random ones stand for them.
+    """
+    model, parts = case.model, case.model.components
+    rng = random.Random(0)
+    removed = [
+        tuple(sorted(order[size:]))
+        for order in (rng.sample(parts, len(parts)) for _ in range(2))
+        for size in default_sizes(len(parts))
+        if size < len(parts)
+    ]
+    rows = HELD_OUT_PROMPTS * (1 + sweep_forwards(model, list(dict.fromkeys(removed))))
+    graph = EdgeGraph.of(model.config)
+    if method in ("eap", "eap-ig", "acdc") and len(graph.edges) <= MAX_EDGES:
+        rows += HELD_OUT_PROMPTS * (2 + len(default_sizes(len(graph.edges))))
+    if not case.finite:
+        heads = [part for part in parts if part.is_head]
+        circuits = [tuple(sorted(rng.sample(heads, min(len(heads), LARGEST_CIRCUIT)))) for _ in range(1 + RANDOM_SETS)]
+        others = case.behaviours * SPECIFICITY_PROMPTS + TEXT_ROWS
+        rows += TEXT_ROWS + others * sweep_forwards(model, circuits)
+    return rows + ATTENTION_ROWS
 
 
-def _explanation_rows(
-    specimen: Specimen, components: Iterable[str | Component] | None, prompts: int, top: int
-) -> float:
+def _explanation_rows(case: _Case, components: Iterable[str | Component] | None, top: int) -> float:
     """Passes of one prompt for an explanation; what is found decides how many there really are."""
     named = None if components is None else len(list(components))
-    if isinstance(specimen.vocabulary, FiniteVocabulary):
-        return float(FINITE_PER_COMPONENT * (named or len(specimen.components)))
+    if case.finite:
+        return float(FINITE_PER_COMPONENT * (named or case.circuit))
     studied = named or round(top * 4 / 3)
     screening = 0.0
     if named is None:
-        screening = SCREENED * (sweep_forwards(specimen.model, [(part,) for part in specimen.model.components]) - 1)
-    return 64 + screening + (SELECTED + prompts) * NATURAL_PER_COMPONENT / 2 * studied
+        screening = SCREENED * (sweep_forwards(case.model, [(part,) for part in case.model.components]) - 1)
+    return 64 + screening + (SELECTED + case.sizes.n) * NATURAL_PER_COMPONENT / 2 * studied

@@ -34,6 +34,7 @@ from vesalius.intervene.effects import pairs as all_pairs
 from vesalius.model.devices import Devices
 from vesalius.model.files import read_tensors, write_tensors
 from vesalius.model.specimen import Specimen
+from vesalius.model.transformer import Transformer
 from vesalius.progress import Progress, shown
 from vesalius.report.heatmap import draw_heatmap
 from vesalius.runs.parts import parts_on
@@ -119,7 +120,7 @@ def _sweep(
     with shown(progress) as report:
         specimen = loaded(specimen, behaviour=behaviour, metric=metric, dtype=dtype, device=device, progress=report)
         spread = parts_on(engine, jobs, specimen, report, material=material)
-        sets = component_sets_of(specimen, named, pairs=pairs)
+        sets = component_sets_of(specimen.model, named, pairs=pairs)
         given = material or trial(specimen, n, seed=seed, split=split)
         note_limits(specimen, given.prompts, resampled=kind == "resample")
         request = Request(
@@ -149,12 +150,12 @@ def _listed(components: Iterable[str | Component] | str) -> Iterable[str | Compo
 
 
 def component_sets_of(
-    specimen: Specimen, components: Iterable[str | Component] | None, *, pairs: bool
+    model: Transformer, components: Iterable[str | Component] | None, *, pairs: bool
 ) -> list[ComponentSet]:
     """The sets that are replaced: every component of the model, or those named, alone or in pairs."""
-    config = specimen.model.config
+    config = model.config
     chosen = (
-        specimen.model.components
+        model.components
         if components is None
         else [Component.parse(name).within(config) for name in _listed(components)]
     )

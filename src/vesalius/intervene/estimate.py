@@ -10,12 +10,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import torch
+from torch import Tensor
 
 from vesalius.components import Component
 from vesalius.intervene.edge_attribution import attribution_rows, edge_attribution
 from vesalius.intervene.effects import ComponentSet, Replacement, effect_columns
 from vesalius.intervene.engine import Cost
-from vesalius.intervene.live_memory import LiveMemory, shape_of
+from vesalius.intervene.live_memory import LiveMemory, runnable_shape
 from vesalius.intervene.readout import Readout
 from vesalius.intervene.recordings import Recordings, attention_share
 from vesalius.intervene.values import Batch
@@ -24,6 +25,8 @@ from vesalius.model.transformer import Transformer
 
 #: Prompts and rows of the timed chunk.
 TIMED_PROMPTS, TIMED_ROWS = 4, 64
+#: Seconds after which a larger matrix product need not be timed.
+LONG_ENOUGH = 0.02
 #: Layers of the short models by which memory is found: of a sweep (rows join in the first, pass the second and are read
 #: after the last), and the step between those of edge attribution.
 SHORT, STEP = 3, 2
@@ -94,7 +97,7 @@ def sweep_peak(
     portions = [first[start : start + at_once] for start in range(0, len(sets), at_once)]
     busiest = max(sum(layer < max(1, config.n_layers - 1) for layer in portion) for portion in portions)
     one = [(Component(0, 0),)] * max(1, busiest)
-    model, batch = shape_of(short, dtype), prompts.batch()
+    model, batch = runnable_shape(short, dtype), prompts.batch()
     with torch.no_grad(), LiveMemory("meta", model.parameters()) as live:
         recordings = Recordings(model, batch, prompts.readout(), memory=memory * layers // config.n_layers)
         recordings.scores()
@@ -111,7 +114,7 @@ def attribution_peak(config: Config, dtype: torch.dtype, prompts: Prompts, *, st
     """
 
     def peak(layers: int) -> int:
-        model, batch = shape_of(config.model_copy(update=_of_layers(config, layers)), dtype), at_once.batch()
+        model, batch = runnable_shape(config.model_copy(update=_of_layers(config, layers)), dtype), at_once.batch()
         with LiveMemory("meta", model.parameters()) as live:
             readout, together = at_once.readout(), memory * len(batch) + 2**40
             edge_attribution(model, batch, readout, counterfactual=batch, steps=min(steps, 2), memory=together)
@@ -156,6 +159,31 @@ def seconds_per_row(
     begun = time.perf_counter()
     for _ in effect_columns(recordings, replacement, list(sets[start : start + count]), cost=cost):
         pass
-    if model.device.type == "cuda":
-        torch.cuda.synchronize(model.device)
+    _wait(model.device)
     return (time.perf_counter() - begun) / max(cost.rows, 1e-9)
+
+
+def seconds_per_token(config: Config, dtype: torch.dtype, device: torch.device, weights: int) -> float:
+    """Time of one token in one pass of a model that is not there, from the speed of one matrix product of its MLP. A
+    small part of it is tried first: half precision is slow on many processors.
+    """
+    for rows, wide in ((4, 256), (64, 2048), (4096, config.d_mlp)):
+        x = torch.zeros(rows, config.d_model, dtype=dtype, device=device)
+        weight = torch.zeros(config.d_model, min(wide, config.d_mlp), dtype=dtype, device=device)
+        spent = min(_timed_product(x, weight) for _ in range(3))
+        if spent > LONG_ENOUGH or (device.type != "cuda" and rows == 64):
+            break
+    return spent / (len(x) * weight.numel()) * weights
+
+
+def _timed_product(x: Tensor, weight: Tensor) -> float:
+    _wait(x.device)
+    begun = time.perf_counter()
+    x @ weight
+    _wait(x.device)
+    return time.perf_counter() - begun
+
+
+def _wait(device: torch.device) -> None:
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)

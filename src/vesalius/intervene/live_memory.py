@@ -54,13 +54,18 @@ class LiveMemory(TorchDispatchMode):
         self.current -= size
 
 
-def shape_of(config: Config, dtype: torch.dtype) -> Transformer:
-    """A model of this shape without memory for its weights. MLPs made of experts become one MLP as wide as the experts
-    that a token passes, since which ones it passes is decided by numbers.
+def runnable_shape(config: Config, dtype: torch.dtype) -> Transformer:
+    """A model of this shape that runs without numbers. MLPs made of experts become one MLP as wide as the experts that
+    a token passes, since which ones it passes is decided by numbers.
     """
     if config.experts is not None:
         wide = config.experts.d_expert * config.experts.n_active
         config = config.model_copy(update={"experts": None, "d_mlp": max(config.d_mlp, wide)})
+    return shape_of(config, dtype)
+
+
+def shape_of(config: Config, dtype: torch.dtype) -> Transformer:
+    """A model of this shape without memory for its weights."""
     with torch.device("meta"):
         model = Transformer(config)
     for name, weight in model.named_parameters():

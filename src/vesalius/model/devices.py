@@ -91,8 +91,12 @@ def assign_layers(layers: Sequence[int], room: Sequence[int], *, first: int = 0,
 
 def automatic_devices(model: Transformer) -> tuple[torch.device, ...]:
     """The GPU with most room where the weights fit it, all GPUs where they do not, the CPU without any."""
-    gpus = [torch.device("cuda", i) for i in range(torch.cuda.device_count())] if torch.cuda.is_available() else []
-    return fitting_devices(weight_bytes(model), {gpu: free_bytes(gpu) for gpu in gpus})
+    return fitting_devices(weight_bytes(model), {gpu: free_bytes(gpu) for gpu in gpus()})
+
+
+def gpus() -> tuple[torch.device, ...]:
+    """All GPUs that torch sees."""
+    return tuple(torch.device("cuda", i) for i in range(torch.cuda.device_count())) if torch.cuda.is_available() else ()
 
 
 def fitting_devices(needed: int, room: dict[torch.device, int]) -> tuple[torch.device, ...]:

@@ -78,8 +78,12 @@ def load_reference(source: Any, loaded: LoadedModel) -> Any:
         place, options["gguf_file"] = loaded.gguf.parent, loaded.gguf.name
     try:
         model = transformers.AutoModelForCausalLM.from_pretrained(place, **options)
-    except ImportError:  # GGUF files need accelerate as well
-        return None
+    except ImportError:
+        if loaded.gguf is None:
+            raise
+        raise BadInput(
+            f"{loaded.label}: to read a GGUF file, transformers needs accelerate as well; run: pip install accelerate"
+        ) from None
     return model.to(loaded.model.device).eval()
 
 
