@@ -99,6 +99,8 @@ def test_what_carries_it_is_ranked_with_intervals() -> None:
 def test_paths_that_do_not_join_are_not_joined() -> None:
     screen = document(edges=EDGES[::2]).in_short()
     assert screen.main_path is None
+    assert screen.broken_path == "tokens -> L0H0 -> keys of L1H0 ... ? ... L3_MLP -> logits"
+    assert document().in_short().broken_path is None
     assert screen.gaps[:3] == (
         "a path from the tokens to the answer: the supported paths do not join",
         "how these reach the answer: L0H0, L1H0, L1H1",

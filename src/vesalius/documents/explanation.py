@@ -107,7 +107,7 @@ class Explanation(Viewable, Document):
             [
                 screen.title,
                 *screen.sentences[1:2],
-                f"path: {screen.main_path or 'none from the tokens to the answer'}",
+                f"path: {screen.main_path or screen.broken_path or 'none from the tokens to the answer'}",
                 f"claims: {screen.verdicts}",
                 shortened(self.task_description, 160),
             ]

@@ -5,7 +5,7 @@ once. The command line, the page and notebooks only lay it out.
 
 The paths of the circuit are supported compositions (one component writes the queries or keys of a head) and measured
 edges, from the tokens to the logits. A component is *joined* if such paths lead from the tokens to it and from it to
-the logits. The main path is the one through the components whose replacement costs most.
+the logits. The main path is the one through the necessary components whose replacement costs most.
 """
 
 import html
@@ -20,7 +20,7 @@ from vesalius.documents.claims import LOGITS, TOKENS, ComponentExplanation, Comp
 from vesalius.documents.views import join_first, shortened
 from vesalius.errors import BadInput, visible
 
-ARROW = " -> "
+ARROW, GAP = " -> ", " ... ? ... "
 PATHS_HEADING = "How it flows, by supported paths (figures: share of the score the path alone is worth)"
 GAPS_HEADING = "Not established"
 #: Names listed in one sentence.
@@ -50,12 +50,13 @@ REFUTED = {
 @dataclass(frozen=True)
 class Summary:
     """One screen: `sentences` say what was found, `main_path` and `paths` how information flows where that is
-    established, `gaps` what is not established.
+    established, `gaps` what is not established. `broken_path` is there instead of a main path where there is a gap.
     """
 
     title: str
     sentences: tuple[str, ...]
     main_path: str | None
+    broken_path: str | None
     paths: tuple[str, ...]
     gaps: tuple[str, ...]
     verdicts: str
@@ -72,8 +73,8 @@ class Summary:
     @property
     def path_lines(self) -> tuple[str, ...]:
         """The main path, then what each sender writes to."""
-        main = (f"main path: {self.main_path}",) if self.main_path else ()
-        return (*main, *self.paths)
+        broken = (f"with a gap: {self.broken_path}",) if self.broken_path else ()
+        return (*((f"main path: {self.main_path}",) if self.main_path else broken), *self.paths)
 
 
 def _escaped(text: str) -> str:
@@ -94,6 +95,7 @@ def summarise(
         title=title,
         sentences=(description, *_carriers(parts), *_patterns(parts)),
         main_path=flow.main_path,
+        broken_path=flow.broken_path,
         paths=tuple(flow.lines()),
         gaps=(*flow.gaps(), *_undecided(parts)),
         verdicts=verdict_counts(claim.verdict for part in parts for claim in part.claims),
@@ -141,18 +143,32 @@ class Flow:
     @cached_property
     def main_path(self) -> str | None:
         """The path from the tokens to the logits through the components whose replacement costs most."""
-        kept = [link for link in self.links if set(link) <= self.reached & self.reaching]
+        return self._heaviest(self.reached & self.reaching, LOGITS)
+
+    @cached_property
+    def broken_path(self) -> str | None:
+        """Where no path leads through: the heaviest stretch from the tokens, a gap, the heaviest one to the logits."""
+        ends = self._heaviest(self.reached), self._heaviest(self.reaching, LOGITS)
+        return None if self.main_path or not any(ends) else GAP.join(end or "" for end in ends).strip()
+
+    def _heaviest(self, within: set[str], end: str | None = None) -> str | None:
+        """The path among these names through the components whose replacement costs most, to an end if one is given."""
         best: dict[str, tuple[float, tuple[str, ...]]] = {}
-        for a, b in sorted(kept, key=lambda link: (_place(link[1]), _place(link[0]))):
-            weight, path = best.get(a, (0.0, (a,)))
-            candidate = (weight + max(0.0, solo_effect(self.parts.get(b)) or 0.0), (*path, b))
+        links = [link for link in self.links if set(link) <= within]
+        for a, b in sorted(links, key=lambda link: (_place(link[1]), _place(link[0]))):
+            weight, path = best.get(a, (self._weight(a), (a,)))
+            candidate = (weight + self._weight(b), (*path, b))
             if b not in best or candidate[0] > best[b][0]:
                 best[b] = candidate
-        if LOGITS not in best:
+        if not best or (end is not None and end not in best):
             return None
-        path = best[LOGITS][1]
-        steps = [path[0], *(self._named(a, b) for a, b in pairwise(path))]
-        return ARROW.join(steps)
+        path = best[end or max(best, key=lambda name: best[name][0])][1]
+        return ARROW.join([path[0], *(self._named(a, b) for a, b in pairwise(path))])
+
+    def _weight(self, name: str) -> float:
+        """What replacing it costs, if it was shown to be necessary."""
+        part = self.parts.get(name)
+        return max(0.0, solo_effect(part) or 0.0) if part is not None and _supports(part, "necessary") else 0.0
 
     def _named(self, sender: str, receiver: str) -> str:
         ports = self.ports.get((sender, receiver))

@@ -54,9 +54,12 @@ def _natural(explanation: Explanation) -> list[str]:
     counts = f"claims: {screen.verdicts}; --claims prints them with their evidence"
     head = [_cut(screen.title), *sentences, ""]
     foot = [counts, *page]
+    path_lines = [
+        part for line in screen.path_lines for part in textwrap.wrap(line, COLUMNS - 4, subsequent_indent="  ")
+    ]
     room = NATURAL_LINES - len(head) - len(foot) - 2  # a heading and a blank line for each of two lists
-    gaps = _section(GAPS_HEADING, screen.gaps, max(GAP_LINES, room - len(screen.path_lines) - 2))
-    paths = _section(PATHS_HEADING, screen.path_lines, room - len(gaps))
+    gaps = _section(GAPS_HEADING, screen.gaps, max(GAP_LINES, room - len(path_lines) - 2))
+    paths = _section(PATHS_HEADING, path_lines, room - len(gaps))
     return [*head, *paths, *gaps, *foot]
 
 
@@ -64,7 +67,11 @@ def _section(heading: str, lines: Sequence[str], room: int) -> list[str]:
     """A heading, as many lines as there is room for, and a blank line."""
     if not lines:
         return []
-    shown = list(lines) if len(lines) <= room else [*lines[: room - 1], f"and {len(lines) - room + 1} more"]
+    shown = (
+        list(lines)
+        if len(lines) <= room
+        else [*lines[: room - 1], f"and {len(lines) - room + 1} more lines; the page has them"]
+    )
     return [heading, *(_cut(f"  {line}") for line in shown), ""]
 
 
