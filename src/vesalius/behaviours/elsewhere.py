@@ -15,6 +15,7 @@ from vesalius.behaviours.behaviour import Behaviour
 from vesalius.behaviours.natural import load_natural, with_behaviour
 from vesalius.behaviours.registry import behaviour_of
 from vesalius.errors import BadInput
+from vesalius.model.devices import place
 from vesalius.model.specimen import Specimen, TextVocabulary
 from vesalius.model.states import fingerprint
 
@@ -39,13 +40,13 @@ class Spread(Protocol):
 
 @dataclass(frozen=True)
 class Elsewhere:
-    """What another process needs to load a specimen again: where from, in which format and onto which device, the
+    """What another process needs to load a specimen again: where from, in which format and onto which devices, the
     behaviour itself, the tokenizer in use, and a fingerprint of the weights that it is held to.
     """
 
     source: str
     dtype: str
-    device: str
+    devices: str
     mark: str
     vocabulary: TextVocabulary
     behaviour: Behaviour
@@ -67,7 +68,7 @@ class Elsewhere:
         return cls(
             source=str(path.resolve()) if path.exists() else specimen.source,
             dtype=str(next(specimen.model.parameters()).dtype).removeprefix("torch."),
-            device=str(specimen.model.device),
+            devices=",".join(map(str, specimen.model.devices)),
             mark=fingerprint(specimen.model),
             vocabulary=specimen.vocabulary,
             behaviour=behaviour_of(specimen),
@@ -75,14 +76,14 @@ class Elsewhere:
 
     def specimen(self) -> Specimen:
         """The specimen, loaded; the model of the last one stays for the next part."""
-        loaded = _loaded(self.source, self.dtype, self.device, self.mark)
+        loaded = _loaded(self.source, self.dtype, self.devices, self.mark)
         return with_behaviour(replace(loaded, vocabulary=self.vocabulary, source=self.source), self.behaviour)
 
 
 @lru_cache(maxsize=1)
-def _loaded(source: str, dtype: str, device: str, mark: str) -> Specimen:
+def _loaded(source: str, dtype: str, devices: str, mark: str) -> Specimen:
     specimen = load_natural(source, dtype=dtype)
     if fingerprint(specimen.model) != mark:
         raise BadInput(f"{source}: holds other weights than those that were loaded here; load the model again")
-    specimen.model.to(device)
+    place(specimen.model, devices)
     return specimen
