@@ -6,7 +6,7 @@ import torch
 from tests.closeness import same_tensors
 from tests.devices import LogicalDevices, device_of
 from tests.models import STRUCTURES, random_model, small_config
-from vesalius.intervene import Batch, effects, logit_difference
+from vesalius.intervene import Batch, Readout, effects, logit_difference
 from vesalius.intervene.attribution import attribute
 from vesalius.intervene.edge_attribution import edge_attribution
 from vesalius.intervene.edge_masks import SenderRecordings, run_edge_masks
@@ -69,3 +69,23 @@ def test_two_devices_give_the_scores_of_one_and_tensors_move_between_them(name: 
     assert alone.keys() == apart.keys()
     for kind, scores in alone.items():
         assert same_tensors(scores, apart[kind]), kind
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_scores_of_half_precision_are_summed_in_float32(dtype: torch.dtype) -> None:
+    """A sum of 600 equal terms stops growing at 256 in bfloat16 (8 bits), and is wrong by 1 in 2,048 in float16."""
+    config = small_config(n_layers=1, n_heads=1, n_kv_heads=1, norm="none", rotary=None, n_ctx=600, gated=False)
+    model = random_model(config, scale=0.0)
+    with torch.no_grad():
+        model.W_E[1, 0], model.unembed_weight[0, 0] = 1.0, 1.0
+    model = model.to(dtype)
+    tokens, nothing = torch.ones(1, 600, dtype=torch.long), torch.zeros(1, 600, dtype=torch.long)
+    summed = Readout(lambda logits, _: logits[:, :, 0].sum(1))
+    scores = edge_attribution(model, Batch(tokens), summed, counterfactual=Batch(nothing))
+    assert scores.dtype == torch.float32
+    assert scores[0, 0, -1] == pytest.approx(600, abs=1e-3), "the embedding's edge to the logits, at 600 positions"
+    swept = effects(model, Batch(tokens), summed)
+    assert (swept.baseline.dtype, swept.matrix.dtype) == (torch.float32, torch.float32)
+    assert swept.baseline.item() == pytest.approx(600, abs=1e-3)
+    attributed = attribute(model, Batch(tokens), summed, Replacement.of_kind("zero", model, Batch(tokens)))
+    assert attributed.dtype == torch.float32

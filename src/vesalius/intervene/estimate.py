@@ -179,7 +179,7 @@ def seconds_per_token(config: Config, dtype: torch.dtype, device: torch.device, 
 def _timed_product(x: Tensor, weight: Tensor) -> float:
     _wait(x.device)
     begun = time.perf_counter()
-    x @ weight
+    torch.matmul(x, weight)
     _wait(x.device)
     return time.perf_counter() - begun
 
