@@ -1,10 +1,12 @@
 """Explanations of natural models: a hand-written model whose roles are known, and a random one that has none."""
 
 import pytest
+import torch
 
 import vesalius as ves
 from tests.behaviours.word_tokenizer import BOS, word_tokenizer
 from tests.closeness import assert_same_document
+from tests.devices import LogicalDevices
 from tests.explanations.induction_model import as_specimen, induction_model
 from tests.models import random_model, small_config
 from vesalius.components import Component
@@ -12,6 +14,7 @@ from vesalius.documents.explanation import ClaimRecord, ComponentExplanation, Ev
 from vesalius.errors import BadInput
 from vesalius.explanations.natural.roles import NO_ROLE, Findings
 from vesalius.explanations.natural.sentences import note
+from vesalius.model.devices import spread
 
 SIZE = word_tokenizer().size
 
@@ -175,3 +178,15 @@ def test_an_answer_in_the_lens_without_an_effect_is_redundant() -> None:
     assert Findings(Component(3, 1), "induction", looking).role == "induction head, no effect alone"
     assert Findings(Component(3, 1), "BOS", (*looking, own[1])).role == "BOS sink, lens-positive but redundant"
     assert "favours the answer by itself" in note(Findings(Component(3), None, own))
+
+
+def test_an_explanation_is_the_same_over_two_devices() -> None:
+    """Tensors of two devices do not meet: `LogicalDevices` refuses what CUDA would refuse."""
+    request = {"components": ["L0H0", "L1H0"], "n": 4, "force": True, "progress": False}
+    alone = ves.explain(as_specimen(induction_model(SIZE)), **request)
+    with LogicalDevices() as logical:
+        model, devices = induction_model(SIZE), [torch.device("meta:0"), torch.device("meta:1")]
+        assert len(spread(model, devices, [1, 1])) == 2
+        apart = ves.explain(as_specimen(model), **request)
+    assert logical.transfers["meta:0", "meta:1"] > 0
+    assert_same_document(alone.model_dump(mode="json"), apart.model_dump(mode="json"))

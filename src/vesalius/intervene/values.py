@@ -19,6 +19,7 @@ from torch import Tensor
 
 from vesalius.components import Component
 from vesalius.errors import BadInput
+from vesalius.model.attention import take_positions
 from vesalius.model.hooks import Cache, Tap
 from vesalius.model.norms import widened
 from vesalius.model.transformer import Transformer
@@ -162,9 +163,7 @@ def activations(model: Transformer, batch: Batch) -> Values:
 
 def reordered(values: Values, positions: Int[Tensor, "choice pos"]) -> Values:
     """The same table with the outputs of other positions: each choice reads at `positions`."""
-    positions = positions.to(values.embed.device)
-    rows = torch.arange(len(positions), device=positions.device)[:, None]
-    return _combine(lambda tensor: tensor[rows, positions], values)
+    return _combine(lambda tensor: take_positions(tensor, positions.to(tensor.device)), values)
 
 
 def embeddings(model: Transformer, batch: Batch) -> Float[Tensor, "prompt pos d_model"]:

@@ -34,4 +34,4 @@ def print_plan(plan: dict[str, Any]) -> None:
     prompts = "1 prompt" if plan["n"] == 1 else f"{plan['n']} prompts"
     print_line(f"passes: {plan['forwards']:.1f} of {prompts}{checks}")
     print_line(f"memory: about {plan['peak_bytes'] / 2**20:,.0f} MB on {plan['device']}")
-    print_line(f"time: about {plan['seconds']:.1f} s, from one timed chunk; nothing else was run")
+    print_line(f"time: about {plan['seconds']:.1f} s, from {plan['timed']} that was timed; nothing else was run")
