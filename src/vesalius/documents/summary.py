@@ -149,7 +149,7 @@ class Flow:
     def broken_path(self) -> str | None:
         """Where no path leads through: the heaviest stretch from the tokens, a gap, the heaviest one to the logits."""
         ends = self._heaviest(self.reached), self._heaviest(self.reaching, LOGITS)
-        return None if self.main_path or not any(ends) else GAP.join(end or "" for end in ends).strip()
+        return None if self.main_path or not any(ends) else GAP.join((ends[0] or TOKENS, ends[1] or LOGITS))
 
     def _heaviest(self, within: set[str], end: str | None = None) -> str | None:
         """The path among these names through the components whose replacement costs most, to an end if one is given."""
@@ -229,12 +229,13 @@ def _carriers(parts: Sequence[ComponentExplanation]) -> Iterator[str]:
     """Which components are necessary, and which work against the answer."""
     measured = {part.id: part for part in parts if solo_effect(part) is not None}
     ranked = sorted(measured, key=lambda name: -(solo_effect(measured[name]) or 0.0))
-    necessary = [name for name in ranked if _supports(measured[name], "necessary")]
+    costs = {part.id: cost for part in parts if (cost := _necessity(part)) is not None}
+    necessary = sorted(costs, key=lambda name: -(costs[name][0] or 0.0))
     if necessary:
-        more = necessary[CARRIERS:]
+        shown, more = necessary[:CARRIERS], necessary[CARRIERS:]
         yield (
-            f"Necessary: {_with_effects(necessary[:CARRIERS], measured)} (share of the {_unit(parts)} lost with its "
-            f"values from counterfactual prompts){f'; also {join_first(more, LISTED)}' if more else ''}."
+            f"Necessary: {', '.join(f'{name} {_share(costs[name])}' for name in shown)} (share of the {_unit(parts)} "
+            f"lost by the replacement that costs most){f'; also {join_first(more, LISTED)}' if more else ''}."
         )
     elif ranked:
         yield (
@@ -274,6 +275,14 @@ def _undecided(parts: Sequence[ComponentExplanation]) -> Iterator[str]:
         n = max((evidence.n for claim in untested for evidence in claim.evidence), default=0)
         prompts = "1 prompt, which has no interval" if n == 1 else f"{n} prompts" if n else "what was measured"
         yield f"{len(untested)} claims are undecided on {prompts}; more prompts decide more"
+
+
+def _necessity(part: ComponentExplanation) -> tuple[float | None, ...] | None:
+    """What the replacement that decided costs, with its interval; None where necessity was not supported."""
+    for claim in part.claims:
+        if claim.kind == "necessary" and claim.verdict == "supported" and claim.evidence:
+            return claim.evidence[0].value, claim.evidence[0].low, claim.evidence[0].high
+    return None
 
 
 def _supports(part: ComponentExplanation, kind: str) -> bool:
