@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 
+from vesalius.circuits.key import shows_across_positions
 from vesalius.components import Component
 from vesalius.explanations.claims import (
     Aggregates,
@@ -39,13 +40,15 @@ Planted = tuple[Claim, str, bool]
 def planted(program: Program, carriers: Carriers, component: Component, lab: Lab) -> Iterator[Planted]:
     """Claims about one component."""
     name, own = str(component), carriers[str(component)]
-    yield Necessary(component=name), "", True
+    # A component that holds constants which the model keeps elsewhere does nothing, and the others do without it.
+    empty = not shows_across_positions(lab.specimen.id, component)
+    yield Necessary(component=name), "", not empty
     for other in lab.matched(component, k=1):
         yield Necessary(component=str(other)), f"instead of {name}", False
     yield Sufficient(component=name, components=tuple(carriers)), "", True
     if len(carriers) > 1:
         kept = tuple(part for part in carriers if part != name)
-        yield Sufficient(component=kept[0], components=kept), f"without {name}", False
+        yield Sufficient(component=kept[0], components=kept), f"without {name}", empty
     if len(own) != 1:
         return
     if component.is_head:

@@ -129,6 +129,14 @@ def test_necessary_and_sufficient(lab):
     assert check(Sufficient(component=FLAGS, components=(FLAGS,)), lab).verdict == "refuted"
 
 
+def test_a_circuit_that_only_the_mean_completes_does_not_suffice() -> None:
+    """Circuit 129 needs L2_MLP, whose values on other inputs change the answer; its mean happens to change nothing."""
+    lab = Lab(ves.load("129"), n=512)
+    parts = ("L0_MLP", "L1H0", "L1_MLP")
+    assert check(Sufficient(component="L0_MLP", components=parts, replacement="mean"), lab).verdict == "supported"
+    assert check(Sufficient(component="L0_MLP", components=parts), lab).verdict == "refuted"
+
+
 def test_components_in_a_chain_are_neither_redundant_nor_backups(lab):
     assert check(Redundant(component=FLAGS, other=SHARE), lab).verdict == "refuted"
     assert check(BackupOf(component=FLAGS, primary=SHARE), lab).verdict == "refuted"

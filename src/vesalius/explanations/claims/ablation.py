@@ -21,7 +21,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from vesalius.components import Component
-from vesalius.documents.explanation import Evidence
+from vesalius.documents.explanation import Evidence, Verdict
 from vesalius.errors import BadInput
 from vesalius.explanations.claims.base import (
     Claim,
@@ -38,8 +38,7 @@ from vesalius.explanations.claims.laboratory import Lab, Replacement
 
 #: An effect below this share is too small to call a component necessary, redundant or a backup.
 MIN_EFFECT = 0.05
-#: What a circuit alone must preserve: share of the outputs, or of a natural model's clean score.
-MIN_KEPT = 0.9
+#: What a circuit alone must preserve of a natural model's clean score.
 MIN_KEPT_NATURAL = 0.8
 #: Matched components that are looked at, and of these the controls.
 CANDIDATES, CONTROLS = 12, 4
@@ -155,45 +154,65 @@ class Necessary(Claim, frozen=True):
 
 
 class Sufficient(Claim, frozen=True):
-    """A circuit does the work alone: everything outside it is replaced and the output stays."""
+    """A circuit does the work alone: everything outside it is replaced and the output stays.
+
+    Without a `replacement` a finite specimen must stand both the mean and the values of other inputs: what one of them
+    leaves in place by chance (a reader that takes the mean for the right value) the other one takes away.
+    """
 
     kind: Literal["sufficient"] = "sufficient"
     components: tuple[ComponentName, ...]
-    replacement: Replacement = "mean"
+    replacement: Replacement | None = None
 
     @property
     def text(self) -> str:
-        names, value = join_names(self.components), _WORDS[self.replacement]
-        return f"{names} suffice: with everything else at {value} the output stays."
+        value = "replaced" if self.replacement is None else f"at {_WORDS[self.replacement]}"
+        return f"{join_names(self.components)} suffice: with everything else {value} the output stays."
 
     def examine(self, lab: Lab, *, level: float) -> Outcome:
         """Compare what the circuit alone preserves with what as many other components preserve."""
         members = [Component.parse(name).within(lab.model.config) for name in self.components]
         if self.part not in members:
             raise BadInput(f"component {self.component} is not among the circuit {join_names(self.components)}; add it")
-        bar = MIN_KEPT if lab.finite else MIN_KEPT_NATURAL
-        share_kept = 1 - self._lost_without(lab, members)
-        other_components = _matched_set(lab, members)
-        controls = {"other_components": 1 - self._lost_without(lab, other_components)} if other_components else {}
-        evidence = mean_evidence(
-            lab,
-            f"{self.replacement} replacement of all others",
-            measure="share kept",
-            values=share_kept,
-            level=level,
-            rule=f"interval above {bar}, other_components below it",
-            controls=_means(controls),
-        )
-        verdict = above(evidence, bar)
-        evidence = marked(evidence, verdict)
-        other_share = evidence.controls.get("other_components")
-        if verdict == "supported" and other_share is not None and other_share >= bar:
-            return "untested", (evidence,)  # any components suffice: this output needs no circuit
-        return verdict, (evidence,)
+        kinds: tuple[Replacement, ...] = ("mean", "resample") if lab.finite else ("mean",)
+        if self.replacement is not None:
+            kinds = (self.replacement,)
+        verdicts: list[Verdict] = []
+        evidence: list[Evidence] = []
+        for kind in kinds:
+            verdict, measured = _kept_by(lab, members, kind, level)
+            verdicts.append(verdict)
+            evidence.append(measured)
+        return all_of(*verdicts), tuple(evidence)
 
-    def _lost_without(self, lab: Lab, members: Sequence[Component]) -> Float[Tensor, " prompt"]:
-        rest = [component for component in lab.model.components if component not in members]
-        return lab.effect(rest, self.replacement)
+
+def _kept_by(lab: Lab, members: Sequence[Component], kind: Replacement, level: float) -> tuple[Verdict, Evidence]:
+    """What stays under one replacement of everything else."""
+    bar, source = MIN_KEPT_NATURAL, ""
+    if lab.finite:
+        bar = 1 - max(LEAST_BAR, MIN_EFFECT * lab.variation)
+        source = f" (losing at most {MIN_EFFECT:.0%} of the {lab.variation:.1%} of outputs that differ)"
+    other_components = _matched_set(lab, members)
+    controls = {"other_components": 1 - _lost_without(lab, other_components, kind)} if other_components else {}
+    evidence = mean_evidence(
+        lab,
+        f"{kind} replacement of all others",
+        measure="share kept",
+        values=1 - _lost_without(lab, members, kind),
+        level=level,
+        rule=f"interval above {bar:.3f}{source}, other_components below it",
+        controls=_means(controls),
+    )
+    verdict: Verdict = above(evidence, bar)
+    other_share = evidence.controls.get("other_components")
+    if verdict == "supported" and other_share is not None and other_share >= bar:
+        verdict = "untested"  # any components suffice: this output needs no circuit
+    return verdict, marked(evidence, verdict)
+
+
+def _lost_without(lab: Lab, members: Sequence[Component], kind: Replacement) -> Float[Tensor, " prompt"]:
+    """What is lost when everything but some components is replaced."""
+    return lab.effect([component for component in lab.model.components if component not in members], kind)
 
 
 class Redundant(Claim, frozen=True):
