@@ -125,19 +125,15 @@ def _attends(claim: ClaimRecord, findings: Findings) -> str | None:
 
 def _necessary(claim: ClaimRecord, findings: Findings) -> str | None:
     """Every replacement with what it costs, the strongest first."""
-    strongest, *others = [
-        f"{_share(one)} by {_REPLACEMENTS.get(one.experiment, one.experiment)}" for one in claim.evidence
-    ]
-    rest = f"; {', '.join(others)}" if others else ""
+    costs = [(_share(one), _REPLACEMENTS.get(one.experiment, one.experiment)) for one in claim.evidence]
+    (share, by), *others = costs
+    listed = ", ".join([f"{share} of the score by {by}", *(f"{other} by {value}" for other, value in others)])
     if claim.verdict == "supported":
-        return f"Replacing it costs {strongest} of the score{rest}."
+        return f"Replacing it costs {listed}."
     if is_inert(claim.evidence):
-        return f"It is inert here: replacing it costs {strongest} of the score{rest}."
+        return f"It is inert here: replacing it costs {listed}."
     if claim.verdict == "refuted" and not findings.supported("inhibits"):
-        return (
-            f"Replacing it alone costs too little to tell from replacing other components: {strongest} of the "
-            f"score{rest}."
-        )
+        return f"Replacing it alone costs too little to tell from replacing other components: {listed}."
     return None
 
 
