@@ -15,7 +15,7 @@ MARKS = {"performed": "yes", "undecided": "unclear", "not performed": "no", "fai
 
 def print_survey(survey: Survey) -> None:
     """Who performs what, which components, how stable; then where the page is."""
-    print_line(f"{len(survey.cells)} cells: {survey.counts()}")
+    print_line(f"{len(survey.cells)} cell{'s' * (len(survey.cells) != 1)}: {survey.counts()}")
     listed = len(survey.cells) <= MOST_LINES
     stdout.print(_lines(survey) if listed else _grid(survey))
     if listed and any(cell.sweep for cell in survey.cells):
@@ -37,8 +37,9 @@ def print_survey_plan(plan: dict[str, Any]) -> None:
         memory, seconds = f"{cell['peak_bytes'] / 2**20:,.0f} MB", f"{cell['seconds']:.1f} s"
         table.add_row(*subject, f"{cell['forwards']:.1f}", memory, seconds)
     stdout.print(table)
+    many = "s" * (len(plan["cells"]) != 1)
     print_line(
-        f"{len(plan['cells'])} cells, at most about {plan['seconds']:.1f} s one after the other and "
+        f"{len(plan['cells'])} cell{many}, at most about {plan['seconds']:.1f} s one after the other and "
         f"{plan['peak_bytes'] / 2**20:,.0f} MB; nothing was run but one timed chunk of each"
     )
 
