@@ -27,7 +27,7 @@ from vesalius.explanations.claims import (
 )
 from vesalius.explanations.claims.ablation import is_inert
 from vesalius.explanations.claims.interchange import WORST
-from vesalius.explanations.claims.moved import MOVED, MOVED_EQUAL, outcome_of, rival_contestants
+from vesalius.explanations.claims.moved import MOVED, MOVED_EQUAL, MOVED_INPUT, outcome_of, rival_contestants
 from vesalius.explanations.scientist.explain import explain_specimen
 from vesalius.model.specimen import FiniteVocabulary
 from vesalius.rasp import Aggregate, Map, Select, SequenceMap, compile_program, indices, tokens
@@ -148,6 +148,22 @@ def test_token_and_position_are_combined_where_the_moved_output_says_so(added):
     assert check(later, added).verdict != "refuted"  # its output is free of what came in where
     unknown = combined.model_copy(update={"carried": ()})
     assert check(unknown, added).verdict == "untested"
+
+
+def test_a_table_beside_an_input_that_holds_the_position_is_tested_place_by_place(added):
+    """L0_MLP holds the position already. That L1_MLP reads it beside L0_MLP cannot be seen in L1_MLP's own output."""
+    idea = outside()
+    record = check(Computes(component="L1_MLP", hypothesis=idea), added)
+    assert (record.verdict, outcome_of(record.evidence)) == ("supported", "free")
+    assert record.text.startswith("At a fixed position, L1_MLP computes")
+    (stays,) = [one for one in record.evidence if one.measure == MOVED_INPUT]
+    assert (stays.outcome, stays.passed) == ("dependent", None)
+    pair = Combines(component="L1_MLP", program=idea.program, variables=("inner", "indices"), carried=("outer",))
+    assert check(pair, added).verdict == "supported"
+    assert check(pair.model_copy(update={"carriers": idea.carriers}), added).verdict == "untested"
+    # The true program: L1_MLP reads L0_MLP alone, and nothing is left open.
+    true = check(Computes(component="L1_MLP", hypothesis=inside()), added)
+    assert true.text.startswith("L1_MLP computes")
 
 
 def test_rivals_differ_in_where_the_position_comes_from():

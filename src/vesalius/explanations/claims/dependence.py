@@ -17,6 +17,7 @@ from typing import Literal
 
 import torch
 from jaxtyping import Bool
+from pydantic import Field
 from torch import Tensor
 
 from vesalius.components import Component
@@ -25,6 +26,7 @@ from vesalius.errors import BadInput, choices
 from vesalius.explanations.claims.base import (
     Claim,
     CompiledProgram,
+    ComponentName,
     Outcome,
     all_of,
     join_names,
@@ -34,7 +36,7 @@ from vesalius.explanations.claims.base import (
     share_interval_at,
 )
 from vesalius.explanations.claims.laboratory import Lab
-from vesalius.explanations.claims.moved import moved_output, moved_where_equal
+from vesalius.explanations.claims.moved import inputs_that_stay, moved_output, moved_where_equal
 from vesalius.rasp import Program
 
 #: Inputs that must stay the same when equal values are swapped.
@@ -101,13 +103,15 @@ class IndependentOf(Claim, frozen=True):
 
 class Combines(Claim, frozen=True):
     """Both variables matter, each while the other is held, and nothing else does. With `carried`, the variables of the
-    program that the component carries, each must matter where the program says that it shows.
+    program that the component carries, each must matter where the program says that it shows. With `carriers`, what
+    every component carries, a component read beside the position must not hold the position itself.
     """
 
     kind: Literal["combines"] = "combines"
     program: CompiledProgram
     variables: tuple[str, str]
     carried: tuple[str, ...] = ()
+    carriers: dict[ComponentName, tuple[str, ...]] = Field(default_factory=dict)
 
     @property
     def text(self) -> str:
@@ -143,7 +147,8 @@ class Combines(Claim, frozen=True):
         moved = moved_output(lab, self.part, self.program, self.carried, level=level)
         verdicts: dict[str | None, Verdict] = {"free": "supported", "dependent": "refuted"}
         verdict = all_of(_unchanged(neither), _changed(differs), verdicts.get(moved.outcome, "untested"))
-        return verdict, (neither, differs, moved)
+        stay = inputs_that_stay(lab, self.part, self.program, self.carriers, level=level)
+        return all_of(verdict, "untested") if stay else verdict, (neither, differs, moved, *stay)
 
     def _neither(self, lab: Lab, where: Tensor, level: float) -> Evidence:
         evidence = swap(lab, self.part, where, "where both are equal", level=level, rule=f">= {MIN_UNCHANGED}")

@@ -31,7 +31,7 @@ from vesalius.explanations.claims.base import (
 )
 from vesalius.explanations.claims.dependence import arguments_matter
 from vesalius.explanations.claims.laboratory import Lab
-from vesalius.explanations.claims.moved import moved_output
+from vesalius.explanations.claims.moved import inputs_that_stay, moved_output
 from vesalius.explanations.claims.rivals import Rival, rivals
 from vesalius.rasp import Aggregate, Program, SelectorWidth, SequenceMap, Trace, Variable
 
@@ -72,8 +72,11 @@ class Computes(Claim, frozen=True):
     def examine(self, lab: Lab, *, level: float) -> Outcome:
         """Compare interchanges with the program's predictions; see the module."""
         lab.require_finite(self.kind)
-        carried = self.hypothesis.carried_by(self.component)
-        return examine_program(lab, self.part, self.hypothesis.program, carried, level=level)
+        program, carried = self.hypothesis.program, self.hypothesis.carried_by(self.component)
+        verdict, evidence = examine_program(lab, self.part, program, carried, level=level)
+        if verdict == "supported":
+            evidence += inputs_that_stay(lab, self.part, program, self.hypothesis.carriers, level=level)
+        return verdict, evidence
 
 
 def examine_program(

@@ -17,11 +17,15 @@ says nothing:
     fixed      neither: the claim was tested place by place only, and its text must say so
     untested   too few answers change, or the inputs have one position
 
+A table that reads another component beside the position is a case of its own: whether the position comes in here or has
+come into that component already, no move of the table's own output can tell. If the other component's output does not
+travel either, the claim holds at a fixed position (`inputs_that_stay`).
+
 The bars were chosen on the 84 benchmark circuits and 25 others and then frozen: 112 of 113 true claims whose value
 travels reach an accuracy of 0.95, and the rival's share is at least 0.74 or at most 0.53.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -48,6 +52,7 @@ MIN_RIVAL_LEAD = 0.30
 MIN_UNCHANGED_MOVED = 0.97
 MOVED = "accuracy on answers changed by a moved output, if the value travels"
 MOVED_EQUAL = "share of inputs whose outputs all stay when the output moves between positions of equal variables"
+MOVED_INPUT = "the same for an input that the table reads beside the position"
 #: How the sentence of a claim begins that was tested place by place only.
 FIXED = "At a fixed position, "
 _OWN_POSITION = ("map", "sequence_map", "linear_sequence_map")
@@ -136,8 +141,43 @@ def outcome_of(evidence: Sequence[Evidence]) -> MovedOutcome | None:
 
 def scoped(text: str, evidence: Sequence[Evidence], *, verdict: Verdict) -> str:
     """The sentence of a claim, limited to a fixed position where no moved output speaks for more."""
-    limited = verdict == "supported" and outcome_of(evidence) in ("fixed", "untested") and not _one_position(evidence)
-    return f"{FIXED}{text}" if limited else text
+    open_here = outcome_of(evidence) in ("fixed", "untested") and not _one_position(evidence)
+    open_before = any(one.measure == MOVED_INPUT for one in evidence)
+    return f"{FIXED}{text}" if verdict == "supported" and (open_here or open_before) else text
+
+
+def inputs_that_stay(
+    lab: Lab, component: Component, program: Program, carriers: Mapping[str, tuple[str, ...]], *, level: float
+) -> tuple[Evidence, ...]:
+    """Inputs that a component's tables read beside the position and whose own outputs do not travel: one piece of
+    evidence for each. The position may then be inside the input already, and no moved output of the component itself
+    can tell, so a claim that it is the component which reads the position holds at a fixed position only.
+    """
+    owners = {variable: name for name, carried in carriers.items() for variable in carried}
+    entries = {entry["name"]: entry for entry in to_document(program)["variables"]}
+    found: dict[str, Evidence] = {}
+    for table in carriers.get(str(component), ()):
+        arguments = entries[table]["of"] if entries.get(table, {}).get("op") in _OWN_POSITION else []
+        if not any(_is_of_position(name, entries) for name in arguments):
+            continue
+        for name in arguments:
+            owner = owners.get(name) or owners.get(f"{name}_head")
+            if owner is None or owner in found or owner == str(component) or _is_of_position(name, entries):
+                continue
+            moved = moved_output(lab, Component.parse(owner), program, carriers[owner], level=level)
+            if moved.outcome != "free":
+                found[owner] = moved.model_copy(update={"measure": MOVED_INPUT, "passed": None})
+    return tuple(found.values())
+
+
+def _is_of_position(name: str, entries: Mapping[str, Entry]) -> bool:
+    """Whether a variable is a function of the position alone."""
+    if name == _INDICES:
+        return True
+    entry = entries.get(name)
+    return (
+        entry is not None and entry["op"] in _OWN_POSITION and all(_is_of_position(of, entries) for of in entry["of"])
+    )
 
 
 def moved_where_equal(
@@ -317,11 +357,7 @@ class _Editor:
         return copy
 
     def _is_of_position(self, name: str) -> bool:
-        """Whether a variable is a function of the position alone."""
-        if name == _INDICES:
-            return True
-        entry = self.by_name.get(name)
-        return entry is not None and entry["op"] in _OWN_POSITION and all(map(self._is_of_position, entry["of"]))
+        return _is_of_position(name, self.by_name)
 
     def outside(self) -> tuple[list[Entry], tuple[str, ...]] | None:
         """The other arguments of the carried table travel; the position is that of the place."""

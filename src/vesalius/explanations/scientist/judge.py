@@ -70,7 +70,9 @@ class Judge:
             yield DependsOnlyOn(component=name, program=found.program, variables=reads, carried=carried)
         if len(reads) == 2:
             pair = reads[0], reads[1]
-            yield Combines(component=name, program=found.program, variables=pair, carried=carried)
+            yield Combines(
+                component=name, program=found.program, variables=pair, carried=carried, carriers=found.carriers
+            )
         if TOKENS not in reads and others:
             yield IndependentOf(component=name, program=found.program, variable=TOKENS, given=others)
 

@@ -1,9 +1,9 @@
 """Explanations in plain English, generated from the results and from nothing else."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from vesalius.components import Component
-from vesalius.documents.explanation import ClaimRecord, Evidence, Tag
+from vesalius.documents.explanation import ClaimRecord, Evidence, Tag, Verdict
 from vesalius.explanations.claims.ablation import is_inert
 from vesalius.explanations.claims.interchange import ACCURACY, AGREEMENT, CONTEST, WORST, worst_of
 from vesalius.explanations.claims.moved import FIXED, MOVED
@@ -156,7 +156,7 @@ def information_flow(facts: Facts) -> str:
     sentences = []
     for component, variable in facts.program.variables.items():
         if variable.family == "nothing":
-            sentences.append(f"{component} takes no part that could be measured.")
+            sentences.append(f"What {component} does was not found.")
             continue
         plain = {TOKENS: "the tokens", INDICES: "the position"}
         sources = [plain.get(name, name) for name in variable.reads]
@@ -173,13 +173,19 @@ def information_flow(facts: Facts) -> str:
     return " ".join(sentences)
 
 
-def task_description(facts: Facts, names: Names, agreement: float) -> str:
-    """What the circuit computes, by substituting every variable by what it computes."""
+def task_description(facts: Facts, names: Names, agreement: float, verdicts: Mapping[str, Verdict]) -> str:
+    """What the circuit computes, by substituting every variable by what it computes; steps whose claim was not
+    supported say so.
+    """
     output = facts.program.output
     if output is None:
         return "No program was found: no hypothesis about any component was supported."
     by_name = {str(component): variable for component, variable in facts.program.variables.items()}
-    steps = [f"{name} is {names.words(name)}" for name, variable in by_name.items() if variable.family != "nothing"]
+    steps = [
+        f"{name} is {names.words(name)}" + ("" if verdicts[name] == "supported" else f" (claim {verdicts[name]})")
+        for name, variable in by_name.items()
+        if variable.family != "nothing"
+    ]
     result = _result_words(output, by_name, names)
     is_right = agreement >= RIGHT
     how_sure = (

@@ -99,7 +99,8 @@ class Report:
         )
 
     def _task(self) -> str:
-        text = task_description(self.facts, self.names, self.agreement)
+        verdicts: dict[str, Verdict] = {str(part): self._verdict(part) for part in self.facts.program.variables}
+        text = task_description(self.facts, self.names, self.agreement, verdicts)
         if all(self._verdict(component) != "supported" for component in self.facts.program.variables):
             text += " Nothing was established: no claim about what a component computes was supported."
         if self.untold:
