@@ -1,5 +1,6 @@
 """The examples in the documentation run: every python block of a page, in order, in one namespace."""
 
+import importlib
 import re
 from pathlib import Path
 
@@ -58,3 +59,13 @@ def test_links_between_pages_lead_somewhere() -> None:
     for page in PAGES:
         for target in re.findall(r"\]\(([^)#:]+)\)", page.read_text()):
             assert (page.parent / target).exists(), f"{page.name} links to {target}"
+
+
+def test_the_reference_names_what_exists() -> None:
+    page = (ROOT / "docs" / "reference" / "api.md").read_text()
+    sections = re.findall(r"^::: ([\w.]+)\n(?:    options: \{ members: \[([^\]]*)\] \})?", page, re.MULTILINE)
+    assert len(sections) > 40
+    for name, members in sections:
+        module = importlib.import_module(name)
+        missing = [member for member in re.findall(r"\w+", members) if not hasattr(module, member)]
+        assert not missing, f"{name} has no {missing}"

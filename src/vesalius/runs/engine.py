@@ -185,7 +185,7 @@ class _Worker:
         self._send(case)
 
     def take(self) -> tuple[Any, int]:
-        """The case that was given, which is the worker's no longer."""
+        """The case that the worker holds; it is taken back."""
         assert self._held is not None
         held, self._held = self._held, None
         return held
