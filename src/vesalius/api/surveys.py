@@ -71,12 +71,12 @@ def survey(
             with closing(work.work(jobs=at_a_time)) as events:
                 for event in events:
                     report(event.label(names, priced=False), event.done, event.total)
-            found = work.survey()
-            found.write(directory / SURVEY_FILE)
-            render_survey(found, directory)
+            result = work.survey()
+            result.write(directory / SURVEY_FILE)
+            render_survey(result, directory)
     finally:
         loaded_model.cache_clear()
-    return found
+    return result
 
 
 def survey_plan(

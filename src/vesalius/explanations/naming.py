@@ -1,4 +1,4 @@
-"""The names of operations as explanations record them, whoever proposed the program."""
+"""The names of operations as explanations record them, for programs of the scientist and of language models."""
 
 from collections.abc import Sequence
 

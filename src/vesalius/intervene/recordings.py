@@ -12,6 +12,7 @@ from vesalius.errors import BadInput
 from vesalius.intervene.readout import Readout
 from vesalius.intervene.values import Batch
 from vesalius.model.attention import take_positions
+from vesalius.model.devices import free_bytes
 from vesalius.model.hooks import Tap
 from vesalius.model.positions import Layout
 from vesalius.model.transformer import Block, Transformer
@@ -127,9 +128,7 @@ def memory_for(device: torch.device, memory: int | None) -> int:
         return memory
     if device.type != "cuda":
         return DEFAULT_MEMORY
-    free, _ = torch.cuda.mem_get_info(device)
-    unused = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
-    return int(FREE_SHARE * (free + unused))
+    return int(FREE_SHARE * free_bytes(device))
 
 
 def activation_memory(model: Transformer, memory: int | None) -> int:

@@ -54,7 +54,7 @@ def place(model: Transformer, devices: Devices, *, natural: bool = True) -> tupl
 
 def spread(model: Transformer, devices: Sequence[torch.device], room: Sequence[int]) -> tuple[torch.device, ...]:
     """Put consecutive layers on each device, as many as its share of the room holds."""
-    layers = [_bytes(block) for block in model.blocks]
+    layers = [weight_bytes(block) for block in model.blocks]
     tied = model.unembed_weight is model.W_E
     outer = [model.W_E, *([] if model.W_pos is None else [model.W_pos])]
     ends = [model.b_U, *([] if tied else [model.unembed_weight]), *model.ln_final.parameters()]
@@ -141,18 +141,14 @@ def free_bytes(device: torch.device) -> int:
     return free + torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
 
 
-def weight_bytes(model: Transformer) -> int:
-    """Bytes of all weights; those that are shared count once."""
+def weight_bytes(model: torch.nn.Module) -> int:
+    """Bytes of all weights of a model or a part of it; those that are shared count once."""
     return _size(model.parameters())
 
 
 def weight_dtype(model: Transformer) -> torch.dtype:
     """The number format of the weights (norms are float32)."""
     return model.W_E.dtype
-
-
-def _bytes(module: torch.nn.Module) -> int:
-    return _size(module.parameters())
 
 
 def _size(weights: "Sequence[Tensor] | object") -> int:

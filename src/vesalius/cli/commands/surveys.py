@@ -63,8 +63,8 @@ def survey(
     if plan:
         return output(api.survey_plan(models, behaviour or (), **options), print_survey_plan, as_json=json)
     with resumable():
-        found = api.survey(models, behaviour or (), engine=engine, jobs=jobs, out=out or True, **options)
-    output(found, print_survey, as_json=json)
-    if found.n_failed:
+        result = api.survey(models, behaviour or (), engine=engine, jobs=jobs, out=out or True, **options)
+    output(result, print_survey, as_json=json)
+    if result.n_failed:
         raise typer.Exit(1)
     return None
