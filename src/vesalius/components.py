@@ -198,6 +198,11 @@ def all_components(shape: Shape, *, heads: bool = True, mlps: bool = True) -> li
     ]
 
 
+def split_names(names: "Iterable[str | Component] | str") -> "Iterable[str | Component]":
+    """Names in a list, or in one text with commas."""
+    return [name.strip() for name in names.split(",") if name.strip()] if isinstance(names, str) else names
+
+
 def parse_components(names: Iterable["str | Component"], shape: Shape) -> list[Component]:
     """Parse a list of names and check each against the model; an empty list is refused."""
     parsed = (name if isinstance(name, Component) else Component.parse(name) for name in names)

@@ -60,8 +60,34 @@ def test_refusals(vesalius: Vesalius, tiny: Path) -> None:
     refused(vesalius, ["sweep", tiny, *INDUCTION, "--plan", "--kind", "noise"], "kind 'noise' does not exist")
     refused(vesalius, ["discover", tiny, *INDUCTION, "--plan", "--method", "magic"], "method 'magic' does not exist")
     refused(vesalius, ["discover", tiny, *INDUCTION, "--plan", "--method", "sets"], "method 'sets'")
+    refused(vesalius, ["discover", tiny, *INDUCTION, "--plan", "--search", "beam"], "go with --method sets")
+    refused(vesalius, ["discover", tiny, *INDUCTION, "--plan", "--pool", "L0H0"], "go with --method sets")
+    refused(vesalius, ["discover", tiny, *INDUCTION, "--plan", "--steps", "5"], "are for --method bandit and rl")
+    refused(vesalius, ["discover", tiny, *INDUCTION, "--plan", "--engine", "slurm"], "slurm")
+    refused(vesalius, ["explain", tiny, *INDUCTION, "--plan", "--circuit", "nowhere.json"], "nowhere.json")
+    refused(vesalius, ["explain", tiny, *INDUCTION, "--plan", "--circuit-from", "magic"], "'magic' does not exist")
+    refused(vesalius, ["explain", tiny, *INDUCTION, "--plan", "-c", "L9H0"], "L9H0")
+    refused(vesalius, ["explain", tiny, *INDUCTION, "--plan", "--scientist", "nobody"], "nobody")
+    refused(vesalius, ["explain", tiny, *INDUCTION, "--plan", "--leave-out", "counts"], "natural model")
+    refused(vesalius, ["explain", "frac_prevs", "--plan", "--top", "3"], "natural models")
+    refused(vesalius, ["explain", "frac_prevs", "--plan", "--leave-out", "magic"], "no family of hypotheses 'magic'")
+    refused(vesalius, ["explain", "frac_prevs", "--plan", "--scientist", "hyve"], "scientist 'hyve' has no plan")
     with pytest.raises(ves.BadInput, match="command 'grade' has no plan; choose one of sweep, discover, explain"):
         ves.plan("grade", tiny)
+
+
+def test_a_plan_counts_the_circuit_that_is_given_or_discovered_first(tiny: Path, tmp_path: Path) -> None:
+    specimen = ves.load(tiny, behaviour="induction")
+
+    def forwards(**options: object) -> float:
+        return ves.plan("explain", specimen, n=4, progress=False, **options)["forwards"]
+
+    discovery = ves.discover(specimen, "eap", n=3, checks=False, force=True, progress=False)
+    chosen = [str(component) for component in discovery.circuit.chosen()]
+    discovery.circuit.write(tmp_path / "circuit.json")
+    assert forwards(circuit=tmp_path / "circuit.json") == pytest.approx(forwards(components=chosen))
+    assert forwards(components=discovery) == pytest.approx(forwards(components=",".join(chosen)))
+    assert forwards(circuit_from="eap") > forwards()
 
 
 LLAMA_70B = {

@@ -16,7 +16,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from vesalius.components import Component
+from vesalius.components import Component, split_names
 from vesalius.documents.circuit import Circuit, Member
 from vesalius.documents.discovery import CIRCUIT_FILE, DISCOVERY_FILE, Discovery
 from vesalius.errors import BadInput, choices, note
@@ -49,7 +49,11 @@ def circuit_fields(
         return {"circuit": _fitting(specimen, components.circuit, where), "circuit_file": file}
     if isinstance(components, Circuit):
         return {"circuit": _fitting(specimen, components, "circuit")}
-    return {"circuit_from": circuit_from} if components is None else {"components": tuple(map(str, components))}
+    return (
+        {"circuit_from": circuit_from}
+        if components is None
+        else {"components": tuple(map(str, split_names(components)))}
+    )
 
 
 def read_circuit(path: Path, specimen: Specimen, *, method: str | None = None) -> Circuit:

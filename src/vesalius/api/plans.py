@@ -6,7 +6,7 @@ weights and of the activations at their peak (`intervene/estimate.py`). Nothing 
 """
 
 import random
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,24 +14,34 @@ from typing import Any
 import torch
 
 from vesalius.api.catalogue import loaded
+from vesalius.api.circuit_sources import Given, circuit_fields
 from vesalius.api.shapes import Shape, memory_beside, read_shape, rooms
 from vesalius.api.sweeps import PROMPTS, ROWS_BETWEEN_SAVES, component_sets_of
 from vesalius.behaviours import behaviours
 from vesalius.behaviours.metrics import Metric
 from vesalius.behaviours.registry import behaviour_of, find_behaviour
 from vesalius.behaviours.trial import trial
-from vesalius.components import Component
+from vesalius.components import Component, parse_components, split_names
 from vesalius.discovery.checks import HELD_OUT_PROMPTS, LARGEST_CIRCUIT
 from vesalius.discovery.detectors import ROWS as ATTENTION_ROWS
 from vesalius.discovery.faithfulness import default_sizes
-from vesalius.discovery.methods import DEFAULT_PROMPTS, DEFAULT_STEPS, require_method
+from vesalius.discovery.methods import (
+    DEFAULT_PROMPTS,
+    DEFAULT_STEPS,
+    affordable_prompts,
+    require_circuit_method,
+    require_method,
+)
 from vesalius.discovery.pruning import MAX_EDGES, THRESHOLDS, require_few_edges
 from vesalius.discovery.search.model_search import SEARCHES, SearchOptions
 from vesalius.discovery.specificity import PROMPTS as SPECIFICITY_PROMPTS
 from vesalius.discovery.specificity import RANDOM_SETS, TEXT_ROWS, own_and_others
+from vesalius.documents.circuit import Circuit
+from vesalius.documents.discovery import Discovery
 from vesalius.errors import BadInput, choices
 from vesalius.explanations.natural import PROMPTS as EXPLAIN_PROMPTS
 from vesalius.explanations.natural import TOP
+from vesalius.explanations.scientists import BUILTIN, check_builtin_options, check_scientist
 from vesalius.intervene.edge_graph import EdgeGraph
 from vesalius.intervene.effects import KINDS, ComponentSet
 from vesalius.intervene.estimate import (
@@ -47,6 +57,7 @@ from vesalius.model.devices import Devices, fitting_devices, weight_bytes, weigh
 from vesalius.model.specimen import FiniteVocabulary, Specimen, TextVocabulary
 from vesalius.model.transformer import Transformer
 from vesalius.progress import Progress, shown
+from vesalius.runs.parts import parts_on
 
 COMMANDS = ("sweep", "discover", "explain")
 #: Passes of one prompt that explanations took, as multiples: for a natural model of its prompts times the components
@@ -63,22 +74,34 @@ def plan(
     *,
     method: str = "sweep",
     kind: str = "zero",
-    components: Iterable[str | Component] | None = None,
+    components: Given = None,
     pairs: bool = False,
     n: int | None = None,
     top: int | None = None,
+    force: bool = False,
     budget: int | None = None,
+    paper: bool = False,
+    seeds: int = 1,
+    steps: int = 0,
     checks: bool = True,
+    circuit: str | Path | None = None,
+    circuit_from: str | None = None,
+    scientist: str | None = None,
+    protocol: str | None = None,
+    leave_out: str | None = None,
     seed: int = 0,
     behaviour: Any = None,
     metric: Metric | None = None,
     dtype: str | torch.dtype = "auto",
     device: Devices = "auto",
+    engine: str | None = None,
+    jobs: int | None = None,
     tokens: int = TOKENS,
     progress: Progress | bool | None = None,
 ) -> dict[str, Any]:
     """Passes of all prompts (`forwards`), bytes at the peak (`peak_bytes`) and estimated `seconds` of a command with
-    its options; it is "sweep", "discover" or "explain". One small chunk is run to time it.
+    its options; it is "sweep", "discover" or "explain". One small chunk is run to time it. Options that the command
+    would refuse are refused; the time is that of one process.
 
     A directory with a `config.json` and no weights can be planned too: time then follows from the speed of one matrix
     product, and prompts are `tokens` long unless there is a tokenizer to say how long those of `behaviour` are.
@@ -87,32 +110,41 @@ def plan(
         raise BadInput(f"command {command!r} has no plan; choose one of {choices(COMMANDS)}")
     if kind not in KINDS:
         raise BadInput(f"kind {kind!r} does not exist; choose one of {choices(KINDS)}")
+    search = SearchOptions(budget, paper, seeds, steps)
     if command == "discover":
-        require_method(method, SearchOptions(budget) if budget is not None else None)
+        _require_plannable(method, search)
+    if command == "explain":
+        _require_builtin(scientist, protocol, leave_out)
+        require_circuit_method(circuit_from)
     usual = {"sweep": PROMPTS, "discover": DEFAULT_PROMPTS, "explain": EXPLAIN_PROMPTS}[command]
     how = kind if command == "sweep" else "resample"
     wanted = usual if n is None else n
     with shown(progress) as report:
         shape = None if isinstance(specimen, Specimen) else read_shape(specimen, dtype=dtype)
         if shape is None:
-            case = _loaded_case(
-                loaded(specimen, behaviour=behaviour, metric=metric, dtype=dtype, device=device, progress=report),
-                wanted,
-                seed,
-            )
+            specimen = loaded(specimen, behaviour=behaviour, metric=metric, dtype=dtype, device=device, progress=report)
+            parts_on(engine, jobs, specimen, report)
+            if command == "explain":
+                check_builtin_options(specimen, n=n, top=top, force=force, leave_out=leave_out)
+            fields = circuit_fields(specimen, components, circuit, circuit_from)
+            case = _loaded_case(specimen, wanted, seed)
         else:
+            fields = _shape_fields(components, circuit, circuit_from)
             case = _shape_case(shape, behaviour, metric, Prompts(wanted, tokens), device, seed)
+        named = _named(fields, case.model)
         report("timing one chunk", 0, 0)
-        sets = component_sets_of(case.model, components if command == "sweep" else None, pairs=pairs)
+        sets = component_sets_of(case.model, named if command == "sweep" else None, pairs=pairs)
         seconds = case.seconds_per_row(sets, how)
     more = 0.0
     if command == "sweep":
         forwards = sweep_forwards(case.model, sets)
     elif command == "discover":
-        forwards = _method_forwards(case, method, budget)
+        forwards = _method_forwards(case, method, search)
         more = _check_rows(case, method) if checks else 0.0
     else:
-        forwards = _explanation_rows(case, components, top or TOP) / case.sizes.n
+        method_first = circuit_from if circuit is None else None
+        explaining = _explanation_rows(case, named, top or TOP) + _discovery_rows(case, method_first)
+        forwards = explaining / case.sizes.n
     rows = forwards * case.sizes.n + more
     return {
         "command": command,
@@ -126,6 +158,36 @@ def plan(
         "checks_forwards": more / case.sizes.n,
         "device": ",".join(map(str, case.devices)),
     }
+
+
+def _require_plannable(method: str, search: SearchOptions) -> None:
+    if method == "sets":
+        raise BadInput("method 'sets' has no plan: what it measures depends on what it finds; limit it with a budget")
+    require_method(method, search)
+
+
+def _require_builtin(scientist: str | None, protocol: str | None, leave_out: str | None) -> None:
+    if scientist not in (None, BUILTIN):
+        check_scientist(scientist, backbone=True, protocol=protocol, leave_out=leave_out)
+        raise BadInput(f"scientist {scientist!r} has no plan: only the built-in one's cost is known before the run")
+    check_scientist(BUILTIN, backbone=False, protocol=protocol, leave_out=leave_out)
+
+
+def _shape_fields(components: Given, circuit: str | Path | None, circuit_from: str | None) -> dict[str, Any]:
+    """What is explained in a model without weights, where no circuit can have been found."""
+    if circuit is not None or isinstance(components, Circuit | Discovery):
+        raise BadInput("a circuit is found in weights, and this model has none; name its components instead")
+    if components is not None and circuit_from is not None:
+        raise BadInput("components and circuit_from both say what to explain; choose one")
+    return {} if components is None else {"components": tuple(map(str, split_names(components)))}
+
+
+def _named(fields: dict[str, Any], model: Transformer) -> list[Component] | None:
+    """The components that are asked for; None where the command chooses them."""
+    if fields.get("circuit") is not None:
+        return list(fields["circuit"].chosen())
+    names = fields.get("components")
+    return None if names is None else parse_components(names, model.config)
 
 
 @dataclass(frozen=True)
@@ -219,7 +281,7 @@ def _activations(case: _Case, command: str, method: str, sets: list[ComponentSet
     return sweep_peak(config, case.dtype, case.sizes, sets, kind, memory=case.memory, block=block)
 
 
-def _method_forwards(case: _Case, method: str, budget: int | None) -> float:
+def _method_forwards(case: _Case, method: str, search: SearchOptions) -> float:
     """Passes of all prompts, by the rule of each method."""
     model = case.model
     every = [(component,) for component in model.components]
@@ -227,8 +289,10 @@ def _method_forwards(case: _Case, method: str, budget: int | None) -> float:
         return sweep_forwards(model, every) + 1
     if method in SEARCHES:
         heads = [members for members in every if members[0].is_head]
-        queries = SearchOptions(budget).budget_of(len(heads))
-        return 2 + queries * (sweep_forwards(model, heads) - 1) / len(heads)
+        search.require(method, len(heads))
+        each = (sweep_forwards(model, heads) - 1) / len(heads)
+        training = len(heads) * each if search.steps or search.paper else 0.0
+        return 2 + search.seeds * search.budget_of(len(heads)) * each + training
     if method == "acdc":
         require_few_edges(model.config)
         return len(THRESHOLDS) * len(EdgeGraph.of(model.config).edges) / 2
@@ -261,13 +325,21 @@ def _check_rows(case: _Case, method: str) -> float:
     return rows + ATTENTION_ROWS
 
 
-def _explanation_rows(case: _Case, components: Iterable[str | Component] | None, top: int) -> float:
+def _discovery_rows(case: _Case, method: str | None) -> float:
+    """Passes of one prompt for discovering the circuit before it is explained."""
+    if method is None:
+        return 0.0
+    return affordable_prompts(method, case.model.config, DEFAULT_PROMPTS) * _method_forwards(
+        case, method, SearchOptions()
+    )
+
+
+def _explanation_rows(case: _Case, components: list[Component] | None, top: int) -> float:
     """Passes of one prompt for an explanation; what is found decides how many there really are."""
-    named = None if components is None else len(list(components))
     if case.finite:
-        return float(FINITE_PER_COMPONENT * (named or case.circuit))
-    studied = named or round(top * 4 / 3)
+        return float(FINITE_PER_COMPONENT * (case.circuit if components is None else len(components)))
+    studied = round(top * 4 / 3) if components is None else len(components)
     screening = 0.0
-    if named is None:
+    if components is None:
         screening = SCREENED * (sweep_forwards(case.model, [(part,) for part in case.model.components]) - 1)
     return 64 + screening + (SELECTED + case.sizes.n) * NATURAL_PER_COMPONENT / 2 * studied

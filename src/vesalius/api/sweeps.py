@@ -22,7 +22,7 @@ from vesalius.behaviours.behaviour import label_of
 from vesalius.behaviours.elsewhere import Spread
 from vesalius.behaviours.metrics import Metric
 from vesalius.behaviours.trial import Trial, note_limits, trial
-from vesalius.components import Component
+from vesalius.components import Component, split_names
 from vesalius.discovery.parts import swept_in_parts
 from vesalius.documents.request import Request
 from vesalius.documents.sweep import SWEEP_FILE, Sweep, SweepRow
@@ -115,7 +115,7 @@ def _sweep(
 ) -> tuple[Effects, Sweep]:
     if kind not in KINDS:
         raise BadInput(f"kind {kind!r} does not exist; choose one of {choices(KINDS)}")
-    named = None if components is None else tuple(map(str, _listed(components)))
+    named = None if components is None else tuple(map(str, split_names(components)))
     require_place(out)
     with shown(progress) as report:
         specimen = loaded(specimen, behaviour=behaviour, metric=metric, dtype=dtype, device=device, progress=report)
@@ -142,13 +142,6 @@ def _sweep(
     return effects, document
 
 
-def _listed(components: Iterable[str | Component] | str) -> Iterable[str | Component]:
-    """Names in a list, or in one text with commas."""
-    return (
-        [name.strip() for name in components.split(",") if name.strip()] if isinstance(components, str) else components
-    )
-
-
 def component_sets_of(
     model: Transformer, components: Iterable[str | Component] | None, *, pairs: bool
 ) -> list[ComponentSet]:
@@ -157,7 +150,7 @@ def component_sets_of(
     chosen = (
         model.components
         if components is None
-        else [Component.parse(name).within(config) for name in _listed(components)]
+        else [Component.parse(name).within(config) for name in split_names(components)]
     )
     if not chosen or (pairs and len(chosen) < 2):
         raise BadInput(

@@ -141,6 +141,24 @@ def check_scientist(
         raise BadInput("--protocol is for the hyve scientist; leave it out")
 
 
+def check_builtin_options(
+    specimen: "Specimen", *, n: int | None, top: int | None, force: bool, leave_out: str | None
+) -> None:
+    """Refuse options of the built-in scientist that do not go with the specimen."""
+    from vesalius.explanations.natural import PROMPTS, TOP
+    from vesalius.explanations.natural.explain import require_enough
+    from vesalius.explanations.scientist.explain import require_families
+    from vesalius.model.specimen import TextVocabulary
+
+    if isinstance(specimen.vocabulary, TextVocabulary):
+        if leave_out is not None:
+            raise BadInput(f"specimen {specimen.name!r} is a natural model; --leave-out is for listed vocabularies")
+        require_enough(PROMPTS if n is None else n, TOP if top is None else top)
+    else:
+        _refuse_natural_options(n, top, force, f"specimen {specimen.name!r} has a listed vocabulary")
+        require_families(frozenset() if leave_out is None else frozenset({leave_out}))
+
+
 def request_of(task: Task, backbone: Backbone | None) -> Request:
     """The request that explains the same again."""
     specimen = task.loaded
@@ -184,9 +202,8 @@ def builtin(task: Task, backbone: Backbone | None) -> Explained:
     from vesalius.model.specimen import TextVocabulary
 
     specimen = task.specimen()
+    check_builtin_options(specimen, n=task.n, top=task.top, force=task.force, leave_out=task.leave_out)
     if isinstance(specimen.vocabulary, TextVocabulary):
-        if task.leave_out is not None:
-            raise BadInput(f"specimen {specimen.name!r} is a natural model; --leave-out is for listed vocabularies")
         return Explained(
             explain_natural(
                 specimen,
@@ -199,7 +216,6 @@ def builtin(task: Task, backbone: Backbone | None) -> Explained:
                 progress=task.progress,
             )
         )
-    _refuse_natural_options(task, f"specimen {specimen.name!r} has a listed vocabulary")
     without = frozenset() if task.leave_out is None else frozenset({task.leave_out})
     return Explained(
         explain_specimen(specimen, components=task.components, seed=task.seed, without=without, progress=task.progress)
@@ -212,7 +228,7 @@ def hyve(task: Task, backbone: Backbone | None) -> Explained:
     from vesalius.sandbox import Executions
 
     assert backbone is not None
-    _refuse_natural_options(task, "HyVE does not explain natural models")
+    _refuse_natural_options(task.n, task.top, task.force, "HyVE does not explain natural models")
     result = explain_hyve(
         task.specimen(),
         components=task.components,
@@ -266,6 +282,6 @@ def _edges(circuit: Circuit | None, explanation: Explanation) -> Sequence[Score]
     return tuple(Score(id=str(edge), score=score) for edge, score in ends)[:MOST_EDGES]
 
 
-def _refuse_natural_options(task: Task, reason: str) -> None:
-    if task.n is not None or task.top is not None or task.force:
+def _refuse_natural_options(n: int | None, top: int | None, force: bool, reason: str) -> None:
+    if n is not None or top is not None or force:
         raise BadInput(f"{reason}; n, top and force are for natural models")

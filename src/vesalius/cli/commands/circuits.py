@@ -85,27 +85,23 @@ def sweep(
     from vesalius.cli.tables.sweep import print_plan, print_sweep
 
     studied = studied_for(behaviour, prompt, answer, wrong, counterfactual)
+    options = {
+        "behaviour": studied,
+        "metric": metric,
+        "kind": kind,
+        "pairs": pairs,
+        "components": names(components),
+        "n": n,
+        "seed": seed,
+        "dtype": dtype,
+        "device": device,
+        "engine": engine,
+        "jobs": jobs,
+    }
     if plan:
-        options = {"kind": kind, "pairs": pairs, "components": names(components), "n": n, "seed": seed}
-        cost = api.plan("sweep", specimen, behaviour=studied, metric=metric, dtype=dtype, device=device, **options)
-        return output(cost, print_plan, as_json=json)
+        return output(api.plan("sweep", specimen, **options), print_plan, as_json=json)
     with resumable():
-        report = api.sweep_report(
-            specimen,
-            behaviour=studied,
-            metric=metric,
-            kind=kind,
-            pairs=pairs,
-            components=names(components),
-            n=n,
-            seed=seed,
-            split=split,
-            dtype=dtype,
-            device=device,
-            engine=engine,
-            jobs=jobs,
-            out=out or True,
-        )
+        report = api.sweep_report(specimen, split=split, out=out or True, **options)
     return output(report, lambda sweep: print_sweep(sweep, top), as_json=json)
 
 
@@ -175,11 +171,8 @@ def discover(
     from vesalius.cli.tables.sweep import print_plan
 
     studied = studied_for(behaviour, prompt, answer, wrong, counterfactual)
-    where = {"behaviour": studied, "metric": metric, "dtype": dtype, "device": device, "out": out or True}
-    if plan:
-        options = {"method": method, "n": n, "budget": budget, "checks": not quick, "seed": seed}
-        cost = api.plan("discover", specimen, behaviour=studied, metric=metric, dtype=dtype, device=device, **options)
-        return output(cost, print_plan, as_json=json)
+    common = {"behaviour": studied, "metric": metric, "dtype": dtype, "device": device, "n": n, "seed": seed}
+    common |= {"budget": budget, "force": force}
     if method == "sets":
         if paper or quick or steps or seeds != 1:
             raise BadInput("--paper, --seeds, --steps and --quick do not go with --method sets; leave them out")
@@ -187,28 +180,18 @@ def discover(
             raise BadInput("--engine and --jobs do not go with --method sets, which has no parts; leave them out")
         given = {"search": search, "kind": kind, "least": least}
         options = {name: value for name, value in given.items() if value is not None}
+        if plan:
+            return output(api.plan("discover", specimen, method=method), print_plan, as_json=json)
         with resumable():
-            document = api.discover_sets(
-                specimen, budget=budget, pool=names(pool), n=n, seed=seed, force=force, **options, **where
-            )
+            document = api.discover_sets(specimen, pool=names(pool), out=out or True, **options, **common)
         return output(document, lambda document: print_sets(document, top), as_json=json)
     if any(given is not None for given in (search, pool, kind, least)):
         raise BadInput("--search, --pool, --kind and --least go with --method sets; add it or leave them out")
-    discovery = api.discover(
-        specimen,
-        method,
-        n=n,
-        seed=seed,
-        checks=not quick,
-        force=force,
-        budget=budget,
-        paper=paper,
-        seeds=seeds,
-        steps=steps,
-        engine=engine,
-        jobs=jobs,
-        **where,
-    )
+    options = {"method": method, "checks": not quick, "paper": paper, "seeds": seeds, "steps": steps}
+    options |= {"engine": engine, "jobs": jobs}
+    if plan:
+        return output(api.plan("discover", specimen, **options, **common), print_plan, as_json=json)
+    discovery = api.discover(specimen, out=out or True, **options, **common)
     if json:
         return print_json({**discovery.as_data(), "page": f"{discovery.directory}/discovery.html"})
     return print_discovery(discovery, top)
@@ -299,30 +282,33 @@ def explain(
     from vesalius.cli.tables.sweep import print_plan
 
     studied = studied_for(behaviour, prompt, answer, wrong, counterfactual)
+    options = {
+        "components": names(components),
+        "circuit": circuit,
+        "circuit_from": circuit_from,
+        "scientist": scientist,
+        "protocol": protocol,
+        "n": n,
+        "top": top,
+        "force": force,
+        "leave_out": leave_out,
+        "seed": seed,
+        "behaviour": studied,
+        "metric": metric,
+        "dtype": dtype,
+        "device": device,
+        "engine": engine,
+        "jobs": jobs,
+    }
     if plan:
         if backbone:
             raise BadInput("--plan: how often a language model is asked is not known beforehand; leave out --backbone")
-        options = {"components": names(components), "n": n, "top": top, "seed": seed}
-        cost = api.plan("explain", specimen, behaviour=studied, metric=metric, dtype=dtype, device=device, **options)
-        return output(cost, print_plan, as_json=json)
+        return output(api.plan("explain", specimen, **options), print_plan, as_json=json)
     with resumable() if backbone else nullcontext():
         explanation = api.explain(
             specimen,
-            names(components),
-            circuit=circuit,
-            circuit_from=circuit_from,
-            scientist=scientist,
+            **options,
             backbone=backbone,
-            protocol=protocol,
-            n=n,
-            top=top,
-            force=force,
-            leave_out=leave_out,
-            seed=seed,
-            behaviour=studied,
-            metric=metric,
-            dtype=dtype,
-            device=device,
             base_url=base_url,
             max_tokens=max_tokens,
             max_cost=max_cost,
@@ -330,8 +316,6 @@ def explain(
             record=record,
             replay=replay,
             unsafe_sandbox=unsafe_sandbox,
-            engine=engine,
-            jobs=jobs,
             out=out or True,
         )
     return output(explanation, lambda explanation: print_explanation(explanation, claims=claims), as_json=json)

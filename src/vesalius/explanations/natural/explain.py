@@ -82,10 +82,7 @@ def explain_natural(
     and no part is named. `spread` studies components elsewhere. `progress` is called at each step.
     """
     started, progress = time.monotonic(), progress or silent
-    if n < MIN_PROMPTS:
-        raise BadInput(f"{n} prompts are too few for intervals; request at least {MIN_PROMPTS}")
-    if top < 1:
-        raise BadInput(f"top={top} selects no components; request at least 1")
+    require_enough(n, top)
     config = specimen.model.config
     named = None if components is None else sorted(set(parse_components(components, config)))
     progress(f"{specimen.name}: does it perform {title_of(specimen.behaviour or '')}?", 0, 0)
@@ -112,6 +109,14 @@ def explain_natural(
         seed=seed,
         rows=round(selection_pool.cost.rows + rows),
     )
+
+
+def require_enough(n: int, top: int) -> None:
+    """Refuse fewer prompts than intervals need, and a choice of no component."""
+    if n < MIN_PROMPTS:
+        raise BadInput(f"{n} prompts are too few for intervals; request at least {MIN_PROMPTS}")
+    if top < 1:
+        raise BadInput(f"top={top} selects no components; request at least 1")
 
 
 def _performance(specimen: Specimen, seed: int, *, force: bool) -> Performance:

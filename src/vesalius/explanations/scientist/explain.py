@@ -81,8 +81,7 @@ def explain_specimen(
     `components` names the circuit (default: the specimen's own). `without` leaves families of hypotheses (of
     `FAMILIES`) out of the grammar, to see what the rest can do. `progress` is told what is being done.
     """
-    if unknown := sorted(without - set(FAMILIES)):
-        raise BadInput(f"there is no family of hypotheses {unknown[0]!r}; the families are {', '.join(FAMILIES)}")
+    require_families(without)
     started = time.monotonic()
     blind = blinded(specimen)
     vocabulary = finite_vocabulary(blind)
@@ -96,6 +95,12 @@ def explain_specimen(
 
     found = _explanation(blind, vocabulary, circuit, seed=seed, without=without, tell=tell)
     return found.model_copy(update={"specimen": specimen.id, "seconds": time.monotonic() - started})
+
+
+def require_families(without: frozenset[str]) -> None:
+    """Refuse to leave out a family of hypotheses that does not exist."""
+    if unknown := sorted(without - set(FAMILIES)):
+        raise BadInput(f"there is no family of hypotheses {unknown[0]!r}; the families are {', '.join(FAMILIES)}")
 
 
 def blinded(specimen: Specimen) -> Specimen:
