@@ -1,6 +1,8 @@
 """Where models come from: memory, directories with and without a tokenizer; number formats; the comparison itself."""
 
 import json
+import re
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +17,8 @@ from vesalius.errors import BadInput
 from vesalius.intervene import Batch, effects, logit_difference
 from vesalius.intervene.edge_attribution import edge_attribution
 from vesalius.model.families import REFUSED
-from vesalius.model.huggingface import load_huggingface
+from vesalius.model.huggingface import from_transformers, load_huggingface
+from vesalius.model.reference import limits, tolerance
 from vesalius.model.specimen import IdVocabulary
 from vesalius.model.tokenizer import Tokenizer
 
@@ -134,24 +137,109 @@ def test_check(llama: Any, directory: Path) -> None:
     agreement = ves.check(directory, device="cpu", progress=False)
     assert (agreement.family, agreement.dtype, agreement.device, agreement.n) == ("llama", "float32", "cpu", 8)
     assert str(agreement.compared_with).startswith("transformers ")
-    assert 0 <= agreement.max_difference <= 1e-4
-    assert agreement.describe().startswith("agrees to ")
-    in_memory = ves.check(llama, n=3, progress=False)
+    assert 0 <= agreement.max_difference <= agreement.tolerance <= 1e-3
+    assert agreement.agrees
+    assert (agreement.reference_difference, agreement.not_reached) == (None, ())
+    assert re.fullmatch(r"agrees to \de[-+]\d\d \(float32, 8 prompts\)", agreement.describe())
+    in_memory = ves.check(llama.train(), n=3, device="cpu", progress=False)
     assert in_memory.n == 3
-    assert in_memory.max_difference <= 1e-4
+    assert in_memory.agrees
+    assert llama.training, "the caller's module is left as it was"
+    llama.eval()
 
 
-def test_check_sees_a_model_that_differs(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The same files, with the weights of one norm changed on our side."""
+def changed_by(change: Callable[[Any], Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    """The same files, with weights changed on our side alone."""
     import vesalius.model.sources as sources
 
     def changed(path: Path, **options: Any) -> Any:
         model = load_huggingface(path, **options)
-        model.blocks[1].ln2.w.mul_(1.01)
+        change(model)
         return model
 
     monkeypatch.setattr(sources, "load_huggingface", changed)
-    assert ves.check(directory, device="cpu", progress=False).max_difference > 1e-4
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float16"])
+def test_check_sees_a_model_that_differs(directory: Path, dtype: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    factor = 1.01 if dtype == "float32" else 1.5
+    changed_by(lambda model: model.blocks[1].ln2.w.mul_(factor), monkeypatch)
+    agreement = ves.check(directory, dtype=dtype, device="cpu", n=2, progress=False)
+    assert agreement.agrees is False
+    assert agreement.max_difference > agreement.tolerance
+    assert agreement.describe().startswith("DIFFERS by ")
+
+
+def test_check_sees_logits_that_are_no_numbers(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A maximum over NaN may be any number."""
+    changed_by(lambda model: model.b_U[3].fill_(float("nan")), monkeypatch)
+    agreement = ves.check(directory, device="cpu", n=2, progress=False)
+    assert (agreement.agrees, agreement.max_difference, agreement.not_finite) == (False, None, 2 * 32)
+    assert agreement.describe().startswith("DIFFERS: 64 logits are numbers on one side alone")
+
+
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
+def test_half_precision_is_compared_with_float32(directory: Path, dtype: str) -> None:
+    agreement = ves.check(directory, dtype=dtype, device="cpu", n=3, progress=False)
+    assert agreement.agrees
+    assert 0 < agreement.reference_difference < 0.5
+    assert 0 < agreement.max_difference <= agreement.tolerance
+    assert f"from which its own {dtype} differs by" in agreement.describe()
+
+
+def test_experts_in_half_precision_are_judged_by_the_median_position() -> None:
+    """A router that chooses otherwise at a near tie changes all logits of its position."""
+    agreement = ves.check(random_reference(*MODELS["mixtral"]), dtype="float16", device="cpu", n=2, progress=False)
+    assert agreement.agrees
+    assert agreement.median_difference <= agreement.tolerance
+    assert "at the median position" in agreement.describe()
+
+
+def test_a_half_precision_model_in_memory_keeps_its_weights(llama: Any) -> None:
+    half = random_reference(*MODELS["llama"]).to(torch.bfloat16)
+    agreement = ves.check(half, device="cpu", n=2, progress=False)
+    assert agreement.dtype == "bfloat16"
+    assert agreement.agrees
+
+
+def test_prompts_reach_windows_and_limits_where_that_is_cheap(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    sizes = {**SIZES, "sliding_window": 50}
+    random_reference("Mistral", sizes).save_pretrained(tmp_path)
+    agreement = ves.check(tmp_path, device="cpu", n=2, progress=False)
+    assert (agreement.n, agreement.longest, agreement.not_reached) == (3, 66, ())
+    assert agreement.agrees
+    monkeypatch.setattr("vesalius.model.reference.MOST_WORK", 10.0)
+    agreement = ves.check(tmp_path, device="cpu", n=2, progress=False)
+    assert (agreement.n, agreement.longest) == (2, 32)
+    assert agreement.describe().endswith("not reached by prompts of up to 32 tokens: the window of 50 tokens")
+
+
+def test_limits_of_rotations() -> None:
+    config = from_transformers(random_reference(*MODELS["rope-longrope"])).config
+    assert limits(config) == {"the limit of longrope rotation, 64 tokens": 64}
+    assert limits(from_transformers(random_reference(*MODELS["rope-yarn"])).config) == {}
+
+
+def test_the_tolerance_of_a_small_model() -> None:
+    """By hand: 2 * 2 + 1 steps of sums over 2 * 48 terms; float32 has u = 2 ** -24, bfloat16 2 ** -8 / 2."""
+    config = from_transformers(random_reference(*MODELS["llama"])).config
+    assert tolerance(config, torch.float32, size=10.0) == pytest.approx(8 * 2**-24 * 480**0.5 * 10)
+    assert tolerance(config, torch.bfloat16, size=10.0, own=0.0) == pytest.approx(4 * 2**-8 * 5**0.5 * 10)
+    assert tolerance(config, torch.bfloat16, size=10.0, own=3.0) == pytest.approx(12.0)
+
+
+def test_what_transformers_cannot_load_is_one_line(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    import transformers
+
+    def broken(place: Path, **options: Any) -> Any:
+        raise KeyError("factor")
+
+    monkeypatch.setattr(transformers.AutoModelForCausalLM, "from_pretrained", broken)
+    with pytest.raises(ves.Failed, match=r"transformers could not load this model \(KeyError: 'factor'\)"):
+        ves.check(directory, device="cpu", progress=False)
+    for name in ("", "  "):
+        with pytest.raises(BadInput, match="is not a name; give a directory"):
+            ves.check(name, progress=False)
 
 
 def test_without_transformers_there_is_nothing_to_compare_with(

@@ -8,7 +8,7 @@ import torch
 from vesalius.errors import BadInput, Failed
 from vesalius.model.devices import Devices, named_devices, place
 from vesalius.model.families import FAMILIES
-from vesalius.model.reference import PROMPTS, Agreement, compare, load_reference
+from vesalius.model.reference import PROMPTS, Agreement, compare, load_references
 from vesalius.model.sources import read_model
 from vesalius.progress import Progress, shown
 
@@ -24,10 +24,12 @@ def check(
     seed: int = 0,
     progress: Progress | bool | None = None,
 ) -> Agreement:
-    """Load a model here and in transformers, and compare all logits of `n` prompts.
+    """Load a model here and in transformers, and compare all logits of `n` prompts, and of a longer one where a window
+    or a rotation needs it. `agrees` says whether rounding explains the difference (`tolerance`).
 
-    `model` is a directory, a hub id, a GGUF file or a model of transformers in memory. Without transformers
-    `compared_with` is None. transformers reads GGUF files where accelerate is installed as well.
+    `model` is a directory, a hub id, a GGUF file or a model of transformers in memory. In half precision both are held
+    against transformers in float32. Without transformers `compared_with` is None. transformers reads GGUF files where
+    accelerate is installed as well.
     """
     where = device if device == "auto" else named_devices(device)
     with shown(progress) as report:
@@ -36,14 +38,14 @@ def check(
         place(loaded.model, where)
         report("loading transformers' module", 1, 3)
         try:
-            reference = load_reference(model, loaded)
+            references = load_references(model, loaded)
         except BadInput:
             raise
-        except (OSError, ValueError, RuntimeError) as error:
-            reason = (str(error).splitlines() or [type(error).__name__])[0]
+        except Exception as error:  # another library reads files that may hold anything
+            reason = f"{type(error).__name__}: {(str(error).splitlines() or [''])[0]}"
             raise Failed(f"{loaded.label}: transformers could not load this model ({reason})") from None
         report("comparing", 2, 3)
-        return compare(loaded, reference, n=n, seed=seed)
+        return compare(loaded, references, n=n, seed=seed)
 
 
 def check_document(model: Any, **options: Any) -> dict[str, Any]:

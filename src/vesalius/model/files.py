@@ -44,7 +44,8 @@ def save_model(model: Transformer, directory: Path) -> None:
     """Write `model.json` and `model.safetensors`; the JSON comes last, so a directory that has it is complete."""
     directory.mkdir(parents=True, exist_ok=True)
     write_tensors(directory / WEIGHTS_FILE, to_state(model))
-    write_json(directory / CONFIG_FILE, {"schema": SCHEMA, "config": model.config.model_dump(exclude_defaults=True)})
+    config, tied = model.config.model_dump(exclude_defaults=True), model.unembed_weight is model.W_E
+    write_json(directory / CONFIG_FILE, {"schema": SCHEMA, "tied": tied, "config": config})
 
 
 def load_model(directory: Path, *, dtype: torch.dtype | None = None) -> Transformer:
@@ -55,4 +56,6 @@ def load_model(directory: Path, *, dtype: torch.dtype | None = None) -> Transfor
     config = Config.read(data.get("config") or {}, where=str(directory / CONFIG_FILE))
     state = read_tensors(directory / WEIGHTS_FILE)
     dtype = dtype or (stored_dtype(state["embed.W_E"]) if "embed.W_E" in state else torch.float32)
-    return build(config, state, where=str(directory / WEIGHTS_FILE), dtype=dtype)
+    if not data.get("tied", True) and "unembed.W_U" not in state:
+        raise BadInput(f"{directory / WEIGHTS_FILE}: weight unembed.W_U is missing; the file is incomplete")
+    return build(config, state, where=str(directory / WEIGHTS_FILE), dtype=dtype, biases=True)

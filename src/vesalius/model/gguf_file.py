@@ -87,11 +87,22 @@ class GgufFile:
         if self.architecture == "olmo":  # its norms have no weights
             norms = [f"blocks.{layer}.{norm}" for layer in range(config.n_layers) for norm in ("ln1", "ln2")]
             state |= {f"{norm}.w": torch.ones(config.d_model) for norm in [*norms, "ln_final"]}
+        self._require(state, config)
         return build(config, state, where=str(self.path), dtype=dtype or torch.float32)
 
     def tokenizer(self) -> "Backend":
         """The tokenizer from the vocabulary inside the file."""
         return rebuild(self._field, where=str(self.path))
+
+    def _require(self, state: State, config: Config) -> None:
+        """Refuse a file without the weights that its architecture always has."""
+        kind = ARCHITECTURES[self.architecture]
+        needed = [f"blocks.{layer}.{name}" for layer in range(config.n_layers) for name in kind.biases]
+        if missing := [name for name in (*kind.outer, *needed) if name not in state]:
+            raise BadInput(
+                f"{self.path}: weight {missing[0]} is missing, which every {self.architecture} model has; "
+                "download the file again"
+            )
 
     def _field(self, name: str, **fallback: Any) -> Any:
         field = self._reader.get_field(name)

@@ -55,12 +55,15 @@ OUTER_NAMES = {
 @dataclass(frozen=True)
 class Architecture:
     """What is particular about a GGUF architecture. `interleaved`: queries and keys are stored for a rotation of
-    neighbours; `settings` adds to the shape that all share.
+    neighbours; `settings` adds to the shape that all share. `biases` are those of a layer that must be stored (others
+    may be), `outer` what must be stored outside of layers: elsewhere, a missing unembedding is the embedding.
     """
 
     settings: Callable[[Field, dict[str, Any]], dict[str, Any]]
     interleaved: bool = False
     rotary: bool = True
+    biases: tuple[str, ...] = ()
+    outer: tuple[str, ...] = ()
 
 
 def shape(field: Field, architecture: Architecture, *, d_vocab: int) -> dict[str, Any]:
@@ -181,19 +184,27 @@ def _neox(field: Field, data: dict[str, Any]) -> dict[str, Any]:
     return _layer_norm(field, activation="gelu", block="parallel" if parallel else "sequential")
 
 
+_QKV = ("attn.b_Q", "attn.b_K", "attn.b_V")
+_ALL_BIASES = (*_QKV, "attn.b_O", "mlp.b_in", "mlp.b_out", "ln1.b")
 ARCHITECTURES = {
     "llama": Architecture(_llama, interleaved=True),
-    "qwen2": Architecture(_gated_rms),
+    "qwen2": Architecture(_gated_rms, biases=_QKV),
     "qwen3": Architecture(lambda field, data: _gated_rms(field, data, qk_norm="head")),
     "qwen3moe": Architecture(_qwen3_moe),
     "gemma": Architecture(_gemma),
     "gemma2": Architecture(_gemma2),
     "gemma3": Architecture(_gemma3),
-    "phi2": Architecture(lambda field, data: _layer_norm(field, block="parallel_one_norm")),
+    "phi2": Architecture(
+        lambda field, data: _layer_norm(field, block="parallel_one_norm"),
+        biases=_ALL_BIASES,
+        outer=("ln_final.b", "unembed.W_U", "unembed.b_U"),
+    ),
     "phi3": Architecture(_gated_rms),
     "olmo": Architecture(_olmo, interleaved=True),
     "olmo2": Architecture(lambda field, data: _gated_rms(field, data, norm_at="output", qk_norm="all")),
     "smollm3": Architecture(_smollm3, interleaved=True),
-    "gpt2": Architecture(lambda field, data: _layer_norm(field), rotary=False),
-    "gptneox": Architecture(_neox),
+    "gpt2": Architecture(
+        lambda field, data: _layer_norm(field), rotary=False, biases=(*_ALL_BIASES, "ln2.b"), outer=("ln_final.b",)
+    ),
+    "gptneox": Architecture(_neox, biases=(*_ALL_BIASES, "ln2.b"), outer=("ln_final.b", "unembed.W_U")),
 }

@@ -35,6 +35,12 @@ def from_transformers(model: Any, *, dtype: torch.dtype | None = None) -> Transf
     where = type(model).__name__
     if not hasattr(model, "config") or not hasattr(model, "state_dict"):
         raise BadInput(f"{where} is not a model; give a path, a hub id or a causal language model of transformers")
+    if getattr(model, "get_output_embeddings", lambda: None)() is None:
+        raise BadInput(
+            f"{where} has no head that computes logits; give the causal language model (AutoModelForCausalLM)"
+        )
+    if any(weight.is_meta for weight in model.state_dict().values()):
+        raise BadInput(f"{where} is on the meta device and has no numbers; load its weights first")
     return _load(model.config.to_dict(), model.state_dict, where=where, dtype=dtype)
 
 
@@ -43,7 +49,7 @@ def _load(raw: dict[str, Any], weights: Callable[[], Mapping[str, Tensor]], *, w
     config = kind.read_config(raw, where=where)
     stored = weights()
     try:
-        state = kind.read_weights(stored, config, where=where)
+        state = kind.read_weights(stored, config, raw, where=where)
     except (RuntimeError, TypeError, IndexError) as error:
         raise BadInput(f"{where}: the weights do not have the sizes it says ({error})") from None
     return build(config, state, where=where, dtype=dtype or stored_dtype(state["embed.W_E"]))

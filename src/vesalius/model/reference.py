@@ -1,18 +1,24 @@
 """Our logits against those of transformers' own module, for one model.
 
-Both run the same token ids in the same number format on the same device, one prompt at a time. Where transformers is
-not installed, or does not read files of this kind, there is nothing to compare with and the answer says so.
+Both run the same token ids on the same weights, one prompt at a time. In float32 the two may differ by rounding alone
+(`float32_tolerance`). In half precision any two correct programs differ by much more, so the yardstick is transformers
+in float32, and the difference of transformers' own half precision from it stands beside ours. Where transformers is not
+installed, or does not read files of this kind, there is nothing to compare with and the answer says so.
 """
 
 import importlib
 import importlib.util
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
 import torch
+from torch import Tensor
 
-from vesalius.errors import BadInput
+from vesalius.errors import BadInput, Failed
+from vesalius.model.config import Config
+from vesalius.model.devices import weight_bytes, weight_dtype
 from vesalius.model.sources import LoadedModel
 from vesalius.model.transformer import Transformer
 
@@ -28,13 +34,26 @@ PROMPTS = (
     'She said: "I will be back before',
 )
 RANDOM_LENGTH = 32
+#: Tokens by which a long prompt goes beyond a window or a limit of the rotation.
+BEYOND = 16
+#: The longest prompt made to reach a limit, and the most tokens times weights on a processor (half a minute or so).
+LONGEST_PROMPT, MOST_WORK = 8192, 4e11
+#: How many times the expected size of rounding errors is still taken for rounding, since the largest of many is
+#: compared: in float32, and in half precision, where transformers' own error is known as well.
+MARGIN, HALF_MARGIN = 8, 4
+HALF = (torch.bfloat16, torch.float16)
 
 
 @dataclass(frozen=True)
 class Agreement:
     """How far two implementations of a model are apart: the largest difference of any logit at any position.
 
-    `compared_with` and `max_difference` are None where there was nothing to compare with.
+    `agrees` says whether it is within `tolerance`. `compared_with`, `max_difference`, `tolerance` and `agrees` are None
+    where there was nothing to compare with; `max_difference` is also None where logits are not numbers on one side
+    alone (`not_finite` of them). In half precision the comparison is with transformers in float32, from which its own
+    half precision is `reference_difference` away. There, a router may choose other experts at a near tie, and all that
+    follows changes: models with experts are judged by `median_difference`, that of the median position. `not_reached`
+    lists limits that no prompt was long enough for.
     """
 
     family: str
@@ -43,52 +62,154 @@ class Agreement:
     compared_with: str | None
     max_difference: float | None
     n: int
+    tolerance: float | None = None
+    agrees: bool | None = None
+    reference_difference: float | None = None
+    median_difference: float | None = None
+    not_finite: int = 0
+    longest: int = 0
+    not_reached: tuple[str, ...] = ()
 
     def describe(self) -> str:
         """One line."""
-        prompts = f"{self.dtype}, {self.n} prompts"
-        if self.max_difference is None:
-            return f"not compared: transformers cannot load this model here ({prompts})"
-        return f"agrees to {self.max_difference:.0e} ({prompts})"
+        prompts = f"({self.dtype}, {self.n} prompts)"
+        if self.agrees is None:
+            return f"not compared: transformers cannot load this model here {prompts}"
+        if self.not_finite:
+            verdict = f"DIFFERS: {self.not_finite} logits are numbers on one side alone {prompts}"
+        elif self.agrees:
+            verdict = f"agrees to {self.max_difference:.0e} {prompts}"
+        else:
+            judged = self.max_difference if self.median_difference is None else self.median_difference
+            verdict = f"DIFFERS by {judged:.0e}, more than {self.tolerance:.0e} {prompts}"
+        if self.median_difference is not None:
+            verdict += f"; by {self.median_difference:.0e} at the median position, since near ties of experts may flip"
+        if self.reference_difference is not None:
+            own = f"{self.reference_difference:.0e}"
+            verdict += f"; compared with transformers in float32, from which its own {self.dtype} differs by {own}"
+        if self.not_reached:
+            verdict += f"; not reached by prompts of up to {self.longest} tokens: {', '.join(self.not_reached)}"
+        return verdict
+
+
+@dataclass(frozen=True)
+class References:
+    """transformers' module with the weights of a model: `same` in its number format, and for half precision `exact`, a
+    function that makes the one in float32.
+    """
+
+    same: Any
+    exact: Callable[[], Any] | None = None
 
 
 @torch.no_grad()
-def compare(loaded: LoadedModel, reference: Any, *, n: int = len(PROMPTS), seed: int = 0) -> Agreement:
-    """Compare a model with `reference`, transformers' module of the same weights (None: nothing to compare with)."""
-    model = loaded.model
-    prompts = prompt_ids(loaded, n, seed=seed)
-    name = None if reference is None else f"transformers {_transformers().__version__}"
-    worst = None
-    if reference is not None:
-        worst = max(_difference(model, reference, ids) for ids in prompts)
-    dtype = str(model.W_E.dtype).removeprefix("torch.")
-    return Agreement(loaded.family, dtype, str(model.device), name, worst, len(prompts))
+def compare(loaded: LoadedModel, references: References | None, *, n: int = len(PROMPTS), seed: int = 0) -> Agreement:
+    """Compare a model with transformers' module of the same weights (None: nothing to compare with)."""
+    model, prompts = loaded.model, prompt_ids(loaded, n, seed=seed)
+    dtype, longest = str(weight_dtype(model)).removeprefix("torch."), max(map(len, prompts))
+    unreached = tuple(words for words, limit in limits(model.config).items() if longest <= limit)
+    common = {"family": loaded.family, "dtype": dtype, "device": str(model.device), "n": len(prompts)}
+    if references is None:
+        return Agreement(compared_with=None, max_difference=None, longest=longest, **common)
+    ours = [model(torch.tensor([ids], device=model.device)).float().cpu() for ids in prompts]
+    same = _logits(references.same, prompts)
+    yardstick = same if references.exact is None else _logits(references.exact(), prompts)
+    far, not_finite = _differences(ours, yardstick)
+    own = None if references.exact is None else _differences(same, yardstick)[0]
+    sparse = own is not None and model.config.experts is not None
+    judged = torch.median if sparse else torch.max
+    size = max((float(one[one.isfinite()].abs().max()) for one in yardstick if one.isfinite().any()), default=0.0)
+    limit = tolerance(model.config, weight_dtype(model), size=size, own=None if own is None else float(judged(own)))
+    return Agreement(
+        compared_with=f"transformers {_transformers().__version__}",
+        max_difference=None if not_finite else float(far.max()),
+        tolerance=limit,
+        agrees=not not_finite and float(judged(far)) <= limit,
+        reference_difference=None if own is None else float(own.max()),
+        median_difference=float(far.median()) if sparse else None,
+        not_finite=not_finite,
+        longest=longest,
+        not_reached=unreached,
+        **common,
+    )
 
 
-def load_reference(source: Any, loaded: LoadedModel) -> Any:
-    """transformers' own module with the same weights and number format, or None where it cannot be had."""
+def tolerance(config: Config, dtype: torch.dtype, *, size: float, own: float | None = None) -> float:
+    """The largest difference that rounding explains, for logits of this size.
+
+    A sum of d terms, rounded at every step, is off by about sqrt(d) unit roundoffs u of its size; 2 sums in each of L
+    layers and the unembedding add their errors like independent ones. Both sides do so, hence sqrt(2). Half precision
+    sums in float32 and rounds each result once, which leaves out sqrt(d); there the error of transformers' own half
+    precision (`own`) is known as well, and the larger of the two counts.
+    """
+    roundoff, steps = torch.finfo(dtype).eps / 2, 2 * config.n_layers + 1
+    terms = 1 if dtype in HALF else 2 * max(config.d_model, config.d_mlp)
+    expected = roundoff * (terms * steps) ** 0.5 * size
+    return MARGIN * expected if own is None else HALF_MARGIN * max(expected, own)
+
+
+def limits(config: Config) -> dict[str, int]:
+    """Lengths beyond which a model computes something else: windows, and rotations that depend on the length."""
+    found = {f"the window of {window} tokens": window for window in config.windows if window is not None}
+    for rotary in {config.rotary_of(layer) for layer in range(config.n_layers)} - {None}:
+        if rotary is not None and rotary.scaling in ("longrope", "dynamic"):
+            found[f"the limit of {rotary.scaling} rotation, {rotary.original_n_ctx} tokens"] = rotary.original_n_ctx
+    return {words: limit for words, limit in found.items() if limit < config.n_ctx}
+
+
+def load_references(source: Any, loaded: LoadedModel) -> References | None:
+    """transformers' own module with the same weights, or None where it cannot be had."""
+    dtype = weight_dtype(loaded.model)
     if not isinstance(source, str) and hasattr(source, "state_dict"):
-        return source
+        same = source if source.dtype == dtype else _copy(source, dtype)
+        return References(same, (lambda: _copy(same, torch.float32)) if dtype in HALF else None)
     if importlib.util.find_spec("transformers") is None or not (loaded.directory or loaded.gguf):
         return None
-    transformers = _transformers()
-    options = {"dtype": loaded.model.W_E.dtype, "attn_implementation": "eager", "local_files_only": True}
+
+    def read(dtype: torch.dtype) -> Any:
+        return _read(loaded, dtype).to(loaded.model.device).eval()
+
+    def exact() -> Any:
+        model = read(torch.float32)
+        model.load_state_dict(same.state_dict())  # weights of float32 files, rounded as they are in half precision
+        return model
+
+    same = read(dtype)
+    return References(same, exact if dtype in HALF else None)
+
+
+def _read(loaded: LoadedModel, dtype: torch.dtype) -> Any:
+    options = {"dtype": dtype, "attn_implementation": "eager", "local_files_only": True}
     place = loaded.directory
     if loaded.gguf is not None:
         place, options["gguf_file"] = loaded.gguf.parent, loaded.gguf.name
     try:
-        model = transformers.AutoModelForCausalLM.from_pretrained(place, **options)
+        return _transformers().AutoModelForCausalLM.from_pretrained(place, **options)
     except ImportError:
         if loaded.gguf is None:
             raise
         raise BadInput(
             f"{loaded.label}: to read a GGUF file, transformers needs accelerate as well; run: pip install accelerate"
         ) from None
-    return model.to(loaded.model.device).eval()
+
+
+def _copy(model: Any, dtype: torch.dtype) -> Any:
+    """A module in memory in another number format. It is made anew: one that was converted has rounded its table of
+    rotary frequencies, which is not a weight.
+    """
+    made = type(model)(model.config)
+    made.load_state_dict(model.state_dict())
+    frequencies = {name: table.clone() for name, table in made.named_buffers() if name.endswith("inv_freq")}
+    made.to(device=model.device, dtype=dtype)
+    for name, table in frequencies.items():
+        made.get_buffer(name).data = table.to(model.device)
+    return made.eval()
 
 
 def prompt_ids(loaded: LoadedModel, n: int, *, seed: int = 0) -> list[list[int]]:
-    """Token ids to compare on: ordinary texts where there is a tokenizer, then random ids."""
+    """Token ids to compare on: ordinary texts where there is a tokenizer, then random ids, then one prompt that is long
+    enough to reach every window and limit that can be reached at a moderate cost.
+    """
     if n < 1:
         raise BadInput(f"a comparison on {n} prompts is not possible; ask for at least one")
     config, prompts = loaded.model.config, []
@@ -100,13 +221,54 @@ def prompt_ids(loaded: LoadedModel, n: int, *, seed: int = 0) -> list[list[int]]
                 continue
     shape = (n - len(prompts), min(RANDOM_LENGTH, config.n_ctx))
     random = torch.randint(0, config.d_vocab, shape, generator=torch.Generator().manual_seed(seed))
-    return [ids for ids in prompts if ids] + random.tolist()
+    prompts = [ids for ids in prompts if ids] + random.tolist()
+    longest, wanted = max(map(len, prompts)), _affordable_length(loaded.model)
+    if wanted > longest:  # last: transformers' dynamic rotation remembers the longest prompt that it saw
+        all_ids = [token for ids in prompts for token in ids]
+        prompts.append((all_ids * (1 + wanted // len(all_ids)))[:wanted])
+    return prompts
 
 
-def _difference(model: Transformer, reference: Any, ids: Sequence[int]) -> float:
-    tokens = torch.tensor([ids], device=model.device)
-    theirs = reference(tokens).logits.to(device=model.device, dtype=torch.float32)
-    return float((model(tokens).float() - theirs).abs().max())
+def _affordable_length(model: Transformer) -> int:
+    """The length that reaches the farthest limit that is not too far."""
+    n_weights = weight_bytes(model) / weight_dtype(model).itemsize
+    most = LONGEST_PROMPT if model.device.type == "cuda" else min(LONGEST_PROMPT, int(MOST_WORK / n_weights))
+    lengths = (min(limit + BEYOND, model.config.n_ctx) for limit in limits(model.config).values())
+    return max((length for length in lengths if length <= most), default=0)
+
+
+def _logits(reference: Any, prompts: Sequence[Sequence[int]]) -> list[Tensor]:
+    with _evaluating(reference):
+        try:
+            return [reference(torch.tensor([ids], device=reference.device)).logits.float().cpu() for ids in prompts]
+        except RuntimeError as error:
+            kind = str(reference.dtype).removeprefix("torch.")
+            reason = str(error).splitlines()[0]
+            raise Failed(f"transformers could not run its own module of this model in {kind} ({reason})") from None
+
+
+@contextmanager
+def _evaluating(module: Any) -> Iterator[None]:
+    """Without dropout; the caller's module is left as it was."""
+    training = module.training
+    module.eval()
+    try:
+        yield
+    finally:
+        module.train(training)
+
+
+def _differences(ours: Sequence[Tensor], theirs: Sequence[Tensor]) -> tuple[Tensor, int]:
+    """The largest difference at each position of logits that are numbers on both sides, and how many are so on one side
+    alone.
+    """
+    largest, odd = [], 0
+    for one, other in zip(ours, theirs, strict=True):
+        both = one.isfinite() & other.isfinite()
+        alike = (one.isnan() & other.isnan()) | (one == other)
+        odd += int((~both & ~alike).sum())
+        largest.append((one - other).abs().where(both, 0.0).amax(-1).flatten())
+    return torch.cat(largest), odd
 
 
 def _transformers() -> Any:

@@ -55,6 +55,8 @@ def read_model(
         raw = source.config.to_dict()
         label = str(getattr(source, "name_or_path", "") or raw["model_type"])
         return LoadedModel(model, _given(tokenizer, model), Path(label).name, family(raw, where=label).name)
+    if not str(source).strip():
+        raise BadInput(f"model {str(source)!r} is not a name; give a directory, a GGUF file or a hub id")
     name, path = str(source), Path(source).expanduser()
     label = path.name if path.exists() else name
     if path.suffix == ".gguf":

@@ -43,14 +43,19 @@ def to_state(model: Transformer) -> State:
 
 
 def build(
-    config: Config, state: Mapping[str, Tensor], *, where: str, dtype: torch.dtype = torch.float32
+    config: Config,
+    state: Mapping[str, Tensor],
+    *,
+    where: str,
+    dtype: torch.dtype = torch.float32,
+    biases: bool = False,
 ) -> Transformer:
     """Make a transformer from named weights in the number format `dtype`; norms stay in float32.
 
-    Missing biases are zero and a missing `unembed.W_U` is tied to the embedding; any other gap, surplus, wrong
-    shape or NaN is refused in one line that names `where`.
+    A missing `unembed.W_U` is tied to the embedding, and missing biases are zero unless `biases` says that all are
+    stored; any other gap, surplus, wrong shape or NaN is refused in one line that names `where`.
     """
-    model = _empty(config, state, where=where)
+    model = _empty(config, state, where=where, biases=biases)
     for name, parameter in model.named_parameters():
         if not name.endswith((".w", ".b")):
             parameter.data = parameter.data.to(dtype)
@@ -61,12 +66,12 @@ def build(
         for name, view in named_views(model).items():
             if name in state:
                 view.copy_(_check_weight(name, state[name], where))
-            elif not _is_needed(name, model) and name != "unembed.W_U":
+            elif name != "unembed.W_U":
                 view.zero_()
     return model.eval().requires_grad_(False)
 
 
-def _empty(config: Config, state: Mapping[str, Tensor], *, where: str) -> Transformer:
+def _empty(config: Config, state: Mapping[str, Tensor], *, where: str, biases: bool) -> Transformer:
     """A model without memory for its weights, held against the weights: the sizes of a config may be anything."""
     stored = len({name.split(".")[1] for name in state if name.startswith("blocks.")})
     if stored != config.n_layers:
@@ -87,15 +92,15 @@ def _empty(config: Config, state: Mapping[str, Tensor], *, where: str) -> Transf
         if state[name].shape != views[name].shape:
             shapes = f"has shape {tuple(state[name].shape)}; this model needs {tuple(views[name].shape)}"
             raise BadInput(f"{where}: weight {name} {shapes}")
-    if missing := [name for name in views if name not in state and _is_needed(name, model)]:
+    if missing := [name for name in views if name not in state and _is_needed(name, model, biases=biases)]:
         raise BadInput(f"{where}: weight {missing[0]} is missing; the file is incomplete")
     return model
 
 
-def _is_needed(name: str, model: Transformer) -> bool:
-    """Whether a weight must be stored: not a bias, and not an unembedding tied to the embedding."""
+def _is_needed(name: str, model: Transformer, *, biases: bool) -> bool:
+    """Whether a weight must be stored: an unembedding tied to the embedding need not, a bias only where all are."""
     if name.rsplit(".", 1)[-1].startswith("b"):
-        return False
+        return biases
     return name != "unembed.W_U" or model.unembed_weight is not model.W_E
 
 

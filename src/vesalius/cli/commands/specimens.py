@@ -124,6 +124,8 @@ def check(
 ) -> None:
     """Compare a model's logits with those of transformers' own module, where that is installed.
 
+    Exit code 0 if rounding explains the largest difference (or there is nothing to compare with), 1 if it does not.
+
     Example: vesalius check path/to/model
     """
     from vesalius import api
@@ -132,6 +134,8 @@ def check(
 
     document = api.check_document(model, n=n, seed=seed, dtype=dtype, device=device, revision=revision)
     output(document, print_agreement, as_json=json)
+    if document["agrees"] is False:
+        raise typer.Exit(1)
 
 
 def _read_inputs(given: str) -> list[Any]:

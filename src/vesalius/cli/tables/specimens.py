@@ -115,4 +115,4 @@ def print_models(rows: list[dict[str, Any]]) -> None:
 
 def print_agreement(document: dict[str, Any]) -> None:
     """How far a model is from transformers' own module."""
-    stdout.print(f"{document['family']}: {document['summary']}", markup=False)
+    print_line(f"{document['family']}: {document['summary']}")

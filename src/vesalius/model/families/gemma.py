@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from vesalius.model.families.layout import Family, Raw, activation, expect
-from vesalius.model.families.llama import INNER, LAYER, OUTER, PREFIXES, QK_NORMS, gated_rms, windows
+from vesalius.model.families.llama import BIASED, LAYER, OUTER, PREFIXES, QK_NORMS, SWITCHES, gated_rms, windows
 from vesalius.model.families.rope import by_layer_type
 
 
@@ -39,6 +39,8 @@ def _gemma2_config(raw: Raw) -> Raw:
 
 
 def _gemma3_config(raw: Raw) -> Raw:
+    # transformers reads this field and never applies it: which of the two a config means cannot be known.
+    expect(raw, attn_logit_softcapping=None)
     n, pattern = raw["num_hidden_layers"], raw.get("sliding_window_pattern") or raw.get("_sliding_window_pattern") or 6
     kinds = raw.get("layer_types") or ["sliding_attention" if (i + 1) % pattern else "full_attention" for i in range(n)]
     settings = _gemma_settings(
@@ -62,12 +64,14 @@ GEMMA = Family(
     model_types=("gemma",),
     config=_gemma_settings,
     outer=OUTER,
-    inner=INNER,
+    inner=BIASED,
     layer=LAYER,
     norm_offset=1.0,
+    tied=True,
+    switches=SWITCHES,
     prefixes=PREFIXES,
 )
-GEMMA2 = replace(GEMMA, name="gemma2", model_types=("gemma2",), config=_gemma2_config, inner={**INNER, **_NORMS})
+GEMMA2 = replace(GEMMA, name="gemma2", model_types=("gemma2",), config=_gemma2_config, inner={**BIASED, **_NORMS})
 GEMMA3 = replace(
     GEMMA, name="gemma3", model_types=("gemma3_text",), config=_gemma3_config, inner={**GEMMA2.inner, **QK_NORMS}
 )

@@ -25,7 +25,6 @@ _GPT_OUTER = {
     "ln_final.w": "ln_f.weight",
     "ln_final.b": "ln_f.bias",
     "unembed.W_U": "lm_head.weight",
-    "unembed.b_U": "lm_head.bias",
 }
 
 
@@ -78,6 +77,7 @@ GPT2 = Family(
     },
     layer="h.{}.",
     input_major=True,
+    tied=True,
     prepare=_split_gpt2,
     prefixes=("transformer.",),
 )
@@ -120,6 +120,7 @@ GPT_NEO = Family(
         "mlp.b_out": "mlp.c_proj.bias",
     },
     layer="h.{}.",
+    tied=True,
     prefixes=("transformer.",),
 )
 
@@ -178,6 +179,7 @@ GPT_NEOX = Family(
         "mlp.b_out": "mlp.dense_4h_to_h.bias",
     },
     layer="layers.{}.",
+    switches={"attention_bias": (True, ("attn.b_Q", "attn.b_K", "attn.b_V", "attn.b_O"))},
     prepare=_split_neox,
     prefixes=("gpt_neox.",),
 )
@@ -218,7 +220,10 @@ GPTJ = Family(
     name="gptj",
     model_types=("gptj",),
     config=_gptj_config,
-    outer={ours: theirs for ours, theirs in _GPT_OUTER.items() if ours != "pos_embed.W_pos"},
+    outer={
+        **{ours: theirs for ours, theirs in _GPT_OUTER.items() if ours != "pos_embed.W_pos"},
+        "unembed.b_U": "lm_head.bias",
+    },
     inner={
         "ln1.w": "ln_1.weight",
         "ln1.b": "ln_1.bias",
@@ -250,6 +255,7 @@ def _opt_config(raw: Raw) -> Raw:
     )
 
 
+_OPT_BIASES = (("attn", ("Q", "K", "V", "O")), ("mlp", ("in", "out")))
 OPT = Family(
     name="opt",
     model_types=("opt",),
@@ -277,6 +283,8 @@ OPT = Family(
     },
     layer="layers.{}.",
     first_position=2,
+    tied=True,
+    switches={"enable_bias": (True, tuple(f"{part}.b_{x}" for part, xs in _OPT_BIASES for x in xs))},
     prefixes=("model.", "decoder."),
 )
 FAMILIES = (GPT2, GPT_NEO, GPT_NEOX, GPTJ, OPT)

@@ -19,15 +19,18 @@ from vesalius.model.config import Config
 State = dict[str, Tensor]
 Raw = dict[str, Any]
 
-#: Weights that a checkpoint may lack: biases, and an unembedding that is tied to the embedding.
-_OPTIONAL = re.compile(r"(^|\.)b_\w+$|^unembed\.")
+UNEMBED = "unembed.W_U"
 #: Tables that some checkpoints store although they are not weights.
 _BUFFERS = re.compile(r"\.attn(\.attention)?\.(masked_)?bias$|rotary_emb\.inv_freq$|\.attention\.(masked_)?bias$")
 
 
 @dataclass(frozen=True)
 class Family:
-    """One group of architectures: which `model_type`s it reads, how a config becomes ours, and where weights are."""
+    """One group of architectures: which `model_type`s it reads, how a config becomes ours, and where weights are.
+
+    Every weight in `outer` and `inner` must be stored, but for those that a field of the config switches off and an
+    unembedding that is tied to the embedding; every stored weight must be one of them.
+    """
 
     name: str
     model_types: tuple[str, ...]
@@ -43,6 +46,10 @@ class Family:
     norm_offset: float = 0.0
     #: Rows of the learned positions that stand before position 0.
     first_position: int = 0
+    #: Whether the unembedding is the embedding where a config does not say so.
+    tied: bool = False
+    #: Fields of a config that switch weights on, each with its default and our names within a layer.
+    switches: Mapping[str, tuple[bool, tuple[str, ...]]] = field(default_factory=dict)
     prepare: Callable[[State, Config], State] | None = None
     prefixes: tuple[str, ...] = field(default=())
 
@@ -58,7 +65,11 @@ class Family:
         except (TypeError, ZeroDivisionError, ValueError) as error:
             raise BadInput(f"{where}: a size is not a positive number ({error})") from None
 
-    def read_weights(self, weights: Mapping[str, Tensor], config: Config, *, where: str) -> State:
+    def is_tied(self, raw: Raw) -> bool:
+        """Whether a config says that the unembedding is the embedding."""
+        return bool(raw.get("tie_word_embeddings", self.tied))
+
+    def read_weights(self, weights: Mapping[str, Tensor], config: Config, raw: Raw, *, where: str) -> State:
         """Weights by TransformerLens' names; missing, surplus and misshapen ones are refused in one line."""
         found = {_without(name, self.prefixes): tensor for name, tensor in weights.items() if not _BUFFERS.search(name)}
         begins = re.compile(re.escape(self.layer).replace(r"\{\}", r"(\d+)"))
@@ -67,32 +78,54 @@ class Family:
             raise BadInput(f"{where}: config.json says {config.n_layers} layers, the weights hold {len(layers)}")
         try:
             prepared = self.prepare(found, config) if self.prepare else found
-            return self._renamed(prepared, config, where)
+            return self._renamed(prepared, config, raw)
+        except BadInput as error:
+            raise BadInput(f"{where}: {error}") from None
         except KeyError as error:
             raise BadInput(f"{where}: weight {error} is missing from the model; download it again") from None
         except (RuntimeError, IndexError) as error:
             raise BadInput(f"{where}: a weight does not have the shape that config.json says ({error})") from None
 
-    def _renamed(self, weights: State, config: Config, where: str) -> State:
+    def _renamed(self, weights: State, config: Config, raw: Raw) -> State:
         left, state = dict(weights), {}
+        off = {
+            ours: switch
+            for switch, (default, weights_of) in self.switches.items()
+            if not raw.get(switch, default)
+            for ours in weights_of
+        }
         names = dict(self.outer)
         for layer in range(config.n_layers):
             names |= {
-                f"blocks.{layer}.{ours}": self.layer.format(layer) + theirs for ours, theirs in self.inner.items()
+                f"blocks.{layer}.{ours}": self.layer.format(layer) + theirs
+                for ours, theirs in self.inner.items()
+                if ours not in off and not _belongs_elsewhere(ours, layer, config)
             }
-        sparse = config.experts.layers if config.experts else ()
         for ours, theirs in names.items():
-            if theirs not in left:
-                if _OPTIONAL.search(ours) or _belongs_elsewhere(ours, sparse):
-                    continue
-                raise KeyError(theirs)
-            state[ours] = self._shaped(ours, left.pop(theirs), config)
+            if theirs in left:
+                state[ours] = self._shaped(ours, left.pop(theirs), config)
+            elif ours != UNEMBED or not self.is_tied(raw):
+                raise BadInput(self._missing(ours, theirs))
         if left:
-            raise BadInput(f"{where}: weight {next(iter(sorted(left)))!r} has no place in a {self.name} model")
-        embed, unembed = state["embed.W_E"], state.get("unembed.W_U")
+            raise BadInput(self._surplus(min(left), off))
+        embed, unembed = state["embed.W_E"], state.get(UNEMBED)
         if unembed is not None and "unembed.b_U" not in state and _same(unembed.T, embed):
-            del state["unembed.W_U"]  # `build` ties the two
+            del state[UNEMBED]  # `build` ties the two
         return state
+
+    def _missing(self, ours: str, theirs: str) -> str:
+        if ours == UNEMBED:
+            return (
+                f"weight {theirs!r} is missing and tie_word_embeddings is false: there is no head to compute logits "
+                "with; use a causal language model, or say tie_word_embeddings: true if the embedding is its head"
+            )
+        return f"weight {theirs!r} is missing from the model; download it again"
+
+    def _surplus(self, theirs: str, off: Mapping[str, str]) -> str:
+        """Why a stored weight is read by nothing: transformers would leave it out without a word."""
+        switch = next((switch for ours, switch in off.items() if theirs.endswith("." + self.inner[ours])), None)
+        reason = f": {switch} is false in its config" if switch else ""
+        return f"weight {theirs!r} has no place in this {self.name} model{reason}"
 
     def _shaped(self, name: str, value: Tensor, config: Config) -> Tensor:
         part = name.rsplit(".", 1)[-1]
@@ -195,10 +228,9 @@ def _without(name: str, prefixes: tuple[str, ...]) -> str:
     return name
 
 
-def _belongs_elsewhere(ours: str, sparse: tuple[int, ...]) -> bool:
-    """Whether a weight of an MLP is of the kind (experts or not) that its layer does not have."""
-    match = re.match(r"blocks\.(\d+)\.mlp\.(\w+)$", ours)
-    return bool(match) and bool(sparse) and match[2] == "W_router" and int(match[1]) not in sparse
+def _belongs_elsewhere(ours: str, layer: int, config: Config) -> bool:
+    """Whether a weight is a router's, and its layer has no experts."""
+    return ours == "mlp.W_router" and (config.experts is None or layer not in config.experts.layers)
 
 
 def _same(one: Tensor, other: Tensor) -> bool:

@@ -7,29 +7,29 @@ import torch
 
 from vesalius.errors import BadInput
 from vesalius.model.config import Config
-from vesalius.model.families.layout import Family, Raw, State, activation, sizes
+from vesalius.model.families.layout import Family, Raw, State, activation, expect, sizes
 from vesalius.model.families.rope import rotary
 
 OUTER = {"embed.W_E": "embed_tokens.weight", "ln_final.w": "norm.weight", "unembed.W_U": "lm_head.weight"}
-ATTENTION = {
-    **{f"attn.W_{letter.upper()}": f"self_attn.{letter}_proj.weight" for letter in "qkvo"},
-    **{f"attn.b_{letter.upper()}": f"self_attn.{letter}_proj.bias" for letter in "qkvo"},
-}
+ATTENTION = {f"attn.W_{letter.upper()}": f"self_attn.{letter}_proj.weight" for letter in "qkvo"}
+BIASES = {f"attn.b_{letter.upper()}": f"self_attn.{letter}_proj.bias" for letter in "qkvo"}
+#: Families whose configs say whether attention has biases.
+SWITCHES = {"attention_bias": (False, tuple(BIASES))}
 QK_NORMS = {"attn.q_norm.w": "self_attn.q_norm.weight", "attn.k_norm.w": "self_attn.k_norm.weight"}
 MLP = {
     "mlp.W_gate": "mlp.gate_proj.weight",
     "mlp.W_in": "mlp.up_proj.weight",
-    "mlp.b_in": "mlp.up_proj.bias",
     "mlp.W_out": "mlp.down_proj.weight",
-    "mlp.b_out": "mlp.down_proj.bias",
 }
 PRE_NORMS = {"ln1.w": "input_layernorm.weight", "ln2.w": "post_attention_layernorm.weight"}
 INNER = {**PRE_NORMS, **ATTENTION, **MLP}
+BIASED = {**INNER, **BIASES}
 LAYER, PREFIXES = "layers.{}.", ("model.",)
 
 
 def gated_rms(raw: Raw, **other: object) -> Raw:
     """Sizes and settings of a model with RMSNorm, rotary positions and gated MLPs."""
+    expect({**raw, "mlp_bias": bool(raw.get("mlp_bias"))}, mlp_bias=False)
     shared = sizes(raw)
     rotation = rotary(raw, d_head=shared["d_head"])
     if rotation.get("scaling") == "dynamic":
@@ -70,20 +70,14 @@ def _switchable(raw: Raw) -> tuple[int | None, ...]:
     return windows(raw, kinds)
 
 
-def _refuse_gate_bias(weights: State, config: Config) -> State:
-    if any(name.endswith("gate_proj.bias") for name in weights):
-        raise BadInput("gate_proj.bias is not supported; use a model without MLP biases")
-    return weights
-
-
 LLAMA = Family(
     name="llama",
     model_types=("llama",),
     config=gated_rms,
     outer=OUTER,
-    inner=INNER,
+    inner=BIASED,
     layer=LAYER,
-    prepare=_refuse_gate_bias,
+    switches=SWITCHES,
     prefixes=PREFIXES,
 )
 MISTRAL = replace(
@@ -91,17 +85,22 @@ MISTRAL = replace(
     name="mistral",
     model_types=("mistral",),
     config=lambda raw: gated_rms(raw, windows=_everywhere(raw)),
-    prepare=None,
+    inner=INNER,
+    switches={},
 )
 QWEN2 = replace(
-    MISTRAL, name="qwen2", model_types=("qwen2",), config=lambda raw: gated_rms(raw, windows=_switchable(raw))
+    MISTRAL,
+    name="qwen2",
+    model_types=("qwen2",),
+    config=lambda raw: gated_rms(raw, windows=_switchable(raw)),
+    inner={ours: theirs for ours, theirs in BIASED.items() if ours != "attn.b_O"},
 )
 QWEN3 = replace(
-    MISTRAL,
+    LLAMA,
     name="qwen3",
     model_types=("qwen3",),
     config=lambda raw: gated_rms({"head_dim": 128, **raw}, windows=_switchable(raw), qk_norm="head"),
-    inner={**INNER, **QK_NORMS},
+    inner={**BIASED, **QK_NORMS},
 )
 
 
@@ -112,7 +111,7 @@ def _smollm3_config(raw: Raw) -> Raw:
     return {**settings, "layer_rotary": tuple(settings["rotary"] if yes else None for yes in rotated)}
 
 
-SMOLLM3 = replace(LLAMA, name="smollm3", model_types=("smollm3",), config=_smollm3_config)
+SMOLLM3 = replace(LLAMA, name="smollm3", model_types=("smollm3",), config=_smollm3_config, tied=True)
 
 _EXPERT_NAMES = {"mlp.W_router": "mlp.gate.weight"}
 
@@ -191,8 +190,9 @@ QWEN3_MOE = Family(
     model_types=("qwen3_moe",),
     config=_qwen3_moe_config,
     outer=OUTER,
-    inner={**INNER, **QK_NORMS, **_EXPERT_NAMES},
+    inner={**BIASED, **QK_NORMS, **_EXPERT_NAMES},
     layer=LAYER,
+    switches=SWITCHES,
     prepare=_qwen3_moe_weights,
     prefixes=PREFIXES,
 )

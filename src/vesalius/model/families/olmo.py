@@ -2,32 +2,47 @@
 
 import torch
 
+from vesalius.errors import BadInput
 from vesalius.model.config import Config
 from vesalius.model.families.layout import Family, Raw, State
-from vesalius.model.families.llama import ATTENTION, INNER, LAYER, MLP, OUTER, PREFIXES, QK_NORMS, gated_rms, windows
+from vesalius.model.families.llama import (
+    ATTENTION,
+    BIASED,
+    BIASES,
+    LAYER,
+    MLP,
+    OUTER,
+    PREFIXES,
+    QK_NORMS,
+    SWITCHES,
+    gated_rms,
+    windows,
+)
 from vesalius.model.families.rope import by_layer_type
 
 
 def _plain_norms(weights: State, config: Config) -> State:
-    ones, state = torch.ones(config.d_model), dict(weights)
-    for layer in range(config.n_layers):
-        state |= {f"layers.{layer}.{name}": ones for name in ("input_layernorm.weight", _SECOND)}
-    return {**state, "norm.weight": ones}
+    names = [f"layers.{layer}.{norm}.weight" for layer in range(config.n_layers) for norm in _NORMS] + ["norm.weight"]
+    if stored := sorted(set(names) & set(weights)):
+        raise BadInput(f"weight {stored[0]!r} has no place in an olmo model: its norms have no weights")
+    return {**weights, **dict.fromkeys(names, torch.ones(config.d_model))}
 
 
-_SECOND = "post_attention_layernorm.weight"
+_NORMS = ("input_layernorm", "post_attention_layernorm")
 OLMO = Family(
     name="olmo",
     model_types=("olmo",),
     config=lambda raw: gated_rms(raw, norm="layer", norm_eps=1e-5, clip_qkv=raw.get("clip_qkv")),
     outer=OUTER,
-    inner=INNER,
+    inner=BIASED,
     layer=LAYER,
+    switches=SWITCHES,
     prepare=_plain_norms,
     prefixes=PREFIXES,
 )
 _POST_NORMED = {
     **ATTENTION,
+    **BIASES,
     **MLP,
     **QK_NORMS,
     "ln1_post.w": "post_attention_layernorm.weight",
@@ -40,6 +55,7 @@ OLMO2 = Family(
     outer=OUTER,
     inner=_POST_NORMED,
     layer=LAYER,
+    switches=SWITCHES,
     prefixes=PREFIXES,
 )
 
@@ -64,6 +80,7 @@ OLMO3 = Family(
     outer=OUTER,
     inner=_POST_NORMED,
     layer=LAYER,
+    switches=SWITCHES,
     prefixes=PREFIXES,
 )
 FAMILIES = (OLMO, OLMO2, OLMO3)

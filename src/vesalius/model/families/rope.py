@@ -25,6 +25,8 @@ def rotary_of(rope: Raw, raw: Raw, *, d_head: int, base: float = 10_000.0, share
         part = rope.get("partial_rotary_factor") or raw.get("partial_rotary_factor") or share
         settings |= {} if part == 1 else {"d_rotary": int(d_head * part)}
     if kind != "default":
+        if missing := [name for name in _NEEDED[kind] if name not in rope]:
+            raise BadInput(f"config.json: rope scaling {kind!r} needs the field {missing[0]!r}; it is missing")
         settings |= {"scaling": kind, **_SCALINGS[kind](rope, raw)}
     return settings
 
@@ -42,6 +44,7 @@ def by_layer_type(raw: Raw, layer_types: list[str], *, d_head: int, bases: dict[
         else:
             local = raw.get("rope_local_base_freq") or (raw.get("rope_theta") if "local" not in bases else None)
             rope = {"rope_theta": local or bases[kind], **rope}
+        rope["truncate"] = nested.get("truncate", True)  # transformers looks for it here, not in the layer type's own
         rotations[kind] = rotary_of(rope, raw, d_head=d_head)
     return {
         "rotary": rotations["full_attention"],
@@ -110,4 +113,12 @@ def _original(rope: Raw, raw: Raw) -> Any:
     )
 
 
+#: Fields without which transformers does not compute a scaling; `factor` of yarn may be null, but must be there.
+_NEEDED = {
+    "linear": ("factor",),
+    "dynamic": ("factor",),
+    "llama3": ("factor", "low_freq_factor", "high_freq_factor"),
+    "yarn": ("factor",),
+    "longrope": ("short_factor", "long_factor"),
+}
 _SCALINGS = {"linear": _linear, "llama3": _llama3, "yarn": _yarn, "longrope": _longrope, "dynamic": _dynamic}
