@@ -189,6 +189,20 @@ def _feeds(sender: Component, receiver: Component) -> bool:
     return sender.layer < receiver.layer
 
 
+def split_names(names: "Iterable[str | Component] | str | Component") -> "list[str | Component]":
+    """Components as a list: several, one alone, or names in one text with commas."""
+    if isinstance(names, Component):
+        return [names]
+    if isinstance(names, str):
+        return [name.strip() for name in names.split(",") if name.strip()]
+    if not isinstance(names, Iterable):
+        raise BadInput(f"{names!r} names no components; give names such as L1H2 and L0_MLP, or a circuit")
+    several = list(names)
+    if (strange := next((one for one in several if not isinstance(one, str | Component)), None)) is not None:
+        raise BadInput(f"component {strange!r} is not a name; expected {_EXPECTED}")
+    return several
+
+
 def all_components(shape: Shape, *, heads: bool = True, mlps: bool = True) -> list[Component]:
     """Every component of a model in order of computation: heads of a layer, then its MLP."""
     return [
@@ -196,11 +210,6 @@ def all_components(shape: Shape, *, heads: bool = True, mlps: bool = True) -> li
         for layer in range(shape.n_layers)
         for head in [*(range(shape.n_heads) if heads else ()), *([None] if mlps else ())]
     ]
-
-
-def split_names(names: "Iterable[str | Component] | str") -> "Iterable[str | Component]":
-    """Names in a list, or in one text with commas."""
-    return [name.strip() for name in names.split(",") if name.strip()] if isinstance(names, str) else names
 
 
 def parse_components(names: Iterable["str | Component"], shape: Shape) -> list[Component]:

@@ -11,6 +11,7 @@ import struct
 import warnings
 import zipfile
 from collections.abc import Iterable
+from numbers import Integral
 
 #: A longer message is cut in its middle: its beginning names the input and its end the fix.
 LONGEST_MESSAGE = 480
@@ -43,6 +44,13 @@ class Failed(RuntimeError):
 
 class Note(UserWarning):
     """Something to know about a result; the work continues."""
+
+
+def require_whole(**numbers: object) -> None:
+    """Refuse what is not a whole number, by the name of its option."""
+    for name, value in numbers.items():
+        if isinstance(value, bool) or not isinstance(value, Integral):
+            raise BadInput(f"{name}={quoted(value, 40)} is not a whole number; give one, such as {name}=8")
 
 
 def note(text: str) -> None:

@@ -64,7 +64,6 @@ def test_what_cannot_be_explained_is_one_line(vesalius: Vesalius, tiny: Path, tm
         (["explain", tiny, "-b", "juggling"], "behaviour 'juggling' does not exist"),
         (["explain", tiny, "-b", "induction"], "tiny does not perform induction: accuracy 0."),
         (["explain", tiny, "-b", "induction", "-c", "L9H9"], "component L9H9 is not in this model"),
-        (["explain", tiny, "-b", "induction", "-c", ","], "the list of components is empty"),
         (["explain", tiny, "-b", "induction", "--n", "2"], "--n"),
         (["explain", tiny, "-b", "induction", "--top", "0"], "--top"),
         (["report", tmp_path / "nowhere"], "no such directory"),

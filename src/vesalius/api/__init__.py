@@ -6,6 +6,7 @@
 | measure, find a circuit, explain, grade   | `plan`, `sweep`, `discover`, `discover_sets`, `explain`, `grade`, ...   |
 | compare models and behaviours             | `survey`, `survey_plan`                                                 |
 | run a benchmark and use finished runs     | `bench`, `replay`, `compare`                                            |
+| repeat a result from its request          | `rerun`                                                                 |
 | make specimens and see black boxes        | `train`, `generate`, `sample_functions`                                 |
 
 Functions that take long accept `progress`: None shows a bar or plain lines, False is silent, a function is called with
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from vesalius.api.mechrl import bench_mechrl
     from vesalius.api.pages import report
     from vesalius.api.plans import plan
+    from vesalius.api.requests import rerun
     from vesalius.api.runs import compare, replay
     from vesalius.api.surveys import survey, survey_plan
     from vesalius.api.sweeps import sweep, sweep_report
@@ -58,6 +60,7 @@ _HOMES = {
     "predict": "vesalius.api.catalogue",
     "replay": "vesalius.api.runs",
     "report": "vesalius.api.pages",
+    "rerun": "vesalius.api.requests",
     "sample_functions": "vesalius.api.functions",
     "schema": "vesalius.documents.schemas",
     "schema_names": "vesalius.documents.schemas",
@@ -91,6 +94,7 @@ __all__ = [
     "predict",
     "replay",
     "report",
+    "rerun",
     "sample_functions",
     "schema",
     "schema_names",

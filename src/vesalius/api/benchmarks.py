@@ -16,7 +16,7 @@ from vesalius.api.places import Out, directory_for
 from vesalius.discovery.methods import METHODS
 from vesalius.documents.scorecard import Scorecard
 from vesalius.errors import BadInput, choices, note
-from vesalius.explanations.scientists import BUILTIN, HYVE, PROTOCOLS
+from vesalius.explanations.scientists import BUILTIN, chosen_scientist
 from vesalius.functions.agents import Limits as Talk
 from vesalius.progress import Progress, shown
 from vesalius.report.run import render_run
@@ -44,7 +44,7 @@ def bench(benchmark: str, **options: Any) -> Scorecard | dict[str, Any]:
 
 def bench_circuits(
     *,
-    scientist: str = BUILTIN,
+    scientist: str | None = None,
     backbone: str | None = None,
     protocol: str | None = None,
     judges: Sequence[str] = (),
@@ -64,13 +64,13 @@ def bench_circuits(
 ) -> Scorecard:
     """Explain circuits with known answers, grade tags and programs, and draw a page for each.
 
-    `scientist` is "builtin", "hyve" (with a `backbone`) or `package.module:function`. `specimens` is a directory of
-    specimens made by `vesalius train` instead of the 84; `ids` chooses among the 84; `circuit_from` names a method that
-    discovers the circuit instead of taking the given one.
+    `scientist` is "builtin", "hyve" (the default where there is a `backbone`) or `package.module:function`. `specimens`
+    is a directory of specimens made by `vesalius train` instead of the 84; `ids` chooses among the 84; `circuit_from`
+    names a method that discovers the circuit instead of taking the given one.
     """
     named = None if ids is None else [str(name) for name in ids]
     folder = None if specimens is None else str(specimens)
-    protocol = PROTOCOLS[0] if scientist == HYVE and protocol is None else protocol
+    scientist, protocol = chosen_scientist(scientist, backbone is not None, protocol, leave_out=leave_out)
     settings = Settings(
         circuits=tuple(chosen_circuits(folder, named, limit)),
         scientist=scientist,

@@ -27,6 +27,7 @@ from vesalius.components import all_components
 from vesalius.errors import BadInput
 from vesalius.model.config import Config
 from vesalius.model.devices import Devices, named_devices, place
+from vesalius.model.dtypes import asked_dtype
 from vesalius.model.smollm import NAME as SMOLLM
 from vesalius.model.specimen import Specimen, TextVocabulary
 from vesalius.progress import Progress, shown
@@ -82,7 +83,7 @@ def load(
         with shown(progress) as report:
             specimen = load_natural(name, behaviour=behaviour, metric=metric, progress=report, **reading)
         place(specimen.model, device)
-        return specimen
+        return replace(specimen, dtype=asked_dtype(dtype))
     text = str(name)
     if not text.strip():
         raise BadInput(f"specimen {text!r} is not a name; use one that `vesalius specimens` lists, a path or a hub id")
@@ -101,8 +102,9 @@ def load(
     else:
         known = f"{', '.join(NATURAL)}, {known_names(3)}"
         raise BadInput(f"specimen {text!r} is not known; use {known}, a path or a hub id such as org/model")
-    place(specimen.model, device, natural=specimen.kind == "natural")
-    return replace(specimen, source=text)
+    natural = specimen.kind == "natural"
+    place(specimen.model, device, natural=natural)
+    return replace(specimen, source=text, dtype=asked_dtype(dtype) if natural else None)
 
 
 def loaded(
@@ -123,6 +125,8 @@ def loaded(
                 f"{type(specimen).__name__} is not a specimen; give a name, a path or what ves.load returned"
             )
         return load(specimen, behaviour=behaviour, metric=metric, dtype=dtype, device=device, progress=progress)
+    if asked_dtype(dtype) not in (None, specimen.dtype):
+        raise BadInput(f"specimen {specimen.name!r} is loaded already; give dtype {dtype} to ves.load")
     if behaviour is None and metric is None:
         return specimen
     return with_behaviour(specimen, behaviour, metric=metric)

@@ -3,7 +3,7 @@
 | given                                     | explained                                                              |
 |-------------------------------------------|------------------------------------------------------------------------|
 | `Circuit`, `Discovery`                    | what scores at least a tenth of its largest score                      |
-| names                                     | those components                                                       |
+| names, or one name                        | those components; of none, that nothing was established                |
 | a circuit in MIB form, `discovery.json`   | the same                                                               |
 | a directory of `vesalius discover`        | its discovery                                                          |
 | a run of `vesalius bench discovery`       | what one of its methods chose in this specimen                         |
@@ -26,16 +26,22 @@ from vesalius.model.states import fingerprint
 from vesalius.runs.directory import CIRCUITS, is_run, read_run, read_scorecard
 from vesalius.runs.discovery import BENCHMARK as DISCOVERY_BENCHMARK
 
-Given = Circuit | Discovery | Iterable[str | Component] | None
+Named = Iterable[str | Component] | str | Component
+Given = Circuit | Discovery | Named | None
+Source = Circuit | Discovery | str | Path | None
 
 
-def circuit_fields(
-    specimen: Specimen, components: Given, circuit: str | Path | None, circuit_from: str | None
-) -> dict[str, Any]:
+def circuit_fields(specimen: Specimen, components: Given, circuit: Source, circuit_from: str | None) -> dict[str, Any]:
     """What is explained, as fields of a task."""
     if components is not None and not (circuit is None and circuit_from is None):
         raise BadInput("--components does not go with --circuit or --circuit-from: all say what to explain; choose one")
-    if circuit is not None:
+    if isinstance(circuit, Circuit | Discovery):
+        if circuit_from is not None:
+            raise BadInput(f"circuit_from={circuit_from!r} discovers a circuit and one is given; leave one out")
+        components = circuit
+    elif circuit is not None:
+        if not isinstance(circuit, str | Path):
+            raise BadInput(f"circuit {type(circuit).__name__} is none; give a path, a Circuit or a Discovery")
         path = Path(circuit)
         return {
             "circuit": _fitting(specimen, read_circuit(path, specimen, method=circuit_from), str(path)),
@@ -49,11 +55,10 @@ def circuit_fields(
         return {"circuit": _fitting(specimen, components.circuit, where), "circuit_file": file}
     if isinstance(components, Circuit):
         return {"circuit": _fitting(specimen, components, "circuit")}
-    return (
-        {"circuit_from": circuit_from}
-        if components is None
-        else {"components": tuple(map(str, split_names(components)))}
-    )
+    if components is None:
+        return {"circuit_from": circuit_from}
+    config = specimen.model.config
+    return {"components": tuple(str(Component.parse(name).within(config)) for name in split_names(components))}
 
 
 def read_circuit(path: Path, specimen: Specimen, *, method: str | None = None) -> Circuit:

@@ -8,10 +8,10 @@ import torch
 
 from vesalius.api.catalogue import loaded
 from vesalius.api.notes import note_unperformed
-from vesalius.api.places import Out, directory_for, metric_option, removed_if_empty, require_place
+from vesalius.api.places import Out, directory_for, removed_if_empty, require_place, subject_options
 from vesalius.behaviours.behaviour import label_of
 from vesalius.behaviours.metrics import Metric
-from vesalius.behaviours.trial import Trial
+from vesalius.behaviours.trial import Trial, require_drawable
 from vesalius.circuits.foreign_spec import KEY_FILE, KEY_FOLDER
 from vesalius.circuits.specimens import benchmark_directory
 from vesalius.discovery.checks import run_checks
@@ -22,8 +22,8 @@ from vesalius.discovery.search.model_search import SearchOptions
 from vesalius.documents.checks import Checks
 from vesalius.documents.circuit import Circuit
 from vesalius.documents.discovery import SEARCH_DEFAULTS, Discovery
-from vesalius.documents.request import Request
-from vesalius.errors import BadInput, note
+from vesalius.documents.request import MATERIAL, Request
+from vesalius.errors import BadInput, note, require_whole
 from vesalius.grading.discovery import grade_circuit_scores, true_circuit
 from vesalius.model.devices import Devices
 from vesalius.model.specimen import Specimen
@@ -31,6 +31,8 @@ from vesalius.model.states import fingerprint
 from vesalius.progress import Progress, shown
 from vesalius.report.discovery import render_discovery
 from vesalius.runs.parts import parts_on
+
+DEFAULT_SPLIT = "test"
 
 
 def discover(
@@ -45,7 +47,7 @@ def discover(
     paper: bool = False,
     seeds: int = 1,
     steps: int = 0,
-    split: str = "test",
+    split: str = DEFAULT_SPLIT,
     material: Trial | None = None,
     behaviour: Any = None,
     metric: Metric | None = None,
@@ -68,11 +70,14 @@ def discover(
     sweep, some prompts of EAP and EAP-IG, and each check. ACDC and searches decide one step by the last; their checks
     are run elsewhere.
     """
+    require_drawable(n, seed)
+    require_whole(budget=0 if budget is None else budget, seeds=seeds, steps=steps)
     search = SearchOptions(budget, paper, seeds, steps)
     require_method(method, search)
     options = {"n": n, **{name: value for name, value in asdict(search).items() if value != SEARCH_DEFAULTS[name]}}
     options |= {"force": True} if force else {}
     options |= {} if checks else {"quick": True}
+    options |= {} if split == DEFAULT_SPLIT else {"split": split}
     require_place(out)
     with shown(progress) as report:
         specimen = loaded(specimen, behaviour=behaviour, metric=metric, dtype=dtype, device=device, progress=report)
@@ -81,7 +86,7 @@ def discover(
             specimen=specimen.source or specimen.id,
             behaviour=specimen.behaviour,
             method=method,
-            options={**options, **metric_option(specimen)},
+            options={**options, **subject_options(specimen, material)},
             seed=seed,
         )
         spread = parts_on(engine, jobs, specimen, report, material=material)
@@ -142,7 +147,8 @@ def _words(specimen: Specimen, request: Request) -> tuple[str | None, ...]:
         str(options.get("metric") or "") or None,
         request.method,
         "paper" if options.get("paper") else None,
-        *(f"{name}{options[name]}" if name in options else None for name in ("budget", "steps", "seeds")),
+        *(f"{name}{options[name]}" if name in options else None for name in ("budget", "steps", "seeds", "split")),
+        None if MATERIAL not in options else f"material{options[MATERIAL]}",
         f"n{options['n']}",
         f"seed{request.seed}",
     )

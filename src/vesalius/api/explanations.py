@@ -12,8 +12,8 @@ from typing import Any
 import torch
 
 from vesalius.api.catalogue import loaded
-from vesalius.api.circuit_sources import Given, circuit_fields
-from vesalius.api.places import Out, directory_for, metric_option, removed_if_empty, require_place
+from vesalius.api.circuit_sources import Given, Source, circuit_fields
+from vesalius.api.places import Out, directory_for, removed_if_empty, require_place, subject_options
 from vesalius.backbones import Backbone, open_backbone
 from vesalius.backbones.records import records_file
 from vesalius.behaviours.behaviour import label_of
@@ -21,16 +21,14 @@ from vesalius.behaviours.metrics import Metric
 from vesalius.circuits.specimens import benchmark_directory
 from vesalius.discovery.methods import require_circuit_method
 from vesalius.documents.explanation import EXPLANATION_FILE, Explanation
-from vesalius.errors import BadInput
+from vesalius.errors import BadInput, require_whole
 from vesalius.explanations.claims.interchange import ACCURACY
 from vesalius.explanations.hyve.verdicts import FREE_CODE
 from vesalius.explanations.scientists import (
     BUILTIN,
-    HYVE,
-    PROTOCOLS,
     Explained,
     Task,
-    check_scientist,
+    chosen_scientist,
     explain_task,
     scientist_named,
 )
@@ -59,7 +57,7 @@ def explain(
     specimen: Specimen | str | int | Path,
     components: Given = None,
     *,
-    circuit: str | Path | None = None,
+    circuit: Source = None,
     circuit_from: str | None = None,
     scientist: str | None = None,
     backbone: str | Backbone | None = None,
@@ -88,7 +86,7 @@ def explain(
     """Say what each component of a circuit does, with evidence.
 
     `components` is what `ves.discover` returned or a circuit (of both, the components that score at least a tenth of
-    the largest are explained), or names. `circuit` is a file or a directory of one instead, or a finished benchmark
+    the largest are explained), or names. `circuit` is the same, a file or a directory of one, or a finished benchmark
     run; `circuit_from` the method that discovers it first (or the one to take from a run of several). By default the
     specimen's own components are explained. An empty circuit gives an explanation that says that nothing was
     established.
@@ -104,12 +102,11 @@ def explain(
     elsewhere, some in each process. With `out` (a directory, or True for one under `vesalius-runs`) the files and the
     page are written.
     """
-    scientist = scientist or (BUILTIN if backbone is None else HYVE)
-    check_scientist(scientist, backbone=backbone is not None, protocol=protocol, leave_out=leave_out)
+    require_whole(n=0 if n is None else n, top=0 if top is None else top, seed=seed, max_tokens=max_tokens)
+    scientist, protocol = chosen_scientist(scientist, backbone is not None, protocol, leave_out=leave_out)
     require_circuit_method(circuit_from)
     if scientist != BUILTIN and (engine is not None or jobs is not None):
         raise BadInput(f"scientist {scientist!r}: the engine and the jobs are for the built-in one; leave them out")
-    protocol = PROTOCOLS[0] if scientist == HYVE and protocol is None else protocol
     require_place(out)
     with shown(progress) as report, ExitStack() as stack:
         specimen = loaded(specimen, behaviour=behaviour, metric=metric, dtype=dtype, device=device, progress=report)
@@ -133,8 +130,8 @@ def explain(
             **circuit_fields(specimen, components, circuit, circuit_from),
         )
         directory = directory_for(out, *_words(specimen, task)) if out else None
-        task = replace(task, **_executions(record or directory, replay))
         stack.enter_context(removed_if_empty(directory))
+        task = replace(task, **_executions(record or directory, replay), **_circuit_file(task, directory))
         if isinstance(backbone, str):
             opened = open_backbone(
                 backbone,
@@ -149,6 +146,13 @@ def explain(
         result = explain_task(task, backbone)
         report("drawing the page", 0, 0)
         return result.explanation if directory is None else _write_files(result, directory, specimen)
+
+
+def _circuit_file(task: Task, directory: Path | None) -> dict[str, str]:
+    """A circuit that was in memory only, written beside its explanation so that the request can name it."""
+    if directory is None or task.circuit is None or task.circuit_file is not None:
+        return {}
+    return {"circuit_file": str(task.circuit.save(directory))}
 
 
 def _executions(record: str | Path | None, replay: str | Path | None) -> dict[str, Any]:
@@ -184,7 +188,7 @@ def _words(specimen: Specimen, task: Task) -> tuple[str | None, ...]:
     """The parts of the directory's name."""
     scientist = None if task.scientist == BUILTIN else task.scientist.replace(":", ".")
     label = specimen.behaviour and label_of(specimen.behaviour)
-    metric = metric_option(specimen).get("metric")
+    metric = subject_options(specimen).get("metric")
     return "explain", specimen.name, label, metric, scientist, task.protocol, f"seed{task.seed}"
 
 

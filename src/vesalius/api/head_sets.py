@@ -10,7 +10,7 @@ from pydantic import JsonValue
 
 from vesalius.api.catalogue import loaded
 from vesalius.api.notes import note_unperformed
-from vesalius.api.places import Out, directory_for, metric_option, removed_if_empty, require_place
+from vesalius.api.places import Out, directory_for, removed_if_empty, require_place, subject_options
 from vesalius.behaviours.behaviour import label_of
 from vesalius.behaviours.metrics import Metric
 from vesalius.components import Component
@@ -68,7 +68,7 @@ def discover_sets(
         options |= {} if named is None else {"pool": list[JsonValue](named)}
         options |= {} if budget is None else {"budget": budget}
         options |= {"force": True} if force else {}
-        options |= metric_option(specimen)
+        options |= subject_options(specimen)
         request = Request(
             command="discover",
             specimen=specimen.source or specimen.id,

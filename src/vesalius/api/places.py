@@ -1,5 +1,9 @@
-"""Where a call leaves its files: the directory asked for, or one under `vesalius-runs` named after the request."""
+"""What calls have in common: where they leave their files (the directory asked for, or one under `vesalius-runs` named
+after the request), and what their requests say about model and prompts.
+"""
 
+import hashlib
+import json
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -7,6 +11,8 @@ from pathlib import Path
 
 from vesalius.behaviours.behaviour import Behaviour
 from vesalius.behaviours.metrics import metric_name
+from vesalius.behaviours.trial import Trial
+from vesalius.documents.request import MATERIAL
 from vesalius.errors import BadInput
 from vesalius.model.specimen import Specimen
 
@@ -44,11 +50,27 @@ def require_place(out: Out) -> None:
                 one.rmdir()
 
 
-def metric_option(specimen: Specimen) -> dict[str, str]:
-    """The option of a request that names the metric, where one was chosen."""
+def subject_options(specimen: Specimen, material: Trial | None = None) -> dict[str, str]:
+    """The options of a request that say what is measured on which model: the metric and the number format, where they
+    were chosen, and the mark of prompts of the caller's own.
+    """
     source = specimen.behaviour_source
     metric = source.metric if isinstance(source, Behaviour) else None
-    return {} if metric is None else {"metric": metric_name(metric)}
+    options = {
+        "metric": None if metric is None else metric_name(metric),
+        "dtype": specimen.dtype,
+        MATERIAL: None if material is None else material_mark(material),
+    }
+    return {name: value for name, value in options.items() if value is not None}
+
+
+def material_mark(material: Trial) -> str:
+    """A digest of the prompts and of their counterfactuals."""
+    digest = hashlib.sha256()
+    for batch in (material.batch, material.counterfactual):
+        mask = None if batch.mask is None else batch.mask.int().tolist()
+        digest.update(json.dumps([batch.tokens.tolist(), mask]).encode())
+    return digest.hexdigest()[:16]
 
 
 @contextmanager

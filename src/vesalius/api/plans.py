@@ -14,7 +14,7 @@ from typing import Any
 import torch
 
 from vesalius.api.catalogue import loaded
-from vesalius.api.circuit_sources import Given, circuit_fields
+from vesalius.api.circuit_sources import Given, Source, circuit_fields
 from vesalius.api.shapes import Shape, memory_beside, read_shape, rooms
 from vesalius.api.sweeps import PROMPTS, ROWS_BETWEEN_SAVES, component_sets_of
 from vesalius.behaviours import behaviours
@@ -84,7 +84,7 @@ def plan(
     seeds: int = 1,
     steps: int = 0,
     checks: bool = True,
-    circuit: str | Path | None = None,
+    circuit: Source = None,
     circuit_from: str | None = None,
     scientist: str | None = None,
     protocol: str | None = None,
@@ -173,7 +173,7 @@ def _require_builtin(scientist: str | None, protocol: str | None, leave_out: str
     check_scientist(BUILTIN, backbone=False, protocol=protocol, leave_out=leave_out)
 
 
-def _shape_fields(components: Given, circuit: str | Path | None, circuit_from: str | None) -> dict[str, Any]:
+def _shape_fields(components: Given, circuit: Source, circuit_from: str | None) -> dict[str, Any]:
     """What is explained in a model without weights, where no circuit can have been found."""
     if circuit is not None or isinstance(components, Circuit | Discovery):
         raise BadInput("a circuit is found in weights, and this model has none; name its components instead")

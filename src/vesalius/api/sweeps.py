@@ -17,14 +17,14 @@ from jaxtyping import Float
 from torch import Tensor
 
 from vesalius.api.catalogue import loaded
-from vesalius.api.places import Out, directory_for, metric_option, require_place
+from vesalius.api.places import Out, directory_for, require_place, subject_options
 from vesalius.behaviours.behaviour import label_of
 from vesalius.behaviours.elsewhere import Spread
 from vesalius.behaviours.metrics import Metric
-from vesalius.behaviours.trial import Trial, note_limits, trial
+from vesalius.behaviours.trial import Trial, note_limits, require_drawable, trial
 from vesalius.components import Component, split_names
 from vesalius.discovery.parts import swept_in_parts
-from vesalius.documents.request import Request
+from vesalius.documents.request import MATERIAL, Request
 from vesalius.documents.sweep import SWEEP_FILE, Sweep, SweepRow
 from vesalius.documents.views import subject_of
 from vesalius.errors import BadInput, choices
@@ -116,6 +116,7 @@ def _sweep(
     if kind not in KINDS:
         raise BadInput(f"kind {kind!r} does not exist; choose one of {choices(KINDS)}")
     named = None if components is None else tuple(map(str, split_names(components)))
+    require_drawable(n, seed)
     require_place(out)
     with shown(progress) as report:
         specimen = loaded(specimen, behaviour=behaviour, metric=metric, dtype=dtype, device=device, progress=report)
@@ -123,15 +124,16 @@ def _sweep(
         sets = component_sets_of(specimen.model, named, pairs=pairs)
         given = material or trial(specimen, n, seed=seed, split=split)
         note_limits(specimen, given.prompts, resampled=kind == "resample")
+        options = {"kind": kind, "pairs": pairs, "n": len(given.batch), "split": split}
         request = Request(
             command="sweep",
             specimen=specimen.source or specimen.id,
             behaviour=specimen.behaviour,
             components=named,
-            options={"kind": kind, "pairs": pairs, "n": len(given.batch), "split": split, **metric_option(specimen)},
+            options={**options, **subject_options(specimen, material)},
             seed=seed,
         )
-        directory = _directory(out, specimen, request) if out and material is None else None
+        directory = _directory(out, specimen, request) if out else None
         store = _store(directory, request, specimen, given, sets)
         effects = _measured(specimen, sets, given, kind, store, report, spread)
     document = _document(effects, request, seed)
@@ -229,7 +231,7 @@ class Scores:
         """Keep finished columns."""
         if not bool(scores.isfinite().all()):
             raise BadInput("the model's logits are not finite on these prompts; check its weights for overflow")
-        self.scores[:, columns] = scores
+        self.scores[:, columns] = scores.float()  # also those of a float64 model
         if self.path is not None:
             spent = torch.tensor(self.spent(forwards, seconds), dtype=torch.float64)
             write_tensors(self.path, {"key": self._key, "scores": self.scores, "spent": spent})
@@ -249,10 +251,10 @@ def _store(
 
 
 def _key(request: Request, specimen: Specimen, material: Trial) -> bytes:
-    """A digest of the request, the prompts, the program's version and the weights. A metric that is a function cannot
-    be compared, so that such a sweep starts anew.
+    """A digest of the request, the prompts, the program's version and the weights. A metric that is a function, and
+    the readout of prompts of the caller's own, cannot be compared, so that such a sweep starts anew.
     """
-    if material.prompts is not None and callable(material.prompts.metric):
+    if MATERIAL in request.options or (material.prompts is not None and callable(material.prompts.metric)):
         return os.urandom(32)
     data = request.model_dump(mode="json", exclude={"versions"})
     digest = hashlib.sha256(json.dumps([data, __version__], sort_keys=True).encode())
@@ -275,6 +277,7 @@ def _directory(out: Out, specimen: Specimen, request: Request) -> Path:
         str(options.get("metric") or "") or None,
         str(options["kind"]),
         "pairs" if options["pairs"] else None,
+        None if MATERIAL not in options else f"material{options[MATERIAL]}",
         f"n{options['n']}",
         f"seed{request.seed}",
     )

@@ -22,7 +22,7 @@ from vesalius.behaviours.metrics import has_zero
 from vesalius.behaviours.own import RowBehaviour, source_note
 from vesalius.behaviours.prompts import Prompts
 from vesalius.behaviours.registry import behaviour_of
-from vesalius.errors import BadInput, note
+from vesalius.errors import BadInput, note, require_whole
 from vesalius.intervene import Batch, Readout, Recordings, agreement
 from vesalius.model.specimen import FiniteVocabulary, IdVocabulary, Specimen, TextVocabulary
 
@@ -190,7 +190,8 @@ def unique(inputs: Sequence[Any]) -> list[Any]:
 
 
 def require_drawable(n: int, seed: int) -> None:
-    """Refuse numbers of prompts and seeds that are out of range."""
+    """Refuse numbers of prompts and seeds that are none, or out of range."""
+    require_whole(n=n, seed=seed)
     if not 1 <= n <= MOST_PROMPTS:
         raise BadInput(f"an experiment on {n} prompts is not possible; request 1 to {MOST_PROMPTS:,}")
     if not 0 <= seed <= LARGEST_SEED:

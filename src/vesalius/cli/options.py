@@ -99,6 +99,9 @@ IdsOption = Annotated[
     str | None,
     typer.Option("--ids", help="Only these benchmark circuits, by id or name, comma-separated: 3,4,8."),
 ]
+SplitOption = Annotated[
+    str, typer.Option("--split", help="Pool of names, templates and fillers: train, validation or test.")
+]
 LimitOption = Annotated[int | None, typer.Option("--limit", min=1, help="Only the first N of them.")]
 CategoryOption = Annotated[str, typer.Option("--category", help="numeric, strings, entities or relations.")]
 FunctionsSeedOption = Annotated[

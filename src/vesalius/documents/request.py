@@ -7,7 +7,7 @@ import importlib.metadata
 import platform
 import shlex
 from collections.abc import Iterator
-from typing import Literal
+from typing import Any, Literal
 
 from pydantic import Field, JsonValue
 
@@ -36,6 +36,8 @@ METHOD_OPTIONS: dict[str, str] = {
 REPEATED = ("behaviour", "judge")
 #: Options that are the words after the command.
 POSITIONAL = ("models",)
+#: The digest of prompts that were given in Python, which no command takes.
+MATERIAL = "material"
 
 
 def installed_versions() -> dict[str, str]:
@@ -68,8 +70,18 @@ class Request(Record):
     versions: dict[str, str] = Field(default_factory=installed_versions)
 
     def command_line(self) -> str:
-        """A shell command that gives the same result."""
-        return " ".join(map(shlex.quote, self._words()))
+        """A shell command that gives the same result; of prompts given in Python it can only say that there were."""
+        command = " ".join(map(shlex.quote, self._words()))
+        mark = self.options.get(MATERIAL)
+        return command if mark is None else f"{command}  # on prompts given in Python ({mark}): use ves.rerun"
+
+    def keywords(self) -> dict[str, Any]:
+        """The keywords of the function of `vesalius` that gives the same result."""
+        method = METHOD_OPTIONS.get(self.command, "--method").removeprefix("--")
+        fields = ("behaviour", "components", "circuit", "seed", "backbone", "protocol")
+        given = {name: getattr(self, name) for name in fields} | {method: self.method} | dict(self.options)
+        keywords = {name: value for name, value in given.items() if value is not None}
+        return keywords | {"checks": False} if keywords.pop("quick", False) else keywords
 
     def _words(self) -> Iterator[str]:
         yield from ("vesalius", *self.command.split())
@@ -87,7 +99,8 @@ class Request(Record):
             if text is not None:
                 yield from (option, text)
         for name, value in self.options.items():
-            yield from _option(name, value)
+            if name != MATERIAL:
+                yield from _option(name, value)
         if self.seed is not None:
             yield from ("--seed", str(self.seed))
 

@@ -14,6 +14,9 @@ from vesalius.documents.request import Request
 
 TRACE_FILE = "trace.json"
 Stage = Literal["observe", "hypothesize", "validate", "classify", "summarize"]
+#: How HyVE tests hypotheses: by typed claims that the engine decides, or by the model's own code, as published.
+Protocol = Literal["typed", "paper"]
+DEFAULT_PROTOCOL: Protocol = "typed"
 Decider = Literal["engine", "model", "undecided"]
 #: What `undecided` was called before.
 FORMER_UNDECIDED = "nobody"
@@ -95,7 +98,7 @@ class Trace(Document):
     schema_version: Literal[2] = 2
     request: Request | None = None
     specimen: str
-    protocol: Literal["paper", "typed"]
+    protocol: Protocol
     backbone: str
     components: tuple[ComponentTrace, ...]
     usage: Usage = Usage()

@@ -7,16 +7,16 @@
 | `hyve`                    | listed vocabulary | a language model proposes, the engine decides (`hyve`)       |
 | `package.module:function` | what it accepts   | it is called with a `Task` and an open `Backbone`, or None   |
 
-A circuit of which no component has a score means the same for all of them: nothing is explained, and the explanation
-says so. Failures of the infrastructure are raised (`BackboneError`), so that a run counts them as errors. What is heavy
-is imported when a scientist needs it: a worker with a scientist from outside imports no torch.
+An empty circuit (no names, or no component with a score) means the same for all of them: nothing is explained, and the
+explanation says so. Failures of the infrastructure are raised (`BackboneError`), so that a run counts them as errors.
+What is heavy is imported when a scientist needs it: a worker with a scientist from outside imports no torch.
 """
 
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, cast
+from typing import TYPE_CHECKING, cast, get_args
 
 from pydantic import JsonValue
 
@@ -24,7 +24,7 @@ from vesalius.backbones import Backbone
 from vesalius.documents.circuit import Circuit, Score
 from vesalius.documents.explanation import Explanation
 from vesalius.documents.request import Request
-from vesalius.documents.trace import Trace
+from vesalius.documents.trace import DEFAULT_PROTOCOL, Protocol, Trace
 from vesalius.errors import BadInput, choices
 from vesalius.plugins import function_named
 from vesalius.progress import Progress
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 #: Why nothing is explained where a circuit is empty.
 EMPTY_CIRCUIT = "no head or MLP is in the circuit with a score other than 0"
 BUILTIN, HYVE = "builtin", "hyve"
-PROTOCOLS = ("typed", "paper")
+PROTOCOLS = get_args(Protocol)
 #: Edges of a discovered circuit that an explanation lists, strongest first.
 MOST_EDGES = 1000
 
@@ -107,12 +107,11 @@ def explain_task(task: Task, backbone: Backbone | None = None) -> Explained:
         specimen = task.specimen()
         task = replace(task, loaded=specimen, circuit=_discovered(task.circuit_from, specimen, task))
     circuit = task.circuit
-    if circuit is None:
-        result = scientist(task, backbone)
-    elif chosen := circuit.chosen():
-        result = scientist(replace(task, components=tuple(map(str, chosen))), backbone)
-    else:
+    named = task.components if circuit is None else tuple(map(str, circuit.chosen()))
+    if named == ():
         result = Explained(_abstention(task, seconds=time.monotonic() - started))
+    else:
+        result = scientist(replace(task, components=named), backbone)
     found = {"request": request_of(task, backbone), "circuit_edges": _edges(circuit, result.explanation)}
     return Explained(result.explanation.model_copy(update=found), result.trace, circuit)
 
@@ -122,6 +121,17 @@ def scientist_named(name: str) -> Scientist:
     if name in SCIENTISTS:
         return SCIENTISTS[name]
     return function_named(name, role="scientist", known=SCIENTISTS)
+
+
+def chosen_scientist(
+    scientist: str | None, backbone: bool, protocol: str | None, *, leave_out: str | None = None
+) -> tuple[str, str | None]:
+    """Who explains, and by which protocol, where they are left out: HyVE where there is a language model. Options that
+    do not go together are refused.
+    """
+    scientist = scientist or (HYVE if backbone else BUILTIN)
+    check_scientist(scientist, backbone=backbone, protocol=protocol, leave_out=leave_out)
+    return scientist, DEFAULT_PROTOCOL if scientist == HYVE and protocol is None else protocol
 
 
 def check_scientist(
@@ -170,14 +180,15 @@ def request_of(task: Task, backbone: Backbone | None) -> Request:
         "leave_out": task.leave_out,
         "circuit_from": task.circuit_from,
         "metric": _metric(specimen),
+        "dtype": specimen and specimen.dtype,
     }
     by_name = task.circuit is not None and task.circuit_file is None and task.circuit_from is None
-    chosen = tuple(map(str, task.circuit.chosen())) if task.circuit is not None and by_name else None
+    named = tuple(map(str, task.circuit.chosen())) if task.circuit is not None and by_name else task.components
     return Request(
         command="explain",
         specimen=task.source or (specimen and specimen.source) or task.id,
         behaviour=None if specimen is None else specimen.behaviour,
-        components=task.components or chosen or None,
+        components=named,
         circuit=task.circuit_file,
         method=task.scientist,
         options={name: value for name, value in given.items() if value is not None},
@@ -233,7 +244,7 @@ def hyve(task: Task, backbone: Backbone | None) -> Explained:
         task.specimen(),
         components=task.components,
         backbone=backbone,
-        protocol=cast(Literal["typed", "paper"], task.protocol or PROTOCOLS[0]),
+        protocol=cast(Protocol, task.protocol or DEFAULT_PROTOCOL),
         seed=task.seed,
         sandbox_unsafe=task.sandbox_unsafe,
         executions=Executions(task.executions, writable=task.executions_writable),
@@ -249,7 +260,8 @@ def _discovered(method: str, specimen: "Specimen", task: Task) -> Circuit:
     from vesalius.discovery.methods import DEFAULT_PROMPTS, affordable_prompts, discover
 
     n = affordable_prompts(method, specimen.model.config, DEFAULT_PROMPTS)
-    return discover(specimen, method, n=n, seed=task.seed, spread=task.spread).circuit
+    shared = {"seed": task.seed, "force": task.force, "spread": task.spread, "progress": task.progress}
+    return discover(specimen, method, n=n, **shared).circuit
 
 
 def _abstention(task: Task, *, seconds: float) -> Explanation:

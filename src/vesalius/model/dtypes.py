@@ -19,6 +19,12 @@ def dtype_named(name: str | torch.dtype) -> torch.dtype | None:
     return DTYPES[name]
 
 
+def asked_dtype(name: str | torch.dtype) -> str | None:
+    """The name of a number format that was asked for; None for "auto"."""
+    dtype = dtype_named(name)
+    return None if dtype is None else str(dtype).removeprefix("torch.")
+
+
 def stored_dtype(weight: Tensor) -> torch.dtype:
     """The number format to keep weights in: their own if it is one of those, else float32."""
     return weight.dtype if weight.dtype in DTYPES.values() else torch.float32

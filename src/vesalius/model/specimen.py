@@ -222,8 +222,8 @@ class IdVocabulary:
 @dataclass(frozen=True, repr=False)
 class Specimen(Viewable):
     """A model with everything needed to study it. `components` is the localised circuit where it is known, else every
-    head and MLP; `source` is the name or path that it was loaded by, `behaviour_source` the behaviour itself where it
-    is not one of the built-in ones.
+    head and MLP; `source` is the name or path that it was loaded by, `dtype` the number format asked for then (None:
+    that of the weights), `behaviour_source` the behaviour itself where it is not one of the built-in ones.
     """
 
     id: str
@@ -236,6 +236,7 @@ class Specimen(Viewable):
     draw: Callable[[int, int], list[Any]]
     behaviour: str | None = None
     source: str | None = field(default=None, compare=False)
+    dtype: str | None = field(default=None, compare=False)
     behaviour_source: Any = field(default=None, compare=False)
 
     def tokenize(self, inputs: Sequence[Any]) -> Int[Tensor, "batch pos"]:

@@ -4,6 +4,7 @@ A circuit and a specimen are maps of layers and heads; a discovery has its faith
 are bars and metrics points with their intervals; an explanation is its diagram, a survey a grid of accuracies.
 """
 
+import textwrap
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -26,6 +27,8 @@ MOST_BARS, MOST_METRICS = 20, 24
 PANEL_WIDTH, LEAST_HEIGHT = 4.6, 3.4
 BLUE, RED, GREY = "#2166ac", "#b2182b", "#7f7f7f"
 VERDICTS = {"supported": "#2e7d4f", "refuted": RED, "untested": GREY}
+#: Characters of a line of words in a picture.
+WORDS_WIDTH = 60
 #: Units of a diagram's geometry in an inch.
 PER_INCH = 92.0
 
@@ -165,6 +168,17 @@ def draw_diagram(diagram: Diagram, words: Mapping[str, tuple[str, str]], *, titl
         axes.text(end.x + 5, end.top + OPEN_END / 2, "?", fontsize=6, color="#777777", va="center")
     for box in diagram.boxes:
         _add_box(axes, box, *words.get(box.name, ("", "")))
+    return figure
+
+
+def draw_words(words: str, *, title: str) -> Picture:
+    """A title and a sentence, where there is nothing to draw."""
+    figure = new_figure(PANEL_WIDTH, 1.6)
+    axes = figure.add_subplot()
+    axes.set_title(title, fontsize=9)
+    axes.set_axis_off()
+    text = textwrap.fill(words, WORDS_WIDTH)
+    axes.text(0.5, 0.5, text, ha="center", va="center", fontsize=8, color="#555555", transform=axes.transAxes)
     return figure
 
 

@@ -38,6 +38,7 @@ from vesalius.report.plots import (
     draw_map_and_curve,
     draw_metrics,
     draw_survey,
+    draw_words,
 )
 from vesalius.report.profiles import short_role
 from vesalius.report.survey import render_survey
@@ -101,7 +102,7 @@ def _(result: Survey) -> Figure:
 @plot.register
 def _(result: Explanation) -> Figure:
     if not result.components:
-        raise BadInput(f"the explanation of {result.specimen} has no component to draw; its task_description says why")
+        return draw_words(result.task_description, title=result.title)
     words = {
         part.id: (short_role(part.role) if part.role else part.tag or NO_TAG, part.verdict)
         for part in result.components

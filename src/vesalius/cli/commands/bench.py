@@ -36,8 +36,12 @@ commands = typer.Typer(
 @commands.command()
 def circuits(
     scientist: Annotated[
-        str, typer.Option("--scientist", help="Who explains: builtin, hyve, or your own as package.module:function.")
-    ] = "builtin",
+        str | None,
+        typer.Option(
+            "--scientist",
+            help="Who explains: builtin, hyve, or your own as package.module:function. Default: hyve with --backbone.",
+        ),
+    ] = None,
     backbone: BackboneOption = None,
     protocol: ProtocolOption = None,
     judge: Annotated[

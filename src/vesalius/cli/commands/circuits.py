@@ -25,6 +25,7 @@ from vesalius.cli.options import (
     PromptOption,
     ProtocolOption,
     SpecimenArgument,
+    SplitOption,
     TopOption,
     UnsafeSandboxOption,
     WrongOption,
@@ -59,9 +60,7 @@ def sweep(
     ] = None,
     n: Annotated[int, typer.Option("--n", min=1, help="Prompts.")] = 16,
     seed: Annotated[int, typer.Option(help="Seed of the prompts and of the bootstrap.")] = 0,
-    split: Annotated[
-        str, typer.Option(help="Pool of names, templates and fillers: train, validation or test.")
-    ] = "test",
+    split: SplitOption = "test",
     top: TopOption = 12,
     out: Annotated[
         str | None, typer.Option(help="Directory for the picture and the numbers. Default: vesalius-runs/...")
@@ -119,6 +118,7 @@ def discover(
     ] = "sweep",
     n: Annotated[int, typer.Option("--n", min=1, help="Prompts.")] = 32,
     seed: Annotated[int, typer.Option(help="Seed of the prompts.")] = 0,
+    split: SplitOption = "test",
     budget: Annotated[
         int | None,
         typer.Option(help="bandit, rl: heads to pay for (default 50, or all); sets: sets to pay for (all of 1 or 2)."),
@@ -191,7 +191,7 @@ def discover(
     options |= {"engine": engine, "jobs": jobs}
     if plan:
         return output(api.plan("discover", specimen, **options, **common), print_plan, as_json=json)
-    discovery = api.discover(specimen, out=out or True, **options, **common)
+    discovery = api.discover(specimen, split=split, out=out or True, **options, **common)
     if json:
         return print_json({**discovery.as_data(), "page": f"{discovery.directory}/discovery.html"})
     return print_discovery(discovery, top)

@@ -15,12 +15,12 @@ from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
-from typing import Literal, get_args
+from typing import get_args
 
 from vesalius.backbones import Backbone
 from vesalius.components import Component, parse_components
 from vesalius.documents.explanation import Explanation
-from vesalius.documents.trace import Trace
+from vesalius.documents.trace import DEFAULT_PROTOCOL, Protocol, Trace
 from vesalius.errors import BadInput
 from vesalius.explanations.claims import Lab
 from vesalius.explanations.hyve.asking import Desk
@@ -35,7 +35,6 @@ from vesalius.model.states import fingerprint
 from vesalius.progress import Progress
 from vesalius.sandbox import Executions, Outcome, Sandbox
 
-Protocol = Literal["paper", "typed"]
 #: Examples to show where a specimen has none of its own.
 EXAMPLES, EXAMPLES_SEED = 5, 3_000_017
 
@@ -52,7 +51,7 @@ def explain_hyve(
     specimen: Specimen,
     *,
     backbone: Backbone,
-    protocol: Protocol = "typed",
+    protocol: Protocol = DEFAULT_PROTOCOL,
     components: Iterable[str | Component] | None = None,
     seed: int = 0,
     sandbox_unsafe: bool = False,

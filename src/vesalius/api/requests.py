@@ -1,0 +1,42 @@
+"""From a request back to its result: what a request says about the model and the prompts, and the call that repeats it.
+
+A request names everything that decides a result. What lives in memory only cannot be named: of a metric that is a
+function, of rows given as a list and of prompts given as `material` it holds a name or a digest, and `rerun` takes the
+objects themselves.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+from vesalius.api.discoveries import discover
+from vesalius.api.explanations import explain
+from vesalius.api.places import material_mark
+from vesalius.api.sweeps import sweep_report
+from vesalius.documents.discovery import Discovery
+from vesalius.documents.explanation import Explanation
+from vesalius.documents.request import MATERIAL, Request
+from vesalius.documents.sweep import Sweep
+from vesalius.errors import BadInput
+
+#: What makes the result of each command.
+CALLS: dict[str, Callable[..., Any]] = {"sweep": sweep_report, "discover": discover, "explain": explain}
+
+
+def rerun(request: Request | Any, specimen: Any = None, **given: Any) -> Sweep | Discovery | Explanation:
+    """Repeat a request, or that of a result: `ves.rerun(explanation)`.
+
+    `specimen` replaces the name in the request, for a model in memory. `given` are further keywords of the call, such
+    as `out`, `progress` or `replay`, and whatever the request cannot hold: `material`, a list of rows as `behaviour`, a
+    function as `metric`.
+    """
+    asked = request if isinstance(request, Request) else getattr(request, "request", None)
+    if not isinstance(asked, Request):
+        raise BadInput(f"{type(request).__name__} holds no request; give a Request or a result of this version")
+    if asked.command not in CALLS:
+        raise BadInput(f"a request of {asked.command!r} is repeated by its command: {asked.command_line()}")
+    options = asked.keywords()
+    if (mark := options.pop(MATERIAL, None)) is not None:
+        material = given.get(MATERIAL)
+        if material is None or material_mark(material) != mark:
+            raise BadInput(f"the request is about prompts given as material ({mark}); give the same ones")
+    return CALLS[asked.command](asked.specimen if specimen is None else specimen, **{**options, **given})

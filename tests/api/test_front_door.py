@@ -1,0 +1,108 @@
+"""What callers give in other forms than the usual one: taken where it is clear, refused in one line where it is not."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+import vesalius as ves
+from tests.api.scientist import NAME as SILENT
+from vesalius.documents import Discovery, Request, Survey, SurveyCell
+from vesalius.model.specimen import Specimen
+
+
+@pytest.fixture(scope="module")
+def specimen() -> Specimen:
+    return ves.load("frac_prevs")
+
+
+@pytest.fixture(scope="module")
+def discovery(specimen: Specimen) -> Discovery:
+    return ves.discover(specimen, n=8, checks=False)
+
+
+def asked(specimen: Specimen, *circuit: Any, **options: Any) -> tuple[str, ...] | None:
+    request = ves.explain(specimen, *circuit, scientist=SILENT, **options).request
+    assert request is not None
+    return request.components
+
+
+def test_a_circuit_is_taken_in_every_form(specimen: Specimen, discovery: Discovery) -> None:
+    chosen = tuple(map(str, discovery.circuit.chosen()))
+    assert chosen == ("L0_MLP", "L1H2")
+    assert asked(specimen, discovery) == chosen
+    assert asked(specimen, circuit=discovery) == chosen
+    assert asked(specimen, circuit=discovery.circuit) == chosen
+    assert asked(specimen, "L0_MLP") == ("L0_MLP",)
+    assert asked(specimen, "m0, a1.h2") == chosen
+    assert asked(specimen, ves.Component(1, 2)) == ("L1H2",)
+
+
+@pytest.mark.parametrize(
+    ("call", "line"),
+    [
+        (lambda s: ves.explain(s, 5), "5 names no components; give names such as L1H2"),
+        (lambda s: ves.explain(s, [5]), "component 5 is not a name; expected a head such as L1H2"),
+        (lambda s: ves.explain(s, "L9H9"), "component L9H9 is not in this model"),
+        (lambda s: ves.explain(s, circuit=5), "circuit int is none; give a path, a Circuit or a Discovery"),
+        (lambda s: ves.explain(s, top="a"), "top='a' is not a whole number"),
+        (lambda s: ves.discover(s, n="a"), "n='a' is not a whole number; give one, such as n=8"),
+        (lambda s: ves.discover(s, "bandit", budget=2.5), r"budget=2\.5 is not a whole number"),
+        (lambda s: ves.discover(s, seed=True), "seed=True is not a whole number"),
+        (lambda s: ves.sweep(s, n=None), "n=None is not"),
+        (lambda s: ves.sweep(s, components=5), "5 names no components"),
+    ],
+)
+def test_what_cannot_be_meant_is_refused_in_a_line(
+    call: Callable[[Specimen], Any], line: str, specimen: Specimen
+) -> None:
+    with pytest.raises(ves.BadInput, match=line):
+        call(specimen)
+
+
+def test_an_empty_circuit_is_an_abstention_that_can_be_looked_at(specimen: Specimen) -> None:
+    explanation = ves.explain(specimen, [])
+    assert explanation.components == ()
+    assert "Nothing was established" in explanation.task_description
+    (axes,) = explanation.plot().axes
+    assert "Nothing was established" in " ".join(axes.texts[0].get_text().split())
+    assert explanation._rows() == []
+
+
+def test_a_survey_of_failures_has_a_picture() -> None:
+    request = Request(command="survey", options={"models": ["a"], "behaviour": ["b"]})
+    cell = SurveyCell(id="a-b", model="a", behaviour="b", status="failed", error="not found")
+    picture = Survey(request=request, cells=(cell,)).plot()
+    assert [text.get_text() for text in picture.axes[0].texts] == ["failed"]
+
+
+def test_force_and_progress_reach_the_discovery_before_an_explanation(
+    specimen: Specimen, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from vesalius.discovery import methods
+
+    given: dict[str, Any] = {}
+    usual = methods.discover
+
+    def noted(*names: Any, **options: Any) -> methods.MethodResult:
+        given.update(options)
+        return usual(*names, **{**options, "force": False})
+
+    monkeypatch.setattr(methods, "discover", noted)
+    steps: list[str] = []
+    ves.explain(
+        specimen,
+        circuit_from="sweep",
+        scientist=SILENT,
+        force=True,
+        progress=lambda step, done, total: steps.append(step),
+    )
+    assert given["force"] is True
+    assert steps
+    assert given["progress"] is not None
+
+
+def test_a_language_model_is_asked_by_hyve_in_benchmarks_too() -> None:
+    """Without a scientist, a language model means HyVE; what is refused here is the model, not the combination."""
+    with pytest.raises(ves.BadInput, match="nowhere"):
+        ves.bench("circuits", backbone="nowhere:model", ids=["3"])
