@@ -33,7 +33,8 @@ from vesalius.circuits.key.task import Task
 from vesalius.components import Component
 from vesalius.explanations.claims import Computes, Hypothesis, check
 from vesalius.explanations.claims.laboratory import Lab
-from vesalius.explanations.claims.moved import outcome_of, rival_contestants
+from vesalius.explanations.claims.moved import outcome_of
+from vesalius.explanations.claims.position_rivals import rival_contestants
 from vesalius.explanations.claims.rivals import RIVAL_KINDS, rivals
 from vesalius.rasp import Program
 from vesalius.statistics import share_interval

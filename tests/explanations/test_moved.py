@@ -6,9 +6,11 @@ file; their `answer_key/spec.py` trains them again.
 """
 
 import tarfile
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import torch
 
 import vesalius.api as ves
 from vesalius.components import Component
@@ -23,11 +25,15 @@ from vesalius.explanations.claims import (
     Lab,
     Necessary,
     check,
+    moved,
     worded,
 )
 from vesalius.explanations.claims.ablation import is_inert
+from vesalius.explanations.claims.cells import cells_by, worst_cell, worst_of
+from vesalius.explanations.claims.inputs import INPUT
 from vesalius.explanations.claims.interchange import WORST
-from vesalius.explanations.claims.moved import MOVED, MOVED_EQUAL, MOVED_INPUT, outcome_of, rival_contestants
+from vesalius.explanations.claims.moved import MOVED, MOVED_EQUAL, MOVED_INPUT, MOVED_WORST, outcome_of
+from vesalius.explanations.claims.position_rivals import rival_contestants
 from vesalius.explanations.scientist.explain import explain_specimen
 from vesalius.model.specimen import FiniteVocabulary
 from vesalius.rasp import Aggregate, Map, Select, SequenceMap, compile_program, indices, tokens
@@ -121,7 +127,80 @@ def test_the_position_is_claimed_where_it_is(added):
     wrong = check(Computes(component="L0_MLP", hypothesis=outside()), added)
     assert (wrong.verdict, outcome_of(wrong.evidence)) == ("refuted", "dependent")
     # Place by place the two say the same, so everything else about the wrong one holds.
-    assert [one.passed for one in wrong.evidence] == [True, True, True, True, False]
+    assert [one.passed for one in wrong.evidence] == [True, True, True, True, False, None]
+
+
+def test_a_sentence_that_names_a_refuted_input_says_so(added):
+    """L1_MLP is right about `inner`, but `inner` is not what L0_MLP carries."""
+    wrong, right = outside(), inside()
+    said = " Here inner means the variable of the program: the claim that L0_MLP carries it is refuted."
+    claim = Computes(component="L1_MLP", hypothesis=wrong)
+    record = check(claim, added)
+    assert record.verdict == "supported"
+    assert record.text.endswith(said)
+    (line,) = [one for one in record.evidence if one.measure == INPUT]
+    assert (line.outcome, line.passed) == ("refuted", None)
+    assert said not in check(Computes(component="L1_MLP", hypothesis=right), added).text
+    depends = DependsOnlyOn(component="L1_MLP", program=wrong.program, variables=("inner", "indices"))
+    assert check(depends, added, carriers=wrong.carriers).text == f"L1_MLP depends only on inner and indices.{said}"
+    # Who carries `inner` is not said, so nothing is said about L0_MLP.
+    assert check(depends, added).text == "L1_MLP depends only on inner and indices."
+    alone = Hypothesis(program=wrong.program, carriers={"L1_MLP": ("outer",)})
+    assert said not in check(Computes(component="L1_MLP", hypothesis=alone), added).text
+    # A claim that is not supported rests on nothing.
+    refuted = check(Computes(component="L0_MLP", hypothesis=wrong), added)
+    assert not any(one.measure == INPUT for one in refuted.evidence)
+
+
+def answered_otherwise(lab: Lab, monkeypatch: pytest.MonkeyPatch, where) -> None:
+    """Let the model ignore the moved output in the rows of a design that `where` picks."""
+    real_designs = moved.designs
+
+    def designs(lab, component):
+        return [
+            replace(design, observed=torch.where(where(design)[:, None], lab.clean[design.rows], design.observed))
+            for design in real_designs(lab, component)
+        ]
+
+    monkeypatch.setattr(moved, "designs", designs)
+
+
+@pytest.mark.parametrize("failing", ["single", "all"])
+def test_a_claim_that_fails_in_one_design_holds_at_a_fixed_position(added, monkeypatch, failing):
+    answered_otherwise(added, monkeypatch, lambda design: torch.full((len(design.rows),), design.label == failing))
+    record = check(Computes(component="L0_MLP", hypothesis=inside()), added)
+    assert (record.verdict, outcome_of(record.evidence)) == ("supported", "fixed")
+    assert record.text.startswith("At a fixed position, L0_MLP computes")
+    line = next(one for one in record.evidence if one.measure == MOVED)
+    assert line.value == line.controls[f"{failing}: accuracy"]  # the figure shown is that of the worse design
+    assert line.value < line.controls[f"{'all' if failing == 'single' else 'single'}: accuracy"]
+
+
+@pytest.mark.parametrize("place", [0, 5])
+def test_a_claim_that_fails_at_one_position_says_which(added, monkeypatch, place):
+    """Outputs that are moved to one position are ignored: on the whole the claim still holds."""
+    one_place = lambda design: (design.reads[:, place] >= 0) & (design.label == "single")  # noqa: E731
+    answered_otherwise(added, monkeypatch, one_place)
+    record = check(Computes(component="L0_MLP", hypothesis=inside()), added)
+    worst = next(one for one in record.evidence if one.measure == MOVED_WORST)
+    assert worst_of(worst) == f"moved to position {place}"
+    assert worst.low <= worst.value < worst.high < 0.8
+    assert worst.n >= 12
+    line = next(one for one in record.evidence if one.measure == MOVED)
+    assert (line.outcome, record.verdict) == ("fixed", "supported")
+    assert record.text.startswith("At a fixed position, L0_MLP computes")
+
+
+def test_cells_count_inputs_and_the_worst_is_worst_for_certain():
+    """Hand-worked: label 0 has 3 of 4 cases right in 2 rows, label 1 none of 1; row 3 has no label."""
+    right = torch.tensor([[True, True], [True, False], [False, False], [False, False]])
+    cases = torch.tensor([[True, True], [True, True], [True, False], [True, True]])
+    assert cells_by(torch.tensor([0, 0, 1, -1]), right, cases) == {0: (0.75, 2), 1: (0.0, 1)}
+    worst, counted = worst_cell({"few": (0.0, 11), "bad": (0.5, 12), "worse": (0.6, 1200)})
+    assert worst is not None
+    # 0.5 of 12 may be 0.75 in truth, 0.6 of 1,200 no more than 0.63.
+    assert worst.label == "worse"
+    assert counted == {"cells": 2.0, "with_too_few_cases": 1.0}
 
 
 def test_dependence_on_the_token_alone_is_refuted_by_the_moved_output(added):

@@ -9,6 +9,7 @@ A claim predicts what an experiment must show if the claim is true; `check` runs
 from the evidence by rule, never from the opinion of the claim's author.
 """
 
+from collections.abc import Mapping
 from typing import Annotated, Any
 
 from pydantic import Field, TypeAdapter, ValidationError
@@ -19,6 +20,7 @@ from vesalius.explanations.claims.ablation import BackupOf, Necessary, Redundant
 from vesalius.explanations.claims.aggregating import BESIDE, Aggregates
 from vesalius.explanations.claims.base import Claim, Hypothesis, level_for
 from vesalius.explanations.claims.dependence import Combines, DependsOnlyOn, IndependentOf
+from vesalius.explanations.claims.inputs import input_words, unsupported_inputs
 from vesalius.explanations.claims.interchange import Computes
 from vesalius.explanations.claims.laboratory import Lab
 from vesalius.explanations.claims.moved import scoped
@@ -71,11 +73,16 @@ def claim_from(data: Any) -> Claim:
         raise BadInput(f"claim cannot be read: {where}: {' '.join(first['msg'].split())}") from None
 
 
-def check(claim: Claim, lab: Lab, *, tried: int = 1) -> ClaimRecord:
+def check(
+    claim: Claim, lab: Lab, *, tried: int = 1, carriers: Mapping[str, tuple[str, ...]] | None = None
+) -> ClaimRecord:
     """Run a claim's experiment. `tried` counts the claims of this kind tried on the component, including this one: the
-    more claims, the wider every interval of the rule.
+    more claims, the wider every interval of the rule. `carriers` says which variables of the claim's program each
+    component carries, for claims without a hypothesis: inputs that they name are then checked as well.
     """
     verdict, evidence = claim.examine(lab, level=level_for(tried))
+    if verdict == "supported":
+        evidence += unsupported_inputs(claim, lab, carriers or {})
     text = worded(claim.text, verdict, evidence)
     return ClaimRecord(kind=claim.kind, text=text, verdict=verdict, evidence=evidence, tried=tried)
 
@@ -83,6 +90,8 @@ def check(claim: Claim, lab: Lab, *, tried: int = 1) -> ClaimRecord:
 def worded(text: str, verdict: Verdict, evidence: tuple[Evidence, ...]) -> str:
     """A claim's sentence, no wider than what its evidence covers."""
     text = scoped(text, evidence, verdict=verdict)
-    if verdict == "supported" and any(one.outcome == BESIDE for one in evidence):
+    if verdict != "supported":
+        return text
+    if any(one.outcome == BESIDE for one in evidence):
         text += " It carries something beside: swaps where this value is equal change outputs too."
-    return text
+    return text + input_words(evidence)

@@ -146,9 +146,9 @@ class Combines(Claim, frozen=True):
             return "untested", (neither, differs)
         moved = moved_output(lab, self.part, self.program, self.carried, level=level)
         verdicts: dict[str | None, Verdict] = {"free": "supported", "dependent": "refuted"}
-        verdict = all_of(_unchanged(neither), _changed(differs), verdicts.get(moved.outcome, "untested"))
+        verdict = all_of(_unchanged(neither), _changed(differs), verdicts.get(moved[0].outcome, "untested"))
         stay = inputs_that_stay(lab, self.part, self.program, self.carriers, level=level)
-        return all_of(verdict, "untested") if stay else verdict, (neither, differs, moved, *stay)
+        return all_of(verdict, "untested") if stay else verdict, (neither, differs, *moved, *stay)
 
     def _neither(self, lab: Lab, where: Tensor, level: float) -> Evidence:
         evidence = swap(lab, self.part, where, "where both are equal", level=level, rule=f">= {MIN_UNCHANGED}")
@@ -214,9 +214,9 @@ def with_moved(
     level: float,
 ) -> Outcome:
     """A claim that swaps at the same position support, after outputs were moved between positions of equal values."""
-    rival = moved_output(lab, component, program, carried, level=level) if carried else None
+    rival = moved_output(lab, component, program, carried, level=level)[0] if carried else None
     moved = moved_where_equal(lab, component, across, level=level, rival=rival)
-    return "refuted" if moved.outcome == "dependent" else "supported", (*evidence, moved)
+    return "refuted" if moved[0].outcome == "dependent" else "supported", (*evidence, *moved)
 
 
 def examine_dependence(

@@ -12,8 +12,9 @@ that predicts something else must lose where the two differ, both arguments of a
 `combines`), and the output moved to another position must not contradict the claim (`moved`).
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, TypeVar
 
 import torch
 from jaxtyping import Bool, Int
@@ -29,6 +30,7 @@ from vesalius.explanations.claims.base import (
     rounded,
     share_interval_at,
 )
+from vesalius.explanations.claims.cells import CELL_CASES, MIN_WORST_CELL, worst_cell, worst_evidence
 from vesalius.explanations.claims.dependence import arguments_matter
 from vesalius.explanations.claims.laboratory import Lab
 from vesalius.explanations.claims.moved import inputs_that_stay, moved_output
@@ -42,8 +44,6 @@ from vesalius.rasp import Aggregate, Program, SelectorWidth, SequenceMap, Trace,
 # and 44 of 54 true claims; the ten refuted ones fail in cells where the trained model itself fails.
 MIN_AGREEMENT = 0.97
 MIN_CHANGED_ACCURACY = 0.97
-MIN_WORST_CELL = 0.8
-CELL_CASES = 12
 MIN_CHANGED_ROWS = 24
 MIN_LEAD_OVER_SHUFFLED = 0.1
 RIVALS = 8
@@ -51,10 +51,8 @@ RIVALS = 8
 AGREEMENT = "agreement of the hypothesised program with the model"
 ACCURACY = "interchange accuracy on changed answers"
 WORST = "worst accuracy of any argument value or position"
-_WORST_IS = "; worst: "
-#: Intervals of single argument values have this level, however many claims were tried.
-CELL_LEVEL = 0.95
 CONTEST = "share of inputs that follow the claim, against the closest rival"
+Measured = TypeVar("Measured")
 MAX_ARGUMENTS = 128  # combinations of argument values that are checked one by one
 
 
@@ -83,10 +81,15 @@ def examine_program(
     lab: Lab, component: Component, program: Program, carried: tuple[str, ...], *, level: float
 ) -> Outcome:
     """The rule of `computes` for one component and the variables of a program it is claimed to carry."""
-    outcomes = lab.outcomes.setdefault(program, {})
     key = component, carried, level
+    return _once(lab, program, key, lambda: _examine(lab, component, program, carried, level))
+
+
+def _once(lab: Lab, program: Program, key: tuple, measure: Callable[[], Measured]) -> Measured:
+    """A measurement of a program that is made once per laboratory; at another level of intervals most stay the same."""
+    outcomes = lab.outcomes.setdefault(program, {})
     if key not in outcomes:
-        outcomes[key] = _examine(lab, component, program, carried, level)
+        outcomes[key] = measure()
     return outcomes[key]
 
 
@@ -99,7 +102,7 @@ def _examine(lab: Lab, component: Component, program: Program, carried: tuple[st
         return "untested", (agreement, accuracy)
     if _fails(agreement, MIN_AGREEMENT) or _fails(accuracy, MIN_CHANGED_ACCURACY):
         return "refuted", (agreement, accuracy)
-    worst = _worst(test, program, result)
+    worst = _once(lab, program, ("worst", component, carried), lambda: _worst(test, program, result))
     verdict = _verdict(accuracy, worst)
     if verdict != "supported":
         return verdict, (agreement, accuracy, worst)
@@ -108,8 +111,8 @@ def _examine(lab: Lab, component: Component, program: Program, carried: tuple[st
         return verdict, (agreement, accuracy, worst, contest)
     arguments = _arguments_matter(lab, component, program, carried)
     moved = moved_output(lab, component, program, carried, level=level)
-    fails = moved.outcome == "dependent" or any(one.passed is False for one in arguments)
-    return "refuted" if fails else verdict, (agreement, accuracy, worst, contest, *arguments, moved)
+    fails = moved[0].outcome == "dependent" or any(one.passed is False for one in arguments)
+    return "refuted" if fails else verdict, (agreement, accuracy, worst, contest, *arguments, *moved)
 
 
 def _arguments_matter(lab: Lab, component: Component, program: Program, carried: tuple[str, ...]) -> list[Evidence]:
@@ -318,56 +321,41 @@ def _passes(accuracy: float | None, low: float, shuffled: float | None) -> bool 
 
 
 def _worst(test: InterchangeTest, program: Program, result: InterchangeResult) -> Evidence:
-    """The argument value or position, of those with enough cases, whose accuracy is lowest for certain: its interval
-    has the lowest upper end. A value that fails in a few of a dozen cases is not bad yet.
-    """
+    """The argument value or position, of those with enough cases, whose accuracy is lowest for certain."""
     positions = range(result.changed.shape[1])
     cells = {f"position {place}": result.changed & (torch.tensor(positions) == place) for place in positions}
     for label, mask in test.arguments(program):
         without = test.predict(program, reads=torch.where(mask, -1, test.reads))
         cells[label] = ~test.lab.same(without, result.predicted) & test.lab.real
-    measured = {}
-    for label, cases in cells.items():
-        n = int(cases.sum())
-        if n >= CELL_CASES:
-            right = int((result.right & cases).sum())
-            measured[label] = right / n, *share_interval_at(right, n, CELL_LEVEL), n
-    worst = min(measured, key=lambda label: (measured[label][2], label), default=None)
-    value, low, high, n = (None, None, None, 0) if worst is None else measured[worst]
-    return Evidence(
-        experiment=f"interchange of {test.component}, argument by argument and position by position"
-        + ("" if worst is None else f"{_WORST_IS}{worst}"),
+    shares = {
+        label: (float((result.right & cases).sum() / n), n)
+        for label, cases in cells.items()
+        if (n := int(cases.sum())) >= CELL_CASES
+    }
+    worst, counted = worst_cell(shares)
+    return worst_evidence(
+        f"interchange of {test.component}, argument by argument and position by position",
         measure=WORST,
-        value=rounded(value),
-        low=rounded(low),
-        high=rounded(high),
-        n=n,
-        controls={"cells": float(len(measured)), "with_too_few_cases": float(len(cells) - len(measured))},
-        rule=f"no upper end below {MIN_WORST_CELL}, for each with >= {CELL_CASES} cases",
+        cell=worst,
+        controls={**counted, "with_too_few_cases": float(len(cells) - len(shares))},
         seed=test.lab.seed,
-        passed=None if high is None else high >= MIN_WORST_CELL,
+        bar=MIN_WORST_CELL,
     )
-
-
-def worst_of(evidence: Evidence) -> str:
-    """The argument value or position that evidence of this measure is about."""
-    return evidence.experiment.partition(_WORST_IS)[2]
 
 
 def _contest(
     test: InterchangeTest, program: Program, result: InterchangeResult, level: float
 ) -> tuple[Verdict, Evidence]:
     """Compare the claim with each rival where the two predict different answers."""
-    programs = rivals(program, test.carried, seed=test.lab.seed, limit=RIVALS)
-    level = 1 - (1 - level) / max(1, len(programs))
+    wins = _once(test.lab, program, ("wins", test.component, test.carried), lambda: _all_wins(test, program, result))
+    level = 1 - (1 - level) / max(1, len(wins))
     shares: dict[str, float] = {}
     lost = undecided = alike = 0
-    for rival in programs:
-        ours, theirs = _wins(test, rival, result)
+    for label, ours, theirs in wins:
         if ours + theirs < CELL_CASES:
             alike += 1
             continue
-        shares[rival.label] = ours / (ours + theirs)
+        shares[label] = ours / (ours + theirs)
         low, high = share_interval_at(ours, ours + theirs, level)
         lost += high < 0.5
         # If all inputs follow the claim, too few of them for so strict a level do not make it undecided.
@@ -379,12 +367,18 @@ def _contest(
         value=rounded(min(shares.values(), default=None)),
         low=None,
         high=None,
-        n=len(programs),
+        n=len(wins),
         controls={"rivals_alike": float(alike), **{label: rounded(share) for label, share in shares.items()}},
         rule="every interval above 0.5 or no input on the rival's side, and not every rival alike",
         seed=test.lab.seed,
         passed={"supported": True, "refuted": False, "untested": None}[verdict],
     )
+
+
+def _all_wins(test: InterchangeTest, program: Program, result: InterchangeResult) -> list[tuple[str, int, int]]:
+    """Each rival by name, with the inputs that follow the claim and those that follow the rival."""
+    nearest = rivals(program, test.carried, seed=test.lab.seed, limit=RIVALS)
+    return [(rival.label, *_wins(test, rival, result)) for rival in nearest]
 
 
 def _wins(test: InterchangeTest, rival: Rival, result: InterchangeResult) -> tuple[int, int]:

@@ -3,14 +3,12 @@
 An exchange at the same position cannot tell a variable from the same variable combined with the position: the position
 is equal on both sides. So the component's output at position j of the source is put at position i of the base, at one
 position (`single`) or at all of them in random order (`all`), and the hypothesised program says what must follow if the
-value travels. Its rivals say what follows otherwise:
+value travels. Its rivals (`position_rivals`) say what follows otherwise: the position is inside the value, or outside.
 
-    inside   the value has the position inside: own-position readers see the position it came from
-    outside  (a table that is claimed to read the position) only its other arguments travel; the position is the new one
-
-Both designs are needed: a pointer that must stay a permutation is visible in one of them only. There are four outcomes,
-never two, because a reader may know the value only together with the code of its own position, and then a moved output
-says nothing:
+A claim is free of the position if it holds in both designs, as far as enough answers change in them, and at every
+position: the moves to and from each position are read by themselves (`cells`). There are four outcomes, never two,
+because a reader may know the value only together with the code of its own position, and then a moved output says
+nothing:
 
     free       the program predicts the answers to moved outputs: the value travels
     dependent  a rival does, and the program does not: the claim is wrong about the position
@@ -27,7 +25,7 @@ travels reach an accuracy of 0.95, and the rival's share is at least 0.74 or at 
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 import torch
 from jaxtyping import Bool, Int
@@ -35,14 +33,14 @@ from torch import Tensor
 
 from vesalius.components import Component
 from vesalius.documents.explanation import Evidence, Verdict
-from vesalius.errors import BadInput
 from vesalius.explanations.claims.base import marked, rounded, share_interval_at
+from vesalius.explanations.claims.cells import MIN_WORST_CELL, Cell, cells_by, worst_cell, worst_evidence
 from vesalius.explanations.claims.laboratory import Lab
-from vesalius.rasp import Program, Trace, Variable
-from vesalius.rasp.document import from_document, to_data, to_document
+from vesalius.explanations.claims.position_rivals import OWN_POSITION, Contestant, is_of_position, rival_contestants
+from vesalius.rasp import Program, Trace
+from vesalius.rasp.document import to_document
 
 MovedOutcome = Literal["free", "dependent", "fixed", "untested"]
-Entry = dict[str, Any]
 
 MIN_INPUTS = 24
 MIN_TRAVELS = 0.90
@@ -52,11 +50,10 @@ MIN_RIVAL_LEAD = 0.30
 MIN_UNCHANGED_MOVED = 0.97
 MOVED = "accuracy on answers changed by a moved output, if the value travels"
 MOVED_EQUAL = "share of inputs whose outputs all stay when the output moves between positions of equal variables"
+MOVED_WORST = "worst accuracy of any position that an output is moved to or from"
 MOVED_INPUT = "the same for an input that the table reads beside the position"
 #: How the sentence of a claim begins that was tested place by place only.
 FIXED = "At a fixed position, "
-_OWN_POSITION = ("map", "sequence_map", "linear_sequence_map")
-_INDICES = "indices"
 _VERDICTS: dict[MovedOutcome, Verdict] = {
     "free": "supported",
     "dependent": "refuted",
@@ -64,15 +61,6 @@ _VERDICTS: dict[MovedOutcome, Verdict] = {
     "untested": "untested",
 }
 _OUTCOMES: tuple[MovedOutcome, ...] = ("free", "dependent", "fixed", "untested")
-
-
-@dataclass(frozen=True)
-class Contestant:
-    """A program and the variables of it that a component's output is said to bring along."""
-
-    label: str
-    program: Program
-    carried: tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -100,13 +88,16 @@ class _Design:
 
 @dataclass(frozen=True)
 class _Figures:
-    """One design's result: accuracy on changed answers, and shares of answers on either side of each rival."""
+    """One design's result: accuracy on changed answers, shares of answers on either side of the closest rival, and the
+    share of right answers and the number of inputs by position.
+    """
 
     accuracy: float | None
     rows: int
     ours: float
     theirs: float
     telling: int
+    cells: dict[str, tuple[float, int]]
 
     @property
     def is_dependent(self) -> bool:
@@ -114,21 +105,28 @@ class _Figures:
         return self.telling >= MIN_INPUTS and self.theirs >= MIN_RIVAL and self.theirs - self.ours >= MIN_RIVAL_LEAD
 
     @property
+    def is_tested(self) -> bool:
+        """Enough answers change."""
+        return self.rows >= MIN_INPUTS and self.accuracy is not None
+
+    @property
     def is_free(self) -> bool:
         """The claim predicts the answers, and no rival does better where they differ."""
-        enough = self.rows >= MIN_INPUTS and self.accuracy is not None
-        return enough and (self.accuracy or 0.0) >= MIN_TRAVELS and self.ours >= self.theirs
+        return self.is_tested and (self.accuracy or 0.0) >= MIN_TRAVELS and self.ours >= self.theirs
 
 
 def moved_output(
     lab: Lab, component: Component, program: Program, carried: tuple[str, ...], *, level: float
-) -> Evidence:
-    """The test for one component and the variables of a program it is said to carry; cached in the laboratory."""
+) -> tuple[Evidence, ...]:
+    """The test for one component and the variables of a program it is said to carry: first the outcome, then the worst
+    position where one has enough cases; cached in the laboratory.
+    """
     outcomes = lab.outcomes.setdefault(program, {})
-    key = "moved", component, carried, level
+    key = "moved", component, carried
     if key not in outcomes:
-        outcomes[key] = _moved_output(lab, component, program, carried, level)
-    return outcomes[key]
+        claim, rivals = Contestant("the claim", program, carried), rival_contestants(program, carried)
+        outcomes[key] = {design.label: _compare(lab, design, claim, rivals) for design in designs(lab, component)}
+    return _moved_output(lab, component, outcomes[key], level)
 
 
 def outcome_of(evidence: Sequence[Evidence]) -> MovedOutcome | None:
@@ -157,79 +155,72 @@ def inputs_that_stay(
     entries = {entry["name"]: entry for entry in to_document(program)["variables"]}
     found: dict[str, Evidence] = {}
     for table in carriers.get(str(component), ()):
-        arguments = entries[table]["of"] if entries.get(table, {}).get("op") in _OWN_POSITION else []
-        if not any(_is_of_position(name, entries) for name in arguments):
+        arguments = entries[table]["of"] if entries.get(table, {}).get("op") in OWN_POSITION else []
+        if not any(is_of_position(name, entries) for name in arguments):
             continue
         for name in arguments:
             owner = owners.get(name) or owners.get(f"{name}_head")
-            if owner is None or owner in found or owner == str(component) or _is_of_position(name, entries):
+            if owner is None or owner in found or owner == str(component) or is_of_position(name, entries):
                 continue
-            moved = moved_output(lab, Component.parse(owner), program, carriers[owner], level=level)
+            moved = moved_output(lab, Component.parse(owner), program, carriers[owner], level=level)[0]
             if moved.outcome != "free":
                 found[owner] = moved.model_copy(update={"measure": MOVED_INPUT, "passed": None})
     return tuple(found.values())
 
 
-def _is_of_position(name: str, entries: Mapping[str, Entry]) -> bool:
-    """Whether a variable is a function of the position alone."""
-    if name == _INDICES:
-        return True
-    entry = entries.get(name)
-    return (
-        entry is not None and entry["op"] in _OWN_POSITION and all(_is_of_position(of, entries) for of in entry["of"])
-    )
-
-
 def moved_where_equal(
     lab: Lab, component: Component, equal: Bool[Tensor, "row pos pos"], *, level: float, rival: Evidence | None = None
-) -> Evidence:
+) -> tuple[Evidence, ...]:
     """The form without a program: an output moved from a source position to a base position where the variables are
-    equal (`equal[row, base, source]`) must change nothing. A failure alone does not refute, because readers may know
-    the value only with their own position's code; together with `rival`, the test with a program, it does.
+    equal (`equal[row, base, source]`) must change nothing, on the whole and at no position. A failure alone does not
+    refute, because readers may know the value only with their own position's code; together with `rival`, the test with
+    a program, it does.
     """
     rows, reads = _moves_where(equal, lab)
-    share = low = high = None
+    share = low = high = worst = None
+    counted: dict[str, float | None] = {}
     if len(rows):
         answers = lab.interchange(component, reads, rows=rows)
-        unchanged = (lab.same(answers, lab.clean[rows]) | ~lab.real[rows]).all(1)
+        unchanged = (lab.same(answers, lab.clean[rows]) | ~lab.real[rows]).all(1, keepdim=True)
         share = float(unchanged.float().mean())
         low, high = share_interval_at(float(unchanged.sum()), len(rows), level)
+        worst, counted = worst_cell(_cells_of_moves(reads, unchanged, torch.ones_like(unchanged)))
     outcome: MovedOutcome = "untested"
     if rival is not None and rival.outcome == "dependent":
         outcome = "dependent"
     elif share is not None and len(rows) >= MIN_INPUTS:
         # Readers that understand the carried value everywhere, and still answer otherwise, hear something else in it.
         changed = "dependent" if rival is not None and rival.outcome == "free" and _surely_changes(high) else "fixed"
-        outcome = "free" if share >= MIN_UNCHANGED_MOVED else changed
+        outcome = "free" if share >= MIN_UNCHANGED_MOVED and _everywhere(worst) else changed
+    experiment = f"output of {component} moved to another position"
     evidence = Evidence(
-        experiment=f"output of {component} moved to another position{_why_not(lab, len(rows))}",
+        experiment=f"{experiment}{_why_not(lab, len(rows))}",
         measure=MOVED_EQUAL,
         value=rounded(share),
         low=rounded(low),
         high=rounded(high),
         n=len(rows),
         controls={} if rival is None else rival.controls,
-        rule=f"free at >= {MIN_UNCHANGED_MOVED} of >= {MIN_INPUTS} inputs; dependent if a rival with the position "
-        f"inside predicts moved outputs better, or the carried value travels and the interval is below {MIN_RIVAL}; "
-        "else fixed",
+        rule=f"free at >= {MIN_UNCHANGED_MOVED} of >= {MIN_INPUTS} inputs, and no position below {MIN_WORST_CELL} for "
+        "certain; dependent if a rival with the position inside predicts moved outputs better, or the carried value "
+        f"travels and the interval is below {MIN_RIVAL}; else fixed",
         seed=lab.seed,
         outcome=outcome,
     )
-    return marked(evidence, _VERDICTS[outcome])
+    return marked(evidence, _VERDICTS[outcome]), *_worst_position(lab, experiment, worst, counted)
 
 
 def _surely_changes(high: float | None) -> bool:
     return high is not None and high < MIN_RIVAL
 
 
-def _moved_output(lab: Lab, component: Component, program: Program, carried: tuple[str, ...], level: float) -> Evidence:
-    claim = Contestant("the claim", program, carried)
-    contestants = rival_contestants(program, carried)
-    figures = {design.label: _compare(lab, design, claim, contestants) for design in designs(lab, component)}
-    outcome = _decide(list(figures.values()))
-    best = max(figures.values(), key=lambda each: (each.rows >= MIN_INPUTS, each.accuracy or 0.0), default=None)
-    rows = 0 if best is None else best.rows
-    accuracy = None if best is None else best.accuracy
+def _moved_output(lab: Lab, component: Component, figures: dict[str, _Figures], level: float) -> tuple[Evidence, ...]:
+    cells = {label: cell for each in figures.values() if each.is_tested for label, cell in each.cells.items()}
+    worst, counted = worst_cell(cells)
+    outcome = _decide(list(figures.values()), worst)
+    least = min(figures.values(), key=lambda each: (not each.is_tested, each.accuracy or 0.0), default=None)
+    rows = 0 if least is None else least.rows
+    accuracy = None if least is None else least.accuracy
     low, high = share_interval_at((accuracy or 0.0) * rows, rows, level)
     controls: dict[str, float | None] = {}
     for label, each in figures.items():
@@ -240,28 +231,48 @@ def _moved_output(lab: Lab, component: Component, program: Program, carried: tup
                 f"{label}: follow the rival": rounded(each.theirs),
                 f"{label}: telling inputs": float(each.telling),
             }
+    experiment = f"output of {component} moved to another position"
     evidence = Evidence(
-        experiment=f"output of {component} moved to another position{_why_not(lab, rows)}",
+        experiment=f"{experiment}{_why_not(lab, rows)}",
         measure=MOVED,
         value=rounded(accuracy),
         low=rounded(low) if rows else None,
         high=rounded(high) if rows else None,
         n=rows,
         controls=controls,
-        rule=f"free at >= {MIN_TRAVELS} and no rival ahead; dependent if a rival has >= {MIN_RIVAL} of >= {MIN_INPUTS} "
-        f"telling inputs and {MIN_RIVAL_LEAD} more than the claim; else fixed; untested below {MIN_INPUTS} inputs",
+        rule=f"free at >= {MIN_TRAVELS} and no rival ahead in each design with >= {MIN_INPUTS} inputs, and no position "
+        f"below {MIN_WORST_CELL} for certain; dependent if a rival has >= {MIN_RIVAL} of >= {MIN_INPUTS} telling "
+        f"inputs and {MIN_RIVAL_LEAD} more than the claim; else fixed; untested below {MIN_INPUTS} inputs",
         seed=lab.seed,
         outcome=outcome,
     )
-    return marked(evidence, _VERDICTS[outcome])
+    return marked(evidence, _VERDICTS[outcome]), *_worst_position(lab, experiment, worst, counted)
 
 
-def _decide(figures: list[_Figures]) -> MovedOutcome:
-    if all(each.rows < MIN_INPUTS for each in figures):
+def _worst_position(
+    lab: Lab, experiment: str, worst: Cell | None, counted: dict[str, float | None]
+) -> tuple[Evidence, ...]:
+    """The worst position as evidence: it passes, or leaves the claim at a fixed position, which refutes nothing."""
+    if worst is None:
+        return ()
+    evidence = worst_evidence(
+        f"{experiment}, position by position", measure=MOVED_WORST, cell=worst, controls=counted, seed=lab.seed
+    )
+    return (evidence if evidence.passed else marked(evidence, "untested"),)
+
+
+def _decide(figures: list[_Figures], worst: Cell | None) -> MovedOutcome:
+    tested = [each for each in figures if each.is_tested]
+    if not tested:
         return "untested"
     if any(each.is_dependent for each in figures):
         return "dependent"
-    return "free" if any(each.is_free for each in figures) else "fixed"
+    return "free" if all(each.is_free for each in tested) and _everywhere(worst) else "fixed"
+
+
+def _everywhere(worst: Cell | None) -> bool:
+    """No position is bad for certain."""
+    return worst is None or worst.high >= MIN_WORST_CELL
 
 
 def designs(lab: Lab, component: Component) -> list[_Design]:
@@ -297,121 +308,35 @@ def _compare(lab: Lab, design: _Design, claim: Contestant, rivals: Sequence[Cont
         first, second = (float((side & differs).sum() / differs.sum()) for side in (right, follow))
         if telling >= MIN_INPUTS and (not inputs or second - first > theirs - ours):
             ours, theirs, inputs = first, second, telling
-    return _Figures(accuracy, int(changed.any(1).sum()), ours, theirs, inputs)
+    cells = _cells(design, right, changed)
+    return _Figures(accuracy, int(changed.any(1).sum()), ours, theirs, inputs, cells)
 
 
-def rival_contestants(program: Program, carried: tuple[str, ...]) -> list[Contestant]:
-    """The rivals of a claim about the position; none where the position plays no part beside the carried variables."""
-    document = to_document(program)
-    editor = _Editor(program, document["variables"], carried)
-    found = []
-    for label, edited in (("position inside", editor.inside()), ("position outside", editor.outside())):
-        if edited is None:
-            continue
-        variables, names = edited
-        try:
-            found.append(Contestant(label, from_document({**document, "variables": variables}), names))
-        except BadInput:  # the edited program has more values than a program may have
-            continue
-    return found
+def _cells(
+    design: _Design, right: Bool[Tensor, "row pos"], cases: Bool[Tensor, "row pos"]
+) -> dict[str, tuple[float, int]]:
+    """Right answers by the position they are given at, where all outputs move; where one does, by the positions it
+    moves to and from.
+    """
+    if design.label == "single":
+        return _cells_of_moves(design.reads, right, cases)
+    every = torch.zeros(len(cases), dtype=torch.long)
+    columns = ((place, slice(place, place + 1)) for place in range(cases.shape[1]))
+    cells = {place: cells_by(every, right[:, column], cases[:, column]) for place, column in columns}
+    return {f"answers at position {place}, all outputs moved": cell[0] for place, cell in cells.items() if cell}
 
 
-class _Editor:
-    """Edits of a program's document that change where the position comes from."""
-
-    def __init__(self, program: Program, entries: list[Entry], carried: tuple[str, ...]) -> None:
-        self.program, self.entries = program, entries
-        # The head of a count carries the count.
-        self.carried = carried
-        self.origins = {name.removesuffix("_head") if name.endswith("_head") else name for name in carried} | {*carried}
-        self.by_name = {entry["name"]: entry for entry in entries}
-        self.values = {program.name_of(node): node for node in program.expressions if isinstance(node, Variable)}
-
-    def inside(self) -> tuple[list[Entry], tuple[str, ...]] | None:
-        """Readers at the own position see the position that the value came from."""
-        moved = _fresh("moved_position", self.by_name)
-        copies: dict[str, Entry] = {}
-        below = set(self.origins)
-        variables, found = [], False
-        for entry in self.entries:
-            if entry["op"] in _OWN_POSITION and below & {*entry["of"]}:
-                below.add(entry["name"])
-                of = [self._from(moved, name, copies, below) for name in entry["of"]]
-                found |= of != entry["of"]
-                entry = {**entry, "of": of}
-                variables += [copies.pop(name) for name in list(copies)]
-            variables.append(entry)
-        if not found:
-            return None
-        return [self._identity(_INDICES, moved), *variables], (*self.carried, moved)
-
-    def _from(self, moved: str, name: str, copies: dict[str, Entry], below: set[str]) -> str:
-        """The name to read instead of `name` when the position is another one."""
-        if name == _INDICES:
-            return moved
-        if name in below or not self._is_of_position(name):
-            return name
-        copy = _fresh(f"{name} there", {**self.by_name, **copies})
-        of = [self._from(moved, operand, copies, below) for operand in self.by_name[name]["of"]]
-        copies[copy] = {**self.by_name[name], "name": copy, "of": of}
-        return copy
-
-    def _is_of_position(self, name: str) -> bool:
-        return _is_of_position(name, self.by_name)
-
-    def outside(self) -> tuple[list[Entry], tuple[str, ...]] | None:
-        """The other arguments of the carried table travel; the position is that of the place."""
-        variables: list[Entry] = []
-        names: list[str] = []
-        stays: list[str] = []
-        for entry in self.entries:
-            if entry["name"] in self.carried and self._reads_position(entry["name"], entry["name"]):
-                stays.append(entry["name"])
-                of = [self._argument(name, entry["name"], variables, names) for name in entry["of"]]
-                entry = {**entry, "of": of}
-            variables.append(entry)
-        if not stays or not names:
-            return None
-        return variables, (*names, *(name for name in self.carried if name not in stays))
-
-    def _reads_position(self, name: str, table: str) -> bool:
-        """Whether a table, or a step towards it (its name begins with the table's), reads the position."""
-        entry = self.by_name.get(name)
-        if entry is None or entry["op"] not in _OWN_POSITION or self._is_of_position(name):
-            return False
-        return any(
-            self._is_of_position(operand) or (operand.startswith(f"{table}_") and self._reads_position(operand, table))
-            for operand in entry["of"]
-        )
-
-    def _argument(self, name: str, table: str, variables: list[Entry], names: list[str]) -> str:
-        """What the table reads instead of `name`: the position of the place, or an argument that travels."""
-        if self._is_of_position(name):
-            return name
-        taken = {**self.by_name, **{entry["name"]: entry for entry in variables}}
-        if name.startswith(f"{table}_") and self._reads_position(name, table):
-            copy = _fresh(f"{name} here", taken)
-            of = [self._argument(operand, table, variables, names) for operand in self.by_name[name]["of"]]
-            variables.append({**self.by_name[name], "name": copy, "of": of})
-            return copy
-        copy = _fresh(f"moved {name}", taken)
-        variables.append(self._identity(name, copy))
-        names.append(copy)
-        return copy
-
-    def _identity(self, name: str, copy: str) -> Entry:
-        """A copy of a variable that can be exchanged by itself."""
-        node = self.values[name]
-        if node.numerical:
-            return {"name": copy, "op": "linear_sequence_map", "of": [name, name], "factors": [1.0, 0.0]}
-        values = [to_data(value) for value in self.program.value_list(node) if value is not None]
-        return {"name": copy, "op": "sequence_map", "of": [name, name], "table": [[v, v, v] for v in values]}
-
-
-def _fresh(name: str, taken: dict[str, Any]) -> str:
-    while name in taken:
-        name += "_"
-    return name
+def _cells_of_moves(
+    reads: Int[Tensor, "row pos"], right: Bool[Tensor, "row pos"], cases: Bool[Tensor, "row pos"]
+) -> dict[str, tuple[float, int]]:
+    """Cells of moves of one output; rows without one are left out."""
+    moved = (reads >= 0).any(1)
+    places = {"to": (reads >= 0).int().argmax(1), "from": reads.max(1).values}
+    return {
+        f"moved {way} position {place}": cell
+        for way, label in places.items()
+        for place, cell in cells_by(torch.where(moved, label, -1), right, cases).items()
+    }
 
 
 def _moves_where(equal: Bool[Tensor, "row pos pos"], lab: Lab) -> tuple[Int[Tensor, " row"], Int[Tensor, "row pos"]]:

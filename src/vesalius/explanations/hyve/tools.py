@@ -18,10 +18,11 @@ from vesalius.components import Component
 from vesalius.documents.explanation import ClaimRecord, Evidence
 from vesalius.documents.trace import Execution, Stage
 from vesalius.errors import BadInput
-from vesalius.explanations.claims import Claim, Lab, check
+from vesalius.explanations.claims import Aggregates, Claim, Computes, Copies, Lab, check
 from vesalius.explanations.hyve.failures import category_of
 from vesalius.explanations.hyve.grammar import read_claim
 from vesalius.files import plain_json
+from vesalius.rasp.document import to_document
 from vesalius.sandbox import Outcome
 
 #: The paper's limit on executions per stage; claims have as many of their own.
@@ -81,20 +82,41 @@ CHECK = Tool(
 
 @dataclass
 class Judge:
-    """The engine, for one component: reads claims, checks them, and counts how many of a kind were tried."""
+    """The engine, for one component: reads claims, checks them, and counts how many of a kind were tried.
+
+    Claims that a component carries variables of a program are one kind, whatever they are called: they follow one rule,
+    so the same program with the same variables has the same number, and with it the same verdict, every time.
+    """
 
     lab: Callable[[], Lab]
     component: Component
     tried: Counter[str] = field(default_factory=Counter)
+    carried: dict[str, int] = field(default_factory=dict)
 
     def examine(self, given: Any) -> tuple[Claim, ClaimRecord]:
         """The claim and its record; what cannot be read or tested is a `BadInput`."""
         lab = self.lab()
         config, vocabulary = lab.model.config, lab.specimen.vocabulary
         claim = read_claim(given, self.component, vocabulary, causal=config.causal)  # type: ignore[arg-type]
-        record = check(claim, lab, tried=self.tried[claim.kind] + 1)
-        self.tried[claim.kind] += 1
+        said = _carried_program(claim)
+        number = self.tried[claim.kind] + 1 if said is None else self.carried.get(said, len(self.carried) + 1)
+        record = check(claim, lab, tried=number)
+        if said is None:
+            self.tried[claim.kind] += 1
+        else:
+            self.carried[said] = number
         return claim, record
+
+
+def _carried_program(claim: Claim) -> str | None:
+    """The program and what the component is said to carry of it, as text that is equal where they are."""
+    if isinstance(claim, Computes | Aggregates):
+        program, carried = claim.hypothesis.program, claim.hypothesis.carried_by(claim.component)
+    elif isinstance(claim, Copies) and claim.carried:
+        program, carried = claim.program, claim.carried
+    else:
+        return None
+    return json.dumps([to_document(program), carried], sort_keys=True)
 
 
 @dataclass

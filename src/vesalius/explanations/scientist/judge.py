@@ -53,7 +53,8 @@ class Judge:
         if self.translation is not None and str(component) in self.translation.carriers:
             for claim in self._about_variable(component, variable, self.translation):
                 is_program = isinstance(claim, Computes | Aggregates | Copies)
-                record = check(claim, self.lab, tried=max(1, self.tried[component]) if is_program else 1)
+                tried = max(1, self.tried[component]) if is_program else 1
+                record = check(claim, self.lab, tried=tried, carriers=self.translation.carriers)
                 records.append(self._worded(record, component, claim))
         return (*records, check(Necessary(component=str(component)), self.lab))
 

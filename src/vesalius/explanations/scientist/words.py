@@ -5,7 +5,9 @@ from collections.abc import Iterable, Mapping
 from vesalius.components import Component
 from vesalius.documents.explanation import ClaimRecord, Evidence, Tag, Verdict
 from vesalius.explanations.claims.ablation import is_inert
-from vesalius.explanations.claims.interchange import ACCURACY, AGREEMENT, CONTEST, WORST, worst_of
+from vesalius.explanations.claims.cells import worst_of
+from vesalius.explanations.claims.inputs import input_words
+from vesalius.explanations.claims.interchange import ACCURACY, AGREEMENT, CONTEST, WORST
 from vesalius.explanations.claims.moved import FIXED, MOVED
 from vesalius.explanations.scientist.assemble import OutputMap, Program
 from vesalius.explanations.scientist.classify import Facts
@@ -82,6 +84,7 @@ def note(
     text = f"{component} computes {names.words(str(component))}."
     if "computes" in by_kind and by_kind["computes"].text.startswith(FIXED):
         text = f"{FIXED}{text}"
+    text += input_words(by_kind["computes"].evidence) if "computes" in by_kind else ""
     if facts.position_enters(component) and INDICES not in variable.reads:
         text += " What it means for the output also depends on the position."
     text += _reading(component, facts)
