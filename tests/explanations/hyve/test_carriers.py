@@ -3,9 +3,11 @@
 import pytest
 
 import vesalius.api as ves
+from vesalius.components import Component
 from vesalius.documents.trace import ComponentTrace
 from vesalius.explanations.claims import Computes, Hypothesis, Lab, check
 from vesalius.explanations.hyve.stages import Finding
+from vesalius.explanations.hyve.tools import Judge
 from vesalius.explanations.hyve.writing import shared_program
 from vesalius.rasp import Aggregate, Comparison, Map, Program, Select, compile_program, indices, tokens
 
@@ -46,3 +48,23 @@ def test_a_variable_that_the_kept_program_lacks_is_left_out(lab: Lab) -> None:
     executable, _ = shared_program([first, later], lambda: lab)
     assert executable is not None
     assert executable.carriers == {SHARE: ("share",)}
+
+
+def test_the_same_program_has_one_number_and_one_verdict_whatever_the_claim_is_called(lab: Lab) -> None:
+    """Circuit 3: L1H2 averages the flags of L0_MLP. Other programs in between do not make the rule stricter for it."""
+    judge = Judge(lambda: lab, Component.parse(SHARE))
+    flag = {"name": "is_x", "op": "map", "of": ["tokens"], "table": [["x", 1]], "otherwise": 0}
+    before = {"name": "before", "op": "select", "of": ["indices", "indices"], "comparison": "LEQ"}
+    share = {"name": "share", "op": "aggregate", "of": ["before", "is_x"], "numerical": True}
+
+    def claim(kind: str, comparison: str) -> dict:
+        variables = [flag, before | {"comparison": comparison}, share]
+        program = {"variables": variables, "output": "share"}
+        return {"kind": kind, "component": SHARE, "program": program, "carriers": {SHARE: ["share"]}}
+
+    given = [("computes", "LEQ"), ("computes", "LT"), ("aggregates", "LEQ"), ("aggregates", "LT"), ("computes", "EQ")]
+    records = [judge.examine(claim(kind, comparison))[1] for kind, comparison in given]
+    assert [record.tried for record in records] == [1, 2, 1, 2, 3]
+    right, wrong, right_again, wrong_again, _ = (record.verdict for record in records)
+    assert right == right_again == "supported"
+    assert wrong == wrong_again == "refuted"
