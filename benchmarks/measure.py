@@ -5,6 +5,7 @@ import json
 import platform
 import resource
 import statistics
+import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -12,19 +13,34 @@ from typing import Any
 
 import torch
 
+#: Seconds from which on a single run is reported as it ends.
+LONG = 2.0
 
-def rivals(ours: Callable[[], object], theirs: Callable[[], object], *, repeats: int) -> dict[str, float]:
-    """Median CPU seconds of each over `repeats` alternating runs after one warm-up, and theirs / ours."""
+
+def rivals(
+    ours: Callable[[], object], theirs: Callable[[], object], *, repeats: int, warm_up: bool = True
+) -> dict[str, float]:
+    """Median CPU seconds of each over `repeats` alternating runs after one warm-up, and theirs / ours.
+
+    `warm_up=False` is for callers that have run both already, to compare what they return.
+    """
     times: dict[str, list[float]] = {"ours": [], "theirs": []}
-    for function in (ours, theirs):
+    for function in (ours, theirs) if warm_up else ():
         function()
-    for _ in range(repeats):
+    for repeat in range(repeats):
         for name, function in (("ours", ours), ("theirs", theirs)):
             start = time.process_time()
             function()
             times[name].append(time.process_time() - start)
+            if times[name][-1] > LONG:
+                progress(f"  run {repeat + 1} of {repeats}, {name}: {times[name][-1]:.1f} s of CPU time")
     medians = {name: statistics.median(values) for name, values in times.items()}
     return {**medians, "ratio": medians["theirs"] / medians["ours"]}
+
+
+def progress(line: str) -> None:
+    """Say on stderr what is being measured: stdout is for the document."""
+    print(line, file=sys.stderr, flush=True)
 
 
 def peak_mb() -> float:

@@ -94,6 +94,29 @@ def test_a_rival_without_a_follower_has_lost_at_any_level(lab, monkeypatch, wins
     assert record.verdict == verdict
 
 
+def test_another_pattern_gives_the_scores_of_a_run_that_is_hooked_there(lab):
+    head = lab.model.components[0].parse(SHARE)
+    pattern = lab.pattern(head).roll(1, -1)
+    pattern = pattern / pattern.sum(-1, keepdim=True).clamp(min=1e-9)
+
+    def replace(whole, hook):
+        whole = whole.clone()
+        whole[:, head.head] = pattern
+        return whole
+
+    batch = lab.ablation_batch
+    hooks = [(f"blocks.{head.layer}.attn.hook_pattern", replace)]
+    with torch.no_grad():
+        logits = lab.model.run_with_hooks(batch.tokens, mask=batch.mask, fwd_hooks=hooks)
+    n = len(batch)
+    unchanged = lab.same(logits[:, 1:, 0], lab.clean[:n]) & lab.real[:n]
+    expected = unchanged.sum(1) / lab.real[:n].sum(1)
+    # An output within rounding of the tolerance may count on one side only: at most one in a prompt, in few prompts.
+    differing = (lab.scores_attending(head, pattern) - expected).abs() > 1e-6
+    assert differing.float().mean() < 0.01
+    assert expected.mean() < 0.9, "the other pattern changes outputs"
+
+
 def test_a_program_that_fails_as_a_whole_is_refuted_without_looking_closer(lab):
     record = check(Computes(component=SHARE, hypothesis=hypothesis(predicate=Comparison.GEQ)), lab)
     assert [evidence.measure for evidence in record.evidence] == [AGREEMENT, ACCURACY]

@@ -32,8 +32,9 @@ from vesalius.intervene import (
     run,
     zeros,
 )
+from vesalius.intervene.head_inputs import HeadInputs
 from vesalius.intervene.plan import KEEP, component_index
-from vesalius.model.hooks import Hook
+from vesalius.intervene.values import component_values
 from vesalius.model.specimen import FiniteVocabulary, Specimen, json_value
 from vesalius.rasp import Program, Trace
 
@@ -285,16 +286,12 @@ class Lab:
         shuffled = random.Random(f"{self.seed}/{'heads' if component.is_head else 'MLPs'}").sample(kind, len(kind))
         return [c for c in shuffled if c not in excluded][:k]
 
-    def hooked_scores(self, hooks: Sequence[Hook]) -> Float[Tensor, " prompt"]:
-        """The score of each prompt in a run with hooks."""
-        readout = self._ablation.readout
-        with torch.no_grad():
-            batch = self.ablation_batch.to(self.model.device)
-            at = None if readout.at is None else readout.at.to(self.model.device)
-            choose = None if readout.choose is None else readout.choose.to(self.model.device)
-            logits = self.model.run_with_hooks(batch.tokens, mask=batch.mask, at=at, choose=choose, fwd_hooks=hooks)
-            readings = readout.score(logits, torch.arange(len(batch), device=logits.device))
-        return self._to_scores(readings.cpu())
+    def scores_attending(self, head: Component, pattern: Float[Tensor, "prompt query key"]) -> Float[Tensor, " prompt"]:
+        """The score of each prompt where a head attends by another pattern."""
+        inputs = self._head_inputs(head)
+        z = pattern.to(inputs.values.device, inputs.values.dtype) @ inputs.values
+        plan = Plan.each(self.model.config, torch.arange(len(z)), head)
+        return self._to_scores(run(self._ablation, plan, component_values(self.model, head, z), cost=self.cost).cpu())
 
     @cached_property
     def ablation_batch(self) -> Batch:
@@ -308,12 +305,12 @@ class Lab:
 
     def pattern(self, head: Component) -> Float[Tensor, "prompt query key"]:
         """A head's attention on the ablation prompts; rows and columns past the end of a prompt are zero."""
-        batch = self.ablation_batch.to(self.model.device)
-        name = f"blocks.{head.layer}.attn.hook_pattern"
-        with torch.no_grad():
-            _, cache = self.model.run_with_cache(batch.tokens, mask=batch.mask, names=name)
+        pattern, batch = self._head_inputs(head).pattern().cpu(), self.ablation_batch.to("cpu")
         real = torch.ones_like(batch.tokens, dtype=torch.bool) if batch.mask is None else batch.mask
-        return (cache[name][:, head.head] * real[:, :, None] * real[:, None, :]).cpu()
+        return pattern * real[:, :, None] * real[:, None, :]
+
+    def _head_inputs(self, head: Component) -> HeadInputs:
+        return HeadInputs(self.model, self.ablation_batch, self._ablation.resid(head.layer), head)
 
     def _replaced(self, sets: list[list[Component]], replacement: Replacement) -> list[Float[Tensor, " prompt"]]:
         """The scores of each prompt with each set replaced."""

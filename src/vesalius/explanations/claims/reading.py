@@ -39,7 +39,6 @@ from vesalius.explanations.claims.dependence import (
 )
 from vesalius.explanations.claims.interchange import expression_of
 from vesalius.explanations.claims.laboratory import Lab
-from vesalius.model.hooks import HookPoint
 from vesalius.model.specimen import TextVocabulary, Token
 from vesalius.rasp import Aggregate, indices
 
@@ -294,16 +293,10 @@ def _mass(pattern: Float[Tensor, "prompt query key"], target: Target) -> Float[T
 
 def _cut_effect(lab: Lab, head: Component, target: Target) -> Float[Tensor, " prompt"]:
     """Effect of removing keys from a head's attention, with the rest scaled to sum to one."""
-    target = target.to(lab.model.device)
-
-    def cut(pattern: Tensor, hook: HookPoint) -> Tensor:
-        remaining = pattern[:, head.head].masked_fill(target, 0.0)
-        changed = pattern.clone()
-        changed[:, head.head] = remaining / remaining.sum(-1, keepdim=True).clamp(min=1e-9)
-        return changed
-
+    remaining = lab.pattern(head).masked_fill(target, 0.0)
+    remaining = remaining / remaining.sum(-1, keepdim=True).clamp(min=1e-9)
     clean = lab.scores((), "zero")
-    lost = clean - lab.hooked_scores([(f"blocks.{head.layer}.attn.hook_pattern", cut)])
+    lost = clean - lab.scores_attending(head, remaining)
     return lost if lab.finite else lost / max(float(clean.mean()), 1e-6)
 
 

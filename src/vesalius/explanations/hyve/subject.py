@@ -16,7 +16,9 @@ from torch import Tensor
 
 from vesalius.components import Component
 from vesalius.errors import BadInput
-from vesalius.model.hooks import Cache, Hook, HookPoint
+from vesalius.intervene import Batch, Plan, Recordings, all_logits, run
+from vesalius.intervene.values import component_values
+from vesalius.model.hooks import Cache
 from vesalius.model.specimen import FiniteVocabulary, Value, json_value
 from vesalius.model.transformer import Transformer
 
@@ -26,11 +28,14 @@ TOLERANCE = 0.05
 
 @dataclass(frozen=True)
 class Inputs:
-    """Checked inputs: token ids with BOS first and padding last, and how many tokens each has."""
+    """Checked inputs: token ids with BOS first and padding last, how many tokens each has, and the clean run of them,
+    which is made when it is first needed.
+    """
 
     given: list[list[Any]]
     tokens: Int[Tensor, "batch pos"]
     lengths: list[int]
+    recordings: Recordings
 
     @property
     def real(self) -> Bool[Tensor, "batch pos"]:
@@ -67,7 +72,7 @@ class Subject:
         if any(str(token).strip("<>[]").lower() == "bos" for token in foreign):
             raise BadInput(f"{name} contains BOS; leave it out: it is added inside, and positions count from 0")
         tokens = self.vocabulary.tokenize(rows)
-        return Inputs(rows, tokens, [len(row) for row in rows])
+        return Inputs(rows, tokens, [len(row) for row in rows], Recordings(self.model, Batch(tokens), all_logits()))
 
     def component(self, name: Any, *, head: bool = False) -> Component:
         """A component by name; with `head`, only an attention head will do."""
@@ -78,42 +83,32 @@ class Subject:
             raise BadInput(f"{part} is an MLP, which has no attention; name a head such as 'L0H0'")
         return part
 
-    def logits(self, inputs: Inputs, hooks: Sequence[Hook] = ()) -> Float[Tensor, "batch pos out"]:
-        """A run of the model."""
-        return self.model.run_with_hooks(inputs.tokens, fwd_hooks=hooks)
-
     def cached(self, inputs: Inputs, *names: str) -> Cache:
         """Named activations of a run."""
         return self.model.run_with_cache(inputs.tokens, names=names)[1]
 
-    def outputs(self, inputs: Inputs, hooks: Sequence[Hook] = ()) -> list[list[Any]]:
+    def outputs(self, inputs: Inputs) -> list[list[Any]]:
         """Decoded outputs, one per token of each input."""
-        rows = self.vocabulary.decode(self.logits(inputs, hooks))
-        return [[_short(value) for value in row[:length]] for row, length in zip(rows, inputs.lengths, strict=True)]
+        return self._decoded(inputs, inputs.recordings.scores())
 
     def values(self, part: Component, inputs: Inputs) -> Float[Tensor, "batch pos width"]:
-        """What interventions replace: a head's z, or an MLP's hidden activations."""
-        name = hook_of(part)
-        activations = self.cached(inputs, name)[name]
-        return activations[:, :, part.head] if part.head is not None else activations
+        """What interventions replace: a head's z, or what an MLP writes, without its bias."""
+        return inputs.recordings.outputs([part])[part].clone()
 
-    def replacing(self, part: Component, values: Tensor, where: Bool[Tensor, "batch pos"]) -> list[Hook]:
-        """Hooks that put `values` in the component's place at some positions."""
+    def outputs_with(
+        self,
+        part: Component,
+        values: Float[Tensor, "batch pos width"],
+        where: Bool[Tensor, "batch pos"],
+        inputs: Inputs,
+    ) -> list[list[Any]]:
+        """Decoded outputs with `values` in the component's place at some positions."""
+        plan = Plan.each(self.model.config, torch.arange(len(values)), part, positions=where)
+        return self._decoded(inputs, run(inputs.recordings, plan, component_values(self.model, part, values)))
 
-        def put(activations: Tensor, hook: HookPoint) -> Tensor:
-            changed = activations.clone()
-            if part.head is None:
-                changed[where] = values[where]
-            else:
-                changed[:, :, part.head][where] = values[where]
-            return changed
-
-        return [(hook_of(part), put)]
-
-
-def hook_of(part: Component) -> str:
-    """The hook at which a component's own activity is replaced."""
-    return f"blocks.{part.layer}.attn.hook_z" if part.is_head else f"blocks.{part.layer}.mlp.hook_post"
+    def _decoded(self, inputs: Inputs, logits: Float[Tensor, "batch pos out"]) -> list[list[Any]]:
+        rows = self.vocabulary.decode(logits)
+        return [[_short(value) for value in row[:length]] for row, length in zip(rows, inputs.lengths, strict=True)]
 
 
 def same(one: Any, other: Any) -> bool:

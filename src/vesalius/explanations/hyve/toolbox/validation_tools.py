@@ -43,7 +43,7 @@ class Validation:
         else:
             values, where = values.roll(-1, 0), where & where.roll(-1, 0)
         clean = subject.outputs(checked)
-        ablated = subject.outputs(checked, subject.replacing(part, values, where))
+        ablated = subject.outputs_with(part, values, where, checked)
         pairs = [
             (b, a) for before, after in zip(clean, ablated, strict=True) for b, a in zip(before, after, strict=True)
         ]
@@ -84,7 +84,7 @@ class Validation:
         where = torch.zeros_like(checked.real)
         where[0, [place + 1 for place in places]] = True
         clean, of_source = subject.outputs(checked)
-        patched = subject.outputs(checked, subject.replacing(part, values, where))[0]
+        patched = subject.outputs_with(part, values, where, checked)[0]
         return {
             "base": clean,
             "source": of_source,
@@ -110,7 +110,7 @@ class Validation:
         if len(first.lengths) != len(second.lengths):
             raise BadInput(f"{len(first.lengths)} bases and {len(second.lengths)} sources; give one source per base")
         clean = subject.outputs(first)
-        interchanged = subject.outputs(first, subject.replacing(part, *_moved(subject, part, first, second)))
+        interchanged = subject.outputs_with(part, *_moved(subject, part, first, second), first)
         if expected is None:
             return {"clean": clean, "interchanged": interchanged}
         right = changed = right_changed = total = 0
