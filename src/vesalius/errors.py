@@ -2,7 +2,8 @@
 
 `BadInput`: the caller has to fix the input (command line: exit code 2). `Failed`: the input was fine, but the work
 could not be finished (exit code 1). Both carry one line that names the input and the fix. A `Note` is a warning: the
-work continues, and the command prints it as one line.
+work continues, and the command prints it as one line. All name parameters as in Python, in backticks (`max_cost`);
+the command line writes them as its options (--max-cost).
 """
 
 import pickle

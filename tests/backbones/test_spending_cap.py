@@ -99,7 +99,7 @@ def test_a_cap_that_allows_no_call(limit: float) -> None:
 
 
 def test_a_cap_without_a_price_does_not_start() -> None:
-    with pytest.raises(BadInput, match=r"the price of compatible:m is not known .* --prices"):
+    with pytest.raises(BadInput, match=r"the price of compatible:m is not known .* `prices`"):
         open_backbone("compatible:m", base_url="http://localhost:1/v1", cap=5)
 
 

@@ -113,7 +113,7 @@ def test_a_function_is_a_metric() -> None:
 
 @pytest.mark.parametrize("metric", [name for name in METRICS if name.endswith("difference")])
 def test_differences_need_a_wrong_answer(metric: str) -> None:
-    with pytest.raises(BadInput, match="some prompts have no wrong answer; give one, or --metric log-probability"):
+    with pytest.raises(BadInput, match="some prompts have no wrong answer; give one, or `metric` log-probability"):
         prompts(Prompt((1, 2), (1, 3), 5, NONE, {}, ""), metric=metric).readout()
 
 

@@ -68,7 +68,7 @@ def test_a_benchmark_run_is_a_source(tmp_path: Path) -> None:
     assert isinstance(card, Scorecard)
     chosen = card.as_data()["cases"][0]["methods"]["eap"]["chosen"]
     assert explained("3", circuit=run, circuit_from="eap") == chosen
-    with pytest.raises(BadInput, match="several methods for specimen 3; give --circuit-from"):
+    with pytest.raises(BadInput, match="several methods for specimen 3; give `circuit_from`"):
         explained("3", circuit=run)
     with pytest.raises(BadInput, match="no circuit by acdc"):
         explained("3", circuit=run, circuit_from="acdc")

@@ -139,7 +139,7 @@ def test_a_search_is_checked_on_heads_and_not_resampled(method: str) -> None:
     assert checks.curve.faithfulness == (0.0, *(1.0,) * 8)
     assert checks.metrics["cmd"] == pytest.approx(1 / 16)  # a triangle of width 1/8
     assert "jaccard" not in checks.metrics
-    assert "--seeds 5 compares five searches" in checks.missing["stability"]
+    assert "`seeds` 5 compares five searches" in checks.missing["stability"]
     assert "nothing to compare with" in checks.missing["detectors"]
 
 
@@ -160,11 +160,11 @@ def test_searched_components_alone_are_ablated() -> None:
 @pytest.mark.parametrize(
     ("method", "options", "reason"),
     [
-        ("bandit", SearchOptions(budget=0), "--budget 0: the model has 8 heads; choose 1 to 8"),
+        ("bandit", SearchOptions(budget=0), "`budget` 0: the model has 8 heads; choose 1 to 8"),
         ("bandit", SearchOptions(budget=10**12), "choose 1 to 8"),
-        ("bandit", SearchOptions(seeds=0), "--seeds 0"),
-        ("bandit", SearchOptions(paper=True), "belong to --method rl"),
-        ("rl", SearchOptions(steps=-1), "--steps -1"),
+        ("bandit", SearchOptions(seeds=0), "`seeds` 0"),
+        ("bandit", SearchOptions(paper=True), "belong to `method` rl"),
+        ("rl", SearchOptions(steps=-1), "`steps` -1"),
         ("rl", SearchOptions(budget=3), "give at least 4"),
     ],
 )
@@ -180,7 +180,7 @@ def test_a_behaviour_that_is_not_performed_is_refused_unless_forced() -> None:
     assert discovery.performance.performs
     size = word_tokenizer().size
     unable = as_specimen(random_model(small_config(d_vocab=size, d_vocab_out=size, n_ctx=64)))
-    with pytest.raises(BadInput, match=r"does not perform induction: accuracy .*force=True\) to continue anyway"):
+    with pytest.raises(BadInput, match=r"does not perform induction: accuracy .*`force` to continue anyway"):
         ves.discover(unable, n=4)
     with pytest.raises(BadInput, match="does not perform induction"):
         discover_sets(unable, n=8)

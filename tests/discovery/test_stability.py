@@ -102,5 +102,5 @@ def test_halves_of_opposed_prompts_by_hand() -> None:
 
 
 def test_too_few_prompts_have_no_halves() -> None:
-    with pytest.raises(BadInput, match=r"3 prompts are too few to halve; use at least 4 \(--n 4\)"):
+    with pytest.raises(BadInput, match=r"3 prompts are too few to halve; use at least 4 \(`n` 4\)"):
         half_agreement(torch.ones(3, 5), 2)

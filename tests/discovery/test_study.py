@@ -72,7 +72,7 @@ def test_a_suite_of_another_model_or_half_measured_is_refused(directory: Path, t
 @pytest.mark.parametrize(
     ("training", "held_out", "reason"),
     [
-        ((), (), "--training names no behaviour"),
+        ((), (), "`training` names no behaviour"),
         (("juggling",), (), "behaviour 'juggling' does not exist"),
         (("induction",), ("induction",), "induction is named twice"),
         (("ioi", "ioi"), (), "ioi is named twice"),

@@ -121,7 +121,7 @@ def test_a_head_that_writes_against_the_answer_inhibits_it() -> None:
 
 def test_a_random_model_is_refused_and_has_no_roles() -> None:
     specimen = as_specimen(random_model(small_config(d_vocab=SIZE, d_vocab_out=SIZE, n_ctx=48, bos_token=BOS)))
-    with pytest.raises(BadInput, match=r"does not perform induction: accuracy 0\.\d\d .* --force"):
+    with pytest.raises(BadInput, match=r"does not perform induction: accuracy 0\.\d\d .* `force`"):
         ves.explain(specimen)
     forced = ves.explain(specimen, force=True, n=8)
     assert {part.role for part in forced.components} == {NO_ROLE}
@@ -131,7 +131,7 @@ def test_a_random_model_is_refused_and_has_no_roles() -> None:
 
 def test_what_cannot_be_explained_is_said_in_one_line() -> None:
     specimen = as_specimen(induction_model(SIZE))
-    with pytest.raises(BadInput, match="name what to explain it for, --behaviour induction, induction-out, ioi"):
+    with pytest.raises(BadInput, match="name what to explain it for, `behaviour` induction, induction-out, ioi"):
         ves.explain(as_specimen(induction_model(SIZE), None))
     with pytest.raises(BadInput, match="3 prompts are too few"):
         ves.explain(specimen, n=3)

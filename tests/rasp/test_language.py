@@ -87,7 +87,7 @@ def compiled(variable, vocab=("a", "b"), max_len=4, *, causal=False):
         ),
         (
             lambda: Aggregate(EVERYWHERE, tokens, default=["a"]),
-            "Aggregate: default=['a'] is no value; give a string, number or tuple",
+            "Aggregate: default=['a'] is not a value; give a string, number or tuple",
         ),
         (
             lambda: Aggregate(EVERYWHERE, tokens, default=tokens),

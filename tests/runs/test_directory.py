@@ -45,7 +45,7 @@ def test_a_run_is_taken_up_with_all_it_holds(tmp_path: Path) -> None:
 def test_other_settings_are_named(tmp_path: Path, changes: dict[str, Any], reason: str) -> None:
     with run(tmp_path):
         pass
-    with pytest.raises(BadInput, match=f"{reason}; repeat its command or choose another --out"):
+    with pytest.raises(BadInput, match=f"{reason}; repeat its command or choose another `out`"):
         run(tmp_path, **changes)
     with run(tmp_path):  # the refusal let go of the lock
         pass

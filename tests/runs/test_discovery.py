@@ -170,7 +170,7 @@ def test_large_models_are_pruned_on_fewer_prompts() -> None:
 
 def test_refusals() -> None:
     circuits = benchmark_circuits(["3"])
-    with pytest.raises(BadInput, match="--methods: magic"):
+    with pytest.raises(BadInput, match="`methods`: magic"):
         settings(circuits, ("magic",))
     with pytest.raises(BadInput, match="none named"):
         settings(circuits, ())

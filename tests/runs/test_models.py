@@ -85,7 +85,7 @@ def test_the_cap_ends_a_run_and_a_higher_one_takes_it_up(
     monkeypatch.setitem(PRICES, "models", small)
     whole = perform(tmp_path / "whole", settings(tmp_path))
     assert whole["cost"] == pytest.approx(0.324, abs=0.01)  # and the most of one call is 0.36
-    with pytest.raises(Failed, match=r"cap \$.* is spent .* raise --max-cost .* of 4 circuits are explained"):
+    with pytest.raises(Failed, match=r"cap \$.* is spent .* raise `max_cost` .* of 4 circuits are explained"):
         perform(tmp_path / "run", settings(tmp_path), max_cost=cap)
     assert spent(tmp_path / "run") <= cap
     with pytest.raises(Failed, match="cap"):  # still the same cap
@@ -232,12 +232,12 @@ def test_a_lost_trace_is_made_again_without_asking_anybody(tmp_path: Path) -> No
     ("changes", "reason"),
     [
         ({"scientist": "hyve", "backbone": None}, "hyve needs a language model"),
-        ({"scientist": "builtin"}, "asks no language model; add --scientist hyve"),
+        ({"scientist": "builtin"}, "asks no language model; add `scientist` hyve"),
         ({"scientist": "nowhere.at.all:explain"}, "No module named 'nowhere'"),
         ({"scientist": "tests.runs.stand_in:nobody"}, "has no attribute 'nobody'"),
         ({"scientist": "tests.runs.stand_in:TAGS"}, "is not a function"),
-        ({"protocol": "free"}, "--protocol 'free' does not exist; use typed, paper"),
-        ({"leave_out": "tables"}, "--leave-out is for the built-in scientist"),
+        ({"protocol": "free"}, "`protocol` 'free' does not exist; use typed, paper"),
+        ({"leave_out": "tables"}, "`leave_out` is for the built-in scientist"),
     ],
 )
 def test_settings_that_do_not_fit(tmp_path: Path, changes: dict[str, Any], reason: str) -> None:

@@ -15,7 +15,7 @@ from vesalius.runs.spending import SharedCap, SpendingFile
 
 HELD = (
     r"cap \$1.00: \$0.0000 is spent, \$0.6000 is held for calls of other jobs that are under way, and the next call"
-    r" could cost up to \$0.5000; raise --max-cost or give fewer --jobs,"
+    r" could cost up to \$0.5000; raise `max_cost` or give fewer `jobs`,"
 )
 
 
@@ -33,7 +33,7 @@ def test_one_purse_by_hand(tmp_path: Path) -> None:
     theirs.hold(0.5)
     theirs.settle(0.5, 0.5)
     assert ours.spent == theirs.spent == pytest.approx(0.6)
-    with pytest.raises(CapReached, match=r"\$0.6000 is spent and the next call .* raise --max-cost and give"):
+    with pytest.raises(CapReached, match=r"\$0.6000 is spent and the next call .* raise `max_cost` and give"):
         ours.hold(0.41)
 
 

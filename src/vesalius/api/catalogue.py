@@ -224,7 +224,7 @@ def behaviours(
     """
     if specimen is None:
         if behaviour is not None:
-            raise BadInput(f"behaviour {behaviour!r}: name the model whose tokenizer reads it, before --behaviour")
+            raise BadInput(f"behaviour {behaviour!r}: name the model whose tokenizer reads it, before `behaviour`")
         return [{"name": one.name, "description": one.description} for one in all_behaviours()]
     require_drawable(MEASURED if n is None else n, seed)
     own = None if behaviour is None else find_behaviour(behaviour, metric=metric)
@@ -238,7 +238,7 @@ def behaviours(
             found = check_behaviour(own, model, tokenizer, n=most, seed=seed, progress=report)
             return {"model": specimen.source or specimen.id, **found}
         if metric is not None:
-            raise BadInput(f"metric {metric!r}: name the behaviour that is measured by it, --behaviour NAME or FILE")
+            raise BadInput(f"metric {metric!r}: name the behaviour that is measured by it, `behaviour` NAME or FILE")
         rows = []
         for done, one in enumerate(all_behaviours()):
             report(f"measuring {one.name}", done, len(all_behaviours()))

@@ -34,10 +34,10 @@ Source = Circuit | Discovery | str | Path | None
 def circuit_fields(specimen: Specimen, components: Given, circuit: Source, circuit_from: str | None) -> dict[str, Any]:
     """What is explained, as fields of a task."""
     if components is not None and not (circuit is None and circuit_from is None):
-        raise BadInput("--components does not go with --circuit or --circuit-from: all say what to explain; choose one")
+        raise BadInput("`components` does not go with `circuit` or `circuit_from`: all say what to explain; choose one")
     if isinstance(circuit, Circuit | Discovery):
         if circuit_from is not None:
-            raise BadInput(f"circuit_from={circuit_from!r} discovers a circuit and one is given; leave one out")
+            raise BadInput(f"`circuit_from` {circuit_from!r} discovers a circuit and one is given; leave one out")
         components = circuit
     elif circuit is not None:
         if not isinstance(circuit, str | Path):
@@ -66,7 +66,7 @@ def read_circuit(path: Path, specimen: Specimen, *, method: str | None = None) -
     if path.is_dir() and is_run(path):
         return _from_run(path, specimen, method)
     if method is not None:
-        raise BadInput(f"--circuit-from {method} chooses a method of a `bench discovery` run; {path} is not one")
+        raise BadInput(f"`circuit_from` {method} chooses a method of a `bench discovery` run; {path} is not one")
     if path.is_dir():
         files = [path / name for name in (DISCOVERY_FILE, CIRCUIT_FILE) if (path / name).is_file()]
         if not files:
@@ -101,7 +101,7 @@ def _from_run(run: Path, specimen: Specimen, method: str | None) -> Circuit:
         method = next(iter(methods))
     if method not in methods:
         problem = "several methods" if method is None else f"no circuit by {method}"
-        raise BadInput(f"{run}: {problem} for specimen {specimen.id}; give --circuit-from {choices(methods)}")
+        raise BadInput(f"{run}: {problem} for specimen {specimen.id}; give `circuit_from` {choices(methods)}")
     config = specimen.model.config
     return Circuit(
         n_layers=config.n_layers,

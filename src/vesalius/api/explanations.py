@@ -144,7 +144,7 @@ def explain(
             )
             backbone = stack.enter_context(opened).within(f"{specimen.id} {protocol} seed {seed}")
         result = explain_task(task, backbone)
-        report("drawing the page", 0, 0)
+        report("rendering the page", 0, 0)
         return result.explanation if directory is None else _write_files(result, directory, specimen)
 
 

@@ -35,7 +35,7 @@ def chosen_suite(
 ) -> Suite:
     """The functions that the options choose; says how many records of a dataset were left out."""
     if dataset is not None and not str(dataset).strip():
-        raise BadInput("--dataset: is empty; give the folder of a published dataset, or leave it out")
+        raise BadInput("`dataset`: is empty; give the folder of a published dataset, or leave it out")
     folder = None if dataset is None else str(Path(dataset).resolve())
     suite = Suite(category, SEED if seed is None else seed, count, cast(Mode, mode or usual_mode(dataset)), folder)
     functions, left_out = suite.functions(), suite.left_out

@@ -17,6 +17,7 @@ from vesalius.discovery.mechrl.environment import PAPER_QUIRKS
 from vesalius.discovery.mechrl.study import Scope, study, train_policies, trainings
 from vesalius.discovery.mechrl.suite import (
     CONTROL,
+    HELD_OUT,
     PAPER_TRAINING,
     SIZES,
     TRAINING,
@@ -35,7 +36,6 @@ from vesalius.report.regret import draw_learning, draw_regret
 from vesalius.runs.training import train_apart
 
 SCHEMA = 1
-HELD_OUT = ("docstring", "greater-than", "capitals")
 
 
 def bench_mechrl(
@@ -66,7 +66,7 @@ def bench_mechrl(
     directory = directory_for(out, "bench-mechrl", Path(name).name, size)
     effects = Path(matrices) if matrices else directory / "matrices"
     if effects.exists() and not effects.is_dir():
-        raise BadInput(f"--matrices {effects}: not a directory; name one of effect matrices, or an empty one")
+        raise BadInput(f"`matrices` {effects}: not a directory; name one of effect matrices, or an empty one")
     for name, quirk in PAPER_QUIRKS.items() if paper else ():
         note(f"paper mode, {name}: {quirk}")
     scope = Scope(paper, seeds, steps, episodes)

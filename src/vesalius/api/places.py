@@ -30,9 +30,9 @@ def directory_for(out: Out, *words: str | None) -> Path:
     try:
         directory.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise BadInput(f"--out {directory}: cannot be used as a directory ({error.strerror})") from None
+        raise BadInput(f"`out` {directory}: cannot be used as a directory ({error.strerror})") from None
     if not os.access(directory, os.W_OK):
-        raise BadInput(f"--out {directory}: cannot be written to; choose another place")
+        raise BadInput(f"`out` {directory}: cannot be written to; choose another place")
     return directory
 
 

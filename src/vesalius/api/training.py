@@ -81,14 +81,14 @@ def _train_one(
 ) -> dict[str, Any]:
     # A checkpoint beside the specimen: it was killed between writing the one and removing the other.
     if (directory / SPECIMEN_FILE).exists() and not (directory / CHECKPOINT).exists():
-        raise BadInput(f"--out {directory}: holds a specimen already; choose another directory or remove it")
+        raise BadInput(f"`out` {directory}: holds a specimen already; choose another directory or remove it")
     trained = _fit(program, directory, seed=seed, attempts=attempts, device=device, progress=progress)
     if not trained.gate.passed:
         raise Failed(
             f"{path}: not accepted after {trained.attempts} tries: {'; '.join(trained.gate.shortfalls)}; "
-            f"try --attempts {2 * attempts}, another --seed, or a simpler program"
+            f"try `attempts` {2 * attempts}, another `seed`, or a simpler program"
         )
-    how = f"--seed {seed}: {trained.steps} steps, learning rate {trained.learning_rate}"
+    how = f"seed {seed}: {trained.steps} steps, learning rate {trained.learning_rate}"
     write_trained(TrainedModel(path, trained.setting, trained.model, trained.gate, how), directory)
     shutil.rmtree(directory / CHECKPOINT, ignore_errors=True)
     return {"name": program.name, **_figures(trained, directory)}
@@ -108,7 +108,7 @@ def _train_many(
             rows.append({**row, "shortfalls": event.gate.shortfalls, "directory": str(event.directory)})
     accepted = sum(row["accepted"] for row in rows)
     if not accepted:
-        raise Failed(f"none of {len(rows)} programs was accepted; try another --seed, or one alone with --attempts 8")
+        raise Failed(f"none of {len(rows)} programs was accepted; try another `seed`, or one alone with `attempts` 8")
     return {"n": len(rows), "accepted": accepted, "specimens": rows}
 
 

@@ -64,7 +64,7 @@ def open_backbone(
     if spending_cap and price is None:
         raise BadInput(
             f"cap ${spending_cap.limit:.2f}: the price of {provider}:{model} is not known (table of {table.date});"
-            " name it in a file and give it with --prices"
+            " name it in a file and give it with `prices`"
         )
     key = None if replay or provider not in PROVIDERS else PROVIDERS[provider].key()
     redactor = Redactor([key] if key else [])

@@ -93,7 +93,7 @@ def metric_readout(
         return _custom(metric, question)
     name = metric or LOGIT_DIFFERENCE
     if name in NEEDS_WRONG and bool((question.wrongs == NONE).all(1).any()):
-        raise BadInput(f"metric {name}: some prompts have no wrong answer; give one, or --metric {LOG_PROBABILITY}")
+        raise BadInput(f"metric {name}: some prompts have no wrong answer; give one, or `metric` {LOG_PROBABILITY}")
     if name == LOGIT_DIFFERENCE:
         return _log_odds(question)
     if name == KL:

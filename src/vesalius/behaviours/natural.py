@@ -113,7 +113,7 @@ def require_performance(
     elif not result.performs and not force:
         raise BadInput(
             f"{specimen.name} does not perform {title_of(source.name)}: {result.describe()}; choose another behaviour, "
-            f"or --force (in Python force=True) to {purpose}"
+            f"or `force` to {purpose}"
         )
     return result
 

@@ -83,7 +83,7 @@ class RowBehaviour(Behaviour):
         rows = f"row {lacking[0]} has" if len(lacking) == 1 else f"row {lacking[0]} and {len(lacking) - 1} more have"
         text = (
             f"{rows} no wrong answer, so every row is measured by log-probability; add one, or leave such rows out "
-            f"with --metric {LOGIT_DIFFERENCE}"
+            f"with `metric` {LOGIT_DIFFERENCE}"
         )
         return text if self.note is None else f"{self.note}; {text}"
 

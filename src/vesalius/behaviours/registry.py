@@ -73,6 +73,6 @@ def behaviour_of(specimen: Specimen) -> Behaviour:
         return source
     if specimen.behaviour is None:
         raise BadInput(
-            f"specimen {specimen.name!r} is a natural model: name a behaviour, such as --behaviour induction"
+            f"specimen {specimen.name!r} is a natural model: name a behaviour, such as `behaviour` induction"
         )
     return behaviour(specimen.behaviour)

@@ -253,7 +253,7 @@ class Encoder:
         needed = metric_name(self.metric) in NEEDS_WRONG
         if not row.wrongs:
             if needed:
-                raise Dropped(f"no wrong answer: give one, or --metric {LOG_PROBABILITY}")
+                raise Dropped(f"no wrong answer: give one, or `metric` {LOG_PROBABILITY}")
             return []
         try:
             return self._answers(row, row.wrongs, tokens, "wrong")
@@ -282,7 +282,7 @@ class Encoder:
                 return continuations
             raise Dropped(f"none of {len(given)} answers is one token: give one answer to score it by teacher forcing")
         use = "give a list" if metric_name(self.metric) in (*NEEDS_WRONG, LOGIT_DIFFERENCE) else "give a shorter one"
-        reason = f"{given[0]!r} is {len(continuations[0])} tokens: {use}, or --metric {LOG_PROBABILITY}"
+        reason = f"{given[0]!r} is {len(continuations[0])} tokens: {use}, or `metric` {LOG_PROBABILITY}"
         pieces = ", ".join(repr(self.tokenizer.piece(token)) for token in continuations[0])
         raise Dropped(reason if what == "answer" else f"wrong: {reason}", f"its tokens are {pieces}")
 

@@ -185,7 +185,7 @@ class _Templates:
                 f"{self.source}: {text!r}: no slot {slot!r}; there are {choices(self.slots)} (a brace is written {{{{)"
             )
         if form is not None and form not in FORMS:
-            raise BadInput(f"{self.source}: {text!r}: {form!r} is no form of a word; use {choices(FORMS)}")
+            raise BadInput(f"{self.source}: {text!r}: {form!r} is not a form of a word; use {choices(FORMS)}")
         for word in self.slots[slot][1]:
             if (field is None) == isinstance(word, Mapping) or (field is not None and field not in word):
                 known = f"fields {choices(word)}" if isinstance(word, Mapping) else "no fields"

@@ -7,7 +7,7 @@ close to it. Inputs are token codes, indices into the task's vocabulary; PAD is 
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal, get_args
+from typing import Literal
 
 import torch
 from jaxtyping import Bool, Int
@@ -19,7 +19,6 @@ from vesalius.model.specimen import Token
 PAD = -1
 Codes = Int[Tensor, "batch pos"]
 Sampler = Literal["uniform", "often_sorted", "often_equal", "often_even"]
-SAMPLERS: tuple[Sampler, ...] = get_args(Sampler)
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from typing import Annotated, Any
 import typer
 
 from vesalius.cli.commands import bench, circuits, documents, functions, runs, specimens, surveys, training
-from vesalius.cli.console import Interrupted, notes_on_stderr
+from vesalius.cli.console import Interrupted, notes_on_stderr, with_flags
 from vesalius.errors import BadInput, Failed
 from vesalius.version import __version__
 
@@ -46,7 +46,7 @@ def _root(
 def main() -> None:
     """Entry point: turns refusals and failures into one line and an exit code."""
     try:
-        with notes_on_stderr():
+        with notes_on_stderr(_one_line):
             code = app(prog_name="vesalius", standalone_mode=False)
     except _USAGE_ERROR as error:
         _stop(error.format_message() or "a command is missing", 2)
@@ -69,8 +69,17 @@ def main() -> None:
         sys.exit(code or 0)
 
 
+def _one_line(message: object) -> str:
+    """A message in one line, with the options of the command that is called."""
+    command: Any = typer.main.get_command(app)
+    for word in sys.argv[1:]:
+        command = getattr(command, "commands", {}).get(word, command)
+    flags = {flag for option in command.params for flag in option.opts}
+    return with_flags(" ".join(str(message).split()), flags)
+
+
 def _stop(reason: object, code: int) -> None:
     if os.environ.get("VESALIUS_DEBUG") and isinstance(reason, BaseException):
         raise reason
-    print(f"vesalius: {' '.join(str(reason).split())}", file=sys.stderr)
+    print(f"vesalius: {_one_line(reason)}", file=sys.stderr)
     sys.exit(code)

@@ -1,9 +1,10 @@
 """How the command talks: JSON on stdout, tables for people, notes and progress on stderr."""
 
 import json
+import re
 import sys
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
@@ -36,8 +37,20 @@ def print_line(text: str) -> None:
     stdout.print(text, markup=False, highlight=False, soft_wrap=True)
 
 
+def with_flags(text: str, flags: Collection[str]) -> str:
+    """A message with the parameters it names in backticks written as options of the command: `max_cost` becomes
+    --max-cost where that is among the `flags`.
+    """
+
+    def flag(name: re.Match[str]) -> str:
+        option = f"--{name[1].replace('_', '-')}"
+        return option if option in flags else name[0]
+
+    return re.sub(r"`([a-z_]+)`", flag, text)
+
+
 @contextmanager
-def notes_on_stderr() -> Iterator[None]:
+def notes_on_stderr(one_line: Callable[[object], str]) -> Iterator[None]:
     """Print every note as one line; other warnings as Python does."""
     with warnings.catch_warnings():
         warnings.simplefilter("always", Note)
@@ -45,7 +58,7 @@ def notes_on_stderr() -> Iterator[None]:
 
         def show(message: Any, category: type[Warning], *place: Any, **more: Any) -> None:
             if issubclass(category, Note):
-                print(f"note: {' '.join(str(message).split())}", file=sys.stderr)
+                print(f"note: {one_line(message)}", file=sys.stderr)
             else:
                 usual(message, category, *place, **more)
 

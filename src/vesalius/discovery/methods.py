@@ -84,7 +84,7 @@ class MethodResult:
         """How alike the circuits of the `top` components are on bootstrap resamples of the prompts."""
         if self.method in SEARCHES:
             raise BadInput(
-                f"{self.method} looks where its own draws lead it, so its scores cannot be resampled; --seeds 5 "
+                f"{self.method} looks where its own draws lead it, so its scores cannot be resampled; `seeds` 5 "
                 "compares five searches instead"
             )
         if self.per_prompt is None:
@@ -189,7 +189,7 @@ def discover(
 def require_circuit_method(method: str | None) -> None:
     """Refuse a method that does not score a whole circuit, where one is discovered before it is explained."""
     if method is not None and method not in METHODS:
-        raise BadInput(f"--circuit-from {method!r} does not exist; use {choices(METHODS)}")
+        raise BadInput(f"`circuit_from` {method!r} does not exist; use {choices(METHODS)}")
 
 
 def _with_moved(
@@ -220,7 +220,7 @@ def require_method(method: str, search: SearchOptions | None = None) -> None:
     if method not in (*METHODS, *SEARCHES):
         raise BadInput(f"method {method!r} does not exist; choose one of {choices((*METHODS, *SEARCHES, 'sets'))}")
     if method not in SEARCHES and search not in (None, SearchOptions()):
-        raise BadInput(f"--budget, --paper, --seeds and --steps are for --method bandit and rl, not {method}")
+        raise BadInput(f"`budget`, `paper`, `seeds` and `steps` are for `method` bandit and rl, not {method}")
 
 
 def _searched(

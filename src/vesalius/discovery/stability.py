@@ -42,7 +42,7 @@ def bootstrap_jaccard(
         raise BadInput(f"scores of shape {list(per_prompt.shape)} cannot be resampled; give [prompt, item]")
     scores = _finite(per_prompt).double()
     if len(scores) < 2:
-        raise BadInput("one prompt cannot be resampled; discover on at least two (--n 2)")
+        raise BadInput("one prompt cannot be resampled; discover on at least two (`n` 2)")
     means = bootstrap_means(scores, resamples=resamples, seed=seed)
     return pairwise_jaccard(means if combine is None else combine(means), top)
 
@@ -80,7 +80,7 @@ def half_agreement(
     scores = _finite(per_prompt).cpu().double()
     n, n_items = scores.shape
     if n < LEAST_TO_HALVE:
-        raise BadInput(f"{n} prompts are too few to halve; use at least {LEAST_TO_HALVE} (--n {LEAST_TO_HALVE})")
+        raise BadInput(f"{n} prompts are too few to halve; use at least {LEAST_TO_HALVE} (`n` {LEAST_TO_HALVE})")
     half, rng = n // 2, np.random.default_rng(seed)
     order = rng.permuted(np.tile(np.arange(n), (halvings, 1)), axis=1)
     first, second = (_means_of(scores, order[:, place : place + half]) for place in (0, half))

@@ -41,7 +41,7 @@ class Evidence(Record):
 
     @property
     def mark(self) -> str:
-        """How a line of evidence is marked: pass, FAIL or undecided; shown where it is no part of the verdict."""
+        """How a line of evidence is marked: pass, FAIL or undecided; shown where it is not part of the verdict."""
         if self.passed is not None:
             return "pass" if self.passed else "FAIL"
         return "shown" if self.outcome == SHOWN else "undecided"

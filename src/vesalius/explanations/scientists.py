@@ -140,15 +140,15 @@ def check_scientist(
     """Refuse a scientist that does not exist and options that do not go with it."""
     scientist_named(scientist)
     if scientist == HYVE and not backbone:
-        raise BadInput("--scientist hyve needs a language model; give --backbone, such as openai:gpt-5.4")
+        raise BadInput("`scientist` hyve needs a language model; give `backbone`, such as openai:gpt-5.4")
     if scientist == BUILTIN and backbone:
-        raise BadInput("--backbone: the built-in scientist asks no language model; add --scientist hyve")
+        raise BadInput("`backbone`: the built-in scientist asks no language model; add `scientist` hyve")
     if leave_out is not None and scientist != BUILTIN:
-        raise BadInput("--leave-out is for the built-in scientist; leave it out")
+        raise BadInput("`leave_out` is for the built-in scientist; leave it out")
     if protocol is not None and protocol not in PROTOCOLS:
-        raise BadInput(f"--protocol {protocol!r} does not exist; use {choices(PROTOCOLS)}")
+        raise BadInput(f"`protocol` {protocol!r} does not exist; use {choices(PROTOCOLS)}")
     if protocol is not None and scientist == BUILTIN:
-        raise BadInput("--protocol is for the hyve scientist; leave it out")
+        raise BadInput("`protocol` is for the hyve scientist; leave it out")
 
 
 def check_builtin_options(
@@ -162,7 +162,7 @@ def check_builtin_options(
 
     if isinstance(specimen.vocabulary, TextVocabulary):
         if leave_out is not None:
-            raise BadInput(f"specimen {specimen.name!r} is a natural model; --leave-out is for listed vocabularies")
+            raise BadInput(f"specimen {specimen.name!r} is a natural model; `leave_out` is for listed vocabularies")
         require_enough(PROMPTS if n is None else n, TOP if top is None else top)
     else:
         _refuse_natural_options(n, top, force, f"specimen {specimen.name!r} has a listed vocabulary")

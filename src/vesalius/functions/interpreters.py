@@ -41,11 +41,11 @@ def check_interpreter(name: str, category: str, *, backbone: str | None) -> None
     if name not in NAMES:
         _guest(name)
     if name == TABLE and category != "numeric":
-        raise BadInput("interpreter table interpolates between numbers; use it with --category numeric")
+        raise BadInput("interpreter table interpolates between numbers; use it with `category` numeric")
     if name in WITH_MODEL and backbone is None:
-        raise BadInput(f"interpreter {name} needs a language model; name one, as in --backbone openai:gpt-5.4")
+        raise BadInput(f"interpreter {name} needs a language model; name one, as in `backbone` openai:gpt-5.4")
     if name in (BUILTIN, ORACLE, TABLE) and backbone is not None:
-        raise BadInput(f"--backbone: interpreter {name} asks no language model; use one of {choices(WITH_MODEL)}")
+        raise BadInput(f"`backbone`: interpreter {name} asks no language model; use one of {choices(WITH_MODEL)}")
 
 
 def check_askable(function: Function) -> None:

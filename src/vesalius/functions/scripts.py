@@ -116,7 +116,7 @@ class ScriptRunner:
         return [Reply(answer.value, _last_line(answer.error)) for answer in answers]
 
     def _call(self, code: str, function: str, jobs: list[dict[str, Any]]) -> list[CallResult]:
-        """The results of all jobs: recorded, or else run. Where the dataset lies is no part of a record."""
+        """The results of all jobs: recorded, or else run. Where the dataset is stored is not part of a record."""
 
         def run() -> list[CallResult]:
             total = _SLACK_SECONDS + 2 * PER_INPUT_SECONDS * len(jobs)
@@ -183,7 +183,7 @@ class ScriptFunction:
 
 @contextmanager
 def recorded(function: Function, executions: Executions) -> Iterator[None]:
-    """Keep in `executions` what the function's script replies; a function that is no script replies as always."""
+    """Keep in `executions` what the function's script replies; a function that is not a script replies as always."""
     runner = getattr(function, "runner", None)
     if not isinstance(runner, ScriptRunner):
         yield
@@ -261,7 +261,7 @@ def _number(text: str) -> Reply:
         except ValueError:
             continue
         return Reply(value)
-    return Reply(error="undefined here" if text == "None" else f"{text[:60]!r} is no number")
+    return Reply(error="undefined here" if text == "None" else f"{text[:60]!r} is not a number")
 
 
 def _argument(value: Any) -> str:

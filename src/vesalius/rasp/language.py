@@ -282,7 +282,7 @@ class Aggregate(Variable):
         if numerical:
             _check_variable(values, "Aggregate", "values")
         else:
-            _check_categorical(values, "Aggregate", "values", mend="; average it with numerical=True")
+            _check_categorical(values, "Aggregate", "values", fix="; average it with numerical=True")
         if default is not None:
             _check_default(default, numerical=bool(numerical))
         super().__init__((selector, values), name=name)
@@ -341,11 +341,11 @@ def _check_variable(operand: object, owner: str, label: str) -> None:
     )
 
 
-def _check_categorical(operand: object, owner: str, label: str, *, mend: str = "") -> None:
+def _check_categorical(operand: object, owner: str, label: str, *, fix: str = "") -> None:
     _check_variable(operand, owner, label)
     if isinstance(operand, Variable) and operand.numerical:
-        mend = mend or "; only LinearSequenceMap and a numerical Aggregate read numerical variables"
-        raise BadInput(f"{owner}: {label} is the numerical variable {operand.name!r}{mend}")
+        fix = fix or "; only LinearSequenceMap and a numerical Aggregate read numerical variables"
+        raise BadInput(f"{owner}: {label} is the numerical variable {operand.name!r}{fix}")
 
 
 def _check_default(default: Value, *, numerical: bool) -> None:
@@ -354,7 +354,7 @@ def _check_default(default: Value, *, numerical: bool) -> None:
     if isinstance(default, Expression):
         raise BadInput(f"Aggregate: default is the {type(default).__name__} {default.name!r}; give a value")
     if not isinstance(default, Hashable) or (isinstance(default, float) and math.isnan(default)):
-        raise BadInput(f"Aggregate: default={default!r:.40} is no value; give a string, number or tuple")
+        raise BadInput(f"Aggregate: default={default!r:.40} is not a value; give a string, number or tuple")
 
 
 def _check_selector(selector: object, owner: str) -> None:

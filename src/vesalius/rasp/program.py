@@ -191,7 +191,7 @@ class Program:
         for step in self._steps_on(base.tokens.device):
             if touched.intersection(step.reads):
                 touched.add(step.name)
-        # Past the end of a sequence a trace holds -1, which is no code.
+        # Past the end of a sequence a trace holds -1, which is not a code.
         return {
             name: value if value.is_floating_point() else value.clamp(min=0)
             for name, value in base.values.items()

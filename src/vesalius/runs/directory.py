@@ -115,7 +115,7 @@ class Run:
             if before.get("limits", {}) != notes["limits"]:
                 write_json(path, {**before, "limits": notes["limits"]})
         elif self.ledger.records:
-            raise BadInput(f"{self.directory}: has {EVENTS} but no {RUN}; put it back or choose another --out")
+            raise BadInput(f"{self.directory}: has {EVENTS} but no {RUN}; put it back or choose another `out`")
         else:
             write_json(path, {"schema": SCHEMA, "settings": settings, "versions": installed_versions(), **notes})
 
@@ -136,9 +136,9 @@ def read_run(directory: Path) -> dict[str, Any]:
     data = read_json(directory / RUN)
     if data.get("schema") != SCHEMA:
         made = f"schema {data.get('schema')!r}; this version reads schema {SCHEMA}"
-        raise BadInput(f"{directory / RUN}: {made}; choose another --out or use the version that made it")
+        raise BadInput(f"{directory / RUN}: {made}; choose another `out` or use the version that made it")
     if not isinstance(data.get("settings"), dict):
-        raise BadInput(f"{directory / RUN}: says nothing about the settings; choose another --out")
+        raise BadInput(f"{directory / RUN}: says nothing about the settings; choose another `out`")
     return data
 
 
@@ -208,7 +208,7 @@ def _refuse_other_files(directory: Path) -> None:
     ours = (EVENTS, f"{RUN}.partial-")  # what a run killed at its very beginning leaves
     others = sorted(path.name for path in directory.iterdir() if not path.name.startswith(ours))
     if others:
-        raise BadInput(f"--out {directory}: holds {choices(others, 2)} and no run; choose another directory")
+        raise BadInput(f"`out` {directory}: holds {choices(others, 2)} and no run; choose another directory")
 
 
 def _compare(before: dict[str, Any], now: dict[str, Any], directory: Path) -> None:
@@ -217,7 +217,7 @@ def _compare(before: dict[str, Any], now: dict[str, Any], directory: Path) -> No
         if old != new:
             difference = _difference(old, new)
             raise BadInput(
-                f"{directory}: holds a run with {name} {difference}; repeat its command or choose another --out"
+                f"{directory}: holds a run with {name} {difference}; repeat its command or choose another `out`"
             )
 
 

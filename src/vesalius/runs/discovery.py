@@ -41,13 +41,13 @@ class DiscoverySettings:
     def __post_init__(self) -> None:
         unknown = [name for name in self.methods if name not in METHODS]
         if unknown or not self.methods:
-            raise BadInput(f"--methods: {', '.join(unknown) or 'none named'}; choose from {choices(METHODS)}")
+            raise BadInput(f"`methods`: {', '.join(unknown) or 'none named'}; choose from {choices(METHODS)}")
         if len(set(self.methods)) < len(self.methods):
-            raise BadInput(f"--methods: {', '.join(self.methods)} names one twice; name each once")
+            raise BadInput(f"`methods`: {', '.join(self.methods)} names one twice; name each once")
         if not self.circuits:
             raise BadInput("a benchmark of no circuits says nothing; choose at least one")
         if self.n < 2:
-            raise BadInput(f"--n {self.n}: prompts are resampled to see how stable circuits are; give at least 2")
+            raise BadInput(f"`n` {self.n}: prompts are resampled to see how stable circuits are; give at least 2")
         require_drawable(self.n, self.seed)
 
     @property

@@ -80,7 +80,7 @@ class Ledger:
             fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             raise Failed(
-                f"{self.path.parent}: another process is working on this run; wait for it or choose another --out"
+                f"{self.path.parent}: another process is working on this run; wait for it or choose another `out`"
             ) from None
         except OSError as error:
             raise Failed(f"{self.path}: cannot be locked ({error.strerror}); choose another place") from None
@@ -107,7 +107,7 @@ def _read(path: Path) -> tuple[list[Record], str, int]:
         record = _record(line)
         if record is None:
             if number < len(whole) + bool(rest):
-                raise BadInput(f"{path}, line {number}: not a record; put back a good copy or choose another --out")
+                raise BadInput(f"{path}, line {number}: not a record; put back a good copy or choose another `out`")
             break
         check = _CHECK.search(line)
         digest = _next_digest(digest, line if check is None else line[: check.start()] + b"}")
@@ -126,7 +126,7 @@ def _read(path: Path) -> tuple[list[Record], str, int]:
 def _altered(path: Path, number: int, what: str) -> BadInput:
     return BadInput(
         f"{path}, line {number}: {what}; it, or a line before it, was changed after it was written: put back a good"
-        " copy or choose another --out"
+        " copy or choose another `out`"
     )
 
 

@@ -40,7 +40,7 @@ def benchmark_circuits(ids: Iterable[str] | None = None) -> list[Circuit]:
     """Benchmark circuits by id or name, each once, in the order of the benchmark; None means all 84."""
     chosen = None if ids is None else {_directory(name).name for name in ids}
     if chosen is not None and not chosen:
-        raise BadInput(f"--ids names no circuit; give ids or names, comma-separated: {known_names(3)}")
+        raise BadInput(f"`ids` names no circuit; give ids or names, comma-separated: {known_names(3)}")
     return [
         Circuit(card.id, card.name, _directory(card.id))
         for card in benchmark_cards()
@@ -51,11 +51,11 @@ def benchmark_circuits(ids: Iterable[str] | None = None) -> list[Circuit]:
 def trained_circuits(folder: Path) -> list[Circuit]:
     """The specimens in a folder, or the folder itself if it is one; each needs its answer key."""
     if not folder.is_dir():
-        raise BadInput(f"--specimens {folder}: no such directory")
+        raise BadInput(f"`specimens` {folder}: no such directory")
     places = [folder] if (folder / SPECIMEN_FILE).is_file() else sorted(_specimens_in(folder))
     if not places:
         raise BadInput(
-            f"--specimens {folder}: holds no specimen; make one with: vesalius train SPEC.py --out {folder}/x"
+            f"`specimens` {folder}: holds no specimen; make one with: vesalius train SPEC.py --out {folder}/x"
         )
     circuits = []
     for place in places:
@@ -73,7 +73,7 @@ def first(circuits: Sequence[Circuit], limit: int | None) -> list[Circuit]:
 def chosen_circuits(specimens: str | None, ids: list[str] | None, limit: int | None) -> list[Circuit]:
     """What the options --specimens, --ids and --limit choose; None where one was left out."""
     if specimens is not None and ids is not None:
-        raise BadInput("--ids chooses among the benchmark circuits; leave it out with --specimens")
+        raise BadInput("`ids` chooses among the benchmark circuits; leave it out with `specimens`")
     return first(trained_circuits(Path(specimens)) if specimens is not None else benchmark_circuits(ids), limit)
 
 
@@ -103,5 +103,5 @@ def _specimens_in(folder: Path) -> Iterable[Path]:
 def _directory(name: str) -> Path:
     directory = benchmark_directory(name.strip())
     if directory is None:
-        raise BadInput(f"--ids: benchmark circuit {name.strip()!r} does not exist; use {known_names(3)}")
+        raise BadInput(f"`ids`: benchmark circuit {name.strip()!r} does not exist; use {known_names(3)}")
     return directory

@@ -62,7 +62,7 @@ class Settings:
         if not self.circuits:
             raise BadInput("a benchmark of no circuits says nothing; choose at least one")
         if self.prices is not None and not self.models:
-            raise BadInput("--prices: no language model is asked; leave it out")
+            raise BadInput("`prices`: no language model is asked; leave it out")
 
     @property
     def models(self) -> tuple[str, ...]:

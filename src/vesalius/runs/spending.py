@@ -80,10 +80,10 @@ class SharedCap(SpendingCap):
                     if taken > spent
                     else ""
                 )
-                fewer = " or give fewer --jobs," if taken > spent else ""
+                fewer = " or give fewer `jobs`," if taken > spent else ""
                 raise CapReached(
                     f"cap ${self.limit:.2f}: ${spent:.4f} is spent{held} and the next call could cost up to"
-                    f" ${max_cost:.4f}; raise --max-cost{fewer} and give the same command again to continue"
+                    f" ${max_cost:.4f}; raise `max_cost`{fewer} and give the same command again to continue"
                 )
             accounts.setdefault(self._account, [0.0, 0.0])[1] += max_cost
 

@@ -45,7 +45,7 @@ class SurveySettings:
 
     def __post_init__(self) -> None:
         _require_several("model", self.models, "smollm2-135m")
-        _require_several("behaviour", self.behaviours, "--behaviour induction")
+        _require_several("behaviour", self.behaviours, "`behaviour` induction")
 
     def request(self) -> Request:
         """What was asked, so that it can be asked again."""
@@ -169,7 +169,7 @@ def _absolute(name: str) -> str:
     try:
         path = Path(name).expanduser()
         return str(path.resolve()) if path.exists() else name
-    except OSError:  # a row written out is no file's name
+    except OSError:  # a row written out is not the name of a file
         return name
 
 

@@ -42,5 +42,5 @@ def not_contained(isolation: Isolation) -> str:
     reasons = "; ".join(isolation.missing) or f"{sys.platform} has no isolation the sandbox can use"
     return (
         f"the sandbox cannot contain code on this machine ({reasons}); use Linux 6.2 or newer on x86_64 or aarch64 "
-        "(5.12 where namespaces are allowed), or accept the risk with unsafe=True (--unsafe-sandbox)"
+        "(5.12 where namespaces are allowed), or accept the risk with unsafe=True (`unsafe_sandbox`)"
     )

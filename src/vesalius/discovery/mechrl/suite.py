@@ -55,7 +55,7 @@ class Plan:
         for task in tasks:
             behaviour(task)
         if not self.training:
-            raise BadInput("--training names no behaviour; policies are trained on at least one")
+            raise BadInput("`training` names no behaviour; policies are trained on at least one")
         if repeated := [task for task in dict.fromkeys(tasks) if tasks.count(task) > 1]:
             raise BadInput(
                 f"{repeated[0]} is named twice; a behaviour is either trained on or held out, and named once"

@@ -65,7 +65,7 @@ class SearchOptions:
         """The budget for a model with this many heads; refuses one that is out of range."""
         budget = min(STEPS, heads) if self.budget is None else self.budget
         if not 1 <= budget <= heads:
-            raise BadInput(f"--budget {budget}: the model has {heads} heads; choose 1 to {heads}")
+            raise BadInput(f"`budget` {budget}: the model has {heads} heads; choose 1 to {heads}")
         return budget
 
     def require(self, method: str, heads: int) -> None:
@@ -73,13 +73,13 @@ class SearchOptions:
         budget = self.budget_of(heads)
         if self.seeds < 1 or self.steps < 0:
             raise BadInput(
-                f"--seeds {self.seeds} and --steps {self.steps} are out of range; they must be at least 1 and 0"
+                f"`seeds` {self.seeds} and `steps` {self.steps} are out of range; they must be at least 1 and 0"
             )
         if method == "bandit" and (self.steps or self.paper):
-            raise BadInput("--steps and --paper belong to --method rl; a bandit is not trained before the search")
+            raise BadInput("`steps` and `paper` belong to `method` rl; a bandit is not trained before the search")
         if method == "rl" and not self.paper and budget <= ATTRIBUTION_PASSES:
             raise BadInput(
-                f"--budget {budget}: the policy pays {ATTRIBUTION_PASSES} queries for attribution first; "
+                f"`budget` {budget}: the policy pays {ATTRIBUTION_PASSES} queries for attribution first; "
                 f"give at least {ATTRIBUTION_PASSES + 1}"
             )
 

@@ -144,7 +144,7 @@ def discover_sets(
     if search_name not in NAMES:
         raise BadInput(f"search {search_name!r} does not exist; choose one of {choices(NAMES)}")
     if n < LEAST_PROMPTS:
-        raise BadInput(f"--n {n}: too few prompts for an interval of a synergy; use at least {LEAST_PROMPTS}")
+        raise BadInput(f"`n` {n}: too few prompts for an interval of a synergy; use at least {LEAST_PROMPTS}")
     heads = head_pool(specimen, pool)
     check_budget(budget, len(heads))
     performance = None if specimen.behaviour is None else require_performance(specimen, seed=seed, force=force)
@@ -161,7 +161,7 @@ def discover_sets(
     else:
         source = _pairs_on_disk(specimen, tables, heads, n=n, kind=kind, seed=seed, progress=progress)
     if source.clean == 0:
-        raise BadInput("the clean score is zero on these prompts, so shares of it mean nothing; choose another --seed")
+        raise BadInput("the clean score is zero on these prompts, so shares of it mean nothing; choose another `seed`")
     queries, goal = SetQueries(source, budget), Goal.of(source, price=price, least=least)
     suspected, complete, synergies = _suspects(queries, goal, search_name, policy=policy, seed=seed)
     confirmation = confirm(held_out, suspected, least=goal.least, seed=seed)
@@ -183,7 +183,7 @@ def _held_out(specimen: Specimen, n: int, seen: Trial, *, seed: int) -> Trial:
     if len(held_out.batch) < LEAST_PROMPTS:
         raise BadInput(
             f"specimen {specimen.name!r}: the search uses {n} inputs and leaves {len(held_out.batch)} to confirm on; "
-            f"{LEAST_PROMPTS} are needed: lower --n"
+            f"{LEAST_PROMPTS} are needed: lower `n`"
         )
     return held_out
 
@@ -199,7 +199,7 @@ def _pairs_on_disk(
     progress: Progress | None,
 ) -> Source:
     if kind == "resample" and isinstance(specimen.vocabulary, FiniteVocabulary):
-        raise BadInput("all pairs of this specimen cannot be resampled on disk; choose --kind zero or mean")
+        raise BadInput("all pairs of this specimen cannot be resampled on disk; choose `kind` zero or mean")
     pools = {SEARCH_SPLIT: n}
     tables = pair_effects(specimen, directory, pools=pools, heads=heads, kind=kind, seed=seed, progress=progress)
     return tables.source(SEARCH_SPLIT)

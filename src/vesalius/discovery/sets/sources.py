@@ -106,7 +106,7 @@ class LiveSource:
         )
         ablated = torch.cat([scores for _, scores in parts], 1).double().numpy()
         if not np.isfinite(ablated).all():
-            raise BadInput("the model's logits are not finite with these heads ablated; choose another --kind")
+            raise BadInput("the model's logits are not finite with these heads ablated; choose another `kind`")
         return self.baseline[:, None] - ablated
 
 

@@ -131,7 +131,7 @@ class Bench:
     #: Claims as they were given, each with its verdict or with why it could not be checked.
     given: list[dict[str, Any]] = field(default_factory=list)
     checked: list[tuple[Claim, ClaimRecord]] = field(default_factory=list)
-    #: Calls that were no experiment, those refused included.
+    #: Calls that were not experiments, those refused included.
     looks: int = 0
 
     @property

@@ -124,7 +124,7 @@ def _performance(specimen: Specimen, seed: int, *, force: bool) -> Performance:
     if specimen.behaviour is None:
         names = ", ".join(b.name for b in behaviours())
         raise BadInput(
-            f"specimen {specimen.name!r} is a natural model: name what to explain it for, --behaviour {names}"
+            f"specimen {specimen.name!r} is a natural model: name what to explain it for, `behaviour` {names}"
         )
     return require_performance(specimen, seed=seed, force=force, purpose="see its attention")
 

@@ -177,7 +177,7 @@ def _add_feeders(pool: Pool, selection: Selection, roles: _Roles, *, select_feed
 
 
 def _add_paths(pool: Pool, selection: Selection, progress: Progress) -> None:
-    """The strongest paths between selected components; those with too small an effect are no hypothesis."""
+    """The strongest paths between selected components; those with too small an effect are not hypotheses."""
     parts, parallel = selection.components, pool.model.config.parallel
     pairs = [(a, b) for a in parts for b in parts if feeds(a, b, parallel=parallel)]
     if not pairs:

@@ -155,7 +155,7 @@ def _explanation(
 
 
 def laboratory(specimen: Specimen, circuit: list[Component], *, seed: int) -> Lab:
-    """Held-out inputs for a circuit. Who belongs to the specimen's own circuit is no control, explained or not."""
+    """Held-out inputs for a circuit. A component of the specimen's own circuit is not a control, explained or not."""
     listed = specimen.components if len(specimen.components) < len(specimen.model.components) else ()
     # Base and source inputs have seeds of their own, so two laboratories must be two apart.
     return Lab(specimen, n=LAB_PAIRS, seed=CLAIM_SEED + 2 * seed, circuit=sorted({*circuit, *listed}))

@@ -1,6 +1,6 @@
 """The numbers of a program with as few decimals as make no difference.
 
-A fit gives 1.00014 where the circuit means 1, and other digits on another machine. Such digits are no part of the
+A fit gives 1.00014 where the circuit means 1, and other digits on another machine. Such digits are not part of the
 claim, so the numbers of a program (weights, offsets, outputs read off) are rounded to the fewest decimals at which, on
 inputs that nothing was fitted on, no output moves noticeably and as many inputs agree with the model as before.
 """

@@ -1,6 +1,6 @@
 """What the search looks at while it refines: does the program predict what exchanging each component does?
 
-These figures choose between hypotheses and so are no verdict; verdicts come from the laboratory (`judge`). Base and
+These figures choose between hypotheses and so are not verdicts; verdicts come from the laboratory (`judge`). Base and
 source inputs are paired at random, the component's output moves from source to base at all shared positions, and the
 model's outputs are compared with those of the program under the same exchange. Only outputs that change count, since
 unchanged ones are easy.

@@ -231,17 +231,17 @@ def find_string(s: str, letter: str) -> str:
 
 
 def get_first_character_ordinality(s: str) -> str:
-    """give the place of the first character in the alphabet in words, zero if it is no letter"""
+    """give the place of the first character in the alphabet in words, zero if it is not a letter"""
     return ordinality(s[:1])
 
 
 def get_last_character_ordinality(s: str) -> str:
-    """give the place of the last character in the alphabet in words, zero if it is no letter"""
+    """give the place of the last character in the alphabet in words, zero if it is not a letter"""
     return ordinality(s[-1:])
 
 
 def get_mid_character_ordinality(s: str) -> str:
-    """give the place of the middle character in the alphabet in words, zero if it is no letter"""
+    """give the place of the middle character in the alphabet in words, zero if it is not a letter"""
     return ordinality(s[len(s) // 2 : len(s) // 2 + 1])
 
 

@@ -40,9 +40,9 @@ class FunctionSettings:
         if self.grading_seed is not None and not 0 <= self.grading_seed < GRADING_SEEDS:
             raise BadInput(f"grading seed {self.grading_seed}: give a number from 0 to {GRADING_SEEDS - 1}")
         if self.prices is not None and not self.models:
-            raise BadInput("--prices: no language model is asked; leave it out")
+            raise BadInput("`prices`: no language model is asked; leave it out")
         if self.evaluator is not None and self.suite.category == "numeric":
-            raise BadInput("--evaluator: numeric functions are graded by their code; leave it out")
+            raise BadInput("`evaluator`: numeric functions are graded by their code; leave it out")
 
     @property
     def models(self) -> tuple[str, ...]:
