@@ -18,16 +18,17 @@ MAX_SENT_DEPTH = 20
 _SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
 
 
-def parse_json(text: str | bytes, *, source: object, finite: bool = True) -> Any:
+def parse_json(text: str | bytes, *, source: object, finite: bool = True, unique: bool = False) -> Any:
     """A JSON document that can be written back: finite numbers, whole characters, at most `MAX_DEPTH` levels.
 
     Anything else is refused in one line that names `source`. Files that Python wrote may hold NaN and infinities;
-    `finite=False` reads them.
+    `finite=False` reads them. `unique` refuses an object that names a field twice, of which only the last would count.
     """
-    numbers: dict[str, Any] = {"parse_constant": _refuse_constant, "parse_float": _finite} if finite else {}
+    rules: dict[str, Any] = {"parse_constant": _refuse_constant, "parse_float": _finite} if finite else {}
+    rules |= {"object_pairs_hook": _refuse_repeated} if unique else {}
     try:
         decoded = text.decode("utf-8-sig") if isinstance(text, bytes) else text
-        data = json.loads(decoded, **numbers)
+        data = json.loads(decoded, **rules)
     except RecursionError:
         raise BadInput(f"{source}: not readable as JSON (too many brackets inside each other)") from None
     except ValueError as error:  # also text that is not UTF-8, and integers of thousands of digits
@@ -44,6 +45,14 @@ def parse_json(text: str | bytes, *, source: object, finite: bool = True) -> Any
 
 def _refuse_constant(name: str) -> float:
     raise ValueError(f"{name} is not a JSON number")
+
+
+def _refuse_repeated(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    data = dict(pairs)
+    if len(data) < len(pairs):
+        names = [name for name, _ in pairs]
+        raise ValueError(f"field {next(name for name in names if names.count(name) > 1)!r} occurs more than once")
+    return data
 
 
 def _finite(digits: str) -> float:

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from tests.models import random_model, small_config
-from vesalius.behaviours import Prompt, Prompts
+from vesalius.behaviours import Prompt, Prompts, performance
 from vesalius.behaviours.metrics import METRICS, NONE
 from vesalius.errors import BadInput
 from vesalius.intervene import Recordings, effects
@@ -122,6 +122,25 @@ def test_without_a_wrong_answer_the_rival_is_the_likeliest_other_token() -> None
     given = prompts(Prompt((1, 2), (1, 3), 5, NONE, {}, ""), Prompt((1, 2), (1, 3), 6, NONE, {}, ""), SINGLE)
     margins = Recordings(model, given.batch, given.margin()).scores().tolist()
     assert margins == pytest.approx([4 - 3, 1 - 4, 4 - 1])
+
+
+def test_an_answer_of_several_tokens_counts_if_greedy_decoding_gives_it() -> None:
+    """Wherever it stands, the constant model says 5, whose logit is 4; the next are 7 with 3 and 8 with 2."""
+    model = constant_model(LOGITS)
+    rows = [
+        Prompt((1, 2), (1, 3), 5, NONE, {}, "", forced=(5, 5, 5)),
+        Prompt((1, 2), (1, 3), 5, NONE, {}, "", forced=(5, 7)),
+        Prompt((1, 2, 2), (1, 3, 3), 8, NONE, {}, "", forced=(8, 5)),
+        Prompt((1, 2), (1, 3), 5, 7, {}, "", forced=(5, 8)),  # leads its wrong answer, and is not what is said
+        SINGLE,
+        Prompt((1, 2), (1, 3), 7, NONE, {}, ""),
+    ]
+    given = prompts(*rows, metric="log-probability")
+    margins = Recordings(model, given.batch, given.margin()).scores().tolist()
+    assert margins == pytest.approx([4 - 3, 3 - 4, 2 - 4, 2 - 4, 4 - 1, 3 - 4], **CLOSE)
+    found = performance(model, given, rows=4)
+    assert (found.accuracy, found.top1) == (pytest.approx(2 / 6), pytest.approx(2 / 6))
+    assert found.logit_difference == pytest.approx(sum(margins) / 6, **CLOSE)
 
 
 def test_intervals_of_few_prompts_say_how_little_is_known() -> None:

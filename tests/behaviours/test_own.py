@@ -1,9 +1,6 @@
 """Behaviours of one's own: what becomes of each row, where rows come from, and that splits share nothing."""
 
-import csv
-import json
 import random
-from pathlib import Path
 
 import pytest
 
@@ -53,7 +50,13 @@ def own(*rows: dict, **options) -> RowBehaviour:
         ({"split": "exam"}, "split 'exam' does not exist: use train, validation or test"),
         ({"prompt": "the " * 40 + "capital is"}, "43 tokens against 6"),
         ({"prompt": "the " * 40 + "capital is", "counterfactual": None}, "43 tokens; the model's context holds 32"),
-        ({"answer": 99999}, "answer token 99999 is outside the model's vocabulary"),
+        ({"answer": None, "answer_ids": 99999}, "answer token 99999 is outside the model's vocabulary"),
+        ({"answer": 4}, 'answer 4 is a number: write the text that follows the prompt, such as " 4"'),
+        ({"wrong": [" Rome", 2.5]}, 'wrong 2.5 is a number: write the text that follows the prompt, such as " 2.5"'),
+        ({"answer_ids": "Paris"}, "answer_ids is neither a token id nor a list of them"),
+        ({"prompt": ["The capital of France is"]}, "the prompt is list, not a text"),
+        ({"prompt": " \n"}, "has no prompt"),
+        ({"answer": [" Mary John", " John Mary"]}, "is 2 tokens, and no other of 2 is one token: give another of one"),
     ],
 )
 def test_a_dropped_row_says_why(change: dict, reason: str) -> None:
@@ -73,12 +76,48 @@ def test_what_would_align_and_what_repeats() -> None:
 
 
 def test_braces_are_text_and_lists_keep_their_single_tokens() -> None:
-    row = {"prompt": "The {Paris} of {} is", "answer": [" Mary John", " Paris", " Rome"], "wrong": [" Lima", " Oslo"]}
+    row = {
+        "prompt": "The {Paris} of {} is",
+        "answer": [" Mary John", " Paris", " Rome", "Paris"],
+        "wrong": [" Lima", " Oslo", " Mary John Mary"],
+    }
     [fate] = own(row).check(TOKENIZER, **SIZES)
     assert fate.prompt.text == row["prompt"]
     assert [TOKENIZER.decode([token]) for token in fate.prompt.answers] == [" Paris", " Rome"]
     assert [TOKENIZER.decode([token]) for token in fate.prompt.wrongs] == [" Lima", " Oslo"]
-    assert fate.reason == "kept without ' Mary John': more than one token"
+    assert fate.reason == (
+        "kept without answer ' Mary John' (2 tokens) and answer 'Paris' (starts without a space: did you mean "
+        "' Paris'?) and wrong ' Mary John Mary' (3 tokens)"
+    )
+
+
+def test_wrong_answers_that_a_metric_can_do_without_are_said_as_well() -> None:
+    row = {**GOOD, "answer": " Mary John", "wrong": " Rome Lima"}
+    [fate] = own(row, metric=LOG_PROBABILITY).check(TOKENIZER, **SIZES)
+    assert fate.prompt.forced == tuple(TOKENIZER.token(word) for word in (" Mary", " John"))
+    assert fate.reason == "kept without wrong ' Rome Lima' (2 tokens)"
+    several = own({**row, "answer": [" Mary John", " John Mary"]}, metric=LOG_PROBABILITY)
+    assert several.check(TOKENIZER, **SIZES)[0].reason == (
+        "none of 2 answers is one token: give one, scored by teacher forcing"
+    )
+
+
+@pytest.mark.parametrize(("role", "place"), [("he", 3), ("John", 20), ([0, 3], 3), ("Johnson", 11)])
+def test_a_role_is_a_whole_word_before_a_part_of_one(role: object, place: int) -> None:
+    letters = byte_tokenizer()  # token i is character i - 1, after <bos>
+    row = {"prompt": "The Johnson and John are", "answer": " ", "roles": {"name": role}}
+    [fate] = own(row).check(letters, n_ctx=64, d_vocab=letters.size)
+    assert (fate.prompt.roles["name"], fate.reason) == (place, None)
+
+
+def test_a_role_without_one_place_is_said() -> None:
+    row = {"prompt": "Mary and John and Mary and", "answer": " John", "wrong": " Mary"}
+    twice, inside = own({**row, "roles": {"one": "Mary"}}, {**GOOD, "roles": {"piece": "Fran"}}).check(
+        TOKENIZER, **SIZES
+    )
+    assert twice.reason == "kept without role 'one' ('Mary' occurs 2 times: give [start, end])"
+    assert inside.reason == "kept without role 'piece' (it ends inside a token)"
+    assert set(twice.prompt.roles) == set(inside.prompt.roles) == {"end"}
 
 
 def test_a_misspelt_field_is_refused_and_a_foreign_one_is_not() -> None:
@@ -145,166 +184,6 @@ def test_one_prompt_is_found_again_by_its_name() -> None:
     assert again == made
     assert made.label.startswith("where-is-paris-")
     assert find_behaviour(made, metric="kl").metric == "kl"
-
-
-@pytest.fixture(scope="module")
-def formats(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The same two rows in every format."""
-    arrow, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
-    folder = tmp_path_factory.mktemp("rows")
-    rows = [GOOD, {**GOOD, "prompt": GOOD["counterfactual"], "counterfactual": GOOD["prompt"], "answer": " Rome",
-                   "wrong": " Paris"}]  # fmt: skip
-    (folder / "a.jsonl").write_text("\n".join(map(json.dumps, rows)) + "\n\n")
-    (folder / "b.json").write_text(json.dumps(rows))
-    (folder / "c.json").write_text(json.dumps({"rows": rows}))
-    pairs = {"clean": "prompt", "corrupt": "counterfactual", "answers": "answer", "wrong_answers": "wrong"}
-    auto = [
-        {theirs: [row[ours]] if "answer" in theirs else row[ours] for theirs, ours in pairs.items()} for row in rows
-    ]
-    (folder / "auto.json").write_text(json.dumps({"prompts": auto}))
-    mib = [
-        {
-            "prompt": row["prompt"],
-            "choices": [row["wrong"].strip(), row["answer"].strip()],
-            "answerKey": 1,
-            "random_counterfactual": {"prompt": row["counterfactual"], "answerKey": 0},
-            "metadata": {"kind": "capital"},
-        }
-        for row in rows
-    ]
-    (folder / "mib.jsonl").write_text("\n".join(map(json.dumps, mib)))
-    with (folder / "d.csv").open("w", newline="") as file:
-        writer = csv.DictWriter(file, ["prompt", "answer", "wrong", "counterfactual", "split"])
-        writer.writeheader()
-        writer.writerows({**row, "answer": json.dumps([row["answer"]])} for row in rows)
-    with (folder / "eap.csv").open("w", newline="") as file:
-        writer = csv.writer(file)
-        writer.writerow(["", "clean", "corrupted", "correct_idx", "incorrect_idx"])
-        for i, row in enumerate(rows):
-            ids = [TOKENIZER.token(row[name]) for name in ("answer", "wrong")]
-            writer.writerow([i, row["prompt"], row["counterfactual"], *ids])
-    table = arrow.Table.from_pylist(rows)
-    parquet.write_table(table, folder / "e.parquet")
-    (folder / "saved" / "train").mkdir(parents=True)
-    (folder / "saved" / "dataset_dict.json").write_text('{"splits": ["train"]}')
-    saved = str(folder / "saved" / "train" / "data-00000-of-00001.arrow")
-    with arrow.OSFile(saved, "wb") as sink, arrow.ipc.new_stream(sink, table.schema) as stream:
-        stream.write_table(table)
-    (folder / "hub" / "data").mkdir(parents=True)
-    for split, part in (("train", table.slice(0, 1)), ("test", table.slice(1))):
-        parquet.write_table(part, folder / "hub" / "data" / f"{split}-00000-of-00001.parquet")
-    return folder
-
-
-@pytest.mark.parametrize(
-    "name", ["a.jsonl", "b.json", "c.json", "auto.json", "mib.jsonl", "d.csv", "eap.csv", "e.parquet", "saved", "hub"]
-)
-def test_every_format_gives_the_same_prompts(formats: Path, name: str) -> None:
-    made = ves.Behaviour.from_file(formats / name)
-    assert isinstance(made, RowBehaviour)
-    fates = made.check(TOKENIZER, **SIZES)
-    expected = own(GOOD).check(TOKENIZER, **SIZES)[0].prompt
-    first = next(fate.prompt for fate in fates if fate.prompt.text == GOOD["prompt"])
-    assert [fate.kept for fate in fates] == [True, True]
-    assert first == expected
-    if name == "hub":
-        assert {fate.row.prompt: fate.split for fate in fates} == {
-            GOOD["prompt"]: "train",
-            GOOD["counterfactual"]: "test",
-        }
-
-
-@pytest.mark.parametrize(
-    ("name", "text", "reason"),
-    [
-        ("empty.jsonl", "", "is empty; write one row per prompt"),
-        ("half.jsonl", '{"prompt": "a"}\n{"prompt": ', "half.jsonl line 2: not readable as JSON"),
-        ("object.json", '{"title": 3}', "no list of rows"),
-        ("none.json", "[]", "there are no rows"),
-        ("columns.csv", "question,answer\na,b\n", "no column 'prompt' among answer, question"),
-        ("ids.csv", "clean,corrupted,correct_idx\na,b,Paris\n", "column 'correct_idx' holds token ids, not 'Paris'"),
-        ("rows.yaml", "- a", ".yaml is not read; give .jsonl, .json, .csv"),
-        ("bad.parquet", "PAR0", "not readable as a table"),
-        ("bad.toml", "templates = [", "not readable as TOML"),
-        ("missing.jsonl", None, "no such file; give a file of rows"),
-        ("folder", "", "no .parquet or .arrow file in it"),
-    ],
-)
-def test_a_bad_file_is_refused_in_one_line(tmp_path: Path, name: str, text: str | None, reason: str) -> None:
-    path = tmp_path / name
-    if name == "folder":
-        path.mkdir()
-    elif text is not None:
-        path.write_text(text)
-    with pytest.raises(BadInput) as error:
-        find_behaviour(str(path))
-    assert reason in str(error.value)
-    assert "\n" not in str(error.value)
-
-
-TEMPLATES = {
-    "templates": [
-        "The capital of {a.country} is",
-        "The capital city of {a.country} is",
-        "{{Now}} of {a.country|upper}",
-    ],
-    "answer": " {a.capital}",
-    "wrong": " {b.capital}",
-    "counterfactual": {"a": "b"},
-    "slots": {"a": "places", "b": "places"},
-    "words": {"places": [{"country": f"C{i}", "capital": f"P{i}"} for i in range(12)]},
-    "rows": 6,
-}
-
-
-def test_templates_share_no_word_and_no_template_between_splits() -> None:
-    made = ves.Behaviour.from_templates(TEMPLATES)
-    assert isinstance(made, RowBehaviour)
-    assert made.note is None
-    seen: dict[str, str] = {}
-    for row in made.rows:
-        template = row.prompt.split("C")[0]
-        right, wrong = (str(texts[0]).strip()[1:] for texts in (row.answers, row.wrongs))
-        numbers = {right, wrong}
-        assert len(numbers) == 2, "slots of one list draw different words"
-        for thing in (template, *numbers):
-            assert seen.setdefault(thing, row.split) == row.split
-        assert all(int(number) % 3 == ("train", "validation", "test").index(row.split) for number in numbers)
-        assert row.counterfactual == row.prompt.replace(f"C{right}", f"C{wrong}")
-        start, end = row.roles["a"]
-        assert row.prompt[start:end] == f"C{right}"
-    assert [sum(row.split == split for row in made.rows) for split in ("train", "validation", "test")] == [6, 6, 6]
-    assert any(row.prompt.startswith("{Now} of C") for row in made.rows)
-
-
-def test_short_lists_serve_every_split_and_it_is_said() -> None:
-    made = ves.Behaviour.from_templates({**TEMPLATES, "words": {"places": TEMPLATES["words"]["places"][:4]}})
-    assert isinstance(made, RowBehaviour)
-    assert "the words of places are too few to divide" in made.note
-
-
-@pytest.mark.parametrize(
-    ("change", "reason"),
-    [
-        ({"templates": "The {c} is"}, "no slot 'c'; there are a, b"),
-        ({"answer": " {a}"}, "{a} does not fit"),
-        ({"answer": " {a.mayor}"}, "{a.mayor} does not fit"),
-        ({"answer": " {a.capital|loud}"}, "'loud' is not a form of a word; use lower, upper, capitalize"),
-        ({"answer": None}, "answer must be a text or a list of texts"),
-        ({"slots": {"a": "towns"}}, "slot 'a': no list 'towns' in [words]; there are places"),
-        ({"counterfactual": {"a": "z"}}, "counterfactual: no slot 'z'"),
-        ({"colour": "red"}, "'colour' is not known here"),
-        (
-            {"words": {"places": TEMPLATES["words"]["places"][:1]}},
-            "2 slots draw different words from places, which has 1",
-        ),
-        ({"rows": 0}, "rows = 0 is not a number of rows"),
-    ],
-)
-def test_bad_templates(change: dict, reason: str) -> None:
-    with pytest.raises(BadInput) as error:
-        ves.Behaviour.from_templates({**TEMPLATES, **change})
-    assert reason in str(error.value)
 
 
 def test_a_function_draws_rows_that_no_two_splits_share() -> None:

@@ -91,10 +91,25 @@ def test_two_rows_and_none_at_all(vesalius: Vesalius, tiny: Path, tmp_path: Path
     assert found["metric"]["high"] - found["metric"]["low"] > 0
     assert found["accuracy"]["low"] < 0.35 or found["accuracy"]["high"] > 0.65
     few.write_text(json.dumps({**rows()[0], "answer": "Paris"}))
-    nothing = answer(vesalius, "behaviours", tiny, "--behaviour", few)
+    got = vesalius("behaviours", tiny, "--behaviour", few, "--json")
+    nothing = json.loads(got.out)
     assert (nothing["n_kept"], nothing["accuracy"], nothing["metric"]) == (0, None, None)
-    reason = "none of the rows can be used with this model; row 1: starts without a space: did you mean ' Paris'?"
+    assert got.code == 1
+    assert got.err == f"vesalius: none of the 1 rows can be used with {tiny}; the reasons are above\n"
+    reason = "'The capital of France is' cannot be used with this model: starts without a space: did you mean ' Paris'?"
     refused(vesalius, ["sweep", tiny, "--behaviour", few, "--json"], reason)
+    few.write_text("\n".join(json.dumps({**row, "answer": row["answer"].strip()}) for row in rows()[:2]))
+    reason = (
+        f"row 1: starts without a space: did you mean ' Paris'? (`vesalius behaviours MODEL --behaviour {few}` says"
+    )
+    refused(vesalius, ["sweep", tiny, "--behaviour", few, "--json"], reason)
+
+
+def test_one_prompt_is_checked_as_a_file_is(vesalius: Vesalius, tiny: Path) -> None:
+    found = answer(vesalius, "behaviours", tiny, *PROMPT, "--wrong", " Rome", "--wrong", " New Zealand")
+    assert (found["n_rows"], found["n_kept"]) == (1, 1)
+    assert found["rows"][0]["reason"] == "kept without wrong ' New Zealand' (2 tokens)"
+    refused(vesalius, ["behaviours", tiny, "--prompt", "a"], "--prompt needs --answer")
 
 
 @pytest.mark.parametrize("kind", ["zero", "mean", "resample"])
@@ -155,8 +170,14 @@ def test_discover_and_explain_take_a_file(vesalius: Vesalius, tiny: Path, file: 
         (["--answer", " Paris"], "--answer, --wrong and --counterfactual go with --prompt"),
         ([*PROMPT, "--behaviour", "ioi"], "--behaviour and --prompt both say what to study"),
         (["--prompt", "The capital of France is", "--answer", "Paris"], "did you mean ' Paris'?"),
-        ([*PROMPT, "--counterfactual", "The capital of New Zealand is"], "row 1: 6 tokens against 7"),
-        ([*PROMPT, "--metric", "logit-difference"], "row 1: no wrong answer: give one, or --metric log-probability"),
+        (
+            [*PROMPT, "--counterfactual", "The capital of New Zealand is"],
+            "model: 6 tokens against 7 (instead of",
+        ),
+        (
+            [*PROMPT, "--metric", "logit-difference"],
+            "model: no wrong answer: give one, or --metric log-probability",
+        ),
         ([*PROMPT, "--metric", "vibes"], "metric 'vibes' does not exist; choose one of logit-difference"),
         ([*PROMPT, "--split", "exam"], "split 'exam' does not exist; choose one of train, validation, test"),
         (["--behaviour", "rows.jsonl"], "behaviour rows.jsonl: no such file"),
@@ -194,6 +215,33 @@ def test_python_takes_names_paths_rows_and_behaviours(tiny: Path, file: Path) ->
     assert ves.sweep(specimen, behaviour=rows()[0], n=1, progress=False).matrix.shape == (1, 10)
     with pytest.raises(ves.BadInput, match=r"is float; give a name, a path, a list of rows or a ves.Behaviour"):
         ves.load(tiny, behaviour=3.5)
+    generated = ves.load(tiny, behaviour=(row for row in rows()))
+    assert generated.examples == examples[2]
+    assert len(ves.Behaviour.from_rows(iter(rows())).rows) == 12
+
+
+@pytest.mark.parametrize(
+    ("prompt", "given", "reason"),
+    [
+        ("The capital of France is", None, "prompt 'The capital of France is': has no answer"),
+        ("x", [], "prompt 'x': has no answer"),
+        ("x", 4, "prompt 'x': answer 4 is a number"),
+        (None, " Paris", "prompt None: has no prompt"),
+        ("", " Paris", "prompt '': has no prompt"),
+    ],
+)
+def test_one_prompt_must_be_complete(prompt: object, given: object, reason: str) -> None:
+    with pytest.raises(ves.BadInput) as error:
+        ves.Behaviour.from_prompt(prompt, given)
+    assert reason in str(error.value)
+
+
+def test_a_model_in_memory_needs_a_tokenizer_for_a_behaviour() -> None:
+    transformers = pytest.importorskip("transformers")
+    sizes = {"n_layer": 1, "n_head": 2, "n_embd": 8, "n_positions": 16, "vocab_size": 11}
+    model = transformers.GPT2LMHeadModel(transformers.GPT2Config(**sizes))
+    with pytest.raises(ves.BadInput, match="a model in memory has no tokenizer; give one of transformers"):
+        ves.load(model, behaviour=rows())
 
 
 def test_functions_keep_their_names_beside_packages() -> None:

@@ -9,7 +9,7 @@ way, odd prompts the other). Rows are distinct and shuffled. Behaviours of one's
 import hashlib
 import random
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -42,10 +42,10 @@ class Behaviour:
 
     @staticmethod
     def from_rows(
-        rows: Sequence[Mapping[str, Any]], *, name: str | None = None, metric: Metric | None = None
+        rows: Iterable[Mapping[str, Any]], *, name: str | None = None, metric: Metric | None = None
     ) -> "Behaviour":
-        """A behaviour from rows `{prompt, answer, wrong?, counterfactual?, roles?, split?}`; answers are a text or a
-        list of texts.
+        """A behaviour from a list (or a generator) of rows `{prompt, answer, wrong?, counterfactual?, roles?, split?}`;
+        answers are a text or a list of texts.
         """
         return MAKERS["rows"](rows, name=name, metric=metric)
 
@@ -70,7 +70,7 @@ class Behaviour:
         """
         row = {"prompt": prompt, "answer": answer, "wrong": wrong, "counterfactual": counterfactual, "roles": roles}
         row["as_written"] = as_written
-        return MAKERS["rows"]([row], metric=metric, source="prompt")
+        return MAKERS["prompt"](row, metric=metric)
 
     @staticmethod
     def from_templates(

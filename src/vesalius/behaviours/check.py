@@ -3,18 +3,21 @@
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from vesalius.behaviours.behaviour import Behaviour
 from vesalius.behaviours.material import SPLITS
-from vesalius.behaviours.own import RowBehaviour, metric_label
-from vesalius.behaviours.performance import performance
+from vesalius.behaviours.own import RowBehaviour, ids_note, metric_label
+from vesalius.behaviours.performance import answered, summary
 from vesalius.behaviours.prompts import Prompts
 from vesalius.errors import BadInput
 from vesalius.intervene import Recordings
 from vesalius.model.tokenizer import Tokenizer
 from vesalius.model.transformer import Transformer
 from vesalius.progress import Progress, silent
-from vesalius.statistics import interval_or_none, share_interval
+from vesalius.statistics import interval_or_none
+
+_Figures = tuple[Tensor, Tensor, Tensor]
 
 
 def check_behaviour(
@@ -35,58 +38,58 @@ def check_behaviour(
         rows, names = [fate.as_data() for fate in fates], behaviour.splits()
     else:
         rows, names = [], SPLITS
-    splits: dict[str, Any] = {}
-    samples: list[Prompts] = []
+    measured: dict[str, _Figures] = {}
+    unit = ""
     for done, split in enumerate(names):
         progress(f"measuring the {split} rows", done, len(names))
         try:
-            samples.append(behaviour.sample(tokenizer, n, seed=seed, split=split, **sizes))
+            prompts = behaviour.sample(tokenizer, n, seed=seed, split=split, **sizes)
         except BadInput:
             if not rows:
                 raise
-            splits[split] = {"n": 0, "accuracy": None, "metric": None}
             continue
-        splits[split] = _measured(model, samples[-1:])
+        measured[split], unit = _figures(model, prompts, progress), prompts.readout(model).unit
         if not isinstance(behaviour, RowBehaviour):
             rows += [
                 {"row": len(rows) + i, "kept": True, "reason": None, "split": split, "prompt": text, "suggestion": None}
-                for i, text in enumerate(samples[-1].texts, 1)
+                for i, text in enumerate(prompts.texts, 1)
             ]
-    total = _measured(model, samples) if samples else {"n": 0, "accuracy": None, "metric": None}
-    readout_unit = samples[0].readout(model).unit if samples else ""
+    total = _summary(list(measured.values()))
     return {
         "behaviour": behaviour.name,
         "n_rows": len(rows),
         "n_kept": sum(row["kept"] for row in rows),
         "rows": rows,
-        "splits": splits,
+        "splits": {split: _summary([measured[split]] if split in measured else []) for split in names},
         "accuracy": total["accuracy"],
         "metric": total["metric"],
         "metric_name": metric_label(behaviour),
-        "unit": readout_unit,
-        "performs": total.get("performs"),
-        "note": behaviour.notes if isinstance(behaviour, RowBehaviour) else None,
+        "unit": unit,
+        "performs": total["performs"],
+        "note": _notes(behaviour, tokenizer) if isinstance(behaviour, RowBehaviour) else None,
     }
 
 
-def _measured(model: Transformer, samples: list[Prompts]) -> dict[str, Any]:
+def _notes(behaviour: RowBehaviour, tokenizer: Tokenizer) -> str | None:
+    return "; ".join(part for part in (behaviour.notes, ids_note(behaviour, tokenizer)) if part) or None
+
+
+def _figures(model: Transformer, prompts: Prompts, progress: Progress) -> _Figures:
+    """The metric of each prompt, how far its answer is preferred, and whether it is the likeliest."""
+    scores = Recordings(model, prompts.batch, prompts.readout(model)).scores().cpu().double()
+    return scores, *answered(model, prompts, progress=progress)
+
+
+def _summary(parts: list[_Figures]) -> dict[str, Any]:
     """Accuracy and metric over the prompts of some splits."""
-    scores = torch.cat(
-        [Recordings(model, prompts.batch, prompts.readout(model)).scores().cpu().double() for prompts in samples]
-    )
-    parts = [performance(model, prompts) for prompts in samples]
-    n = len(scores)
-    right = sum(round(part.accuracy * part.n) for part in parts)
+    if not parts:
+        return {"n": 0, "accuracy": None, "metric": None, "performs": None}
+    scores, margins, is_top = (torch.cat(figures) for figures in zip(*parts, strict=True))
+    found = summary(margins, is_top)
     low, high = interval_or_none(scores)
-    accuracy = _share(right, n)
     return {
-        "n": n,
-        "accuracy": accuracy,
-        "metric": {"value": float(scores.mean()), "low": low, "high": high, "n": n},
-        "performs": parts[0].performs if len(parts) == 1 else accuracy["low"] > 0.5,
+        "n": found.n,
+        "accuracy": {"value": found.accuracy, "low": found.accuracy_low, "high": found.accuracy_high, "n": found.n},
+        "metric": {"value": float(scores.mean()), "low": low, "high": high, "n": found.n},
+        "performs": found.performs,
     }
-
-
-def _share(right: int, n: int) -> dict[str, Any]:
-    low, high = share_interval(right, n)
-    return {"value": right / n, "low": low, "high": high, "n": n}

@@ -3,87 +3,98 @@
 | file                          | is read as                                                                           |
 |-------------------------------|--------------------------------------------------------------------------------------|
 | `.jsonl`                      | one row per line                                                                     |
-| `.json`                       | a list of rows, or `{"rows": [...]}`; auto-circuit's `{"prompts": [{clean, ...}]}`   |
-| `.csv`, `.tsv`                | a row per line; lists as JSON; EAP's `clean, corrupted, correct_idx, incorrect_idx`  |
+| `.json`                       | a list of rows, `{"rows": [...]}`, or a list for each split; auto-circuit's          |
+|                               | `{"prompts": [{clean, ...}]}`                                                        |
+| `.csv`, `.tsv`                | a row per line, cells separated by commas, semicolons or tabs; lists as JSON; EAP's  |
+|                               | `clean, corrupted, correct_idx, incorrect_idx`                                       |
 | `.toml`                       | templates (`templates`)                                                              |
 | `.parquet`, `.arrow`          | a table of rows (extra `datasets`)                                                   |
 | a directory                   | a Hugging Face dataset: as `save_to_disk` writes it, or parquet files; the name of a |
 |                               | folder or file gives the split                                                       |
 | a hub id, `org/name`          | the parquet files of that dataset, downloaded                                        |
 
-Rows of MIB (`prompt`, `choices`, `answerKey`, `..._counterfactual`, `metadata`) are recognised in each of these.
+Rows of other tools (`other_tools`) are recognised in each of these.
 """
 
 import csv
 import io
-from collections.abc import Iterable, Mapping
+import re
+from collections import Counter
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from vesalius.behaviours.behaviour import MAKERS
 from vesalius.behaviours.metrics import Metric
+from vesalius.behaviours.other_tools import missing_ids_note, own_form
 from vesalius.behaviours.own import RowBehaviour, from_rows
-from vesalius.behaviours.rows import SPLIT_NAMES
+from vesalius.behaviours.rows import SPLIT_NAMES, Row
 from vesalius.behaviours.templates import from_templates
-from vesalius.errors import BadInput, Failed, quoted
+from vesalius.errors import BadInput, Failed, choices, quoted
 from vesalius.files import parse_json
 
 TEXT_ENDINGS = (".jsonl", ".json", ".csv", ".tsv", ".toml")
 TABLE_ENDINGS = (".parquet", ".arrow")
 ENDINGS = (*TEXT_ENDINGS, *TABLE_ENDINGS)
-#: Token ids of the right and the wrong answer in EAP's files, by task.
-EAP_IDS = (
-    ("correct_idx", "incorrect_idx"),
-    ("answers_idx", "corrupted_answers_idx"),
-    ("country_idx", "corrupted_country_idx"),
-    ("clean_answer_idx", "corrupted_answer_idx"),
-)
-#: MIB's counterfactuals in the order of preference; any other follows.
-MIB_COUNTERFACTUALS = ("abc_counterfactual", "symbol_counterfactual", "random_counterfactual")
+#: What separates the cells of a .csv file: the first that gives a column of prompts.
+SEPARATORS = (",", ";", "\t")
+#: The number of a dataset's file, and how many there are: `train-00000-of-00003.parquet`.
+_SHARD = re.compile(r"(?<=[-_.])(\d{5})-of-(\d{5})(?=\.)")
 
 
 def read_behaviour(path: str | Path, *, metric: Metric | None = None) -> RowBehaviour:
     """A behaviour from a file, a dataset's directory or a hub id."""
     file = Path(path).expanduser()
-    if file.suffix == ".toml" and file.is_file():
+    if file.suffix.lower() == ".toml" and file.is_file():
         return from_templates(file, metric=metric)
-    return from_rows(read_rows(path), name=str(path), metric=metric, source=str(path))
+    rows = _read(path)
+    ours = [own_form(row, number) for number, row in enumerate(rows, 1)]
+    return from_rows(ours, name=str(path), metric=metric, source=str(path), note=missing_ids_note(rows, str(path)))
 
 
 MAKERS["file"] = read_behaviour
 
 
-def read_rows(path: str | Path) -> list[Any]:
-    """The rows of a file, a dataset's directory or a hub id, in our own form."""
+def _read(path: str | Path) -> list[Any]:
+    """The rows of a file, a dataset's directory or a hub id, as they are."""
     file = Path(path).expanduser()
     if file.is_dir():
-        rows = _read_directory(file)
-    elif file.is_file():
-        rows = _read_file(file)
-    elif file.suffix in ENDINGS or str(path).count("/") != 1 or str(path).startswith((".", "~", "/")):
+        return _read_directory(file)
+    if file.is_file():
+        return _read_file(file)
+    if file.suffix.lower() in ENDINGS or str(path).count("/") != 1 or str(path).startswith((".", "~", "/")):
         raise BadInput(f"behaviour {path}: no such file; give a file of rows ({', '.join(ENDINGS)}) or a directory")
-    else:
-        rows = _read_directory(_download(str(path)))
-    return [_own_form(row) for row in rows]
+    return _read_directory(_download(str(path)))
 
 
 def _read_file(file: Path) -> list[Any]:
-    if file.suffix in TABLE_ENDINGS:
+    ending = file.suffix.lower()
+    if ending in TABLE_ENDINGS:
         return _read_table(file)
-    if file.suffix not in TEXT_ENDINGS:
+    if ending not in TEXT_ENDINGS:
         raise BadInput(f"{file}: {file.suffix or 'this kind of file'} is not read; give {', '.join(ENDINGS)}")
     try:
         text = file.read_text(encoding="utf-8-sig")
-    except (OSError, UnicodeDecodeError) as error:
+    except UnicodeDecodeError as error:
+        raise BadInput(f"{file}: not readable as text ({error}); save it as UTF-8") from None
+    except OSError as error:
         raise BadInput(f"{file}: not readable as text ({error})") from None
     if not text.strip():
         raise BadInput(f"{file}: is empty; write one row per prompt")
-    if file.suffix == ".jsonl":
-        lines = enumerate(text.splitlines(), 1)
-        return [parse_json(line, source=f"{file} line {i}") for i, line in lines if line.strip()]
-    if file.suffix == ".json":
-        return _rows_of_json(parse_json(text, source=file), file)
-    return _read_csv(text, file)
+    if ending in (".csv", ".tsv"):
+        return _read_csv(text, file)
+    if _is_one_row_per_line(text, ending):
+        lines = enumerate(text.split("\n"), 1)  # not splitlines: a JSON text may hold other ends of lines
+        return [parse_json(line, source=f"{file} line {i}", unique=True) for i, line in lines if line.strip()]
+    return _rows_of_json(parse_json(text, source=file, unique=True), file)
+
+
+def _is_one_row_per_line(text: str, ending: str) -> bool:
+    """A list in a .jsonl file and rows line by line in a .json file are read as what they are."""
+    if ending == ".jsonl":
+        return not text.lstrip().startswith("[")
+    lines = [line.strip() for line in text.strip().split("\n", 2)]
+    return len(lines) > 1 and lines[0].endswith("}") and lines[1].startswith("{")
 
 
 def _rows_of_json(data: Any, file: Path) -> list[Any]:
@@ -91,6 +102,11 @@ def _rows_of_json(data: Any, file: Path) -> list[Any]:
         lists = [name for name in ("rows", "prompts", "data") if isinstance(data.get(name), list)]
         if not lists and "prompt" in data:
             return [data]
+        splits = [name for name in data if str(name).lower() in SPLIT_NAMES and isinstance(data[name], list)]
+        if not lists and splits:
+            return [
+                {"split": name, **row} if isinstance(row, Mapping) else row for name in splits for row in data[name]
+            ]
         data = data[lists[0]] if lists else None
     if not isinstance(data, list):
         raise BadInput(f'{file}: no list of rows; write [{{"prompt": ..., "answer": ...}}, ...]')
@@ -98,31 +114,56 @@ def _rows_of_json(data: Any, file: Path) -> list[Any]:
 
 
 def _read_csv(text: str, file: Path) -> list[Any]:
-    reader = csv.DictReader(io.StringIO(text), delimiter="\t" if file.suffix == ".tsv" else ",")
+    separator = "\t" if file.suffix.lower() == ".tsv" else _separator(text)
+    reader = csv.reader(io.StringIO(text), delimiter=separator, strict=True)
     try:
-        rows = [{name: value for name, value in row.items() if name and value} for row in reader]
+        lines = [cells for cells in reader if any(cell.strip() for cell in cells)]
     except csv.Error as error:
-        raise BadInput(f"{file}: not readable as CSV ({error})") from None
-    columns = set(reader.fieldnames or ())
-    if not columns & {"prompt", "clean"}:
-        raise BadInput(f"{file}: no column 'prompt' among {', '.join(sorted(map(str, columns)))}; name the columns")
-    return [{name: _cell(name, value, file) for name, value in row.items()} for row in rows]
+        raise BadInput(f"{file} line {reader.line_num}: not readable as CSV ({error})") from None
+    columns = [name.strip() for name in lines[0]]
+    if twice := [name for name, times in Counter(columns).items() if name and times > 1]:
+        raise BadInput(f"{file}: column {', '.join(map(quoted, twice))} occurs more than once; give each its own name")
+    if not {"prompt", "clean"} & set(columns):
+        raise BadInput(f"{file}: no column 'prompt' among {choices(sorted(columns))}; name the columns")
+    return [_csv_row(columns, cells, number, file) for number, cells in enumerate(lines[1:], 1)]
 
 
-def _cell(name: str, value: Any, file: Path) -> Any:
+def _separator(text: str) -> str:
+    """What separates the cells: the first that gives a column of prompts, else a comma."""
+    header = text.lstrip().split("\n", 1)[0]
+    for separator in SEPARATORS:
+        if {"prompt", "clean"} & {name.strip(' "\r') for name in header.split(separator)}:
+            return separator
+    return SEPARATORS[0]
+
+
+def _csv_row(columns: list[str], cells: list[str], number: int, file: Path) -> Any:
+    if any(cell.strip() for cell in cells[len(columns) :]):
+        return Row(
+            number,
+            defect=f"has {len(cells)} cells and {len(columns)} columns: put a text that holds a separator into "
+            "double quotes",
+        )
+    named = zip(columns, cells, strict=False)
+    return {name: _cell(name, value, f"{file} row {number}") for name, value in named if name and value}
+
+
+def _cell(name: str, value: str, where: str) -> Any:
     """A cell; lists and objects are JSON, and columns of token ids are numbers."""
-    if isinstance(value, str) and name.endswith("_idx"):
+    if name.endswith(("_idx", "_ids")):
         try:
-            return parse_json(value, source=file)
+            return parse_json(value, source=where)
         except BadInput:
-            raise BadInput(f"{file}: column {name!r} holds token ids, not {quoted(value)}") from None
+            raise BadInput(f"{where}: column {name!r} holds token ids, not {quoted(value)}") from None
     nested = name in ("answer", "wrong", "roles", "choices", "metadata") or name.endswith("_counterfactual")
-    if isinstance(value, str) and nested and value.startswith(("[", "{")):
-        try:
-            return parse_json(value, source=file)
-        except BadInput:
-            return value
-    return value
+    if not nested or value[:1] + value.rstrip()[-1:] not in ("[]", "{}"):
+        return value
+    try:
+        return parse_json(value, source=where)
+    except BadInput:
+        raise BadInput(
+            f'{where}: column {name!r}: {quoted(value, 60)} is not JSON; write lists as [" one", " two"]'
+        ) from None
 
 
 def _read_directory(directory: Path) -> list[Any]:
@@ -135,6 +176,7 @@ def _read_directory(directory: Path) -> list[Any]:
             f"{directory}: no .parquet or .arrow file in it"
             + (f"; give the file itself, such as {directory / own[0]}" if own else "")
         )
+    _require_all_shards(files)
     rows: list[Any] = []
     for file in files:
         split = _split_name(file, directory)
@@ -142,10 +184,21 @@ def _read_directory(directory: Path) -> list[Any]:
     return rows
 
 
+def _require_all_shards(files: list[Path]) -> None:
+    """Refuse a dataset that lacks one of its numbered files."""
+    numbered = [(file, shard) for file in files if (shard := _SHARD.search(file.name))]
+    present = {file.with_name(file.name[: shard.end()]) for file, shard in numbered}
+    for start, count in {(file.with_name(file.name[: shard.start()]), shard[2]) for file, shard in numbered}:
+        for number in range(int(count)):
+            name = start.with_name(f"{start.name}{number:05}-of-{count}")
+            if name not in present:
+                raise BadInput(f"{name}: no such file, one of {int(count)} of this dataset; download it again")
+
+
 def _split_name(file: Path, directory: Path) -> str | None:
     """`train-00000-of-00001.parquet` and `train/data-00000-of-00001.arrow` are of the train split."""
     for name in (file.name.split("-")[0].split(".")[0], *(part.name for part in file.relative_to(directory).parents)):
-        if name in SPLIT_NAMES:
+        if name.lower() in SPLIT_NAMES:
             return name
     return None
 
@@ -177,63 +230,3 @@ def _download(name: str) -> Path:
     except Exception as error:  # the library raises many kinds, and all mean that there is no dataset
         first = (str(error).splitlines() or [type(error).__name__])[0]
         raise Failed(f"behaviour {name}: neither a file nor a dataset that can be downloaded ({first})") from None
-
-
-def _own_form(row: Any) -> Any:
-    """A row of another tool in our own form; others as they are."""
-    if not isinstance(row, Mapping):
-        return row
-    if "clean" in row:
-        return _of_eap(row) if "corrupted" in row else _of_auto_circuit(row)
-    if any(name.endswith("_counterfactual") for name in row) or {"choices", "answerKey"} <= set(row):
-        return _of_mib(row)
-    return row
-
-
-def _of_eap(row: Mapping[str, Any]) -> dict[str, Any]:
-    """EAP names answers by token ids; text columns of our own names come first."""
-    ours = {name: row[name] for name in ("answer", "wrong", "roles", "split") if name in row}
-    for right, wrong in EAP_IDS:
-        if right in row and "answer" not in ours:
-            ours |= {"answer": row[right], "wrong": row.get(wrong)}
-    return {"prompt": row["clean"], "counterfactual": row["corrupted"], **ours}
-
-
-def _of_auto_circuit(row: Mapping[str, Any]) -> dict[str, Any]:
-    ours = {"prompt": row["clean"], "counterfactual": row.get("corrupt"), "split": row.get("split")}
-    return {**ours, "answer": row.get("answers"), "wrong": row.get("wrong_answers")}
-
-
-def _of_mib(row: Mapping[str, Any]) -> dict[str, Any]:
-    """MIB's choices are words without the space between prompt and answer."""
-    prompt, metadata = row.get("prompt"), row.get("metadata")
-    known = metadata if isinstance(metadata, Mapping) else {}
-    right, wrong = _mib_answers(row, known)
-    lead = "" if isinstance(prompt, str) and prompt[-1:].isspace() else " "
-    nested = [name for name in row if name.endswith("_counterfactual") and isinstance(row[name], Mapping)]
-    order = [*(name for name in MIB_COUNTERFACTUALS if name in nested), *sorted(nested)]
-    return {
-        "prompt": prompt,
-        "answer": _spaced(right, lead),
-        "wrong": _spaced(wrong, lead),
-        "counterfactual": row[order[0]].get("prompt") if order else row.get("counterfactual"),
-        "split": row.get("split"),
-    }
-
-
-def _mib_answers(row: Mapping[str, Any], metadata: Mapping[str, Any]) -> tuple[list[Any], list[Any]]:
-    choices, key = row.get("choices"), row.get("answerKey")
-    if isinstance(choices, Mapping):  # multiple choice: {"label": ["A", "B"], "text": [...]}
-        choices = choices.get("label") or choices.get("text")
-    if isinstance(choices, Iterable) and not isinstance(choices, str) and key is not None:
-        listed = list(choices)
-        place = key if isinstance(key, int) else listed.index(key) if key in listed else None
-        if place is not None and 0 <= place < len(listed):
-            return [listed[place]], [one for i, one in enumerate(listed) if i != place]
-    right = row.get("answer", metadata.get("indirect_object", metadata.get("answer")))
-    wrong = row.get("wrong", metadata.get("subject"))
-    return ([] if right is None else [right]), ([] if wrong is None else [wrong])
-
-
-def _spaced(words: Iterable[Any], lead: str) -> list[Any]:
-    return [word if not isinstance(word, str) or word[:1].isspace() else f"{lead}{word}" for word in words]

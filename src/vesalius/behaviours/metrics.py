@@ -106,21 +106,30 @@ def metric_readout(
 
 
 def margin(question: Question) -> Readout:
-    """logit(answers) - logit(wrongs), or minus the largest other logit where nothing is wrong; the first token of an
-    answer of several.
+    """logit(answers) - logit(wrongs), or minus the largest other logit where nothing is wrong. Of an answer of several
+    tokens the least lead of a token over all others, so that it is positive where greedy decoding gives the answer.
     """
     lacking = (question.wrongs == NONE).all(1)
-    if not bool(lacking.any()):
+    if not bool(lacking.any()) and question.forced is None:
         return _log_odds(question)
-    answers, wrongs, lacking = question.answers, question.wrongs, lacking
+    answers, wrongs = question.answers, question.wrongs
+    forced = answers[:, :1] if question.forced is None else question.forced
 
     def score(logits: Tensor, prompt: Tensor) -> Tensor:
-        last, right = logits[:, 0], answers.to(logits.device)[prompt]
-        without = last.scatter(1, right.where(right != NONE, right[:, :1]), -torch.inf)
-        against = _log_sum(last, wrongs.to(logits.device)[prompt])
-        return _log_sum(last, right) - torch.where(lacking.to(logits.device)[prompt], without.amax(1), against)
+        right, steps = answers.to(logits.device)[prompt], forced.to(logits.device)[prompt]
+        first = _log_sum(logits[:, 0], right) - torch.where(
+            lacking.to(logits.device)[prompt],
+            _largest_other(logits[:, 0], right),
+            _log_sum(logits[:, 0], wrongs.to(logits.device)[prompt]),
+        )
+        leads = [
+            _log_sum(logits[:, i], step) - _largest_other(logits[:, i], step)
+            for i, step in enumerate(steps.split(1, dim=1))
+        ]
+        least = torch.stack(leads, 1).where(steps != NONE, torch.inf).amin(1)
+        return torch.where((steps != NONE).sum(1) > 1, least, first)
 
-    return Readout(score, question.position[:, None], unit=UNITS[LOGIT_DIFFERENCE])
+    return Readout(score, _step_positions(question.position, forced), unit=UNITS[LOGIT_DIFFERENCE])
 
 
 def _log_odds(question: Question) -> Readout:
@@ -152,9 +161,7 @@ def _probability_difference(question: Question) -> Readout:
 def _teacher_forced(name: str, question: Question) -> Readout:
     """Probability, log-probability or minus the loss of the answer, of all its tokens."""
     forced = question.answers[:, :1] if question.forced is None else question.forced
-    steps = torch.arange(forced.shape[1])
-    last = (forced != NONE).sum(1) - 1
-    at = question.position[:, None] + torch.minimum(steps[None], last[:, None])
+    at = _step_positions(question.position, forced)
     alternatives = question.answers if question.answers.shape[1] > 1 else None
 
     def score(logits: Tensor, prompt: Tensor) -> Tensor:
@@ -171,6 +178,12 @@ def _teacher_forced(name: str, question: Question) -> Readout:
         return total.exp() if name == PROBABILITY else total
 
     return Readout(score, at, unit=UNITS[name])
+
+
+def _step_positions(position: Int[Tensor, " prompt"], forced: Int[Tensor, "prompt step"]) -> Int[Tensor, "prompt step"]:
+    """Where each token of an answer is predicted; the last place again for answers of fewer tokens."""
+    last = (forced != NONE).sum(1) - 1
+    return position[:, None] + torch.minimum(torch.arange(forced.shape[1])[None], last[:, None])
 
 
 def _divergence(question: Question, clean: Float[Tensor, "prompt vocab"]) -> Readout:
@@ -211,6 +224,11 @@ def _clean_log_probabilities(
 def _log_softmax(logits: Tensor) -> Tensor:
     """Sums over a whole vocabulary are made in float32 at least."""
     return (logits.float() if logits.element_size() < 4 else logits).log_softmax(-1)
+
+
+def _largest_other(values: Float[Tensor, "row vocab"], ids: Int[Tensor, "row member"]) -> Float[Tensor, " row"]:
+    """The largest value but for those of some ids; -1 is left out."""
+    return values.scatter(1, ids.where(ids != NONE, ids[:, :1]).clamp(min=0), -torch.inf).amax(1)
 
 
 def _log_sum(values: Float[Tensor, "row vocab"], ids: Int[Tensor, "row member"]) -> Float[Tensor, " row"]:

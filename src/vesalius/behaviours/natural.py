@@ -1,6 +1,7 @@
 """Natural models as specimens: the embedded SmolLM2, a Hugging Face directory, a GGUF file or a hub id."""
 
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -35,7 +36,10 @@ def load_natural(
     model, tokenizer, label = loaded.model, loaded.tokenizer, loaded.label
     if tokenizer is None:
         if source is not None:
-            raise BadInput(f"{label}: a behaviour needs texts, and there is no tokenizer.json; add one")
+            lacks = "a model in memory has no tokenizer; give one of transformers or tokenizers"
+            if isinstance(name, str | Path):
+                lacks = "there is no tokenizer.json; add one, or in Python give another"
+            raise BadInput(f"{label}: a behaviour needs texts, and {lacks} with tokenizer=")
         return _ids_only(loaded)
 
     def nothing(n: int, seed: int) -> list[str]:

@@ -1,7 +1,8 @@
 """Behaviours of one's own: rows from a file, from Python, from templates, from a function, or a single prompt.
 
-Splits. Rows that name different splits keep them. Otherwise row i belongs to train, validation or test by i mod 3, but
-fewer than `LEAST_TO_DIVIDE` rows are not divided: every split is all of them, and a note says so.
+Splits. Rows that name different splits keep them; a prompt that is then in two of them is said. Otherwise prompt i
+belongs to train, validation or test by i mod 3, with all its rows, but fewer than `LEAST_TO_DIVIDE` prompts are not
+divided: every split is all of them, and a note says so.
 
 Counterfactuals. A row without one takes another prompt of the same split, length and a different answer; where there is
 none, random tokens of the vocabulary. Notes say which.
@@ -10,17 +11,20 @@ none, random tokens of the vocabulary. Notes say which.
 import hashlib
 import json
 import random
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, fields, replace
 from functools import cached_property
+from pathlib import Path
 from typing import Any
 
 from vesalius.behaviours.behaviour import MAKERS, Behaviour
+from vesalius.behaviours.counterfactuals import random_tokens, with_counterfactuals
+from vesalius.behaviours.encoding import Dropped, Encoder, Fate
 from vesalius.behaviours.material import SPLITS, split_index
 from vesalius.behaviours.metrics import LOG_PROBABILITY, LOGIT_DIFFERENCE, Metric, metric_name, require_metric
-from vesalius.behaviours.prompts import OTHER_PROMPT, RANDOM_TOKENS, Prompt, Prompts
-from vesalius.behaviours.rows import Dropped, Encoder, Fate, Row, parse_row, parse_rows
-from vesalius.errors import BadInput
+from vesalius.behaviours.prompts import RANDOM_TOKENS, Prompts
+from vesalius.behaviours.rows import Row, parse_row, parse_rows
+from vesalius.errors import BadInput, quoted
 from vesalius.model.tokenizer import Tokenizer
 
 LEAST_TO_DIVIDE = 12
@@ -53,7 +57,7 @@ class RowBehaviour(Behaviour):
     @cached_property
     def divided(self) -> bool:
         """Whether the splits hold different rows."""
-        return self._names_splits or len(self._distinct) >= LEAST_TO_DIVIDE
+        return self._names_splits or len(self._turns) >= LEAST_TO_DIVIDE
 
     @cached_property
     def _names_splits(self) -> bool:
@@ -75,17 +79,33 @@ class RowBehaviour(Behaviour):
 
     @property
     def notes(self) -> str | None:
-        """What is said when it is used: its note, and why it is not measured by the logit difference."""
+        """What is said when it is used: its note, prompts in several splits, and why it is not measured by the logit
+        difference.
+        """
+        parts = [part for part in (self.note, self._shared_note, self._metric_note) if part]
+        return "; ".join(parts) or None
+
+    @property
+    def _metric_note(self) -> str | None:
         lacking = [row.number for row in self.rows if row.defect is None and not row.wrongs]
         mixed = 0 < len(lacking) < sum(row.defect is None for row in self.rows)
         if self.metric is not None or not mixed:
-            return self.note
+            return None
         rows = f"row {lacking[0]} has" if len(lacking) == 1 else f"row {lacking[0]} and {len(lacking) - 1} more have"
-        text = (
+        return (
             f"{rows} no wrong answer, so every row is measured by log-probability; add one, or leave such rows out "
             f"with `metric` {LOGIT_DIFFERENCE}"
         )
-        return text if self.note is None else f"{self.note}; {text}"
+
+    @property
+    def _shared_note(self) -> str | None:
+        shared = self._in_several_splits
+        if not shared:
+            return None
+        first = next(iter(shared.values()))
+        where = " and ".join(f"row {number} ({split})" for split, number in list(first.items())[:2])
+        some = "1 prompt is" if len(shared) == 1 else f"{len(shared)} prompts are"
+        return f"{some} in more than one split, first of {where}: what is found on one is not checked on unseen prompts"
 
     def with_metric(self, metric: Metric | None) -> "RowBehaviour":
         """The same rows, measured by another metric."""
@@ -93,6 +113,13 @@ class RowBehaviour(Behaviour):
 
     def check(self, tokenizer: Tokenizer, *, n_ctx: int, d_vocab: int) -> list[Fate]:
         """What becomes of each row with this model, in order."""
+        model = id(tokenizer), n_ctx, d_vocab
+        if model not in self._checked:
+            self._checked.clear()  # the last model's is kept, and its tokenizer, so that no other has its id
+            self._checked[model] = tokenizer, self._fates(tokenizer, n_ctx, d_vocab)
+        return list(self._checked[model][1])
+
+    def _fates(self, tokenizer: Tokenizer, n_ctx: int, d_vocab: int) -> list[Fate]:
         encoder = Encoder(tokenizer, n_ctx, d_vocab, self.used_metric)
         fates, first = [], {}
         for row in self.rows:
@@ -102,10 +129,11 @@ class RowBehaviour(Behaviour):
                 fates.append(Fate(row, split, reason=f"duplicate: the same as row {earlier}"))
                 continue
             try:
-                fates.append(Fate(row, split, encoder.encode(row), encoder.remarks(row)))
+                prompt, lost = encoder.encode(row)
+                fates.append(Fate(row, split, prompt, "; ".join(filter(None, (lost, self._shared(row)))) or None))
             except Dropped as dropped:
                 fates.append(Fate(row, split, reason=dropped.reason, suggestion=dropped.suggestion))
-        return [_with_alignment(fate, fates) for fate in fates]
+        return with_counterfactuals(fates)
 
     def sample(
         self, tokenizer: Tokenizer, n: int, *, seed: int, split: str = "train", n_ctx: int, d_vocab: int
@@ -120,18 +148,55 @@ class RowBehaviour(Behaviour):
         rows = [fate.prompt for fate in mine if fate.prompt is not None]
         if not rows:
             raise BadInput(self._refusal(fates, mine, split))
-        rng = random.Random(f"{self.label}/{split}/{seed}")
-        missing = {id(fate.prompt) for fate in mine if fate.kept and fate.row.counterfactual is None}
-        rows = [_with_source(row, rows, tokenizer, d_vocab) if id(row) in missing else row for row in rows]
-        rng.shuffle(rows)
-        prompts = Prompts.from_rows(rows[:n], pad=tokenizer.bos or 0, n_ctx=n_ctx, d_vocab=d_vocab)
+        random.Random(f"{self.label}/{split}/{seed}").shuffle(rows)
+        drawn = [
+            replace(row, counterfactual=random_tokens(row, tokenizer, d_vocab)) if row.source == RANDOM_TOKENS else row
+            for row in rows[:n]
+        ]
+        prompts = Prompts.from_rows(drawn, pad=tokenizer.bos or 0, n_ctx=n_ctx, d_vocab=d_vocab)
         return prompts.with_metric(self.used_metric)
 
+    def __getstate__(self) -> dict[str, Any]:
+        """What another process needs: what is computed of it is computed again there."""
+        return {one.name: getattr(self, one.name) for one in fields(self)}
+
     @cached_property
-    def _distinct(self) -> dict[tuple[object, ...], int]:
-        """The place of each different question among all."""
-        keys = dict.fromkeys(row.key for row in self.rows if row.defect is None)
-        return {key: place for place, key in enumerate(keys)}
+    def _checked(self) -> dict[tuple[int, int, int], tuple[Tokenizer, list[Fate]]]:
+        """The rows' fates with the last model, whose every sample needs them."""
+        return {}
+
+    @cached_property
+    def _turns(self) -> dict[str, int]:
+        """The place of each different prompt among all: rows with the same prompt go to the same split."""
+        prompts = dict.fromkeys(row.prompt for row in self.rows if row.defect is None)
+        return {prompt: place for place, prompt in enumerate(prompts)}
+
+    @cached_property
+    def _named(self) -> dict[str, dict[str, int]]:
+        """The splits that rows name for each prompt, with the first row that does."""
+        named: dict[str, dict[str, int]] = {}
+        seen: set[tuple[object, ...]] = set()
+        for row in self.rows:
+            if row.defect is None and row.split is not None and row.key not in seen:
+                named.setdefault(row.prompt, {}).setdefault(row.split, row.number)
+                seen.add(row.key)
+        return named
+
+    @property
+    def _in_several_splits(self) -> dict[str, dict[str, int]]:
+        if not self._names_splits:
+            return {}
+        return {prompt: rows for prompt, rows in self._named.items() if len(rows) > 1}
+
+    def _shared(self, row: Row) -> str | None:
+        """What is said of a row whose prompt is in another split as well."""
+        if not self._names_splits or row.split is None:
+            return None
+        others = [(split, number) for split, number in self._named[row.prompt].items() if split != row.split]
+        if not others:
+            return None
+        split, number = min(others, key=lambda other: other[1])
+        return f"kept, though row {number} of the {split} split has the same prompt"
 
     def splits(self) -> tuple[str, ...]:
         """The splits that hold rows; one of them, "all", where the rows are not divided."""
@@ -145,22 +210,30 @@ class RowBehaviour(Behaviour):
             return ALL_ROWS
         if self._names_splits and row.split is not None:
             return row.split
-        return SPLITS[self._distinct.get(row.key, 0) % len(SPLITS)]
+        if self._names_splits and row.prompt in self._named:
+            return next(iter(self._named[row.prompt]))
+        return SPLITS[self._turns.get(row.prompt, 0) % len(SPLITS)]
 
     def _refusal(self, fates: Sequence[Fate], mine: Sequence[Fate], split: str) -> str:
+        if self.single:
+            (fate,) = fates
+            hint = f" ({fate.suggestion})" if fate.suggestion else ""
+            return f"prompt {quoted(fate.row.prompt)} cannot be used with this model: {fate.reason}{hint}"
         dropped = [fate for fate in mine if not fate.kept] or [fate for fate in fates if not fate.kept]
         kept = sum(fate.kept for fate in fates)
         first = f"; row {dropped[0].row.number}: {dropped[0].reason}" if dropped else ""
         where = "" if split == ALL_ROWS or not self.divided else f" of the {split} split"
         have = f", {kept} are in other splits" if kept else ""
+        is_file = "/" in self.name or Path(self.name).suffix != ""
+        ask = f"`vesalius behaviours MODEL --behaviour {self.name}`" if is_file else "ves.behaviours(model, behaviour=)"
         return (
             f"behaviour {self.label}: none of the rows{where} can be used with this model{have}{first} "
-            "(`vesalius behaviours MODEL --behaviour ...` says it for every row)"
+            f"({ask} says it for every row)"
         )
 
 
 def from_rows(
-    rows: Sequence[Any],
+    rows: Iterable[Any],
     *,
     name: str | None = None,
     metric: Metric | None = None,
@@ -176,6 +249,14 @@ def from_rows(
     return RowBehaviour(
         name=name, description=description or _description(parsed), metric=metric, rows=parsed, note=note
     )
+
+
+def from_prompt(row: Mapping[str, Any], *, metric: Metric | None = None) -> RowBehaviour:
+    """A behaviour of one row, which must be complete."""
+    made = from_rows([row], metric=metric, source="prompt")
+    if defect := made.rows[0].defect:
+        raise BadInput(f"prompt {quoted(row.get('prompt'))}: {defect}")
+    return made
 
 
 def from_function(
@@ -218,7 +299,7 @@ def from_function(
     return from_rows(few, name=label, metric=metric, description=description)
 
 
-MAKERS |= {"rows": from_rows, "function": from_function}
+MAKERS |= {"rows": from_rows, "prompt": from_prompt, "function": from_function}
 
 
 def _description(rows: Sequence[Row]) -> str:
@@ -230,51 +311,21 @@ def _description(rows: Sequence[Row]) -> str:
     )
 
 
-def _with_source(row: Prompt, rows: Sequence[Prompt], tokenizer: Tokenizer, d_vocab: int) -> Prompt:
-    """The row with a counterfactual: another prompt of its length, else random tokens."""
-    place = next(i for i, one in enumerate(rows) if one is row)
-    others = [*rows[place + 1 :], *rows[:place]]
-    for other in others:
-        if len(other.tokens) == len(row.tokens) and other.tokens != row.tokens and other.correct != row.correct:
-            return replace(row, counterfactual=other.tokens, source=OTHER_PROMPT)
-    first = int(bool(row.tokens) and row.tokens[0] == tokenizer.bos)
-    rng = random.Random(f"{row.text}/{len(row.tokens)}")
-    drawn = [_random_token(rng, tokenizer, d_vocab) for _ in row.tokens[first:]]
-    return replace(row, counterfactual=(*row.tokens[:first], *drawn), source=RANDOM_TOKENS)
+def ids_note(behaviour: RowBehaviour, tokenizer: Tokenizer) -> str | None:
+    """What answers given as token ids mean with a model's tokenizer: ids of another one are other words."""
 
+    def read(answers: Sequence[str | int]) -> list[str]:
+        ids = [one for one in answers if isinstance(one, int)]
+        return [quoted(tokenizer.piece(one), 40) if one < tokenizer.size else str(one) for one in ids]
 
-def _random_token(rng: random.Random, tokenizer: Tokenizer, d_vocab: int) -> int:
-    """A token that is a word or a piece of one; any token where a vocabulary has few of those."""
-    token = 0
-    for _ in range(50):
-        token = rng.randrange(d_vocab)
-        if tokenizer.piece(token).strip().isalpha():
-            break
-    return token
-
-
-def _with_alignment(fate: Fate, fates: Sequence[Fate]) -> Fate:
-    """The fate with a counterfactual that would align: for a row without one, another row of the same length."""
-    if not fate.kept or fate.row.counterfactual is not None or fate.prompt is None:
-        return fate
-    for other in fates:
-        if other.prompt is None or other is fate or other.split != fate.split:
-            continue
-        if len(other.prompt.tokens) == len(fate.prompt.tokens) and other.prompt.correct != fate.prompt.correct:
-            text = f"no counterfactual: row {other.row.number} would align ({other.row.prompt!r})"
-            return replace(fate, suggestion=text)
-    length = len(fate.prompt.tokens)
-    return replace(fate, suggestion=f"no counterfactual: a prompt of {length} tokens would align")
-
-
-def source_note(name: str, prompts: Prompts) -> str | None:
-    """What takes the place of counterfactuals that are missing."""
-    others, drawn = prompts.sources.count(OTHER_PROMPT), prompts.sources.count(RANDOM_TOKENS)
-    if not others and not drawn:
-        return None
-    parts = [f"{others} from another prompt of the same length"] if others else []
-    parts += [f"{drawn} from random tokens"] if drawn else []
-    return f"behaviour {name} lacks counterfactuals: of {len(prompts)} prompts {' and '.join(parts)} are resampled"
+    for row in behaviour.rows:
+        if row.defect is None and (right := read(row.answers)):
+            against = f" against {wrong[0]}" if (wrong := read(row.wrongs)) else ""
+            return (
+                f"answers are token ids: row {row.number} asks for {right[0]}{against} with this tokenizer; if that is "
+                "not what it means, the file was made for another"
+            )
+    return None
 
 
 def metric_label(behaviour: Behaviour) -> str:

@@ -2,8 +2,8 @@
 
 A circuit for something the model does not do is noise, so every discovery and explanation starts with these numbers.
 They are the same whatever the metric: how often the right answer is preferred to the wrong one, and by how many logits.
-Where a row names no wrong answer, its rival is the likeliest other token; of an answer of several tokens the first
-counts.
+Where a row names no wrong answer, its rival is the likeliest other token; an answer of several tokens counts if greedy
+decoding gives all of them.
 """
 
 import torch
@@ -11,6 +11,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from vesalius.behaviours.behaviour import Behaviour
+from vesalius.behaviours.metrics import NONE
 from vesalius.behaviours.prompts import Prompts
 from vesalius.documents.performance import Performance
 from vesalius.errors import BadInput
@@ -51,12 +52,23 @@ def performance(
     model: Transformer, prompts: Prompts, *, rows: int = 32, progress: Progress | None = None
 ) -> Performance:
     """How well a model does on the given prompts, in batches of `rows`."""
+    return summary(*answered(model, prompts, rows=rows, progress=progress))
+
+
+def answered(
+    model: Transformer, prompts: Prompts, *, rows: int = 32, progress: Progress | None = None
+) -> tuple[Float[Tensor, " prompt"], Float[Tensor, " prompt"]]:
+    """How far the right answer of each prompt is preferred, and 1 where it is the most likely of all."""
     batches = []
     for start in range(0, len(prompts), rows):
         if progress and len(prompts) > rows:
             progress("running prompts", start, len(prompts))
         batches.append(_differences(model, prompts.take(slice(start, start + rows))))
-    differences, is_top = torch.cat([batch[0] for batch in batches]), torch.cat([batch[1] for batch in batches])
+    return torch.cat([batch[0] for batch in batches]), torch.cat([batch[1] for batch in batches])
+
+
+def summary(differences: Float[Tensor, " prompt"], is_top: Float[Tensor, " prompt"]) -> Performance:
+    """What `answered` gives, with intervals and the decision."""
     if not bool(differences.isfinite().all()):
         raise BadInput("the model's logits are not finite on these prompts; check its weights for NaN or overflow")
     n, right = len(differences), int((differences > 0).sum())
@@ -78,10 +90,14 @@ def performance(
 
 def _differences(model: Transformer, prompts: Prompts) -> tuple[Float[Tensor, " prompt"], Float[Tensor, " prompt"]]:
     """How far the right answer is preferred, and 1 where it is the most likely token of all."""
-    batch, device, question = prompts.batch.to(model.device), model.device, prompts.question
+    batch, question, readout = prompts.batch.to(model.device), prompts.question, prompts.margin()
+    assert readout.at is not None
     with torch.no_grad():
-        logits = model(batch.tokens, mask=batch.mask, at=prompts.position[:, None].to(device))[:, 0].cpu().double()
-    readout = prompts.margin()
-    chosen = logits if readout.choose is None else logits.gather(1, readout.choose)
-    margins = readout.score(chosen[:, None], torch.arange(len(prompts)))
-    return margins, (logits.argmax(1, keepdim=True) == question.answers).any(1).double()
+        logits = model(batch.tokens, mask=batch.mask, at=readout.at.to(model.device)).cpu().double()
+    chosen = logits if readout.choose is None else logits[:, 0].gather(1, readout.choose)[:, None]
+    margins = readout.score(chosen, torch.arange(len(prompts)))
+    best = logits.argmax(2)
+    top = (best[:, :1] == question.answers).any(1)
+    if question.forced is not None:
+        top &= ((best == question.forced) | (question.forced == NONE)).all(1)
+    return margins, top.double()

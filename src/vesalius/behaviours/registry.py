@@ -1,6 +1,6 @@
 """All behaviours by name, and whatever else stands for one: a file, rows, a prompt written out."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +12,7 @@ from vesalius.behaviours.greater_than import GREATER_THAN
 from vesalius.behaviours.induction import INDUCTION, INDUCTION_OUT
 from vesalius.behaviours.ioi import IOI
 from vesalius.behaviours.metrics import Metric, require_metric
-from vesalius.behaviours.own import from_rows
+from vesalius.behaviours.own import from_prompt, from_rows
 from vesalius.behaviours.rows import inline_rows
 from vesalius.behaviours.successor import SUCCESSOR
 from vesalius.errors import BadInput, choices
@@ -48,8 +48,8 @@ def _found(given: Any) -> Behaviour:
     if isinstance(given, Behaviour):
         return given
     if isinstance(given, Mapping):
-        return from_rows([given])
-    if isinstance(given, Sequence) and not isinstance(given, str):
+        return from_prompt(given)
+    if isinstance(given, Iterable) and not isinstance(given, str | bytes | Path):
         return from_rows(given)
     if not isinstance(given, str | Path):
         raise BadInput(
@@ -59,7 +59,7 @@ def _found(given: Any) -> Behaviour:
     if text in {one.name for one in _ALL}:
         return behaviour(text)
     if (rows := inline_rows(text)) is not None:
-        return from_rows(rows)
+        return from_prompt(rows[0]) if len(rows) == 1 and isinstance(rows[0], Mapping) else from_rows(rows)
     path = Path(text).expanduser()
     if path.suffix in ENDINGS or "/" in text or path.exists():
         return read_behaviour(text)

@@ -16,28 +16,32 @@
 `counterfactual` may also be a sentence of its own. A slot that occurs once in a template is a role of that name.
 
 Splits: item i of every list, and of the templates, belongs to train, validation or test by i mod 3, so that no word and
-no template is in two splits. A list too short for that serves all splits, and the behaviour says which.
+no template is in two splits. A list too short for that serves all splits, and the behaviour says which; a prompt then
+belongs to the split that draws it first, and fewer than `LEAST_TO_DIVIDE` prompts are not divided.
 """
 
 import random
 import re
 import tomllib
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from vesalius.behaviours.behaviour import MAKERS
 from vesalius.behaviours.material import SPLITS, select_split
 from vesalius.behaviours.metrics import Metric
-from vesalius.behaviours.own import RowBehaviour, from_rows
+from vesalius.behaviours.own import LEAST_TO_DIVIDE, RowBehaviour, from_rows
 from vesalius.behaviours.rows import Row
-from vesalius.errors import BadInput, choices
+from vesalius.errors import BadInput, choices, quoted
 
-#: Rows of each split, unless the file says otherwise; and how often a draw may repeat before a split is exhausted.
-ROWS, TRIES = 64, 500
+#: Rows of each split unless the file says otherwise, the most of them, and how often a draw may repeat before a split
+#: counts as exhausted.
+ROWS, MOST_ROWS, TRIES = 64, 100_000, 500
 KEYS = ("name", "description", "templates", "answer", "wrong", "counterfactual", "rows", "slots", "words", "metric")
+#: What else can be done about an empty list.
+LEAVE_OUT = {"wrong": ", or leave it out"}
 FORMS = {"lower": str.lower, "upper": str.upper, "capitalize": str.capitalize}
 _PIECE = re.compile(r"\{\{|\}\}|\{([^{}]*)\}")
 
@@ -51,10 +55,9 @@ def from_templates(
     else:
         source, data = str(templates), _read(Path(templates).expanduser())
     plan = _Templates.parse(data, source)
-    rows = [row for split in SPLITS for row in plan.rows(split)]
-    if not rows:
-        raise BadInput(f"{source}: the templates give no row; give more words")
-    numbered = [_renumbered(row, i) for i, row in enumerate(rows, 1)]
+    rows = plan.rows()
+    divided = plan.note is None or len({row.prompt for row in rows}) >= LEAST_TO_DIVIDE
+    numbered = [replace(row, number=i, split=row.split if divided else None) for i, row in enumerate(rows, 1)]
     given = data.get("metric") if metric is None else metric
     made = from_rows(numbered, name=name or str(data.get("name") or source), metric=given, note=plan.note)
     return made if not isinstance(templates, str | Path) else _named(made, source, str(data.get("description", "")))
@@ -68,13 +71,9 @@ def _named(made: RowBehaviour, source: str, description: str) -> RowBehaviour:
     return from_rows(made.rows, name=source, metric=made.metric, description=description, note=made.note)
 
 
-def _renumbered(row: Row, number: int) -> Row:
-    return Row(number, row.prompt, row.answers, row.wrongs, row.counterfactual, row.roles, row.split)
-
-
 def _read(file: Path) -> dict[str, Any]:
     try:
-        return tomllib.loads(file.read_text(encoding="utf-8"))
+        return tomllib.loads(file.read_text(encoding="utf-8-sig"))
     except FileNotFoundError:
         raise BadInput(f"{file}: no such file") from None
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError, RecursionError) as error:
@@ -104,8 +103,10 @@ class _Templates:
         counterfactual, n_rows = data.get("counterfactual"), data.get("rows", ROWS)
         if counterfactual is not None and not isinstance(counterfactual, str | Mapping):
             raise BadInput(f"{source}: counterfactual is a sentence or a table of slots, such as {{ place = 'other' }}")
-        if not isinstance(n_rows, int) or n_rows < 1:
-            raise BadInput(f"{source}: rows = {n_rows!r} is not a number of rows for each split")
+        if isinstance(n_rows, bool) or not isinstance(n_rows, int) or not 1 <= n_rows <= MOST_ROWS:
+            raise BadInput(
+                f"{source}: rows = {quoted(n_rows)} is not a number of rows for each split, 1 to {MOST_ROWS:,}"
+            )
         wrongs = _texts(data, "wrong", source) if "wrong" in data else ()
         made = cls(source, templates, answers, wrongs, counterfactual, lists, n_rows)
         made._check_names()
@@ -115,23 +116,35 @@ class _Templates:
     def note(self) -> str | None:
         """What could not be divided between the splits."""
         shared = [name for name, words in self._lists.items() if not self._divides(name, words)]
-        parts = [f"the {len(self.templates)} templates"] if len(self.templates) < len(SPLITS) else []
+        few = "the only template" if len(self.templates) == 1 else f"the {len(self.templates)} templates"
+        parts = [few] if len(self.templates) < len(SPLITS) else []
         parts += [f"the words of {name}" for name in shared]
         return f"{self.source}: {' and '.join(parts)} are too few to divide and serve every split" if parts else None
 
-    def rows(self, split: str) -> list[Row]:
-        """Up to `n_rows` different rows of a split."""
-        rng, found, failed = random.Random(f"templates/{split}"), {}, 0
+    def rows(self) -> list[Row]:
+        """Up to `n_rows` different rows of every split, drawn by turns; no prompt is in two splits."""
+        draws = {split: self._draws(split) for split in SPLITS}
+        found: dict[str, dict[tuple[object, ...], Row]] = {split: {} for split in SPLITS}
+        failed: dict[str, int] = dict.fromkeys(SPLITS, 0)
+        split_of: dict[str, str] = {}
+        while unfinished := [split for split in SPLITS if len(found[split]) < self.n_rows and failed[split] < TRIES]:
+            for split in unfinished:
+                row = draws[split](len(found[split]))
+                mine = split_of.setdefault(row.prompt, split) == split
+                failed[split] = 0 if mine and row.key not in found[split] else failed[split] + 1
+                if mine:
+                    found[split].setdefault(row.key, row)
+        return [row for split in SPLITS for row in found[split].values()]
+
+    def _draws(self, split: str) -> Callable[[int], Row]:
+        """What draws the rows of a split, given how many it has."""
+        rng = random.Random(f"templates/{split}")
         templates = select_split(self.templates, split) if len(self.templates) >= len(SPLITS) else self.templates
         pools = {
             name: select_split(words, split) if self._divides(name, words) else list(words)
             for name, words in self._lists.items()
         }
-        while len(found) < self.n_rows and failed < TRIES:
-            row = self._draw(rng, templates[len(found) % len(templates)], pools, split)
-            failed = failed + 1 if row.key in found else 0
-            found.setdefault(row.key, row)
-        return list(found.values())
+        return lambda n: self._draw(rng, templates[n % len(templates)], pools, split)
 
     @property
     def _lists(self) -> dict[str, Sequence[Any]]:
@@ -148,7 +161,7 @@ class _Templates:
         drawn: dict[str, Any] = {}
         for name, words in pools.items():
             users = [slot for slot, (one, _) in self.slots.items() if one == name]
-            drawn |= zip(users, rng.sample(list(words), len(users)), strict=True)
+            drawn |= zip(users, rng.sample(words, len(users)), strict=True)
         prompt, spans = _filled(template, drawn)
         counterfactual = None
         if isinstance(self.counterfactual, str):
@@ -168,6 +181,8 @@ class _Templates:
         for text in texts:
             for expression in (found[1] for found in _PIECE.finditer(text) if found[1] is not None):
                 self._check_expression(expression, text)
+            if {"{", "}"} & set(_PIECE.sub("", text)):
+                raise BadInput(f"{self.source}: {text!r}: a brace without its other half (a brace is written {{{{)")
         if isinstance(self.counterfactual, Mapping):
             for slot in (*self.counterfactual, *map(str, self.counterfactual.values())):
                 if slot not in self.slots:
@@ -182,7 +197,8 @@ class _Templates:
         slot, field, form = _parts(expression)
         if slot not in self.slots:
             raise BadInput(
-                f"{self.source}: {text!r}: no slot {slot!r}; there are {choices(self.slots)} (a brace is written {{{{)"
+                f"{self.source}: {text!r}: no slot {slot!r}; there are {choices(self.slots) or 'none'} "
+                "(a brace is written {{)"
             )
         if form is not None and form not in FORMS:
             raise BadInput(f"{self.source}: {text!r}: {form!r} is not a form of a word; use {choices(FORMS)}")
@@ -195,7 +211,9 @@ class _Templates:
 def _texts(data: Mapping[str, Any], key: str, source: str) -> tuple[str, ...]:
     given = data.get(key)
     texts = [given] if isinstance(given, str) else given
-    if not isinstance(texts, list) or not texts or not all(isinstance(text, str) and text for text in texts):
+    if texts == []:
+        raise BadInput(f"{source}: the list {key} is empty; give at least one text{LEAVE_OUT.get(key, '')}")
+    if not isinstance(texts, list) or not all(isinstance(text, str) and text for text in texts):
         raise BadInput(f'{source}: {key} must be a text or a list of texts, such as {key} = "The {{word}} is"')
     return tuple(texts)
 
@@ -203,10 +221,14 @@ def _texts(data: Mapping[str, Any], key: str, source: str) -> tuple[str, ...]:
 def _list_of(slot: str, given: Any, words: Mapping[str, Any], source: str) -> tuple[str, Sequence[Any]]:
     """The list that a slot draws from, with its name; a list of its own has the slot's."""
     name, values = (given, words.get(given)) if isinstance(given, str) else (slot, given)
-    if not isinstance(values, list) or not values:
+    if values == []:
+        raise BadInput(f"{source}: the list {name!r} is empty; give slot {slot!r} some words")
+    if not isinstance(values, list):
         raise BadInput(f"{source}: slot {slot!r}: no list {name!r} in [words]; there are {choices(words) or 'none'}")
-    if not all(isinstance(value, str | int | Mapping) for value in values):
-        raise BadInput(f"{source}: the words of {name!r} must be texts or tables of texts")
+    for value in values:
+        parts = value.values() if isinstance(value, Mapping) else [value]
+        if not all(isinstance(part, str | int) and part != "" for part in parts):
+            raise BadInput(f"{source}: the words of {name!r} must be texts or tables of texts, not {quoted(value, 60)}")
     return name, values
 
 

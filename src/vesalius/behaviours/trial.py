@@ -17,9 +17,10 @@ import torch
 from jaxtyping import Bool
 from torch import Tensor
 
+from vesalius.behaviours.counterfactuals import source_note
 from vesalius.behaviours.material import split_index
 from vesalius.behaviours.metrics import has_zero
-from vesalius.behaviours.own import RowBehaviour, source_note
+from vesalius.behaviours.own import RowBehaviour, ids_note
 from vesalius.behaviours.prompts import Prompts
 from vesalius.behaviours.registry import behaviour_of
 from vesalius.errors import BadInput, note, require_whole
@@ -141,6 +142,8 @@ def note_limits(specimen: Specimen, prompts: Prompts | None, *, resampled: bool)
         )
     if source.notes:
         note(source.notes)
+    if isinstance(specimen.vocabulary, TextVocabulary) and (text := ids_note(source, specimen.vocabulary.tokenizer)):
+        note(text)
     if resampled and (text := source_note(source.label, prompts)):
         note(text)
 

@@ -8,14 +8,19 @@ from typing import Annotated, Any
 import typer
 
 from vesalius.cli.options import (
+    AnswerOption,
     BehaviourOption,
+    CounterfactualOption,
     DeviceOption,
     DtypeOption,
     JsonOption,
     MetricOption,
+    PromptOption,
     SpecimenArgument,
+    WrongOption,
+    studied_for,
 )
-from vesalius.errors import BadInput
+from vesalius.errors import BadInput, Failed
 
 commands = typer.Typer()
 
@@ -78,6 +83,10 @@ def predict(
 def behaviours(
     specimen: Annotated[str | None, typer.Argument(help="Measure whether this model performs each of them.")] = None,
     behaviour: BehaviourOption = None,
+    prompt: PromptOption = None,
+    answer: AnswerOption = None,
+    wrong: WrongOption = None,
+    counterfactual: CounterfactualOption = None,
     metric: MetricOption = None,
     n: Annotated[
         int | None, typer.Option("--n", min=1, help="Prompts per behaviour, or per split. Default: 32, or every row.")
@@ -87,7 +96,8 @@ def behaviours(
 ) -> None:
     """List the behaviours; with a model, say whether it performs each one.
 
-    With --behaviour FILE: which rows the model can be asked, why the others are dropped, and how well it does.
+    With --behaviour FILE: which rows the model can be asked, why the others are dropped, and how well it does. Exit
+    code 1 if none can be used.
 
     Example: vesalius behaviours smollm2-135m --behaviour examples/antonyms.jsonl
     """
@@ -95,8 +105,11 @@ def behaviours(
     from vesalius.cli.console import output
     from vesalius.cli.tables.specimens import print_behaviours, print_rows
 
-    document = api.behaviours(specimen, behaviour=behaviour, metric=metric, n=n, seed=seed)
-    output(document, print_behaviours if behaviour is None else print_rows, as_json=json)
+    studied = studied_for(behaviour, prompt, answer, wrong, counterfactual)
+    document = api.behaviours(specimen, behaviour=studied, metric=metric, n=n, seed=seed)
+    output(document, print_behaviours if studied is None else print_rows, as_json=json)
+    if studied is not None and not document["n_kept"]:
+        raise Failed(f"none of the {document['n_rows']} rows can be used with {specimen}; the reasons are above")
 
 
 @commands.command()

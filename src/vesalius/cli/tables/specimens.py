@@ -4,8 +4,11 @@ from typing import Any
 
 from rich.table import Column, Table
 
-from vesalius.cli.console import print_line, stdout
+from vesalius.cli.console import print_line, stdout, with_flags
 from vesalius.documents.views import title_of
+
+#: Options that the reasons of rows name.
+FLAGS = ("--metric",)
 
 
 def print_specimens(rows: list[dict[str, Any]]) -> None:
@@ -75,13 +78,13 @@ def print_rows(document: dict[str, Any]) -> None:
     print_line(f"{title_of(document['behaviour'])}: {document['n_kept']} of {document['n_rows']} rows can be used")
     for row in document["rows"]:
         if not row["kept"] or row["reason"]:
-            print_line(f"  row {row['row']}: {row['reason']}{_hint(row)}")
+            print_line(with_flags(f"  row {row['row']}: {row['reason']}{_hint(row)}", FLAGS))
     lacking = [row for row in document["rows"] if row["kept"] and row["suggestion"]]
     if lacking:
         first = lacking[0]
         print_line(f"  {len(lacking)} rows without a counterfactual; row {first['row']}: {first['suggestion']}")
     if document["note"]:
-        print_line(f"  {document['note']}")
+        print_line(with_flags(f"  {document['note']}", FLAGS))
     name = f"{document['metric_name']} ({document['unit']})" if document["unit"] else document["metric_name"]
     table = Table("split", "accuracy [95 %]", f"{name} [95 %]", "n", box=None)
     shown = dict(document["splits"])

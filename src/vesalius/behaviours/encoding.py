@@ -1,0 +1,256 @@
+"""What becomes of a row with a tokenizer: kept as a prompt, or dropped for a stated reason.
+
+A row is kept if
+
+1. it is complete, its counterfactual differs from the prompt, and no earlier row asks the same;
+2. prompt and counterfactual have the same number of tokens and fit the model's context;
+3. appending an answer leaves the prompt's tokens as they are and adds one token, or several where the metric scores
+   them by teacher forcing.
+
+Of a list of answers those of one token are used. What a kept row lost, a member of a list or a role, is said with it.
+"""
+
+import re
+import unicodedata
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from vesalius.behaviours.metrics import (
+    LOG_PROBABILITY,
+    LOGIT_DIFFERENCE,
+    NEEDS_WRONG,
+    NONE,
+    TEACHER_FORCED,
+    Metric,
+    metric_name,
+)
+from vesalius.behaviours.prompts import Prompt
+from vesalius.behaviours.rows import Answer, Row
+from vesalius.errors import BadInput
+from vesalius.model.tokenizer import Tokenizer
+
+#: Scripts without spaces between words, besides those of wide characters (Chinese, Japanese).
+UNSPACED = ("THAI", "LAO", "KHMER", "MYANMAR")
+Tokens = tuple[int, ...]
+
+
+class Dropped(Exception):
+    """A row, or a part of one, that cannot be used: the reason, and what would help."""
+
+    def __init__(self, reason: str, suggestion: str | None = None) -> None:
+        super().__init__(reason)
+        self.reason, self.suggestion = reason, suggestion
+
+
+@dataclass(frozen=True)
+class Fate:
+    """What became of a row: its prompt if it is kept, the reason if not (or what was left out of a kept one), and what
+    would help.
+    """
+
+    row: Row
+    split: str
+    prompt: Prompt | None = None
+    reason: str | None = None
+    suggestion: str | None = None
+
+    @property
+    def kept(self) -> bool:
+        """Whether the row is used."""
+        return self.prompt is not None
+
+    def as_data(self) -> dict[str, Any]:
+        """One entry of the check of a file."""
+        data = {"row": self.row.number, "kept": self.kept, "reason": self.reason, "split": self.split}
+        return {**data, "prompt": self.row.prompt, "suggestion": self.suggestion}
+
+
+@dataclass(frozen=True)
+class Encoder:
+    """Rows to prompts for one model; `metric` decides which answers can be read."""
+
+    tokenizer: Tokenizer
+    n_ctx: int
+    d_vocab: int
+    metric: Metric | None
+
+    def encode(self, row: Row) -> tuple[Prompt, str | None]:
+        """The prompt of a row, whose counterfactual is its own tokens where none is given, and what was left out of
+        it; raises `Dropped`.
+        """
+        if row.defect:
+            raise Dropped(row.defect)
+        if row.counterfactual == row.prompt:
+            raise Dropped("identical pair: the counterfactual is the prompt itself")
+        if row.prompt.endswith(" ") and isinstance(row.answers[0], str):
+            better = f"{row.prompt.rstrip()!r} and {' ' + row.answers[0].strip()!r}"
+            raise Dropped("the prompt ends with a space: put it at the start of the answer", better)
+        tokens = self._tokens(row.prompt)
+        other = tokens if row.counterfactual is None else self._tokens(row.counterfactual)
+        if len(tokens) != len(other):
+            raise Dropped(
+                f"{len(tokens)} tokens against {len(other)}",
+                _alignment(self.tokenizer, row.prompt, row.counterfactual or ""),
+            )
+        lost: list[str] = []
+        answers, wrongs = self._answers(row, tokens, lost), self._wrongs(row, tokens, lost)
+        if shared := set(answers) & set(wrongs):
+            raise Dropped(f"{self.tokenizer.decode(list(shared.pop()))!r} is both right and wrong")
+        correct, forced = answers[0][0], answers[0] if len(answers[0]) > 1 else ()
+        if len(tokens) + max(0, len(forced) - 1) > self.n_ctx:
+            raise Dropped(f"{len(tokens) + max(0, len(forced) - 1)} tokens; the model's context holds {self.n_ctx}")
+        prompt = Prompt(
+            tokens,
+            other,
+            correct,
+            wrongs[0][0] if wrongs else NONE,
+            {**self._places(row, tokens, lost), "end": len(tokens) - 1},
+            row.prompt,
+            answers=tuple(one[0] for one in answers) if len(answers) > 1 else (),
+            wrongs=tuple(one[0] for one in wrongs) if len(wrongs) > 1 else (),
+            forced=forced,
+        )
+        return prompt, f"kept without {' and '.join(lost)}" if lost else None
+
+    def _answers(self, row: Row, tokens: Tokens, lost: list[str]) -> list[Tokens]:
+        """The right answers of one token, or the only one if it has several and is teacher-forced."""
+        read, refused = self._read(row, row.answers, tokens)
+        if len(row.answers) == 1 and read and metric_name(self.metric) in TEACHER_FORCED:
+            return list(read.values())
+        single = self._single(row.answers, read, refused, "answer", lost)
+        if not single and len(read) > 1 and metric_name(self.metric) in TEACHER_FORCED:
+            raise Dropped(f"none of {len(row.answers)} answers is one token: give one, scored by teacher forcing")
+        return single or self._refuse(row.answers, read, refused, "")
+
+    def _wrongs(self, row: Row, tokens: Tokens, lost: list[str]) -> list[Tokens]:
+        """The wrong answers of one token; none where the metric can do without."""
+        needed = metric_name(self.metric) in NEEDS_WRONG
+        if needed and not row.wrongs:
+            raise Dropped(f"no wrong answer: give one, or `metric` {LOG_PROBABILITY}")
+        read, refused = self._read(row, row.wrongs, tokens)
+        single = self._single(row.wrongs, read, refused, "wrong", lost)
+        return self._refuse(row.wrongs, read, refused, "wrong: ") if needed and not single else single
+
+    def _read(
+        self, row: Row, given: Sequence[Answer], tokens: Tokens
+    ) -> tuple[dict[Answer, Tokens], dict[Answer, Dropped]]:
+        """The tokens that each answer adds to the prompt, and what is wrong with those that cannot follow it."""
+        read: dict[Answer, Tokens] = {}
+        refused: dict[Answer, Dropped] = {}
+        for one in given:
+            try:
+                read[one] = self._continuation(row, tokens, one)
+            except Dropped as dropped:
+                refused[one] = dropped
+        return read, refused
+
+    def _single(
+        self,
+        given: Sequence[Answer],
+        read: dict[Answer, Tokens],
+        refused: dict[Answer, Dropped],
+        what: str,
+        lost: list[str],
+    ) -> list[Tokens]:
+        """The answers of one token; the others are added to what was lost."""
+        for one in given:
+            if one in refused:
+                lost.append(f"{what} {one!r} ({refused[one].reason})")
+            elif len(read[one]) > 1:
+                lost.append(f"{what} {one!r} ({len(read[one])} tokens)")
+        return list(dict.fromkeys(ids for ids in read.values() if len(ids) == 1))
+
+    def _refuse(
+        self, given: Sequence[Answer], read: dict[Answer, Tokens], refused: dict[Answer, Dropped], what: str
+    ) -> list[Tokens]:
+        """Drop the row for its first answer, where none can be used."""
+        first = given[0]
+        if first in refused:
+            raise Dropped(what + refused[first].reason, refused[first].suggestion)
+        many = len(given) > 1
+        use = "give another of one token" if many else "give a list"
+        if metric_name(self.metric) not in (*NEEDS_WRONG, LOGIT_DIFFERENCE):
+            use = "give a shorter one"
+        also = f", and no other of {len(given)} is one token" if many else ""
+        pieces = ", ".join(repr(self.tokenizer.piece(token)) for token in read[first])
+        reason = f"{what}{first!r} is {len(read[first])} tokens{also}: {use}, or `metric` {LOG_PROBABILITY}"
+        raise Dropped(reason, f"its tokens are {pieces}")
+
+    def _tokens(self, text: str) -> Tokens:
+        try:
+            tokens = tuple(self.tokenizer.encode(text))
+        except BadInput as error:
+            raise Dropped(str(error)) from None
+        if any(token >= self.d_vocab for token in tokens):
+            raise Dropped("the tokenizer gives tokens that the model does not have")
+        return tokens
+
+    def _continuation(self, row: Row, tokens: Tokens, answer: Answer) -> Tokens:
+        """The tokens that an answer adds to a prompt."""
+        if isinstance(answer, int):
+            if not 0 <= answer < self.d_vocab:
+                raise Dropped(f"answer token {answer} is outside the model's vocabulary of {self.d_vocab}")
+            return (answer,)
+        if not row.as_written and _is_spaced(row.prompt[-1:]) and _is_spaced(answer[:1]):
+            raise Dropped(
+                f"starts without a space: did you mean {' ' + answer!r}?",
+                'to continue the word, give the row "as_written": true',
+            )
+        longer = self._tokens(row.prompt + answer)
+        if longer[: len(tokens)] != tokens or len(longer) == len(tokens):
+            raise Dropped(f"the tokenizer joins the end of the prompt with {answer!r}")
+        return longer[len(tokens) :]
+
+    def _places(self, row: Row, tokens: Tokens, lost: list[str]) -> dict[str, int]:
+        """The position of the last token of each role."""
+        places = {}
+        for role, where in row.roles.items():
+            ends = [where[1]] if isinstance(where, tuple) else _ends(where, row.prompt)
+            if len(ends) > 1:
+                lost.append(f"role {role!r} ({where!r} occurs {len(ends)} times: give [start, end])")
+                continue
+            place = self._last_token(row.prompt[: ends[0]], tokens)
+            if place is None:
+                lost.append(f"role {role!r} (it ends inside a token)")
+            else:
+                places[role] = place
+        return places
+
+    def _last_token(self, beginning: str, tokens: Tokens) -> int | None:
+        """The position of the last token of a prompt's beginning; None where that ends inside a token."""
+        try:
+            before = self._tokens(beginning)
+        except Dropped:  # half a word may not be in the vocabulary at all
+            return None
+        return len(before) - 1 if before == tokens[: len(before)] else None
+
+
+def _ends(piece: str, prompt: str) -> list[int]:
+    """Where a piece of a prompt ends: as whole words, or inside of words where it is nowhere a whole one."""
+    ends = [found.end() for found in re.finditer(rf"(?<!\w){re.escape(piece)}(?!\w)", prompt)]
+    return ends or [found.end() for found in re.finditer(re.escape(piece), prompt)]
+
+
+def _is_spaced(letter: str) -> bool:
+    """Whether this is a letter of a script that puts spaces between words."""
+    if not letter.isalpha() or unicodedata.east_asian_width(letter) == "W":
+        return False
+    return not unicodedata.name(letter, "").startswith(UNSPACED)
+
+
+def _alignment(tokenizer: Tokenizer, prompt: str, counterfactual: str) -> str:
+    """Which part of a counterfactual has another number of tokens, and which number would align."""
+    ours, theirs = _words(prompt), _words(counterfactual)
+    start = next((i for i, (a, b) in enumerate(zip(ours, theirs, strict=False)) if a != b), min(len(ours), len(theirs)))
+    end = 0
+    while end < min(len(ours), len(theirs)) - start and ours[-1 - end] == theirs[-1 - end]:
+        end += 1
+    middle, other = (" ".join(words[start : len(words) - end]) for words in (ours, theirs))
+    lead = " " if start else ""
+    length = len(tokenizer.continuing(lead + middle)) if middle else 0
+    return f"instead of {other!r} one of {length} token{'' if length == 1 else 's'}, as {middle!r} has, would align"
+
+
+def _words(text: str) -> list[str]:
+    return text.split(" ")
