@@ -347,3 +347,13 @@ def test_garbled_after_every_try_keeps_its_kind(monkeypatch: pytest.MonkeyPatch)
     with serving(Response(raw=b"nonsense")) as server, pytest.raises(Garbled) as caught:
         opened("openai", server, monkeypatch, retry=RetryPolicy(tries=3)).chat("Go.")
     assert (caught.value.attempts, len(server.received)) == (3, 3)
+
+
+def test_a_failure_says_which_call_failed_and_how(monkeypatch: pytest.MonkeyPatch) -> None:
+    with serving(Response(error("boom"), status=500)) as server:
+        backbone = opened("compatible", server, monkeypatch, retry=RetryPolicy(tries=3))
+        with pytest.raises(BackboneError) as raised:
+            backbone.within("case 7").chat("Hello.", label="L0H1 observation")
+    assert str(raised.value) == (
+        "compatible:m: boom (the server answered with status 500) (call 'L0H1 observation' of 'case 7', 3 tries)"
+    )

@@ -23,13 +23,14 @@ def command(place: Path, *more: object) -> list[object]:
     ("arguments", "reason"),
     [
         (["--scientist", "hyve"], "hyve needs a language model"),
-        (["--backbone", "openai:gpt-5.4"], "asks no language model; add --scientist hyve"),
+        (["--scientist", "builtin", "--backbone", "openai:gpt-5.4"], "asks no language model; add --scientist hyve"),
         (["--scientist", "hyve", "--backbone", "oracle:delphi"], "no such provider; choose from openai"),
         (["--scientist", "hyve", "--backbone", "openai"], "name a model after the provider"),
         (["--scientist", "hyve", "--backbone", "openai:gpt-5.4"], "no key; set OPENAI_API_KEY in the environment"),
         (["--scientist", "hyve", "--backbone", "openai:gpt-5.4", "--max-cost", "0"], "cap 0: no call could be made"),
         (["--scientist", "hyve", "--backbone", "x:y", "--protocol", "free"], "--protocol 'free' does not exist"),
         (["--judge", "oracle:delphi"], "no such provider"),
+        (["--judge", "openai:gpt-5.4", "--timeout", "0"], "timeout 0: give a positive number of seconds"),
         (["--engine", "slurm"], "engine 'slurm' does not exist; use local, ray"),
         (["--prices", "nowhere.json", "--judge", "openai:gpt-5.4"], "nowhere.json: could not be read"),
     ],
@@ -45,7 +46,11 @@ def test_the_cap_is_one_line_and_exit_code_one(vesalius: Vesalius, tmp_path: Pat
     assert (got.code, got.out, got.err.count("\n")) == (1, "", 1)
     assert "cap $0.50: $0.0000 is spent" in got.err
     assert "raise --max-cost" in got.err
-    assert json.loads(Path("here/run.json").read_text())["limits"] == {"max_cost": 0.5, "sandbox_unsafe": False}
+    assert json.loads(Path("here/run.json").read_text())["limits"] == {
+        "max_cost": 0.5,
+        "sandbox_unsafe": False,
+        "timeout": 120.0,
+    }
     refused(vesalius, [*command(tmp_path), "--seed", 3], "holds a run with seed 0, not 3")
     refused(vesalius, ["replay", "here"], "the run is not finished")
 

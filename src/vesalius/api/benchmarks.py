@@ -13,6 +13,7 @@ from vesalius.api.functions import SEED as FUNCTIONS_SEED
 from vesalius.api.functions import chosen_suite, usual_mode
 from vesalius.api.mechrl import bench_mechrl
 from vesalius.api.places import Out, directory_for
+from vesalius.backbones import TIMEOUT
 from vesalius.discovery.methods import METHODS
 from vesalius.documents.scorecard import Scorecard
 from vesalius.errors import BadInput, choices, note
@@ -56,6 +57,7 @@ def bench_circuits(
     seed: int = 0,
     prices: str | Path | None = None,
     max_cost: float | None = None,
+    timeout: float = TIMEOUT,
     unsafe_sandbox: bool = False,
     jobs: int = 2,
     engine: str = "local",
@@ -82,7 +84,7 @@ def bench_circuits(
         judges=tuple(_findable(judge) or "" for judge in judges),
         prices=_absolute(prices),
     )
-    limits, runs_on = Limits(max_cost=max_cost, sandbox_unsafe=unsafe_sandbox), engine_named(engine)
+    limits, runs_on = Limits(max_cost=max_cost, sandbox_unsafe=unsafe_sandbox, timeout=timeout), engine_named(engine)
     limits.check_models(settings.models, settings.prices)
     directory = directory_for(
         out,
@@ -163,6 +165,7 @@ def bench_functions(
     grading_seed: int | None = None,
     prices: str | Path | None = None,
     max_cost: float | None = None,
+    timeout: float = TIMEOUT,
     unsafe_sandbox: bool = False,
     jobs: int = 2,
     engine: str = "local",
@@ -187,7 +190,7 @@ def bench_functions(
         prices=_absolute(prices),
         grading_seed=grading_seed,
     )
-    limits, runs_on = Limits(max_cost=max_cost, sandbox_unsafe=unsafe_sandbox), engine_named(engine)
+    limits, runs_on = Limits(max_cost=max_cost, sandbox_unsafe=unsafe_sandbox, timeout=timeout), engine_named(engine)
     limits.check_models(settings.models, settings.prices)
     directory = directory_for(
         out,

@@ -14,7 +14,7 @@ import torch
 from vesalius.api.catalogue import loaded
 from vesalius.api.circuit_sources import Given, Source, circuit_fields
 from vesalius.api.places import Out, directory_for, removed_if_empty, require_place, subject_options
-from vesalius.backbones import Backbone, open_backbone
+from vesalius.backbones import TIMEOUT, Backbone, open_backbone
 from vesalius.backbones.records import records_file
 from vesalius.behaviours.behaviour import label_of
 from vesalius.behaviours.metrics import Metric
@@ -74,6 +74,7 @@ def explain(
     base_url: str | None = None,
     max_tokens: int = MAX_TOKENS,
     max_cost: float | None = None,
+    timeout: float = TIMEOUT,
     prices: str | Path | None = None,
     record: str | Path | None = None,
     replay: str | Path | None = None,
@@ -137,6 +138,7 @@ def explain(
                 backbone,
                 base_url=base_url,
                 max_tokens=max_tokens,
+                timeout=timeout,
                 record=None if replay else record or directory,
                 replay=replay,
                 prices=prices,

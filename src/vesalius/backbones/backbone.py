@@ -89,11 +89,12 @@ class Tally:
         self.events.append(Event(kind=kind, detail=detail))
 
     @contextmanager
-    def attached_to_failures(self) -> Iterator[None]:
-        """Attach the totals to any failure raised inside."""
+    def attached_to_failures(self, place: str) -> Iterator[None]:
+        """Attach the totals, and the call that failed, to any failure raised inside."""
         try:
             yield
         except BackboneError as failure:
+            failure.say_where(place, tries=self.attempts)
             failure.attempts, failure.cost, failure.usage = self.attempts, self.cost, self.usage
             failure.events = tuple(self.events)
             raise
@@ -170,29 +171,35 @@ class Backbone:
         *,
         tools: Sequence[Tool] = (),
         schema: type[Schema] | None = None,
+        check: Callable[[str], str] | None = None,
+        reasks: int | None = None,
         stop: Iterable[str] = (),
         label: str = "",
     ) -> Reply[Schema]:
         """Send messages and return the model's reply.
 
         `tools` are offered to the model; invalid tool calls come back with an `error`. With `schema` the reply is
-        parsed into `parsed` as that pydantic model, unless the model called a tool instead. `label` is for the record
-        only.
+        parsed into `parsed` as that pydantic model, unless the model called a tool instead; `check` may say what is
+        wrong with a reply that parses. Such a reply, or one that does not parse, is asked for again, at most `reasks`
+        times (default: the backbone's). `label` names the call in records and errors.
         """
+        most = self.reasks if reasks is None else reasks
         turns = _conversation(messages)
         if len({tool.name for tool in tools}) < len(tools):
             raise BadInput("tools: two of them have the same name; rename one")
         settings = self.settings.model_copy(update={"stop": tuple(stop)})
         tally = Tally()
-        with tally.attached_to_failures():
-            for _ in range(1 + self.reasks):
+        with tally.attached_to_failures(self._place(label)):
+            for _ in range(1 + most):
                 make = partial(self._request, turns, tools, schema, settings=settings, label=label)
                 answer = self._exchange(make, tally)
                 text, calls = self._tool_calls(answer, tools, tally)
                 if schema is None or calls:
                     return self._reply(answer, text, tally, tool_calls=calls)
                 parsed, repairs, problem = parse_object(text, schema)
-                if parsed is not None:
+                if parsed is not None and check is not None:
+                    problem = check(text)
+                if parsed is not None and not problem:
                     tally.events += [Event(kind="repaired", detail=repair) for repair in repairs]
                     return self._reply(answer, text, tally, parsed=parsed)
                 if answer.finish == "length":
@@ -200,7 +207,7 @@ class Backbone:
                 tally.note("asked_again", problem)
                 turns = (*turns, assistant(text), reask(problem))
             name = schema.__name__ if schema else "reply"
-            raise Garbled(f"{self.name}: no {name} in {1 + self.reasks} replies: {tally.events[-1].detail}")
+            raise Garbled(f"{self.name}: no {name} in {1 + most} replies: {tally.events[-1].detail}")
 
     def logprobs(
         self, messages: str | Sequence[Message], choices: Sequence[str], *, max_tokens: int = 8, label: str = ""
@@ -218,7 +225,7 @@ class Backbone:
         settings = self.settings.model_copy(update={"max_tokens": max_tokens})
         turns, tally = _conversation(messages), Tally()
         make = partial(self._request, turns, settings=settings, label=label, top_logprobs=MAX_LOGPROBS)
-        with tally.attached_to_failures():
+        with tally.attached_to_failures(self._place(label)):
             answer = self._exchange(make, tally)
         if not answer.logprobs:
             raise BadInput(f"backbone {self.name}: the server sent no log-probabilities; start it with them enabled")
@@ -239,6 +246,11 @@ class Backbone:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+    def _place(self, label: str) -> str:
+        """Which call of which part of a run it is."""
+        call = f"call {label!r}" if label else "call"
+        return f"{call} of {self._scope!r}" if self._scope and self._scope != label else call
 
     def _reply(self, answer: Answer, text: str, tally: Tally, **content: Any) -> Reply[Any]:
         return Reply(

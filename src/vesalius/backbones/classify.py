@@ -70,7 +70,7 @@ def classify(error: BaseException, model: str) -> BackboneError:
     if status in (408, 504):
         return TimedOut(line)
     if status >= 500 or status == 409:
-        return Unreachable(line, retry_after=retry_after)
+        return Unreachable(f"{line} (the server answered with status {status})", retry_after=retry_after)
     if REFUSAL.search(text):
         return Refused(line)
     return Rejected(line, parameter=_parameter(chain, text) if status in (400, 404, 422) else None)

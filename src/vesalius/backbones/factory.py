@@ -18,6 +18,8 @@ from vesalius.backbones.spending_cap import SpendingCap
 from vesalius.errors import BadInput, choices
 
 LOCAL, SCRIPTED = "local", "scripted"
+#: Seconds to wait for an answer.
+TIMEOUT = 120.0
 NAMES = (*PROVIDERS, LOCAL, SCRIPTED)
 ABILITIES = {name: provider.abilities for name, provider in PROVIDERS.items()} | {
     LOCAL: Abilities(tools=False, logprobs=True),
@@ -31,7 +33,7 @@ def open_backbone(
     base_url: str | None = None,
     temperature: float | None = 0.0,
     max_tokens: int = 4096,
-    timeout: float = 120.0,
+    timeout: float = TIMEOUT,
     record: Path | str | None = None,
     replay: Path | str | None = None,
     prices: Path | str | None = None,

@@ -7,7 +7,7 @@ wrong answer. `transient` ones are worth trying again, the others are not. `kind
 from typing import Any, ClassVar
 
 from vesalius.backbones.messages import Event, Usage
-from vesalius.errors import Failed
+from vesalius.errors import Failed, shortened
 
 
 class BackboneError(Failed):
@@ -33,6 +33,11 @@ class BackboneError(Failed):
         self.attempts = 0
         self.cost: float | None = None
         self.events: tuple[Event, ...] = ()
+
+    def say_where(self, place: str, *, tries: int) -> None:
+        """Add to the message which call failed and after how many tries."""
+        tried = f", {tries} tries" if tries > 1 else ""
+        self.args = (shortened(f"{self} ({place}{tried})"),)
 
 
 class RateLimited(BackboneError):

@@ -137,6 +137,9 @@ PricesOption = Annotated[
     str | None,
     typer.Option("--prices", help="A JSON file of prices that replace or join the package's table."),
 ]
+TimeoutOption = Annotated[
+    float, typer.Option("--timeout", help="Seconds to wait for an answer of a language model before trying again.")
+]
 RunOption = Annotated[str | None, typer.Option("--out", help="Directory of the run. Default: vesalius-runs/...")]
 
 

@@ -23,12 +23,12 @@ class Metric(Record):
     """A share, a mean or a median with its 95 % interval.
 
     `n` cases are in it and `n_error` (where counted) are not, because something failed on them. `baseline` is what a
-    guess would earn.
+    guess would earn. Over no cases there is no value and no interval.
     """
 
-    value: float
-    low: float
-    high: float
+    value: float | None
+    low: float | None
+    high: float | None
     n: int
     baseline: float | None = None
     n_error: int | None = None
@@ -39,8 +39,10 @@ class Metric(Record):
         """`right` out of `n` independent cases, with the Wilson interval."""
         from vesalius.statistics import share_interval
 
+        if not n:
+            return cls(value=None, low=None, high=None, n=0, baseline=baseline, statistic="share")
         low, high = share_interval(right, n)
-        return cls(value=right / n if n else 0.0, low=low, high=high, n=n, baseline=baseline, statistic="share")
+        return cls(value=right / n, low=low, high=high, n=n, baseline=baseline, statistic="share")
 
     @classmethod
     def of_circuits(
@@ -58,7 +60,9 @@ class Metric(Record):
 
         counted = [(total, count) for total, count in zip(totals, counts, strict=True) if count]
         n = sum(count for _, count in counted)
-        value = sum(total for total, _ in counted) / n if n else 0.0
+        if not n:
+            return cls(value=None, low=None, high=None, n=0, baseline=baseline)
+        value = sum(total for total, _ in counted) / n
         shares = {round(total / count, 12) for total, count in counted}
         if len(shares) > 1:
             means = bootstrap_means(torch.tensor(counted, dtype=torch.float64))
@@ -76,7 +80,15 @@ class Metric(Record):
 
     @model_serializer(mode="wrap")
     def _without_absent(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        return {name: value for name, value in handler(self).items() if value is not None}
+        kept = ("value", "low", "high")
+        return {name: value for name, value in handler(self).items() if value is not None or name in kept}
+
+    @property
+    def figures(self) -> str:
+        """The value with its interval, as text."""
+        if self.value is None or self.low is None or self.high is None:
+            return "no value"
+        return f"{self.value:.3f} [{self.low:.3f}, {self.high:.3f}]"
 
 
 def metric_rows(metrics: Mapping[str, Metric]) -> list[Row]:
@@ -99,7 +111,7 @@ def metric_lines(metrics: Mapping[str, Metric], *, first: Sequence[str] = (), mo
     """A few metrics, those named `first` before others, one line each: value, interval, count and baseline."""
     order = list(dict.fromkeys([*(name for name in first if name in metrics), *metrics]))
     lines = [
-        f"{name} {metric.value:.3f} [{metric.low:.3f}, {metric.high:.3f}], n {metric.n}"
+        f"{name} {metric.figures}, n {metric.n}"
         + ("" if metric.baseline is None else f", baseline {metric.baseline:.3f}")
         for name, metric in ((name, metrics[name]) for name in order[:most])
     ]

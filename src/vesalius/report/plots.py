@@ -107,19 +107,21 @@ def draw_metrics(metrics: Mapping[str, Metric], *, title: str) -> Picture:
     """Metrics from -1 to 1 with their 95 % intervals, and a mark for the baseline; counts and costs, which have other
     scales, are left out.
     """
-    drawn = {name: metric for name, metric in metrics.items() if metric.low >= -1.0 and metric.high <= 1.0}
+    figures = {name: (one.low, one.value, one.high) for name, one in metrics.items() if one.n}
+    drawn = {name: [float(end or 0.0) for end in ends] for name, ends in figures.items()}
+    drawn = {name: ends for name, ends in drawn.items() if ends[0] >= -1.0 and ends[2] <= 1.0}
     names = list(drawn)[:MOST_METRICS][::-1]
     figure = new_figure(7.0, 1.4 + 0.27 * len(names))
     axes = figure.add_subplot()
     for place, name in enumerate(names):
-        metric = drawn[name]
-        axes.plot([metric.low, metric.high], [place, place], color=BLUE, linewidth=2.0, solid_capstyle="butt")
-        axes.plot(metric.value, place, "o", color=BLUE, markersize=5)
-        if metric.baseline is not None:
-            axes.plot(metric.baseline, place, "|", color=RED, markersize=11, markeredgewidth=1.8)
-    axes.set_yticks(range(len(names)), [f"{name} (n {drawn[name].n})" for name in names], fontsize=8)
+        low, value, high = drawn[name]
+        axes.plot([low, high], [place, place], color=BLUE, linewidth=2.0, solid_capstyle="butt")
+        axes.plot(value, place, "o", color=BLUE, markersize=5)
+        if (baseline := metrics[name].baseline) is not None:
+            axes.plot(baseline, place, "|", color=RED, markersize=11, markeredgewidth=1.8)
+    axes.set_yticks(range(len(names)), [f"{name} (n {metrics[name].n})" for name in names], fontsize=8)
     axes.set_ylim(-0.7, max(0, len(names) - 1) + 0.7)
-    axes.set_xlim(min([0.0, *(metric.low for metric in drawn.values())]) - 0.02, 1.02)
+    axes.set_xlim(min([0.0, *(ends[0] for ends in drawn.values())]) - 0.02, 1.02)
     left = len(metrics) - len(names)
     more = f"; {left} other metrics left out" if left else ""
     axes.set(xlabel=f"value and 95 % interval; red: baseline{more}", title=title)

@@ -7,7 +7,7 @@ from typing import Any
 
 from pydantic import JsonValue
 
-from vesalius.backbones import SpendingCap, open_backbone
+from vesalius.backbones import TIMEOUT, SpendingCap, open_backbone
 from vesalius.discovery.methods import require_circuit_method
 from vesalius.documents.request import Request
 from vesalius.errors import BadInput
@@ -25,6 +25,8 @@ class Limits:
 
     max_cost: float | None = None
     sandbox_unsafe: bool = False
+    #: Seconds to wait for an answer of a language model.
+    timeout: float = TIMEOUT
 
     def __post_init__(self) -> None:
         if self.max_cost is not None:
@@ -32,12 +34,12 @@ class Limits:
 
     def as_data(self) -> dict[str, Any]:
         """The limits as run.json holds them."""
-        return {"max_cost": self.max_cost, "sandbox_unsafe": self.sandbox_unsafe}
+        return {"max_cost": self.max_cost, "sandbox_unsafe": self.sandbox_unsafe, "timeout": self.timeout}
 
     def check_models(self, models: Iterable[str], prices: str | None) -> None:
         """Refuse an unknown provider, a missing key or package, or a price that the cap needs, before work begins."""
         for model in models:
-            open_backbone(model, prices=prices, cap=self.max_cost).close()
+            open_backbone(model, prices=prices, cap=self.max_cost, timeout=self.timeout).close()
 
 
 @dataclass(frozen=True)

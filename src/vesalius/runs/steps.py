@@ -117,6 +117,7 @@ class Steps(ABC):
             prices=self._prices,
             cap=self.limits.max_cost,
             cap_file=self.run.directory / SPENDING,
+            timeout=self.limits.timeout,
         )
         return access if self._access is None else self._access(access)
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from vesalius.backbones import Backbone, CapReached, Records, Redactor, Totals, open_backbone
+from vesalius.backbones import TIMEOUT, Backbone, CapReached, Records, Redactor, Totals, open_backbone
 from vesalius.errors import Failed
 from vesalius.explanations.scientists import Explained, Task, explain_task
 from vesalius.runs.spending import SharedCap, SpendingFile, locked
@@ -35,6 +35,7 @@ class ModelAccess:
     cap: float | None = None
     cap_file: Path | None = None
     replay: bool = False
+    timeout: float = TIMEOUT
 
     @contextmanager
     def open(self) -> Iterator[Backbone]:
@@ -47,7 +48,13 @@ class ModelAccess:
             self.calls.parent.mkdir(exist_ok=True)
             stack.enter_context(locked(self.calls))
             yield stack.enter_context(
-                open_backbone(self.model, record=self.calls, prices=self.prices, cap=self._shared_cap())
+                open_backbone(
+                    self.model,
+                    record=self.calls,
+                    prices=self.prices,
+                    cap=self._shared_cap(),
+                    timeout=self.timeout,
+                )
             )
 
     def _shared_cap(self) -> SharedCap | None:

@@ -26,6 +26,7 @@ from vesalius.cli.options import (
     ProtocolOption,
     SpecimenArgument,
     SplitOption,
+    TimeoutOption,
     TopOption,
     UnsafeSandboxOption,
     WrongOption,
@@ -251,6 +252,7 @@ def explain(
         typer.Option(help="Address of your own server, for compatible and local models."),
     ] = None,
     max_cost: MaxCostOption = None,
+    timeout: TimeoutOption = 120.0,
     max_tokens: Annotated[int, typer.Option(help="The longest reply of the language model.")] = 4096,
     prices: PricesOption = None,
     record: Annotated[
@@ -312,6 +314,7 @@ def explain(
             base_url=base_url,
             max_tokens=max_tokens,
             max_cost=max_cost,
+            timeout=timeout,
             prices=prices,
             record=record,
             replay=replay,

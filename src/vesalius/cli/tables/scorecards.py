@@ -38,7 +38,7 @@ def print_discovery(card: Scorecard) -> None:
     for method, figures in methods.items():
         for name in AREAS:
             if (area := figures.area(name)) is not None:
-                cells = [(f"{metric.value:.3f}", f"{metric.low:.3f}, {metric.high:.3f}") for metric in area]
+                cells = [_figures(metric, ", ") for metric in area]
                 baseline = "" if area[0].baseline is None else f"{area[0].baseline:.3f}"
                 table.add_row(method, name, *cells[0], *cells[1], str(area[0].n), baseline)
     stdout.print(table)
@@ -73,7 +73,14 @@ def _metrics(metrics: Mapping[str, Metric]) -> Table:
 
 def _cells(name: str, metric: Metric) -> tuple[str, ...]:
     baseline = "" if metric.baseline is None else f"{metric.baseline:.3f}"
-    return name, f"{metric.value:.3f}", f"{metric.low:.3f} to {metric.high:.3f}", str(metric.n), baseline
+    return name, *_figures(metric, " to "), str(metric.n), baseline
+
+
+def _figures(metric: Metric, between: str) -> tuple[str, str]:
+    """The value and its interval; a dash where there is none."""
+    if metric.value is None or metric.low is None or metric.high is None:
+        return "-", "-"
+    return f"{metric.value:.3f}", f"{metric.low:.3f}{between}{metric.high:.3f}"
 
 
 def _cost(card: Scorecard) -> str:

@@ -1,4 +1,5 @@
-"""One judge: a language model that gives one score at a time, asked twice with the texts in either order.
+"""One judge: a language model that gives one score at a time, asked twice with the texts in either order. A malformed
+answer, or one with two different scores, is asked for again once.
 
 The lower of the two scores counts, so that a preference for the first or the last text earns nothing, and where they
 differ that is kept for the count. A call that fails gives an error and no score: infrastructure is never a zero.
@@ -8,7 +9,7 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from vesalius.backbones import Backbone, BackboneError, Garbled
+from vesalius.backbones import Backbone, BackboneError
 from vesalius.backbones.json_repair import objects
 from vesalius.errors import BadInput, choices
 from vesalius.grading.judges.measures import MEASURES, MeasureName
@@ -16,6 +17,8 @@ from vesalius.grading.judges.prompts import ORDERS, Order, prompt
 
 #: A reason is for reading, not for scoring: a long one is cut, not refused.
 MOST_REASON = 500
+#: How often a malformed answer is asked for again.
+REASKS = 1
 
 
 class _TwoSteps(BaseModel):
@@ -94,15 +97,19 @@ class Judge:
     def _opinion(self, measure: MeasureName, texts: dict[str, str], order: Order, scope: str) -> Opinion:
         shape = _SHAPES[MEASURES[measure].best]
         origin: dict[str, Any] = {"judge": self.name, "order": order}
+
+        def problem(text: str) -> str:
+            scores = {verdict.score for verdict in _verdicts(text, shape)}
+            return "" if len(scores) == 1 else f"it has {'two different scores' if scores else 'no score'}; give one"
+
         try:
-            reply = self.backbone.within(scope).chat(prompt(measure, **texts, order=order), schema=shape, label=scope)
+            reply = self.backbone.within(scope).chat(
+                prompt(measure, **texts, order=order), schema=shape, label=scope, check=problem, reasks=REASKS
+            )
         except BackboneError as failure:
             return Opinion(**origin, error=str(failure), kind=failure.kind, cost=failure.cost)
-        verdicts = _verdicts(reply.text, shape)
-        if len({verdict.score for verdict in verdicts}) != 1:
-            said = "two different scores" if verdicts else "no score"
-            return Opinion(**origin, error=f"{self.name}: {said} in one reply", kind=Garbled.kind, cost=reply.cost)
-        return Opinion(**origin, score=verdicts[0].score, reason=verdicts[0].reason[:MOST_REASON], cost=reply.cost)
+        verdict = _verdicts(reply.text, shape)[0]
+        return Opinion(**origin, score=verdict.score, reason=verdict.reason[:MOST_REASON], cost=reply.cost)
 
 
 def _verdicts(text: str, shape: type[_TwoSteps] | type[_ThreeSteps]) -> list[_TwoSteps | _ThreeSteps]:

@@ -52,13 +52,17 @@ def _metric(measure: Measure, circuits: Sequence[Sequence[JudgedItem]]) -> Metri
     totals, counts = [sum(each) / measure.best for each in scores], [len(each) for each in scores]
     share = Metric.of_share(sum(totals), sum(counts)) if measure.per_circuit else Metric.of_circuits(totals, counts)
     return Metric(
-        value=share.value * measure.unit,
-        low=share.low * measure.unit,
-        high=share.high * measure.unit,
+        value=_scaled(share.value, measure.unit),
+        low=_scaled(share.low, measure.unit),
+        high=_scaled(share.high, measure.unit),
         n=share.n,
         statistic=share.statistic if measure.unit == 1 else "mean",
         n_error=sum(item.score is None for items in circuits for item in items),
     )
+
+
+def _scaled(value: float | None, unit: int) -> float | None:
+    return None if value is None else value * unit
 
 
 def _pair(item: JudgedItem, first: int, second: int) -> tuple[int, int] | None:
