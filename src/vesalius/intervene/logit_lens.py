@@ -32,3 +32,17 @@ def direct_difference(
     if bool((rival < 0).any()):
         against = torch.where((rival < 0)[:, None], weight.mean(0), against)
     return (vector * widened(weight[correct.to(weight.device)] - against)).sum(-1)
+
+
+@torch.no_grad()
+def direct_logits(
+    model: Transformer, vector: Float[Tensor, "prompt d_model"], *, resid: Float[Tensor, "prompt d_model"]
+) -> Float[Tensor, "prompt vocab"]:
+    """What `vector`, as a part of the final residual stream `resid`, adds to every logit; the norm's and the
+    unembedding's own biases and a soft cap are left out.
+    """
+    norm, weight = model.ln_final, model.unembed_weight
+    vector, resid = widened(vector.to(weight.device)), resid.to(weight.device)
+    if norm.w is not None:
+        vector = norm.share(vector, norm.scale(resid))
+    return vector @ widened(weight).T

@@ -121,13 +121,15 @@ class Pool:
         scores = run(self._recordings, plan, values, cost=self.cost)
         return self.clean[:, None] - scores.cpu().view(len(z), len(self)).T
 
-    def restored(self, sets: Sequence[Sequence[Component]]) -> Float[Tensor, "prompt set"]:
+    def restored(
+        self, sets: Sequence[Sequence[Component]], *, positions: Bool[Tensor, "prompt pos"] | None = None
+    ) -> Float[Tensor, "prompt set"]:
         """What patching the clean values of each set into the counterfactual run restores, as a share of the mean
         difference between the clean and the counterfactual score.
         """
         recordings = Recordings(self.model, self.source, self.readout)
         corrupted = recordings.scores().cpu()
-        plan = Plan.grid(self.model.config, sets, choices=torch.arange(len(self)))
+        plan = Plan.grid(self.model.config, sets, choices=torch.arange(len(self)), positions=positions)
         scores = run(recordings, plan, self.values, cost=self.cost).cpu().view(len(sets), len(self)).T
         difference = float((self.clean - corrupted).mean())
         return (scores - corrupted[:, None]) / (difference if abs(difference) > 1e-6 else 1e-6)

@@ -1,0 +1,217 @@
+"""The instruments against naive twins (one hooked forward per row) and on a model whose backups are set by hand."""
+
+import pytest
+import torch
+
+from tests.behaviours.word_tokenizer import BOS, word_tokenizer
+from tests.explanations.induction_model import as_specimen, induction_model
+from tests.intervene.twin import naive_logits
+from tests.models import random_model, small_config
+from vesalius.components import Component
+from vesalius.errors import BadInput
+from vesalius.explanations.natural.instruments import Instruments
+from vesalius.explanations.natural.pool import Pool
+from vesalius.explanations.natural.replacements import Corrupted, token_means
+from vesalius.intervene import Batch, Row, activations, component_values, zeros
+from vesalius.intervene.logit_lens import direct_logits
+
+#: Figures are rounded to four places.
+CLOSE = 2e-4
+
+
+@pytest.fixture(scope="module", params=["induction", "ioi"])
+def tools(request: pytest.FixtureRequest) -> Instruments:
+    """Five prompts of a random model; those of ioi have several lengths."""
+    size = word_tokenizer().size
+    model = random_model(small_config(d_vocab=size, d_vocab_out=size, n_ctx=48, bos_token=BOS))
+    return Instruments(Pool(as_specimen(model, request.param), 5, seed=3, split="test"))
+
+
+@pytest.fixture(scope="module")
+def backups() -> Instruments:
+    """A model with two induction heads of equal strength behind a norm: each covers for the other."""
+    model = induction_model(word_tokenizer().size, strengths={0: 1.0, 1: 1.0}, norm="rms")
+    return Instruments(Pool(as_specimen(model), 12, seed=1, split="test"))
+
+
+def scores(pool: Pool, rows: list[Row], values: object) -> list[float]:
+    found = []
+    for row in rows:
+        logits = naive_logits(pool.model, pool.batch, row, values)  # type: ignore[arg-type]
+        at = int(pool.prompts.position[row.prompt])
+        found.append(float(logits[at, pool.prompts.correct[row.prompt]] - logits[at, pool.prompts.wrong[row.prompt]]))
+    return found
+
+
+def mean_effect(pool: Pool, before: list[float], after: list[float]) -> float:
+    return sum(b - a for b, a in zip(before, after, strict=True)) / len(before) / pool.scale
+
+
+@pytest.mark.parametrize("how", ["zero", "resample", "token mean"])
+@pytest.mark.parametrize("suppressed", [(), ("L0H3",)])
+def test_replacing_a_set_at_a_role_is_the_naive_run(tools: Instruments, how: str, suppressed: tuple[str, ...]) -> None:
+    pool, members = tools.pool, ["L0H1", "L1_MLP"]
+    (found,) = tools.replace([members], how, at="end", suppressed=suppressed)  # type: ignore[arg-type]
+    values = {"zero": zeros(pool.model), "resample": pool.source_values, "token mean": token_means(pool)}[how]
+    table = values.stack(zeros(pool.model))
+
+    def rows(parts: list[str]) -> list[Row]:
+        return [
+            Row(
+                prompt,
+                edits=dict.fromkeys(parts, 0 if how == "zero" else prompt) | dict.fromkeys(suppressed, len(values)),
+                positions=[int(pool.prompts.position[prompt])],
+            )
+            for prompt in range(len(pool))
+        ]
+
+    before = scores(pool, rows([]), table)
+    assert found["effect"][0] == pytest.approx(
+        mean_effect(pool, before, scores(pool, rows(members), table)), rel=1e-3, abs=CLOSE
+    )
+
+
+def test_token_means_are_means_over_the_same_token_in_the_same_place(tools: Instruments) -> None:
+    pool = tools.pool
+    together = torch.cat([pool.values.mlp[1], pool.source_values.mlp[1]])
+    tokens, real = torch.cat([pool.prompts.tokens, pool.prompts.counterfactual]), pool.prompts.mask.repeat(2, 1)
+    aligned = len(set(pool.prompts.position.tolist())) == 1
+    found = token_means(pool).mlp[1]
+    for prompt in range(len(pool)):
+        for at in range(int(pool.prompts.position[prompt]) + 1):
+            same = (tokens == tokens[prompt, at]) & real
+            if aligned:
+                same &= torch.arange(tokens.shape[1]) == at
+            assert torch.allclose(found[prompt, at], together[same].mean(0), atol=1e-5)
+
+
+def test_corrupting_a_role_patches_the_outputs_of_the_run_with_another_token_there(tools: Instruments) -> None:
+    pool = tools.pool
+    role = next(iter(pool.prompts.roles))
+    place = pool.prompts.roles[role]
+    source = Corrupted(pool, role, place, tools._clean)
+    tokens = pool.prompts.tokens.clone()
+    for prompt in range(len(pool)):
+        own = int(tokens[prompt, place[prompt]])
+        others = [int(pool.prompts.tokens[i % len(pool), place[i % len(pool)]]) for i in range(prompt + 1, prompt + 9)]
+        tokens[prompt, place[prompt]] = next(token for token in others if token != own)
+    expected = activations(pool.model, Batch(tokens, pool.prompts.mask))
+    assert torch.allclose(source.values.embed, expected.embed)
+    if not bool(source.differs.any()):
+        with pytest.raises(BadInput, match="no prompt's answer changes"):
+            tools.corrupt([["L0H1"]], role)
+        return
+    (found,) = tools.corrupt([["L0H1", "L0_MLP"]], role)
+    moved, switched = [], []
+    for prompt in source.differs.nonzero()[:, 0].tolist():
+        at, own, rival = (int(x[prompt]) for x in (pool.prompts.position, tools._clean.token, source.whole.token))
+        row = Row(prompt, edits={"L0H1": prompt, "L0_MLP": prompt}, positions=[at])
+        clean, patched = (
+            naive_logits(pool.model, pool.batch, one, expected)[at] for one in (Row(prompt, positions=[at]), row)
+        )
+        whole = pool.model(tokens[[prompt]], mask=pool.prompts.mask[[prompt]])[0, at]
+        gain = [float(x[rival] - x[own]) for x in (clean, patched, whole)]
+        moved.append((gain[1] - gain[0], gain[2] - gain[0]))
+        switched.append(float(int(patched.argmax()) == rival))
+    share = sum(part for part, _ in moved) / sum(total for _, total in moved)
+    assert found["moved"][0] == pytest.approx(share, rel=1e-3, abs=CLOSE)
+    assert found["switched"][0] == pytest.approx(sum(switched) / len(switched), rel=1e-3, abs=CLOSE)
+
+
+def test_cutting_attention_takes_the_value_at_that_key_out_of_z(tools: Instruments) -> None:
+    pool, head = tools.pool, Component(1, 2)
+    role = next(iter(pool.prompts.roles))
+    (found,) = tools.cut_attention([[head]], role)
+    _, cache = pool.model.run_with_cache(pool.batch.tokens, mask=pool.batch.mask)
+    z, value = cache["blocks.1.attn.hook_z"][:, :, 2].clone(), cache["blocks.1.attn.hook_v"]
+    value = value[:, :, 2 // pool.model.config.queries_per_kv]
+    for prompt in range(len(pool)):
+        at, key = int(pool.prompts.position[prompt]), int(pool.prompts.roles[role][prompt])
+        z[prompt, at] -= cache["blocks.1.attn.hook_pattern"][prompt, 2, at, key] * value[prompt, key]
+    values = component_values(pool.model, head, z)
+    rows = [Row(prompt, edits={head: prompt}) for prompt in range(len(pool))]
+    expected = mean_effect(pool, pool.clean.tolist(), scores(pool, rows, values))
+    assert found["effect"][0] == pytest.approx(expected, rel=1e-3, abs=CLOSE)
+
+
+def test_what_all_components_add_to_the_logits_sums_to_the_logits(backups: Instruments) -> None:
+    pool = backups.pool
+    rows = torch.arange(len(pool))
+    parts = [pool.output_of(part, pool.values)[rows, pool.prompts.position] for part in (None, *pool.model.components)]
+    total = torch.stack([direct_logits(pool.model, part, resid=pool.final_resid) for part in parts]).sum(0)
+    logits = pool.model(pool.batch.tokens, mask=pool.batch.mask)[rows, pool.prompts.position]
+    assert torch.allclose(total, logits, atol=1e-3)
+
+
+def test_an_induction_head_attends_to_the_answer_and_writes_it(backups: Instruments) -> None:
+    attention = backups.attention(["L1H0", "L1H3"])
+    assert attention["L1H0"]["B"]["top"] == 1.0
+    assert attention["L1H0"]["B"]["mass"][0] > 0.9
+    assert attention["L1H3"]["B"]["mass"][0] < 0.3
+    lens = backups.lens(["L1H0", "L1H3"])
+    assert lens["L1H0"]["rank"] == 1.0
+    assert lens["L1H3"]["rank"] > 1.0
+    assert [layer["answer_on_top"] for layer in backups.layers()][-1] == 1.0
+
+
+def test_each_of_two_backups_matters_only_without_the_other(backups: Instruments) -> None:
+    alone, other, both = backups.replace([["L1H0"], ["L1H1"], ["L1H0", "L1H1"]], "zero")
+    assert alone["accuracy"] == other["accuracy"] == 1.0
+    assert both["accuracy"] < 0.2
+    found = backups.backup("L1H0", ["L1H1"], "zero")
+    assert found["gain"][1] > 0
+    assert found["gain_in_answers"] == [1.0, 1.0, 1.0]
+    assert backups.backup("L1H3", ["L1H1"], "zero")["gain_in_answers"] == [0.0, 0.0, 0.0]
+    (suppressed,) = backups.replace([["L1H0"]], "zero", suppressed=["L1H1"])
+    assert suppressed["accuracy_before"] == 1.0
+    assert suppressed["accuracy"] == both["accuracy"]
+    (cut,) = backups.cut_attention([["L1H0", "L1H1"]], "B")
+    assert cut["accuracy"] < 0.2
+
+
+def test_pruning_keeps_one_of_two_backups_to_the_end(backups: Instruments) -> None:
+    steps = backups.prune([f"L1H{i}" for i in range(4)], "zero")
+    assert len(steps) == 4
+    assert steps[-1]["replaced"] in ("L1H0", "L1H1")
+    assert steps[-2]["accuracy"] == 1.0
+    assert steps[-1]["accuracy"] < 0.2
+
+
+def test_patching_the_heads_back_restores_the_answer(backups: Instruments) -> None:
+    both, none = backups.restore([["L1H0", "L1H1"], ["L1H3"]], "end")
+    assert both["restored"][0] > 0.5
+    assert abs(none["restored"][0]) < 0.1
+    direct = backups.direct(["L1H0"])["L1H0"]
+    assert direct["direct"][0] == pytest.approx(direct["total"][0], abs=0.05)
+    path = backups.path("L0H0", "L1H0")
+    assert path["inputs"]["k"][0] == pytest.approx(path["effect"][0], abs=0.05)
+
+
+@pytest.mark.parametrize(
+    ("call", "words"),
+    [
+        (lambda tools: tools.replace([]), "list of lists"),
+        (lambda tools: tools.replace([[]]), "a set is empty"),
+        (lambda tools: tools.replace([["L9H0"]]), "L9H0"),
+        (lambda tools: tools.replace([["L0H0"]] * 65), "at most 64"),
+        (lambda tools: tools.replace([["L0H0"]], "dropout"), "does not exist"),
+        (lambda tools: tools.replace([["L0H0"]], at="verb"), "role 'verb' does not exist"),
+        (lambda tools: tools.attention(["L0_MLP"]), "has no attention"),
+        (lambda tools: tools.backup("L0H0", ["L0H0"]), "not itself"),
+        (lambda tools: tools.path("L1H0", "L0H0"), "earlier sender"),
+        (lambda tools: tools.lens(["L0H0"], k=0), "not a count"),
+        (lambda tools: tools.examples(count="x"), "not a count"),
+    ],
+)
+def test_what_does_not_fit_is_refused_in_one_line(backups: Instruments, call: object, words: str) -> None:
+    with pytest.raises(BadInput, match=words) as caught:
+        call(backups)  # type: ignore[operator]
+    assert "\n" not in str(caught.value)
+
+
+def test_a_role_with_one_token_in_all_prompts_cannot_be_corrupted() -> None:
+    size = word_tokenizer().size
+    model = random_model(small_config(d_vocab=size, d_vocab_out=size, n_ctx=48, bos_token=BOS))
+    tools = Instruments(Pool(as_specimen(model, "ioi"), 4, seed=3, split="test"))
+    with pytest.raises(BadInput, match="every prompt has the same token there"):
+        tools.corrupt([["L0H0"]], "end")
