@@ -1,13 +1,16 @@
 """What callers give in other forms than the usual one: taken where it is clear, refused in one line where it is not."""
 
+import json
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
+from pydantic import ValidationError
 
 import vesalius as ves
 from tests.api.scientist import NAME as SILENT
-from vesalius.documents import Discovery, Request, Survey, SurveyCell
+from vesalius.documents import Discovery, HeadSets, Request, Survey, SurveyCell
 from vesalius.model.specimen import Specimen
 
 
@@ -58,6 +61,55 @@ def test_what_cannot_be_meant_is_refused_in_a_line(
 ) -> None:
     with pytest.raises(ves.BadInput, match=line):
         call(specimen)
+
+
+def test_sets_of_heads_are_a_method_like_any_other(specimen: Specimen, tmp_path: Path) -> None:
+    found = ves.discover(specimen, "sets", n=8, pool="L1H1,L1H2", out=tmp_path)
+    assert isinstance(found, HeadSets)
+    assert found.sets[0].heads == ("L1H2",)
+    assert (found.method, found.pool, found.request.options["pool"]) == ("sets", ("L1H1", "L1H2"), ["L1H1", "L1H2"])
+    assert HeadSets.read(tmp_path / "sets.json") == found
+    assert len(repr(found)) < 500
+    assert found._rows()[0]["heads"] == "L1H2"
+    in_memory = ves.discover_sets(specimen, n=8, pool=["L1H1", "L1H2"])
+    assert [one.heads for one in in_memory.sets] == [one.heads for one in found.sets]
+    assert in_memory.directory is None
+
+
+@pytest.mark.parametrize(
+    ("options", "line"),
+    [
+        ({"method": "sets", "checks": False}, "do not go with `method` sets"),
+        ({"method": "sets", "split": "train"}, "leave out `split` and `material`"),
+        ({"method": "sets", "jobs": 2}, "`engine` and `jobs` do not go with `method` sets"),
+        ({"method": "eap", "search": "beam"}, "go with `method` sets"),
+    ],
+)
+def test_options_of_sets_and_of_scores_do_not_mix(options: dict[str, Any], line: str, specimen: Specimen) -> None:
+    with pytest.raises(ves.BadInput, match=line):
+        ves.discover(specimen, **options)
+
+
+def test_what_was_a_dict_has_a_type_and_still_reads_like_one(specimen: Specimen, tmp_path: Path) -> None:
+    shown, plan = ves.show(specimen), ves.plan("sweep", specimen, n=2)
+    assert (shown.components, shown["components"]) == (("L0_MLP", "L1H2"), ["L0_MLP", "L1H2"])
+    assert dict(plan) == plan.as_data()
+    assert "forwards" in plan
+    assert plan.peak_bytes > plan.weight_bytes
+    tasks = ves.generate(seed=7, count=2, depth=2, out=tmp_path)
+    assert [task["name"] for task in tasks["tasks"]] == [task.name for task in tasks.tasks]
+    for result in (shown, plan, tasks):
+        assert len(repr(result)) < 500
+        assert "<table" in result._repr_html_()
+        with pytest.raises(ValidationError, match="frozen"):
+            result.seed = 1  # type: ignore[attr-defined,union-attr]
+
+
+def test_a_grade_is_saved_with_its_version(specimen: Specimen, tmp_path: Path) -> None:
+    grade = ves.grade(ves.explain(specimen, []))
+    path = grade.save(tmp_path)
+    assert json.loads(path.read_text())["schema"] == 1
+    assert type(grade).read(path) == grade
 
 
 def test_an_empty_circuit_is_an_abstention_that_can_be_looked_at(specimen: Specimen) -> None:

@@ -18,7 +18,7 @@ from vesalius.api import discoveries
 from vesalius.behaviours.trial import trial
 from vesalius.discovery.methods import MethodResult
 from vesalius.discovery.methods import discover as scored
-from vesalius.documents import Circuit, Discovery, Explanation, Request, Sweep
+from vesalius.documents import Circuit, Discovery, Explanation, HeadSets, Request, Sweep
 from vesalius.model.specimen import Specimen
 
 #: Keywords that do not decide a result: where work is done and how often, where files go, who pays, what is shown.
@@ -36,11 +36,12 @@ def specimen() -> Specimen:
     return ves.load("frac_prevs")
 
 
-RESULTS: dict[str, Callable[[Specimen], Sweep | Discovery | Explanation]] = {
+RESULTS: dict[str, Callable[[Specimen], Sweep | Discovery | HeadSets | Explanation]] = {
     "sweep": lambda s: ves.api.sweep_report(s, kind="mean", components="L0_MLP,L1H2", pairs=True, n=3, seed=4),
     "sweep of others": lambda s: ves.api.sweep_report(s, kind="resample", n=2, split="train"),
     "discover": lambda s: ves.discover(s, "eap", n=4, seed=2),
     "search": lambda s: ves.discover(s, "bandit", n=4, budget=3, seeds=2, checks=False),
+    "sets": lambda s: ves.discover(s, "sets", search="pairs", pool=["L1H1", "L1H2"], kind="zero", n=8),
     "explain": lambda s: ves.explain(s, ["L0_MLP"], seed=3, leave_out="count"),
     "explain nothing": lambda s: ves.explain(s, []),
     "explain an empty circuit": lambda s: ves.explain(s, empty_circuit(s)),
@@ -107,6 +108,7 @@ def test_what_has_no_request_is_refused(specimen: Specimen) -> None:
         ves.rerun(Request(command="bench circuits"))
 
 
+SETS = {"method": "sets", "checks": True, "n": 8}
 #: Another value than the default of every keyword, and the keywords that it needs beside it.
 OTHER_VALUES: dict[str, dict[str, tuple[Any, dict[str, Any]]]] = {
     "sweep": {
@@ -132,6 +134,10 @@ OTHER_VALUES: dict[str, dict[str, tuple[Any, dict[str, Any]]]] = {
         "seeds": (2, {"method": "bandit"}),
         "steps": (10, {"method": "rl"}),
         "split": ("train", {}),
+        "search": ("greedy", SETS),
+        "pool": (["L0H0", "L0H1"], SETS),
+        "kind": ("zero", SETS),
+        "least": (0.2, SETS),
         "behaviour": ("induction-out", {}),
         "metric": ("probability", {}),
         "dtype": ("float64", {}),

@@ -25,10 +25,10 @@ def test_the_checks_of_a_known_circuit() -> None:
     specimen = ves.load("frac_prevs")
     checks = run_checks(specimen, discover(specimen, "eap-ig", n=8))
     assert checks.size == 2
-    assert checks.curve is not None
-    assert checks.random_curve is not None
-    assert checks.curve.faithfulness[2:] == (1.0,) * 9
-    assert checks.metrics["cmd"] <= 0.15 + 1e-9 < checks.random_curve.cmd
+    assert checks.faithfulness is not None
+    assert checks.faithfulness_random is not None
+    assert checks.faithfulness.faithfulness[2:] == (1.0,) * 9
+    assert checks.metrics["cmd"] <= 0.15 + 1e-9 < checks.faithfulness_random.cmd
     assert checks.metrics["jaccard"] == 1.0
     assert checks.metrics["edge_cmd"] < 0.2
     assert "one task of its own" in checks.missing["specificity"]
@@ -77,8 +77,8 @@ def test_a_small_vocabulary_says_how_many_prompts_were_left() -> None:
     assert 2 <= left < 60
     checks = run_checks(specimen, found, n=60)
     assert (checks.n, checks.asked) == (left, 60)
-    assert checks.curve is not None
-    assert checks.curve.n == left
+    assert checks.faithfulness is not None
+    assert checks.faithfulness.n == left
     assert checks.as_data()["n"] == left
     nothing = run_checks(specimen, replace(found, material=trial(specimen, 6000)))
     assert nothing.n == 0

@@ -134,9 +134,9 @@ def test_a_search_is_checked_on_heads_and_not_resampled(method: str) -> None:
     specimen = ves.load("frac_prevs")
     checks = run_checks(specimen, discover(specimen, method, n=6))
     assert checks.heads_only
-    assert checks.curve is not None
-    assert checks.curve.sizes == tuple(range(9))
-    assert checks.curve.faithfulness == (0.0, *(1.0,) * 8)
+    assert checks.faithfulness is not None
+    assert checks.faithfulness.sizes == tuple(range(9))
+    assert checks.faithfulness.faithfulness == (0.0, *(1.0,) * 8)
     assert checks.metrics["cmd"] == pytest.approx(1 / 16)  # a triangle of width 1/8
     assert "jaccard" not in checks.metrics
     assert "`seeds` 5 compares five searches" in checks.missing["stability"]

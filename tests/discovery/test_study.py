@@ -13,7 +13,7 @@ from tests.discovery.test_matrices import corpus
 from tests.explanations.induction_model import as_specimen, induction_model
 from tests.models import random_model, small_config
 from vesalius.api.mechrl import write_study
-from vesalius.cli.tables.mechrl import conclusions, print_mechrl
+from vesalius.cli.tables.mechrl import print_mechrl
 from vesalius.discovery.matrices import behaviour_matrix
 from vesalius.discovery.mechrl.ppo import Settings, Trainer
 from vesalius.discovery.mechrl.study import (
@@ -28,6 +28,7 @@ from vesalius.discovery.mechrl.study import (
 from vesalius.discovery.mechrl.suite import Plan, Suite, load_suite, measure_suite, missing_sources
 from vesalius.discovery.mechrl.tables import Tables
 from vesalius.discovery.search.comparison import Comparison, Regret
+from vesalius.documents.mechrl import MechrlStudy
 from vesalius.documents.request import Request
 from vesalius.errors import BadInput
 
@@ -100,12 +101,15 @@ def test_all_tables_of_a_small_study(
         oracle = {row["task"]: row["found"]["value"] for row in document["table4"] if row["method"] == "oracle"}
         assert all(row["found"]["value"] <= oracle[row["task"]] + 1e-9 for row in document["table4"])
         assert "one-hot best-of-5" in methods
-        assert len(conclusions(document)) == 3
     request = Request(command="bench mechrl", specimen="tiny", options={"paper": paper, "seeds": 2})
     saved = write_study(as_specimen(induction_model(SIZE)), document, request, tmp_path)
-    assert json.loads(Path(saved["numbers"]).read_text())["request"] == request.model_dump(mode="json")
-    assert bool(saved["quirks"]) == paper
-    assert all(Path(picture).stat().st_size > 1000 for picture in saved["pictures"])
+    assert len(saved.conclusions()) == (0 if paper else 3)
+    assert json.loads(Path(saved.numbers).read_text())["request"] == request.model_dump(mode="json")
+    assert MechrlStudy.read(saved.numbers) == saved
+    assert json.loads(json.dumps(document)) == {name: saved[name] for name in document}
+    assert bool(saved.quirks) == paper
+    assert len(repr(saved)) < 500
+    assert all(Path(picture).stat().st_size > 1000 for picture in saved.pictures)
     print_mechrl(saved)
     assert "Table 4" in capsys.readouterr().out
 

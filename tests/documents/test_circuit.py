@@ -29,7 +29,7 @@ DOCUMENT = {
 
 def test_a_document_comes_back_as_it_was(tmp_path: Path) -> None:
     circuit = Circuit.from_data(DOCUMENT)
-    assert circuit.as_data() == DOCUMENT
+    assert circuit.as_data() == {"schema": 1, **DOCUMENT}
     circuit.write(tmp_path / "circuit.json")
     assert Circuit.read(tmp_path / "circuit.json") == circuit
     assert circuit.components == {Component(0, 1): 0.25, Component(1): -1.5}

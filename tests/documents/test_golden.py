@@ -4,13 +4,15 @@ They were made on the benchmark circuit frac_prevs (`explain`, `discover --metho
 agent), on the induction model of the tests (the natural ones), and by benchmarks of two circuits or four functions.
 """
 
+import copy
 import json
+import pickle
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from vesalius.documents import Circuit, Discovery, Document, Explanation, Scorecard, Sweep, Trace
+from vesalius.documents import Circuit, Discovery, Document, Explanation, HeadSets, Request, Scorecard, Sweep, Trace
 from vesalius.documents.trace import Attempt
 from vesalius.errors import BadInput
 
@@ -37,7 +39,8 @@ def test_a_file_of_the_first_schema_is_written_in_the_current_one(name: str, tmp
     document = kind.read(GOLDEN / name)
     if isinstance(document, Discovery):
         path = document.save(tmp_path)
-        assert (tmp_path / "circuit.json").read_text() == (GOLDEN / name).with_name("circuit.json").read_text()
+        circuit = json.loads((GOLDEN / name).with_name("circuit.json").read_text())
+        assert json.loads((tmp_path / "circuit.json").read_text()) == {"schema": 1, **circuit}
     else:
         path = tmp_path / "document.json"
         document.write(path)
@@ -68,6 +71,51 @@ def as_then(new: Any, old: Any) -> Any:
     if isinstance(new, list | tuple) and isinstance(old, list) and len(new) == len(old):
         return [as_then(*pair) for pair in zip(new, old, strict=True)]
     return new
+
+
+def test_requests_and_circuits_of_files_without_a_version(tmp_path: Path) -> None:
+    """Until they had one, neither said which schema it was: both are read as the first."""
+    old = {"command": "sweep", "specimen": "3", "options": {"n": 4}, "seed": 1, "versions": {}}
+    request = Request.from_data(old)
+    assert (request.schema_version, request.options, request.backbone) == (1, {"n": 4}, None)
+    request.write(tmp_path / "request.json")
+    assert json.loads((tmp_path / "request.json").read_text())["schema_version"] == 1
+    assert Request.read(tmp_path / "request.json") == request
+    circuit = Circuit.read(GOLDEN / "discovery" / "circuit.json")
+    circuit.write(tmp_path / "circuit.json")
+    assert json.loads((tmp_path / "circuit.json").read_text())["schema"] == 1
+    assert Circuit.read(tmp_path / "circuit.json") == circuit
+    for kind, data in ((Request, old), (Circuit, circuit.as_data())):
+        with pytest.raises(BadInput, match="schema 2 is newer than 1"):
+            kind.from_data({**data, "schema": 2})
+
+
+def test_sets_of_heads_that_were_a_dict() -> None:
+    """Written when the search returned plain data, without a type."""
+    old = json.loads((GOLDEN / "sets.json").read_text())
+    sets = HeadSets.read(GOLDEN / "sets.json")
+    assert {name: value for name, value in sets.as_data().items() if name != "request"} == {
+        name: value for name, value in old.items() if name != "request"
+    }
+    assert (sets.search, sets.n, sets.sets[0].heads) == (old["search"], old["n"], tuple(old["sets"][0]["heads"]))
+    assert sets["pool"] == old["pool"]
+    assert "pool" in sets
+
+
+def test_what_a_document_holds_cannot_be_changed() -> None:
+    discovery = Discovery.read(GOLDEN / "discovery" / "discovery.json")
+    for held in (discovery.metrics, discovery.request.options, discovery.circuit.nodes, discovery.circuit.edges):
+        first = next(iter(held))
+        for change, *given in ((held.update, {}), (held.pop, first), (held.clear,), (held.popitem,)):
+            with pytest.raises(TypeError, match="cannot be changed"):
+                change(*given)
+        with pytest.raises(TypeError, match="cannot be changed"):
+            held[first] = None  # type: ignore[index]
+        with pytest.raises(TypeError, match="cannot be changed"):
+            del held[first]  # type: ignore[arg-type]
+    assert pickle.loads(pickle.dumps(discovery)) == discovery
+    assert copy.deepcopy(discovery) == discovery
+    assert {**discovery.metrics, "more": 1.0}.keys() - discovery.metrics.keys() == {"more"}
 
 
 def test_the_explanation_of_frac_prevs() -> None:

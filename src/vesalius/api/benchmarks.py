@@ -15,6 +15,7 @@ from vesalius.api.mechrl import bench_mechrl
 from vesalius.api.places import Out, directory_for
 from vesalius.backbones import TIMEOUT
 from vesalius.discovery.methods import METHODS
+from vesalius.documents.mechrl import MechrlStudy
 from vesalius.documents.scorecard import Scorecard
 from vesalius.errors import BadInput, choices, note
 from vesalius.explanations.scientists import BUILTIN, chosen_scientist
@@ -33,7 +34,7 @@ from vesalius.runs.settings import Limits, Settings
 __all__ = ["bench", "bench_circuits", "bench_discovery", "bench_functions", "chosen_circuits"]
 
 
-def bench(benchmark: str, **options: Any) -> Scorecard | dict[str, Any]:
+def bench(benchmark: str, **options: Any) -> Scorecard | MechrlStudy:
     """Run a benchmark: "circuits", "discovery", "functions" or "mechrl".
 
     The options are those of `bench_circuits`, `bench_discovery`, `bench_functions` and `bench_mechrl`.
@@ -213,7 +214,7 @@ def bench_functions(
     return card
 
 
-BENCHMARKS: dict[str, Callable[..., Scorecard | dict[str, Any]]] = {
+BENCHMARKS: dict[str, Callable[..., Scorecard | MechrlStudy]] = {
     "circuits": bench_circuits,
     "discovery": bench_discovery,
     "functions": bench_functions,

@@ -24,6 +24,7 @@ from vesalius.circuits.specimens import (
     load_specimen,
 )
 from vesalius.components import all_components
+from vesalius.documents.catalogue import SpecimenDescription
 from vesalius.errors import BadInput
 from vesalius.model.config import Config
 from vesalius.model.devices import Devices, named_devices, place
@@ -151,16 +152,12 @@ def specimens() -> list[dict[str, Any]]:
 
 def show(
     specimen: Specimen | str | int | Path, *, behaviour: Any = None, progress: Progress | bool | None = None
-) -> dict[str, Any]:
+) -> SpecimenDescription:
     """One specimen in full: its shape, components, vocabulary and a few examples."""
     specimen = loaded(specimen, behaviour=behaviour, progress=progress)
-    return {
-        **specimen.describe(),
-        "examples": list(specimen.examples),
-        "vocab": specimen.vocabulary.summary(),
-        "max_len": specimen.vocabulary.max_len,
-        "min_len": specimen.vocabulary.min_len,
-    }
+    vocabulary, examples = specimen.vocabulary, specimen.examples
+    vocab, lengths = vocabulary.summary(), {"max_len": vocabulary.max_len, "min_len": vocabulary.min_len}
+    return SpecimenDescription(**specimen.describe(), examples=examples, vocab=vocab, **lengths)  # type: ignore[arg-type]
 
 
 def predict(

@@ -2,12 +2,14 @@
 
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, Unpack, overload
 
 import torch
 
 from vesalius.api.catalogue import loaded
+from vesalius.api.head_sets import SETS, discover_sets, set_options
 from vesalius.api.notes import note_unperformed
+from vesalius.api.options import DiscoverOptions, Names, SetOptions
 from vesalius.api.places import Out, directory_for, removed_if_empty, require_place, subject_options
 from vesalius.behaviours.behaviour import label_of
 from vesalius.behaviours.metrics import Metric
@@ -16,13 +18,14 @@ from vesalius.circuits.foreign_spec import KEY_FILE, KEY_FOLDER
 from vesalius.circuits.specimens import benchmark_directory
 from vesalius.discovery.checks import run_checks
 from vesalius.discovery.mechrl.environment import PAPER_QUIRKS
-from vesalius.discovery.methods import CUT_IN_PARTS, DEFAULT_PROMPTS, require_method
+from vesalius.discovery.methods import CUT_IN_PARTS, DEFAULT_PROMPTS, MethodResult, require_method
 from vesalius.discovery.methods import discover as scored
 from vesalius.discovery.search.model_search import SearchOptions
 from vesalius.documents.checks import Checks
 from vesalius.documents.circuit import Circuit
 from vesalius.documents.discovery import SEARCH_DEFAULTS, Discovery
 from vesalius.documents.request import MATERIAL, Request
+from vesalius.documents.sets import HeadSets
 from vesalius.errors import BadInput, note, require_whole
 from vesalius.grading.discovery import grade_circuit_scores, true_circuit
 from vesalius.model.devices import Devices
@@ -33,6 +36,18 @@ from vesalius.report.discovery import render_discovery
 from vesalius.runs.parts import parts_on
 
 DEFAULT_SPLIT = "test"
+
+
+@overload
+def discover(
+    specimen: Specimen | str | int | Path, method: Literal["sets"], **options: Unpack[SetOptions]
+) -> HeadSets: ...
+
+
+@overload
+def discover(
+    specimen: Specimen | str | int | Path, method: str = "sweep", **options: Unpack[DiscoverOptions]
+) -> Discovery: ...
 
 
 def discover(
@@ -49,6 +64,10 @@ def discover(
     steps: int = 0,
     split: str = DEFAULT_SPLIT,
     material: Trial | None = None,
+    search: str | None = None,
+    pool: Names | None = None,
+    kind: str | None = None,
+    least: float | None = None,
     behaviour: Any = None,
     metric: Metric | None = None,
     dtype: str | torch.dtype = "auto",
@@ -57,7 +76,7 @@ def discover(
     jobs: int | None = None,
     out: Out = None,
     progress: Progress | bool | None = None,
-) -> Discovery:
+) -> Discovery | HeadSets:
     """Score the components (and edges) of a specimen on `n` prompts, and check the circuit on prompts not seen.
 
     `method` is "sweep", "eap", "eap-ig", "acdc", or a search of heads, "bandit" or "rl": `budget`, `paper`, `seeds` and
@@ -66,27 +85,33 @@ def discover(
     own, `behaviour` and `metric` are those of `ves.load`. With `out` (a directory, or True for one under
     `vesalius-runs`) the files and the page are written.
 
+    The method "sets" finds heads that matter together instead, as `ves.discover_sets` does: `search`, `pool`, `kind`,
+    `least` and `budget` are its options, and the result are the sets.
+
     `engine` ("local" processes or "ray") and `jobs` run parts elsewhere for a natural model: some components of a
     sweep, some prompts of EAP and EAP-IG, and each check. ACDC and searches decide one step by the last; their checks
     are run elsewhere.
     """
+    subject = {"behaviour": behaviour, "metric": metric, "dtype": dtype, "device": device}
+    of_sets = set_options(method, search=search, pool=pool, kind=kind, least=least)
+    if method == SETS:
+        _refuse_scoring_options(paper, seeds, steps, checks, split, material, engine, jobs)
+        shared = {"budget": budget, "n": n, "seed": seed, "force": force, "out": out, "progress": progress}
+        return discover_sets(specimen, **of_sets, **shared, **subject)
     require_drawable(n, seed)
     require_whole(budget=0 if budget is None else budget, seeds=seeds, steps=steps)
-    search = SearchOptions(budget, paper, seeds, steps)
-    require_method(method, search)
-    options = {"n": n, **{name: value for name, value in asdict(search).items() if value != SEARCH_DEFAULTS[name]}}
-    options |= {"force": True} if force else {}
-    options |= {} if checks else {"quick": True}
-    options |= {} if split == DEFAULT_SPLIT else {"split": split}
+    options = SearchOptions(budget, paper, seeds, steps)
+    require_method(method, options)
     require_place(out)
     with shown(progress) as report:
-        specimen = loaded(specimen, behaviour=behaviour, metric=metric, dtype=dtype, device=device, progress=report)
+        specimen = loaded(specimen, progress=report, **subject)
+        asked = _asked(options, n, force=force, checks=checks, split=split) | subject_options(specimen, material)
         request = Request(
             command="discover",
             specimen=specimen.source or specimen.id,
             behaviour=specimen.behaviour,
             method=method,
-            options={**options, **subject_options(specimen, material)},
+            options=asked,
             seed=seed,
         )
         spread = parts_on(engine, jobs, specimen, report, material=material)
@@ -94,42 +119,61 @@ def discover(
             raise BadInput(f"method {method!r} decides one step by the last, so it has no parts; leave out the engine")
         directory = directory_for(out, *_words(specimen, request)) if out else None
         with removed_if_empty(directory):
-            result = scored(
-                specimen,
-                method,
-                n=n,
-                seed=seed,
-                split=split,
-                material=material,
-                search=search,
-                force=force,
-                spread=spread,
-                progress=report,
-            )
+            prompts = {"n": n, "seed": seed, "split": split, "material": material}
+            result = scored(specimen, method, **prompts, search=options, force=force, spread=spread, progress=report)
             note_unperformed(specimen.name, specimen.behaviour, result.performance, force=force)
-            request = _with_prompts(request, len(result.material.batch))
-            made = None
-            if checks:
-                checked = run_checks(specimen, result, seed=seed, spread=spread, progress=report)
-                made = Checks.model_validate(checked.as_data())
-    discovery = Discovery(
-        request=request,
-        circuit=result.circuit,
-        unit=result.unit,
-        performance=result.performance,
-        metrics={**_areas(specimen, result.circuit), **result.metrics, **(made.metrics if made else {})},
-        forwards=result.forwards,
-        seconds=result.seconds,
-        model=fingerprint(specimen.model),
-        checks=made,
-        quirks=PAPER_QUIRKS if paper else {},
-        notes=result.notes,
-    )
+            made = run_checks(specimen, result, seed=seed, spread=spread, progress=report) if checks else None
+    discovery = _discovery(specimen, request, result, made)
+    return discovery if directory is None else _write_files(discovery, directory)
+
+
+def _refuse_scoring_options(
+    paper: bool,
+    seeds: int,
+    steps: int,
+    checks: bool,
+    split: str,
+    material: Trial | None,
+    engine: str | None,
+    jobs: int | None,
+) -> None:
+    """Refuse what the method "sets" does not know."""
+    if paper or steps or seeds != 1 or not checks:
+        raise BadInput("`paper`, `seeds`, `steps` and `quick` do not go with `method` sets; leave them out")
+    if split != DEFAULT_SPLIT or material is not None:
+        raise BadInput("`method` sets searches and confirms on prompts of its own; leave out `split` and `material`")
+    if engine is not None or jobs is not None:
+        raise BadInput("`engine` and `jobs` do not go with `method` sets, which has no parts; leave them out")
+
+
+def _asked(search: SearchOptions, n: int, *, force: bool, checks: bool, split: str) -> dict[str, Any]:
+    """The options of a request: those that are not the usual ones, and the number of prompts."""
+    options = {"n": n, **{name: value for name, value in asdict(search).items() if value != SEARCH_DEFAULTS[name]}}
+    options |= {"force": True} if force else {}
+    options |= {} if checks else {"quick": True}
+    return options | ({} if split == DEFAULT_SPLIT else {"split": split})
+
+
+def _discovery(specimen: Specimen, request: Request, result: MethodResult, checks: Checks | None) -> Discovery:
+    """What a method found, graded where the answer is known; says what there is to know about it."""
+    paper = bool(request.options.get("paper"))
     for remark in result.notes:
         note(remark)
     if paper:
         note(f"paper mode: {'; '.join(PAPER_QUIRKS)} (docs/background/mechrl.md explains them)")
-    return discovery if directory is None else _write_files(discovery, directory)
+    return Discovery(
+        request=_with_prompts(request, len(result.material.batch)),
+        circuit=result.circuit,
+        unit=result.unit,
+        performance=result.performance,
+        metrics={**_areas(specimen, result.circuit), **result.metrics, **(checks.metrics if checks else {})},
+        forwards=result.forwards,
+        seconds=result.seconds,
+        model=fingerprint(specimen.model),
+        checks=checks,
+        quirks=PAPER_QUIRKS if paper else {},
+        notes=result.notes,
+    )
 
 
 def _with_prompts(request: Request, n: int) -> Request:

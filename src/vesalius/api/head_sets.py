@@ -13,32 +13,33 @@ from vesalius.api.notes import note_unperformed
 from vesalius.api.places import Out, directory_for, removed_if_empty, require_place, subject_options
 from vesalius.behaviours.behaviour import label_of
 from vesalius.behaviours.metrics import Metric
-from vesalius.components import Component
+from vesalius.behaviours.trial import require_drawable
+from vesalius.components import Component, split_names
 from vesalius.discovery.methods import DEFAULT_PROMPTS
-from vesalius.discovery.sets.discover import NAMES, SetDiscovery
+from vesalius.discovery.sets.discover import DEFAULT_SEARCH, NAMES, SetDiscovery
 from vesalius.discovery.sets.discover import discover_sets as searched
 from vesalius.discovery.sets.queries import LEAST_SHARE
 from vesalius.discovery.sets.synergy import synergy_matrix
 from vesalius.documents.request import Request
+from vesalius.documents.sets import SETS_FILE, HeadSets
 from vesalius.documents.views import subject_of
-from vesalius.errors import BadInput, choices
-from vesalius.files import write_json
+from vesalius.errors import BadInput, choices, require_whole
 from vesalius.intervene import KINDS
 from vesalius.model.devices import Devices
 from vesalius.model.specimen import Specimen
 from vesalius.progress import Progress, shown
 from vesalius.report.synergy import draw_synergy
 
-SCHEMA, SETS_FILE = 1, "sets.json"
+SETS, DEFAULT_KIND = "sets", "mean"
 
 
 def discover_sets(
     specimen: Specimen | str | int | Path,
-    search: str = "group",
+    search: str = DEFAULT_SEARCH,
     *,
     budget: int | None = None,
-    pool: Iterable[str | Component] | None = None,
-    kind: str = "mean",
+    pool: Iterable[str | Component] | str | None = None,
+    kind: str = DEFAULT_KIND,
     least: float = LEAST_SHARE,
     n: int = DEFAULT_PROMPTS,
     seed: int = 0,
@@ -47,37 +48,40 @@ def discover_sets(
     metric: Metric | None = None,
     dtype: str | torch.dtype = "auto",
     device: Devices = "auto",
-    out: Out = True,
+    out: Out = None,
     progress: Progress | bool | None = None,
-) -> dict[str, Any]:
-    """Search sets of heads that matter together and confirm them on held-out prompts; the document of `sets.json`.
+) -> HeadSets:
+    """Search sets of heads that matter together and confirm them on held-out prompts.
 
     `search` is "group", "greedy", "beam", "prune", "rl" or "pairs"; `budget` the number of sets to measure; `pool` the
-    heads to choose among; `least` the smallest synergy that counts, as a share of the clean score. Measured effects are
-    kept in the directory, so that an interrupted search continues when the same call is made again.
+    heads to choose among; `least` the smallest synergy that counts, as a share of the clean score. With `out` (a
+    directory, or True for one under `vesalius-runs`) `sets.json` is written, with a picture where all pairs were
+    measured; their effects are kept there, so that an interrupted search of them continues when the same call is made
+    again.
     """
     if search not in NAMES:
         raise BadInput(f"search {search!r} does not exist; choose one of {choices(NAMES)}")
     if kind not in KINDS:
         raise BadInput(f"kind {kind!r} does not exist; choose one of {choices(KINDS)}")
-    named = None if pool is None else list(map(str, pool))
+    require_drawable(n, seed)
+    require_whole(budget=0 if budget is None else budget)
+    named = None if pool is None else list(map(str, split_names(pool)))
+    options: dict[str, JsonValue] = {"search": search, "kind": kind, "least": least, "n": n}
+    options |= {} if named is None else {"pool": list[JsonValue](named)}
+    options |= {} if budget is None else {"budget": budget}
+    options |= {"force": True} if force else {}
     require_place(out)
     with shown(progress) as report:
         specimen = loaded(specimen, behaviour=behaviour, metric=metric, dtype=dtype, device=device, progress=report)
-        options: dict[str, JsonValue] = {"search": search, "kind": kind, "least": least, "n": n}
-        options |= {} if named is None else {"pool": list[JsonValue](named)}
-        options |= {} if budget is None else {"budget": budget}
-        options |= {"force": True} if force else {}
-        options |= subject_options(specimen)
         request = Request(
             command="discover",
             specimen=specimen.source or specimen.id,
             behaviour=specimen.behaviour,
-            method="sets",
-            options=options,
+            method=SETS,
+            options={**options, **subject_options(specimen)},
             seed=seed,
         )
-        directory = directory_for(out, *_words(specimen.name, request, named))
+        directory = directory_for(out, *_words(specimen.name, request, named)) if out else None
         with removed_if_empty(directory):
             result = searched(
                 specimen,
@@ -88,31 +92,30 @@ def discover_sets(
                 least=least,
                 n=n,
                 seed=seed,
-                directory=directory / "effects",
+                directory=directory and directory / "effects",
                 force=force,
                 progress=report,
             )
     note_unperformed(specimen.name, specimen.behaviour, result.performance, force=force)
-    document = {
-        **result.document(),
-        "schema": SCHEMA,
-        "request": request.model_dump(mode="json"),
-        "specimen": request.specimen,
-        "behaviour": request.behaviour,
-        "method": request.method,
-        "search": search,
-        "kind": kind,
-        "least": least,
-        "n": n,
-        "seed": seed,
-        "pool": list(result.queries.source.heads),
-        "budget": result.queries.budget,
-        "directory": str(directory),
-    }
-    if result.synergies:
-        document["picture"] = str(_draw(result, request, directory / "synergy.png"))
-    write_json(directory / SETS_FILE, document)
-    return document
+    queries = result.queries
+    found = HeadSets(**result.document(), request=request, pool=queries.source.heads, budget=queries.budget)
+    return found if directory is None else _write_files(found, result, directory)
+
+
+def set_options(method: str, **options: Any) -> dict[str, Any]:
+    """The options of a search of sets that were given (not None); refused for any other method."""
+    given = {name: value for name, value in options.items() if value is not None}
+    if given and method != SETS:
+        raise BadInput("`search`, `pool`, `kind` and `least` go with `method` sets; add it or leave them out")
+    return given
+
+
+def _write_files(found: HeadSets, result: SetDiscovery, directory: Path) -> HeadSets:
+    """The sets with their file and, where all pairs were measured, their picture in a directory."""
+    picture = str(_draw(result, found.request, directory / "synergy.png")) if result.synergies else None
+    found = found.model_copy(update={"directory": str(directory), "picture": picture})
+    found.write(directory / SETS_FILE)
+    return found
 
 
 def _words(name: str, request: Request, pool: list[str] | None) -> tuple[str | None, ...]:

@@ -27,15 +27,13 @@ from vesalius.discovery.mechrl.suite import (
     missing_sources,
     require_text,
 )
+from vesalius.documents.mechrl import MechrlStudy
 from vesalius.documents.request import Request
 from vesalius.errors import BadInput, choices, note
-from vesalius.files import write_json
 from vesalius.model.specimen import Specimen
 from vesalius.progress import Progress, shown
 from vesalius.report.regret import draw_learning, draw_regret
 from vesalius.runs.training import train_apart
-
-SCHEMA = 1
 
 
 def bench_mechrl(
@@ -53,7 +51,7 @@ def bench_mechrl(
     device: str | torch.device = "cpu",
     out: Out = None,
     progress: Progress | bool | None = None,
-) -> dict[str, Any]:
+) -> MechrlStudy:
     """Measure effect matrices, train policies and play: the tables of MechRL with intervals, beside searches that learn
     nothing.
 
@@ -111,7 +109,7 @@ def _studied(
     return study(suite, policies, scope)
 
 
-def write_study(specimen: Specimen, figures: dict[str, Any], request: Request, directory: Path) -> dict[str, Any]:
+def write_study(specimen: Specimen, figures: dict[str, Any], request: Request, directory: Path) -> MechrlStudy:
     """The document and its pictures; `numbers` and `pictures` say where they are."""
     mode, held_out = figures["mode"], figures["held_out"]
     title, numbers = f"{specimen.name}, {mode}", directory / f"mechrl-{mode}.json"
@@ -119,17 +117,15 @@ def write_study(specimen: Specimen, figures: dict[str, Any], request: Request, d
         draw_regret(figures["regret"], directory / f"regret-{mode}.png", title=title, held_out=held_out),
         draw_learning(figures["curves"], directory / f"learning-{mode}.png", title=title),
     ]
-    document = {
-        "schema": SCHEMA,
-        "benchmark": "mechrl",
-        "request": request.model_dump(mode="json"),
-        "specimen": specimen.name,
+    document = MechrlStudy(
+        request=request,
+        specimen=specimen.name,
         **figures,
-        "quirks": PAPER_QUIRKS if request.options["paper"] else {},
-        "numbers": str(numbers),
-        "pictures": list(map(str, pictures)),
-    }
-    write_json(numbers, document)
+        quirks=PAPER_QUIRKS if request.options["paper"] else {},
+        numbers=str(numbers),
+        pictures=tuple(map(str, pictures)),
+    )
+    document.write(numbers)
     return document
 
 

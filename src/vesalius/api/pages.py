@@ -4,8 +4,8 @@ from pathlib import Path
 
 from vesalius.api.catalogue import load
 from vesalius.api.explanations import PAGE_FILE
-from vesalius.api.head_sets import SETS_FILE
 from vesalius.documents.explanation import EXPLANATION_FILE, Explanation
+from vesalius.documents.sets import SETS_FILE
 from vesalius.documents.survey import SURVEY_FILE, Survey
 from vesalius.errors import BadInput, Failed
 from vesalius.model.specimen import Specimen

@@ -15,6 +15,8 @@ import torch
 
 from vesalius.api.catalogue import loaded
 from vesalius.api.circuit_sources import Given, Source, circuit_fields
+from vesalius.api.head_sets import set_options
+from vesalius.api.options import Names
 from vesalius.api.shapes import Shape, memory_beside, read_shape, rooms
 from vesalius.api.sweeps import PROMPTS, ROWS_BETWEEN_SAVES, component_sets_of
 from vesalius.behaviours import behaviours
@@ -38,6 +40,7 @@ from vesalius.discovery.specificity import PROMPTS as SPECIFICITY_PROMPTS
 from vesalius.discovery.specificity import RANDOM_SETS, TEXT_ROWS, own_and_others
 from vesalius.documents.circuit import Circuit
 from vesalius.documents.discovery import Discovery
+from vesalius.documents.plan import Plan
 from vesalius.errors import BadInput, choices
 from vesalius.explanations.natural import PROMPTS as EXPLAIN_PROMPTS
 from vesalius.explanations.natural import TOP
@@ -73,7 +76,7 @@ def plan(
     specimen: Specimen | str | int | Path,
     *,
     method: str = "sweep",
-    kind: str = "zero",
+    kind: str | None = None,
     components: Given = None,
     pairs: bool = False,
     n: int | None = None,
@@ -84,6 +87,9 @@ def plan(
     seeds: int = 1,
     steps: int = 0,
     checks: bool = True,
+    search: str | None = None,
+    pool: Names | None = None,
+    least: float | None = None,
     circuit: Source = None,
     circuit_from: str | None = None,
     scientist: str | None = None,
@@ -98,7 +104,7 @@ def plan(
     jobs: int | None = None,
     tokens: int = TOKENS,
     progress: Progress | bool | None = None,
-) -> dict[str, Any]:
+) -> Plan:
     """Passes of all prompts (`forwards`), bytes at the peak (`peak_bytes`) and estimated `seconds` of a command with
     its options; it is "sweep", "discover" or "explain". One small chunk is run to time it. Options that the command
     would refuse are refused; the time is that of one process.
@@ -108,16 +114,17 @@ def plan(
     """
     if command not in COMMANDS:
         raise BadInput(f"command {command!r} has no plan; choose one of {choices(COMMANDS)}")
-    if kind not in KINDS:
+    if kind not in (None, *KINDS):
         raise BadInput(f"kind {kind!r} does not exist; choose one of {choices(KINDS)}")
-    search = SearchOptions(budget, paper, seeds, steps)
+    heads = SearchOptions(budget, paper, seeds, steps)
     if command == "discover":
-        _require_plannable(method, search)
+        set_options(method, search=search, pool=pool, kind=kind, least=least)
+        _require_plannable(method, heads)
     if command == "explain":
         _require_builtin(scientist, protocol, leave_out)
         require_circuit_method(circuit_from)
     usual = {"sweep": PROMPTS, "discover": DEFAULT_PROMPTS, "explain": EXPLAIN_PROMPTS}[command]
-    how = kind if command == "sweep" else "resample"
+    how = kind or "zero" if command == "sweep" else "resample"
     wanted = usual if n is None else n
     with shown(progress) as report:
         shape = None if isinstance(specimen, Specimen) else read_shape(specimen, dtype=dtype)
@@ -139,25 +146,25 @@ def plan(
     if command == "sweep":
         forwards = sweep_forwards(case.model, sets)
     elif command == "discover":
-        forwards = _method_forwards(case, method, search)
+        forwards = _method_forwards(case, method, heads)
         more = _check_rows(case, method) if checks else 0.0
     else:
         method_first = circuit_from if circuit is None else None
         explaining = _explanation_rows(case, named, top or TOP) + _discovery_rows(case, method_first)
         forwards = explaining / case.sizes.n
     rows = forwards * case.sizes.n + more
-    return {
-        "command": command,
-        "forwards": forwards,
-        "peak_bytes": case.weights + _activations(case, command, method, sets, how),
-        "weight_bytes": case.weights,
-        "seconds": rows * seconds,
-        "timed": "one chunk" if shape is None else "one matrix product",
-        "n": case.sizes.n,
-        "tokens": case.sizes.width,
-        "checks_forwards": more / case.sizes.n,
-        "device": ",".join(map(str, case.devices)),
-    }
+    return Plan(
+        command=command,
+        forwards=forwards,
+        peak_bytes=case.weights + _activations(case, command, method, sets, how),
+        weight_bytes=case.weights,
+        seconds=rows * seconds,
+        timed="one chunk" if shape is None else "one matrix product",
+        n=case.sizes.n,
+        tokens=case.sizes.width,
+        checks_forwards=more / case.sizes.n,
+        device=",".join(map(str, case.devices)),
+    )
 
 
 def _require_plannable(method: str, search: SearchOptions) -> None:
@@ -187,7 +194,7 @@ def _named(fields: dict[str, Any], model: Transformer) -> list[Component] | None
     if fields.get("circuit") is not None:
         return list(fields["circuit"].chosen())
     names = fields.get("components")
-    return None if names is None else parse_components(names, model.config)
+    return None if names is None else parse_components(names, model.config) if names else []
 
 
 @dataclass(frozen=True)
@@ -335,7 +342,11 @@ def _discovery_rows(case: _Case, method: str | None) -> float:
 
 
 def _explanation_rows(case: _Case, components: list[Component] | None, top: int) -> float:
-    """Passes of one prompt for an explanation; what is found decides how many there really are."""
+    """Passes of one prompt for an explanation; what is found decides how many there really are. Of an empty circuit
+    nothing is measured.
+    """
+    if components == []:
+        return 0.0
     if case.finite:
         return float(FINITE_PER_COMPONENT * (case.circuit if components is None else len(components)))
     studied = round(top * 4 / 3) if components is None else len(components)

@@ -15,6 +15,7 @@ from vesalius.api.sweeps import sweep_report
 from vesalius.documents.discovery import Discovery
 from vesalius.documents.explanation import Explanation
 from vesalius.documents.request import MATERIAL, Request
+from vesalius.documents.sets import HeadSets
 from vesalius.documents.sweep import Sweep
 from vesalius.errors import BadInput
 
@@ -22,7 +23,7 @@ from vesalius.errors import BadInput
 CALLS: dict[str, Callable[..., Any]] = {"sweep": sweep_report, "discover": discover, "explain": explain}
 
 
-def rerun(request: Request | Any, specimen: Any = None, **given: Any) -> Sweep | Discovery | Explanation:
+def rerun(request: Request | Any, specimen: Any = None, **given: Any) -> Sweep | Discovery | HeadSets | Explanation:
     """Repeat a request, or that of a result: `ves.rerun(explanation)`.
 
     `specimen` replaces the name in the request, for a model in memory. `given` are further keywords of the call, such

@@ -9,8 +9,9 @@ from collections.abc import Iterable, Sequence
 from contextlib import closing
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Unpack
 
+from vesalius.api.options import SurveyOptions
 from vesalius.api.places import Out, directory_for, require_place
 from vesalius.api.plans import plan
 from vesalius.api.survey_cells import loaded_model, measure_cell
@@ -19,8 +20,9 @@ from vesalius.behaviours.metrics import require_metric
 from vesalius.behaviours.registry import find_behaviour
 from vesalius.behaviours.trial import require_drawable
 from vesalius.discovery.methods import require_method
+from vesalius.documents.plan import CellPlan, SurveyPlan
 from vesalius.documents.survey import SURVEY_FILE, Survey, short_name
-from vesalius.errors import BadInput, Failed, choices
+from vesalius.errors import BadInput, Failed, choices, require_whole
 from vesalius.intervene.effects import KINDS
 from vesalius.model.dtypes import dtype_named
 from vesalius.progress import Progress, shown
@@ -29,7 +31,8 @@ from vesalius.runs.directory import Run
 from vesalius.runs.engine import chosen_engine, in_process
 from vesalius.runs.survey import CellCase, SurveyRun, SurveySettings
 
-PROMPTS, TOP = 32, 10
+#: The options that are not those of `SurveySettings` when they are left out.
+DEFAULTS: SurveyOptions = {"kind": "resample", "n": 32, "top": 10}
 Named = str | Path
 
 
@@ -37,28 +40,22 @@ def survey(
     models: Named | Iterable[Named],
     behaviours: Named | Iterable[Named],
     *,
-    kind: str = "resample",
-    n: int = PROMPTS,
-    top: int = TOP,
-    seed: int = 0,
-    discover: str | None = None,
-    metric: str | None = None,
-    dtype: str = "auto",
-    device: str = "auto",
     engine: str | None = None,
     jobs: int | None = None,
     out: Out = True,
     progress: Progress | bool | None = None,
+    **options: Unpack[SurveyOptions],
 ) -> Survey:
     """Measure every model on every behaviour, in a directory that the same call continues.
 
     `models` are names, directories, GGUF files or hub ids of natural models; `behaviours` are names or files. Each cell
     says whether the model performs the behaviour. Where it does, every component is replaced as in `sweep` (`kind`,
-    `n` prompts), and two halves of the prompts are compared in their `top` components and in their ranks. `discover`
-    names a discovery method that is run as well, with its checks. `engine` ("local" or "ray") and `jobs` measure cells
+    "resample"; `n`, 32 prompts; `seed`, 0), and two halves of the prompts are compared in their `top` components (10)
+    and in their ranks. `discover` names a discovery method that is run as well, with its checks. `metric`, `dtype` and
+    `device` are those of `load`. `engine` ("local" or "ray") and `jobs` measure cells
     in parallel; by default they are measured one after the other, in this process.
     """
-    settings = _settings(models, behaviours, kind, n, top, seed, discover, metric, dtype, device)
+    settings = _settings(models, behaviours, **options)
     runs_on, at_a_time = chosen_engine(engine, jobs)
     require_place(out)
     directory = _directory(settings, out)
@@ -83,86 +80,72 @@ def survey_plan(
     models: Named | Iterable[Named],
     behaviours: Named | Iterable[Named],
     *,
-    kind: str = "resample",
-    n: int = PROMPTS,
-    top: int = TOP,
-    seed: int = 0,
-    discover: str | None = None,
-    metric: str | None = None,
-    dtype: str = "auto",
-    device: str = "auto",
     progress: Progress | bool | None = None,
-) -> dict[str, Any]:
+    **options: Unpack[SurveyOptions],
+) -> SurveyPlan:
     """The cells of a survey with the passes, memory and time that each takes at most: a behaviour that is not performed
-    costs no sweep. One small chunk of each is run to time it, and nothing is written.
+    costs no sweep. One small chunk of each is run to time it, and nothing is written. `options` are those of `survey`.
     """
-    settings = _settings(models, behaviours, kind, n, top, seed, discover, metric, dtype, device)
+    settings = _settings(models, behaviours, **options)
     cases = settings.cells(Path())
     cells = []
     try:
         with shown(progress) as report:
             for done, case in enumerate(cases):
                 report(f"timing {short_name(case.model)}, {label_of(case.behaviour)}", done, len(cases))
-                cells.append({"model": case.model, "behaviour": case.behaviour, **_cell_plan(case)})
+                cells.append(_cell_plan(case))
     finally:
         loaded_model.cache_clear()
-    known = [cell for cell in cells if cell["error"] is None]
-    return {
-        "cells": cells,
-        "forwards": math.fsum(cell["forwards"] for cell in known),
-        "peak_bytes": max((cell["peak_bytes"] for cell in known), default=0),
-        "seconds": math.fsum(cell["seconds"] for cell in known),
-    }
+    return SurveyPlan(
+        cells=tuple(cells),
+        forwards=math.fsum(cell.forwards or 0.0 for cell in cells),
+        peak_bytes=max((cell.peak_bytes or 0 for cell in cells), default=0),
+        seconds=math.fsum(cell.seconds or 0.0 for cell in cells),
+    )
 
 
-def _cell_plan(case: CellCase) -> dict[str, Any]:
+def _cell_plan(case: CellCase) -> CellPlan:
     settings = case.settings
     model, behaviour = case.places
     given = {"behaviour": behaviour, "metric": settings.metric, "n": settings.n, "seed": settings.seed}
+    subject = {"model": case.model, "behaviour": case.behaviour}
     try:
         specimen = loaded_model(model, settings.dtype, settings.device)
         parts = [plan("sweep", specimen, kind=settings.kind, progress=False, **given)]
         if settings.discover is not None:
             parts.append(plan("discover", specimen, method=settings.discover, progress=False, **given))
     except (BadInput, Failed) as error:
-        return {"forwards": None, "peak_bytes": None, "seconds": None, "error": str(error)}
-    return {
-        "forwards": math.fsum(part["forwards"] + part["checks_forwards"] for part in parts),
-        "peak_bytes": max(part["peak_bytes"] for part in parts),
-        "seconds": math.fsum(part["seconds"] for part in parts),
-        "error": None,
-    }
+        return CellPlan(**subject, forwards=None, peak_bytes=None, seconds=None, error=str(error))
+    return CellPlan(
+        **subject,
+        forwards=math.fsum(part.forwards + part.checks_forwards for part in parts),
+        peak_bytes=max(part.peak_bytes for part in parts),
+        seconds=math.fsum(part.seconds for part in parts),
+        error=None,
+    )
 
 
 def _settings(
-    models: Named | Iterable[Named],
-    behaviours: Named | Iterable[Named],
-    kind: str,
-    n: int,
-    top: int,
-    seed: int,
-    discover: str | None,
-    metric: str | None,
-    dtype: str,
-    device: str,
+    models: Named | Iterable[Named], behaviours: Named | Iterable[Named], **options: Unpack[SurveyOptions]
 ) -> SurveySettings:
     """What was asked, checked before any model is loaded."""
-    settings = SurveySettings(
-        _names("model", models), _names("behaviour", behaviours), kind, n, top, seed, discover, metric, dtype, device
-    )
-    if kind not in KINDS:
-        raise BadInput(f"kind {kind!r} does not exist; choose one of {choices(KINDS)}")
-    if top < 1:
-        raise BadInput(f"top={top} compares no components; compare at least 1")
-    require_drawable(n, seed)
-    if discover is not None:
-        require_method(discover)
-    if metric is not None and not isinstance(metric, str):
+    if strange := set(options) - set(SurveyOptions.__annotations__):
+        raise TypeError(f"survey() got an unexpected keyword argument {min(strange)!r}")
+    settings = SurveySettings(_names("model", models), _names("behaviour", behaviours), **(DEFAULTS | options))
+    if settings.kind not in KINDS:
+        raise BadInput(f"kind {settings.kind!r} does not exist; choose one of {choices(KINDS)}")
+    require_whole(top=settings.top)
+    if settings.top < 1:
+        raise BadInput(f"top={settings.top} compares no components; compare at least 1")
+    require_drawable(settings.n, settings.seed)
+    if settings.discover is not None:
+        require_method(settings.discover)
+    if settings.metric is not None and not isinstance(settings.metric, str):
         raise BadInput("a survey is continued by its settings, so its metric is a name, such as probability")
-    require_metric(metric)
-    dtype_named(dtype)
+    require_metric(settings.metric)
+    dtype_named(settings.dtype)
     for behaviour in settings.behaviours:
-        find_behaviour(behaviour, metric=metric)
+        find_behaviour(behaviour, metric=settings.metric)
     return settings
 
 

@@ -11,6 +11,7 @@ import torch
 from vesalius.api.places import directory_for
 from vesalius.circuits.making import TrainedModel, make_many, write_trained
 from vesalius.circuits.specimens import SPECIMEN_FILE
+from vesalius.documents.training import GeneratedTask, GeneratedTasks, TrainedSpecimen, TrainedSpecimens, TrainingRow
 from vesalius.errors import BadInput, Failed, note
 from vesalius.model.devices import chosen_device
 from vesalius.model.specimen import json_value
@@ -33,7 +34,7 @@ def train(
     attempts: int = 4,
     device: str | torch.device = "cpu",
     progress: Progress | bool | None = None,
-) -> dict[str, Any]:
+) -> TrainedSpecimen | TrainedSpecimens:
     """Train transformers that implement the programs of SPEC.py files in known components, and check that they do.
 
     One file is trained into the directory `out` with up to `attempts` tries and its figures are returned. Several are
@@ -52,21 +53,20 @@ def train(
         return _train_one(paths[0], programs[0], directory, **options)
 
 
-def generate(*, seed: int, out: str | Path, count: int = 20, depth: int = 4) -> dict[str, Any]:
+def generate(*, seed: int, out: str | Path, count: int = 20, depth: int = 4) -> GeneratedTasks:
     """Write fresh RASP tasks over renamed vocabularies as SPEC.py files; the same seed gives the same tasks."""
     directory = directory_for(out)
-    rows: list[dict[str, Any]] = []
-    for task in generated_tasks(seed, count, depth):
-        rows.append(
-            {
-                "name": task.name,
-                "path": str(task.write(directory)),
-                "components": [str(placed.component) for placed in task.program.components],
-                "vocab": list(task.program.vocab),
-                "max_len": task.program.max_len,
-            }
+    tasks = [
+        GeneratedTask(
+            name=task.name,
+            path=str(task.write(directory)),
+            components=tuple(str(placed.component) for placed in task.program.components),
+            vocab=tuple(task.program.vocab),
+            max_len=task.program.max_len,
         )
-    return {"seed": seed, "depth": depth, "tasks": rows}
+        for task in generated_tasks(seed, count, depth)
+    ]
+    return GeneratedTasks(seed=seed, depth=depth, tasks=tuple(tasks))
 
 
 def _train_one(
@@ -78,7 +78,7 @@ def _train_one(
     attempts: int,
     device: torch.device,
     progress: Progress,
-) -> dict[str, Any]:
+) -> TrainedSpecimen:
     # A checkpoint beside the specimen: it was killed between writing the one and removing the other.
     if (directory / SPECIMEN_FILE).exists() and not (directory / CHECKPOINT).exists():
         raise BadInput(f"`out` {directory}: holds a specimen already; choose another directory or remove it")
@@ -91,25 +91,26 @@ def _train_one(
     how = f"seed {seed}: {trained.steps} steps, learning rate {trained.learning_rate}"
     write_trained(TrainedModel(path, trained.setting, trained.model, trained.gate, how), directory)
     shutil.rmtree(directory / CHECKPOINT, ignore_errors=True)
-    return {"name": program.name, **_figures(trained, directory)}
+    return _figures(program.name, trained, directory)
 
 
 def _train_many(
     paths: list[Path], directory: Path, *, seed: int, device: torch.device, progress: Progress
-) -> dict[str, Any]:
+) -> TrainedSpecimens:
     """All at once, in stacks; a program that is not accepted is reported, and the others are kept."""
     finished = [path for path in paths if (directory / path.stem / SPECIMEN_FILE).exists()]
-    rows: list[dict[str, Any]] = [{"name": path.stem, "accepted": True, "was_there": True} for path in finished]
+    rows = [TrainingRow(name=path.stem, accepted=True, was_there=True) for path in finished]
     for event in make_many(paths, out=directory, device=device, seed=seed):
         if isinstance(event, StepReport):
             progress(f"training {len(paths) - len(finished)} programs", event.step, event.steps)
         elif isinstance(event, SettingResult):
-            row = {"name": event.name, "accepted": event.gate.passed, **event.gate.metrics}
-            rows.append({**row, "shortfalls": event.gate.shortfalls, "directory": str(event.directory)})
-    accepted = sum(row["accepted"] for row in rows)
+            outcome = {"shortfalls": tuple(event.gate.shortfalls), "directory": str(event.directory)}
+            figures: dict[str, Any] = {**event.gate.metrics, **outcome}
+            rows.append(TrainingRow(name=event.name, accepted=event.gate.passed, **figures))
+    accepted = sum(row.accepted for row in rows)
     if not accepted:
         raise Failed(f"none of {len(rows)} programs was accepted; try another `seed`, or one alone with `attempts` 8")
-    return {"n": len(rows), "accepted": accepted, "specimens": rows}
+    return TrainedSpecimens(n=len(rows), accepted=accepted, specimens=tuple(rows))
 
 
 def _fit(
@@ -126,20 +127,21 @@ def _fit(
     raise AssertionError("training ends with a FitResult")
 
 
-def _figures(trained: FitResult, directory: Path) -> dict[str, Any]:
+def _figures(name: str, trained: FitResult, directory: Path) -> TrainedSpecimen:
     gate = trained.gate
-    return {
+    return TrainedSpecimen(
+        name=name,
         **gate.metrics,
-        "iia": gate.iia,
-        "iia_changed": gate.iia_changed,
-        "inert": list(gate.inert),
-        "accepted": gate.passed,
-        "n": gate.n,
-        "params": sum(weight.numel() for weight in trained.model.parameters()),
-        "attempts": trained.attempts,
-        "seconds": trained.seconds,
-        "directory": str(directory),
-    }
+        iia=gate.iia,
+        iia_changed=gate.iia_changed,
+        inert=gate.inert,
+        accepted=gate.passed,
+        n=gate.n,
+        params=sum(weight.numel() for weight in trained.model.parameters()),
+        attempts=trained.attempts,
+        seconds=trained.seconds,
+        directory=str(directory),
+    )
 
 
 def _check_writable(program: Program, path: Path) -> None:

@@ -33,8 +33,9 @@ from vesalius.discovery.known_heads import PublishedHeads, published_heads
 from vesalius.discovery.methods import MethodResult, acdc_stability
 from vesalius.discovery.overlap import Overlap, overlap
 from vesalius.discovery.pruning import MAX_EDGES
-from vesalius.discovery.specificity import Specificity, specificity
-from vesalius.documents.checks import Curve, Stability
+from vesalius.discovery.specificity import specificity
+from vesalius.documents.checks import Checks, Curve, DetectedHeads, KnownHeads, Stability
+from vesalius.documents.checks import Specificity as SpecificityFigures
 from vesalius.documents.circuit import Circuit
 from vesalius.errors import BadInput
 from vesalius.model.specimen import Specimen
@@ -47,72 +48,6 @@ LARGEST_CIRCUIT = 10
 ELSEWHERE = ("faithfulness", "edge faithfulness", "specificity", "detectors")
 
 
-@dataclass(frozen=True)
-class CheckResults:
-    """The checks of one discovery; `missing` says why a check gave no figure.
-
-    `size` components (or heads) count as the circuit where a check needs one; `n` of the `asked` held-out prompts were
-    there. `heads_only`: the method searched no MLPs, and the curves keep them. `rows` is the work in forward passes of
-    one prompt.
-    """
-
-    size: int
-    n: int
-    asked: int
-    heads_only: bool
-    curve: Curve | None
-    random_curve: Curve | None
-    edge_curve: Curve | None
-    stability: Stability | None
-    specificity: Specificity | None
-    detected: Detections | None
-    detectors: Overlap | None
-    published: PublishedHeads | None
-    known_heads: Overlap | None
-    missing: dict[str, str]
-    rows: float
-    seconds: float
-
-    @property
-    def metrics(self) -> dict[str, float]:
-        """One figure per check, where there is one."""
-        figures = {
-            "cmd": self.curve and self.curve.cmd,
-            "cpr": self.curve and self.curve.cpr,
-            "edge_cmd": self.edge_curve and self.edge_curve.cmd,
-            "edge_cpr": self.edge_curve and self.edge_curve.cpr,
-            "jaccard": self.stability and self.stability.value,
-            "specificity": self.specificity and self.specificity.ratio,
-            "detectors": self.detectors and self.detectors.share,
-            "known_heads": self.known_heads and self.known_heads.share,
-        }
-        return {name: value for name, value in figures.items() if value is not None}
-
-    def as_data(self) -> dict[str, Any]:
-        """Plain JSON: every figure with its interval, its control and its cost."""
-        flagged = self.detected.flagged if self.detected else {}
-        return {
-            "size": self.size,
-            "n": self.n,
-            "asked": self.asked,
-            "heads_only": self.heads_only,
-            "faithfulness": self.curve and self.curve.model_dump(),
-            "faithfulness_random": self.random_curve and self.random_curve.model_dump(),
-            "edge_faithfulness": self.edge_curve and self.edge_curve.model_dump(),
-            "stability": self.stability and self.stability.model_dump(),
-            "specificity": self.specificity and self.specificity.as_data(),
-            "detectors": self.detectors
-            and {
-                **self.detectors.as_data(),
-                "flagged": {role: [str(head) for head in heads] for role, heads in flagged.items()},
-            },
-            "known_heads": self.known_heads and self.published and _known_data(self.known_heads, self.published),
-            "missing": self.missing,
-            "rows": self.rows,
-            "seconds": self.seconds,
-        }
-
-
 def run_checks(
     specimen: Specimen,
     result: MethodResult,
@@ -122,7 +57,7 @@ def run_checks(
     seed: int = 0,
     spread: Spread | None = None,
     progress: Progress | None = None,
-) -> CheckResults:
+) -> Checks:
     """Make every check of a discovery that its specimen allows.
 
     `n` held-out prompts for the curves; `size` of the circuit, by default `circuit_size`. `spread` makes the checks of
@@ -139,20 +74,18 @@ def run_checks(
     stability, resampling = made["stability"] or (None, 0.0)
     detected, detectors = made["detectors"] or (None, None)
     special, curves = made["specificity"], [curve, random_curve, made["edge faithfulness"]]
-    return CheckResults(
+    return Checks(
         size=case.size,
         n=case.n_held_out,
         asked=n,
         heads_only=all(part.is_head for part in result.circuit.components),
-        curve=curve,
-        random_curve=random_curve,
-        edge_curve=made["edge faithfulness"],
+        faithfulness=curve,
+        faithfulness_random=random_curve,
+        edge_faithfulness=made["edge faithfulness"],
         stability=stability,
-        specificity=special,
-        detected=detected,
-        detectors=detectors,
-        published=case.published,
-        known_heads=made["known heads"],
+        specificity=None if special is None else SpecificityFigures(**special.as_data()),
+        detectors=_detected(detected, detectors),
+        known_heads=_known(made["known heads"], case.published),
         missing=missing,
         rows=sum(one.forwards * one.n for one in curves if one)
         + resampling
@@ -297,9 +230,15 @@ class _Case:
         return overlap(self.heads, known, candidates=config.n_layers * config.n_heads)
 
 
-def _known_data(shared: Overlap, published: PublishedHeads) -> dict[str, Any]:
-    return {
-        **shared.as_data(),
-        "roles": {str(head): published.role_of(head) for head in shared.both},
-        "source": published.source,
-    }
+def _detected(detected: Detections | None, shared: Overlap | None) -> DetectedHeads | None:
+    if detected is None or shared is None:
+        return None
+    flagged = {role: tuple(map(str, heads)) for role, heads in detected.flagged.items()}
+    return DetectedHeads(**shared.as_data(), flagged=flagged)
+
+
+def _known(shared: Overlap | None, published: PublishedHeads | None) -> KnownHeads | None:
+    if shared is None or published is None:
+        return None
+    roles = {str(head): published.role_of(head) for head in shared.both}
+    return KnownHeads(**shared.as_data(), roles=roles, source=published.source)

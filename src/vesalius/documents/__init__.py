@@ -5,15 +5,20 @@
 | `Sweep`       | `sweep.json`       | `vesalius sweep`    |
 | `Circuit`     | `circuit.json`     | `vesalius discover` |
 | `Discovery`   | `discovery.json`   | `vesalius discover` |
+| `HeadSets`    | `sets.json`        | `vesalius discover --method sets` |
 | `Explanation` | `explanation.json` | `vesalius explain`  |
 | `Trace`       | `trace.json`       | `vesalius explain --scientist hyve` |
 | `Scorecard`   | `scorecard.json`   | `vesalius bench`    |
 | `Survey`      | `survey.json`      | `vesalius survey`   |
+| `MechrlStudy` | `mechrl-MODE.json` | `vesalius bench mechrl` |
 
-Each holds the `Request` that made it. Nothing here imports torch.
+Each holds the `Request` that made it. What commands print without a file of its own is here as well: `Plan`,
+`SurveyPlan`, `SpecimenDescription`, `TrainedSpecimen`, `TrainedSpecimens` and `GeneratedTasks`. Nothing here imports
+torch.
 """
 
 from vesalius.documents.base import Document, Record
+from vesalius.documents.catalogue import SpecimenDescription
 from vesalius.documents.checks import Checks
 from vesalius.documents.circuit import Circuit, Member, Score
 from vesalius.documents.discovery import Discovery
@@ -26,13 +31,17 @@ from vesalius.documents.explanation import (
     Tag,
     Verdict,
 )
+from vesalius.documents.mechrl import MechrlStudy
 from vesalius.documents.metric import Metric
 from vesalius.documents.performance import Performance
+from vesalius.documents.plan import Plan, SurveyPlan
 from vesalius.documents.request import Request
 from vesalius.documents.scorecard import Scorecard
+from vesalius.documents.sets import HeadSets
 from vesalius.documents.survey import Survey, SurveyCell
 from vesalius.documents.sweep import Sweep, SweepRow
 from vesalius.documents.trace import Trace
+from vesalius.documents.training import GeneratedTasks, TrainedSpecimen, TrainedSpecimens
 
 __all__ = [
     "Checks",
@@ -44,18 +53,26 @@ __all__ = [
     "Evidence",
     "Executable",
     "Explanation",
+    "GeneratedTasks",
+    "HeadSets",
+    "MechrlStudy",
     "Member",
     "Metric",
     "Performance",
+    "Plan",
     "Record",
     "Request",
     "Score",
     "Scorecard",
+    "SpecimenDescription",
     "Survey",
     "SurveyCell",
+    "SurveyPlan",
     "Sweep",
     "SweepRow",
     "Tag",
     "Trace",
+    "TrainedSpecimen",
+    "TrainedSpecimens",
     "Verdict",
 ]

@@ -1,11 +1,12 @@
 """What all documents share: they are frozen, they carry a schema version, and earlier schemas still load.
 
-A `Record` is a part of a document, a `Document` a whole file. Reading an older file calls `upgrade`, which turns its
-data into those of the current schema, so that the rest of the package knows one schema only. Fields that are computed
+A `Record` is a part of a document, a `Document` a whole file; what they hold is frozen as well (`frozen`). Reading an
+older file calls `upgrade`, which turns its data into those of the current schema, so that the rest of the package knows
+one schema only. Fields that are computed
 from others (`method` of a discovery, from its request) are written for readers of the file and ignored when read.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
@@ -22,6 +23,24 @@ class Record(BaseModel):
     """A frozen part of a document; a field that it does not know is refused."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, populate_by_name=True)
+
+    def as_data(self) -> dict[str, Any]:
+        """Plain JSON data, as a file holds them."""
+        return self.model_dump(mode="json", by_alias=True)
+
+
+class Keyed(Record):
+    """A record whose fields can also be read by name, as in `plan["seconds"]`: before it had a type it was a dict."""
+
+    def __getitem__(self, field: str) -> Any:
+        return self.as_data()[field]
+
+    def __contains__(self, field: object) -> bool:
+        return field in self.as_data()
+
+    def keys(self) -> Iterable[str]:
+        """The names of its fields."""
+        return self.as_data().keys()
 
 
 class Document(Record):
@@ -50,10 +69,6 @@ class Document(Record):
         """Read a JSON file."""
         path = Path(path)
         return cls.from_data(read_json(path), source=str(path))
-
-    def as_data(self) -> dict[str, Any]:
-        """Plain JSON data, as the file holds them."""
-        return self.model_dump(mode="json", by_alias=True)
 
     def write(self, path: Path | str) -> None:
         """Write the JSON file in one step."""

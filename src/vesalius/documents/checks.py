@@ -7,6 +7,7 @@ be made is None, and `missing` says why.
 from pydantic import Field
 
 from vesalius.documents.base import Record
+from vesalius.documents.frozen import FrozenDict, FrozenMap
 from vesalius.documents.views import Row, Viewable
 
 
@@ -71,7 +72,7 @@ class Specificity(Record):
 
     heads: tuple[str, ...]
     own: Drop
-    others: dict[str, Drop]
+    others: FrozenMap[str, Drop]
     text: Drop | None
     others_mean: float | None
     ratio: float | None
@@ -96,13 +97,13 @@ class Overlap(Record):
 class DetectedHeads(Overlap):
     """Overlap with the heads that their attention pattern alone identifies; `flagged` lists those by role."""
 
-    flagged: dict[str, tuple[str, ...]] = Field(default_factory=dict)
+    flagged: FrozenMap[str, tuple[str, ...]] = Field(default_factory=FrozenDict)
 
 
 class KnownHeads(Overlap):
     """Overlap with published heads; `roles` is what the publication calls those in both."""
 
-    roles: dict[str, str | None] = Field(default_factory=dict)
+    roles: FrozenMap[str, str | None] = Field(default_factory=FrozenDict)
     source: str
 
 
@@ -125,7 +126,7 @@ class Checks(Viewable, Record):
     specificity: Specificity | None = None
     detectors: DetectedHeads | None = None
     known_heads: KnownHeads | None = None
-    missing: dict[str, str] = Field(default_factory=dict)
+    missing: FrozenMap[str, str] = Field(default_factory=FrozenDict)
     rows: float = 0.0
     seconds: float
 

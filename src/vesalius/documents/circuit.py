@@ -1,10 +1,12 @@
 """What a discovery method hands over: components and edges with scores, in the file format of the MIB benchmark.
 
-    {"cfg": {"n_layers", "n_heads", "parallel_attn_mlp", "d_model"},
+    {"schema": 1,
+     "cfg": {"n_layers", "n_heads", "parallel_attn_mlp", "d_model"},
      "nodes": {"input" | "a0.h1" | "m0" | "logits": {"in_graph", "score"?, ...}},
      "edges": {"a0.h1->a5.h5<q>": {"score", "in_graph"}}}
 
-Whatever else a file says about a node or an edge (neurons, for instance) is kept and written back.
+`schema` is our own; files of the benchmark lack it. Whatever else a file says about a node or an edge (neurons, for
+instance) is kept and written back.
 """
 
 import math
@@ -18,7 +20,8 @@ from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema
 
 from vesalius.components import Component, Edge, Shape
-from vesalius.documents.base import Record
+from vesalius.documents.base import VERSION_FIELDS, Document, Record
+from vesalius.documents.frozen import FrozenDict, FrozenMap
 from vesalius.documents.views import Row, Viewable, as_table, join_first, made
 from vesalius.errors import BadInput
 from vesalius.files import read_json, write_json
@@ -43,7 +46,7 @@ class Member(Record):
 
     score: int | float | None = None
     in_graph: bool = True
-    more: dict[str, Any] = Field(default_factory=dict)
+    more: FrozenMap[str, Any] = Field(default_factory=FrozenDict)
 
     def as_data(self) -> dict[str, Any]:
         """The JSON of the MIB format; a missing score is left out."""
@@ -51,14 +54,17 @@ class Member(Record):
         return {**score, "in_graph": self.in_graph, **self.more}
 
 
-class Circuit(Viewable, Record):
+class Circuit(Viewable, Document):
     """A circuit in a model of a certain shape. `edges` is empty where a method knows components only."""
 
+    SCHEMA = 1
+
+    schema_version: Literal[1] = 1
     n_layers: int
     n_heads: int
     d_model: int
-    nodes: dict[Node, Member]
-    edges: dict[Edge, Member]
+    nodes: FrozenMap[Node, Member]
+    edges: FrozenMap[Edge, Member]
     parallel: bool = False
 
     @classmethod
@@ -130,6 +136,7 @@ class Circuit(Viewable, Record):
     def as_data(self) -> dict[str, Any]:
         """The MIB document."""
         return {
+            "schema": self.schema_version,
             "cfg": {
                 "n_layers": self.n_layers,
                 "n_heads": self.n_heads,
@@ -142,7 +149,10 @@ class Circuit(Viewable, Record):
 
     @classmethod
     def from_data(cls, data: Mapping[str, Any], *, source: str = "circuit") -> "Circuit":
-        """Read a MIB document; `source` names it in complaints."""
+        """Read a MIB document, with or without our version; `source` names it in errors."""
+        version = next((data[name] for name in VERSION_FIELDS if name in data), cls.SCHEMA)
+        if isinstance(version, int) and version > cls.SCHEMA:
+            raise BadInput(f"{source}: schema {version} is newer than {cls.SCHEMA}, the latest that this version reads")
         for name in ("cfg", "nodes", "edges"):
             if not isinstance(data.get(name), Mapping):
                 raise BadInput(
@@ -159,7 +169,15 @@ class Circuit(Viewable, Record):
             raise BadInput(f"{source}: {error}") from None
         if len(nodes) < len(data["nodes"]) or len(edges) < len(data["edges"]):
             raise BadInput(f"{source}: a node or an edge is listed twice, in different notations; list each once")
-        return cls(**sizes, nodes=nodes, edges=edges, parallel=bool(data["cfg"].get("parallel_attn_mlp", False)))
+        parallel = bool(data["cfg"].get("parallel_attn_mlp", False))
+        return cls(
+            n_layers=shape.n_layers,
+            n_heads=shape.n_heads,
+            d_model=sizes["d_model"],
+            nodes=nodes,
+            edges=edges,
+            parallel=parallel,
+        )
 
     def write(self, path: Path | str) -> None:
         """Write the MIB JSON file."""
@@ -225,6 +243,7 @@ MIB_SCHEMA: JsonSchemaValue = {
     "edges `a0.h1->a5.h5<q>`. Further fields of a node or an edge are kept.",
     "type": "object",
     "properties": {
+        "schema": {"type": "integer", "const": 1},
         "cfg": {
             "type": "object",
             "properties": {

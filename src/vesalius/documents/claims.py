@@ -9,6 +9,7 @@ from typing import Any, Literal
 from pydantic import Field
 
 from vesalius.documents.base import Record
+from vesalius.documents.frozen import FrozenDict, FrozenMap
 
 #: The ends of a circuit, as edges name them.
 TOKENS, LOGITS = "tokens", "logits"
@@ -33,7 +34,7 @@ class Evidence(Record):
     low: float | None
     high: float | None
     n: int
-    controls: dict[str, float | None] = Field(default_factory=dict)
+    controls: FrozenMap[str, float | None] = Field(default_factory=FrozenDict)
     rule: str
     seed: int
     passed: bool | None = None
@@ -65,8 +66,8 @@ class Executable(Record):
     Grading runs it, so that no text is graded by how it sounds.
     """
 
-    program: dict[str, Any]
-    carriers: dict[str, tuple[str, ...]]
+    program: FrozenMap[str, Any]
+    carriers: FrozenMap[str, tuple[str, ...]]
 
 
 class NamedOperation(Record):
@@ -111,11 +112,11 @@ class ComponentExplanation(Record):
     family: str | None = None
     reads: tuple[str, ...] = ()
     claims: tuple[ClaimRecord, ...] = ()
-    refuted: tuple[dict[str, Any], ...] = ()
-    table: dict[str, Any] | None = None
+    refuted: tuple[FrozenMap[str, Any], ...] = ()
+    table: FrozenMap[str, Any] | None = None
     operation: NamedOperation | None = None
     role: str | None = None
-    profile: dict[str, Any] | None = None
+    profile: FrozenMap[str, Any] | None = None
 
 
 class Composition(Record):

@@ -12,6 +12,7 @@ from pydantic import Field, SerializerFunctionWrapHandler, computed_field, field
 from vesalius.documents.base import Document
 from vesalius.documents.checks import Checks
 from vesalius.documents.circuit import CIRCUIT_FILE, Circuit, Score
+from vesalius.documents.frozen import FrozenDict, FrozenMap
 from vesalius.documents.performance import Performance
 from vesalius.documents.request import Request
 from vesalius.documents.views import Row, Viewable, join_first, made, subject_of
@@ -44,12 +45,12 @@ class Discovery(Viewable, Document):
     circuit: Circuit
     unit: str = ""
     performance: Performance | None = None
-    metrics: dict[str, float] = Field(default_factory=dict)
+    metrics: FrozenMap[str, float] = Field(default_factory=FrozenDict)
     forwards: float
     seconds: float
     model: str = ""
     checks: Checks | None = None
-    quirks: dict[str, str] = Field(default_factory=dict)
+    quirks: FrozenMap[str, str] = Field(default_factory=FrozenDict)
     notes: tuple[str, ...] = ()
     directory: str | None = Field(default=None, exclude=True)
 

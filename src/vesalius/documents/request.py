@@ -11,7 +11,8 @@ from typing import Any, Literal
 
 from pydantic import Field, JsonValue
 
-from vesalius.documents.base import Record
+from vesalius.documents.base import Document
+from vesalius.documents.frozen import FrozenDict, FrozenMap
 from vesalius.version import __version__
 
 Command = Literal[
@@ -42,14 +43,15 @@ MATERIAL = "material"
 
 def installed_versions() -> dict[str, str]:
     """The versions of Vesalius, Python and torch that are running; torch is not imported for this."""
-    return {
+    running = {
         "vesalius": __version__,
         "python": platform.python_version(),
         "torch": importlib.metadata.version("torch"),
     }
+    return FrozenDict(running)
 
 
-class Request(Record):
+class Request(Document):
     """What a command or a call was asked.
 
     `components` are the names given, `circuit` the file given instead of names. `method` is the discovery method, the
@@ -57,17 +59,20 @@ class Request(Record):
     result; a true value is a flag, `models` are the words after the command.
     """
 
+    SCHEMA = 1
+
+    schema_version: Literal[1] = 1
     command: Command
     specimen: str | None = None
     behaviour: str | None = None
     components: tuple[str, ...] | None = None
     circuit: str | None = None
     method: str | None = None
-    options: dict[str, JsonValue] = Field(default_factory=dict)
+    options: FrozenMap[str, JsonValue] = Field(default_factory=FrozenDict)
     seed: int | None = None
     backbone: str | None = None
     protocol: str | None = None
-    versions: dict[str, str] = Field(default_factory=installed_versions)
+    versions: FrozenMap[str, str] = Field(default_factory=installed_versions)
 
     def command_line(self) -> str:
         """A shell command that gives the same result; of prompts given in Python it can only say that there were."""

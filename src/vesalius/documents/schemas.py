@@ -8,8 +8,11 @@ from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
 from vesalius.documents.circuit import CIRCUIT_FILE, Circuit
 from vesalius.documents.discovery import DISCOVERY_FILE, Discovery
 from vesalius.documents.explanation import EXPLANATION_FILE, Explanation
+from vesalius.documents.mechrl import MechrlStudy
+from vesalius.documents.plan import Plan
 from vesalius.documents.request import Request
 from vesalius.documents.scorecard import SCORECARD_FILE, Scorecard
+from vesalius.documents.sets import SETS_FILE, HeadSets
 from vesalius.documents.survey import SURVEY_FILE, Survey
 from vesalius.documents.sweep import SWEEP_FILE, Sweep
 from vesalius.documents.trace import TRACE_FILE, Trace
@@ -22,10 +25,13 @@ DOCUMENTS: dict[str, tuple[type[BaseModel], str | None]] = {
     "sweep": (Sweep, SWEEP_FILE),
     "circuit": (Circuit, CIRCUIT_FILE),
     "discovery": (Discovery, DISCOVERY_FILE),
+    "sets": (HeadSets, SETS_FILE),
     "explanation": (Explanation, EXPLANATION_FILE),
     "trace": (Trace, TRACE_FILE),
     "scorecard": (Scorecard, SCORECARD_FILE),
     "survey": (Survey, SURVEY_FILE),
+    "mechrl": (MechrlStudy, "mechrl-MODE.json"),
+    "plan": (Plan, None),
 }
 
 

@@ -11,6 +11,7 @@ from typing import Any, ClassVar, Literal
 from pydantic import Field, SerializerFunctionWrapHandler, model_serializer
 
 from vesalius.documents.base import Document, Record
+from vesalius.documents.frozen import FrozenMap
 from vesalius.documents.metric import Metric, metric_lines, metric_rows
 from vesalius.documents.request import Request
 from vesalius.documents.views import Row, Viewable, as_table, made
@@ -145,7 +146,7 @@ class DiscoveryFigures(Record):
     edge_cpr: float | None
     jaccard: float | None
     jaccard_size: int | None
-    chance: dict[str, float]
+    chance: FrozenMap[str, float]
     chosen: tuple[str, ...]
     prompts: int
     held_out: int
@@ -159,7 +160,7 @@ class DiscoveryRow(Record):
 
     id: str
     name: str
-    methods: dict[str, DiscoveryFigures]
+    methods: FrozenMap[str, DiscoveryFigures]
 
 
 class Family(Record):
@@ -200,7 +201,7 @@ class Scorecard(Viewable, Document):
     seed: int
     n: int
     n_error: int
-    metrics: dict[str, Metric]
+    metrics: FrozenMap[str, Metric]
     cost: float | None
     seconds: float
     errors: tuple[CaseError, ...] = ()
@@ -208,29 +209,29 @@ class Scorecard(Viewable, Document):
 
     # circuits and functions
     backbone: str | None = None
-    usage: dict[str, CallTotals] | None = None
+    usage: FrozenMap[str, CallTotals] | None = None
 
     # circuits
     protocol: str | None = None
     judges: tuple[str, ...] | None = None
     grading_seed: int | None = None
     leave_out: str | None = None
-    baselines: dict[str, tuple[Baseline, ...]] | None = None
-    nulls: dict[str, NullFigures] | None = None
+    baselines: FrozenMap[str, tuple[Baseline, ...]] | None = None
+    nulls: FrozenMap[str, NullFigures] | None = None
     inert: InertComponents | None = None
     circuit_from: str | None = None
     missed: tuple[str, ...] | None = None
     extra: tuple[str, ...] | None = None
-    grounding_levels: dict[str, float] | None = None
-    execution_errors: dict[str, Metric] | None = None
-    convergence_by_iteration: dict[str, Metric] | None = None
+    grounding_levels: FrozenMap[str, float] | None = None
+    execution_errors: FrozenMap[str, Metric] | None = None
+    convergence_by_iteration: FrozenMap[str, Metric] | None = None
     specimens: tuple[CircuitRow, ...] | None = None
 
     # discovery
     prompts: int | None = None
     held_out_prompts: int | None = None
     prompts_of_acdc: str | None = None
-    methods: dict[str, MethodFigures] | None = None
+    methods: FrozenMap[str, MethodFigures] | None = None
     cases: tuple[DiscoveryRow, ...] | None = None
 
     # functions
@@ -239,10 +240,10 @@ class Scorecard(Viewable, Document):
     suite: str | None = None
     evaluator: str | None = None
     budget: int | None = None
-    families: dict[str, Family] | None = None
+    families: FrozenMap[str, Family] | None = None
     failures: tuple[FunctionFailure, ...] | None = None
     caveats: tuple[str, ...] | None = None
-    left_out: dict[str, str] | None = None
+    left_out: FrozenMap[str, str] | None = None
 
     def table(self, *, cases: bool = False) -> Any:
         """Metrics with their intervals, counts and baselines; or the cases, where the scorecard lists them."""

@@ -8,6 +8,7 @@ from pydantic import Field, JsonValue, SerializerFunctionWrapHandler, computed_f
 
 from vesalius.documents.base import Document, Record
 from vesalius.documents.circuit import Score
+from vesalius.documents.frozen import FrozenMap
 from vesalius.documents.performance import Performance
 from vesalius.documents.request import Request
 from vesalius.documents.sweep import SweepRow
@@ -83,7 +84,7 @@ class CellDiscovery(Record):
 
     method: str
     components: tuple[Score, ...]
-    metrics: dict[str, float]
+    metrics: FrozenMap[str, float]
     directory: str
 
 

@@ -10,6 +10,7 @@ from pydantic import BeforeValidator
 
 from vesalius.documents.base import Document, Record
 from vesalius.documents.explanation import Verdict
+from vesalius.documents.frozen import FrozenMap
 from vesalius.documents.request import Request
 
 TRACE_FILE = "trace.json"
@@ -52,7 +53,7 @@ class Attempt(Record):
     iteration: int
     hypothesis: str
     plan: str = ""
-    claims: tuple[dict[str, Any], ...] = ()
+    claims: tuple[FrozenMap[str, Any], ...] = ()
     executions: tuple[Execution, ...] = ()
     verdict: Verdict = "untested"
     reasoning: str = ""

@@ -6,10 +6,13 @@ a scorecard out of many. Both are plain data, so that a run can write them down 
 
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
+from typing import Literal
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, Field
 
+from vesalius.documents.base import Document
 from vesalius.documents.explanation import Explanation
+from vesalius.documents.frozen import FrozenDict, FrozenMap
 from vesalius.documents.metric import Metric, metric_lines, metric_rows
 from vesalius.documents.scorecard import HEADLINES, Baseline
 from vesalius.documents.views import Row, Viewable
@@ -70,11 +73,13 @@ class CircuitGrade(BaseModel):
     extra: tuple[str, ...] = ()
 
 
-class Grade(Viewable, BaseModel):
+class Grade(Viewable, Document):
     """The metrics of one explanation or of many, and what they rest on. Program metrics are None if not asked for."""
 
-    model_config = ConfigDict(frozen=True)
+    SCHEMA = 1
+    REMEDY = "grade again with ves.grade"
 
+    schema_version: Literal[1] = Field(default=1, alias="schema")
     tag_accuracy: Metric
     tag_accuracy_experiment_only: Metric
     tag_accuracy_supported: Metric
@@ -83,8 +88,8 @@ class Grade(Viewable, BaseModel):
     component_iia_changed: Metric | None = None
     component_iia_changed_mean: Metric | None = None
     task_exact: Metric | None = None
-    components: dict[str, TagRow]
-    programs: dict[str, ProgramGrade] = {}
+    components: FrozenMap[str, TagRow]
+    programs: FrozenMap[str, ProgramGrade] = FrozenDict()
 
     @property
     def metrics(self) -> dict[str, Metric]:

@@ -163,7 +163,7 @@ def _(result: Explanation, directory: Path) -> Path:
 def save(result: Any, directory: Path) -> Path:
     """Write a result into a directory as JSON and return its path."""
     path = directory / f"{type(result).__name__.lower()}.json"
-    write_json(path, result.model_dump(mode="json"))
+    write_json(path, result.as_data())
     return path
 
 

@@ -170,32 +170,36 @@ def discover(
     from vesalius.cli.console import output, print_json, resumable
     from vesalius.cli.tables.discovery import print_discovery, print_sets
     from vesalius.cli.tables.sweep import print_plan
+    from vesalius.documents import HeadSets
 
     studied = studied_for(behaviour, prompt, answer, wrong, counterfactual)
-    common = {"behaviour": studied, "metric": metric, "dtype": dtype, "device": device, "n": n, "seed": seed}
-    common |= {"budget": budget, "force": force}
-    if method == "sets":
-        if paper or quick or steps or seeds != 1:
-            raise BadInput("--paper, --seeds, --steps and --quick do not go with --method sets; leave them out")
-        if engine is not None or jobs is not None:
-            raise BadInput("--engine and --jobs do not go with --method sets, which has no parts; leave them out")
-        given = {"search": search, "kind": kind, "least": least}
-        options = {name: value for name, value in given.items() if value is not None}
-        if plan:
-            return output(api.plan("discover", specimen, method=method), print_plan, as_json=json)
-        with resumable():
-            document = api.discover_sets(specimen, pool=names(pool), out=out or True, **options, **common)
-        return output(document, lambda document: print_sets(document, top), as_json=json)
-    if any(given is not None for given in (search, pool, kind, least)):
-        raise BadInput("--search, --pool, --kind and --least go with --method sets; add it or leave them out")
-    options = {"method": method, "checks": not quick, "paper": paper, "seeds": seeds, "steps": steps}
-    options |= {"engine": engine, "jobs": jobs}
+    options = {
+        "behaviour": studied,
+        "metric": metric,
+        "dtype": dtype,
+        "device": device,
+        "method": method,
+        "n": n,
+        "seed": seed,
+        "budget": budget,
+        "force": force,
+        "checks": not quick,
+        "paper": paper,
+        "seeds": seeds,
+        "steps": steps,
+        "engine": engine,
+        "jobs": jobs,
+    }
+    options |= {"search": search, "pool": names(pool), "kind": kind, "least": least}
     if plan:
-        return output(api.plan("discover", specimen, **options, **common), print_plan, as_json=json)
-    discovery = api.discover(specimen, split=split, out=out or True, **options, **common)
+        return output(api.plan("discover", specimen, **options), print_plan, as_json=json)
+    with resumable() if method == "sets" else nullcontext():
+        found = api.discover(specimen, split=split, out=out or True, **options)
+    if isinstance(found, HeadSets):
+        return output(found, lambda found: print_sets(found, top), as_json=json)
     if json:
-        return print_json({**discovery.as_data(), "page": f"{discovery.directory}/discovery.html"})
-    return print_discovery(discovery, top)
+        return print_json({**found.as_data(), "page": f"{found.directory}/discovery.html"})
+    return print_discovery(found, top)
 
 
 @commands.command()

@@ -1,13 +1,13 @@
 """A discovered circuit with its checks, and sets of heads."""
 
 from pathlib import Path
-from typing import Any
 
 from rich.table import Table
 
 from vesalius.cli.console import print_line, stdout
 from vesalius.documents import Checks, Discovery
 from vesalius.documents.checks import Curve
+from vesalius.documents.sets import BackupGroup, HeadSets, MeasuredSet
 
 
 def print_discovery(discovery: Discovery, top: int) -> None:
@@ -81,34 +81,34 @@ def _areas(curve: Curve, prefix: str, controls: tuple[str, str]) -> list[tuple[s
     ]
 
 
-def print_sets(document: dict[str, Any], top: int) -> None:
+def print_sets(found: HeadSets, top: int) -> None:
     """The best sets, the groups of heads that back each other up, and what the search cost."""
-    metrics = document["metrics"]
+    metrics = found.metrics
     print_line(
-        f"clean {metrics['clean']:.3f} {document['unit']}; effect = clean minus edited, value = effect less "
-        f"{document['price']:.3g} per head"
+        f"clean {metrics['clean']:.3f} {found.unit}; effect = clean minus edited, value = effect less "
+        f"{found.price:.3g} per head"
     )
     table = Table("set", "effect", "95 % interval", "value", box=None)
-    for row in document["sets"][: min(top, 5)]:
-        heads = " ".join(row["heads"][:8]) + (f" ... ({len(row['heads'])})" if len(row["heads"]) > 8 else "")
-        table.add_row(heads, *_effect(row), f"{row['value']:+.3f}")
+    for row in found.sets[: min(top, 5)]:
+        heads = " ".join(row.heads[:8]) + (f" ... ({len(row.heads)})" if len(row.heads) > 8 else "")
+        table.add_row(heads, *_effect(row), f"{row.value:+.3f}")
     stdout.print(table)
     groups = Table("backup group", "together", "95 % interval", "alone", "sum alone", "synergy", box=None)
-    for row in document["backup_groups"][:top]:
-        alone = " ".join(f"{member['effect']:+.3f}" for member in row["alone"])
-        surplus = f"{row['sum_alone']:+.3f}", f"{row['synergy']:+.3f}"
-        groups.add_row(" ".join(row["heads"]), *_effect(row), alone, *surplus)
-    stdout.print(groups if document["backup_groups"] else "no backup group held on the held-out prompts")
+    for group in found.backup_groups[:top]:
+        alone = " ".join(f"{member.effect:+.3f}" for member in group.alone)
+        groups.add_row(
+            " ".join(group.heads), *_effect(group), alone, f"{group.sum_alone:+.3f}", f"{group.synergy:+.3f}"
+        )
+    stdout.print(groups if found.backup_groups else "no backup group held on the held-out prompts")
     print_line(
-        f"{document['search']} search: {metrics['queries']} of {document['budget']} queries"
-        f"{'' if document['complete'] else ' (budget spent)'}, {metrics['queries_to_confirm']} to confirm; "
-        f"all pairs: {metrics['all_pairs']}; {document['forwards']:.1f} forward-equivalents, "
-        f"{document['seconds']:.1f} s"
+        f"{found.search} search: {metrics['queries']} of {found.budget} queries"
+        f"{'' if found.complete else ' (budget spent)'}, {metrics['queries_to_confirm']} to confirm; "
+        f"all pairs: {metrics['all_pairs']}; {found.forwards:.1f} forward-equivalents, {found.seconds:.1f} s"
     )
-    for name in ("picture", "directory"):
-        if name in document:
-            print_line(f"{name}: {document[name]}")
+    for name, place in (("picture", found.picture), ("directory", found.directory)):
+        if place is not None:
+            print_line(f"{name}: {place}")
 
 
-def _effect(row: dict[str, Any]) -> tuple[str, str]:
-    return f"{row['effect']:+.3f}", f"[{row['low']:+.3f}, {row['high']:+.3f}]"
+def _effect(row: MeasuredSet | BackupGroup) -> tuple[str, str]:
+    return f"{row.effect:+.3f}", f"[{row.low:+.3f}, {row.high:+.3f}]"

@@ -5,6 +5,7 @@ from typing import Any
 from rich.table import Column, Table
 
 from vesalius.cli.console import print_line, stdout, with_flags
+from vesalius.documents.catalogue import SpecimenDescription
 from vesalius.documents.views import title_of
 
 #: Options that the reasons of rows name.
@@ -23,20 +24,19 @@ def print_specimens(rows: list[dict[str, Any]]) -> None:
     stdout.print("shape: layers x heads x d_model")
 
 
-def print_specimen(document: dict[str, Any]) -> None:
+def print_specimen(shown: SpecimenDescription) -> None:
     """One specimen in full."""
     stdout.print(
-        f"[bold]{document['name']}[/bold] ({document['kind']}): {document['layers']} layers x {document['heads']} "
-        f"heads, d_model {document['d_model']}"
+        f"[bold]{shown.name}[/bold] ({shown.kind}): {shown.layers} layers x {shown.heads} heads, "
+        f"d_model {shown.d_model}"
     )
-    parts = document["components"]
+    parts = shown.components
     stdout.print(f"components: {' '.join(parts[:12])}{f' ... ({len(parts)} in all)' if len(parts) > 12 else ''}")
-    stdout.print(
-        f"inputs: {document['min_len']} to {document['max_len']} tokens; vocabulary: {document['vocab']}", markup=False
-    )
-    for example in document["examples"]:
+    vocabulary = list(shown.vocab) if isinstance(shown.vocab, tuple) else shown.vocab
+    stdout.print(f"inputs: {shown.min_len} to {shown.max_len} tokens; vocabulary: {vocabulary}", markup=False)
+    for example in shown.examples:
         stdout.print(f"  {example['input']!r} -> {example['output']!r}", markup=False)
-    if not document["examples"]:
+    if not shown.examples:
         stdout.print("give --behaviour to see examples; `vesalius behaviours` lists them")
 
 

@@ -1,11 +1,9 @@
 """A survey on one screen: a line for each cell, or a grid where there are many."""
 
-from typing import Any
-
 from rich.table import Table
 
 from vesalius.cli.console import print_line, stdout
-from vesalius.documents import Survey, SurveyCell
+from vesalius.documents import Survey, SurveyCell, SurveyPlan
 from vesalius.documents.survey import short_name
 
 #: Cells that a screen lists one by one.
@@ -26,21 +24,20 @@ def print_survey(survey: Survey) -> None:
     print_line(f"numbers: {survey.directory}/survey.json")
 
 
-def print_survey_plan(plan: dict[str, Any]) -> None:
+def print_survey_plan(plan: SurveyPlan) -> None:
     """The cells of a survey that was not run, and what it takes at most."""
     table = Table("model", "behaviour", "passes", "memory", "time", box=None)
-    for cell in plan["cells"]:
-        subject = short_name(cell["model"]), short_name(cell["behaviour"])
-        if cell["error"] is not None:
-            table.add_row(*subject, "-", "-", cell["error"])
+    for cell in plan.cells:
+        subject = short_name(cell.model), short_name(cell.behaviour)
+        if cell.forwards is None or cell.peak_bytes is None or cell.seconds is None:
+            table.add_row(*subject, "-", "-", cell.error)
             continue
-        memory, seconds = f"{cell['peak_bytes'] / 2**20:,.0f} MB", f"{cell['seconds']:.1f} s"
-        table.add_row(*subject, f"{cell['forwards']:.1f}", memory, seconds)
+        table.add_row(*subject, f"{cell.forwards:.1f}", f"{cell.peak_bytes / 2**20:,.0f} MB", f"{cell.seconds:.1f} s")
     stdout.print(table)
-    many = "s" * (len(plan["cells"]) != 1)
+    many = "s" * (len(plan.cells) != 1)
     print_line(
-        f"{len(plan['cells'])} cell{many}, at most about {plan['seconds']:.1f} s one after the other and "
-        f"{plan['peak_bytes'] / 2**20:,.0f} MB; nothing was run but one timed chunk of each"
+        f"{len(plan.cells)} cell{many}, at most about {plan.seconds:.1f} s one after the other and "
+        f"{plan.peak_bytes / 2**20:,.0f} MB; nothing was run but one timed chunk of each"
     )
 
 

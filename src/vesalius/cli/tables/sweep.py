@@ -1,11 +1,10 @@
 """The effects of a sweep, and what a command will cost."""
 
-from typing import Any
-
 from rich.table import Table
 
 from vesalius.cli.console import print_line, stdout
 from vesalius.documents import Sweep
+from vesalius.documents.plan import Plan
 
 
 def print_sweep(sweep: Sweep, top: int) -> None:
@@ -28,10 +27,10 @@ def print_sweep(sweep: Sweep, top: int) -> None:
     print_line(f"numbers: {sweep.directory}/sweep.json")
 
 
-def print_plan(plan: dict[str, Any]) -> None:
+def print_plan(plan: Plan) -> None:
     """Passes, memory and time of a command that was not run."""
-    checks = f" and {plan['checks_forwards']:.1f} for the checks" if plan["checks_forwards"] else ""
-    prompts = "1 prompt" if plan["n"] == 1 else f"{plan['n']} prompts"
-    print_line(f"passes: {plan['forwards']:.1f} of {prompts}{checks}")
-    print_line(f"memory: about {plan['peak_bytes'] / 2**20:,.0f} MB on {plan['device']}")
-    print_line(f"time: about {plan['seconds']:.1f} s, from {plan['timed']} that was timed; nothing else was run")
+    checks = f" and {plan.checks_forwards:.1f} for the checks" if plan.checks_forwards else ""
+    prompts = "1 prompt" if plan.n == 1 else f"{plan.n} prompts"
+    print_line(f"passes: {plan.forwards:.1f} of {prompts}{checks}")
+    print_line(f"memory: about {plan.peak_bytes / 2**20:,.0f} MB on {plan.device}")
+    print_line(f"time: about {plan.seconds:.1f} s, from {plan.timed} that was timed; nothing else was run")

@@ -1,0 +1,65 @@
+"""What work will cost, before it is done: of one command, and of the cells of a survey."""
+
+from vesalius.documents.base import Keyed, Record
+from vesalius.documents.views import Row, Viewable
+
+
+class Plan(Viewable, Keyed):
+    """What a command will cost.
+
+    `forwards` are passes of all `n` prompts (of `tokens` each), without the `checks_forwards` of a discovery's checks;
+    `peak_bytes` is memory at the peak, of which `weight_bytes` are the weights; `seconds` are estimated from what was
+    `timed`.
+    """
+
+    command: str
+    forwards: float
+    peak_bytes: int
+    weight_bytes: int
+    seconds: float
+    timed: str
+    n: int
+    tokens: int
+    checks_forwards: float
+    device: str
+
+    def _summary(self) -> str:
+        checks = f" and {self.checks_forwards:.1f} for the checks" if self.checks_forwards else ""
+        return (
+            f"Plan of {self.command}: {self.forwards:.1f} passes of {self.n} prompts{checks}, about "
+            f"{self.peak_bytes / 2**20:,.0f} MB on {self.device}, about {self.seconds:.1f} s"
+        )
+
+    def _rows(self) -> list[Row]:
+        return [{"figure": name, "value": value} for name, value in self.as_data().items()]
+
+
+class CellPlan(Record):
+    """What one cell of a survey takes at most; None where that cannot be said, with the reason as `error`."""
+
+    model: str
+    behaviour: str
+    forwards: float | None
+    peak_bytes: int | None
+    seconds: float | None
+    error: str | None
+
+
+class SurveyPlan(Viewable, Keyed):
+    """What a survey takes at most: its cells, the passes and seconds of all, and the largest peak of memory."""
+
+    cells: tuple[CellPlan, ...]
+    forwards: float
+    peak_bytes: int
+    seconds: float
+
+    def _summary(self) -> str:
+        unknown = sum(cell.error is not None for cell in self.cells)
+        rest = f"; {unknown} of them cannot be planned" if unknown else ""
+        return (
+            f"Plan of a survey of {len(self.cells)} cells: at most about {self.seconds:.1f} s one after the other and "
+            f"{self.peak_bytes / 2**20:,.0f} MB{rest}"
+        )
+
+    def _rows(self) -> list[Row]:
+        return [cell.as_data() for cell in self.cells]
