@@ -87,7 +87,7 @@ def test_sweep(vesalius: Vesalius, tiny: Path, arguments: list[str], reason: str
         (["discover", "TINY", *SETS, "--search", "pairs", "--budget", "9"], "cost 36 queries and the budget is 9"),
         (["discover", "TINY", *SETS, "--n", "4"], "use at least 8"),
         (["discover", "TINY", *SETS, "--least", "0"], "least 0 must be shares of the clean score"),
-        (["discover", "TINY", *SETS, "--quick"], "--quick do not go with --method sets"),
+        (["discover", "TINY", *SETS, "--quick"], "leaving out the checks do not go with --method sets"),
         (["discover", "TINY", *SETS, "--paper"], "--paper, --seeds, --steps and --quick do not go with"),
         (["discover", "TINY", *SETS, "--seeds", "2"], "do not go with --method sets"),
         (["discover", "TINY", *SETS, "--kind", ""], "kind '' does not exist"),

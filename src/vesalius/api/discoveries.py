@@ -139,7 +139,9 @@ def _refuse_scoring_options(
 ) -> None:
     """Refuse what the method "sets" does not know."""
     if paper or steps or seeds != 1 or not checks:
-        raise BadInput("`paper`, `seeds`, `steps` and `quick` do not go with `method` sets; leave them out")
+        raise BadInput(
+            "`paper`, `seeds`, `steps` and leaving out the checks do not go with `method` sets; leave them out"
+        )
     if split != DEFAULT_SPLIT or material is not None:
         raise BadInput("`method` sets searches and confirms on prompts of its own; leave out `split` and `material`")
     if engine is not None or jobs is not None:
