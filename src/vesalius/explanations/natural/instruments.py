@@ -80,16 +80,14 @@ class Instruments:
         """Attention of each head from one role's position to every other: mean mass, and the share of prompts in which
         that position gets the most.
         """
-        rows, at = torch.arange(len(self.pool)), self._place(query)
+        at = self._place(query)
         found = {}
         for head in self._heads(heads):
-            weights = self.pool.pattern(head.layer)[rows, head.head, at].cpu()
-            top, roles = weights.argmax(1), {}
-            for role, place in self._keys(at).items():
-                seen = place <= at
-                mass = torch.where(seen, weights[rows, place.clamp(max=weights.shape[1] - 1)], 0.0)
-                roles[role] = {"mass": self._mean(mass), "top": rounded((seen & (top == place)).float().mean())}
-            found[str(head)] = roles
+            top = self._weights(head, at).argmax(1)
+            found[str(head)] = {
+                role: {"mass": self._mean(mass), "top": rounded((top == self._keys(at)[role]).float().mean())}
+                for role, mass in self.attention_masses(head, query).items()
+            }
         return found
 
     def lens(self, components: Given, k: int = TOP_TOKENS) -> dict[str, dict[str, Any]]:
@@ -150,17 +148,15 @@ class Instruments:
         (part,), others = self._components([component]), self._components(of)
         if part in others or not others:
             raise BadInput(f"backup of {part}: name one or more other components, not itself")
-        values, single = self._values(how)
-        where = None if at is None else self._mask(at)
-        alone, rest, both = self._run([[part], others, [*others, part]], values, single=single, where=where)
-        solo, then = self._lost(self._clean, alone), self._lost(rest, both)
+        alone, rest, both = self._three(part, others, how, at)
+        score, answers = self.backup_gains(part, others, how, at)
         return {
             "component": str(part),
             "of": [str(other) for other in others],
             "alone": self._outcome([part], self._clean, alone),
             "once_replaced": self._outcome([part], rest, both),
-            "gain": self._mean(then - solo),
-            "gain_in_answers": self._mean(_answers_lost(rest, both) - _answers_lost(self._clean, alone)),
+            "gain": self._mean(score),
+            "gain_in_answers": self._mean(answers),
         }
 
     def cut_attention(
@@ -181,27 +177,17 @@ class Instruments:
         often the answer becomes that run's (`switched`), and the change of logit(its answer) - logit(clean answer) as a
         share of what the whole run changes (`moved`). Prompts whose answer stays the same are left out.
         """
-        groups, first = self._sets(sets), self._components(suppressed)
-        source = self._corrupted(role)
-        if not bool(source.differs.any()):
-            raise BadInput(f"role {role!r}: no prompt's answer changes with the token there; choose another role")
-        where = None if at is None else self._mask(at)
-        before, *runs = self._run([[], *groups], source.values, where=where, suppressed=first, rival=source)
-        whole = float((source.whole.margin - source.clean.margin)[source.differs].mean())
-        found = []
-        for group, after in zip(groups, runs, strict=True):
-            moved = (after.margin - before.margin)[source.differs] / max(whole, 1e-6)
-            switched = (after.token == source.whole.token)[source.differs].float()
-            found.append(
-                {
-                    "components": [str(part) for part in group],
-                    "role": role,
-                    "switched": self._mean(switched),
-                    "moved": self._mean(moved),
-                    "n": int(source.differs.sum()),
-                }
-            )
-        return found
+        groups, source = self._sets(sets), self._corrupted(role)
+        return [
+            {
+                "components": [str(part) for part in group],
+                "role": role,
+                "switched": self._mean(switched),
+                "moved": self._mean(moved),
+                "n": int(source.differs.sum()),
+            }
+            for group, (switched, moved) in zip(groups, self._patched(source, groups, at, suppressed), strict=True)
+        ]
 
     def restore(self, sets: Sequence[Given], at: str | None = None) -> list[dict[str, Any]]:
         """Patch each set's clean output into the counterfactual run: the share of the score that comes back."""
@@ -253,6 +239,80 @@ class Instruments:
                 }
             )
         return steps
+
+    # One value per prompt, for claims.
+
+    def attention_masses(self, head: Component, query: str = END) -> dict[str, PerPrompt]:
+        """A head's attention from one role's position to that of every other; 0 where that comes later."""
+        (head,) = self._heads([head])
+        rows, at = torch.arange(len(self.pool)), self._place(query)
+        weights = self._weights(head, at)
+        return {role: torch.where(place <= at, weights[rows, place], 0.0) for role, place in self._keys(at).items()}
+
+    def losses(self, components: Sequence[Component], how: How, at: str | None = None) -> tuple[PerPrompt, PerPrompt]:
+        """The score (as a share) and the right answers that replacing a set costs."""
+        values, single = self._values(how)
+        where = None if at is None else self._mask(at)
+        (after,) = self._run([components], values, single=single, where=where)
+        return self._lost(self._clean, after), _answers_lost(self._clean, after)
+
+    def cut_losses(self, head: Component, role: str, query: str, suppressed: Given) -> tuple[PerPrompt, PerPrompt]:
+        """What setting a head's attention on a role to zero costs, as `losses`."""
+        place = self._keys(self._place(query)).get(role)
+        key, asked, first = (
+            self._place(role) if place is None else place,
+            self._place(query),
+            self._components(suppressed),
+        )
+        zeroed = zeroing(self.model, first, asked)
+        before = self._hooked(zeroed) if first else self._clean
+        after = self._hooked([*zeroed, *attention_cuts(self._heads([head]), asked, key)])
+        return self._lost(before, after), _answers_lost(before, after)
+
+    def moved_shares(
+        self, sets: Sequence[Sequence[Component]], role: str, at: str | None, suppressed: Given
+    ) -> list[PerPrompt]:
+        """How far patching each set from the corrupted run moves the answer, on the prompts whose answer changes."""
+        source = self._corrupted(role)
+        runs = self._patched(source, sets, at, suppressed)
+        return [moved for _, moved in runs]
+
+    def backup_gains(
+        self, component: Component, others: Sequence[Component], how: How, at: str | None
+    ) -> tuple[PerPrompt, PerPrompt]:
+        """How much more replacing a component costs once others are replaced, as `losses`."""
+        alone, rest, both = self._three(component, others, how, at)
+        score = self._lost(rest, both) - self._lost(self._clean, alone)
+        return score, _answers_lost(rest, both) - _answers_lost(self._clean, alone)
+
+    def _weights(self, head: Component, at: Int[Tensor, " prompt"]) -> Float[Tensor, "prompt key"]:
+        return self.pool.pattern(head.layer)[torch.arange(len(self.pool)), head.head, at].cpu()
+
+    def _three(
+        self, component: Component, others: Sequence[Component], how: How, at: str | None
+    ) -> tuple[Answers, Answers, Answers]:
+        """The answers without the component, without the others, and without all."""
+        values, single = self._values(how)
+        where = None if at is None else self._mask(at)
+        sets = [[component], [*others], [*others, component]]
+        alone, rest, both = self._run(sets, values, single=single, where=where)
+        return alone, rest, both
+
+    def _patched(
+        self, source: Corrupted, sets: Sequence[Sequence[Component]], at: str | None, suppressed: Given
+    ) -> list[tuple[PerPrompt, PerPrompt]]:
+        """Where the answer became the corrupted run's, and how far it moved there, for each set."""
+        where = None if at is None else self._mask(at)
+        first = self._components(suppressed)
+        before, *runs = self._run([[], *sets], source.values, where=where, suppressed=first, rival=source)
+        whole = float((source.whole.margin - source.clean.margin)[source.differs].mean())
+        return [
+            (
+                (after.token == source.whole.token)[source.differs].float(),
+                (after.margin - before.margin)[source.differs] / max(whole, 1e-6),
+            )
+            for after in runs
+        ]
 
     # Names to places and components.
 
@@ -359,6 +419,8 @@ class Instruments:
     def _corrupted(self, role: str) -> Corrupted:
         if role not in self._corruptions:
             self._corruptions[role] = Corrupted(self.pool, role, self._place(role), self._clean)
+        if not bool(self._corruptions[role].differs.any()):
+            raise BadInput(f"role {role!r}: no prompt's answer changes with the token there; choose another role")
         return self._corruptions[role]
 
     @cached_property

@@ -1,0 +1,126 @@
+"""Typed claims about roles, on models whose heads are set by hand: what is true is supported, what is not is not."""
+
+import pytest
+
+from tests.behaviours.word_tokenizer import word_tokenizer
+from tests.explanations.induction_model import as_specimen, induction_model
+from vesalius.behaviours.natural import with_behaviour
+from vesalius.components import Component
+from vesalius.errors import BadInput
+from vesalius.explanations.claims import Claim, Lab, check
+from vesalius.explanations.natural.claims import (
+    BacksUp,
+    Feeds,
+    Inhibits,
+    LensOnly,
+    MovesRole,
+    ReadsRole,
+    WritesAnswer,
+    natural_claim_from,
+)
+
+HEADS = [Component(1, head) for head in range(4)]
+
+
+def laboratory(strengths: dict[int, float], *, norm: str = "none", metric: str | None = None) -> Lab:
+    specimen = as_specimen(induction_model(word_tokenizer().size, strengths=strengths, norm=norm))
+    if metric is not None:
+        specimen = with_behaviour(specimen, None, metric=metric)
+    return Lab(specimen, n=16, seed=5, circuit=[Component(1, head) for head in strengths])
+
+
+@pytest.fixture(scope="module")
+def single() -> Lab:
+    """One induction head, L1H0, and a weak one against the answer, L1H1."""
+    return laboratory({0: 1.0, 1: -0.3})
+
+
+@pytest.fixture(scope="module")
+def backups() -> Lab:
+    """Three induction heads behind a norm; any one of them is enough."""
+    return laboratory({0: 1.0, 1: 1.0, 2: 1.0}, norm="rms")
+
+
+@pytest.fixture(scope="module")
+def saturated() -> Lab:
+    """A strong and a weak induction head, measured by probability, which the strong one alone brings to 1."""
+    return laboratory({0: 2.0, 1: 0.4}, metric="probability")
+
+
+@pytest.mark.parametrize(
+    ("claim", "verdict"),
+    [
+        (ReadsRole(component="L1H0", role="B"), "supported"),
+        (ReadsRole(component="L1H0", role="first A"), "refuted"),
+        (ReadsRole(component="L1H3", role="B"), "refuted"),
+        (MovesRole(component="L1H0", role="B"), "supported"),
+        (MovesRole(component="L1H3", role="B"), "refuted"),
+        (MovesRole(component="L0H0", role="B"), "refuted"),
+        (Inhibits(component="L1H1"), "supported"),
+        (Inhibits(component="L1H0"), "refuted"),
+        (WritesAnswer(component="L1H0"), "supported"),
+        (WritesAnswer(component="L1H1"), "refuted"),
+        (LensOnly(component="L1H0"), "refuted"),
+        (LensOnly(component="L1H3"), "refuted"),
+        (Feeds(component="L0H0", receiver="L1H0"), "supported"),
+        (Feeds(component="L0H0", receiver="L1H0", port="k"), "supported"),
+        (Feeds(component="L0H0", receiver="L1H0", port="q"), "refuted"),
+        (Feeds(component="L0H2", receiver="L1H0"), "refuted"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else f"{value.kind}-{value.component}",
+)
+def test_of_one_induction_head(single: Lab, claim: Claim, verdict: str) -> None:
+    assert check(claim, single).verdict == verdict
+
+
+def test_a_backup_shows_once_all_it_stands_behind_are_replaced(backups: Lab) -> None:
+    assert check(BacksUp(component="L1H2", of=("L1H0", "L1H1")), backups).verdict == "supported"
+    assert check(BacksUp(component="L1H3", of=("L1H0", "L1H1")), backups).verdict == "refuted"
+    alone, then = (
+        check(ReadsRole(component="L1H2", role="B", suppressed=suppressed), backups)
+        for suppressed in ((), ("L1H0", "L1H1"))
+    )
+    assert then.verdict == "supported"
+    assert then.text == "L1H2 reads B from end once L1H0 and L1H1 are zeroed."
+    effects = [record.evidence[2].value or 0.0 for record in (alone, then)]
+    assert effects[0] == 0.0  # alone no right answer is lost
+    assert effects[1] > 0.8
+
+
+def test_a_head_that_only_the_lens_shows_is_not_called_necessary(saturated: Lab) -> None:
+    record = check(LensOnly(component="L1H1"), saturated)
+    assert record.verdict == "supported"
+    assert [one.mark for one in record.evidence] == ["pass"] * len(record.evidence)
+    assert check(LensOnly(component="L1H0"), saturated).verdict == "refuted"
+
+
+@pytest.mark.parametrize(
+    ("data", "words"),
+    [
+        ({"kind": "reads_role", "component": "L1H0"}, "role"),
+        ({"kind": "computes", "component": "L1H0"}, "claim cannot be read"),
+        ({"kind": "backs_up", "component": "L1H0", "of": ["X"]}, "X"),
+        ([], "claim cannot be read"),
+    ],
+)
+def test_a_claim_that_cannot_be_read_is_refused(data: object, words: str) -> None:
+    with pytest.raises(BadInput, match=words):
+        natural_claim_from(data)
+
+
+@pytest.mark.parametrize(
+    ("claim", "words"),
+    [
+        (ReadsRole(component="L1H0", role="verb"), "role 'verb'"),
+        (ReadsRole(component="L1_MLP", role="B"), "has no attention"),
+        (MovesRole(component="L1H0", role="verb"), "role 'verb' does not exist"),
+        (BacksUp(component="L1H0", of=("L1H0",)), "other components"),
+        (BacksUp(component="L1H0", of=()), "other components"),
+        (Feeds(component="L1H0", receiver="L0H0"), "later receiver"),
+        (Feeds(component="L0H0", receiver="L1H0", port="mlp"), "has no input"),
+        (Feeds(component="L0H0", receiver="L7H0"), "L7H0"),
+    ],
+)
+def test_a_claim_about_what_is_not_there_is_refused(single: Lab, claim: Claim, words: str) -> None:
+    with pytest.raises(BadInput, match=words):
+        check(claim, single)
