@@ -22,10 +22,11 @@ from vesalius.documents import Circuit, Discovery, Explanation, HeadSets, Reques
 from vesalius.model.specimen import Specimen
 
 #: Keywords that do not decide a result: where work is done and how often, where files go, who pays, what is shown.
-#: `unsafe_sandbox` decides where generated code may run, not what it gives; `replay` serves what was recorded.
+#: `unsafe_sandbox` decides where generated code may run, not what it gives; `replay` serves what was recorded, and
+#: `timeout` decides how long an answer is waited for.
 UNDECIDING = {
     *("out", "progress", "engine", "jobs", "device"),
-    *("max_cost", "prices", "record", "replay", "unsafe_sandbox"),
+    *("max_cost", "prices", "record", "replay", "unsafe_sandbox", "timeout"),
 }
 #: Of the work itself, and where the files are.
 OF_THE_WORK = ("seconds", "directory", "heatmap")

@@ -114,36 +114,29 @@ def explain(
         task = Task(
             specimen.id,
             _place(specimen),
-            seed=seed,
+            scientist=scientist,
             protocol=protocol,
-            leave_out=leave_out,
-            sandbox_unsafe=unsafe_sandbox,
+            seed=seed,
             n=n,
             top=top,
             force=force,
-            scientist=scientist,
+            leave_out=leave_out,
+            **circuit_fields(specimen, components, circuit, circuit_from),
             source=specimen.source,
             backbone=backbone if isinstance(backbone, str) else None,
             backbone_options=_backbone_options(base_url, max_tokens),
+            sandbox_unsafe=unsafe_sandbox,
             loaded=specimen,
             progress=report,
             spread=parts_on(engine, jobs, specimen, report),
-            **circuit_fields(specimen, components, circuit, circuit_from),
         )
         directory = directory_for(out, *_words(specimen, task)) if out else None
         stack.enter_context(removed_if_empty(directory))
         task = replace(task, **_executions(record or directory, replay), **_circuit_file(task, directory))
         if isinstance(backbone, str):
-            opened = open_backbone(
-                backbone,
-                base_url=base_url,
-                max_tokens=max_tokens,
-                timeout=timeout,
-                record=None if replay else record or directory,
-                replay=replay,
-                prices=prices,
-                cap=max_cost,
-            )
+            calls: dict[str, Any] = {"record": None if replay else record or directory, "replay": replay}
+            calls |= {"base_url": base_url, "max_tokens": max_tokens, "timeout": timeout}
+            opened = open_backbone(backbone, **calls, prices=prices, cap=max_cost)
             backbone = stack.enter_context(opened).within(f"{specimen.id} {protocol} seed {seed}")
         result = explain_task(task, backbone)
         report("rendering the page", 0, 0)
