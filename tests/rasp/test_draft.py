@@ -21,18 +21,36 @@ def test_undefined_is_a_code_of_its_own_that_a_table_can_read() -> None:
     draft.variables["before"] = draft.gathered("before", previous, "tokens")
     assert draft.nothing == "nothing_"  # the vocabulary has the other word
     assert draft.variables["before"].codes == {UNDEFINED, 0, 1, 2}
-    output = draft.output_table(("before",), {(UNDEFINED,): "first", (0,): "after a"}, "else")
+    output = draft.output_table(("before",), {(UNDEFINED,): "first", (0,): "after a"})
     assert output.name == OUTPUT
-    assert outputs(draft, output, [["a", "b", "nothing"]]) == [["first", "after a", "else"]]
+    assert outputs(draft, output, [["a", "b", "nothing"]]) == [["first", "after a", None]]
 
 
 def test_a_table_of_a_table_and_entries_that_were_never_seen() -> None:
-    draft = Draft(VOCAB, 3, causal=False)
-    draft.variables["classes"] = draft.table("classes", ("tokens",), {(0,): 0, (1,): 1}, 2)
+    """Nothing is made up: an argument that was never seen gives "unseen", and no output unless one is listed for it."""
+    draft = Draft((*VOCAB[:-1], "unseen"), 3, causal=False)
+    classes = draft.variables["classes"] = draft.table("classes", ("tokens",), {(0,): 0, (1,): 1}, 2)
+    assert [classes.value(code) for code in (0, 1, 2)] == [0, 1, "unseen_"]  # the vocabulary has the other word
+    assert not classes.is_flag
+    assert not classes.is_ordered
     draft.variables["again"] = draft.table("again", ("classes", "indices"), {(2, 0): 5, (0, 1): 6}, 7)
     assert draft.variables["again"].codes == {5, 6, 7}
-    output = draft.output_table(("again",), {(5,): 5, (6,): 6}, 0)
-    assert outputs(draft, output, [["nothing", "a", "a"], ["b", "b"]]) == [[5, 6, 0], [0, 0]]
+    assert draft.variables["again"].seen == {5, 6}
+    # Of two classes and three positions (0, 1) is listed; (2, 0) is listed too, but has an unseen argument.
+    assert draft.combinations(("classes", "indices")) == 6
+    assert draft.unlisted(("classes", "indices"), {(2, 0): 5, (0, 1): 6}) == 5
+    output = draft.output_table(("again",), {(5,): 5, (6,): 6})
+    assert outputs(draft, output, [["unseen", "a", "a"], ["b", "b"]]) == [[5, 6, None], [None, None]]
+    listed = draft.output_table(("again",), {(5,): 5, (6,): 6, (7,): 0})
+    assert outputs(draft, listed, [["unseen", "a", "a"], ["b", "b"]]) == [[5, 6, 0], [0, 0]]
+
+
+def test_classes_are_compared_by_their_codes_where_some_are_unseen() -> None:
+    draft = Draft(VOCAB, 3, causal=False)
+    draft.variables["classes"] = draft.table("classes", ("tokens",), {(0,): 0, (1,): 1}, 2)
+    draft.variables["more"] = draft.count("more", draft.compared("classes", "classes", "GT"))
+    output = draft.output_table(("more",), {(n,): n for n in range(4)})
+    assert outputs(draft, output, [["a", "b", "nothing"]]) == [[2, 1, 0]]
 
 
 def test_the_first_match_the_largest_and_a_share() -> None:
@@ -55,11 +73,11 @@ def test_a_route_can_lead_nowhere_and_idle_variables_stay_in_the_program() -> No
     ends = draft.route("ends", ("length",), lambda length: length - 1 if length > 1 else NOWHERE)
     draft.variables["last"] = draft.gathered("last", ends, "tokens")
     draft.variables["idle"] = draft.count("idle", draft.one_of("idle", "tokens", {1}))
-    output = draft.output_table(("last",), {(0,): "a", (1,): "b"}, "none")
+    output = draft.output_table(("last",), {(0,): "a", (1,): "b"})
     program = draft.compile(output, ("last", "idle"), name="drafted")
     assert {"last", "idle"} <= {program.name_of(node) for node in program.tables.domains}
     codes, lengths = program.encode([["a", "b"], ["a"]])
-    assert program.decode(program.run(codes, lengths).output, lengths) == [["b", "b"], ["none"]]
+    assert program.decode(program.run(codes, lengths).output, lengths) == [["b", "b"], [None]]
 
 
 def test_a_causal_draft_has_no_length_and_too_many_values_are_refused() -> None:

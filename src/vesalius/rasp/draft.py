@@ -5,7 +5,9 @@ computes with values. A `Draft` holds the variables defined so far, each with th
 (`Coded`), so that every rule can be written over codes; `compile` makes the program. Three things differ:
 
 1. *Undefined* is an ordinary code (-1): a table may map it to something. The language never hands None to a function,
-   so undefined is written as a value of its own, the default of every Aggregate.
+   so undefined is written as a value of its own, the default of every Aggregate. What a table gives for arguments that
+   were never seen is a code too, and it is written as the word "unseen": nothing is made up for them, and an output
+   that no entry says anything about has no value.
 2. The language fuses a Map of a Map. A table that reads a table is a SequenceMap of that variable with itself.
 3. The language takes the most frequent value, ties to the first listed. "The first match" is therefore the value at the
    first matching *position* (positions occur once each and are listed in order), and "the largest" a vote in which each
@@ -16,6 +18,7 @@ import operator
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
+from math import prod
 from typing import Any
 
 import torch
@@ -60,11 +63,14 @@ class Coded:
     nothing: str
     listed: tuple[Value, ...] | None = None
     scale: int = 1
+    unseen: tuple[int, str] | None = None
 
     def value(self, code: int) -> Value:
         """The value that stands for a code."""
         if code == UNDEFINED:
             return self.nothing
+        if self.unseen is not None and code == self.unseen[0]:
+            return self.unseen[1]
         if self.listed is not None:
             return self.listed[code]
         return code if self.scale == 1 else code / self.scale
@@ -75,15 +81,20 @@ class Coded:
         return UNDEFINED in self.codes
 
     @property
+    def seen(self) -> frozenset[int]:
+        """Its codes but for that of arguments which were never seen."""
+        return self.codes if self.unseen is None else self.codes - {self.unseen[0]}
+
+    @property
     def is_flag(self) -> bool:
         """Whether its values are the numbers 0 and 1."""
-        return self.codes == {0, 1} and self.listed is None and self.scale == 1
+        return self.codes == {0, 1} and self.listed is None and self.scale == 1 and self.unseen is None
 
     @property
     def is_ordered(self) -> bool:
         """Whether values compare as their codes do."""
         if self.listed is None:
-            return True
+            return self.unseen is None
         numbers = all(isinstance(value, int | float) for value in self.listed)
         return (numbers or all(isinstance(value, str) for value in self.listed)) and list(self.listed) == sorted(
             self.listed  # type: ignore[type-var]
@@ -91,7 +102,7 @@ class Coded:
 
     def like(self, other: "Coded") -> bool:
         """Whether equal codes are equal values."""
-        return self.listed == other.listed and self.scale == other.scale
+        return self.listed == other.listed and self.scale == other.scale and self.unseen == other.unseen
 
 
 class Draft:
@@ -103,7 +114,7 @@ class Draft:
         self, vocab: tuple[Value, ...], max_len: int, *, causal: bool, numerical: Collection[str] = ()
     ) -> None:
         self.vocab, self.max_len, self.causal, self.numerical = vocab, max_len, causal, numerical
-        self.nothing = next(word for n in range(len(vocab) + 1) if (word := "nothing" + "_" * n) not in vocab)
+        self.nothing, self.unseen = _free_word("nothing", vocab), _free_word("unseen", vocab)
         # In a causal program the two are the same; LEQ says what is meant.
         self.view = Select(indices, indices, Comparison.LEQ if causal else Comparison.TRUE)
         self._seen = SelectorWidth(self.view, name="so_far" if causal else LENGTH)
@@ -133,22 +144,32 @@ class Draft:
     # Tables.
 
     def table(self, name: str, reads: Sequence[str], table: Mapping[tuple[int, ...], int], unseen: int) -> Coded:
-        """A look-up from codes to codes; argument tuples that are not listed give `unseen`."""
+        """A look-up from codes to codes; argument tuples that are not listed give the code `unseen`, whose value says
+        that they are.
+        """
         operands = [self.variables[read] for read in reads]
         known = {key: code for key, code in table.items() if _occurs(key, operands)}
-        full = 1
-        for operand in operands:
-            full *= len(operand.codes)
-        codes = frozenset(known.values()) | ({unseen} if len(known) < full else frozenset())
-        coded = Coded(tokens, codes, self.nothing)
+        is_whole = len(known) == prod(len(operand.codes) for operand in operands)
+        codes = frozenset(known.values()) | (frozenset() if is_whole else {unseen})
+        coded = Coded(tokens, codes, self.nothing, unseen=None if is_whole else (unseen, self.unseen))
         values = {key: coded.value(code) for key, code in known.items()}
-        return replace(coded, variable=self._look(name, operands, values, unseen))
+        return replace(coded, variable=self._look(name, operands, values, None if is_whole else self.unseen))
 
-    def output_table(self, reads: Sequence[str], table: Mapping[tuple[int, ...], Value], unseen: Value) -> Variable:
-        """The output as a look-up from codes to values."""
+    def combinations(self, reads: Sequence[str]) -> int:
+        """How many tuples of arguments there are, those that hold something unseen left out."""
+        return prod(len(self.variables[read].seen) for read in reads)
+
+    def unlisted(self, reads: Sequence[str], table: Mapping[tuple[int, ...], int]) -> int:
+        """How many of them a table does not list."""
+        seen = [self.variables[read].seen for read in reads]
+        listed = sum(all(code in codes for code, codes in zip(key, seen, strict=True)) for key in table)
+        return self.combinations(reads) - listed
+
+    def output_table(self, reads: Sequence[str], table: Mapping[tuple[int, ...], Value]) -> Variable:
+        """The output as a look-up from codes to values; argument tuples that are not listed have none."""
         operands = [self.variables[read] for read in reads]
         known = {key: value for key, value in table.items() if _occurs(key, operands)}
-        return self._look(OUTPUT, operands, known, unseen)
+        return self._look(OUTPUT, operands, known, None)
 
     def rule(self, name: str, reads: Sequence[str], rule: Callable[..., Value]) -> Variable:
         """A look-up whose values follow from codes by a rule."""
@@ -261,7 +282,7 @@ class Draft:
         operand = self.variables[read]
         if operand.variable.numerical and (factor, offset) == (1, 0):
             return operand.variable
-        if operand.listed is None and not operand.can_be_undefined:
+        if operand.listed is None and operand.unseen is None and not operand.can_be_undefined:
             return LinearSequenceMap(operand.variable, self._one, x_factor=factor, y_factor=offset, name=OUTPUT)
         heights = {(code,): code / scale * factor + offset for code in sorted(operand.codes)}
         return self._look(OUTPUT, [operand], heights, None)
@@ -343,3 +364,8 @@ class Draft:
 
 def _occurs(key: tuple[int, ...], operands: list[Coded]) -> bool:
     return all(code in operand.codes for code, operand in zip(key, operands, strict=True))
+
+
+def _free_word(word: str, vocab: tuple[Value, ...]) -> str:
+    """A word that is no token."""
+    return next(free for n in range(len(vocab) + 1) if (free := word + "_" * n) not in vocab)

@@ -46,7 +46,7 @@ FINITE_PAIRS = 1536
 NATURAL_PAIRS = 64
 ABLATION_PAIRS = 256  # effects of ablations need fewer inputs than worst-case interchange accuracy
 MOVES_PER_PAIR = 2
-_NO_SUCH_OUTPUT = -2
+_NO_SUCH_OUTPUT, _NO_VALUE = -2, -3
 
 
 class Lab:
@@ -219,8 +219,15 @@ class Lab:
             return torch.tensor([*numbers, float("nan")])[output]
         outputs = self.specimen.vocabulary.outputs  # type: ignore[union-attr]
         code_of = {_key(value): code for code, value in enumerate(outputs)}
-        codes = [code_of.get(_key(value), _NO_SUCH_OUTPUT) for value in program.outputs]
-        return torch.tensor([*codes, _NO_SUCH_OUTPUT])[output].float()
+        missing = {None: _NO_VALUE}
+        codes = [code_of.get(_key(value), missing.get(value, _NO_SUCH_OUTPUT)) for value in program.outputs]
+        return torch.tensor([*codes, _NO_VALUE])[output].float()
+
+    def has_value(self, answers: Tensor) -> Bool[Tensor, "row pos"]:
+        """Where a program's output has a value; a table has none for arguments that it does not list. A specimen that
+        outputs None takes that for the value.
+        """
+        return ~answers.isnan() if self.numerical else answers != _NO_VALUE
 
     def same(self, first: Tensor, second: Tensor) -> Bool[Tensor, "row pos"]:
         """Where two answers agree: equal codes, or numbers less than 0.05 apart."""

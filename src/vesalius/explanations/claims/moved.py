@@ -98,6 +98,7 @@ class _Figures:
     theirs: float
     telling: int
     cells: dict[str, tuple[float, int]]
+    silent: int
 
     @property
     def is_dependent(self) -> bool:
@@ -225,6 +226,8 @@ def _moved_output(lab: Lab, component: Component, figures: dict[str, _Figures], 
     controls: dict[str, float | None] = {}
     for label, each in figures.items():
         controls[f"{label}: accuracy"] = rounded(each.accuracy)
+        if each.silent:
+            controls[f"{label}: inputs with answers left open"] = float(each.silent)
         if each.telling:
             controls |= {
                 f"{label}: follow the claim where the rival differs": rounded(each.ours),
@@ -288,19 +291,23 @@ def designs(lab: Lab, component: Component) -> list[_Design]:
 
 
 def _compare(lab: Lab, design: _Design, claim: Contestant, rivals: Sequence[Contestant]) -> _Figures:
-    """The claim on changed answers, and against the rival that follows the model best."""
+    """The claim on changed answers, and against the rival that follows the model best. A program that has no entry for
+    a value at its new position says nothing there: such answers are left out, but a rival may be right about them.
+    """
     real = lab.real[design.rows]
     predicted = design.predict(lab, claim)
     right = lab.same(predicted, design.observed)
     before = lab.answers(claim.program, lab.traces(claim.program)[0].output)[design.rows]
     changed = (~lab.same(predicted, before) | ~lab.same(design.observed, lab.clean[design.rows])) & real
+    silent = changed & ~lab.has_value(predicted)
+    changed &= ~silent
     n = int(changed.sum())
     accuracy = float((right & changed).sum() / n) if n else None
     ours = theirs = 0.0
     inputs = 0
     for rival in rivals:
         other = design.predict(lab, rival)
-        differs = ~lab.same(other, predicted) & real
+        differs = ~lab.same(other, predicted) & lab.has_value(other) & real
         telling = int(differs.any(1).sum())
         if not telling:
             continue
@@ -309,7 +316,7 @@ def _compare(lab: Lab, design: _Design, claim: Contestant, rivals: Sequence[Cont
         if telling >= MIN_INPUTS and (not inputs or second - first > theirs - ours):
             ours, theirs, inputs = first, second, telling
     cells = _cells(design, right, changed)
-    return _Figures(accuracy, int(changed.any(1).sum()), ours, theirs, inputs, cells)
+    return _Figures(accuracy, int(changed.any(1).sum()), ours, theirs, inputs, cells, int(silent.any(1).sum()))
 
 
 def _cells(

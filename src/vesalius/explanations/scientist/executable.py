@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from vesalius.documents.explanation import Executable
 from vesalius.explanations.scientist.assemble import OutputMap, Program
 from vesalius.explanations.scientist.gathering import Mean
-from vesalius.explanations.scientist.variables import Linear
+from vesalius.explanations.scientist.variables import Linear, Table
 from vesalius.model.specimen import FiniteVocabulary
 from vesalius.rasp import Program as RaspProgram
 from vesalius.rasp import SelectorWidth, Variable
@@ -19,10 +19,13 @@ NAME = "circuit"
 
 @dataclass(frozen=True)
 class Translation:
-    """A compiled program and the variables each component carries; components without a variable are left out."""
+    """A compiled program and the variables each component carries; components without a variable are left out. `open`
+    counts, for a table with arguments that were never seen, these and all there are: the program leaves them open.
+    """
 
     program: RaspProgram
     carriers: dict[str, tuple[str, ...]]
+    open: dict[str, tuple[int, int]]
 
     def executable(self) -> Executable:
         """The same as plain data."""
@@ -36,15 +39,18 @@ def translate(program: Program, vocabulary: FiniteVocabulary) -> Translation:
     numerical = _numerical(program)
     draft = Draft(vocabulary.tokens, vocabulary.max_len, causal=program.causal, numerical=numerical)
     carriers: dict[str, tuple[str, ...]] = {}
+    left_open: dict[str, tuple[int, int]] = {}
     for component, hypothesis in program.variables.items():
         if hypothesis.family == "nothing":
             continue
         name = str(component)
         coded = draft.variables[name] = hypothesis.define(draft, name)
+        if isinstance(hypothesis, Table) and (unseen := draft.unlisted(hypothesis.reads, hypothesis.codes)):
+            left_open[name] = unseen, draft.combinations(hypothesis.reads)
         carriers[name] = (head_name(name) if isinstance(coded.variable, SelectorWidth) else name,)
     assert program.output is not None
     output = _output(draft, program.output, vocabulary.outputs)
-    return Translation(draft.compile(output, carriers, name=NAME), carriers)
+    return Translation(draft.compile(output, carriers, name=NAME), carriers, left_open)
 
 
 def _output(draft: Draft, output: OutputMap, outputs: tuple[Value, ...] | None) -> Variable:
@@ -55,7 +61,7 @@ def _output(draft: Draft, output: OutputMap, outputs: tuple[Value, ...] | None) 
         return value if outputs is None else outputs[int(value)]
 
     table = {key: answer(value) for key, value in output.table.items()}
-    return draft.output_table(output.reads, table, answer(output.default))
+    return draft.output_table(output.reads, table)
 
 
 def _numerical(program: Program) -> set[str]:

@@ -105,7 +105,7 @@ class Table:
         return classes[inverse].view(env.real.shape).masked_fill(~env.real, UNDEFINED)
 
     def define(self, draft: Draft, name: str) -> Coded:
-        """A look-up."""
+        """A look-up; what was never seen is said to be."""
         return draft.table(name, self.reads, self.codes, self.n_classes)
 
     def words(self, naming: Naming) -> str:
@@ -176,7 +176,7 @@ class Constant:
 
     def define(self, draft: Draft, name: str) -> Coded:
         """A constant."""
-        return draft.table(name, (INDICES,), {}, 0)
+        return draft.table(name, (INDICES,), {(place,): 0 for place in range(draft.max_len)}, 1)
 
     def words(self, naming: Naming) -> str:
         """Nothing in words."""

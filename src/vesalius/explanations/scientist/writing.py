@@ -132,7 +132,7 @@ class Report:
             id=str(component),
             tag=tags[0],
             tag_by_experiment=tags[1],
-            note=note(component, self.facts, claims, self.names, tags),
+            note=note(component, self.facts, claims, self.names, tags) + self._left_open(str(component)),
             verdict=self._verdict(component),
             program=self._program(str(component)),
             family=None if variable.family == "nothing" else variable.family,
@@ -142,6 +142,13 @@ class Report:
             table=self._table(variable),
             operation=self._operation(component),
         )
+
+    def _left_open(self, name: str) -> str:
+        """What a table does not say, for the note."""
+        if self.translation is None or name not in self.translation.open:
+            return ""
+        unseen, n = self.translation.open[name]
+        return f" Of the {n} combinations of its arguments {unseen} were never seen; the program leaves them open."
 
     def _operation(self, component: Component) -> NamedOperation | None:
         """The name of a supported table, or of the table of positions that a supported head looks up."""
