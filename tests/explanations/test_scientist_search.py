@@ -206,6 +206,22 @@ def test_of_two_token_tables_the_later_takes_the_position() -> None:
     assert tags_by_convention(facts) == {L0M: "MAPPER", L1M: "COMBINER", L2M: "MAPPER"}
 
 
+def test_of_two_tables_of_a_gathered_value_the_later_takes_the_position() -> None:
+    """A decoded count stands for itself, so a table after it need not combine anything."""
+    inside = {L0M: PositionTest(by_old=1.0, by_new=0.1, n=100)}
+    chain = {L0M: table("L0H0"), L1M: table("L0_MLP")}
+    facts = facts_of({L0H0: Copy("tokens", "next"), **chain}, positions=inside)
+    assert [tag_by_experiment(part, facts) for part in (L0M, L1M)] == ["COMBINER", "MAPPER"]
+    tags = tags_by_convention(facts)
+    assert (tags[L0M], tags[L1M]) == ("MAPPER", "COMBINER")
+    counted = facts_of({L0H0: Width(Selector("compare", "tokens", "tokens")), **chain}, positions=inside)
+    tags = tags_by_convention(counted)
+    assert (tags[L0M], tags[L1M]) == ("MAPPER", "MAPPER")
+    without_position = facts_of({L0H0: Copy("tokens", "next"), **chain})
+    tags = tags_by_convention(without_position)
+    assert (tags[L0M], tags[L1M]) == ("MAPPER", "MAPPER")
+
+
 def test_an_argument_that_never_shows_is_dropped() -> None:
     split = Table(("L0_MLP", "L0H0"), {(0, 5): 0, (0, 6): 0, (1, 5): 1, (1, 6): 2}, 3)
     variables = {L0H0: Width(Selector("all")), L0M: table("tokens"), L1M: split}

@@ -6,7 +6,8 @@ only whether the token is in a set, is an INDICATOR, anything else a MAPPER.
 
 Conventions say how the family of compiled programs is annotated where mechanism alone leaves it open: the MLP that
 decodes a count is a MAPPER; tables of tables would have been fused, so a later MLP that sees only the token, or only
-the result of another MLP of two arguments, combines; of a chain after a length, one link takes the position in.
+the result of another MLP of two arguments, combines, and so does one that sees only the table of a gathered value which
+was found to hold the position; of a chain after a length, one link takes the position in.
 """
 
 from dataclasses import dataclass, field
@@ -98,7 +99,11 @@ def tags_by_convention(facts: Facts) -> dict[Component, Tag]:
                 tags[component] = "AGGREGATOR"
         elif _decodes(component, facts) or _holds_two_maps(component, facts):
             tags[component] = "MAPPER"
-        elif _is_late_token_table(component, facts) or _combines_parts(component, facts):
+        elif (
+            _is_late_token_table(component, facts)
+            or _combines_parts(component, facts)
+            or any(_hands_on_gathered(parent, component, facts) for parent in facts.parents(component))
+        ):
             tags[component] = "COMBINER"
         elif _leaves_position_to_reader(component, facts):
             tags[component] = _table_of_token(component, facts)
@@ -146,9 +151,28 @@ def _is_late_token_table(component: Component, facts: Facts) -> bool:
 
 
 def _leaves_position_to_reader(component: Component, facts: Facts) -> bool:
-    """A token table, found to hold the position, whose reader can combine it with nothing else: there it comes in."""
-    return _arguments(facts.variable(component)) == (TOKENS,) and any(
-        not reader.is_head and _is_late_token_table(reader, facts) for reader in facts.readers(component)
+    """A table of the token or of one gathered value, found to hold the position, whose reader can combine it with
+    nothing else: there it comes in.
+    """
+    readers = [reader for reader in facts.readers(component) if not reader.is_head]
+    if _arguments(facts.variable(component)) == (TOKENS,):
+        return any(_is_late_token_table(reader, facts) for reader in readers)
+    return any(_hands_on_gathered(component, reader, facts) for reader in readers)
+
+
+def _hands_on_gathered(component: Component, reader: Component, facts: Facts) -> bool:
+    """An MLP reads one head and the position, and its reader, an MLP too, reads it alone: two tables one after the
+    other would have been fused, so the position comes in at the second. Decoded counts are not fused.
+    """
+    parents = facts.parents(component)
+    return (
+        not component.is_head
+        and not reader.is_head
+        and _arguments(facts.variable(reader)) == (str(component),)
+        and [parent.is_head for parent in parents] == [True]
+        and len(_arguments(facts.variable(component))) == 1
+        and facts.position_enters(component)
+        and not _decodes(component, facts)
     )
 
 
