@@ -49,4 +49,4 @@ def _texts() -> list[str]:
     for module in (ioi, greater_than, capitals, successor):
         texts += module.TEMPLATES
     texts += [docstring._template(*style) for style in docstring.STYLES]
-    return [*texts, "\n", *(f"{i:02}" for i in range(100)), *"0123456789{}"]
+    return [*texts, "\n", "+-=", *(f"{i:02}" for i in range(100)), *"0123456789{}"]

@@ -17,6 +17,7 @@ from typing import Any
 from vesalius.behaviours.material import Material, split_index
 from vesalius.behaviours.metrics import Metric, require_metric
 from vesalius.behaviours.prompts import Prompt, Prompts
+from vesalius.documents.views import has_options
 from vesalius.errors import BadInput
 from vesalius.model.tokenizer import Tokenizer
 
@@ -31,7 +32,8 @@ class Behaviour:
     """Prompts with answers, and the metric they are measured by (None: the logit difference).
 
     `prepare(material)` returns a draw; a draw that returns None is repeated. `variant_of` names the behaviour that this
-    one measures in another way. `name` is what `--behaviour` and `ves.load` take to find it again.
+    one measures in another way; `only_right` restricts experiments to prompts that the model answers correctly, which
+    `performance.draw_prompts` does. `name` is what `--behaviour` and `ves.load` take to find it again.
     """
 
     name: str
@@ -39,6 +41,7 @@ class Behaviour:
     prepare: Callable[[Material], Draw] = field(repr=False)
     variant_of: str | None = None
     metric: Metric | None = field(default=None, kw_only=True)
+    only_right: bool = field(default=False, kw_only=True)
 
     @staticmethod
     def from_rows(
@@ -90,6 +93,28 @@ class Behaviour:
         """A behaviour from a function that draws one row with a random generator."""
         return MAKERS["function"](draw, name=name, metric=metric, seed=seed)
 
+    @staticmethod
+    def addition(
+        *,
+        operands: int | None = None,
+        signs: str = "+",
+        low: int = 0,
+        high: int = 9,
+        answers: tuple[int, int] | None = None,
+        shots: int = 4,
+        template: str | None = None,
+        change: str = "balanced",
+        read: str | None = None,
+        keep: str = "all",
+        metric: Metric | None = None,
+    ) -> "Behaviour":
+        """The behaviour `addition` with options: A - B + C with `signs="-+"`, operands from `low` to `high`, answers
+        within `answers`, `shots` solved sums in front. `vesalius.behaviours.addition` explains each of them.
+        """
+        options = {"operands": operands, "signs": signs, "low": low, "high": high, "answers": answers, "shots": shots}
+        options |= {"template": template, "change": change, "read": read, "keep": keep}
+        return MAKERS["addition"](metric=metric, **options)
+
     def __post_init__(self) -> None:
         require_metric(self.metric)
 
@@ -134,6 +159,10 @@ class Behaviour:
 
 def label_of(name: str) -> str:
     """A behaviour's name, short enough for a title or a directory: of a path the stem, of a row its prompt."""
+    head, colon, options = name.partition(":")
+    if colon and has_options(name):
+        words = re.sub(r"[^A-Za-z0-9]+", "-", options).strip("-")
+        return f"{head}-{words[:32].lower()}-{hashlib.sha256(name.encode()).hexdigest()[:6]}"
     if name.lstrip().startswith("{"):
         words = re.sub(r"[^A-Za-z0-9]+", "-", name.partition('"prompt": "')[2].partition('"')[0]).strip("-")
         return f"{words[:32].lower()}-{hashlib.sha256(name.encode()).hexdigest()[:6]}"

@@ -95,17 +95,27 @@ class Material:
         `roles` maps the name of a role to the template field whose last token has it. A role "end", the last token,
         is always added.
         """
-        tokens, other_tokens = self.tokenizer.encode(clean.text), self.tokenizer.encode(counterfactual.text)
-        answers = [self._continuation(clean.text, tokens, answer) for answer in (correct, wrong)]
-        places = {role: self._last_token(clean, tokens, field) for role, field in roles.items()}
-        other_places = {role: self._last_token(counterfactual, other_tokens, field) for role, field in roles.items()}
-        aligned = len(tokens) == len(other_tokens) and None not in places.values() and places == other_places
-        if not aligned or None in answers:
+        aligned = self.aligned(clean, counterfactual, roles)
+        if aligned is None:
             return None
-        positions = {role: place for role, place in places.items() if place is not None}
-        positions["end"] = len(tokens) - 1
+        tokens, other_tokens, positions = aligned
+        answers = [self._continuation(clean.text, tokens, answer) for answer in (correct, wrong)]
+        if None in answers:
+            return None
         correct_id, wrong_id = (answer for answer in answers if answer is not None)
         return Prompt(tuple(tokens), tuple(other_tokens), correct_id, wrong_id, positions, clean.text)
+
+    def aligned(
+        self, clean: Text, counterfactual: Text, roles: Mapping[str, str]
+    ) -> tuple[list[int], list[int], dict[str, int]] | None:
+        """The tokens of a pair of prompts and the place of each role; None if the two do not align."""
+        tokens, other_tokens = self.tokenizer.encode(clean.text), self.tokenizer.encode(counterfactual.text)
+        places = {role: self._last_token(clean, tokens, field) for role, field in roles.items()}
+        other_places = {role: self._last_token(counterfactual, other_tokens, field) for role, field in roles.items()}
+        if len(tokens) != len(other_tokens) or None in places.values() or places != other_places:
+            return None
+        positions = {role: place for role, place in places.items() if place is not None}
+        return tokens, other_tokens, {**positions, "end": len(tokens) - 1}
 
     def _continuation(self, text: str, tokens: list[int], answer: str) -> int | None:
         """The answer's token, if appending the answer appends exactly one token and changes no other."""

@@ -7,7 +7,7 @@ decoding gives all of them.
 """
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 from torch import Tensor
 
 from vesalius.behaviours.behaviour import Behaviour
@@ -22,6 +22,8 @@ from vesalius.statistics import interval_or_none, share_interval
 
 #: Prompts that the check asks for; rows of one's own may be fewer.
 PROMPTS = 64
+#: Prompts drawn for one that the model answers correctly, until there are enough.
+OVERSAMPLING = (1, 2, 4, 8, 16)
 RULE = "performs if the 95 % intervals of accuracy and of the mean logit difference lie above 0.5 and above 0"
 
 
@@ -46,6 +48,41 @@ def measure(
     config, split = model.config, split or behaviour.measured_split
     prompts = behaviour.sample(tokenizer, n, seed=seed, split=split, n_ctx=config.n_ctx, d_vocab=config.d_vocab)
     return performance(model, prompts, progress=progress)
+
+
+def draw_prompts(
+    behaviour: Behaviour, model: Transformer, tokenizer: Tokenizer, n: int, *, seed: int, split: str
+) -> Prompts:
+    """`n` prompts of a behaviour for experiments on a model: only those it answers correctly where the behaviour asks
+    for that. More are drawn until there are enough.
+    """
+    config, found, drawn = model.config, 0, 0
+    for size in [n] if not behaviour.only_right else [n * factor for factor in OVERSAMPLING]:
+        try:
+            prompts = behaviour.sample(
+                tokenizer, size, seed=seed, split=split, n_ctx=config.n_ctx, d_vocab=config.d_vocab
+            )
+        except BadInput:
+            if not drawn:
+                raise
+            break
+        if not behaviour.only_right:
+            return prompts
+        right = answered_right(model, prompts).nonzero()[:, 0]
+        found, drawn = len(right), len(prompts)
+        if found >= n:
+            return prompts.take(right[:n])
+    raise BadInput(
+        f"behaviour {behaviour.name}: the model answers {found} of {drawn} prompts of the {split} split correctly, and "
+        f"{n} were requested; request fewer, or leave out keep=right"
+    )
+
+
+@torch.no_grad()
+def answered_right(model: Transformer, prompts: Prompts, *, rows: int = 32) -> Bool[Tensor, " prompt"]:
+    """Whether the right answer is the likeliest token of all; each of its tokens, where it has several."""
+    starts = range(0, len(prompts), rows)
+    return torch.cat([_differences(model, prompts.take(slice(start, start + rows)))[1] for start in starts]).bool()
 
 
 def performance(

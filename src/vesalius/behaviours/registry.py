@@ -4,6 +4,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+from vesalius.behaviours.addition import ADDITION, parse_addition
 from vesalius.behaviours.behaviour import Behaviour
 from vesalius.behaviours.capitals import CAPITAL
 from vesalius.behaviours.docstring import DOCSTRING
@@ -15,10 +16,11 @@ from vesalius.behaviours.metrics import Metric, require_metric
 from vesalius.behaviours.own import from_prompt, from_rows
 from vesalius.behaviours.rows import inline_rows
 from vesalius.behaviours.successor import SUCCESSOR
+from vesalius.documents.views import has_options
 from vesalius.errors import BadInput, choices
 from vesalius.model.specimen import Specimen
 
-_ALL = (INDUCTION, INDUCTION_OUT, IOI, DOCSTRING, GREATER_THAN, CAPITAL, SUCCESSOR)
+_ALL = (INDUCTION, INDUCTION_OUT, IOI, DOCSTRING, GREATER_THAN, CAPITAL, SUCCESSOR, ADDITION)
 
 
 def behaviours() -> list[Behaviour]:
@@ -27,10 +29,15 @@ def behaviours() -> list[Behaviour]:
 
 
 def behaviour(name: str) -> Behaviour:
-    """The behaviour of this name."""
+    """The behaviour of this name; `addition` may be followed by options, `addition:high=99,shots=0`."""
     for candidate in _ALL:
         if candidate.name == name:
             return candidate
+    if has_options(name):
+        head = name.partition(":")[0]
+        if head != ADDITION.name:
+            raise BadInput(f"behaviour {name!r}: only {ADDITION.name} takes options")
+        return parse_addition(name)
     raise BadInput(
         f"behaviour {name!r} does not exist; choose one of {choices(b.name for b in _ALL)}, or give a file of rows "
         "(.jsonl, .json, .csv, .toml)"
@@ -56,7 +63,7 @@ def _found(given: Any) -> Behaviour:
             f"behaviour {given!r} is {type(given).__name__}; give a name, a path, a list of rows or a ves.Behaviour"
         )
     text = str(given)
-    if text in {one.name for one in _ALL}:
+    if text in {one.name for one in _ALL} or has_options(text):
         return behaviour(text)
     if (rows := inline_rows(text)) is not None:
         return from_prompt(rows[0]) if len(rows) == 1 and isinstance(rows[0], Mapping) else from_rows(rows)

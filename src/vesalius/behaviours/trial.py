@@ -21,6 +21,7 @@ from vesalius.behaviours.counterfactuals import source_note
 from vesalius.behaviours.material import split_index
 from vesalius.behaviours.metrics import has_zero
 from vesalius.behaviours.own import RowBehaviour, ids_note
+from vesalius.behaviours.performance import draw_prompts
 from vesalius.behaviours.prompts import Prompts
 from vesalius.behaviours.registry import behaviour_of
 from vesalius.errors import BadInput, note, require_whole
@@ -117,8 +118,8 @@ def _rows(batch: Batch) -> list[Row]:
 
 
 def _prompts(specimen: Specimen, vocabulary: TextVocabulary, n: int, seed: int, split: str) -> Prompts:
-    config, source = specimen.model.config, behaviour_of(specimen)
-    return source.sample(vocabulary.tokenizer, n, seed=seed, split=split, n_ctx=config.n_ctx, d_vocab=config.d_vocab)
+    source = behaviour_of(specimen)
+    return draw_prompts(source, specimen.model, vocabulary.tokenizer, n, seed=seed, split=split)
 
 
 def _centred(readout: Readout, counterfactual: Recordings) -> Readout:

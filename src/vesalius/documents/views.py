@@ -7,6 +7,7 @@ registers its `Renderer` here, and is imported by name when the first picture is
 
 import html
 import json
+import re
 import tempfile
 from collections.abc import Iterable, Mapping, Sequence
 from importlib import import_module
@@ -152,6 +153,11 @@ def shortened(text: str, most: int) -> str:
     return text if len(text) <= most else text[: most - 4].rstrip() + " ..."
 
 
+def has_options(behaviour: str) -> bool:
+    """Whether a behaviour's name is followed by options: `addition:high=99`."""
+    return bool(re.match(r"[a-z][a-z-]*:[a-z]+=", behaviour))
+
+
 def title_of(behaviour: str) -> str:
     """A behaviour as a title names it: one prompt as it was written, of a path the name of the file."""
     if behaviour.lstrip().startswith("{"):
@@ -162,6 +168,8 @@ def title_of(behaviour: str) -> str:
         prompt, answer = str(row.get("prompt", "")), row.get("answer", "")
         shown = prompt if len(prompt) <= TITLE_PROMPT else f"... {prompt[-TITLE_PROMPT:]}"
         return f"{shown!r} -> {shortened(repr(answer), TITLE_PROMPT)}"
+    if has_options(behaviour):
+        return behaviour
     return Path(behaviour).stem if "/" in behaviour or Path(behaviour).suffix else behaviour
 
 

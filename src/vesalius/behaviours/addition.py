@@ -1,0 +1,279 @@
+"""Addition: "3+4+8=" -> 15; sums and differences of two to eight numbers, in one's own range and template.
+
+The options are in `addition_options`.
+
+What is read depends on the tokenizer. Where numbers are single tokens, the answer is one token (`number`). Where digits
+are tokens, the prompt ends with all digits of the answer but the last, which is read (`units`); the counterfactual then
+has the same leading digits. Both compare the answer with that of the counterfactual. `digits` scores all tokens of the
+answer by teacher forcing (log-probability); it has no wrong answer.
+
+Answers lie between 0 and 999, for sums of digits between 10 and 19: there the tens digit gives nothing away. A sum
+belongs to train, validation or test by a digest of its operands, and so does its counterfactual.
+"""
+
+import hashlib
+import random
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields, replace
+from functools import partial
+from typing import Any
+
+from vesalius.behaviours.addition_options import (
+    ALL,
+    ANSWER,
+    BALANCED,
+    DIGITS,
+    NAME,
+    NUMBER,
+    UNITS,
+    Operands,
+    Options,
+    parse_options,
+    refused,
+)
+from vesalius.behaviours.behaviour import MAKERS, Behaviour, Draw
+from vesalius.behaviours.material import SPLITS, Material, Text, fill, split_index
+from vesalius.behaviours.metrics import LOG_PROBABILITY, NONE, TEACHER_FORCED, Metric, metric_name
+from vesalius.behaviours.prompts import Prompt
+from vesalius.errors import BadInput, choices
+
+#: How often operands are drawn for one prompt before another draw begins.
+TRIES = 200
+#: Sums on which it is tried what the tokenizer does with numbers.
+PROBES = 24
+#: The share of answers that must be readable; prompts with others are left out.
+LEAST_SUITED = 0.25
+
+
+@dataclass(frozen=True)
+class Addition(Behaviour):
+    """The behaviour with its options."""
+
+    options: Options = field(default_factory=Options)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.options.read == DIGITS and self.metric is not None and self.metric not in TEACHER_FORCED:
+            raise BadInput(
+                f"behaviour {NAME}: read=digits scores answers of several tokens, metric {metric_name(self.metric)} "
+                f"single ones; choose {choices(TEACHER_FORCED)}, or leave out read=digits"
+            )
+
+
+def addition(*, metric: Metric | None = None, **given: Any) -> Addition:
+    """The behaviour with some options, by name."""
+    known = [one.name for one in fields(Options)]
+    if unknown := [name for name in given if name not in known]:
+        raise BadInput(f"behaviour {NAME}: option {unknown[0]!r} does not exist; there are {choices(known)}")
+    options = Options(**{name: value for name, value in given.items() if value is not None})
+    metric = LOG_PROBABILITY if metric is None and options.read == DIGITS else metric
+    return Addition(
+        options.spelling,
+        _description(options),
+        partial(_prepare, options=options),
+        None if options == Options() else NAME,
+        metric=metric,
+        only_right=options.keep == "right",
+        options=options,
+    )
+
+
+MAKERS[NAME] = addition
+
+
+def parse_addition(spelling: str) -> Addition:
+    """The behaviour that `addition:signs=-+,high=99` stands for."""
+    return addition(**parse_options(spelling))
+
+
+def _description(options: Options) -> str:
+    example = _example(options)
+    least, most = options.range
+    template = options.templates()[0]
+    text = fill(template, {**_named(options, example), ANSWER: ""}).text
+    kind = "Add numbers" if "-" not in options.every_sign else "Add and subtract numbers"
+    shots = f"{options.shots} solved ones first" if options.shots else "nothing before it"
+    return (
+        f"{kind} from {options.low} to {options.high}: '{text}' + {options.total(example)}; answers {least} to {most}, "
+        f"{shots}. Options: {NAME}:signs=-+,high=99,shots=0."
+    )
+
+
+def _example(options: Options) -> Operands:
+    rng = random.Random(f"{NAME}/example")
+    example = _drawn(rng, options)
+    if example is None:
+        least, most = options.range
+        raise refused("answers", f"{least}..{most}", "operands in this range hardly ever give one; widen it")
+    return example
+
+
+def _named(options: Options, operands: Operands) -> dict[str, str]:
+    return {letter: str(operand) for letter, operand in zip(options.letters, operands, strict=True)}
+
+
+def _drawn(rng: random.Random, options: Options) -> Operands | None:
+    """Operands whose answer lies in the range."""
+    least, most = options.range
+    for _ in range(TRIES):
+        operands = tuple(rng.randint(options.low, options.high) for _ in options.letters)
+        if least <= options.total(operands) <= most:
+            return operands
+    return None
+
+
+def _in_split(operands: Operands, split: str) -> bool:
+    digest = hashlib.sha256(",".join(map(str, operands)).encode()).digest()
+    return digest[0] % len(SPLITS) == split_index(split)
+
+
+@dataclass(frozen=True)
+class _Form:
+    """How prompts are written for one tokenizer: `before` the operands' answer, what the answer begins with, and what
+    is read of it.
+    """
+
+    before: str
+    lead: str
+    read: str
+
+    def written(self, options: Options, operands: Operands, given: str) -> Text:
+        """A prompt that ends with the leading digits `given`."""
+        text = fill(self.before, _named(options, operands))
+        return Text(text.text + (f"{self.lead}{given}" if given else ""), text.ends)
+
+    def parts(self, answer: int) -> tuple[str, str]:
+        """The digits that the prompt gives, and the answer as it continues the prompt."""
+        digits = str(answer)
+        if self.read != UNITS or len(digits) == 1:
+            return "", f"{self.lead}{digits}"
+        return digits[:-1], digits[-1]
+
+
+def _form(material: Material, options: Options) -> _Form:
+    """The template and readout that suit most answers with this tokenizer, the first of them where several do."""
+    rng = random.Random(f"{NAME}/probes")
+    probes = [operands for _ in range(PROBES) if (operands := _drawn(rng, options)) is not None]
+    forms = []
+    for read in (NUMBER, UNITS) if options.read is None else (options.read,):
+        for template in options.templates():
+            before = template.removesuffix(f"{{{ANSWER}}}")
+            # A space before the answer belongs to it where the tokenizer joins the two.
+            forms += [_Form(before.rstrip(" "), " ", read)] if before.endswith(" ") else []
+            forms.append(_Form(before, "", read))
+    suited = [sum(_readable(material, options, form, operands) for operands in probes) for form in forms]
+    if max(suited) < LEAST_SUITED * len(probes):
+        what = "its tokens do not follow those of" if options.read == DIGITS else "it is not one token after"
+        fix = "choose another template" if options.read == DIGITS else "try read=digits or another template"
+        raise BadInput(
+            f"behaviour {material.behaviour}: with this tokenizer of {material.tokenizer.size} tokens the answer "
+            f"cannot be read: {what} the prompt; {fix}"
+        )
+    return forms[suited.index(max(suited))]
+
+
+def _readable(material: Material, options: Options, form: _Form, operands: Operands) -> bool:
+    """Whether the operands and the answer of a prompt have tokens of their own."""
+    given, answer = form.parts(options.total(operands))
+    text = form.written(options, operands, given)
+    try:
+        tokens = material.tokenizer.encode(text.text)
+        longer = material.tokenizer.encode(text.text + answer)
+        ends = [material.tokenizer.encode(text.text[: text.ends[letter]]) for letter in options.letters]
+    except BadInput:  # not in the vocabulary
+        return False
+    added = len(longer) - len(tokens)
+    continues = longer[: len(tokens)] == tokens and all(end == tokens[: len(end)] for end in ends)
+    separate = len({len(end) for end in ends}) == len(ends)
+    if form.read == DIGITS:  # a space that is a token of its own belongs to the prompt
+        return continues and separate and 0 < added <= len(answer.strip())
+    return continues and separate and added == 1
+
+
+def _prepare(material: Material, *, options: Options) -> Draw:
+    form = _form(material, options)
+    shots = _shots(material, options, form)
+
+    def draw(rng: random.Random, index: int) -> Prompt | None:
+        operands = _drawn(rng, options)
+        if operands is None or operands in shots or not _in_split(operands, material.split):
+            return None
+        other = _changed(rng, options, operands, index, split=material.split, units=form.read == UNITS)
+        if other is None or not all(_readable(material, options, form, one) for one in (operands, other)):
+            return None
+        return _prompt(material, options, form, shots, operands, other)
+
+    return draw
+
+
+def _shots(material: Material, options: Options, form: _Form) -> Mapping[Operands, str]:
+    """Solved sums of the split, each with its text."""
+    rng, shots = random.Random(f"{NAME}/shots/{material.split}"), {}
+    for _ in range(TRIES * max(1, options.shots)):
+        if len(shots) == options.shots:
+            break
+        operands = _drawn(rng, options)
+        if operands is not None and _in_split(operands, material.split):
+            written = replace(form, read=NUMBER)
+            shots[operands] = written.written(options, operands, str(options.total(operands))).text
+    return shots
+
+
+def _changed(
+    rng: random.Random, options: Options, operands: Operands, index: int, *, split: str, units: bool
+) -> Operands | None:
+    """The counterfactual's operands: another answer, of the same leading digits where only the last one is read."""
+    letters = options.letters
+    which = letters[index % len(letters)] if options.change == BALANCED else options.change
+    places = range(len(letters)) if which == ALL else [letters.index(which)]
+    answer, (least, most) = options.total(operands), options.range
+    for _ in range(TRIES):
+        other = list(operands)
+        for place in places:
+            other[place] = rng.randint(options.low, options.high)
+        total = options.total(tuple(other))
+        differs = all(other[place] != operands[place] for place in places) and total != answer
+        fits = least <= total <= most and (not units or total // 10 == answer // 10)
+        if differs and fits and _in_split(tuple(other), split):
+            return tuple(other)
+    return None
+
+
+def _prompt(
+    material: Material,
+    options: Options,
+    form: _Form,
+    shots: Mapping[Operands, str],
+    operands: Operands,
+    other: Operands,
+) -> Prompt | None:
+    answer, wrong = options.total(operands), options.total(other)
+    given, correct = form.parts(answer)
+    prefix = "".join(f"{shot}\n" for shot in shots.values())
+    clean, counterfactual = (
+        Text(prefix + text.text, {letter: len(prefix) + end for letter, end in text.ends.items()})
+        for text in (form.written(options, one, given) for one in (operands, other))
+    )
+    roles = {f"operand {letter.upper()}": letter for letter in options.letters}
+    if form.read != DIGITS:
+        return material.prompt(clean, counterfactual, correct=correct, wrong=form.parts(wrong)[1], roles=roles)
+    return _forced(material, clean, counterfactual, correct, roles)
+
+
+def _forced(
+    material: Material, clean: Text, counterfactual: Text, correct: str, roles: Mapping[str, str]
+) -> Prompt | None:
+    """A prompt whose answer is scored token by token."""
+    aligned = material.aligned(clean, counterfactual, roles)
+    if aligned is None:
+        return None
+    tokens, other, places = aligned
+    longer = material.tokenizer.encode(clean.text + correct)
+    answer = tuple(longer[len(tokens) :])
+    if longer[: len(tokens)] != tokens or not answer:
+        return None
+    forced = answer if len(answer) > 1 else ()
+    return Prompt(tuple(tokens), tuple(other), answer[0], NONE, places, clean.text, forced=forced)
+
+
+ADDITION = addition()
