@@ -88,7 +88,7 @@ def test_sweep(vesalius: Vesalius, tiny: Path, arguments: list[str], reason: str
         (["discover", "TINY", *SETS, "--n", "4"], "use at least 8"),
         (["discover", "TINY", *SETS, "--least", "0"], "least 0 must be shares of the clean score"),
         (["discover", "TINY", *SETS, "--quick"], "leaving out the checks do not go with --method sets"),
-        (["discover", "TINY", *SETS, "--paper"], "--paper, --seeds, --steps and --quick do not go with"),
+        (["discover", "TINY", *SETS, "--paper"], "--steps and leaving out the checks do not go with"),
         (["discover", "TINY", *SETS, "--seeds", "2"], "do not go with --method sets"),
         (["discover", "TINY", *SETS, "--kind", ""], "kind '' does not exist"),
         (["discover", "frac_prevs", "--n", "1000000000000"], "request 1 to 100,000"),

@@ -181,7 +181,7 @@ def test_discover(vesalius: Vesalius, tiny: Path, method: str) -> None:
     assert found["checks_forwards"] > 0
     assert set(found["checks"]) >= {"faithfulness", "stability", "specificity", "detectors", "known_heads", "missing"}
     assert ("edges" in found) == (method != "sweep")
-    assert set(json.loads(Path("here/circuit.json").read_text(encoding="utf-8"))) == {"cfg", "nodes", "edges"}
+    assert set(json.loads(Path("here/circuit.json").read_text(encoding="utf-8"))) == {"schema", "cfg", "nodes", "edges"}
     told = vesalius("discover", tiny, *options).out
     assert "circuit.json" in told
     assert "checks: 12 held-out prompts, circuit of " in told
