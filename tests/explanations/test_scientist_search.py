@@ -27,6 +27,7 @@ from vesalius.explanations.scientist.observe import Observations, observe
 from vesalius.explanations.scientist.positions import PositionTest
 from vesalius.explanations.scientist.probe import Contexts, Probe, one_position_edit
 from vesalius.explanations.scientist.variables import MEAN_SCALE, Table
+from vesalius.explanations.scientist.words import information_flow
 from vesalius.model.specimen import FiniteVocabulary
 
 pytestmark = pytest.mark.slow
@@ -220,6 +221,15 @@ def test_of_two_tables_of_a_gathered_value_the_later_takes_the_position() -> Non
     without_position = facts_of({L0H0: Copy("tokens", "next"), **chain})
     tags = tags_by_convention(without_position)
     assert (tags[L0M], tags[L1M]) == ("MAPPER", "MAPPER")
+
+
+def test_a_component_that_matters_and_that_nothing_reads_is_said_to_have_a_reader() -> None:
+    facts = facts_of({L0M: table("tokens"), L1M: table("tokens")})
+    missing = "What reads L0_MLP was not found."
+    assert missing in information_flow(facts, {L0M, L1M})
+    assert "What reads L1_MLP" not in information_flow(facts, {L0M, L1M})  # the output does
+    assert missing not in information_flow(facts, {L1M})
+    assert missing not in information_flow(facts_of({L0M: table("tokens"), L1M: table("L0_MLP")}), {L0M})
 
 
 def test_an_argument_that_never_shows_is_dropped() -> None:

@@ -1,6 +1,6 @@
 """Explanations in plain English, generated from the results and from nothing else."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 
 from vesalius.components import Component
 from vesalius.documents.explanation import ClaimRecord, Evidence, Tag, Verdict
@@ -87,7 +87,7 @@ def note(
     text += input_words(by_kind["computes"].evidence) if "computes" in by_kind else ""
     if facts.position_enters(component) and INDICES not in variable.reads:
         text += " What it means for the output also depends on the position."
-    text += _reading(component, facts)
+    text += _reading(component, facts, matters=by_kind["necessary"].verdict == "supported")
     text += _judgement(by_kind["computes"]) if "computes" in by_kind else " This could not be run, so it is untested."
     text += f" {effect[0].upper()}{effect[1:]}."
     text += "".join(
@@ -142,20 +142,27 @@ def _worst(evidence: Evidence) -> str:
     return f" ({worst_of(evidence)}, {evidence.low:.1%} to {evidence.high:.1%}, n {evidence.n})"
 
 
-def _reading(component: Component, facts: Facts) -> str:
+def _reading(component: Component, facts: Facts, *, matters: bool) -> str:
     parents, readers = facts.parents(component), facts.readers(component)
     read = facts.variable(component).reads
     inputs = [_plain_name(name) for name in (TOKENS, INDICES) if name in read]
     sources = [*map(str, parents), *inputs]
     text = f" It reads {_listed(sources)}." if sources else " It reads nothing but the mask."
+    targets = [str(reader) for reader in readers] + (["the output"] if _output_reads(component, facts) else [])
+    if targets:
+        return f"{text} It is read by {_listed(targets)}."
+    return text + (" Outputs change when it is replaced, but what reads it was not found." if matters else "")
+
+
+def _output_reads(component: Component, facts: Facts) -> bool:
     output = facts.program.output
-    to_output = output is not None and str(component) in output.reads
-    targets = [str(reader) for reader in readers] + (["the output"] if to_output else [])
-    return text + (f" It is read by {_listed(targets)}." if targets else "")
+    return output is not None and str(component) in output.reads
 
 
-def information_flow(facts: Facts) -> str:
-    """Who reads whom, from the input to the output."""
+def information_flow(facts: Facts, matters: Collection[Component] = ()) -> str:
+    """Who reads whom, from the input to the output; `matters` are the components shown to be necessary, about which it
+    is said if nothing in the program reads them.
+    """
     sentences = []
     for component, variable in facts.program.variables.items():
         if variable.family == "nothing":
@@ -167,6 +174,8 @@ def information_flow(facts: Facts) -> str:
             sources = ["the attention mask (it counts what is in view)"]
         verb = "moves information across positions" if component.is_head else "works at each position"
         sentences.append(f"{component} reads {_listed(sources)} and {verb}.")
+        if component in matters and not facts.readers(component) and not _output_reads(component, facts):
+            sentences.append(f"What reads {component} was not found.")
     output = facts.program.output
     if output is not None:
         named = [

@@ -64,7 +64,7 @@ class Report:
             specimen="specimen",
             scientist="builtin",
             components=tuple(self._component(component, tags[component]) for component in self.facts.program.variables),
-            information_flow=information_flow(self.facts),
+            information_flow=information_flow(self.facts, self._necessary()),
             edges=self._edges(),
             task_description=self._task(),
             program=None if self.executable is None else render(self.executable.program),
@@ -109,6 +109,14 @@ class Report:
         if n > LARGE_VOCABULARY:
             text += f" The vocabulary of {n} tokens was sampled, not enumerated: tokens not drawn are not covered."
         return text
+
+    def _necessary(self) -> set[Component]:
+        """Components that were shown to matter."""
+        return {
+            component
+            for component, claims in self.claims.items()
+            if any(claim.kind == "necessary" and claim.verdict == "supported" for claim in claims)
+        }
 
     def _verdict(self, component: Component) -> Verdict:
         """That of what it computes; where no such claim could be made, nothing was tested."""
