@@ -1,5 +1,6 @@
 """Results in a notebook: short to look at, whole as a table, with pandas and without it."""
 
+import pickle
 import random
 import subprocess
 import sys
@@ -22,10 +23,11 @@ from vesalius.documents import (
     SurveyCell,
     Sweep,
     SweepRow,
+    Trace,
 )
 from vesalius.documents.scorecard import CircuitRow
 from vesalius.documents.survey import CellSweep, Figure
-from vesalius.documents.views import Rows, Viewable
+from vesalius.documents.views import Rows, Several, Viewable
 from vesalius.intervene.edge_graph import EdgeGraph
 
 GOLDEN = Path(__file__).parent / "golden"
@@ -226,3 +228,37 @@ def test_looking_at_a_result_draws_nothing() -> None:
 def test_a_result_without_words_says_so() -> None:
     with pytest.raises(NotImplementedError):
         repr(Viewable())
+
+
+def test_parts_of_results_are_short_too() -> None:
+    """What a notebook shows of a field: whole lists of SmolLM2's 300 components, claims, a trace."""
+    discovery, explanation = largest_discovery(), Explanation.read(GOLDEN / "explanation.json")
+    trace, sweep = Trace.read(GOLDEN / "trace.json"), Sweep.read(GOLDEN / "sweep.json")
+    part = explanation.components[0]
+    shown = [discovery.components, discovery.edges, discovery.circuit.components, discovery.circuit.edge_scores]
+    shown += [discovery.circuit.nodes, explanation.components, part, part.claims[0], part.claims[0].evidence[0]]
+    shown += [trace, trace.components, trace.components[0], trace.components[0].attempts[0], sweep.components]
+    shown += [discovery.request, discovery.checks.faithfulness if discovery.checks else None]
+    for one in shown:
+        assert len(repr(one)) < 500, repr(one)
+        assert len(str(one)) < 500
+    for one in (discovery.components, part, part.claims[0], trace, trace.components[0], discovery.request):
+        assert "<table" in one._repr_html_()
+        assert len(one._repr_html_()) < 20_000
+    assert repr(discovery.components).endswith("... 300 in all)")
+    assert repr(part).startswith("L0_MLP INDICATOR (supported): L0_MLP computes")
+    assert repr(part.claims[0]).startswith("supported: L0_MLP computes which of 2 classes")
+    assert repr(trace).startswith("Trace of 3 by scripted:")
+    assert [row["component"] for row in trace._rows()] == ["L0_MLP", "L1H2"]
+
+
+def test_a_long_tuple_is_a_tuple() -> None:
+    several = Several(range(1000))
+    assert several == tuple(range(1000))
+    assert several[3:5] == (3, 4)
+    assert (several[3], len(several), hash(several)) == (3, 1000, hash(tuple(range(1000))))
+    assert repr(Several(["a"])) == "('a',)"
+    assert repr(Several()) == "()"
+    assert repr(several).startswith("(0, 1, 2")
+    assert repr(several).endswith("... 1000 in all)")
+    assert pickle.loads(pickle.dumps(several)) == several

@@ -12,7 +12,8 @@ from typing import Any, ClassVar, Self
 
 from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
 
-from vesalius.errors import BadInput
+from vesalius.documents.views import LONGEST_REPR, html_table, shortened
+from vesalius.errors import BadInput, visible
 from vesalius.files import read_json, write_json
 
 #: The two names that files give the schema version.
@@ -27,6 +28,15 @@ class Record(BaseModel):
     def as_data(self) -> dict[str, Any]:
         """Plain JSON data, as a file holds them."""
         return self.model_dump(mode="json", by_alias=True)
+
+    def __repr__(self) -> str:
+        return shortened(visible(super().__repr__()), LONGEST_REPR)
+
+    def __str__(self) -> str:
+        return repr(self)
+
+    def _repr_html_(self) -> str:
+        return html_table([{"field": name, "value": getattr(self, name)} for name in type(self).model_fields])
 
 
 class Keyed(Record):

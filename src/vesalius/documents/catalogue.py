@@ -3,7 +3,7 @@
 from typing import Any
 
 from vesalius.documents.base import Keyed
-from vesalius.documents.frozen import FrozenMap
+from vesalius.documents.frozen import FrozenList, FrozenMap
 from vesalius.documents.views import Row, Viewable, join_first
 
 
@@ -15,7 +15,7 @@ class SpecimenDescription(Viewable, Keyed):
     id: str
     name: str
     kind: str
-    components: tuple[str, ...]
+    components: FrozenList[str]
     layers: int
     heads: int
     d_model: int

@@ -40,6 +40,9 @@ class Score(Record):
     id: str
     score: float
 
+    def __repr__(self) -> str:
+        return f"{self.id} {self.score:+.3g}"
+
 
 class Member(Record):
     """A node or an edge: its score (None: it has none), whether it belongs to the circuit, and what else is known."""
@@ -87,16 +90,13 @@ class Circuit(Viewable, Document):
     @property
     def components(self) -> dict[Component, float]:
         """Every component that has a score."""
-        return {
-            node: member.score
-            for node, member in self.nodes.items()
-            if isinstance(node, Component) and member.score is not None
-        }
+        scores = ((node, member.score) for node, member in self.nodes.items() if isinstance(node, Component))
+        return FrozenDict((node, score) for node, score in scores if score is not None)
 
     @property
     def edge_scores(self) -> dict[Edge, float]:
         """Every edge that has a score."""
-        return {edge: member.score for edge, member in self.edges.items() if member.score is not None}
+        return FrozenDict((edge, member.score) for edge, member in self.edges.items() if member.score is not None)
 
     def ranked(self) -> list[tuple[Component, float]]:
         """Components with their scores, largest magnitude first."""

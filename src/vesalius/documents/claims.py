@@ -4,12 +4,16 @@ A claim is one falsifiable statement; its verdict is computed by rule from its e
 made the claim.
 """
 
-from typing import Any, Literal
+import html
+from collections import Counter
+from typing import Any, Literal, get_args
 
 from pydantic import Field
 
 from vesalius.documents.base import Record
 from vesalius.documents.frozen import FrozenDict, FrozenMap
+from vesalius.documents.views import LONGEST_REPR, Row, Viewable, html_table, shortened
+from vesalius.errors import visible
 
 #: The ends of a circuit, as edges name them.
 TOKENS, LOGITS = "tokens", "logits"
@@ -40,6 +44,11 @@ class Evidence(Record):
     passed: bool | None = None
     outcome: str | None = None
 
+    def __repr__(self) -> str:
+        value = "" if self.value is None else f" {self.value:.3g}"
+        interval = "" if self.low is None or self.high is None else f" [{self.low:.3g}, {self.high:.3g}]"
+        return shortened(visible(f"{self.experiment}: {self.measure}{value}{interval}, n {self.n}, {self.mark}"), 240)
+
     @property
     def mark(self) -> str:
         """How a line of evidence is marked: pass, FAIL or undecided; shown where it is not part of the verdict."""
@@ -48,7 +57,7 @@ class Evidence(Record):
         return "shown" if self.outcome == SHOWN else "undecided"
 
 
-class ClaimRecord(Record):
+class ClaimRecord(Viewable, Record):
     """A claim after its experiment. `tried` counts the claims of this kind tried on the component, this one
     included.
     """
@@ -58,6 +67,15 @@ class ClaimRecord(Record):
     verdict: Verdict
     evidence: tuple[Evidence, ...]
     tried: int = 1
+
+    def _summary(self) -> str:
+        shown = "\n".join(map(repr, self.evidence[:2]))
+        more = f"\n... {len(self.evidence) - 2} more experiments" if len(self.evidence) > 2 else ""
+        return f"{self.verdict}: {shortened(self.text, 200)} ({self.kind})\n{shown}{more}"
+
+    def _rows(self) -> list[Row]:
+        names = ("experiment", "measure", "value", "low", "high", "n", "mark", "rule")
+        return [{name: getattr(one, name) for name in names} for one in self.evidence]
 
 
 class Executable(Record):
@@ -117,6 +135,17 @@ class ComponentExplanation(Record):
     operation: NamedOperation | None = None
     role: str | None = None
     profile: FrozenMap[str, Any] | None = None
+
+    def __repr__(self) -> str:
+        counts = Counter(claim.verdict for claim in self.claims)
+        claims = ", ".join(f"{counts[verdict]} {verdict}" for verdict in get_args(Verdict) if counts[verdict])
+        program = f"\n{shortened(self.program, 120)}" if self.program else ""
+        said = f"{self.id} {self.role or self.tag or NO_TAG} ({self.verdict}): {shortened(self.note, 160)}"
+        return shortened(visible(f"{said}{program}\nclaims: {claims or 'none'}"), LONGEST_REPR)
+
+    def _repr_html_(self) -> str:
+        rows = [{"claim": claim.text, "kind": claim.kind, "verdict": claim.verdict} for claim in self.claims]
+        return f"<p>{html.escape(repr(self))}</p>{html_table(rows)}"
 
 
 class Composition(Record):

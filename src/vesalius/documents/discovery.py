@@ -15,7 +15,7 @@ from vesalius.documents.circuit import CIRCUIT_FILE, Circuit, Score
 from vesalius.documents.frozen import FrozenDict, FrozenMap
 from vesalius.documents.performance import Performance
 from vesalius.documents.request import Request
-from vesalius.documents.views import Row, Viewable, join_first, made, subject_of
+from vesalius.documents.views import Row, Several, Viewable, join_first, made, subject_of
 from vesalius.errors import BadInput
 from vesalius.files import read_json
 
@@ -94,7 +94,7 @@ class Discovery(Viewable, Document):
     @property
     def components(self) -> tuple[Score, ...]:
         """Every component with its score, largest magnitude first."""
-        return tuple(Score(id=str(part), score=score) for part, score in self.circuit.ranked())
+        return Several(Score(id=str(part), score=score) for part, score in self.circuit.ranked())
 
     @computed_field
     @property
@@ -102,7 +102,7 @@ class Discovery(Viewable, Document):
         """Edges with their scores, largest magnitude first: all, or the strongest of a large model."""
         ranked = self.circuit.ranked_edges()
         shown = ranked if len(ranked) <= MAX_LISTED_EDGES else ranked[:LISTED_EDGES]
-        return tuple(Score(id=str(edge), score=score) for edge, score in shown)
+        return Several(Score(id=str(edge), score=score) for edge, score in shown)
 
     @computed_field
     @property

@@ -26,6 +26,7 @@ from vesalius.documents.claims import (
     Tag,
     Verdict,
 )
+from vesalius.documents.frozen import FrozenList
 from vesalius.documents.request import Request
 from vesalius.documents.summary import Summary, summarise
 from vesalius.documents.views import Row, Viewable, html_table, join_first, made, shortened, subject_of
@@ -67,7 +68,7 @@ class Explanation(Viewable, Document):
     specimen: str
     behaviour: str | None = None
     scientist: str
-    components: tuple[ComponentExplanation, ...]
+    components: FrozenList[ComponentExplanation]
     information_flow: str
     edges: tuple[tuple[str, str, float], ...] = ()
     compositions: tuple[Composition, ...] = ()

@@ -13,6 +13,8 @@ from pydantic import Field, JsonValue
 
 from vesalius.documents.base import Document
 from vesalius.documents.frozen import FrozenDict, FrozenMap
+from vesalius.documents.views import LONGEST_REPR, shortened
+from vesalius.errors import visible
 from vesalius.version import __version__
 
 Command = Literal[
@@ -73,6 +75,9 @@ class Request(Document):
     backbone: str | None = None
     protocol: str | None = None
     versions: FrozenMap[str, str] = Field(default_factory=installed_versions)
+
+    def __repr__(self) -> str:
+        return shortened(visible(f"Request: {self.command_line()}"), LONGEST_REPR)
 
     def command_line(self) -> str:
         """A shell command that gives the same result; of prompts given in Python it can only say that there were."""

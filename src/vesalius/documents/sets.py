@@ -7,7 +7,7 @@ from pydantic import Field, SerializerFunctionWrapHandler, computed_field, model
 
 from vesalius.documents.base import Document, Keyed, Record
 from vesalius.documents.circuit import Score
-from vesalius.documents.frozen import FrozenMap
+from vesalius.documents.frozen import FrozenList, FrozenMap
 from vesalius.documents.performance import Performance
 from vesalius.documents.request import Request
 from vesalius.documents.views import Row, Viewable, join_first, made, subject_of
@@ -75,7 +75,7 @@ class HeadSets(Viewable, Keyed, Document):
     REMEDY = "run `vesalius discover --method sets` again"
     ABSENT_IF_EMPTY: ClassVar[tuple[str, ...]] = ("directory", "picture")
 
-    components: tuple[Score, ...]
+    components: FrozenList[Score]
     sets: tuple[MeasuredSet, ...]
     backup_groups: tuple[BackupGroup, ...]
     tested: tuple[SetSynergy, ...]

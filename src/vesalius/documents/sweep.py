@@ -7,6 +7,7 @@ from typing import Any, Literal
 from pydantic import Field, SerializerFunctionWrapHandler, computed_field, model_serializer
 
 from vesalius.documents.base import Document, Record
+from vesalius.documents.frozen import FrozenList
 from vesalius.documents.request import Request
 from vesalius.documents.views import Row, Viewable, made, subject_of
 
@@ -25,6 +26,9 @@ class SweepRow(Record):
     ci_low: float | None
     ci_high: float | None
 
+    def __repr__(self) -> str:
+        return f"{self.id} {self.effect:+.3g}{_interval(self.ci_low, self.ci_high)}"
+
 
 class Sweep(Viewable, Document):
     """Clean minus edited score of every component, most helpful first; `baseline` is the clean score.
@@ -41,7 +45,7 @@ class Sweep(Viewable, Document):
     baseline: float
     baseline_low: float | None
     baseline_high: float | None
-    components: tuple[SweepRow, ...]
+    components: FrozenList[SweepRow]
     forwards: float
     seconds: float
     directory: str | None = None

@@ -10,8 +10,9 @@ from pydantic import BeforeValidator
 
 from vesalius.documents.base import Document, Record
 from vesalius.documents.explanation import Verdict
-from vesalius.documents.frozen import FrozenMap
+from vesalius.documents.frozen import FrozenList, FrozenMap
 from vesalius.documents.request import Request
+from vesalius.documents.views import Row, Viewable, join_first
 
 TRACE_FILE = "trace.json"
 Stage = Literal["observe", "hypothesize", "validate", "classify", "summarize"]
@@ -90,7 +91,7 @@ class Usage(Record):
     malformed: int = 0
 
 
-class Trace(Document):
+class Trace(Viewable, Document):
     """The whole way from specimen to explanation. `problems` are failures that were worked around, one line each."""
 
     SCHEMA = 2
@@ -101,6 +102,28 @@ class Trace(Document):
     specimen: str
     protocol: Protocol
     backbone: str
-    components: tuple[ComponentTrace, ...]
+    components: FrozenList[ComponentTrace]
     usage: Usage = Usage()
     problems: tuple[str, ...] = ()
+
+    def _summary(self) -> str:
+        calls, cost = self.usage.calls, self.usage.cost
+        price = "" if cost is None else f", {cost:.2f} dollars"
+        solved = [f"{part.component} at {part.resolved_at}" for part in self.components if part.resolved_at is not None]
+        problems = f"\nproblems: {len(self.problems)}" if self.problems else ""
+        return (
+            f"Trace of {self.specimen} by {self.backbone}, protocol {self.protocol}: {len(self.components)} components"
+            f", {calls} calls{price}\nsupported at iteration: {join_first(solved, 6) or 'none'}{problems}"
+        )
+
+    def _rows(self) -> list[Row]:
+        return [
+            {
+                "component": part.component,
+                "resolved_at": part.resolved_at,
+                "attempts": len(part.attempts),
+                "executions": len(part.executions) + sum(len(one.executions) for one in part.attempts),
+                "last_hypothesis": part.attempts[-1].hypothesis if part.attempts else None,
+            }
+            for part in self.components
+        ]

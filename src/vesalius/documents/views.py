@@ -12,7 +12,7 @@ import tempfile
 from collections.abc import Iterable, Mapping, Sequence
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from vesalius.errors import visible
 
@@ -28,6 +28,7 @@ TITLE_PROMPT = 60
 #: The module that registers the renderer.
 RENDERER_MODULE = "vesalius.report.views"
 Row = Mapping[str, Any]
+Item = TypeVar("Item", covariant=True)
 
 
 class Renderer(Protocol):
@@ -78,6 +79,20 @@ class Rows(list[Row]):
         return html_table(self)
 
 
+class Several(tuple[Item, ...]):
+    """A tuple whose repr and HTML show its first items only; in all else a tuple."""
+
+    def __getitem__(self, place: Any) -> Any:
+        chosen = super().__getitem__(place)
+        return Several(chosen) if isinstance(place, slice) else chosen
+
+    def __repr__(self) -> str:
+        return repr_of_first(map(_short_repr, self), len(self), "({})")
+
+    def _repr_html_(self) -> str:
+        return html_table([_fields(item) for item in self[:SHOWN_ROWS]], total=len(self))
+
+
 class Viewable:
     """What every result offers to its reader; subclasses give `_summary` and `_rows`."""
 
@@ -125,6 +140,28 @@ class Viewable:
         """
         place = directory or getattr(self, "directory", None) or tempfile.mkdtemp(prefix="vesalius-")
         return renderer().page(self, made(place))
+
+
+def repr_of_first(items: Iterable[str], total: int, frame: str) -> str:
+    """As many of the items as a repr has room for, between the ends of `frame`, and how many there are."""
+    texts: list[str] = []
+    room = LONGEST_REPR - len(frame) - len(f", ... {total} in all")
+    for item in items:
+        if sum(map(len, texts)) + 2 * len(texts) + len(item) > room:
+            break
+        texts.append(item)
+    rest = "" if len(texts) == total else f"{', ' if texts else ''}... {total} in all"
+    return frame.format(f"{', '.join(texts)}{rest}" + ("," if total == 1 and frame == "({})" and not rest else ""))
+
+
+def _short_repr(item: object) -> str:
+    return shortened(" ".join(repr(item).split()), LONGEST_REPR // 4)
+
+
+def _fields(item: Any) -> Row:
+    """An item as a row: the fields of a document's part, or the item itself."""
+    fields = getattr(type(item), "model_fields", None)
+    return {"": str(item)} if fields is None else {name: getattr(item, name) for name in fields}
 
 
 def as_table(rows: Sequence[Row]) -> Any:

@@ -18,7 +18,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from vesalius.components import Component
-from vesalius.documents.views import Row, Viewable, join_first, title_of
+from vesalius.documents.views import Row, Several, Viewable, join_first, title_of
 from vesalius.errors import BadInput, choices
 from vesalius.model.tokenizer import Tokenizer
 from vesalius.model.transformer import Transformer
@@ -238,6 +238,9 @@ class Specimen(Viewable):
     source: str | None = field(default=None, compare=False)
     dtype: str | None = field(default=None, compare=False)
     behaviour_source: Any = field(default=None, compare=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "components", Several(self.components))
 
     def tokenize(self, inputs: Sequence[Any]) -> Int[Tensor, "batch pos"]:
         """Token ids of inputs (lists of tokens; texts for natural models), BOS first, padded on the right."""

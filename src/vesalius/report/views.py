@@ -18,6 +18,7 @@ from vesalius.documents.circuit import Circuit
 from vesalius.documents.discovery import Discovery
 from vesalius.documents.explanation import NO_TAG, Explanation
 from vesalius.documents.scorecard import Scorecard
+from vesalius.documents.sets import HeadSets
 from vesalius.documents.survey import Survey
 from vesalius.documents.sweep import Sweep
 from vesalius.documents.views import columns_of, register, subject_of
@@ -95,6 +96,13 @@ def _(result: Sweep) -> Figure:
 
 
 @plot.register
+def _(result: HeadSets) -> Figure:
+    subject = subject_of(result.specimen, result.behaviour)
+    rows = [{**row, "component": row["heads"]} for row in result._rows()]
+    return draw_effects(rows, title=f"{subject}: sets of heads, {result.kind} ablation", unit=result.unit)
+
+
+@plot.register
 def _(result: Survey) -> Figure:
     return draw_survey(result)
 
@@ -139,7 +147,7 @@ def page(result: Any, directory: Path) -> Path:
         summary=repr(result).splitlines(),
         columns=columns_of(rows),
         rows=rows,
-        picture=_svg(plot(result)),
+        picture=_picture(result),
     )
     return write(directory / PAGE, html)
 
@@ -190,6 +198,11 @@ class _Renderer:
 
 
 register(_Renderer())
+
+
+def _picture(result: Any) -> Markup | None:
+    """The picture of a result; None where it has none."""
+    return _svg(plot(result)) if plot.dispatch(type(result)) is not plot.dispatch(object) else None
 
 
 def _svg(figure: Figure) -> Markup:
