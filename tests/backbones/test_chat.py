@@ -17,9 +17,9 @@ from vesalius.backbones import (
     RetryPolicy,
     Scripted,
     ScriptedReply,
+    TokenUsage,
     Tool,
     ToolCall,
-    Usage,
     open_backbone,
     system,
     tool_result,
@@ -75,9 +75,9 @@ def test_what_a_provider_sends_can_be_written_to_any_file(tmp_path: Path) -> Non
 
 
 def test_a_plain_reply_counts_its_tokens() -> None:
-    backbone, script = scripted(ScriptedReply(text="Hello.", usage=Usage(input=7, output=3)))
+    backbone, script = scripted(ScriptedReply(text="Hello.", usage=TokenUsage(input=7, output=3)))
     reply = backbone.chat([system("Be brief."), user("Hi")], label="greeting")
-    assert (reply.text, reply.usage, reply.cost, reply.attempts) == ("Hello.", Usage(input=7, output=3), 0.0, 1)
+    assert (reply.text, reply.usage, reply.cost, reply.attempts) == ("Hello.", TokenUsage(input=7, output=3), 0.0, 1)
     assert script.requests[0].label == "greeting"
     assert reply.message().text == "Hello."
 

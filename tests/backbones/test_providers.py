@@ -15,9 +15,9 @@ from vesalius.backbones import (
     Garbled,
     Rejected,
     RetryPolicy,
+    TokenUsage,
     Tool,
     ToolCall,
-    Usage,
     assistant,
     open_backbone,
     system,
@@ -326,7 +326,7 @@ def test_an_answer_without_a_count_has_no_cost(monkeypatch: pytest.MonkeyPatch) 
 def test_an_unknown_price_is_none_not_zero(monkeypatch: pytest.MonkeyPatch) -> None:
     with serving(Response(chat("hi"))) as server:
         reply = opened("compatible", server, monkeypatch).chat("Go.")
-    assert reply.usage == Usage(input=100, output=20)
+    assert reply.usage == TokenUsage(input=100, output=20)
     assert reply.cost is None
 
 

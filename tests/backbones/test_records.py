@@ -27,7 +27,7 @@ from vesalius.backbones import (
     RetryPolicy,
     Scripted,
     ScriptedReply,
-    Usage,
+    TokenUsage,
     open_backbone,
     user,
 )
@@ -284,7 +284,9 @@ def test_an_unwritable_path_is_one_line(tmp_path: Path) -> None:
 
 
 def test_usage_adds_up() -> None:
-    assert Usage(input=1, output=2, cached=1) + Usage(input=3, output=4) == Usage(input=4, output=6, cached=1)
+    assert TokenUsage(input=1, output=2, cached=1) + TokenUsage(input=3, output=4) == TokenUsage(
+        input=4, output=6, cached=1
+    )
 
 
 def test_unusual_characters_survive_the_record(tmp_path: Path) -> None:

@@ -18,11 +18,11 @@ from vesalius.backbones import (
     ScriptedReply,
     SpendingCap,
     TimedOut,
-    Usage,
+    TokenUsage,
     open_backbone,
 )
 from vesalius.backbones.calls import token_bound
-from vesalius.backbones.messages import Request, Settings, user
+from vesalius.backbones.messages import ModelRequest, Settings, user
 from vesalius.errors import BadInput
 
 
@@ -51,16 +51,16 @@ def test_the_published_bill_of_hyve(
     assert price is not None
     rounding = 0.005 * (price.input + price.output) + 0.005
     # Summed over short prompts, so that no long-prompt price applies.
-    bill = 1000 * price.cost(Usage(input=round(input_millions * 1000), output=round(output_millions * 1000)))
+    bill = 1000 * price.cost(TokenUsage(input=round(input_millions * 1000), output=round(output_millions * 1000)))
     assert abs(bill - dollars) <= rounding
 
 
 def test_long_prompts_and_cached_tokens() -> None:
     price = Prices.load().of("openai", "gpt-5.4")
     assert price is not None
-    assert price.cost(Usage(input=100_000, output=1000)) == pytest.approx(0.25 + 0.015)
-    assert price.cost(Usage(input=100_000, output=0, cached=60_000)) == pytest.approx(0.1 + 0.015)
-    assert price.cost(Usage(input=300_000, output=1000)) == pytest.approx(1.5 + 0.0225)
+    assert price.cost(TokenUsage(input=100_000, output=1000)) == pytest.approx(0.25 + 0.015)
+    assert price.cost(TokenUsage(input=100_000, output=0, cached=60_000)) == pytest.approx(0.1 + 0.015)
+    assert price.cost(TokenUsage(input=300_000, output=1000)) == pytest.approx(1.5 + 0.0225)
 
 
 def test_snapshots_cost_what_their_model_costs() -> None:
@@ -104,7 +104,7 @@ def test_a_cap_without_a_price_does_not_start() -> None:
 
 
 def spending(prices: Path, cap: SpendingCap, *, calls: int = 1000, **options: object) -> tuple[Backbone, Scripted]:
-    script = Scripted([ScriptedReply(text="ok", usage=Usage(input=20, output=10))] * calls)
+    script = Scripted([ScriptedReply(text="ok", usage=TokenUsage(input=20, output=10))] * calls)
     return open_backbone(script, prices=prices, cap=cap, max_tokens=50, clock=FakeClock(), **options), script  # type: ignore[arg-type]
 
 
@@ -160,8 +160,8 @@ def test_a_timeout_counts_at_its_upper_bound(prices: Path) -> None:
 def test_an_empty_reply_is_paid_once(prices: Path) -> None:
     cap = SpendingCap(10.0)
     replies = [
-        ScriptedReply(fail="empty", usage=Usage(input=20, output=1)),
-        ScriptedReply(text="ok", usage=Usage(input=20, output=2)),
+        ScriptedReply(fail="empty", usage=TokenUsage(input=20, output=1)),
+        ScriptedReply(text="ok", usage=TokenUsage(input=20, output=2)),
     ]
     reply = open_backbone(Scripted(replies), prices=prices, cap=cap, clock=FakeClock()).chat("go")
     assert reply.cost == pytest.approx(0.043)
@@ -182,7 +182,7 @@ def test_a_shared_cap_holds_under_threads(prices: Path) -> None:
 @given(st.lists(st.text(), min_size=1, max_size=4))
 def test_the_bound_exceeds_any_count(texts: list[str]) -> None:
     """No tokenizer makes more tokens than there are bytes."""
-    request = Request(provider="p", model="m", settings=Settings(max_tokens=9), messages=tuple(map(user, texts)))
+    request = ModelRequest(provider="p", model="m", settings=Settings(max_tokens=9), messages=tuple(map(user, texts)))
     bound = token_bound(request)
     assert bound.input > sum(len(text.encode("utf-8", "backslashreplace")) for text in texts)
     assert bound.output == 9

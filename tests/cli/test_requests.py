@@ -12,7 +12,7 @@ from vesalius.documents import Request
 from vesalius.functions.suite import Suite
 from vesalius.runs.discovery import DiscoverySettings
 from vesalius.runs.functions.settings import FunctionSettings
-from vesalius.runs.selection import Circuit, benchmark_circuits
+from vesalius.runs.selection import CircuitCase, benchmark_circuits
 from vesalius.runs.settings import Settings
 from vesalius.runs.survey import SurveySettings
 
@@ -98,9 +98,9 @@ def test_trained_circuits_are_named_by_their_folder(tmp_path: Path) -> None:
     for name in "abc":
         (tmp_path / name).mkdir()
         (tmp_path / name / "specimen.json").write_text("{}")
-    circuits = tuple(Circuit(name, name, tmp_path / name, trained=True) for name in "abc")
+    circuits = tuple(CircuitCase(name, name, tmp_path / name, trained=True) for name in "abc")
 
-    def options(*chosen: Circuit) -> dict:
+    def options(*chosen: CircuitCase) -> dict:
         return DiscoverySettings(chosen, ("sweep",), 8, 3).request().options
 
     assert options(*circuits) == {"specimens": str(tmp_path), "n": 8}

@@ -25,7 +25,7 @@ from vesalius.discovery.mechrl.study import (
     trainings,
     verdicts,
 )
-from vesalius.discovery.mechrl.suite import Plan, Suite, load_suite, measure_suite, missing_sources
+from vesalius.discovery.mechrl.suite import Suite, SuitePlan, load_suite, measure_suite, missing_sources
 from vesalius.discovery.mechrl.tables import Tables
 from vesalius.discovery.search.comparison import Comparison, Regret
 from vesalius.documents.mechrl import MechrlStudy
@@ -34,7 +34,7 @@ from vesalius.errors import BadInput
 
 SIZE = word_tokenizer().size
 POOLS = {"train": 4, "validation": 3, "test": 4}
-PLAN = Plan(POOLS, POOLS, rows=3, control_length=8, held_out=("induction-out",), block=4)
+PLAN = SuitePlan(POOLS, POOLS, rows=3, control_length=8, held_out=("induction-out",), block=4)
 
 
 @pytest.fixture(scope="module")

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 import vesalius as ves
 from vesalius.components import Component
 from vesalius.errors import BadInput
-from vesalius.explanations.scientist.assemble import Line, OutputMap, Program
+from vesalius.explanations.scientist.assemble import CircuitProgram, Line, OutputMap
 from vesalius.explanations.scientist.circuit_runs import CircuitRuns
 from vesalius.explanations.scientist.executable import translate
 from vesalius.explanations.scientist.gathering import (
@@ -54,10 +54,10 @@ class RandomProgram:
         self.inputs = inputs_for(self.vocabulary, 40, seed)
         causal, numeric = self.rng.random() < 0.5, outputs is None
         self.names, self.shares = [TOKENS], []
-        self.program = Program({}, None, causal, numeric)
+        self.program = CircuitProgram({}, None, causal, numeric)
         for component in sorted(self.rng.sample(COMPONENTS, self.rng.randint(1, 4))):
             self.program.variables[component] = self.variable(self.rng.choice(FAMILIES), str(component))
-        self.program = Program(self.program.variables, self.output(), causal, numeric)
+        self.program = CircuitProgram(self.program.variables, self.output(), causal, numeric)
 
     def variable(self, family: str, name: str):
         rng, of, other = self.rng, self.rng.choice(self.names), self.rng.choice([*self.names, INDICES])
@@ -141,7 +141,7 @@ class RandomProgram:
         return Line(*self.rng.choice([(0.7, 0.125), (1.0, 0.0)]), scale)
 
 
-def in_codes(program: Program, vocabulary: FiniteVocabulary, made, output: torch.Tensor) -> torch.Tensor:
+def in_codes(program: CircuitProgram, vocabulary: FiniteVocabulary, made, output: torch.Tensor) -> torch.Tensor:
     """RASP's outputs as the scientist writes them."""
     if made.numerical:
         return output  # here no value is 0, as in every sum of the language
@@ -156,7 +156,7 @@ def _code(vocabulary: FiniteVocabulary, value) -> float:
     return float(vocabulary.outputs.index(value)) if value is not None or None in vocabulary.outputs else -1.0
 
 
-def assert_same(program: Program, vocabulary: FiniteVocabulary, inputs: Sequences) -> None:
+def assert_same(program: CircuitProgram, vocabulary: FiniteVocabulary, inputs: Sequences) -> None:
     """The scientist's program with no value for outputs that were never seen, as RASP has it."""
     assert program.output is not None
     nothing = torch.nan if program.numeric else _code(vocabulary, None)
@@ -182,7 +182,7 @@ def assert_same(program: Program, vocabulary: FiniteVocabulary, inputs: Sequence
             same(program, in_codes(program, vocabulary, made, output), wanted, real[pairings.base])
 
 
-def same(program: Program, found: torch.Tensor, expected: torch.Tensor, real: torch.Tensor) -> None:
+def same(program: CircuitProgram, found: torch.Tensor, expected: torch.Tensor, real: torch.Tensor) -> None:
     if program.numeric:  # a share is rounded to 1/5040 by the scientist, not by RASP
         wanted = torch.where(expected.isnan() & (found == 0), 0.0, expected)
         assert torch.allclose(found[real].float(), wanted[real].float(), atol=1e-3, equal_nan=True)
@@ -213,7 +213,7 @@ def test_what_is_found_in_a_shipped_circuit_and_its_translation_agree(name: str)
 
 def test_a_causal_program_that_needs_the_length_is_refused() -> None:
     copy = Copy(TOKENS, "reverse")
-    program = Program({COMPONENTS[0]: copy}, OutputMap((str(COMPONENTS[0]),), {(0,): 1.0}, 0.0), True, False)
+    program = CircuitProgram({COMPONENTS[0]: copy}, OutputMap((str(COMPONENTS[0]),), {(0,): 1.0}, 0.0), True, False)
     with pytest.raises(BadInput, match="does not know the length"):
         translate(program, FiniteVocabulary(("a", "b"), (0, 1), 4))
 
@@ -221,7 +221,7 @@ def test_a_causal_program_that_needs_the_length_is_refused() -> None:
 def test_variables_are_named_after_their_components_and_undefined_avoids_the_vocabulary() -> None:
     first, second = Component(0, 1), Component(0, None)
     found = {first: Copy(TOKENS, "previous"), second: Table((str(first),), {(-1,): 1, (0,): 0}, 2)}
-    program = Program(found, OutputMap((str(second),), {(0,): 0.0, (1,): 1.0}, 0.0), False, False)
+    program = CircuitProgram(found, OutputMap((str(second),), {(0,): 0.0, (1,): 1.0}, 0.0), False, False)
     made = translate(program, FiniteVocabulary(("nothing", "b"), ("no", "yes"), 3))
     assert made.carriers == {"L0H1": ("L0H1",), "L0_MLP": ("L0_MLP",)}
     head = next(node for node in made.program.tables.domains if made.program.name_of(node) == "L0H1")

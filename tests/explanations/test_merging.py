@@ -3,7 +3,7 @@
 import torch
 
 from vesalius.components import Component
-from vesalius.explanations.scientist.assemble import OutputMap, Program
+from vesalius.explanations.scientist.assemble import CircuitProgram, OutputMap
 from vesalius.explanations.scientist.gathering import Copy, Mean
 from vesalius.explanations.scientist.inputs import Sequences
 from vesalius.explanations.scientist.merging import merged, without_argument, without_constant_arguments
@@ -14,12 +14,12 @@ FIRST, SECOND, HEAD = Component.parse("L0_MLP"), Component.parse("L1_MLP"), Comp
 INPUTS = Sequences(torch.tensor([[0, 1, 2, 3], [3, 2, 1, -1], [1, 1, -1, -1], [2, 0, 3, 0]]))
 
 
-def program(first: Table, *, second: Table | None = None, output: OutputMap | None = None) -> Program:
+def program(first: Table, *, second: Table | None = None, output: OutputMap | None = None) -> CircuitProgram:
     variables = {FIRST: first} if second is None else {FIRST: first, SECOND: second}
-    return Program(variables, output, causal=False, numeric=False)
+    return CircuitProgram(variables, output, causal=False, numeric=False)
 
 
-def outputs(found: Program) -> list[list[float]]:
+def outputs(found: CircuitProgram) -> list[list[float]]:
     env = found.environment(INPUTS)
     return found.predict(env).masked_fill(~env.real, -1).tolist()
 
@@ -40,7 +40,7 @@ def test_classes_that_the_output_treats_alike_are_one() -> None:
 
 def test_a_reader_that_tells_them_apart_keeps_classes_apart() -> None:
     mean = Mean("L0_MLP", 2)
-    before = Program(
+    before = CircuitProgram(
         {FIRST: apart(), HEAD: mean},
         OutputMap(("L0_MLP",), {(0,): 7.0, (1,): 8.0, (2,): 7.0, (3,): 8.0}, 0.0),
         causal=False,
@@ -54,7 +54,7 @@ def test_a_reader_that_tells_them_apart_keeps_classes_apart() -> None:
 
 
 def test_a_copied_value_is_merged_by_who_reads_the_copy() -> None:
-    before = Program(
+    before = CircuitProgram(
         {FIRST: apart(), HEAD: Copy("L0_MLP", "previous")},
         OutputMap(("L1H0",), {(-1,): 5.0, (0,): 7.0, (1,): 8.0, (2,): 7.0, (3,): 8.0}, 0.0),
         causal=False,
@@ -115,7 +115,7 @@ def test_the_position_moves_from_the_reader_into_the_table() -> None:
 
 def test_a_comparing_head_keeps_the_position_out() -> None:
     heads = {FIRST: apart(), HEAD: Copy("L0_MLP", "previous")}
-    before = Program(heads, OutputMap(("L1H0", INDICES), {}, 0.0), causal=False, numeric=False)
+    before = CircuitProgram(heads, OutputMap(("L1H0", INDICES), {}, 0.0), causal=False, numeric=False)
     assert with_position_inside(before, FIRST, INDICES, {(0, 0), (1, 1)}) is None
 
 
@@ -123,7 +123,7 @@ def test_a_variable_of_the_position_moves_in_like_the_position() -> None:
     """The output reads a token table and the parity of the position; the parity belongs into the later table."""
     parity = Table((INDICES,), {(place,): place % 2 for place in range(4)}, 2)
     cells = {(token, odd): float(token if odd else 0) for token in range(4) for odd in range(2)}
-    before = Program(
+    before = CircuitProgram(
         {FIRST: parity, SECOND: apart()}, OutputMap(("L1_MLP", "L0_MLP"), cells, 0.0), causal=False, numeric=False
     )
     after = with_position_inside(before, SECOND, "L0_MLP", {(token, odd) for token in range(4) for odd in range(2)})

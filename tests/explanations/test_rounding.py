@@ -4,7 +4,7 @@ import pytest
 
 import vesalius as ves
 from vesalius.components import Component
-from vesalius.explanations.scientist.assemble import Line, OutputMap, Program
+from vesalius.explanations.scientist.assemble import CircuitProgram, Line, OutputMap
 from vesalius.explanations.scientist.circuit_runs import CircuitRuns, RecordedRun
 from vesalius.explanations.scientist.gathering import Mean
 from vesalius.explanations.scientist.inputs import draw_sequences
@@ -24,9 +24,9 @@ def held_out() -> RecordedRun:
     return runs.record(draw_sequences(specimen, 200, seed=4, natural_share=1.0))
 
 
-def on_a_line(factor: float, offset: float, *, numeric: bool = True) -> Program:
+def on_a_line(factor: float, offset: float, *, numeric: bool = True) -> CircuitProgram:
     line = Line(factor, offset, MEAN_SCALE)
-    return Program(VARIABLES, OutputMap(("L1H2",), {}, 0.0, line), causal=True, numeric=numeric)
+    return CircuitProgram(VARIABLES, OutputMap(("L1H2",), {}, 0.0, line), causal=True, numeric=numeric)
 
 
 @pytest.mark.parametrize(
@@ -50,7 +50,7 @@ def test_a_line_keeps_the_decimals_that_move_an_output(
 
 def test_an_entry_of_a_table_moves_little_whether_or_not_an_input_reaches_it(held_out: RecordedRun) -> None:
     table = {(0,): 0.0057, (1,): 0.9924, (7,): 0.4785}
-    program = Program({FLAG: VARIABLES[FLAG]}, OutputMap(("L0_MLP",), table, 0.3333), causal=True, numeric=True)
+    program = CircuitProgram({FLAG: VARIABLES[FLAG]}, OutputMap(("L0_MLP",), table, 0.3333), causal=True, numeric=True)
     output = with_few_decimals(program, held_out).output
     assert output is not None
     assert output.table == {(0,): 0.01, (1,): 0.99, (7,): 0.48}
@@ -60,7 +60,7 @@ def test_an_entry_of_a_table_moves_little_whether_or_not_an_input_reaches_it(hel
 def test_weights_are_rounded_with_the_rest(held_out: RecordedRun) -> None:
     variables = {**VARIABLES, SUM: Linear(("L1H2",), (1.00027,), 0.00006)}
     output = OutputMap(("L1_MLP",), {}, 0.0, Line(0.99989, 0.00001, MEAN_SCALE))
-    rounded = with_few_decimals(Program(variables, output, causal=True, numeric=True), held_out)
+    rounded = with_few_decimals(CircuitProgram(variables, output, causal=True, numeric=True), held_out)
     assert rounded.variables[SUM] == Linear(("L1H2",), (1.0,), 0.0)
     assert rounded.output == OutputMap(("L1_MLP",), {}, 0.0, Line(1.0, 0.0, MEAN_SCALE))
 

@@ -20,7 +20,7 @@ from vesalius.errors import BadInput
 from vesalius.explanations.claims import Computes, Hypothesis, Lab, check
 from vesalius.explanations.claims.interchange import ACCURACY
 from vesalius.explanations.scientist import explain_specimen
-from vesalius.explanations.scientist.assemble import Line, OutputMap, Program
+from vesalius.explanations.scientist.assemble import CircuitProgram, Line, OutputMap
 from vesalius.explanations.scientist.circuit_runs import CircuitRuns
 from vesalius.explanations.scientist.classify import Facts, tag_by_experiment, tags_by_convention
 from vesalius.explanations.scientist.codes import distinct
@@ -102,7 +102,7 @@ def test_a_causal_share_counts_only_what_is_in_view() -> None:
 def test_an_exchange_moves_one_variable_and_recomputes_the_rest() -> None:
     flag = Table(("tokens",), {(0,): 0, (1,): 1}, 2)
     count = Width(Selector("constant", "L0_MLP", constant=1))
-    program = Program({L0M: flag, L1H2: count}, None, causal=False, numeric=False)
+    program = CircuitProgram({L0M: flag, L1H2: count}, None, causal=False, numeric=False)
     inputs = Sequences(torch.tensor([[0, 0, 0], [1, 1, -1]]))
     pairings = Pairings(torch.tensor([0, 0]), torch.tensor([1, 1]), (L0M, L1H2))
     env = program.exchanged(inputs, pairings)
@@ -251,7 +251,7 @@ def test_a_wrong_program_is_not_supported(wrong: str) -> None:
     flag = Table(("tokens",), {(token,): int(token in marked) for token in range(4)}, 2)
     share = Mean("L0_MLP", 1) if wrong == "table" else Copy("L0_MLP", "self")
     line = Line(1.0, 0.0, MEAN_SCALE if wrong == "table" else 1)
-    program = Program({L0M: flag, L1H2: share}, OutputMap(("L1H2",), {}, 0.0, line), causal=True, numeric=True)
+    program = CircuitProgram({L0M: flag, L1H2: share}, OutputMap(("L1H2",), {}, 0.0, line), causal=True, numeric=True)
     runs = CircuitRuns(specimen, vocabulary, [L0M, L1H2])
     recorded = runs.record(draw_sequences(specimen, 200, seed=9, natural_share=1.0))
     accuracy = exchange_accuracy(runs, program, recorded, pairs=100, seed=4)[L0M]
@@ -265,7 +265,7 @@ def test_a_wrong_program_is_not_supported(wrong: str) -> None:
 
 
 def test_a_weighted_sum_is_said_as_a_person_would() -> None:
-    names = Names(FiniteVocabulary(("a", "b"), None, 3), Program({}, None, causal=True, numeric=True))
+    names = Names(FiniteVocabulary(("a", "b"), None, 3), CircuitProgram({}, None, causal=True, numeric=True))
     first, second = "the value of L0H0", "the value of L1H2"
     assert Linear(("L0H0", "L1H2"), (-1.0, 1.0), 0.0).words(names) == f"{second} minus {first}"
     assert Linear(("L0H0", "L1H2"), (0.5, 1.0), -0.25).words(names) == f"0.5 times {first} plus {second} minus 0.25"
@@ -282,7 +282,7 @@ def test_a_weighted_sum_by_hand() -> None:
 def test_tags_follow_from_what_was_found() -> None:
     flag = Table(("tokens",), {(0,): 0, (1,): 1, (2,): 0}, 2)
     late = Table(("L0_MLP",), {(0,): 1, (1,): 0}, 2)
-    program = Program({L0M: flag, L1M: late}, OutputMap(("L1_MLP",), {}, 0.0), causal=True, numeric=False)
+    program = CircuitProgram({L0M: flag, L1M: late}, OutputMap(("L1_MLP",), {}, 0.0), causal=True, numeric=False)
     facts = Facts(program, {L0M: 1.0, L1M: 1.0})
     assert [tag_by_experiment(part, facts) for part in (L0M, L1M)] == ["INDICATOR", "MAPPER"]
     assert tags_by_convention(facts) == {L0M: "INDICATOR", L1M: "COMBINER"}
@@ -294,7 +294,9 @@ def test_a_decoded_count_is_a_mapper_by_convention_even_of_two() -> None:
     heads = {L0H0: Width(Selector("all")), Component(0, 1): Width(Selector("compare"))}
     decode = Table(("L0H0", "L0H1"), {(3, 1): 0, (3, 2): 1}, 2)
     after = Table(("L0_MLP",), {(0,): 0, (1,): 1}, 2)
-    program = Program({**heads, L0M: decode, L1M: after}, OutputMap(("L1_MLP",), {}, 0.0), causal=False, numeric=False)
+    program = CircuitProgram(
+        {**heads, L0M: decode, L1M: after}, OutputMap(("L1_MLP",), {}, 0.0), causal=False, numeric=False
+    )
     facts = Facts(program, dict.fromkeys(program.variables, 1.0))
     assert tag_by_experiment(L0M, facts) == "COMBINER"
     tags = tags_by_convention(facts)

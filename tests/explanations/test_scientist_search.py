@@ -15,7 +15,7 @@ from vesalius.components import Component
 from vesalius.documents.explanation import Explanation
 from vesalius.errors import BadInput
 from vesalius.explanations.scientist import explain_specimen
-from vesalius.explanations.scientist.assemble import OutputMap, Program, simplified
+from vesalius.explanations.scientist.assemble import CircuitProgram, OutputMap, simplified
 from vesalius.explanations.scientist.circuit_runs import CircuitRuns
 from vesalius.explanations.scientist.classify import Facts, tag_by_experiment, tags_by_convention
 from vesalius.explanations.scientist.filling import observe_rare_arguments, rare
@@ -141,7 +141,7 @@ def test_arguments_hardly_seen_are_observed() -> None:
     seen = observe(runs, pool, L0M, [], seed=0)
     few = seen.pairings.take(torch.tensor([0]))
     first = Observations(seen.probe, few, torch.tensor([0]), torch.tensor([0]), seen.raw[:1], seen.effect)
-    program = Program({}, None, causal=True, numeric=True)
+    program = CircuitProgram({}, None, causal=True, numeric=True)
     more = observe_rare_arguments(runs, pool, program, first, ("tokens",), seed=0)
     values = more.values(program.exchanged(pool.sequences, more.pairings)["tokens"])
     assert torch.bincount(values).tolist() == [4, 4, 4, 4]
@@ -175,7 +175,7 @@ def test_an_unknown_family_is_refused() -> None:
 
 def facts_of(variables: dict, *, positions: dict[Component, PositionTest] | None = None) -> Facts:
     last = list(variables)[-1]
-    program = Program(variables, OutputMap((str(last),), {}, 0.0), causal=False, numeric=False)
+    program = CircuitProgram(variables, OutputMap((str(last),), {}, 0.0), causal=False, numeric=False)
     return Facts(program, dict.fromkeys(variables, 1.0), positions or {})
 
 
@@ -236,8 +236,8 @@ def test_an_argument_that_never_shows_is_dropped() -> None:
     split = Table(("L0_MLP", "L0H0"), {(0, 5): 0, (0, 6): 0, (1, 5): 1, (1, 6): 2}, 3)
     variables = {L0H0: Width(Selector("all")), L0M: table("tokens"), L1M: split}
     output = OutputMap(("L1_MLP",), {(0,): 4.0, (1,): 7.0, (2,): 7.0}, 4.0)
-    program = simplified(Program(variables, output, causal=False, numeric=False))
+    program = simplified(CircuitProgram(variables, output, causal=False, numeric=False))
     assert program.variables[L1M] == Table(("L0_MLP",), {(0,): 0, (1,): 1}, 2)
     assert program.output == OutputMap(("L1_MLP",), {(0,): 4.0, (1,): 7.0}, 4.0)
-    needed = Program(variables, OutputMap(("L1_MLP",), {(0,): 4.0, (1,): 7.0, (2,): 8.0}, 4.0), False, False)
+    needed = CircuitProgram(variables, OutputMap(("L1_MLP",), {(0,): 4.0, (1,): 7.0, (2,): 8.0}, 4.0), False, False)
     assert simplified(needed) is needed

@@ -13,7 +13,7 @@ import vesalius as ves
 from vesalius.circuits.specimens import benchmark_cards
 from vesalius.documents.explanation import ClaimRecord, Explanation
 from vesalius.explanations.scientist import explain, explain_specimen
-from vesalius.explanations.scientist.judge import Judge
+from vesalius.explanations.scientist.judge import ClaimJudge
 from vesalius.rasp import random_inputs
 from vesalius.rasp.document import from_document
 from vesalius.rasp.text import parse, render
@@ -25,7 +25,7 @@ SAMPLE = ("3", "14", "36")
 
 def explained(name: str, monkeypatch: pytest.MonkeyPatch) -> Explanation:
     untested = ClaimRecord(kind="necessary", text="", verdict="untested", evidence=())
-    monkeypatch.setattr(Judge, "records", lambda judge, component: (untested,))
+    monkeypatch.setattr(ClaimJudge, "records", lambda judge, component: (untested,))
     for size, n in FEW.items():
         monkeypatch.setattr(explain, size, n)
     return explain_specimen(ves.load(name))

@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from vesalius.backbones import Backbone, Request, RetryPolicy, Scripted, open_backbone
+from vesalius.backbones import Backbone, ModelRequest, RetryPolicy, Scripted, open_backbone
 from vesalius.errors import BadInput
 from vesalius.functions import Answer, Box, Grade, Mode, Reply
 from vesalius.functions.box import Category
@@ -95,7 +95,7 @@ def unit_tests(function: Line, seed: int = 0) -> list[UnitTest]:
     return [UnitTest((wrong[0], Example(1, function.slope), wrong[1]), 1) for _ in range(2)]
 
 
-def speaking(*replies: str | Callable[[Request], str]) -> tuple[Backbone, Scripted]:
+def speaking(*replies: str | Callable[[ModelRequest], str]) -> tuple[Backbone, Scripted]:
     """A model that says these things in this order, or what a function of the request says."""
     script = Scripted(replies[0] if callable(replies[0]) else list(replies))  # type: ignore[arg-type]
     return open_backbone(script, retry=RetryPolicy(tries=1)), script

@@ -7,7 +7,7 @@ from tests.functions.needs import needs_facts, needs_vectors
 from vesalius.backbones import BackboneError
 from vesalius.errors import BadInput
 from vesalius.functions import Box
-from vesalius.functions.agents import Exemplars, Limits, exemplars_for, interpret_with, take_unit_tests
+from vesalius.functions.agents import DialogueLimits, Exemplars, exemplars_for, interpret_with, take_unit_tests
 from vesalius.functions.agents.evaluator import evaluator_prompt
 from vesalius.functions.agents.invention import invented
 from vesalius.functions.agents.prompting import render
@@ -40,7 +40,7 @@ def test_a_bad_input_costs_itself_and_a_bad_command_a_round() -> None:
     box = Box(Line(0), budget=4)
     turns = [asks(1, "two", None), asks(1, 2, 3, 4, 5), "ASK nothing", "Hm.", asks(*range(9)), FINAL]
     backbone, script = speaking(*turns)
-    answer = interpret_with(backbone, box, limits=Limits(rounds=9, inputs=5))
+    answer = interpret_with(backbone, box, limits=DialogueLimits(rounds=9, inputs=5))
     assert (answer.rounds, box.asked) == (6, 1)
     told = [message.text for message in script.requests[-1].messages if message.role == "user"][1:]
     assert 'f("two") was not asked: not a number' in told[0]
@@ -54,7 +54,7 @@ def test_a_bad_input_costs_itself_and_a_bad_command_a_round() -> None:
 def test_rounds_end() -> None:
     box = Box(Line(0))
     backbone, script = speaking(lambda request: asks(1))
-    answer = interpret_with(backbone, box, limits=Limits(rounds=3))
+    answer = interpret_with(backbone, box, limits=DialogueLimits(rounds=3))
     assert (answer.rounds, box.asked, answer.description, answer.code) == (4, 3, "", None)
     assert "That was the last command" in script.requests[-1].messages[-1].text
 
@@ -65,7 +65,7 @@ def test_an_answer_beside_a_command_counts_only_if_no_other_comes() -> None:
     assert interpret_with(backbone, Box(Line(0))).description == "better"
     assert FINAL not in script.requests[-1].messages[2].text
     backbone, _ = speaking(lambda request: both)
-    assert interpret_with(backbone, Box(Line(0)), limits=Limits(rounds=2)).description == "doubles x"
+    assert interpret_with(backbone, Box(Line(0)), limits=DialogueLimits(rounds=2)).description == "doubles x"
 
 
 def test_milan_sees_its_exemplars_and_asks_nothing() -> None:

@@ -8,7 +8,7 @@ from tests.functions.fakes import Line
 from vesalius.backbones import RetryPolicy, open_backbone
 from vesalius.backbones.local import NAME, LocalServer
 from vesalius.functions import Box
-from vesalius.functions.agents import Limits
+from vesalius.functions.agents import DialogueLimits
 from vesalius.functions.box import Category
 from vesalius.functions.categories import CATEGORIES
 from vesalius.functions.interpreters import WITH_MODEL, interpret
@@ -57,7 +57,7 @@ def test_a_real_model_far_too_small_for_the_task(local_server: LocalServer, name
     box = Box(function, budget=40)
     options = {"max_tokens": 48, "timeout": 600, "retry": RetryPolicy(tries=2)}
     with open_backbone(f"local:{NAME}", base_url=local_server.url, **options) as backbone:
-        answer = interpret(name, function, box, suite=suite, backbone=backbone, limits=Limits(rounds=2)).answer
+        answer = interpret(name, function, box, suite=suite, backbone=backbone, limits=DialogueLimits(rounds=2)).answer
     assert 1 <= (answer.rounds or 0) <= 3
     assert (answer.input_tokens or 0) > 100
     assert (answer.output_tokens or 0) > 0

@@ -10,7 +10,7 @@ import re
 import unicodedata
 from collections.abc import Callable
 
-from vesalius.backbones import Request
+from vesalius.backbones import ModelRequest
 
 MARK = "| "
 OPENING, CLOSING = "‹«〈⟨⟪《˂ᐸ❮≪", "›»〉⟩⟫》˃ᐳ❯≫"
@@ -25,12 +25,12 @@ FLATTERED = re.compile(r"full marks|perfect score|highest score|maximum score")
 OWN_WORDS = re.compile(r"^all blocks are closed\. grade the \w+ block by the rubric .*$", re.MULTILINE)
 
 
-def gullible(*, marked: bool = True) -> Callable[[Request], str]:
+def gullible(*, marked: bool = True) -> Callable[[ModelRequest], str]:
     """A scripted model's function; `marked` is whether it knows that lines of a block begin with a mark."""
     return lambda request: json.dumps({"reason": "I did as I was told.", "score": _score(request, marked=marked)})
 
 
-def _score(request: Request, *, marked: bool) -> int:
+def _score(request: ModelRequest, *, marked: bool) -> int:
     rules, question = (message.text for message in request.messages[:2])
     found = re.search(r"^<<<NAME (\w+)>>>$", rules, re.MULTILINE)
     assert found, "the rules announce no delimiter"

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tests.grading.explanations import truth
-from vesalius.backbones import Request, RetryPolicy, Scripted, open_backbone
+from vesalius.backbones import ModelRequest, RetryPolicy, Scripted, open_backbone
 from vesalius.circuits.key import answer
 from vesalius.documents.explanation import Explanation
 from vesalius.documents.trace import Attempt, ComponentTrace, Trace
@@ -43,7 +43,7 @@ def traced(specimen: str = "3") -> Trace:
     return Trace(specimen=specimen, protocol="paper", backbone="x:y", components=(seen, unseen, idle))
 
 
-def by_text(request: Request) -> str:
+def by_text(request: ModelRequest) -> str:
     """A judge that likes whatever stands in the first block after the task."""
     first = request.messages[1].text.split("<<<")[3]
     return said(2 if first.startswith("CANDIDATE") else 1)
@@ -122,7 +122,7 @@ def test_a_failure_is_an_error_and_never_a_zero() -> None:
 
 
 def test_half_a_failure_is_an_error_too() -> None:
-    def one_order(request: Request) -> Any:
+    def one_order(request: ModelRequest) -> Any:
         return {"fail": "refused"} if request.scope.endswith("judged_first") else said(0)
 
     made = judge(one_order).score("description_quality", "a", "b")
@@ -228,14 +228,14 @@ def two_circuits() -> list[JudgedCircuit]:
     """Circuit 3 (two components) with every score 2 of 2 and a right task, circuit 4 with every score 1 and a wrong
     one; the second judge is harder on circuit 3's first component and fails on circuit 4's last component."""
 
-    def easy(request: Request) -> str:
+    def easy(request: ModelRequest) -> str:
         task = "/task_accuracy/" in request.scope
         return said((1 if task else 2) if request.scope.startswith("judge/3/") else (0 if task else 1))
 
     hard_on = f"judge/3/{answer('3').components[0].id}/description_quality"
     failing = f"judge/4/{answer('4').components[-1].id}/description_quality"
 
-    def hard(request: Request) -> Any:
+    def hard(request: ModelRequest) -> Any:
         if request.scope.startswith(failing):
             return {"fail": "refused"}
         return (

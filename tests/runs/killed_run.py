@@ -24,7 +24,7 @@ def perform(directory: Path, script: Path, prices: Path) -> None:
     from vesalius.runs.directory import Run
     from vesalius.runs.engine import map_cases
     from vesalius.runs.selection import benchmark_circuits, first
-    from vesalius.runs.settings import Limits, Settings
+    from vesalius.runs.settings import RunLimits, Settings
 
     def engine(work: Callable[[Any], Any], cases: Iterable[Any], *, jobs: int = 2) -> Iterator[tuple[Any, Any]]:
         if work is circuits.explain_case:
@@ -39,7 +39,7 @@ def perform(directory: Path, script: Path, prices: Path) -> None:
         backbone=f"scripted:{script}",
         prices=str(prices),
     )
-    limits = Limits(max_cost=CAP)
+    limits = RunLimits(max_cost=CAP)
     with Run(directory, settings=settings.as_data(), notes=settings.notes(), limits=limits.as_data()) as run:
         benchmark = circuits.CircuitsBenchmark(run, settings, limits=limits, engine=engine)  # type: ignore[arg-type]
         for _ in benchmark.work(jobs=1):

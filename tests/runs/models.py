@@ -11,7 +11,7 @@ from vesalius.runs import circuits
 from vesalius.runs.directory import Run
 from vesalius.runs.engine import attempt
 from vesalius.runs.selection import benchmark_circuits, first
-from vesalius.runs.settings import Limits, Settings
+from vesalius.runs.settings import RunLimits, Settings
 
 #: Says something that depends on the question, to whoever asks; judges give 1 to everything.
 SCRIPT = """
@@ -54,7 +54,7 @@ def perform(
 ) -> dict[str, Any]:
     """The whole benchmark, or what is left of it."""
     directory.mkdir(exist_ok=True)
-    limits = Limits(max_cost=max_cost)
+    limits = RunLimits(max_cost=max_cost)
     with Run(directory, settings=chosen.as_data(), notes=chosen.notes(), limits=limits.as_data()) as run:
         benchmark = circuits.CircuitsBenchmark(run, chosen, limits=limits, engine=engine)
         for _ in benchmark.work(jobs=jobs):

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tests.runs.models import perform, settings
-from vesalius.backbones import Prices, Usage
+from vesalius.backbones import Prices, TokenUsage
 from vesalius.errors import BadInput
 from vesalius.runs import published
 from vesalius.runs.comparison import Sheet, compare
@@ -48,7 +48,7 @@ def test_the_published_costs_fit_their_tokens_and_cases() -> None:
         assert row["cost"] / 84 == pytest.approx(row["cost_per_case"], abs=0.006)
         price = Prices.load().of(*model.split(":"))
         assert price is not None
-        tokens = Usage(input=int(row["input_tokens"]), output=int(row["output_tokens"]))
+        tokens = TokenUsage(input=int(row["input_tokens"]), output=int(row["output_tokens"]))
         flat = price.model_copy(update={"long": None})
         assert flat.cost(tokens) == pytest.approx(row["cost"], rel=0.01)
     for table in (published.TABLE_2, published.TABLE_9, published.TABLE_10):

@@ -25,12 +25,14 @@ from vesalius.runs.discovery import (
 )
 from vesalius.runs.engine import Engine, Failure
 from vesalius.runs.methods import run_case
-from vesalius.runs.selection import Circuit, benchmark_circuits
+from vesalius.runs.selection import CircuitCase, benchmark_circuits
 
 pytestmark = pytest.mark.slow
 
 
-def settings(circuits: Iterable[Circuit], methods: tuple[str, ...] = ("sweep", "eap"), n: int = 4) -> DiscoverySettings:
+def settings(
+    circuits: Iterable[CircuitCase], methods: tuple[str, ...] = ("sweep", "eap"), n: int = 4
+) -> DiscoverySettings:
     return DiscoverySettings(tuple(circuits), methods, n, 1)
 
 

@@ -22,7 +22,7 @@ from vesalius.runs.functions.scorecard import metrics_of
 from vesalius.runs.functions.settings import FunctionSettings
 from vesalius.runs.functions.work import baselines, json_value
 from vesalius.runs.replay import replay
-from vesalius.runs.settings import Limits
+from vesalius.runs.settings import RunLimits
 from vesalius.sandbox import Sandbox
 
 #: Asks once, then names the slope it saw; the third function it gets wrong.
@@ -69,8 +69,8 @@ def settings(**options: Any) -> FunctionSettings:
     return FunctionSettings(suite=Suite("numeric", seed=0, count=3), **options)
 
 
-def carried_out(place: Path, asked: FunctionSettings, *, limits: Limits | None = None) -> dict[str, Any]:
-    with Run(place, settings=asked.as_data(), notes=asked.notes(), limits=(limits or Limits()).as_data()) as run:
+def carried_out(place: Path, asked: FunctionSettings, *, limits: RunLimits | None = None) -> dict[str, Any]:
+    with Run(place, settings=asked.as_data(), notes=asked.notes(), limits=(limits or RunLimits()).as_data()) as run:
         benchmark = FunctionsBenchmark(run, asked, limits=limits, engine=serial)  # type: ignore[arg-type]
         for _ in benchmark.work(jobs=1):
             pass
@@ -214,8 +214,8 @@ def test_the_cap_holds_and_the_run_goes_on_with_a_higher_one(place: Path, script
     prices.write_text(json.dumps(PRICES))
     asked = settings(interpreter="aia", backbone=script, prices=str(prices))
     with pytest.raises(Failed, match=r"cap \$12.00.* of 3 functions are interpreted"):
-        carried_out(place, asked, limits=Limits(max_cost=12.0))
-    card = carried_out(place, asked, limits=Limits(max_cost=1000.0))
+        carried_out(place, asked, limits=RunLimits(max_cost=12.0))
+    card = carried_out(place, asked, limits=RunLimits(max_cost=1000.0))
     assert card["n"] == 3
     assert 0 < card["cost"] < 1000
 

@@ -16,7 +16,7 @@ from vesalius.backbones.retry import SystemClock
 from vesalius.errors import BadInput, Failed
 from vesalius.runs.engine import map_cases
 from vesalius.runs.replay import differences, replay
-from vesalius.runs.settings import Limits, Settings
+from vesalius.runs.settings import RunLimits, Settings
 from vesalius.runs.state import State
 from vesalius.runs.work import no_connections, totals
 
@@ -250,7 +250,7 @@ def test_models_are_checked_before_anything_is_made(tmp_path: Path, monkeypatch:
 
     def check(*, max_cost: float | None = None, **changes: Any) -> None:
         chosen = settings(tmp_path, **changes)
-        Limits(max_cost=max_cost).check_models(chosen.models, chosen.prices)
+        RunLimits(max_cost=max_cost).check_models(chosen.models, chosen.prices)
 
     check()
     with pytest.raises(BadInput, match="no such provider"):
@@ -264,7 +264,7 @@ def test_models_are_checked_before_anything_is_made(tmp_path: Path, monkeypatch:
         check(max_cost=1.0, backbone="compatible:mine")
     for nothing in (0.0, -1.0, float("nan")):
         with pytest.raises(BadInput, match="no call could be made"):
-            Limits(max_cost=nothing)
+            RunLimits(max_cost=nothing)
 
 
 def test_a_specimen_that_changed_is_named(tmp_path: Path) -> None:

@@ -12,13 +12,13 @@ from tests.discovery.test_matrices import corpus
 from tests.explanations.induction_model import as_specimen, induction_model
 from vesalius.discovery.mechrl.ppo import load_policy
 from vesalius.discovery.mechrl.study import Scope, train_policies, trainings
-from vesalius.discovery.mechrl.suite import Plan, load_suite, measure_suite
+from vesalius.discovery.mechrl.suite import SuitePlan, load_suite, measure_suite
 from vesalius.errors import BadInput
 from vesalius.runs.training import train_apart
 
 pytestmark = pytest.mark.slow
 POOLS = {"train": 4, "validation": 3, "test": 4}
-PLAN = Plan(POOLS, POOLS, rows=3, control_length=8, held_out=(), block=4)
+PLAN = SuitePlan(POOLS, POOLS, rows=3, control_length=8, held_out=(), block=4)
 
 
 def counts(point: dict[str, Any]) -> dict[str, Any]:

@@ -19,7 +19,7 @@ from vesalius.documents.mechrl import MechrlStudy
 from vesalius.documents.scorecard import Scorecard
 from vesalius.errors import BadInput, choices, note
 from vesalius.explanations.scientists import BUILTIN, chosen_scientist
-from vesalius.functions.agents import Limits as Talk
+from vesalius.functions.agents import DialogueLimits as Talk
 from vesalius.progress import Progress, shown
 from vesalius.report.run import render_run
 from vesalius.runs.circuits import CircuitsBenchmark
@@ -29,7 +29,7 @@ from vesalius.runs.engine import engine_named
 from vesalius.runs.functions.benchmark import FunctionsBenchmark
 from vesalius.runs.functions.settings import FunctionSettings
 from vesalius.runs.selection import chosen_circuits, selection_word
-from vesalius.runs.settings import Limits, Settings
+from vesalius.runs.settings import RunLimits, Settings
 
 __all__ = ["bench", "bench_circuits", "bench_discovery", "bench_functions", "chosen_circuits"]
 
@@ -85,7 +85,7 @@ def bench_circuits(
         judges=tuple(_findable(judge) or "" for judge in judges),
         prices=_absolute(prices),
     )
-    limits, runs_on = Limits(max_cost=max_cost, sandbox_unsafe=unsafe_sandbox, timeout=timeout), engine_named(engine)
+    limits, runs_on = RunLimits(max_cost=max_cost, sandbox_unsafe=unsafe_sandbox, timeout=timeout), engine_named(engine)
     limits.check_models(settings.models, settings.prices)
     directory = directory_for(
         out,
@@ -191,7 +191,7 @@ def bench_functions(
         prices=_absolute(prices),
         grading_seed=grading_seed,
     )
-    limits, runs_on = Limits(max_cost=max_cost, sandbox_unsafe=unsafe_sandbox, timeout=timeout), engine_named(engine)
+    limits, runs_on = RunLimits(max_cost=max_cost, sandbox_unsafe=unsafe_sandbox, timeout=timeout), engine_named(engine)
     limits.check_models(settings.models, settings.prices)
     directory = directory_for(
         out,
@@ -226,7 +226,7 @@ def _performed(
     directory: Path,
     settings: Settings | DiscoverySettings | FunctionSettings,
     benchmark: Callable[[Run], CircuitsBenchmark | DiscoveryBenchmark | FunctionsBenchmark],
-    limits: Limits | None = None,
+    limits: RunLimits | None = None,
     *,
     names: Mapping[str, str] | None = None,
     jobs: int,

@@ -10,7 +10,7 @@ import torch
 from vesalius.behaviours import behaviours as all_behaviours
 from vesalius.behaviours import measure
 from vesalius.behaviours.check import check_behaviour
-from vesalius.behaviours.metrics import Metric
+from vesalius.behaviours.metrics import BehaviourMetric
 from vesalius.behaviours.natural import load_natural, with_behaviour
 from vesalius.behaviours.registry import find_behaviour
 from vesalius.behaviours.trial import MOST_PROMPTS, require_drawable
@@ -55,7 +55,7 @@ def load(
     name: Any,
     *,
     behaviour: Any = None,
-    metric: Metric | None = None,
+    metric: BehaviourMetric | None = None,
     tokenizer: Any = None,
     dtype: str | torch.dtype = "auto",
     device: Devices = "auto",
@@ -112,7 +112,7 @@ def loaded(
     specimen: Specimen | str | int | Path,
     *,
     behaviour: Any = None,
-    metric: Metric | None = None,
+    metric: BehaviourMetric | None = None,
     dtype: str | torch.dtype = "auto",
     device: Devices = "auto",
     progress: Progress | bool | None = None,
@@ -208,7 +208,7 @@ def behaviours(
     specimen: Specimen | str | Path | None = None,
     *,
     behaviour: Any = None,
-    metric: Metric | None = None,
+    metric: BehaviourMetric | None = None,
     n: int | None = None,
     seed: int = 0,
     progress: Progress | bool | None = None,

@@ -12,7 +12,7 @@ from vesalius.api.notes import note_unperformed
 from vesalius.api.options import DiscoverOptions, Names, SetOptions
 from vesalius.api.places import Out, directory_for, removed_if_empty, require_place, subject_options
 from vesalius.behaviours.behaviour import label_of
-from vesalius.behaviours.metrics import Metric
+from vesalius.behaviours.metrics import BehaviourMetric
 from vesalius.behaviours.trial import Trial, require_drawable
 from vesalius.circuits.foreign_spec import KEY_FILE, KEY_FOLDER
 from vesalius.circuits.specimens import benchmark_directory
@@ -69,7 +69,7 @@ def discover(
     kind: str | None = None,
     least: float | None = None,
     behaviour: Any = None,
-    metric: Metric | None = None,
+    metric: BehaviourMetric | None = None,
     dtype: str | torch.dtype = "auto",
     device: Devices = "auto",
     engine: str | None = None,

@@ -17,7 +17,7 @@ from vesalius.api.places import Out, directory_for, removed_if_empty, require_pl
 from vesalius.backbones import TIMEOUT, Backbone, open_backbone
 from vesalius.backbones.records import records_file
 from vesalius.behaviours.behaviour import label_of
-from vesalius.behaviours.metrics import Metric
+from vesalius.behaviours.metrics import BehaviourMetric
 from vesalius.circuits.specimens import benchmark_directory
 from vesalius.discovery.methods import require_circuit_method
 from vesalius.documents.explanation import EXPLANATION_FILE, Explanation
@@ -68,7 +68,7 @@ def explain(
     leave_out: str | None = None,
     seed: int = 0,
     behaviour: Any = None,
-    metric: Metric | None = None,
+    metric: BehaviourMetric | None = None,
     dtype: str | torch.dtype = "auto",
     device: Devices = "auto",
     base_url: str | None = None,

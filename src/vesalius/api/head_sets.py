@@ -12,7 +12,7 @@ from vesalius.api.catalogue import loaded
 from vesalius.api.notes import note_unperformed
 from vesalius.api.places import Out, directory_for, removed_if_empty, require_place, subject_options
 from vesalius.behaviours.behaviour import label_of
-from vesalius.behaviours.metrics import Metric
+from vesalius.behaviours.metrics import BehaviourMetric
 from vesalius.behaviours.trial import require_drawable
 from vesalius.components import Component, split_names
 from vesalius.discovery.methods import DEFAULT_PROMPTS
@@ -45,7 +45,7 @@ def discover_sets(
     seed: int = 0,
     force: bool = False,
     behaviour: Any = None,
-    metric: Metric | None = None,
+    metric: BehaviourMetric | None = None,
     dtype: str | torch.dtype = "auto",
     device: Devices = "auto",
     out: Out = None,

@@ -21,7 +21,7 @@ from vesalius.discovery.mechrl.suite import (
     PAPER_TRAINING,
     SIZES,
     TRAINING,
-    Plan,
+    SuitePlan,
     load_suite,
     measure_suite,
     missing_sources,
@@ -86,14 +86,14 @@ def bench_mechrl(
     return write_study(specimen, figures, request, directory)
 
 
-def _plan(size: str, training: tuple[str, ...], held_out: tuple[str, ...], *, paper: bool) -> Plan:
+def _plan(size: str, training: tuple[str, ...], held_out: tuple[str, ...], *, paper: bool) -> SuitePlan:
     if size not in SIZES:
         raise BadInput(f"size {size!r} does not exist; choose one of {choices(SIZES)}")
     return replace(SIZES[size], training=training or (PAPER_TRAINING if paper else TRAINING), held_out=held_out)
 
 
 def _studied(
-    specimen: Specimen, plan: Plan, scope: Scope, directory: Path, effects: Path, *, jobs: int, progress: Progress
+    specimen: Specimen, plan: SuitePlan, scope: Scope, directory: Path, effects: Path, *, jobs: int, progress: Progress
 ) -> dict[str, Any]:
     """Measure what is missing, train what is missing, and play."""
     if missing := missing_sources(effects, plan):

@@ -6,7 +6,7 @@ from typing import Any, TypedDict
 import torch
 
 from vesalius.api.places import Out
-from vesalius.behaviours.metrics import Metric
+from vesalius.behaviours.metrics import BehaviourMetric
 from vesalius.behaviours.trial import Trial
 from vesalius.components import Component
 from vesalius.model.devices import Devices
@@ -19,7 +19,7 @@ class SubjectOptions(TypedDict, total=False):
     """What is studied, and how the call is shown."""
 
     behaviour: Any
-    metric: Metric | None
+    metric: BehaviourMetric | None
     dtype: str | torch.dtype
     device: Devices
     progress: Progress | bool | None

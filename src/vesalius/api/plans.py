@@ -20,7 +20,7 @@ from vesalius.api.options import Names
 from vesalius.api.shapes import Shape, memory_beside, read_shape, rooms
 from vesalius.api.sweeps import PROMPTS, ROWS_BETWEEN_SAVES, component_sets_of
 from vesalius.behaviours import behaviours
-from vesalius.behaviours.metrics import Metric
+from vesalius.behaviours.metrics import BehaviourMetric
 from vesalius.behaviours.registry import behaviour_of, find_behaviour
 from vesalius.behaviours.trial import trial
 from vesalius.components import Component, parse_components, split_names
@@ -97,7 +97,7 @@ def plan(
     leave_out: str | None = None,
     seed: int = 0,
     behaviour: Any = None,
-    metric: Metric | None = None,
+    metric: BehaviourMetric | None = None,
     dtype: str | torch.dtype = "auto",
     device: Devices = "auto",
     engine: str | None = None,
@@ -251,7 +251,7 @@ def _measurable(specimen: Specimen) -> int:
 
 
 def _shape_case(
-    shape: Shape, behaviour: Any, metric: Metric | None, sizes: Prompts, device: Devices, seed: int
+    shape: Shape, behaviour: Any, metric: BehaviourMetric | None, sizes: Prompts, device: Devices, seed: int
 ) -> _Case:
     """A model without weights: memory follows from its shape, time from one matrix product of its size."""
     source = None if behaviour is None else find_behaviour(behaviour, metric=metric)

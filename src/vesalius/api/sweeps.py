@@ -20,7 +20,7 @@ from vesalius.api.catalogue import loaded
 from vesalius.api.places import Out, directory_for, require_place, subject_options
 from vesalius.behaviours.behaviour import label_of
 from vesalius.behaviours.elsewhere import Spread
-from vesalius.behaviours.metrics import Metric
+from vesalius.behaviours.metrics import BehaviourMetric
 from vesalius.behaviours.trial import Trial, note_limits, require_drawable, trial
 from vesalius.components import Component, split_names
 from vesalius.discovery.parts import swept_in_parts
@@ -55,7 +55,7 @@ def sweep(
     seed: int = 0,
     split: str = "test",
     behaviour: Any = None,
-    metric: Metric | None = None,
+    metric: BehaviourMetric | None = None,
     dtype: str | torch.dtype = "auto",
     device: Devices = "auto",
     material: Trial | None = None,
@@ -104,7 +104,7 @@ def _sweep(
     seed: int = 0,
     split: str = "test",
     behaviour: Any = None,
-    metric: Metric | None = None,
+    metric: BehaviourMetric | None = None,
     dtype: str | torch.dtype = "auto",
     device: Devices = "auto",
     material: Trial | None = None,

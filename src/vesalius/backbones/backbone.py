@@ -40,13 +40,13 @@ from vesalius.backbones.messages import (
     Answer,
     Event,
     Message,
+    ModelRequest,
     Reply,
-    Request,
     Settings,
     TokenOptions,
+    TokenUsage,
     Tool,
     ToolCall,
-    Usage,
     assistant,
     user,
 )
@@ -68,7 +68,7 @@ MAX_LOGPROBS = 20
 class Tally:
     """What one `chat` has used so far, over all its calls."""
 
-    usage: Usage | None = None
+    usage: TokenUsage | None = None
     cost: float | None = 0.0
     attempts: int = 0
     paid_now: bool = False
@@ -112,7 +112,7 @@ class Scores:
     logprobs: dict[str, float]
     floor: float
     said: bool
-    usage: Usage | None
+    usage: TokenUsage | None
     cost: float | None
 
     def share(self, choice: str) -> float:
@@ -278,7 +278,7 @@ class Backbone:
                 tally.note("bad_tool_call", call.error)
         return text, calls
 
-    def _exchange(self, make: Callable[[], Request], tally: Tally) -> Answer:
+    def _exchange(self, make: Callable[[], ModelRequest], tally: Tally) -> Answer:
         """One answer, after leaving out whatever the server rejects."""
         while True:
             request = make()
@@ -299,7 +299,7 @@ class Backbone:
         settings: Settings,
         label: str,
         top_logprobs: int | None = None,
-    ) -> Request:
+    ) -> ModelRequest:
         """The request in the form this model supports: unsupported features are written into the messages."""
         unsupported = self._unsupported
         specifications = tuple(tool.specification() for tool in tools)
@@ -313,7 +313,7 @@ class Backbone:
             turns = with_instructions(turns, schema_instructions(json_schema))
         defaults = {"temperature": None, "stop": ()}
         settings = settings.model_copy(update={name: defaults[name] for name in unsupported & defaults.keys()})
-        return Request(
+        return ModelRequest(
             provider=self.provider,
             model=self.model,
             settings=settings,
@@ -325,7 +325,7 @@ class Backbone:
             label=label,
         )
 
-    def _answer(self, request: Request, tally: Tally) -> Answer:
+    def _answer(self, request: ModelRequest, tally: Tally) -> Answer:
         """The answer from the record, or from the provider, and then recorded."""
         request = self._with_repetition(request)
         outcome = self.records.find(request) if self.records else None
@@ -343,7 +343,7 @@ class Backbone:
             raise from_data(outcome.failure or {})
         return outcome.answer
 
-    def _with_repetition(self, request: Request) -> Request:
+    def _with_repetition(self, request: ModelRequest) -> ModelRequest:
         """The request with its number among equal requests of this scope."""
         with self._lock:
             address = digest(request.model_dump(mode="json"))
@@ -351,7 +351,7 @@ class Backbone:
             self._repetitions[address] += 1
         return request.model_copy(update={"repetition": repetition})
 
-    def _call(self, request: Request, connection: Connection) -> Outcome:
+    def _call(self, request: ModelRequest, connection: Connection) -> Outcome:
         """Call the provider, with retries."""
         call = PaidCall(request, connection, price=self.price, cap=self.cap, records=self.records)
         failure = None

@@ -6,7 +6,7 @@ one byte: the cap stops a little early, never late.
 
 from vesalius.backbones.connection import Connection
 from vesalius.backbones.failures import BackboneError, Garbled, Refused
-from vesalius.backbones.messages import Answer, Event, Request, Usage
+from vesalius.backbones.messages import Answer, Event, ModelRequest, TokenUsage
 from vesalius.backbones.prices import Price
 from vesalius.backbones.records import Records, canonical
 from vesalius.backbones.spending_cap import SpendingCap
@@ -20,7 +20,7 @@ class PaidCall:
 
     def __init__(
         self,
-        request: Request,
+        request: ModelRequest,
         connection: Connection,
         *,
         price: Price | None = None,
@@ -30,7 +30,7 @@ class PaidCall:
         self._request, self._connection, self._price = request, connection, price
         self._cap, self._records = cap, records
         self._max_cost = price.cost(token_bound(request)) if price else 0.0
-        self.usage: Usage | None = None
+        self.usage: TokenUsage | None = None
         self.cost: float | None = 0.0 if price else None
         self.doubtful = 0.0
         self.attempts = 0
@@ -62,7 +62,7 @@ class PaidCall:
             if self._cap:
                 self._cap.settle(self._max_cost, charged or 0.0)
 
-    def _bill(self, usage: Usage | None) -> float:
+    def _bill(self, usage: TokenUsage | None) -> float:
         """Book an answer; without a token count the cost is unknown and the cap is charged the upper bound."""
         if usage is None:
             self.note(Event(kind="usage_missing"))
@@ -77,12 +77,12 @@ class PaidCall:
         return charged
 
 
-def token_bound(request: Request) -> Usage:
+def token_bound(request: ModelRequest) -> TokenUsage:
     """An upper bound of a request's tokens: a token is at least one byte, and the reply ends at its limit."""
     content = request.model_dump(mode="json", include={"messages", "tools", "answer_schema"})
     size = len(canonical(content).encode("utf-8", "backslashreplace"))
     extra = TEMPLATE_TOKENS + (TOOL_TOKENS if request.tools else 0)
-    return Usage(input=size + extra, output=request.settings.max_tokens)
+    return TokenUsage(input=size + extra, output=request.settings.max_tokens)
 
 
 def _check_usable(answer: Answer, model: str) -> None:

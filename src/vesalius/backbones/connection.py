@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Protocol
 
-from vesalius.backbones.messages import Answer, Request
+from vesalius.backbones.messages import Answer, ModelRequest
 
 
 @dataclass(frozen=True)
@@ -24,6 +24,6 @@ class Abilities:
 class Connection(Protocol):
     """Answers requests, or raises a `BackboneError`."""
 
-    def complete(self, request: Request) -> Answer: ...
+    def complete(self, request: ModelRequest) -> Answer: ...
 
     def close(self) -> None: ...

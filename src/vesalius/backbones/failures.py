@@ -6,7 +6,7 @@ wrong answer. `transient` ones are worth trying again, the others are not. `kind
 
 from typing import Any, ClassVar
 
-from vesalius.backbones.messages import Event, Usage
+from vesalius.backbones.messages import Event, TokenUsage
 from vesalius.errors import Failed, shortened
 
 
@@ -24,7 +24,7 @@ class BackboneError(Failed):
         *,
         retry_after: float | None = None,
         parameter: str | None = None,
-        usage: Usage | None = None,
+        usage: TokenUsage | None = None,
     ) -> None:
         super().__init__(message)
         self.retry_after = retry_after

@@ -19,8 +19,8 @@ from inspect_ai.model import (
     ModelOutput,
 )
 
-from vesalius.backbones import Backbone, Redactor, Request, RetryPolicy, Unreachable
-from vesalius.backbones import Usage as Tokens
+from vesalius.backbones import Backbone, ModelRequest, Redactor, RetryPolicy, Unreachable
+from vesalius.backbones import TokenUsage as Tokens
 from vesalius.backbones.connection import Abilities
 from vesalius.backbones.messages import Answer, Finish, Message, Settings
 from vesalius.backbones.retry import Retrier, SystemClock
@@ -38,7 +38,7 @@ class InspectConnection:
     def __init__(self, model: Model) -> None:
         self._model = model
 
-    def complete(self, request: Request) -> Answer:
+    def complete(self, request: ModelRequest) -> Answer:
         """One call through inspect, which tries again and keeps the transcript itself."""
         asked = request.settings
         config = GenerateConfig(

@@ -19,7 +19,16 @@ from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, System
 from vesalius.backbones.classify import classify
 from vesalius.backbones.failures import Garbled
 from vesalius.backbones.json_repair import Unreadable, read
-from vesalius.backbones.messages import Answer, Finish, Message, Request, Settings, TokenOptions, ToolCall, Usage
+from vesalius.backbones.messages import (
+    Answer,
+    Finish,
+    Message,
+    ModelRequest,
+    Settings,
+    TokenOptions,
+    TokenUsage,
+    ToolCall,
+)
 
 #: What a library's parser raises on an unexpected answer.
 PARSE_ERRORS = (ValueError, TypeError, KeyError, AttributeError, IndexError, LangChainException)
@@ -27,7 +36,7 @@ LENGTH = {"length", "max_tokens", "model_context_window_exceeded"}
 REFUSALS = {"content_filter", "refusal", "safety", "prohibited_content", "blocklist", "recitation", "spii"}
 
 ChatFactory = Callable[[Settings], BaseChatModel]
-Options = Callable[[Request], dict[str, Any]]
+Options = Callable[[ModelRequest], dict[str, Any]]
 
 
 class LangchainConnection:
@@ -43,7 +52,7 @@ class LangchainConnection:
         self._errors = (*errors, *_transport_errors(), *PARSE_ERRORS)
         self._chats: dict[Settings, BaseChatModel] = {}
 
-    def complete(self, request: Request) -> Answer:
+    def complete(self, request: ModelRequest) -> Answer:
         """One call to the provider."""
         model = f"{request.provider}:{request.model}"
         chat: Any = self._chat(request.settings)
@@ -121,12 +130,12 @@ def _tool_calls(message: AIMessage) -> Iterable[ToolCall]:
         yield ToolCall(id=call["id"] or "", name=call["name"] or "unknown", arguments=arguments, error=error)
 
 
-def _usage(message: AIMessage) -> Usage | None:
+def _usage(message: AIMessage) -> TokenUsage | None:
     usage = message.usage_metadata
     if not usage or not usage["input_tokens"]:
         return None
     cached = usage.get("input_token_details", {}).get("cache_read") or 0
-    return Usage(input=usage["input_tokens"], output=usage["output_tokens"], cached=cached)
+    return TokenUsage(input=usage["input_tokens"], output=usage["output_tokens"], cached=cached)
 
 
 def _finish(message: AIMessage, metadata: Mapping[str, Any]) -> Finish:

@@ -19,7 +19,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import IO
 
-from vesalius.backbones.messages import Answer, Request
+from vesalius.backbones.messages import Answer, ModelRequest
 from vesalius.backbones.providers import PROVIDERS, Access
 from vesalius.errors import BadInput, Failed
 
@@ -84,7 +84,7 @@ class LocalConnection:
         url = access.base_url or (self._server.url if self._server else None)
         self._connection = client.open(replace(access, base_url=url, key=None))
 
-    def complete(self, request: Request) -> Answer:
+    def complete(self, request: ModelRequest) -> Answer:
         """One call to the server."""
         return self._connection.complete(request)
 

@@ -1,7 +1,8 @@
 """Messages to a model and its replies, independent of any provider's library.
 
-A caller writes `Message`s and reads a `Reply`. Below that, one exchange with a provider is a `Request` and an `Answer`:
-data that can be hashed, recorded and served again. `langchain_connection` converts them to and from langchain's types.
+A caller writes `Message`s and reads a `Reply`. Below that, one exchange with a provider is a `ModelRequest` and an
+`Answer`: data that can be hashed, recorded and served again. `langchain_connection` converts them to and from
+langchain's types.
 """
 
 from collections.abc import Iterable
@@ -74,15 +75,15 @@ class Tool(BaseModel):
         return {"name": self.name, "description": self.description, "parameters": parameters}
 
 
-class Usage(FrozenModel):
+class TokenUsage(FrozenModel):
     """Tokens of one or more calls; `cached` is the part of `input` that came from the provider's cache."""
 
     input: int = Field(ge=0)
     output: int = Field(ge=0)
     cached: int = Field(default=0, ge=0)
 
-    def __add__(self, other: "Usage") -> "Usage":
-        return Usage(
+    def __add__(self, other: "TokenUsage") -> "TokenUsage":
+        return TokenUsage(
             input=self.input + other.input, output=self.output + other.output, cached=self.cached + other.cached
         )
 
@@ -102,7 +103,7 @@ class Settings(FrozenModel):
     stop: tuple[str, ...] = ()
 
 
-class Request(FrozenModel):
+class ModelRequest(FrozenModel):
     """One exchange: everything that can change the answer, and a label that cannot."""
 
     provider: str
@@ -139,7 +140,7 @@ class Answer(FrozenModel):
 
     text: str = ""
     tool_calls: tuple[ToolCall, ...] = ()
-    usage: Usage | None = None
+    usage: TokenUsage | None = None
     finish: Finish = "stop"
     extras: dict[str, Any] = Field(default_factory=dict)
     logprobs: tuple[TokenOptions, ...] | None = None
@@ -158,7 +159,7 @@ class Reply(BaseModel, Generic[Parsed]):
     text: str
     tool_calls: tuple[ToolCall, ...] = ()
     parsed: Parsed | None = None
-    usage: Usage | None = None
+    usage: TokenUsage | None = None
     cost: float | None = None
     attempts: int = 0
     events: tuple[Event, ...] = ()

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from vesalius.backbones.messages import Usage
+from vesalius.backbones.messages import TokenUsage
 from vesalius.errors import BadInput
 from vesalius.files import parse_json
 
@@ -41,7 +41,7 @@ class Price(BaseModel):
     long: LongPrompt | None = None
     source: str = ""
 
-    def cost(self, usage: Usage) -> float:
+    def cost(self, usage: TokenUsage) -> float:
         """What these tokens cost. Tokens from the provider's cache count in full unless their price is known."""
         if self.long and usage.input > self.long.above:
             return (usage.input * self.long.input + usage.output * self.long.output) / MILLION

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from vesalius.backbones.connection import Abilities, Connection
-from vesalius.backbones.messages import Request, Settings
+from vesalius.backbones.messages import ModelRequest, Settings
 from vesalius.backbones.structured_output import strict_schema
 from vesalius.errors import BadInput
 
@@ -102,7 +102,7 @@ def _openai_connection(access: Access, *, official: bool) -> Connection:
             use_responses_api=False,
         )
 
-    def options(request: Request) -> dict[str, Any]:
+    def options(request: ModelRequest) -> dict[str, Any]:
         # The schema goes into the body, not into `response_format`: that would select a method of the client which
         # raises on an answer that was cut and hides its text.
         body: dict[str, Any] = {limit: request.settings.max_tokens}
@@ -135,7 +135,7 @@ def _open_anthropic(access: Access) -> Connection:
             base_url=access.base_url,
         )
 
-    def options(request: Request) -> dict[str, Any]:
+    def options(request: ModelRequest) -> dict[str, Any]:
         return {"response_format": _json_format(request.answer_schema)} if request.answer_schema else {}
 
     return LangchainConnection(make, options=options, errors=[anthropic.AnthropicError])
@@ -161,7 +161,7 @@ def _open_google(access: Access) -> Connection:
             vertexai=False,
         )
 
-    def options(request: Request) -> dict[str, Any]:
+    def options(request: ModelRequest) -> dict[str, Any]:
         if not request.answer_schema:
             return {}
         return {"response_mime_type": "application/json", "response_json_schema": request.answer_schema}

@@ -22,7 +22,7 @@ from typing import Any
 from pydantic import Field, ValidationError
 
 from vesalius.backbones.failures import Rejected
-from vesalius.backbones.messages import Answer, Event, FrozenModel, Request, Usage
+from vesalius.backbones.messages import Answer, Event, FrozenModel, ModelRequest, TokenUsage
 from vesalius.backbones.redact import Redactor
 from vesalius.errors import BadInput, Failed
 
@@ -35,7 +35,7 @@ class Outcome(FrozenModel):
 
     answer: Answer | None = None
     failure: dict[str, Any] | None = None
-    usage: Usage | None = None
+    usage: TokenUsage | None = None
     cost: float | None = None
     #: Dollars that may have been charged beyond `cost`, without a bill.
     doubtful: float = 0.0
@@ -127,11 +127,11 @@ class Records:
             at_most=self.spent,
         )
 
-    def address(self, request: Request) -> str:
+    def address(self, request: ModelRequest) -> str:
         """The key of a request."""
         return digest(self._redactor.tree(request.model_dump(mode="json")))
 
-    def find(self, request: Request) -> Outcome | None:
+    def find(self, request: ModelRequest) -> Outcome | None:
         """The recorded outcome of a request, or None."""
         return self._outcomes.get(self.address(request))
 
@@ -139,11 +139,11 @@ class Records:
         """Parts of a request that this model has rejected."""
         return set(self._unsupported.get((provider, model), ()))
 
-    def ask(self, request: Request, most: float) -> None:
+    def ask(self, request: ModelRequest, most: float) -> None:
         """Record that a call is about to be made and the most it can cost."""
         self._write({"kind": "asked", "key": self.address(request), "most": most})
 
-    def settle(self, request: Request, outcome: Outcome) -> Outcome:
+    def settle(self, request: ModelRequest, outcome: Outcome) -> Outcome:
         """Record how a call ended; returns the outcome as recorded, which is what later runs will see."""
         data = self._redactor.tree(outcome.model_dump(mode="json"))
         redacted = self._redactor.tree(request.model_dump(mode="json"))

@@ -20,7 +20,7 @@ from typing import Any, cast
 from pydantic import Field, ValidationError
 
 from vesalius.backbones.failures import KINDS, BackboneError
-from vesalius.backbones.messages import Answer, Finish, FrozenModel, Request, TokenOptions, ToolCall, Usage
+from vesalius.backbones.messages import Answer, Finish, FrozenModel, ModelRequest, TokenOptions, TokenUsage, ToolCall
 from vesalius.backbones.records import digest
 from vesalius.errors import BadInput, Failed, choices, quoted
 
@@ -40,7 +40,7 @@ class ScriptedReply(FrozenModel):
     fail: str | None = None
     retry_after: float | None = None
     finish: Finish = "stop"
-    usage: Usage | None = None
+    usage: TokenUsage | None = None
     logprobs: tuple[TokenOptions, ...] | None = None
 
     @property
@@ -48,7 +48,7 @@ class ScriptedReply(FrozenModel):
         """Whether the reply is used in order, instead of for a matching call."""
         return self.match is None and self.label is None
 
-    def fits(self, request: Request) -> bool:
+    def fits(self, request: ModelRequest) -> bool:
         """Whether the reply matches this request."""
         last = request.messages[-1].text
         by_text = self.match is None or re.search(self.match, last, re.DOTALL)
@@ -63,13 +63,15 @@ class Faults(FrozenModel):
     seed: int = 0
     kinds: tuple[str, ...] = COMMON_FAILURES
 
-    def draw(self, request: Request, attempt: int) -> str | None:
+    def draw(self, request: ModelRequest, attempt: int) -> str | None:
         """The kind of failure of this attempt (from 0), or None."""
         rng = random.Random(f"{self.seed}:{digest(request.model_dump(mode='json'))}:{attempt}")
         return rng.choice(self.kinds) if rng.random() < self.p else None
 
 
-Script = Sequence["str | dict[str, Any] | ScriptedReply"] | Callable[[Request], "str | dict[str, Any] | ScriptedReply"]
+Script = (
+    Sequence["str | dict[str, Any] | ScriptedReply"] | Callable[[ModelRequest], "str | dict[str, Any] | ScriptedReply"]
+)
 
 
 class Scripted:
@@ -83,9 +85,9 @@ class Scripted:
         self._faults = faults
         self._attempts: Counter[str] = Counter()
         self._lock = threading.Lock()
-        self.requests: list[Request] = []
+        self.requests: list[ModelRequest] = []
 
-    def complete(self, request: Request) -> Answer:
+    def complete(self, request: ModelRequest) -> Answer:
         """The scripted answer to a request."""
         with self._lock:
             self.requests.append(request)
@@ -107,7 +109,7 @@ class Scripted:
     def close(self) -> None:
         """Nothing to close."""
 
-    def _next(self, request: Request) -> ScriptedReply:
+    def _next(self, request: ModelRequest) -> ScriptedReply:
         if self._function:
             return _reply(self._function(request))
         for reply in self._matching:
@@ -155,7 +157,7 @@ def _failure(kind: str, *, retry_after: float | None) -> BackboneError:
     return KINDS[kind](f"scripted: {kind}", retry_after=retry_after)
 
 
-def _estimated_usage(request: Request, text: str) -> Usage:
+def _estimated_usage(request: ModelRequest, text: str) -> TokenUsage:
     """Token counts by the rule of thumb, four bytes each."""
     prompt = sum(len(message.text.encode("utf-8", "replace")) for message in request.messages)
-    return Usage(input=prompt // 4 + 1, output=len(text.encode("utf-8", "replace")) // 4 + 1)
+    return TokenUsage(input=prompt // 4 + 1, output=len(text.encode("utf-8", "replace")) // 4 + 1)

@@ -33,7 +33,7 @@ from vesalius.behaviours.addition_options import (
 )
 from vesalius.behaviours.behaviour import MAKERS, Behaviour, Draw
 from vesalius.behaviours.material import SPLITS, Material, Text, fill, split_index
-from vesalius.behaviours.metrics import LOG_PROBABILITY, NONE, TEACHER_FORCED, Metric, metric_name
+from vesalius.behaviours.metrics import LOG_PROBABILITY, NONE, TEACHER_FORCED, BehaviourMetric, metric_name
 from vesalius.behaviours.prompts import Prompt
 from vesalius.errors import BadInput, choices
 
@@ -60,7 +60,7 @@ class Addition(Behaviour):
             )
 
 
-def addition(*, metric: Metric | None = None, **given: Any) -> Addition:
+def addition(*, metric: BehaviourMetric | None = None, **given: Any) -> Addition:
     """The behaviour with some options, by name."""
     known = [one.name for one in fields(Options)]
     if unknown := [name for name in given if name not in known]:

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from vesalius.behaviours.material import Material, split_index
-from vesalius.behaviours.metrics import Metric, require_metric
+from vesalius.behaviours.metrics import BehaviourMetric, require_metric
 from vesalius.behaviours.prompts import Prompt, Prompts
 from vesalius.documents.views import has_options
 from vesalius.errors import BadInput
@@ -40,12 +40,12 @@ class Behaviour:
     description: str
     prepare: Callable[[Material], Draw] = field(repr=False)
     variant_of: str | None = None
-    metric: Metric | None = field(default=None, kw_only=True)
+    metric: BehaviourMetric | None = field(default=None, kw_only=True)
     only_right: bool = field(default=False, kw_only=True)
 
     @staticmethod
     def from_rows(
-        rows: Iterable[Mapping[str, Any]], *, name: str | None = None, metric: Metric | None = None
+        rows: Iterable[Mapping[str, Any]], *, name: str | None = None, metric: BehaviourMetric | None = None
     ) -> "Behaviour":
         """A behaviour from a list (or a generator) of rows `{prompt, answer, wrong?, counterfactual?, roles?, split?}`;
         answers are a text or a list of texts.
@@ -53,7 +53,7 @@ class Behaviour:
         return MAKERS["rows"](rows, name=name, metric=metric)
 
     @staticmethod
-    def from_file(path: str | Path, *, metric: Metric | None = None) -> "Behaviour":
+    def from_file(path: str | Path, *, metric: BehaviourMetric | None = None) -> "Behaviour":
         """A behaviour from a file: rows in JSONL, JSON or CSV, templates in TOML, or a directory of a dataset."""
         return MAKERS["file"](path, metric=metric)
 
@@ -66,7 +66,7 @@ class Behaviour:
         counterfactual: str | None = None,
         roles: Mapping[str, str] | None = None,
         as_written: bool = False,
-        metric: Metric | None = None,
+        metric: BehaviourMetric | None = None,
     ) -> "Behaviour":
         """A behaviour of one prompt: what it shows holds for that prompt and has no interval. `as_written` allows an
         answer that continues the last word of the prompt.
@@ -77,7 +77,7 @@ class Behaviour:
 
     @staticmethod
     def from_templates(
-        templates: str | Path | Mapping[str, Any], *, name: str | None = None, metric: Metric | None = None
+        templates: str | Path | Mapping[str, Any], *, name: str | None = None, metric: BehaviourMetric | None = None
     ) -> "Behaviour":
         """A behaviour from templates with slots: a TOML file, or the same as a dictionary."""
         return MAKERS["templates"](templates, name=name, metric=metric)
@@ -87,7 +87,7 @@ class Behaviour:
         draw: Callable[[random.Random], Mapping[str, Any] | None],
         *,
         name: str | None = None,
-        metric: Metric | None = None,
+        metric: BehaviourMetric | None = None,
         seed: int = 0,
     ) -> "Behaviour":
         """A behaviour from a function that draws one row with a random generator."""
@@ -106,7 +106,7 @@ class Behaviour:
         change: str = "balanced",
         read: str | None = None,
         keep: str = "all",
-        metric: Metric | None = None,
+        metric: BehaviourMetric | None = None,
     ) -> "Behaviour":
         """The behaviour `addition` with options: A - B + C with `signs="-+"`, operands from `low` to `high`, answers
         within `answers`, `shots` solved sums in front. `vesalius.behaviours.addition` explains each of them.
@@ -133,7 +133,7 @@ class Behaviour:
         """The split on which it is measured whether a model performs it."""
         return "test"
 
-    def with_metric(self, metric: Metric | None) -> "Behaviour":
+    def with_metric(self, metric: BehaviourMetric | None) -> "Behaviour":
         """The same prompts, measured by another metric."""
         return replace(self, metric=metric)
 

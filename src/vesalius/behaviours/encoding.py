@@ -22,7 +22,7 @@ from vesalius.behaviours.metrics import (
     NEEDS_WRONG,
     NONE,
     TEACHER_FORCED,
-    Metric,
+    BehaviourMetric,
     metric_name,
 )
 from vesalius.behaviours.prompts import Prompt
@@ -73,7 +73,7 @@ class Encoder:
     tokenizer: Tokenizer
     n_ctx: int
     d_vocab: int
-    metric: Metric | None
+    metric: BehaviourMetric | None
 
     def encode(self, row: Row) -> tuple[Prompt, str | None]:
         """The prompt of a row, whose counterfactual is its own tokens where none is given, and what was left out of

@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import Any
 
 from vesalius.behaviours.behaviour import MAKERS
-from vesalius.behaviours.metrics import Metric
+from vesalius.behaviours.metrics import BehaviourMetric
 from vesalius.behaviours.other_tools import missing_ids_note, own_form
 from vesalius.behaviours.own import RowBehaviour, from_rows
 from vesalius.behaviours.rows import SPLIT_NAMES, Row
@@ -42,7 +42,7 @@ SEPARATORS = (",", ";", "\t")
 _SHARD = re.compile(r"(?<=[-_.])(\d{5})-of-(\d{5})(?=\.)")
 
 
-def read_behaviour(path: str | Path, *, metric: Metric | None = None) -> RowBehaviour:
+def read_behaviour(path: str | Path, *, metric: BehaviourMetric | None = None) -> RowBehaviour:
     """A behaviour from a file, a dataset's directory or a hub id."""
     file = Path(path).expanduser()
     if file.suffix.lower() == ".toml" and file.is_file():

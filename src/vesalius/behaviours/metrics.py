@@ -51,7 +51,7 @@ TEACHER_FORCED = (PROBABILITY, LOG_PROBABILITY, LOSS)
 #: Metrics that are 0 where nothing is known, so that shares of the clean value mean something.
 WITH_ZERO = (LOGIT_DIFFERENCE, PROBABILITY, PROBABILITY_DIFFERENCE)
 CLEAN_ROWS = 32
-Metric = str | Callable[[Tensor, Tensor, Tensor], Tensor]
+BehaviourMetric = str | Callable[[Tensor, Tensor, Tensor], Tensor]
 
 
 @dataclass(frozen=True)
@@ -72,20 +72,20 @@ def require_metric(metric: Any) -> None:
         raise BadInput(f"metric {metric!r} does not exist; choose one of {choices(METRICS)}, or in Python a function")
 
 
-def metric_name(metric: Metric | None) -> str:
+def metric_name(metric: BehaviourMetric | None) -> str:
     """The name of a metric; of a function its own."""
     if metric is None:
         return LOGIT_DIFFERENCE
     return metric if isinstance(metric, str) else getattr(metric, "__name__", "metric")
 
 
-def has_zero(metric: Metric | None) -> bool:
+def has_zero(metric: BehaviourMetric | None) -> bool:
     """Whether shares of the clean value mean something."""
     return metric is None or metric in WITH_ZERO
 
 
 def metric_readout(
-    metric: Metric | None, question: Question, *, model: Transformer | None = None, batch: Batch | None = None
+    metric: BehaviourMetric | None, question: Question, *, model: Transformer | None = None, batch: Batch | None = None
 ) -> Readout:
     """The readout of a metric; `kl` needs the model and the clean prompts."""
     require_metric(metric)

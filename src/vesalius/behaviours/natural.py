@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 
-from vesalius.behaviours.metrics import Metric
+from vesalius.behaviours.metrics import BehaviourMetric
 from vesalius.behaviours.performance import measure, undecided
 from vesalius.behaviours.prompts import Prompts
 from vesalius.behaviours.registry import behaviour_of, find_behaviour
@@ -24,7 +24,12 @@ RANDOM_IDS = 16
 
 
 def load_natural(
-    name: Any, *, behaviour: Any = None, metric: Metric | None = None, progress: Progress | None = None, **reading: Any
+    name: Any,
+    *,
+    behaviour: Any = None,
+    metric: BehaviourMetric | None = None,
+    progress: Progress | None = None,
+    **reading: Any,
 ) -> Specimen:
     """Load a natural model by name (`smollm2-135m`), directory, GGUF file, hub id, or from a transformers model.
 
@@ -58,7 +63,7 @@ def load_natural(
     return specimen if source is None else with_behaviour(specimen, source)
 
 
-def with_behaviour(specimen: Specimen, behaviour: Any, *, metric: Metric | None = None) -> Specimen:
+def with_behaviour(specimen: Specimen, behaviour: Any, *, metric: BehaviourMetric | None = None) -> Specimen:
     """A natural model that is loaded already, for another behaviour or metric (None: its own)."""
     source = behaviour_of(specimen) if behaviour is None else find_behaviour(behaviour)
     source = source if metric is None else source.with_metric(metric)

@@ -21,7 +21,7 @@ from vesalius.behaviours.behaviour import MAKERS, Behaviour
 from vesalius.behaviours.counterfactuals import random_tokens, with_counterfactuals
 from vesalius.behaviours.encoding import Dropped, Encoder, Fate
 from vesalius.behaviours.material import SPLITS, split_index
-from vesalius.behaviours.metrics import LOG_PROBABILITY, LOGIT_DIFFERENCE, Metric, metric_name, require_metric
+from vesalius.behaviours.metrics import LOG_PROBABILITY, LOGIT_DIFFERENCE, BehaviourMetric, metric_name, require_metric
 from vesalius.behaviours.prompts import RANDOM_TOKENS, Prompts
 from vesalius.behaviours.rows import Row, parse_row, parse_rows
 from vesalius.errors import BadInput, quoted
@@ -70,7 +70,7 @@ class RowBehaviour(Behaviour):
         return len(self.rows) == 1
 
     @property
-    def used_metric(self) -> Metric | None:
+    def used_metric(self) -> BehaviourMetric | None:
         """The metric: as given, else the logit difference if every row has a wrong answer, else log-probability."""
         complete = [row for row in self.rows if row.defect is None]
         if self.metric is None and not all(row.wrongs for row in complete):
@@ -107,7 +107,7 @@ class RowBehaviour(Behaviour):
         some = "1 prompt is" if len(shared) == 1 else f"{len(shared)} prompts are"
         return f"{some} in more than one split, first of {where}: what is found on one is not checked on unseen prompts"
 
-    def with_metric(self, metric: Metric | None) -> "RowBehaviour":
+    def with_metric(self, metric: BehaviourMetric | None) -> "RowBehaviour":
         """The same rows, measured by another metric."""
         return replace(self, metric=metric)
 
@@ -236,7 +236,7 @@ def from_rows(
     rows: Iterable[Any],
     *,
     name: str | None = None,
-    metric: Metric | None = None,
+    metric: BehaviourMetric | None = None,
     description: str = "",
     note: str | None = None,
     source: str = "rows",
@@ -251,7 +251,7 @@ def from_rows(
     )
 
 
-def from_prompt(row: Mapping[str, Any], *, metric: Metric | None = None) -> RowBehaviour:
+def from_prompt(row: Mapping[str, Any], *, metric: BehaviourMetric | None = None) -> RowBehaviour:
     """A behaviour of one row, which must be complete."""
     made = from_rows([row], metric=metric, source="prompt")
     if defect := made.rows[0].defect:
@@ -263,7 +263,7 @@ def from_function(
     draw: Callable[[random.Random], Mapping[str, Any] | None],
     *,
     name: str | None = None,
-    metric: Metric | None = None,
+    metric: BehaviourMetric | None = None,
     description: str = "",
     seed: int = 0,
     rows: int = FUNCTION_ROWS,

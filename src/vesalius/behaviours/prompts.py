@@ -15,7 +15,7 @@ import torch
 from jaxtyping import Bool, Int
 from torch import Tensor
 
-from vesalius.behaviours.metrics import NONE, Metric, Question, margin, metric_readout
+from vesalius.behaviours.metrics import NONE, BehaviourMetric, Question, margin, metric_readout
 from vesalius.errors import BadInput
 from vesalius.intervene import Batch, Readout
 from vesalius.model.transformer import Transformer
@@ -77,7 +77,7 @@ class Prompts:
     answers: Int[Tensor, "prompt answer"] | None = None
     wrongs: Int[Tensor, "prompt wrong"] | None = None
     forced: Int[Tensor, "prompt step"] | None = None
-    metric: Metric | None = None
+    metric: BehaviourMetric | None = None
     sources: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
@@ -147,7 +147,7 @@ class Prompts:
         """
         return margin(self.question)
 
-    def with_metric(self, metric: Metric | None) -> "Prompts":
+    def with_metric(self, metric: BehaviourMetric | None) -> "Prompts":
         """The same prompts, read by another metric."""
         return replace(self, metric=metric)
 

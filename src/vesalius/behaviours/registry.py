@@ -12,7 +12,7 @@ from vesalius.behaviours.files import ENDINGS, read_behaviour
 from vesalius.behaviours.greater_than import GREATER_THAN
 from vesalius.behaviours.induction import INDUCTION, INDUCTION_OUT
 from vesalius.behaviours.ioi import IOI
-from vesalius.behaviours.metrics import Metric, require_metric
+from vesalius.behaviours.metrics import BehaviourMetric, require_metric
 from vesalius.behaviours.own import from_prompt, from_rows
 from vesalius.behaviours.rows import inline_rows
 from vesalius.behaviours.successor import SUCCESSOR
@@ -44,7 +44,7 @@ def behaviour(name: str) -> Behaviour:
     )
 
 
-def find_behaviour(given: Any, *, metric: Metric | None = None) -> Behaviour:
+def find_behaviour(given: Any, *, metric: BehaviourMetric | None = None) -> Behaviour:
     """The behaviour that a name, a path, a hub id, rows, a row written as JSON or a `Behaviour` stands for."""
     require_metric(metric)
     found = _found(given)

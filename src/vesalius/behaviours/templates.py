@@ -31,7 +31,7 @@ from typing import Any
 
 from vesalius.behaviours.behaviour import MAKERS
 from vesalius.behaviours.material import SPLITS, select_split
-from vesalius.behaviours.metrics import Metric
+from vesalius.behaviours.metrics import BehaviourMetric
 from vesalius.behaviours.own import LEAST_TO_DIVIDE, RowBehaviour, from_rows
 from vesalius.behaviours.rows import Row
 from vesalius.errors import BadInput, choices, quoted
@@ -47,7 +47,7 @@ _PIECE = re.compile(r"\{\{|\}\}|\{([^{}]*)\}")
 
 
 def from_templates(
-    templates: str | Path | Mapping[str, Any], *, name: str | None = None, metric: Metric | None = None
+    templates: str | Path | Mapping[str, Any], *, name: str | None = None, metric: BehaviourMetric | None = None
 ) -> RowBehaviour:
     """A behaviour from a TOML file of templates, or from the same as a dictionary."""
     if isinstance(templates, Mapping):

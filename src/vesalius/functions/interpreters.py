@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from vesalius.backbones import Backbone
 from vesalius.errors import BadInput, Failed, choices
-from vesalius.functions.agents import Limits, interpret_with
+from vesalius.functions.agents import DialogueLimits, interpret_with
 from vesalius.functions.agents.exemplars import exemplars_for
 from vesalius.functions.answer import Answer, Interpreter
 from vesalius.functions.box import Box, Function
@@ -63,7 +63,7 @@ def interpret(
     suite: Suite,
     seed: int = 0,
     backbone: Backbone | None = None,
-    limits: Limits | None = None,
+    limits: DialogueLimits | None = None,
     grading_seed: int | None = None,
 ) -> Interpretation:
     """Let the interpreter of that name explain a function. Only the oracle is given more than the box.

@@ -27,7 +27,7 @@ from vesalius.rasp import Program
 from vesalius.rasp.effects import outputs_differ
 from vesalius.rasp.language import Aggregate, SelectorWidth
 from vesalius.rasp.placement import Placed
-from vesalius.rasp.program import Trace
+from vesalius.rasp.program import ProgramTrace
 from vesalius.training.pairs import Pairs, draw_pairs
 from vesalius.training.setting import model_tokens
 
@@ -62,7 +62,7 @@ def check_circuit(task: Task) -> dict[str, dict[str, Any]]:
 
 
 def attention_figures(
-    program: Program, placed: Placed, trace: Trace, pattern: Float[Tensor, "row query key"]
+    program: Program, placed: Placed, trace: ProgramTrace, pattern: Float[Tensor, "row query key"]
 ) -> dict[str, float | None]:
     """Where a head attends, against what its selector selects; the first key is the start token."""
     node = placed.expressions[0]
@@ -87,7 +87,7 @@ def attention_figures(
     }
 
 
-def _selected(program: Program, node: Aggregate | SelectorWidth, trace: Trace) -> Bool[Tensor, "row query key"]:
+def _selected(program: Program, node: Aggregate | SelectorWidth, trace: ProgramTrace) -> Bool[Tensor, "row query key"]:
     table = torch.from_numpy(program.tables.selected[node.selector])
     keys, queries = (
         trace.values[program.name_of(variable)].clamp(min=0) for variable in (node.selector.keys, node.selector.queries)

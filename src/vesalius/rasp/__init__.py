@@ -22,7 +22,7 @@ from vesalius.rasp.language import (
     tokens,
 )
 from vesalius.rasp.placement import Placed
-from vesalius.rasp.program import Program, Trace, compile_program
+from vesalius.rasp.program import Program, ProgramTrace, compile_program
 from vesalius.rasp.roles import Role, role_of, roles_of
 from vesalius.rasp.sampling import random_inputs
 from vesalius.rasp.spec import load_spec, render_spec
@@ -36,11 +36,11 @@ __all__ = [
     "Map",
     "Placed",
     "Program",
+    "ProgramTrace",
     "Role",
     "Select",
     "SelectorWidth",
     "SequenceMap",
-    "Trace",
     "Variable",
     "compile_program",
     "constant",

@@ -37,7 +37,7 @@ MAX_LENGTH = 1_000
 
 
 @dataclass(frozen=True)
-class Trace:
+class ProgramTrace:
     """One run: every variable by name, codes (-1 past the end of a sequence) or floats (0 there)."""
 
     tokens: Int[Tensor, "batch pos"]
@@ -141,14 +141,14 @@ class Program:
             codes.append(code)
         return codes
 
-    def run(self, tokens: Int[Tensor, "batch pos"], lengths: Int[Tensor, " batch"]) -> Trace:
+    def run(self, tokens: Int[Tensor, "batch pos"], lengths: Int[Tensor, " batch"]) -> ProgramTrace:
         """Run the program on token codes (as `encode` gives them) and keep every variable."""
         return self._trace(tokens, lengths, lambda name, value: value)
 
     def interchange(
         self,
-        base: Batch | Trace,
-        source: Batch | Trace,
+        base: Batch | ProgramTrace,
+        source: Batch | ProgramTrace,
         patched: Bool[Tensor, "batch components"],
         *,
         positions: Int[Tensor, "batch pos"] | None = None,
@@ -162,7 +162,7 @@ class Program:
         `patched`, the variables it stands for (None: those of each placed component, in order).
         """
         tokens, lengths = _batch(base)
-        origin = source if isinstance(source, Trace) else self.run(*source)
+        origin = source if isinstance(source, ProgramTrace) else self.run(*source)
         groups = [placed.variables for placed in self.components] if carriers is None else list(carriers)
         columns_of = self._columns(groups)
         if patched.shape != (len(tokens), len(groups)) or len(origin.tokens) != len(tokens):
@@ -182,10 +182,10 @@ class Program:
             replaced = patched[:, columns].any(1)[:, None] & given
             return torch.where(replaced, origin.values[name].gather(1, read), value)
 
-        known = self._untouched(base, columns_of) if isinstance(base, Trace) else None
+        known = self._untouched(base, columns_of) if isinstance(base, ProgramTrace) else None
         return self._trace(tokens, lengths, amend, known).output
 
-    def _untouched(self, base: Trace, patched: Collection[str]) -> Values:
+    def _untouched(self, base: ProgramTrace, patched: Collection[str]) -> Values:
         """What a run keeps when some variables are patched: everything that is not downstream of them."""
         touched = set(patched)
         for step in self._steps_on(base.tokens.device):
@@ -218,7 +218,7 @@ class Program:
 
     def _trace(
         self, tokens: Tensor, lengths: Tensor, amend: Callable[[str, Tensor], Tensor], known: Values | None = None
-    ) -> Trace:
+    ) -> ProgramTrace:
         if tokens.ndim != 2 or lengths.shape != tokens.shape[:1] or tokens.shape[1] > self.max_len:
             raise BadInput(
                 f"tokens {tuple(tokens.shape)} with lengths {tuple(lengths.shape)} do not fit: "
@@ -226,7 +226,7 @@ class Program:
             )
         steps = self._steps_on(tokens.device)
         values = evaluate(steps, tokens, lengths, causal=self.causal, amend=amend, known=known)
-        return Trace(tokens, lengths, values, values[self._names[self.output]])
+        return ProgramTrace(tokens, lengths, values, values[self._names[self.output]])
 
     def _steps_on(self, device: torch.device) -> list[Step]:
         if device not in self._steps:
@@ -279,8 +279,8 @@ def _checked_vocab(vocab: Sequence[Value]) -> tuple[Value, ...]:
     return tuple(vocab)
 
 
-def _batch(given: Batch | Trace) -> Batch:
-    return (given.tokens, given.lengths) if isinstance(given, Trace) else given
+def _batch(given: Batch | ProgramTrace) -> Batch:
+    return (given.tokens, given.lengths) if isinstance(given, ProgramTrace) else given
 
 
 def _steps(node: Expression, names: dict[Variable, str], tables: Tables) -> list[Step]:

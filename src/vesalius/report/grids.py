@@ -16,7 +16,7 @@ LABEL_CHARACTERS = 9
 
 
 @dataclass(frozen=True)
-class Figure:
+class PrintedValue:
     """A printed value; `inverse` where the shade behind it is strong."""
 
     x: float
@@ -40,7 +40,7 @@ class Grid:
     columns: tuple[str, ...]
     upright: bool
     shades: tuple[tuple[int, str], ...]
-    figures: tuple[Figure, ...]
+    figures: tuple[PrintedValue, ...]
 
 
 def draw_grid(
@@ -72,7 +72,7 @@ def draw_grid(
             if shade:
                 paths.setdefault(shade, []).append(f"M{x:g} {y:g}h{cell - 1:g}v{cell - 1:g}h-{cell - 1:g}z")
             if printed and (shade or low < 0):
-                figures.append(Figure(x + (cell - 1) / 2, y + cell / 2 + 3.5, short(value), shade > SHADES // 2))
+                figures.append(PrintedValue(x + (cell - 1) / 2, y + cell / 2 + 3.5, short(value), shade > SHADES // 2))
     return Grid(
         title=title,
         summary=summary,

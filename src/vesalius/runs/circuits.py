@@ -20,10 +20,10 @@ from vesalius.grading.nulls import donor_of
 from vesalius.runs.directory import Run
 from vesalius.runs.engine import Failure
 from vesalius.runs.scorecard import circuits_scorecard
-from vesalius.runs.selection import Circuit
+from vesalius.runs.selection import CircuitCase
 from vesalius.runs.settings import Settings
 from vesalius.runs.state import EXPLAIN, GRADE, JUDGE, State
-from vesalius.runs.steps import Options, Progress, Steps
+from vesalius.runs.steps import Options, StepProgress, Steps
 from vesalius.runs.work import ToExplain, ToGrade, ToJudge, explain_case, grade_case, judge_case, totals
 
 
@@ -34,7 +34,7 @@ class CircuitsBenchmark(Steps):
         self.settings, self.state = settings, State(run.ledger.records)
         super().__init__(run, self.state, prices=settings.prices, **options)
 
-    def work(self, *, jobs: int = 2) -> Generator[Progress]:
+    def work(self, *, jobs: int = 2) -> Generator[StepProgress]:
         """Do what is not done yet."""
         self._open_cap()
         yield from self._explain(jobs)
@@ -48,7 +48,7 @@ class CircuitsBenchmark(Steps):
         self.run.write_scorecard(card)
         return card
 
-    def _explain(self, jobs: int) -> Generator[Progress]:
+    def _explain(self, jobs: int) -> Generator[StepProgress]:
         s, chosen = self.settings, self.settings.circuits
         missing = [c for c in chosen if not self._is_explained(c.id)]
         cases = [
@@ -68,7 +68,7 @@ class CircuitsBenchmark(Steps):
 
         yield from self._each(EXPLAIN, explain_case, cases, keep, of=len(chosen), jobs=jobs)
 
-    def _task(self, circuit: Circuit) -> Task:
+    def _task(self, circuit: CircuitCase) -> Task:
         settings = self.settings
         return Task(
             circuit.id,
@@ -84,7 +84,7 @@ class CircuitsBenchmark(Steps):
             backbone=settings.backbone,
         )
 
-    def _grade(self, jobs: int) -> Generator[Progress]:
+    def _grade(self, jobs: int) -> Generator[StepProgress]:
         explained = [c for c in self.settings.circuits if c.id in self.state.explained]
         explanations = {c.id: self.run.explanation(c.id) for c in explained}
         missing = [c for c in explained if c.id not in self.state.graded]
@@ -96,7 +96,7 @@ class CircuitsBenchmark(Steps):
 
         yield from self._each(GRADE, grade_case, cases, keep, of=len(explained), jobs=jobs)
 
-    def _judge(self, jobs: int) -> Generator[Progress]:
+    def _judge(self, jobs: int) -> Generator[StepProgress]:
         explained = [c for c in self.settings.circuits if c.id in self.state.explained]
         cases = [self._to_judge(c) for c in explained if not self.state.settled(c.id)]
 
@@ -113,14 +113,14 @@ class CircuitsBenchmark(Steps):
     def _finished(self) -> str:
         return f"{len(self.state.explained)} of {len(self.settings.circuits)} circuits are explained"
 
-    def _to_grade(self, circuit: Circuit, explanations: Mapping[str, Explanation | None]) -> ToGrade:
+    def _to_grade(self, circuit: CircuitCase, explanations: Mapping[str, Explanation | None]) -> ToGrade:
         own, pool = explanations[circuit.id], [each for each in explanations.values() if each is not None]
         donor = None if own is None else donor_of(own, pool)
         lender = next((name for name, each in explanations.items() if donor is not None and each is donor), None)
         path = self.run.explanation_path
         return ToGrade(circuit.id, circuit.directory, path(circuit.id), None if lender is None else path(lender))
 
-    def _to_judge(self, circuit: Circuit) -> ToJudge:
+    def _to_judge(self, circuit: CircuitCase) -> ToJudge:
         trace = self.run.trace_path(circuit.id)
         judges = tuple(
             self._reach(judge, circuit.id, f"judge{number}") for number, judge in enumerate(self.settings.judges, 1)

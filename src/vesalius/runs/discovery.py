@@ -20,8 +20,8 @@ from vesalius.runs.engine import Engine, Failure
 from vesalius.runs.ledger import Record
 from vesalius.runs.ledger_state import FAILED, LedgerState, LedgerStep
 from vesalius.runs.methods import DiscoveryCase, run_case
-from vesalius.runs.selection import Circuit, selection_options
-from vesalius.runs.steps import Progress, Steps
+from vesalius.runs.selection import CircuitCase, selection_options
+from vesalius.runs.steps import StepProgress, Steps
 from vesalius.version import __version__
 
 BENCHMARK = "discovery"
@@ -33,7 +33,7 @@ AUROC_OF_CHANCE = 0.5
 class DiscoverySettings:
     """What decides the results of a run."""
 
-    circuits: tuple[Circuit, ...]
+    circuits: tuple[CircuitCase, ...]
     methods: tuple[str, ...]
     n: int
     seed: int
@@ -107,7 +107,7 @@ class DiscoveryBenchmark(Steps):
         self.settings, self.state = settings, DiscoveryState(run.ledger.records)
         super().__init__(run, self.state, engine=engine)
 
-    def work(self, *, jobs: int = 2) -> Generator[Progress]:
+    def work(self, *, jobs: int = 2) -> Generator[StepProgress]:
         """Do what is not done yet; a case that fails is an error and enters no figure."""
         cases = self.settings.cases
         missing = [case for case in cases if case.key not in self.state.figures]

@@ -23,8 +23,8 @@ from vesalius.runs.functions.settings import BENCHMARK as FUNCTIONS
 from vesalius.runs.functions.settings import FunctionSettings
 from vesalius.runs.functions.state import FunctionState
 from vesalius.runs.ledger import read_ledger
-from vesalius.runs.settings import BENCHMARK, Limits, Settings
-from vesalius.runs.steps import Progress
+from vesalius.runs.settings import BENCHMARK, RunLimits, Settings
+from vesalius.runs.steps import StepProgress
 from vesalius.runs.work import ModelAccess
 
 #: What is not compared. Scorecards of schema 1 do not say which statistic a metric is.
@@ -51,7 +51,7 @@ def replay(
     jobs: int = 2,
     execute: bool = False,
     engine: Engine | None = None,
-    progress: Callable[[Progress], None] | None = None,
+    progress: Callable[[StepProgress], None] | None = None,
 ) -> Replayed:
     """Do a finished run again from its records and compare the scorecards; with `execute` code is run again."""
     of_functions = read_run(directory)["settings"].get("benchmark") == FUNCTIONS
@@ -73,7 +73,7 @@ def replay(
         tempfile.TemporaryDirectory(prefix="vesalius-replay-") as place,
         Run(Path(place), settings=settings.as_data()) as run,
     ):
-        limits = Limits(sandbox_unsafe=unsafe)
+        limits = RunLimits(sandbox_unsafe=unsafe)
         if not execute and (directory / EXECUTIONS).is_dir():
             shutil.copytree(directory / EXECUTIONS, Path(place) / EXECUTIONS)
         benchmark = (

@@ -23,7 +23,7 @@ from vesalius.grading.circuits import (
 from vesalius.grading.nulls import NULLS
 from vesalius.grading.programs import fresh_seed
 from vesalius.runs.directory import Run
-from vesalius.runs.selection import Circuit
+from vesalius.runs.selection import CircuitCase
 from vesalius.runs.settings import BENCHMARK, Settings
 from vesalius.runs.state import EXPLAIN, JUDGE, State
 
@@ -119,7 +119,7 @@ def _traces(run: Run, cases: Mapping[str, CircuitGrade], metrics: dict[str, Metr
     return {"execution_errors": error_categories(traces), "convergence_by_iteration": convergence(traces)}
 
 
-def _row(run: Run, settings: Settings, state: State, circuit: Circuit) -> CircuitRow:
+def _row(run: Run, settings: Settings, state: State, circuit: CircuitCase) -> CircuitRow:
     """One circuit in the scorecard."""
     grade, seconds = state.graded[circuit.id]
     explanation = run.explanation(circuit.id)

@@ -14,7 +14,7 @@ from vesalius.model.files import WEIGHTS_FILE
 
 
 @dataclass(frozen=True)
-class Circuit:
+class CircuitCase:
     """One circuit of a run. `id` names its files; `trained` is true of what `vesalius train` made."""
 
     id: str
@@ -36,19 +36,19 @@ class Circuit:
             raise BadInput(f"{self.directory / WEIGHTS_FILE}: {error.strerror}; put it back or leave it out") from None
 
 
-def benchmark_circuits(ids: Iterable[str] | None = None) -> list[Circuit]:
+def benchmark_circuits(ids: Iterable[str] | None = None) -> list[CircuitCase]:
     """Benchmark circuits by id or name, each once, in the order of the benchmark; None means all 84."""
     chosen = None if ids is None else {_directory(name).name for name in ids}
     if chosen is not None and not chosen:
         raise BadInput(f"`ids` names no circuit; give ids or names, comma-separated: {known_names(3)}")
     return [
-        Circuit(card.id, card.name, _directory(card.id))
+        CircuitCase(card.id, card.name, _directory(card.id))
         for card in benchmark_cards()
         if chosen is None or card.id in chosen
     ]
 
 
-def trained_circuits(folder: Path) -> list[Circuit]:
+def trained_circuits(folder: Path) -> list[CircuitCase]:
     """The specimens in a folder, or the folder itself if it is one; each needs its answer key."""
     if not folder.is_dir():
         raise BadInput(f"`specimens` {folder}: no such directory")
@@ -61,23 +61,23 @@ def trained_circuits(folder: Path) -> list[Circuit]:
     for place in places:
         card = Card.read(place / SPECIMEN_FILE)
         key_file(place)
-        circuits.append(Circuit(place.resolve().name, card.name, place.resolve(), trained=True))
+        circuits.append(CircuitCase(place.resolve().name, card.name, place.resolve(), trained=True))
     return circuits
 
 
-def first(circuits: Sequence[Circuit], limit: int | None) -> list[Circuit]:
+def first(circuits: Sequence[CircuitCase], limit: int | None) -> list[CircuitCase]:
     """At most `limit` circuits."""
     return list(circuits if limit is None else circuits[:limit])
 
 
-def chosen_circuits(specimens: str | None, ids: list[str] | None, limit: int | None) -> list[Circuit]:
+def chosen_circuits(specimens: str | None, ids: list[str] | None, limit: int | None) -> list[CircuitCase]:
     """What the options --specimens, --ids and --limit choose; None where one was left out."""
     if specimens is not None and ids is not None:
         raise BadInput("`ids` chooses among the benchmark circuits; leave it out with `specimens`")
     return first(trained_circuits(Path(specimens)) if specimens is not None else benchmark_circuits(ids), limit)
 
 
-def selection_options(circuits: Sequence[Circuit]) -> dict[str, JsonValue]:
+def selection_options(circuits: Sequence[CircuitCase]) -> dict[str, JsonValue]:
     """The options that choose these circuits again."""
     if not any(circuit.trained for circuit in circuits):
         return {} if len(circuits) == len(benchmark_cards()) else {"ids": [circuit.id for circuit in circuits]}

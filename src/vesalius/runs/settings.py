@@ -13,14 +13,14 @@ from vesalius.documents.request import Request
 from vesalius.errors import BadInput
 from vesalius.explanations.scientists import BUILTIN, check_scientist
 from vesalius.files import sha256
-from vesalius.runs.selection import Circuit, selection_options
+from vesalius.runs.selection import CircuitCase, selection_options
 from vesalius.version import __version__
 
 BENCHMARK = "circuits"
 
 
 @dataclass(frozen=True)
-class Limits:
+class RunLimits:
     """What may change when a run is resumed: the results do not depend on it."""
 
     max_cost: float | None = None
@@ -46,7 +46,7 @@ class Limits:
 class Settings:
     """What decides the results of a run."""
 
-    circuits: tuple[Circuit, ...]
+    circuits: tuple[CircuitCase, ...]
     scientist: str = BUILTIN
     seed: int = 0
     leave_out: str | None = None
@@ -121,7 +121,9 @@ class Settings:
         if asked.get("version") != __version__:
             raise BadInput(f"the run was made by version {asked.get('version')}, this is {__version__}; use that one")
         selection = tuple(
-            Circuit(case, names.get(case, case), Path(places[case])) for case in asked["specimens"] if case in places
+            CircuitCase(case, names.get(case, case), Path(places[case]))
+            for case in asked["specimens"]
+            if case in places
         )
         settings = cls(
             circuits=selection,

@@ -15,13 +15,13 @@ from vesalius.errors import Failed
 from vesalius.runs.directory import CALLS, SPENDING, Run
 from vesalius.runs.engine import Engine, Failure, map_cases
 from vesalius.runs.ledger_state import FAILED, LedgerState
-from vesalius.runs.settings import Limits
+from vesalius.runs.settings import RunLimits
 from vesalius.runs.spending import SpendingFile
 from vesalius.runs.work import ModelAccess, totals
 
 
 @dataclass(frozen=True)
-class Progress:
+class StepProgress:
     """One more case of a step is done; `cost` is what all calls so far cost, None if that is not known."""
 
     step: str
@@ -44,7 +44,7 @@ class Options(TypedDict, total=False):
     `access` may change how a case reaches a language model: replay puts its records in place.
     """
 
-    limits: Limits | None
+    limits: RunLimits | None
     engine: Engine | None
     access: Callable[[ModelAccess], ModelAccess] | None
 
@@ -53,7 +53,7 @@ class Steps(ABC):
     """The part of a benchmark that does not know what its cases are."""
 
     def __init__(self, run: Run, state: LedgerState, *, prices: str | None = None, **options: Unpack[Options]) -> None:
-        self.run, self.limits = run, options.get("limits") or Limits()
+        self.run, self.limits = run, options.get("limits") or RunLimits()
         self._ledger_state, self._prices = state, prices
         self._engine, self._access = options.get("engine") or map_cases, options.get("access")
         self._capped: str | None = None
@@ -87,7 +87,7 @@ class Steps(ABC):
         *,
         of: int,
         jobs: int,
-    ) -> Generator[Progress]:
+    ) -> Generator[StepProgress]:
         """One step over its cases: every result is kept, every failure noted."""
         done = of - len(cases)
         with closing(self._engine(work, self._until_capped(cases), jobs=jobs)) as results:
@@ -99,7 +99,7 @@ class Steps(ABC):
                 else:
                     keep(case, result)
                 done += 1
-                yield Progress(self._label(step, case), case.id, done, of, self._ledger_state.total().cost)
+                yield StepProgress(self._label(step, case), case.id, done, of, self._ledger_state.total().cost)
         if self._capped:
             raise Failed(f"{self._capped} ({self._finished()})")
 

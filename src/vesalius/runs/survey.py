@@ -20,7 +20,7 @@ from vesalius.errors import BadInput
 from vesalius.files import sha256
 from vesalius.runs.directory import Run
 from vesalius.runs.ledger_state import LedgerState, LedgerStep
-from vesalius.runs.steps import Options, Progress, Steps
+from vesalius.runs.steps import Options, StepProgress, Steps
 from vesalius.version import __version__
 
 BENCHMARK, MEASURE, CELLS = "survey", "measure", "cells"
@@ -118,7 +118,7 @@ class SurveyRun(Steps):
         self.state = LedgerState([step], run.ledger.records)
         super().__init__(run, self.state, **options)
 
-    def work(self, *, jobs: int = 1) -> Generator[Progress]:
+    def work(self, *, jobs: int = 1) -> Generator[StepProgress]:
         """Measure the cells that are not measured yet."""
         done = self.state.results[MEASURE]
         missing = [case for case in self.cases if case.id not in done]

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from vesalius.discovery.mechrl.study import Training
-from vesalius.discovery.mechrl.suite import Plan, load_suite
+from vesalius.discovery.mechrl.suite import SuitePlan, load_suite
 from vesalius.errors import BadInput, Failed
 from vesalius.runs.engine import Engine, Failure, map_cases
 
@@ -21,7 +21,7 @@ class TrainingCase:
 
     training: Training
     matrices: Path
-    plan: Plan
+    plan: SuitePlan
 
 
 def train_case(case: TrainingCase) -> None:
@@ -30,7 +30,7 @@ def train_case(case: TrainingCase) -> None:
 
 
 def train_apart(
-    trainings: Sequence[Training], matrices: Path, plan: Plan, *, jobs: int = 2, engine: Engine | None = None
+    trainings: Sequence[Training], matrices: Path, plan: SuitePlan, *, jobs: int = 2, engine: Engine | None = None
 ) -> Generator[Training]:
     """Train every policy into its directory, `jobs` at a time; each is yielded when it is there."""
     cases = [TrainingCase(training, matrices, plan) for training in trainings]

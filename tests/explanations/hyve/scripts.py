@@ -7,14 +7,14 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from vesalius.backbones import Backbone, Request, RetryPolicy, Scripted, open_backbone
+from vesalius.backbones import Backbone, ModelRequest, RetryPolicy, Scripted, open_backbone
 
 ROOT = Path(__file__).parents[3]
 WALKTHROUGH = ROOT / "examples" / "hyve_frac_prevs.py"
 PLAN = {"stage": "s", "goal": "g", "procedure": ["one", "two"], "inputs": "i", "expected_result": "e"}
 
 
-def walkthrough() -> Callable[[Request], Any]:
+def walkthrough() -> Callable[[ModelRequest], Any]:
     """The example script's `reply`."""
     return runpy.run_path(str(WALKTHROUGH))["reply"]
 
@@ -25,7 +25,7 @@ def opened(script: Any, *, tries: int = 1, reasks: int = 2, **options: Any) -> t
     return open_backbone(wire, retry=RetryPolicy(tries=tries, first=1e-6), reasks=reasks, **options), wire
 
 
-def spoken(request: Request) -> int:
+def spoken(request: ModelRequest) -> int:
     """How often the model has spoken in this conversation."""
     return sum(message.role == "assistant" for message in request.messages)
 
@@ -35,7 +35,7 @@ def call(name: str, **arguments: Any) -> dict[str, Any]:
     return {"tool_calls": [{"id": "call", "name": name, "arguments": arguments}]}
 
 
-def colourless(request: Request, *, components: tuple[str, ...] = ("L0_MLP", "L1H2")) -> dict[str, Any]:
+def colourless(request: ModelRequest, *, components: tuple[str, ...] = ("L0_MLP", "L1H2")) -> dict[str, Any]:
     """A model that goes through every stage and says nothing about the task."""
     label = request.label
     if "plan" in label:
@@ -103,10 +103,10 @@ CLAIMS: list[Any] = [
 ]
 
 
-def raving(seed: int) -> Callable[[Request], Any]:
+def raving(seed: int) -> Callable[[ModelRequest], Any]:
     """A model that says anything; the same to the same request."""
 
-    def reply(request: Request) -> Any:
+    def reply(request: ModelRequest) -> Any:
         fate = random.Random(f"{seed}:{request.label}:{len(request.messages)}:{request.repetition}")
         if request.tools and fate.random() < 0.5:
             name = fate.choice(["check_claim", "execute_python", "list_directory", "read_file", "sudo", "check_claim"])

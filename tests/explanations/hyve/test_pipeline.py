@@ -15,9 +15,9 @@ from vesalius.api import load
 from vesalius.backbones import (
     BackboneError,
     CapReached,
+    ModelRequest,
     OutOfCredit,
     Rejected,
-    Request,
     Scripted,
     Unreachable,
 )
@@ -118,7 +118,7 @@ def test_the_paper_protocol_marks_its_verdicts(paper: HyveResult) -> None:
 def test_the_tag_follows_from_the_supported_program_not_from_the_model(frac_prevs: Specimen) -> None:
     script = walkthrough()
 
-    def contrary(request: Request) -> Any:
+    def contrary(request: ModelRequest) -> Any:
         if request.label == "classification":
             return {"json": {name: {"tag": "ROUTER", "description": "It sees all."} for name in ("L0_MLP", "L1H2")}}
         return script(request)
@@ -135,7 +135,7 @@ def test_what_was_established_is_set_apart_from_what_the_model_says(typed: HyveR
 
 
 def test_free_code_never_makes_a_typed_verdict(frac_prevs: Specimen) -> None:
-    def eager(request: Request) -> Any:
+    def eager(request: ModelRequest) -> Any:
         if "validation" in request.label and "plan" not in request.label:
             done = any(message.role == "tool" for message in request.messages)
             conclusion = {"json": {"explanation": "my code says so", "own_code": "support"}}
@@ -169,7 +169,7 @@ def test_refuted_claims_are_fed_back_and_the_taxonomy_is_withheld(frac_prevs: Sp
 
 
 def test_the_budgets_hold_against_a_model_that_never_stops(frac_prevs: Specimen) -> None:
-    def endless(request: Request) -> Any:
+    def endless(request: ModelRequest) -> Any:
         offered = [tool["name"] for tool in request.tools]
         if not offered:
             return colourless(request)
@@ -201,7 +201,7 @@ def test_asking_for_one_tool_for_ever_comes_to_an_end(
     monkeypatch.setattr("vesalius.explanations.hyve.explain._LazyWorkspace", FakeWorkspace)
     arguments = {"execute_python": {"code": "x"}, "check_claim": {"claim": {"kind": "necessary"}}}
 
-    def stuck(request: Request) -> Any:
+    def stuck(request: ModelRequest) -> Any:
         return call(tool, **arguments.get(tool, {"path": "."})) if request.tools else colourless(request)
 
     backbone, wire = opened(stuck)
@@ -269,7 +269,7 @@ def test_failures_that_say_nothing_about_the_model_are_raised(
 
 
 def test_a_refusal_and_an_outgrown_context_end_their_stage_only(frac_prevs: Specimen) -> None:
-    def moody(request: Request) -> Any:
+    def moody(request: ModelRequest) -> Any:
         if request.label == "L0_MLP observation":
             return {"fail": "rejected"}  # as a server does when the conversation is longer than its context
         return {"fail": "refused"} if "hypothesis" in request.label else colourless(request)
@@ -287,10 +287,10 @@ def test_a_killed_run_goes_on_from_its_records(frac_prevs: Specimen, tmp_path: P
     class Killed(BaseException):
         pass
 
-    def until(limit: int, script: Callable[[Request], Any]) -> Callable[[Request], Any]:
+    def until(limit: int, script: Callable[[ModelRequest], Any]) -> Callable[[ModelRequest], Any]:
         made = iter(range(limit))
 
-        def reply(request: Request) -> Any:
+        def reply(request: ModelRequest) -> Any:
             if next(made, None) is None:
                 raise Killed
             return script(request)

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from tests.functions.needs import needs_vectors
 from vesalius.backbones import Scripted, ScriptedReply, open_backbone
-from vesalius.backbones.messages import Request, TokenOptions
+from vesalius.backbones.messages import ModelRequest, TokenOptions
 from vesalius.errors import BadInput
 from vesalius.functions import Box
 from vesalius.functions.categories import SUITE
@@ -87,7 +87,7 @@ def test_published_values_have_four_decimals() -> None:
     assert published.truth()["backbone"] == "glove"
 
 
-def digits(request: Request) -> ScriptedReply:
+def digits(request: ModelRequest) -> ScriptedReply:
     """Sure about puppies, in doubt about wolves, evasive about the rest."""
     word = request.messages[-1].text.splitlines()[-1].removeprefix("Input: ")
     odds = {"puppy": (-0.1, -3.0), "wolf": (-1.0, -1.0)}.get(word)

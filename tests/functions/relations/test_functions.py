@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from tests.functions.needs import needs_facts
 from vesalius.backbones import Scripted, ScriptedReply, open_backbone
-from vesalius.backbones.messages import Request
+from vesalius.backbones.messages import ModelRequest
 from vesalius.errors import BadInput
 from vesalius.functions import Box
 from vesalius.functions.answer import Mode
@@ -77,7 +77,7 @@ def test_every_relation_has_exceptions_that_matter_and_leave_something() -> None
         sample(-2, seed=0)
 
 
-def geography_teacher(request: Request) -> ScriptedReply:
+def geography_teacher(request: ModelRequest) -> ScriptedReply:
     question, item = request.messages[-1].text.rsplit("\nInput: ", 1)
     known = {"France": " Paris", "Japan": " Tokyo"}
     if item == "Atlantis":

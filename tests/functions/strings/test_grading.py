@@ -10,7 +10,7 @@ from vesalius.functions.strings import StringFunction, grade, oracle, program, s
 from vesalius.functions.strings.function import run
 from vesalius.functions.strings.grading import is_rule
 from vesalius.functions.strings.library import library
-from vesalius.functions.strings.program import Program, Step
+from vesalius.functions.strings.program import Step, StringProgram
 from vesalius.sandbox import Sandbox
 
 
@@ -127,7 +127,9 @@ def test_a_table_in_a_docstring_is_no_rule() -> None:
 def test_the_true_code_of_every_operation_is_short_enough_for_a_rule(mode: Mode) -> None:
     operations = [op for op in library(mode).values() if not op.random]
     for first, last in zip(operations, reversed(operations), strict=True):
-        both = Program(tuple(Step(op, op.kind.values[0] if op.kind.values else ("a", "b")) for op in (first, last)))
+        both = StringProgram(
+            tuple(Step(op, op.kind.values[0] if op.kind.values else ("a", "b")) for op in (first, last))
+        )
         assert is_rule(Answer(description="", code=both.code)), str(both)
 
 
@@ -156,7 +158,7 @@ def test_relatives_are_harder_to_tell_apart_than_strangers(sandbox: Sandbox) -> 
     """Code that knows one of two operations does better against unrelated pairs than against related ones."""
     fixed = published = 0.0
     for drawn in [f for f in sample(60, seed=15) if len(f.program.steps) == 2][:15]:
-        half = Answer(description="", code=Program(drawn.program.steps[:1]).code)
+        half = Answer(description="", code=StringProgram(drawn.program.steps[:1]).code)
         fixed += grade(drawn, half, sandbox=sandbox).metrics["unit_test"] or 0
         as_published = StringFunction(drawn.id, drawn.program, "published", drawn.seed, drawn.tests)
         published += grade(as_published, half, sandbox=sandbox).metrics["unit_test"] or 0

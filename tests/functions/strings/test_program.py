@@ -10,14 +10,14 @@ from hypothesis import strategies as st
 
 from vesalius.functions.answer import Mode
 from vesalius.functions.strings.library import RANDOM, library
-from vesalius.functions.strings.program import Program, Step, program
+from vesalius.functions.strings.program import Step, StringProgram, program
 from vesalius.functions.strings.search.evidence import attempt
 
 TEXTS = st.text() | st.text("abzAZ0 '\"\\\n!e", max_size=40)
 
 
 @cache
-def code_of(made: Program) -> Callable[[str], str]:
+def code_of(made: StringProgram) -> Callable[[str], str]:
     scope: dict[str, Callable[[str], str]] = {}
     exec(made.code, scope)
     return scope["f"]
@@ -29,7 +29,7 @@ def code_of(made: Program) -> Callable[[str], str]:
 def test_the_code_of_every_operation_does_the_same(mode: Mode, s: str, seed: int) -> None:
     rng = Random(seed)
     for operation in library(mode).values():
-        made = Program((Step(operation, operation.kind.draw(rng)),))
+        made = StringProgram((Step(operation, operation.kind.draw(rng)),))
         if not made.random:
             assert attempt(code_of(made), s) == attempt(made, s), operation.name
 
@@ -39,7 +39,7 @@ def test_the_code_of_every_operation_does_the_same(mode: Mode, s: str, seed: int
 def test_the_code_of_compositions_does_the_same_and_never_raises(s: str, seed: int) -> None:
     rng = Random(seed)
     steps = [Step(op, op.kind.draw(rng)) for op in rng.choices(list(library("fixed").values()), k=2)]
-    made = Program(tuple(steps))
+    made = StringProgram(tuple(steps))
     assert code_of(made)(s) == made(s)
 
 
@@ -53,7 +53,7 @@ def test_code_stands_alone_and_can_be_read() -> None:
 
 
 def test_a_program_without_steps_is_the_identity() -> None:
-    assert code_of(Program(()))("it's") == "it's"
+    assert code_of(StringProgram(()))("it's") == "it's"
 
 
 @pytest.mark.parametrize("name", RANDOM)

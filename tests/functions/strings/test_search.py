@@ -13,8 +13,8 @@ from vesalius.functions import Box, Reply
 from vesalius.functions.answer import Answer, Mode
 from vesalius.functions.box import Category
 from vesalius.functions.strings import StringFunction, interpret, program, recover, sample
-from vesalius.functions.strings.program import Program
-from vesalius.functions.strings.search.evidence import Evidence
+from vesalius.functions.strings.program import StringProgram
+from vesalius.functions.strings.search.evidence import Observations
 from vesalius.functions.strings.search.probes import KEYS, PROBES
 from vesalius.functions.strings.search.solve import permutation, replacement, suffixes
 from vesalius.functions.strings.search.space import space
@@ -151,11 +151,11 @@ def test_a_constant_is_not_a_crash() -> None:
 def test_the_table_finds_what_trying_everything_finds() -> None:
     searched = space("fixed")
     target = program([("count_vowels", ()), ("insert_letter", ("q",))], "fixed")
-    evidence = Evidence(list(PROBES), [target(s) for s in PROBES])
+    evidence = Observations(list(PROBES), [target(s) for s in PROBES])
     found = {str(made) for made in searched.compositions(evidence)}
     rng = Random(0)
     tried = [
-        Program(first.steps + then.steps)
+        StringProgram(first.steps + then.steps)
         for first in [*rng.sample(searched.steps, 60), *(s for s in searched.steps if "count_vowels" in str(s))]
         for then in searched.steps
         if "insert" in str(then)
@@ -166,7 +166,7 @@ def test_the_table_finds_what_trying_everything_finds() -> None:
 
 def test_half_matches_are_right_on_the_first_key() -> None:
     target = program([("reverse_vowels", ()), ("insert_letter", ("q",))], "fixed")
-    evidence = Evidence(list(PROBES), [target(s) for s in PROBES])
+    evidence = Observations(list(PROBES), [target(s) for s in PROBES])
     halves = list(space("fixed").half_matches(evidence))
     assert halves
     assert all(made(KEYS[0]) == target(KEYS[0]) for made in halves)

@@ -34,7 +34,7 @@ CONTROL = "control"
 
 
 @dataclass(frozen=True)
-class Plan:
+class SuitePlan:
     """What is measured: rows per pool, rows per episode, tokens of a row of control text.
 
     The default takes about half an hour of one core for SmolLM2-135M; `fewer` are the test rows of a held-out
@@ -75,11 +75,11 @@ class Plan:
 
 
 _FULL_POOLS = {"train": 512, "validation": 128, "test": 256}
-#: `laptop` is the default of `Plan`; `full` has the published 32 rows per episode and 60 tokens of control text, and
-#: took five minutes of a GPU for SmolLM2-135M.
+#: `laptop` is the default of `SuitePlan`; `full` has the published 32 rows per episode and 60 tokens of control text;
+#: it took five minutes of a GPU for SmolLM2-135M.
 SIZES = {
-    "laptop": Plan(),
-    "full": Plan(_FULL_POOLS, _FULL_POOLS, rows=32, control_length=60, fewer={}, block=64),
+    "laptop": SuitePlan(),
+    "full": SuitePlan(_FULL_POOLS, _FULL_POOLS, rows=32, control_length=60, fewer={}, block=64),
 }
 
 
@@ -94,10 +94,15 @@ class Suite:
 
 
 def measure_suite(
-    specimen: Specimen, corpus: Corpus, directory: Path, *, plan: Plan | None = None, progress: Progress | None = None
+    specimen: Specimen,
+    corpus: Corpus,
+    directory: Path,
+    *,
+    plan: SuitePlan | None = None,
+    progress: Progress | None = None,
 ) -> None:
     """Measure the parts of the suite that are not in the directory yet."""
-    plan = plan or Plan()
+    plan = plan or SuitePlan()
     require_text(specimen)
     for source in plan.sources:
         pools, place = plan.pools_of(source), Path(directory) / source
@@ -120,7 +125,7 @@ def require_text(specimen: Specimen) -> None:
         raise BadInput(f"specimen {specimen.name!r} has a finite vocabulary; these behaviours need a natural model")
 
 
-def missing_sources(directory: Path, plan: Plan) -> list[str]:
+def missing_sources(directory: Path, plan: SuitePlan) -> list[str]:
     """The sources of the plan whose matrix or features are not finished in the directory."""
 
     def is_finished(place: Path) -> bool:
@@ -130,9 +135,9 @@ def missing_sources(directory: Path, plan: Plan) -> list[str]:
     return [source for source in plan.sources if not is_finished(Path(directory) / source)]
 
 
-def load_suite(directory: Path, *, plan: Plan | None = None, model: Transformer | None = None) -> Suite:
+def load_suite(directory: Path, *, plan: SuitePlan | None = None, model: Transformer | None = None) -> Suite:
     """Open a measured suite; with `model`, refuse the suite of another model."""
-    plan, directory = plan or Plan(), Path(directory)
+    plan, directory = plan or SuitePlan(), Path(directory)
     if missing := missing_sources(directory, plan):
         raise BadInput(f"{directory / missing[0]}: is missing or not finished; measure it with `vesalius bench mechrl`")
     matrices = {source: load_matrix(directory / source, model=model) for source in plan.sources}

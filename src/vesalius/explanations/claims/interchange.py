@@ -35,7 +35,7 @@ from vesalius.explanations.claims.dependence import arguments_matter
 from vesalius.explanations.claims.laboratory import Lab
 from vesalius.explanations.claims.moved import inputs_that_stay, moved_output
 from vesalius.explanations.claims.rivals import Rival, rivals
-from vesalius.rasp import Aggregate, Program, SelectorWidth, SequenceMap, Trace, Variable
+from vesalius.rasp import Aggregate, Program, ProgramTrace, SelectorWidth, SequenceMap, Variable
 
 # Chosen on planted claims about 22 generated tasks (seeds 101, 202, 303, 404, 505; depth 1 to 3; 54 components, trained
 # on a CPU; three of the models did not pass the training gate) and frozen before the rule was applied to near misses of
@@ -237,10 +237,10 @@ class InterchangeTest:
         return int(changed.any(1).sum()) >= MIN_CHANGED_ROWS
 
 
-def take(trace: Trace, rows: Int[Tensor, " row"]) -> Trace:
+def take(trace: ProgramTrace, rows: Int[Tensor, " row"]) -> ProgramTrace:
     """Some rows of a trace."""
     values = {name: value[rows] for name, value in trace.values.items()}
-    return Trace(trace.tokens[rows], trace.lengths[rows], values, trace.output[rows])
+    return ProgramTrace(trace.tokens[rows], trace.lengths[rows], values, trace.output[rows])
 
 
 def expression_of(program: Program, name: str) -> Variable:

@@ -36,7 +36,7 @@ from vesalius.intervene.head_inputs import HeadInputs
 from vesalius.intervene.plan import KEEP, component_index
 from vesalius.intervene.values import component_values
 from vesalius.model.specimen import FiniteVocabulary, Specimen, json_value
-from vesalius.rasp import Program, Trace
+from vesalius.rasp import Program, ProgramTrace
 
 Replacement = Literal["zero", "mean", "resample", "moved"]
 
@@ -73,7 +73,7 @@ class Lab:
         self._material = trial(specimen, self.n, seed=seed, centred=True)
         self.n = len(self._material.batch)
         self.batch, self.source = self._material.batch, self._material.counterfactual
-        self._traces: WeakKeyDictionary[Program, tuple[Trace, Trace]] = WeakKeyDictionary()
+        self._traces: WeakKeyDictionary[Program, tuple[ProgramTrace, ProgramTrace]] = WeakKeyDictionary()
         self._codes: dict[tuple[tuple, int], tuple[Tensor, Tensor]] = {}
         self._full: dict[Component, Tensor] = {}
         #: Cached outcomes of experiments on whole programs, which several kinds of claim share.
@@ -188,7 +188,7 @@ class Lab:
             self._moved[component] = self.interchange(component, reads, rows=rows)
         return self._moved[component]
 
-    def traces(self, program: Program) -> tuple[Trace, Trace]:
+    def traces(self, program: Program) -> tuple[ProgramTrace, ProgramTrace]:
         """A program's traces on the base inputs and on the source inputs; cached as long as the program exists."""
         if program not in self._traces:
             tokens, lengths = self._encode(program)

@@ -37,7 +37,7 @@ from vesalius.explanations.claims.base import marked, rounded, share_interval_at
 from vesalius.explanations.claims.cells import MIN_WORST_CELL, Cell, cells_by, worst_cell, worst_evidence
 from vesalius.explanations.claims.laboratory import Lab
 from vesalius.explanations.claims.position_rivals import OWN_POSITION, Contestant, is_of_position, rival_contestants
-from vesalius.rasp import Program, Trace
+from vesalius.rasp import Program, ProgramTrace
 from vesalius.rasp.document import to_document
 
 MovedOutcome = Literal["free", "dependent", "fixed", "untested"]
@@ -359,9 +359,9 @@ def _moves_where(equal: Bool[Tensor, "row pos pos"], lab: Lab) -> tuple[Int[Tens
     return rows, reads
 
 
-def _rows_of(trace: Trace, rows: Int[Tensor, " row"]) -> Trace:
+def _rows_of(trace: ProgramTrace, rows: Int[Tensor, " row"]) -> ProgramTrace:
     values = {name: value[rows] for name, value in trace.values.items()}
-    return Trace(trace.tokens[rows], trace.lengths[rows], values, trace.output[rows])
+    return ProgramTrace(trace.tokens[rows], trace.lengths[rows], values, trace.output[rows])
 
 
 def _why_not(lab: Lab, rows: int) -> str:

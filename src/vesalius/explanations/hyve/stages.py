@@ -26,7 +26,7 @@ from vesalius.explanations.hyve.shapes import (
     Summary,
     classification,
 )
-from vesalius.explanations.hyve.tools import Bench, Judge, Workspace, record_text
+from vesalius.explanations.hyve.tools import Bench, ComponentJudge, Workspace, record_text
 from vesalius.explanations.hyve.verdicts import FUNCTIONAL, from_free_code, verdict_of
 
 NO_PLAN = "(no readable plan was given; go by the stage's aim)"
@@ -103,7 +103,7 @@ class Stages:
     lab: Callable[[], Lab]
     typed: bool
     seed: int
-    judges: dict[Component, Judge] = field(default_factory=dict)
+    judges: dict[Component, ComponentJudge] = field(default_factory=dict)
     free: Counter[Component] = field(default_factory=Counter)
 
     def component(self, state: State) -> Component:
@@ -154,7 +154,7 @@ class Stages:
     def validate(self, state: State) -> State:
         """Test it: by the engine (typed), or by code that the model writes and reads itself (paper)."""
         component, number = self.component(state), len(state.attempts) + 1
-        judge = self.judges.setdefault(component, Judge(self.lab, component)) if self.typed else None
+        judge = self.judges.setdefault(component, ComponentJudge(self.lab, component)) if self.typed else None
         bench = Bench("validate", self.workspace, judge, self.desk.count_malformed)
         facts: dict[str, Any] = {"hypothesis": state.hypothesis, "plan": state.plan, "helpers": helper_lines()}
         template = "validate_typed.md" if self.typed else "validate_paper.md"

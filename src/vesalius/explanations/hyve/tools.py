@@ -81,7 +81,7 @@ CHECK = Tool(
 
 
 @dataclass
-class Judge:
+class ComponentJudge:
     """The engine, for one component: reads claims, checks them, and counts how many of a kind were tried.
 
     Claims that a component carries variables of a program are one kind, whatever they are called: they follow one rule,
@@ -125,7 +125,7 @@ class Bench:
 
     stage: Stage
     workspace: Workspace
-    judge: Judge | None = None
+    judge: ComponentJudge | None = None
     malformed: Callable[[], None] = lambda: None
     executions: list[Execution] = field(default_factory=list)
     #: Claims as they were given, each with its verdict or with why it could not be checked.
@@ -191,7 +191,7 @@ class Bench:
         printed = f"\nprinted:\n{stdout}" if stdout else ""
         return f"{said}{printed}\n({left} of {MAX_EXECUTIONS} executions left)"
 
-    def _check(self, given: dict[str, Any], judge: Judge) -> str:
+    def _check(self, given: dict[str, Any], judge: ComponentJudge) -> str:
         if len(self.given) >= MAX_CLAIMS:
             self.looks += 1
             return f"not checked: all {MAX_CLAIMS} claims of this stage are used; answer with the JSON object"

@@ -57,7 +57,7 @@ class OutputMap:
 
 
 @dataclass(frozen=True)
-class Program:
+class CircuitProgram:
     """Variables by component, in order of computation, and the output."""
 
     variables: dict[Component, Hypothesis]
@@ -96,7 +96,7 @@ class Program:
         return (predicted - outputs).abs() < TOLERANCE if self.numeric else predicted.long() == outputs
 
 
-def with_output(program: Program, env: Environment, outputs: Tensor) -> Program:
+def with_output(program: CircuitProgram, env: Environment, outputs: Tensor) -> CircuitProgram:
     """The program with the smallest output map that fits these rows; even rows fit, odd rows test."""
     live = [str(component) for component, variable in program.variables.items() if variable.family != "nothing"]
     if not live:
@@ -113,7 +113,7 @@ def with_output(program: Program, env: Environment, outputs: Tensor) -> Program:
     return replace(program, output=_fit(program, env, outputs, best.reads, everything=True))
 
 
-def simplified(program: Program) -> Program:
+def simplified(program: CircuitProgram) -> CircuitProgram:
     """The program without those arguments of its last table that make no difference to the output read off it."""
     output = program.output
     last = list(program.variables)[-1]
@@ -138,7 +138,7 @@ def simplified(program: Program) -> Program:
     return replace(program, variables={**program.variables, last: table}, output=replace(output, table=by_class))
 
 
-def refitted(program: Program, env: Environment, outputs: Tensor) -> Program:
+def refitted(program: CircuitProgram, env: Environment, outputs: Tensor) -> CircuitProgram:
     """The program with the table of its output read off these rows."""
     assert program.output is not None
     return replace(program, output=_fit(program, env, outputs, program.output.reads, everything=True))
@@ -156,7 +156,7 @@ def _candidates(live: list[str]) -> list[tuple[str, ...]]:
 
 
 def _fit(
-    program: Program, env: Environment, outputs: Tensor, reads: tuple[str, ...], *, everything: bool = False
+    program: CircuitProgram, env: Environment, outputs: Tensor, reads: tuple[str, ...], *, everything: bool = False
 ) -> OutputMap:
     used = env.real.clone()
     if not everything:
@@ -176,7 +176,7 @@ def _fit(
 
 
 def _line(
-    program: Program, reads: tuple[str, ...], arguments: Int[Tensor, "n argument"], observed: Tensor
+    program: CircuitProgram, reads: tuple[str, ...], arguments: Int[Tensor, "n argument"], observed: Tensor
 ) -> Line | None:
     """A straight line over a share or count, where the outputs are numbers and the line fits."""
     variable = {str(c): v for c, v in program.variables.items()}.get(reads[0])
@@ -191,7 +191,7 @@ def _line(
     return Line(float(weights[0]), float(weights[1]), scale) if worst < TOLERANCE else None
 
 
-def _share_right(program: Program, output: OutputMap, env: Environment, outputs: Tensor) -> float:
+def _share_right(program: CircuitProgram, output: OutputMap, env: Environment, outputs: Tensor) -> float:
     tested = env.real.clone()
     tested[0::2] = False
     return float(program.agrees(output.evaluate(env), outputs)[tested].float().mean())

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 
 from vesalius.components import Component
 from vesalius.documents.explanation import Tag
-from vesalius.explanations.scientist.assemble import Program
+from vesalius.explanations.scientist.assemble import CircuitProgram
 from vesalius.explanations.scientist.gathering import Copy, Gated, Matched, Mean, Width
 from vesalius.explanations.scientist.positions import PositionTest
 from vesalius.explanations.scientist.variables import INDICES, TOKENS, Hypothesis, Table
@@ -27,7 +27,7 @@ ROUTER_SCORE = 0.5
 class Facts:
     """What classification may look at."""
 
-    program: Program
+    program: CircuitProgram
     scores: dict[Component, float]
     positions: dict[Component, PositionTest] = field(default_factory=dict)
 

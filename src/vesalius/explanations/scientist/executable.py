@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from vesalius.documents.explanation import Executable
-from vesalius.explanations.scientist.assemble import OutputMap, Program
+from vesalius.explanations.scientist.assemble import CircuitProgram, OutputMap
 from vesalius.explanations.scientist.gathering import Mean
 from vesalius.explanations.scientist.variables import Linear, Table
 from vesalius.model.specimen import FiniteVocabulary
@@ -32,7 +32,7 @@ class Translation:
         return Executable(program=to_document(self.program), carriers=self.carriers)
 
 
-def translate(program: Program, vocabulary: FiniteVocabulary) -> Translation:
+def translate(program: CircuitProgram, vocabulary: FiniteVocabulary) -> Translation:
     """The program in RASP. BadInput where RASP cannot say it: too many values, or a causal model that is said to know
     the length.
     """
@@ -64,7 +64,7 @@ def _output(draft: Draft, output: OutputMap, outputs: tuple[Value, ...] | None) 
     return draft.output_table(output.reads, table)
 
 
-def _numerical(program: Program) -> set[str]:
+def _numerical(program: CircuitProgram) -> set[str]:
     """Shares and sums of shares that only sums and a straight-line output read: RASP's numerical variables."""
     by_name = {str(component): variable for component, variable in program.variables.items()}
     shares = {name for name, variable in by_name.items() if isinstance(variable, Mean | Linear)}

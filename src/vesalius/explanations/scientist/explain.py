@@ -30,14 +30,14 @@ from vesalius.documents.explanation import Explanation
 from vesalius.errors import BadInput
 from vesalius.explanations.claims import Lab
 from vesalius.explanations.claims.laboratory import CLAIM_SEED
-from vesalius.explanations.scientist.assemble import Program
+from vesalius.explanations.scientist.assemble import CircuitProgram
 from vesalius.explanations.scientist.circuit_runs import CircuitRuns, RecordedRun
 from vesalius.explanations.scientist.classify import Facts
 from vesalius.explanations.scientist.executable import Translation, translate
 from vesalius.explanations.scientist.hypotheses import FAMILIES
 from vesalius.explanations.scientist.inputs import draw_sequences, finite_vocabulary
 from vesalius.explanations.scientist.investigate import Finding, Investigation, assemble, explain_components
-from vesalius.explanations.scientist.judge import Judge
+from vesalius.explanations.scientist.judge import ClaimJudge
 from vesalius.explanations.scientist.positions import PositionTest, position_test
 from vesalius.explanations.scientist.rounding import with_few_decimals
 from vesalius.explanations.scientist.settling import settled
@@ -144,7 +144,7 @@ def _explanation(
     names = Names(vocabulary, program, named_on)
     lab = laboratory(specimen, circuit, seed=seed)
     tried = {component: finding.tried for component, finding in investigation.findings.items()}
-    judge = Judge(lab, translation, facts, tried, names)
+    judge = ClaimJudge(lab, translation, facts, tried, names)
     claims = {}
     for component in program.variables:
         tell(f"judging {component}")
@@ -161,7 +161,7 @@ def laboratory(specimen: Specimen, circuit: list[Component], *, seed: int) -> La
     return Lab(specimen, n=LAB_PAIRS, seed=CLAIM_SEED + 2 * seed, circuit=sorted({*circuit, *listed}))
 
 
-def _translated(program: Program, vocabulary: FiniteVocabulary) -> tuple[Translation | None, str]:
+def _translated(program: CircuitProgram, vocabulary: FiniteVocabulary) -> tuple[Translation | None, str]:
     """The program in RASP, or why there is none."""
     try:
         return translate(program, vocabulary), ""
@@ -190,14 +190,14 @@ def _nothing_to_explain(pool: RecordedRun) -> str | None:
 
 def _refined(
     investigation: Investigation,
-    program: Program,
+    program: CircuitProgram,
     recorded: RecordedRun,
     share: float,
     *,
     seed: int,
     without: frozenset[str],
     tell: Callable[[str], None],
-) -> tuple[Investigation, Program]:
+) -> tuple[Investigation, CircuitProgram]:
     """Take simpler hypotheses of the same kind where the program is as good with them; where exchanges are badly
     predicted, put the runner-up in and keep it if the program gets better.
     """
@@ -260,7 +260,7 @@ def _has_runner_up(finding: Finding, place: int) -> bool:
 
 
 def _position_tests(
-    runs: CircuitRuns, program: Program, recorded: RecordedRun, *, seed: int
+    runs: CircuitRuns, program: CircuitProgram, recorded: RecordedRun, *, seed: int
 ) -> dict[Component, PositionTest]:
     """Only MLPs above the last layer can hold a position that shows later."""
     last = list(program.variables)[-1]

@@ -9,7 +9,7 @@ from jaxtyping import Bool, Int
 from torch import Tensor
 
 from vesalius.components import Component
-from vesalius.explanations.scientist.assemble import Program
+from vesalius.explanations.scientist.assemble import CircuitProgram
 from vesalius.explanations.scientist.circuit_runs import CircuitRuns, RecordedRun
 from vesalius.explanations.scientist.codes import distinct
 from vesalius.explanations.scientist.inputs import Pairings, exchange_pairings, join, natural_pairings
@@ -24,7 +24,7 @@ MOST_ADDED, CANDIDATES = 500, 300
 def observe_rare_arguments(
     runs: CircuitRuns,
     pool: RecordedRun,
-    program: Program,
+    program: CircuitProgram,
     observations: Observations,
     reads: tuple[str, ...],
     *,

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from vesalius.components import Component
-from vesalius.explanations.scientist.assemble import TOLERANCE, Program, refitted, simplified, with_output
+from vesalius.explanations.scientist.assemble import TOLERANCE, CircuitProgram, refitted, simplified, with_output
 from vesalius.explanations.scientist.circuit_runs import CircuitRuns, RecordedRun
 from vesalius.explanations.scientist.filling import ENOUGH, MOST_ADDED, candidate_pairings, observe_rare_arguments, rare
 from vesalius.explanations.scientist.gathering import ROUTES, Copy
@@ -71,7 +71,7 @@ class Investigation:
     runs: CircuitRuns
     pool: RecordedRun
     findings: dict[Component, Finding]
-    program: Program
+    program: CircuitProgram
 
 
 def _is_named_route_of(other: Hypothesis | Reading, tabulated: Copy) -> bool:
@@ -99,7 +99,7 @@ def explain_components(
 ) -> Investigation:
     """Explain every component; `forced` takes a lower-ranked hypothesis for some, `known` reuses observations."""
     findings: dict[Component, Finding] = {}
-    program = Program({}, None, runs.model.config.causal, runs.numeric)
+    program = CircuitProgram({}, None, runs.model.config.causal, runs.numeric)
     for order, component in enumerate(runs.components):
         if progress:
             progress(component)
@@ -115,7 +115,7 @@ def explain_components(
 def _explain(
     runs: CircuitRuns,
     pool: RecordedRun,
-    program: Program,
+    program: CircuitProgram,
     observations: Observations,
     upstream: list[Component],
     choice: int,
@@ -156,7 +156,7 @@ def _explain(
 def _of_mlp(
     runs: CircuitRuns,
     pool: RecordedRun,
-    program: Program,
+    program: CircuitProgram,
     observations: Observations,
     reading: Reading,
     without: frozenset[str],
@@ -187,13 +187,13 @@ def _silent(runs: CircuitRuns, observations: Observations) -> Tensor:
     return observations.silent_positions(numeric=runs.numeric)
 
 
-def _is_share(program: Program, name: str) -> bool:
+def _is_share(program: CircuitProgram, name: str) -> bool:
     return any(
         str(component) == name and variable.family == "mean" for component, variable in program.variables.items()
     )
 
 
-def _weighted_sum(program: Program, pool: RecordedRun, reads: tuple[str, ...]) -> Linear | None:
+def _weighted_sum(program: CircuitProgram, pool: RecordedRun, reads: tuple[str, ...]) -> Linear | None:
     """The outputs as a weighted sum of shares, where that holds: no table could list all pairs of shares."""
     env = program.environment(pool.sequences)
     shares = [env[name][env.real].double() / MEAN_SCALE for name in reads]
@@ -210,7 +210,7 @@ def _attention(runs: CircuitRuns, pool: RecordedRun, pairings: Pairings, compone
     return natural.masked_fill(exchanged[:, None, None], 0.0)
 
 
-def assemble(investigation: Investigation, recorded: RecordedRun, *, exchanges: int, seed: int) -> Program:
+def assemble(investigation: Investigation, recorded: RecordedRun, *, exchanges: int, seed: int) -> CircuitProgram:
     """Fit the output map on natural and one-exchange runs of fresh inputs, then on exchanges with rare arguments."""
     runs, program = investigation.runs, investigation.program
     live = [c for c, finding in investigation.findings.items() if not finding.observations.is_inert]
@@ -237,7 +237,7 @@ def _outputs(runs: CircuitRuns, recorded: RecordedRun, pairings: Pairings) -> Te
 
 
 def _with_rare_outputs(
-    program: Program, seen: Environment, recorded: RecordedRun, live: list[Component], n: int, *, seed: int
+    program: CircuitProgram, seen: Environment, recorded: RecordedRun, live: list[Component], n: int, *, seed: int
 ) -> Pairings:
     """Exchanges in which the output map meets arguments it hardly knows."""
     assert program.output is not None

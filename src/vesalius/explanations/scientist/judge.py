@@ -37,7 +37,7 @@ _OFFSETS = {"self": 0, "previous": 1, "previous_but_one": 2, "next": -1, "next_b
 
 
 @dataclass(frozen=True)
-class Judge:
+class ClaimJudge:
     """The laboratory, the program on trial, and how many hypotheses were tried on each component before it."""
 
     lab: Lab

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 
 from vesalius.components import Component
-from vesalius.explanations.scientist.assemble import TOLERANCE, Program
+from vesalius.explanations.scientist.assemble import TOLERANCE, CircuitProgram
 from vesalius.explanations.scientist.gathering import Copy, Gated, Matched, Mean, Width
 from vesalius.explanations.scientist.variables import Environment, Hypothesis, Table
 
@@ -20,7 +20,7 @@ from vesalius.explanations.scientist.variables import Environment, Hypothesis, T
 Uses = dict[Any, Any]
 
 
-def merged(program: Program, component: Component) -> Program:
+def merged(program: CircuitProgram, component: Component) -> CircuitProgram:
     """The program with those classes of one table merged that all readers treat alike."""
     table = program.variables[component]
     if not isinstance(table, Table):
@@ -65,7 +65,7 @@ def _same(first: Any, second: Any, numeric: bool) -> bool:
     return first == second
 
 
-def _uses(program: Program, name: str, code: int) -> Uses:
+def _uses(program: CircuitProgram, name: str, code: int) -> Uses:
     """What every reader does with one class of a variable."""
     uses: Uses = {}
     for reader, variable in program.variables.items():
@@ -112,7 +112,7 @@ def _rows(
     return ((key[:slot] + key[slot + 1 :], value) for key, value in table.items() if key[slot] == code)
 
 
-def renamed_codes(program: Program, name: str, rename: Mapping[int, int]) -> Program:
+def renamed_codes(program: CircuitProgram, name: str, rename: Mapping[int, int]) -> CircuitProgram:
     """The program with every reader of a variable written for new codes; several old codes may have one new one."""
     variables = {c: _renamed(variable, name, rename) for c, variable in program.variables.items()}
     output = program.output
@@ -158,7 +158,7 @@ def _renamed_table(
     return renamed
 
 
-def without_constant_arguments(program: Program, component: Component) -> Program:
+def without_constant_arguments(program: CircuitProgram, component: Component) -> CircuitProgram:
     """The program without those arguments of a table that it is constant in."""
     table = program.variables[component]
     if not isinstance(table, Table):
@@ -171,7 +171,9 @@ def without_constant_arguments(program: Program, component: Component) -> Progra
     return replace(program, variables={**program.variables, component: table})
 
 
-def without_argument(program: Program, component: Component, name: str, env: Environment) -> Program | None:
+def without_argument(
+    program: CircuitProgram, component: Component, name: str, env: Environment
+) -> CircuitProgram | None:
     """The program with one argument of a table dropped, each entry the most frequent of those it joins on these runs;
     None where the table has no other argument.
     """

@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 
-from vesalius.explanations.scientist.assemble import Program
+from vesalius.explanations.scientist.assemble import CircuitProgram
 from vesalius.explanations.scientist.gathering import Copy
 from vesalius.explanations.scientist.inputs import Sequences
 from vesalius.explanations.scientist.variables import INDICES, TOKENS, Hypothesis, Table, scale_of
@@ -18,7 +18,7 @@ from vesalius.rasp.naming.standing import MOST_ENTRIES, Labels, Same, Scaled, St
 _PASSED_ON = ("copy", "gated", "match", "extreme")
 
 
-def name_tables(program: Program, vocabulary: FiniteVocabulary, seen: Sequences) -> dict[str, Operation]:
+def name_tables(program: CircuitProgram, vocabulary: FiniteVocabulary, seen: Sequences) -> dict[str, Operation]:
     """Name the tables of a program; `seen` are inputs whose arguments count as legal."""
     variables = {str(component): variable for component, variable in program.variables.items()}
     env = program.environment(seen)
@@ -60,7 +60,7 @@ def operation_reads(variable: Hypothesis) -> tuple[str, ...]:
     return variable.reads
 
 
-def _output_values(program: Program, vocabulary: FiniteVocabulary, name: str) -> dict[Hashable, Any] | None:
+def _output_values(program: CircuitProgram, vocabulary: FiniteVocabulary, name: str) -> dict[Hashable, Any] | None:
     """What each class of the variable stands for, where the output is read off it alone and outputs are listed."""
     output = program.output
     if output is None or vocabulary.outputs is None or output.reads != (name,):
@@ -68,7 +68,7 @@ def _output_values(program: Program, vocabulary: FiniteVocabulary, name: str) ->
     return {codes[0]: vocabulary.outputs[int(value)] for codes, value in output.table.items()}
 
 
-def name_task(program: Program, vocabulary: FiniteVocabulary, seen: Sequences) -> SequenceTask | None:
+def name_task(program: CircuitProgram, vocabulary: FiniteVocabulary, seen: Sequences) -> SequenceTask | None:
     """The task the program does on these inputs, where it has a name."""
     if program.output is None:
         return None

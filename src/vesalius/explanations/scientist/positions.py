@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from vesalius.components import Component
-from vesalius.explanations.scientist.assemble import Program
+from vesalius.explanations.scientist.assemble import CircuitProgram
 from vesalius.explanations.scientist.circuit_runs import CircuitRuns, Edit, RecordedRun
 from vesalius.explanations.scientist.variables import INDICES, Environment
 
@@ -37,7 +37,7 @@ class PositionTest:
 
 
 def position_test(
-    runs: CircuitRuns, program: Program, recorded: RecordedRun, component: Component, *, seed: int
+    runs: CircuitRuns, program: CircuitProgram, recorded: RecordedRun, component: Component, *, seed: int
 ) -> PositionTest:
     """Move a component's output across positions and see which position the model follows."""
     generator = torch.Generator().manual_seed(seed)
@@ -63,7 +63,7 @@ def position_test(
 
 
 def _predict(
-    program: Program,
+    program: CircuitProgram,
     recorded: RecordedRun,
     component: Component,
     base: Tensor,

@@ -7,7 +7,7 @@ inputs that nothing was fitted on, no output moves noticeably and as many inputs
 
 from dataclasses import replace
 
-from vesalius.explanations.scientist.assemble import TOLERANCE, OutputMap, Program
+from vesalius.explanations.scientist.assemble import TOLERANCE, CircuitProgram, OutputMap
 from vesalius.explanations.scientist.circuit_runs import RecordedRun
 from vesalius.explanations.scientist.validate import agreement
 from vesalius.explanations.scientist.variables import Hypothesis, Linear
@@ -17,7 +17,7 @@ LARGEST_MOVE = TOLERANCE / 5
 MOST_DECIMALS = 6
 
 
-def with_few_decimals(program: Program, held_out: RecordedRun) -> Program:
+def with_few_decimals(program: CircuitProgram, held_out: RecordedRun) -> CircuitProgram:
     """The program with its numbers rounded; one without numbers is returned as it is."""
     if not program.numeric or program.output is None:
         return program
@@ -31,7 +31,7 @@ def with_few_decimals(program: Program, held_out: RecordedRun) -> Program:
     return _rounded(program, MOST_DECIMALS)
 
 
-def _largest_move(program: Program, rounded: Program, held_out: RecordedRun) -> float:
+def _largest_move(program: CircuitProgram, rounded: CircuitProgram, held_out: RecordedRun) -> float:
     """How far an output moves, on the inputs and in any entry of the table: exchanges reach what inputs do not."""
     assert program.output is not None
     assert rounded.output is not None
@@ -44,7 +44,7 @@ def _largest_move(program: Program, rounded: Program, held_out: RecordedRun) -> 
     return max(float(moved.max()), abs(program.output.default - rounded.output.default), *entries)
 
 
-def _rounded(program: Program, decimals: int) -> Program:
+def _rounded(program: CircuitProgram, decimals: int) -> CircuitProgram:
     assert program.output is not None
     variables = {component: _variable(variable, decimals) for component, variable in program.variables.items()}
     return replace(program, variables=variables, output=_output(program.output, decimals))

@@ -20,7 +20,7 @@ import torch
 from torch import Tensor
 
 from vesalius.components import Component
-from vesalius.explanations.scientist.assemble import OutputMap, Program
+from vesalius.explanations.scientist.assemble import CircuitProgram, OutputMap
 from vesalius.explanations.scientist.circuit_runs import Edit
 from vesalius.explanations.scientist.gathering import Copy, Matched, Mean, Width, places
 from vesalius.explanations.scientist.investigate import feeds
@@ -42,7 +42,7 @@ MOST_ENTRIES = 1500
 _OWN_ROUTES = ("self", "next", "previous", "next_but_one", "previous_but_one", "half")
 
 
-def settled(program: Program, yardstick: Yardstick) -> Program:
+def settled(program: CircuitProgram, yardstick: Yardstick) -> CircuitProgram:
     """The program with positions where moved outputs say they are, and merged."""
     steps = Steps(program, yardstick)
     for component in list(program.variables):
@@ -57,7 +57,7 @@ def settled(program: Program, yardstick: Yardstick) -> Program:
 class Steps:
     """A program while it is settled, and what it is measured by."""
 
-    def __init__(self, program: Program, yardstick: Yardstick) -> None:
+    def __init__(self, program: CircuitProgram, yardstick: Yardstick) -> None:
         self.program, self.yardstick = program, yardstick
         self.quality: Quality = yardstick.quality(program)
 
@@ -132,14 +132,14 @@ class Steps:
             if candidate is not None:
                 self._try(candidate)
 
-    def _try(self, candidate: Program) -> None:
+    def _try(self, candidate: CircuitProgram) -> None:
         if candidate is self.program:
             return
         quality = self.yardstick.quality(candidate)
         if self.quality.is_kept_by(quality):
             self.program = candidate
 
-    def _take(self, candidate: Program) -> None:
+    def _take(self, candidate: CircuitProgram) -> None:
         self.program = candidate
         self.quality = self.yardstick.quality(candidate)
 
@@ -149,8 +149,8 @@ class Steps:
 
 
 def with_position_inside(
-    program: Program, component: Component, place: str, occurring: set[tuple[int, ...]]
-) -> Program | None:
+    program: CircuitProgram, component: Component, place: str, occurring: set[tuple[int, ...]]
+) -> CircuitProgram | None:
     """The program with `place` (the position, or a variable of it) as an argument of one table and no longer of its
     readers; None where no reader reads it, a reader cannot be written so, or the table would be too large.
     """
@@ -274,7 +274,7 @@ def _answers_by_origin(yardstick: Yardstick, component: Component) -> list[Tenso
     return answers
 
 
-def _in_place_of_position(program: Program, component: Component) -> Iterator[Program]:
+def _in_place_of_position(program: CircuitProgram, component: Component) -> Iterator[CircuitProgram]:
     """Programs in which later readers of the position read the position-only variable of a component instead."""
     table = program.variables[component]
     assert isinstance(table, Table)
@@ -346,7 +346,7 @@ def _rows_by_class(
     return (*reads[:slot], name, *reads[slot + 1 :]), rows
 
 
-def _with_moved_entries(program: Program, yardstick: Yardstick, component: Component) -> Program:
+def _with_moved_entries(program: CircuitProgram, yardstick: Yardstick, component: Component) -> CircuitProgram:
     """The program with entries of its output map that only moved outputs reach, as the model answers there."""
     output = program.output
     if output is None or output.line is not None:

@@ -10,19 +10,19 @@ from jaxtyping import Bool
 from torch import Tensor
 
 from vesalius.components import Component
-from vesalius.explanations.scientist.assemble import Program
+from vesalius.explanations.scientist.assemble import CircuitProgram
 from vesalius.explanations.scientist.circuit_runs import CircuitRuns, RecordedRun
 from vesalius.explanations.scientist.inputs import Pairings, exchange_pairings
 
 
-def agreement(program: Program, recorded: RecordedRun) -> Bool[Tensor, " row"]:
+def agreement(program: CircuitProgram, recorded: RecordedRun) -> Bool[Tensor, " row"]:
     """Per input: does the program give every output of the model?"""
     env = program.environment(recorded.sequences)
     return (program.agrees(program.predict(env), recorded.outputs) | ~env.real).all(1)
 
 
 def exchange_accuracy(
-    runs: CircuitRuns, program: Program, recorded: RecordedRun, *, pairs: int, seed: int
+    runs: CircuitRuns, program: CircuitProgram, recorded: RecordedRun, *, pairs: int, seed: int
 ) -> dict[Component, float | None]:
     """For each component, the share of changed outputs that the program predicts; None where nothing changes."""
     pairings = exchange_pairings(len(recorded.sequences), pairs, list(program.variables), seed=seed)
@@ -31,7 +31,7 @@ def exchange_accuracy(
 
 
 def exchange_shares(
-    program: Program, recorded: RecordedRun, pairings: Pairings, outputs_of: dict[Component, Tensor]
+    program: CircuitProgram, recorded: RecordedRun, pairings: Pairings, outputs_of: dict[Component, Tensor]
 ) -> dict[Component, float | None]:
     """The same for exchanges whose outputs are known."""
     env = program.exchanged(recorded.sequences, pairings)

@@ -9,7 +9,7 @@ from vesalius.explanations.claims.cells import worst_of
 from vesalius.explanations.claims.inputs import input_words
 from vesalius.explanations.claims.interchange import ACCURACY, AGREEMENT, CONTEST, WORST
 from vesalius.explanations.claims.moved import FIXED, MOVED
-from vesalius.explanations.scientist.assemble import OutputMap, Program
+from vesalius.explanations.scientist.assemble import CircuitProgram, OutputMap
 from vesalius.explanations.scientist.classify import Facts
 from vesalius.explanations.scientist.gathering import Copy
 from vesalius.explanations.scientist.inputs import Sequences
@@ -25,7 +25,7 @@ CLOSEST = "inputs on our side against the closest rival"
 class Names:
     """Writes the codes of variables: tokens as tokens, shares as fractions, everything else as numbers."""
 
-    def __init__(self, vocabulary: FiniteVocabulary, program: Program, seen: Sequences | None = None) -> None:
+    def __init__(self, vocabulary: FiniteVocabulary, program: CircuitProgram, seen: Sequences | None = None) -> None:
         """`seen`: inputs by which tables and the task are named; without them they are only listed."""
         self.vocabulary, self.program = vocabulary, program
         self.operations = {} if seen is None else name_tables(program, vocabulary, seen)

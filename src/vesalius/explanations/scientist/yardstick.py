@@ -13,7 +13,7 @@ from torch import Tensor
 
 from vesalius.components import Component
 from vesalius.explanations.claims.moved import MIN_INPUTS, MIN_RIVAL, MIN_RIVAL_LEAD
-from vesalius.explanations.scientist.assemble import Program
+from vesalius.explanations.scientist.assemble import CircuitProgram
 from vesalius.explanations.scientist.circuit_runs import CircuitRuns, Edit, RecordedRun
 from vesalius.explanations.scientist.gathering import Copy
 from vesalius.explanations.scientist.inputs import Sequences, exchange_pairings
@@ -85,7 +85,7 @@ class Yardstick:
     def _exchanged(self) -> dict[Component, Tensor]:
         return {c: self.runs.interchange(self.recorded, self.pairings, c)[0] for c in self.runs.components}
 
-    def quality(self, program: Program) -> Quality:
+    def quality(self, program: CircuitProgram) -> Quality:
         """The program on natural inputs and on exchanges at the same position."""
         shares = exchange_shares(program, self.recorded, self.pairings, self._exchanged)
         return Quality(float(agreement(program, self.recorded).float().mean()), shares)
@@ -106,7 +106,7 @@ class Yardstick:
         outputs, _ = self.runs.patched(self.recorded, base, Edit(component, values, where))
         return MovedRuns(component, base, source, reads, outputs)
 
-    def moved(self, program: Program, component: Component) -> MovedShares:
+    def moved(self, program: CircuitProgram, component: Component) -> MovedShares:
         """The program on moved outputs, in the design that speaks most clearly."""
         shares = [self._moved_shares(program, runs) for runs in self.moved_runs(component)]
         inside = [share for share in shares if share.is_inside]
@@ -124,7 +124,7 @@ class Yardstick:
     def _differs(self, first: Tensor, second: Tensor) -> Tensor:
         return (first - second).abs() > 0.02 if self.runs.numeric else first != second
 
-    def _moved_shares(self, program: Program, runs: MovedRuns) -> MovedShares:
+    def _moved_shares(self, program: CircuitProgram, runs: MovedRuns) -> MovedShares:
         real = self.recorded.sequences.real[runs.base]
         new, old = (predict_moved(program, self.recorded, runs, inside=inside) for inside in (False, True))
         right, inside = program.agrees(new, runs.outputs), program.agrees(old, runs.outputs)
@@ -137,7 +137,7 @@ class Yardstick:
         )
 
 
-def predict_moved(program: Program, recorded: RecordedRun, runs: MovedRuns, *, inside: bool = False) -> Tensor:
+def predict_moved(program: CircuitProgram, recorded: RecordedRun, runs: MovedRuns, *, inside: bool = False) -> Tensor:
     """The program's outputs with the moved values in place; `inside`: readers at the own position see the position
     that the value came from.
     """
@@ -146,13 +146,13 @@ def predict_moved(program: Program, recorded: RecordedRun, runs: MovedRuns, *, i
     return program.output.evaluate(_at(program, env, old) if inside and below & {*program.output.reads} else env)
 
 
-def moved_environment(program: Program, recorded: RecordedRun, runs: MovedRuns) -> Environment:
+def moved_environment(program: CircuitProgram, recorded: RecordedRun, runs: MovedRuns) -> Environment:
     """Every variable with the moved values in place."""
     return _with_moved(program, recorded, runs, inside=False)[0]
 
 
 def _with_moved(
-    program: Program, recorded: RecordedRun, runs: MovedRuns, *, inside: bool
+    program: CircuitProgram, recorded: RecordedRun, runs: MovedRuns, *, inside: bool
 ) -> tuple[Environment, set[str], Tensor]:
     """The variables, which of them follow from the moved value at the own position, and the positions it came from."""
     origin = program.environment(recorded.sequences.take(runs.source))
@@ -172,7 +172,7 @@ def _with_moved(
     return env, below, old
 
 
-def _at(program: Program, env: Environment, positions: Tensor) -> Environment:
+def _at(program: CircuitProgram, env: Environment, positions: Tensor) -> Environment:
     """The same variables read at other positions: the position itself and whatever depends on it alone."""
     there = Environment({**env.values, INDICES: positions}, env.real, env.visible)
     for component, variable in program.variables.items():

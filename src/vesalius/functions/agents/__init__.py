@@ -5,8 +5,8 @@ up, `exemplars.py` chooses what MILAN is shown, `prompting.py` and `templates/` 
 language model that takes the unit tests.
 """
 
-from vesalius.functions.agents.dialogue import Limits, interpret_with
+from vesalius.functions.agents.dialogue import DialogueLimits, interpret_with
 from vesalius.functions.agents.evaluator import Tested, take_unit_tests
 from vesalius.functions.agents.exemplars import Exemplars, exemplars_for
 
-__all__ = ["Exemplars", "Limits", "Tested", "exemplars_for", "interpret_with", "take_unit_tests"]
+__all__ = ["DialogueLimits", "Exemplars", "Tested", "exemplars_for", "interpret_with", "take_unit_tests"]

@@ -8,7 +8,7 @@ that outputs it invented cannot mislead it later.
 
 from dataclasses import dataclass, field
 
-from vesalius.backbones import Backbone, Message, Rejected, Usage, assistant, system, user
+from vesalius.backbones import Backbone, Message, Rejected, TokenUsage, assistant, system, user
 from vesalius.backbones.json_repair import THOUGHTS
 from vesalius.errors import BadInput
 from vesalius.functions.agents.commands import Ask, Malformed, Parts, read_answer, read_command, usable_input
@@ -36,7 +36,7 @@ LONGEST_TURN = 40_000
 
 
 @dataclass(frozen=True)
-class Limits:
+class DialogueLimits:
     """How long a conversation may be; 20 commands as published. Without commands (MILAN) only the repairs count."""
 
     rounds: int = 20
@@ -55,7 +55,7 @@ class _Talk:
     """A conversation so far."""
 
     turns: list[Message]
-    usage: Usage = field(default_factory=lambda: Usage(input=0, output=0))
+    usage: TokenUsage = field(default_factory=lambda: TokenUsage(input=0, output=0))
     rounds: int = 0
     invented: int = 0
     answer: Parts = field(default_factory=Parts)
@@ -67,7 +67,7 @@ def interpret_with(
     *,
     asking: bool = True,
     exemplars: Exemplars | None = None,
-    limits: Limits | None = None,
+    limits: DialogueLimits | None = None,
     name: str = "",
 ) -> Answer:
     """Let a language model explain what is in a box.
@@ -80,7 +80,7 @@ def interpret_with(
         limits: rounds and inputs per round.
         name: what the answer calls its author.
     """
-    limits = limits or Limits()
+    limits = limits or DialogueLimits()
     if not asking and (exemplars is None or not exemplars.inputs):
         raise BadInput("exemplars: without them and without questions there is nothing to interpret")
     talk = _Talk(_opening(box, asking=asking, exemplars=exemplars, limits=limits))
@@ -100,7 +100,7 @@ def interpret_with(
     )
 
 
-def _opening(box: Box, *, asking: bool, exemplars: Exemplars | None, limits: Limits) -> list[Message]:
+def _opening(box: Box, *, asking: bool, exemplars: Exemplars | None, limits: DialogueLimits) -> list[Message]:
     shown = [] if exemplars is None else list(exemplars.inputs[: box.left])
     box.ask(shown)
     numeric, parts = box.category == "numeric", PARTS[box.category]
@@ -119,7 +119,9 @@ def _opening(box: Box, *, asking: bool, exemplars: Exemplars | None, limits: Lim
     return [system(instructions), user(task)]
 
 
-def _next_turn(talk: _Talk, backbone: Backbone, box: Box, *, limits: Limits, asking: bool, turns_left: int) -> bool:
+def _next_turn(
+    talk: _Talk, backbone: Backbone, box: Box, *, limits: DialogueLimits, asking: bool, turns_left: int
+) -> bool:
     """One turn of the model and our reply to it; whether the conversation goes on."""
     try:
         reply = backbone.chat(talk.turns, label=f"{box.category} round {talk.rounds + 1}")
@@ -148,7 +150,7 @@ def _next_turn(talk: _Talk, backbone: Backbone, box: Box, *, limits: Limits, ask
 
 
 def _reply_to(
-    command: Ask | Malformed | None, box: Box, *, limits: Limits, asking: bool, left: int, made_up: int
+    command: Ask | Malformed | None, box: Box, *, limits: DialogueLimits, asking: bool, left: int, made_up: int
 ) -> str:
     """What the model hears: outputs, or what was wrong with its command."""
     numeric = box.category == "numeric"

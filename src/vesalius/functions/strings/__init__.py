@@ -7,7 +7,7 @@ draws functions, `published.py` reads the published ones; `search/` is the built
 
 from vesalius.functions.strings.function import StringFunction
 from vesalius.functions.strings.grading import grade, oracle
-from vesalius.functions.strings.program import Program, program
+from vesalius.functions.strings.program import StringProgram, program
 from vesalius.functions.strings.published import PublishedFunction, load_published
 from vesalius.functions.strings.search.interpret import interpret
 from vesalius.functions.strings.search.recover import recover
@@ -15,9 +15,9 @@ from vesalius.functions.strings.suite import sample
 from vesalius.functions.strings.unit_tests import unit_tests
 
 __all__ = [
-    "Program",
     "PublishedFunction",
     "StringFunction",
+    "StringProgram",
     "grade",
     "interpret",
     "load_published",

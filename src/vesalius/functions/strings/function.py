@@ -9,7 +9,7 @@ from typing import Any
 from vesalius.functions.answer import Mode
 from vesalius.functions.box import Category, Reply
 from vesalius.functions.strings.inputs import varied
-from vesalius.functions.strings.program import Program
+from vesalius.functions.strings.program import StringProgram
 from vesalius.functions.strings.search.evidence import FAULTS
 
 #: How many pairs a function is tested on, as published.
@@ -27,7 +27,7 @@ class StringFunction:
     """
 
     id: str
-    program: Program
+    program: StringProgram
     mode: Mode
     seed: str
     tests: tuple[Pair, ...]
@@ -70,7 +70,7 @@ class StringFunction:
         return pairs
 
 
-def run(program: Program, s: str) -> Reply:
+def run(program: StringProgram, s: str) -> Reply:
     """What a program gives, or the line of its error."""
     try:
         return Reply(program(s))

@@ -19,7 +19,7 @@ from vesalius.functions.answer import ENTRY, Answer, Grade
 from vesalius.functions.box import LONGEST_OUTPUT, Function
 from vesalius.functions.scripts import definitions, entry
 from vesalius.functions.strings.function import StringFunction
-from vesalius.functions.strings.program import Program
+from vesalius.functions.strings.program import StringProgram
 from vesalius.functions.strings.published import PublishedFunction
 from vesalius.functions.strings.unit_tests import unit_tests
 from vesalius.functions.submitted import Refused, Size, entry_of, says_a_rule
@@ -83,7 +83,7 @@ def is_rule(answer: Answer) -> bool:
     return not answer.table and says_a_rule(answer.code, most=LONGEST_RULE)
 
 
-def _from_program(program: Program, description: str) -> Answer:
+def _from_program(program: StringProgram, description: str) -> Answer:
     return Answer(
         description=description, code=program.code, structure=program.structure, interpreter="oracle", queries=0
     )

@@ -33,7 +33,7 @@ class Step:
 
 
 @dataclass(frozen=True)
-class Program:
+class StringProgram:
     """Steps in the order in which they are applied; none at all is the identity."""
 
     steps: tuple[Step, ...]
@@ -46,11 +46,11 @@ class Program:
     def __str__(self) -> str:
         return " then ".join(map(str, self.steps)) or "identity"
 
-    def draw(self, rng: Random) -> "Program":
+    def draw(self, rng: Random) -> "StringProgram":
         """The same program with the random operations, if any, settled for one call."""
         if not self.random:
             return self
-        return Program(tuple(Step(s.operation, (rng.random(),)) if s.operation.random else s for s in self.steps))  # type: ignore[arg-type]
+        return StringProgram(tuple(Step(s.operation, (rng.random(),)) if s.operation.random else s for s in self.steps))  # type: ignore[arg-type]
 
     @cached_property
     def random(self) -> bool:
@@ -77,7 +77,7 @@ class Program:
         return ("import random\n\n\n" if self.random else "") + "\n\n".join(texts)
 
 
-def program(steps: Iterable[tuple[str, Parameters]], mode: Mode) -> Program:
+def program(steps: Iterable[tuple[str, Parameters]], mode: Mode) -> StringProgram:
     """The program with these operations by name, e.g. `[("reverse_string", ()), ("insert_letter", ("q",))]`."""
     made = []
     for name, parameters in steps:
@@ -85,7 +85,7 @@ def program(steps: Iterable[tuple[str, Parameters]], mode: Mode) -> Program:
         if kind.complete and tuple(parameters) not in kind.values:
             raise BadInput(f"operation {name} takes no parameters {tuple(parameters)!r}; it takes a {kind.name}")
         made.append(Step(operation(name, mode), tuple(parameters)))
-    return Program(tuple(made))
+    return StringProgram(tuple(made))
 
 
 def _call(step: Step) -> str:

@@ -28,7 +28,7 @@ from vesalius.functions.scripts import SCRIPT, ScriptRunner, entry, read_script
 from vesalius.functions.strings.faulty import WORDS
 from vesalius.functions.strings.function import Pair, run
 from vesalius.functions.strings.inputs import varied
-from vesalius.functions.strings.program import Program
+from vesalius.functions.strings.program import StringProgram
 from vesalius.functions.strings.search.recover import recover
 from vesalius.functions.unit_tests import UnitTest
 
@@ -76,7 +76,7 @@ class PublishedFunction:
         return "missing" if self.script is None else "script"
 
     @property
-    def stand_in(self) -> Program | None:
+    def stand_in(self) -> StringProgram | None:
         """For a missing source: the simplest program that agrees with all stored pairs; None where there is none."""
         return None if self.script is not None else _recovered(self.tests)
 
@@ -129,7 +129,7 @@ class PublishedFunction:
 
 
 @cache
-def _recovered(pairs: tuple[Pair, ...]) -> Program | None:
+def _recovered(pairs: tuple[Pair, ...]) -> StringProgram | None:
     return recover(pairs)
 
 

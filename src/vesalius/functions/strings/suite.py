@@ -20,7 +20,7 @@ from vesalius.functions.strings.function import TESTS, StringFunction
 from vesalius.functions.strings.inputs import strings
 from vesalius.functions.strings.library import Operation, library
 from vesalius.functions.strings.parameters import BOTH_CASES, Parameters
-from vesalius.functions.strings.program import Program, Step
+from vesalius.functions.strings.program import Step, StringProgram
 from vesalius.functions.strings.search.evidence import Output, attempt
 from vesalius.functions.strings.search.probes import PROBES
 from vesalius.functions.strings.search.solve import permutation, replacement, suffixes
@@ -60,13 +60,13 @@ def functions(seed: int | str, mode: Mode) -> Iterator[StringFunction]:
             number += 1
 
 
-def _draws(rng: Random, mode: Mode, *, atomic: bool) -> Iterator[Program]:
+def _draws(rng: Random, mode: Mode, *, atomic: bool) -> Iterator[StringProgram]:
     last = list(library(mode).values())
     first = [op for op in last if op.name not in NEVER_FIRST]
     first += [op for op in first if op.name == TWICE and mode == "published"]
     while True:
         chosen = [rng.choice(last)] if atomic else [rng.choice(first), rng.choice(last)]
-        yield Program(tuple(Step(op, op.kind.draw(rng)) for op in chosen))
+        yield StringProgram(tuple(Step(op, op.kind.draw(rng)) for op in chosen))
 
 
 class _Own:
@@ -75,7 +75,7 @@ class _Own:
     def __init__(self) -> None:
         self.seen: set[tuple[Output, ...]] = set()
 
-    def takes(self, program: Program) -> bool:
+    def takes(self, program: StringProgram) -> bool:
         """Whether the program may be in the suite; it is then remembered."""
         does = behaviour(program)
         if does in self.seen or does == telling() or len(set(does)) == 1:
@@ -86,7 +86,7 @@ class _Own:
         return True
 
 
-def behaviour(program: Program) -> tuple[Output, ...]:
+def behaviour(program: StringProgram) -> tuple[Output, ...]:
     """What a program makes of the telling strings."""
     return tuple(attempt(program, s) for s in telling())
 
@@ -101,7 +101,7 @@ def telling() -> tuple[str, ...]:
 @cache
 def _single_behaviours() -> frozenset[tuple[Output, ...]]:
     steps = [Step(op, parameters) for op in library("fixed").values() for parameters in op.kind.values]
-    return frozenset(behaviour(Program((step,))) for step in steps)
+    return frozenset(behaviour(StringProgram((step,))) for step in steps)
 
 
 def is_one_operation(does: tuple[Output, ...]) -> bool:
@@ -117,7 +117,7 @@ class _Published:
     def __init__(self) -> None:
         self.seen: dict[tuple[str, ...], list[set[Parameters]]] = defaultdict(lambda: [set(), set()])
 
-    def takes(self, program: Program) -> bool:
+    def takes(self, program: StringProgram) -> bool:
         """Whether the program may be in the suite; it is then remembered."""
         names = tuple(step.operation.name for step in program.steps)
         if len(names) == 2 and names[0] in avoided(names[1]):

@@ -11,7 +11,7 @@ from random import Random
 from vesalius.functions.strings.function import TESTS, Pair, StringFunction, run
 from vesalius.functions.strings.inputs import strings
 from vesalius.functions.strings.library import library
-from vesalius.functions.strings.program import Program, Step
+from vesalius.functions.strings.program import Step, StringProgram
 from vesalius.functions.strings.published import PublishedFunction
 from vesalius.functions.strings.suite import functions
 from vesalius.functions.unit_tests import UnitTest
@@ -50,7 +50,7 @@ def _related(function: StringFunction, rng: Random) -> Iterator[Pair]:
             yield s, reply.value
 
 
-def _relative(program: Program, rng: Random) -> Program:
+def _relative(program: StringProgram, rng: Random) -> StringProgram:
     """One step exchanged for another; a single operation gets a second beside it instead."""
     operation = rng.choice(list(library("fixed").values()))
     other = Step(operation, operation.kind.draw(rng))
@@ -59,7 +59,7 @@ def _relative(program: Program, rng: Random) -> Program:
         steps.insert(rng.randrange(2), other)
     else:
         steps[rng.randrange(len(steps))] = other
-    return Program(tuple(steps))
+    return StringProgram(tuple(steps))
 
 
 def _wrong(function: StringFunction, pair: Pair) -> bool:

@@ -29,7 +29,7 @@ from vesalius.runs.functions.work import (
     grade_case,
     interpret_case,
 )
-from vesalius.runs.steps import Options, Progress, Steps
+from vesalius.runs.steps import Options, StepProgress, Steps
 from vesalius.runs.work import totals
 
 GRADES = "grades"
@@ -46,7 +46,7 @@ class FunctionsBenchmark(Steps):
         for folder in (EXPLANATIONS, GRADES):
             (run.directory / folder).mkdir(exist_ok=True)
 
-    def work(self, *, jobs: int = 2) -> Generator[Progress]:
+    def work(self, *, jobs: int = 2) -> Generator[StepProgress]:
         """Do what is not done yet."""
         self._open_cap()
         yield from self._interpret(jobs)
@@ -79,7 +79,7 @@ class FunctionsBenchmark(Steps):
             self.run.ledger.append(GRADING_SEED, seed=self.state.grading_seed)
         return self.state.grading_seed
 
-    def _interpret(self, jobs: int) -> Generator[Progress]:
+    def _interpret(self, jobs: int) -> Generator[StepProgress]:
         s = self.settings
         # Exemplars that a language model is shown must not be inputs of unit tests, so these are drawn before it.
         seed = self.grading_seed() if s.interpreter in WITH_EXEMPLARS else None
@@ -106,7 +106,7 @@ class FunctionsBenchmark(Steps):
 
         yield from self._each(INTERPRET, interpret_case, cases, keep, of=len(self.functions), jobs=jobs)
 
-    def _grade(self, jobs: int) -> Generator[Progress]:
+    def _grade(self, jobs: int) -> Generator[StepProgress]:
         answered = [(i, f) for i, f in enumerate(self.functions) if f.id in self.state.interpreted]
         if not answered:
             return
@@ -124,7 +124,7 @@ class FunctionsBenchmark(Steps):
 
         yield from self._each(GRADE, grade_case, cases, keep, of=len(answered), jobs=jobs)
 
-    def _evaluate(self, evaluator: str, jobs: int) -> Generator[Progress]:
+    def _evaluate(self, evaluator: str, jobs: int) -> Generator[StepProgress]:
         answered = [(i, f) for i, f in enumerate(self.functions) if f.id in self.state.interpreted]
         path, seed = self.run.explanation_path, self.grading_seed()
         cases = [

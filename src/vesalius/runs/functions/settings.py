@@ -9,7 +9,7 @@ from pydantic import JsonValue
 from vesalius.documents.request import Request
 from vesalius.errors import BadInput
 from vesalius.files import sha256
-from vesalius.functions.agents import Limits as Talk
+from vesalius.functions.agents import DialogueLimits as Talk
 from vesalius.functions.interpreters import BUILTIN, WITH_MODEL, check_interpreter
 from vesalius.functions.suite import GRADING_SEEDS, Suite
 from vesalius.version import __version__

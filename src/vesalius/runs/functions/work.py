@@ -14,7 +14,7 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict
 
-from vesalius.functions.agents import Limits as Talk
+from vesalius.functions.agents import DialogueLimits as Talk
 from vesalius.functions.agents import take_unit_tests
 from vesalius.functions.answer import SUCCESS, Answer, writable
 from vesalius.functions.box import Box

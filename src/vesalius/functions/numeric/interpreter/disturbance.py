@@ -49,7 +49,7 @@ class Stretch:
 
 
 @dataclass(frozen=True)
-class Survey:
+class NoiseSurvey:
     """What two rounds of the same questions showed."""
 
     points: Points
@@ -58,7 +58,7 @@ class Survey:
     stretch: Stretch | None = None
 
 
-def look(session: Session) -> Survey:
+def look(session: Session) -> NoiseSurvey:
     """Ask the survey and tell noise from corruption."""
     first, second = session.survey()
     count = min(len(first), len(second))
@@ -66,17 +66,17 @@ def look(session: Session) -> Survey:
     both = first + second
     differ = _differ(*pairs)
     if not differ.any():
-        return Survey(both)
+        return NoiseSurvey(both)
     finite = np.isfinite(pairs[0].y) & np.isfinite(pairs[1].y)
     gaps = np.abs(pairs[0].y - pairs[1].y)[finite & differ]
     many = len(gaps) >= _FEW_GAPS or len(gaps) > 0.4 * finite.sum()
     if many and float(np.median(gaps)) > _NOISE_GAP:
         noise = _noise_kind(gaps, np.abs(pairs[0].y)[finite & differ])
-        return Survey(both, noise=noise, sd=NOISE[noise][1])
+        return NoiseSurvey(both, noise=noise, sd=NOISE[noise][1])
     stretch, asked = _stretch(session, pairs[0].x, differ)
     inside = (both + asked).where(stretch.covers((both + asked).x, margin=-_END_WIDTH)).finite
     value = float(np.real(inside.y).mean()) if len(inside) else 0.0
-    return Survey(both + asked, stretch=Stretch(stretch.shape, stretch.boundary, value))
+    return NoiseSurvey(both + asked, stretch=Stretch(stretch.shape, stretch.boundary, value))
 
 
 def _differ(first: Points, second: Points) -> Bool[ndarray, " points"]:

@@ -9,7 +9,7 @@ from vesalius.functions.answer import Answer
 from vesalius.functions.numeric.expressions import number
 from vesalius.functions.numeric.function import NOISE
 from vesalius.functions.numeric.interpreter.candidates import Candidate
-from vesalius.functions.numeric.interpreter.disturbance import Survey
+from vesalius.functions.numeric.interpreter.disturbance import NoiseSurvey
 from vesalius.functions.numeric.interpreter.session import Points
 from vesalius.functions.numeric.programs import formula_program, table_program
 
@@ -33,7 +33,7 @@ class Finding:
     undefined_below_zero: bool = False
 
 
-def answer(survey: Survey, finding: Finding, *, queries: int) -> Answer:
+def answer(survey: NoiseSurvey, finding: Finding, *, queries: int) -> Answer:
     """The finding in every form that an answer has."""
     rule = finding.rule
     return Answer(
@@ -53,7 +53,7 @@ def answer(survey: Survey, finding: Finding, *, queries: int) -> Answer:
     )
 
 
-def _formula(survey: Survey, finding: Finding, rule: Candidate) -> str:
+def _formula(survey: NoiseSurvey, finding: Finding, rule: Candidate) -> str:
     text, stretch = rule.formula, survey.stretch
     if rule.family == "root" and finding.complex_below_zero:
         text = text.removesuffix(" if x >= 0 else math.nan")  # Python's own root of a negative number is complex
@@ -62,7 +62,7 @@ def _formula(survey: Survey, finding: Finding, rule: Candidate) -> str:
     return formula_program(text, interval=None if stretch is None else (stretch.shape, stretch.boundary, stretch.value))
 
 
-def _table(survey: Survey, finding: Finding) -> str:
+def _table(survey: NoiseSurvey, finding: Finding) -> str:
     stretch = survey.stretch
     x, first = np.unique(finding.known.x, return_index=True)
     y = np.real(finding.known.y[first])
@@ -76,7 +76,7 @@ def _table(survey: Survey, finding: Finding) -> str:
     )
 
 
-def _description(survey: Survey, finding: Finding) -> str:
+def _description(survey: NoiseSurvey, finding: Finding) -> str:
     rule = finding.rule
     if rule is None:
         sentences = f"No rule was found; the code draws straight lines between {len(finding.known)} answers."
@@ -96,7 +96,7 @@ def _description(survey: Survey, finding: Finding) -> str:
     return sentences
 
 
-def _domain(survey: Survey) -> str | None:
+def _domain(survey: NoiseSurvey) -> str | None:
     if survey.stretch is None:
         return None
     low, high = survey.stretch.ends

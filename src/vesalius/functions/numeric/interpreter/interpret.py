@@ -12,7 +12,7 @@ from vesalius.functions.numeric.expressions import Atom, Reals
 from vesalius.functions.numeric.function import NOISE
 from vesalius.functions.numeric.interpreter import exact, noisy, shapes
 from vesalius.functions.numeric.interpreter.candidates import Candidate, from_atom, meets
-from vesalius.functions.numeric.interpreter.disturbance import Survey, look
+from vesalius.functions.numeric.interpreter.disturbance import NoiseSurvey, look
 from vesalius.functions.numeric.interpreter.findings import NAME, Finding, answer
 from vesalius.functions.numeric.interpreter.session import EDGE, Points, Session
 
@@ -49,7 +49,7 @@ def interpret(box: Box, *, seed: int = 0, without: frozenset[str] = frozenset())
     return answer(survey, finding, queries=box.asked - before)
 
 
-def _more_points(session: Session, survey: Survey) -> Reals:
+def _more_points(session: Session, survey: NoiseSurvey) -> Reals:
     """Points close to zero, unless they are corrupted; under noise everything that is left, over the range as well."""
     close = session.close_points()
     if survey.noise is not None:
@@ -67,7 +67,7 @@ def _more_points(session: Session, survey: Survey) -> Reals:
     return np.concatenate([clean, np.where(places < left, places - EDGE, EDGE - (places - left))])
 
 
-def _clean(survey: Survey, points: Points) -> Points:
+def _clean(survey: NoiseSurvey, points: Points) -> Points:
     """Finite answers outside the corrupted stretch, each point once where answers repeat."""
     points = points.finite
     if survey.stretch is not None:
@@ -93,7 +93,7 @@ def _known_rules(rules: Iterator[Candidate], without: frozenset[str]) -> Iterato
     return (rule for rule in rules if not without & {rule.family, *rule.operands})
 
 
-def _exact(session: Session, survey: Survey, points: Points, without: frozenset[str]) -> Finding:
+def _exact(session: Session, survey: NoiseSurvey, points: Points, without: frozenset[str]) -> Finding:
     """The first rule that gives every answer and foretells fresh ones; else the closest thing."""
 
     def allowed(x: ndarray) -> Bool[ndarray, "points"]:
@@ -127,7 +127,7 @@ def _test_points(session: Session, known: Points, allowed: exact.Allowed) -> Rea
     return fresh[allowed(fresh)]
 
 
-def _filled_in(session: Session, survey: Survey, known: Points) -> Points:
+def _filled_in(session: Session, survey: NoiseSurvey, known: Points) -> Points:
     """More answers where straight lines between neighbours are least to be trusted, until the budget is spent."""
     while session.left and len(known) >= 3:
         x, first = np.unique(known.x, return_index=True)
@@ -168,7 +168,7 @@ def _likeliest_alone(points: Points, without: frozenset[str]) -> Candidate | Non
     return noisy.likeliest(rules, count=len(points))
 
 
-def _under_noise(survey: Survey, points: Points, without: frozenset[str]) -> Finding:
+def _under_noise(survey: NoiseSurvey, points: Points, without: frozenset[str]) -> Finding:
     assert survey.noise is not None
     known = _clean(survey, points)
     is_complex, undefined = np.iscomplexobj(known.y), _undefined_below_zero(points)

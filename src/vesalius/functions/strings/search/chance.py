@@ -7,8 +7,8 @@ string has; with a few outputs seen, few wrong programs stay possible.
 from collections.abc import Iterator
 
 from vesalius.functions.strings.library import RANDOM
-from vesalius.functions.strings.program import Program, Step
-from vesalius.functions.strings.search.evidence import Evidence, attempt
+from vesalius.functions.strings.program import Step, StringProgram
+from vesalius.functions.strings.search.evidence import Observations, attempt
 from vesalius.functions.strings.search.solve import suffixes
 from vesalius.functions.strings.search.space import Space
 
@@ -16,25 +16,25 @@ from vesalius.functions.strings.search.space import Space
 _LONG, _MORE = 30, 8
 
 
-def possible(space: Space, evidence: Evidence) -> Iterator[Program]:
+def possible(space: Space, evidence: Observations) -> Iterator[StringProgram]:
     """Programs of a random operation, by itself or before or after another step, that can give all outputs seen."""
     steps = [*space.steps, *_appended(space, evidence)]
     for name in (name for name in RANDOM if name in space.operations):
         draw = Step(space.operations[name])
         for step in steps:
-            for program in (Program((*step.steps, draw)), Program((draw, *step.steps))):
+            for program in (StringProgram((*step.steps, draw)), StringProgram((draw, *step.steps))):
                 if _can_give_all(program, evidence):
                     yield program
 
 
-def _appended(space: Space, evidence: Evidence) -> Iterator[Program]:
+def _appended(space: Space, evidence: Observations) -> Iterator[StringProgram]:
     """Steps that append what all outputs end with: suffixes are too many to be listed."""
     append = space.operations.get("string_concatenate")
     if append is not None:
-        yield from (Program((Step(append, (suffix,)),)) for suffix in suffixes(evidence.outputs))
+        yield from (StringProgram((Step(append, (suffix,)),)) for suffix in suffixes(evidence.outputs))
 
 
-def _can_give_all(program: Program, evidence: Evidence) -> bool:
+def _can_give_all(program: StringProgram, evidence: Observations) -> bool:
     for s, out in zip(evidence.inputs, evidence.outputs, strict=True):
         longest = max(len(s), _LONG) + _MORE
         chances = [(i + 0.5) / longest for i in range(longest)]
@@ -43,5 +43,5 @@ def _can_give_all(program: Program, evidence: Evidence) -> bool:
     return True
 
 
-def _with_chance(program: Program, chance: float) -> Program:
-    return Program(tuple(Step(s.operation, (chance,)) if s.operation.random else s for s in program.steps))  # type: ignore[arg-type]
+def _with_chance(program: StringProgram, chance: float) -> StringProgram:
+    return StringProgram(tuple(Step(s.operation, (chance,)) if s.operation.random else s for s in program.steps))  # type: ignore[arg-type]

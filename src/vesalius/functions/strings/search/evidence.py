@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
-from vesalius.functions.strings.program import Program
+from vesalius.functions.strings.program import StringProgram
 
 #: What an operation may raise on an odd string: the faults of the published edition.
 FAULTS = (KeyError, ValueError, OverflowError)
@@ -20,7 +20,7 @@ def attempt(function: Callable[[str], str], s: str) -> Output:
 
 
 @dataclass
-class Evidence:
+class Observations:
     """Inputs with their outputs; None is an input that the function failed on."""
 
     inputs: list[str] = field(default_factory=list)
@@ -31,11 +31,11 @@ class Evidence:
         self.inputs += inputs
         self.outputs += outputs
 
-    def fits(self, program: Program) -> bool:
+    def fits(self, program: StringProgram) -> bool:
         """Whether the program does the same everywhere; it usually fails early."""
         return all(attempt(program, s) == out for s, out in zip(self.inputs, self.outputs, strict=True))
 
-    def agreement(self, program: Program) -> float:
+    def agreement(self, program: StringProgram) -> float:
         """On which share of the inputs the program does the same."""
         same = sum(attempt(program, s) == out for s, out in zip(self.inputs, self.outputs, strict=True))
         return same / max(len(self.inputs), 1)

@@ -22,9 +22,9 @@ from vesalius.functions.strings.inputs import strings, varied
 from vesalius.functions.strings.library import library
 from vesalius.functions.strings.operations import LETTERS
 from vesalius.functions.strings.parameters import BOTH_CASES
-from vesalius.functions.strings.program import Program
+from vesalius.functions.strings.program import StringProgram
 from vesalius.functions.strings.search.chance import possible
-from vesalius.functions.strings.search.evidence import Evidence, Output, attempt
+from vesalius.functions.strings.search.evidence import Observations, Output, attempt
 from vesalius.functions.strings.search.probes import KEYS, PROBES
 from vesalius.functions.strings.search.solve import solved
 from vesalius.functions.strings.search.space import Space, space
@@ -51,7 +51,7 @@ class _Asking:
     """A box with what it was seen to do; never asks more than it may."""
 
     box: Box
-    evidence: Evidence = field(default_factory=Evidence)
+    evidence: Observations = field(default_factory=Observations)
     spent: int = 0
 
     @property
@@ -102,14 +102,14 @@ def interpret(
     return _fallback(asking, spaces)
 
 
-def _fitting(searched: Space, evidence: Evidence) -> list[Program]:
+def _fitting(searched: Space, evidence: Observations) -> list[StringProgram]:
     """Programs that fit all that was seen, the simplest first; solved parameters only where no listed ones fit."""
     if not set(KEYS) <= set(evidence.inputs):
         return []
     return list(islice(searched.compositions(evidence), _MOST_RIVALS)) or solved(searched, evidence)[:_MOST_RIVALS]
 
 
-def _settled(asking: _Asking, rivals: list[Program], rng: Random) -> Program | None:
+def _settled(asking: _Asking, rivals: list[StringProgram], rng: Random) -> StringProgram | None:
     """The one of the rivals that survives being told apart and checked; None if none does."""
     pool = _pool(rivals, rng) if len(rivals) > 1 else []
     does = {tuple(attempt(program, s) for s in pool): program for program in reversed(rivals)}
@@ -125,11 +125,11 @@ def _settled(asking: _Asking, rivals: list[Program], rng: Random) -> Program | N
     return next((program for program in left if asking.evidence.fits(program)), None)
 
 
-def _unmapped(program: Program, evidence: Evidence, rng: Random) -> list[str]:
+def _unmapped(program: StringProgram, evidence: Observations, rng: Random) -> list[str]:
     """Where letters are permuted last, strings that show letters not seen so far, whose images are only guessed."""
     if not program.steps or program.steps[-1].operation.name != "map_string":
         return []
-    before = Program(program.steps[:-1])
+    before = StringProgram(program.steps[:-1])
     seen = set("".join((attempt(before, s) or "").lower() for s in evidence.inputs))
     chosen = []
     letters = "".join(str(value) for step in before.steps for value in step.parameters)
@@ -140,7 +140,7 @@ def _unmapped(program: Program, evidence: Evidence, rng: Random) -> list[str]:
     return chosen
 
 
-def _pool(rivals: Sequence[Program], rng: Random) -> list[str]:
+def _pool(rivals: Sequence[StringProgram], rng: Random) -> list[str]:
     """Strings to compare rivals on: rich in the letters that the simplest is about, or with any letter at the ends."""
     given = [value for step in rivals[0].steps for value in step.parameters]
     rich = list(islice(strings(rng, letters="".join(map(str, given)) or BOTH_CASES), _POOL))
@@ -156,7 +156,7 @@ def _telling_apart(does: Sequence[tuple[Output, ...]], pool: Sequence[str]) -> l
     return [pool[i] for i in order[:_AT_ONCE] if kinds[i] > 1]
 
 
-def _answer(program: Program, asking: _Asking, how_sure: str) -> Answer:
+def _answer(program: StringProgram, asking: _Asking, how_sure: str) -> Answer:
     return Answer(
         description=f"{program.description} ({how_sure}.)",
         code=program.code,
@@ -174,7 +174,7 @@ def _nothing_seen(asking: _Asking) -> Answer:
 def _fallback(asking: _Asking, spaces: Sequence[Space]) -> Answer:
     """The best partial program, or a table."""
     asking.note(list(islice(varied(Random("fallback"), KEPT_BACK), min(asking.left, KEPT_BACK))))
-    partial = max(_partial(asking.evidence, spaces), key=asking.evidence.agreement, default=Program(()))
+    partial = max(_partial(asking.evidence, spaces), key=asking.evidence.agreement, default=StringProgram(()))
     share = asking.evidence.agreement(partial)
     if share >= _WORTH_TELLING:
         return _answer(partial, asking, f"only a part: right on {share:.0%} of {len(asking.evidence.inputs)} strings")
@@ -188,7 +188,7 @@ def _fallback(asking: _Asking, spaces: Sequence[Space]) -> Answer:
     )
 
 
-def _partial(evidence: Evidence, spaces: Sequence[Space]) -> Iterator[Program]:
+def _partial(evidence: Observations, spaces: Sequence[Space]) -> Iterator[StringProgram]:
     for searched in spaces:
         yield from searched.steps
         if KEYS[0] in evidence.inputs:

@@ -12,8 +12,8 @@ from operator import eq
 
 from vesalius.functions.strings.operations import LETTERS
 from vesalius.functions.strings.parameters import BOTH_CASES, LONGEST_SUFFIX
-from vesalius.functions.strings.program import Program, Step
-from vesalius.functions.strings.search.evidence import Evidence, Output, attempt
+from vesalius.functions.strings.program import Step, StringProgram
+from vesalius.functions.strings.search.evidence import Observations, Output, attempt
 from vesalius.functions.strings.search.space import Space
 
 #: To build a suffix, so many of the longest inputs are compared, and so many of the most promising steps are tried.
@@ -24,7 +24,7 @@ _SHORTEST = 10
 _SHORT = 20
 
 
-def solved(space: Space, evidence: Evidence) -> list[Program]:
+def solved(space: Space, evidence: Observations) -> list[StringProgram]:
     """Programs of up to two steps that fit, with a parameter solved for: those of the cheapest solver that works."""
     made = list(zip(*(space.outputs(s) for s in evidence.inputs), strict=True))
     for solver in _SOLVERS:
@@ -37,50 +37,50 @@ def solved(space: Space, evidence: Evidence) -> list[Program]:
 Made = Sequence[tuple[Output, ...]]
 
 
-def _replaced_last(space: Space, made: Made, evidence: Evidence) -> Iterator[Program]:
+def _replaced_last(space: Space, made: Made, evidence: Observations) -> Iterator[StringProgram]:
     if operation := space.operations.get("replace_substring"):
         for first, given in zip(space.steps, made, strict=True):
             if pair := replacement(given, evidence.outputs):
-                yield Program((*first.steps, Step(operation, pair)))
+                yield StringProgram((*first.steps, Step(operation, pair)))
 
 
-def _mapped_last(space: Space, made: Made, evidence: Evidence) -> Iterator[Program]:
+def _mapped_last(space: Space, made: Made, evidence: Observations) -> Iterator[StringProgram]:
     if operation := space.operations.get("map_string"):
         for first, given in zip(space.steps, made, strict=True):
             if alphabet := permutation(given, evidence.outputs):
-                yield Program((*first.steps, Step(operation, (alphabet,))))
+                yield StringProgram((*first.steps, Step(operation, (alphabet,))))
 
 
-def _appended_last(space: Space, made: Made, evidence: Evidence) -> Iterator[Program]:
+def _appended_last(space: Space, made: Made, evidence: Observations) -> Iterator[StringProgram]:
     append, replace, mapped = map(space.operations.get, ("string_concatenate", "replace_substring", "map_string"))
     if append is None:
         return
     for end in suffixes(evidence.outputs, longest=2 * LONGEST_SUFFIX):
         shorter = [None if out is None else out[: -len(end)] for out in evidence.outputs]
         if len(end) > LONGEST_SUFFIX:  # two suffixes, one after the other
-            yield Program((Step(append, (end[:-LONGEST_SUFFIX],)), Step(append, (end[-LONGEST_SUFFIX:],))))
+            yield StringProgram((Step(append, (end[:-LONGEST_SUFFIX],)), Step(append, (end[-LONGEST_SUFFIX:],))))
             continue
         for first, given in zip(space.steps, made, strict=True):
             if list(given) == shorter:
-                yield Program((*first.steps, Step(append, (end,))))
+                yield StringProgram((*first.steps, Step(append, (end,))))
         if replace and (pair := replacement(evidence.inputs, shorter)):
-            yield Program((Step(replace, pair), Step(append, (end,))))
+            yield StringProgram((Step(replace, pair), Step(append, (end,))))
         if mapped and (alphabet := permutation(evidence.inputs, shorter)):
             before = end.translate(str.maketrans(alphabet, LETTERS))
-            yield Program((Step(append, (before,)), Step(mapped, (alphabet,))))
+            yield StringProgram((Step(append, (before,)), Step(mapped, (alphabet,))))
 
 
-def _replaced_then_mapped(space: Space, made: Made, evidence: Evidence) -> Iterator[Program]:
+def _replaced_then_mapped(space: Space, made: Made, evidence: Observations) -> Iterator[StringProgram]:
     replace, mapped = space.operations.get("replace_substring"), space.operations.get("map_string")
     if replace is None or mapped is None:
         return
     for old, new in product(BOTH_CASES, LETTERS):
         alphabet = permutation([s.replace(old, new) for s in evidence.inputs], evidence.outputs)
         if alphabet and old != new:
-            yield Program((Step(replace, (old, new)), Step(mapped, (alphabet,))))
+            yield StringProgram((Step(replace, (old, new)), Step(mapped, (alphabet,))))
 
 
-def _replaced_first(space: Space, made: Made, evidence: Evidence) -> Iterator[Program]:
+def _replaced_first(space: Space, made: Made, evidence: Observations) -> Iterator[StringProgram]:
     replace = space.operations.get("replace_substring")
     if replace is None:
         return
@@ -89,12 +89,12 @@ def _replaced_first(space: Space, made: Made, evidence: Evidence) -> Iterator[Pr
         surprising = [(s, out) for s, without, out in triples if without != out]
         shared = set(BOTH_CASES).intersection(*(s for s, _ in surprising)) if surprising else ()
         for old, new in product(sorted(shared), BOTH_CASES):
-            program = Program((Step(replace, (old, new)), *then.steps))
+            program = StringProgram((Step(replace, (old, new)), *then.steps))
             if attempt(program, surprising[0][0]) == surprising[0][1]:
                 yield program
 
 
-def _appended_first(space: Space, made: Made, evidence: Evidence) -> Iterator[Program]:
+def _appended_first(space: Space, made: Made, evidence: Observations) -> Iterator[StringProgram]:
     operation = space.operations.get("string_concatenate")
     if operation is None:
         return
@@ -106,7 +106,7 @@ def _appended_first(space: Space, made: Made, evidence: Evidence) -> Iterator[Pr
     tries += [(others, _of_nothing(short)), (others, _built(space, short))]
     for steps, guesses in tries:
         for suffix in guesses:
-            programs = [Program((Step(operation, (suffix,)), *then.steps)) for then in steps]
+            programs = [StringProgram((Step(operation, (suffix,)), *then.steps)) for then in steps]
             if programs_found := [program for program in programs if evidence.fits(program)]:
                 yield from programs_found
                 return
@@ -150,13 +150,13 @@ def suffixes(outputs: Sequence[Output], *, longest: int = LONGEST_SUFFIX) -> lis
     return [end for end in shared if set(end) <= set(BOTH_CASES) and all(e.endswith(end) for e in ends)]
 
 
-def _counts(then: Program) -> bool:
+def _counts(then: StringProgram) -> bool:
     """Whether a step tells of a suffix only how many letters of some sort it has, and where."""
     lossy = ("get_last_character", "get_mid_character")
     return any(step.operation.group == "words" or step.operation.name in lossy for step in then.steps)
 
 
-def _standing(then: Program, pairs: Sequence[tuple[str, str]]) -> Iterator[str]:
+def _standing(then: StringProgram, pairs: Sequence[tuple[str, str]]) -> Iterator[str]:
     """Suffixes that stand for all others as far as a counting step can tell."""
     step = then.steps[0]
     if "mid" in step.operation.name:  # it tells every letter, one at a time, as the string before it grows
@@ -182,7 +182,7 @@ def _built(space: Space, pairs: Sequence[tuple[str, str]]) -> Iterator[str]:
     Steps that do the same to the compared strings build the same suffix, so one of them stands for all.
     """
     shown = sorted(pairs, key=lambda pair: -len(pair[0]))[:_SHOWN]
-    stands_for_all: dict[tuple[Output, ...], tuple[Program, int]] = {}
+    stands_for_all: dict[tuple[Output, ...], tuple[StringProgram, int]] = {}
     for length in range(1, LONGEST_SUFFIX + 1):
         columns = [space.outputs(s + "x" * length) for s, _ in shown]
         for outputs, then in zip(zip(*columns, strict=True), space.steps, strict=True):
@@ -196,7 +196,7 @@ def _built(space: Space, pairs: Sequence[tuple[str, str]]) -> Iterator[str]:
         yield _climbed(*stands_for_all[outputs], [*shown, *pairs[:1]])
 
 
-def _climbed(then: Program, length: int, pairs: Sequence[tuple[str, str]]) -> str:
+def _climbed(then: StringProgram, length: int, pairs: Sequence[tuple[str, str]]) -> str:
     """The suffix that makes the step's outputs most like those seen, one letter at a time, twice over."""
 
     def likeness(suffix: str) -> int:

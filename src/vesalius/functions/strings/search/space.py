@@ -15,8 +15,8 @@ from vesalius.functions.answer import Mode
 from vesalius.functions.strings.faulty import WORDS
 from vesalius.functions.strings.library import RIGHT_IN_THE_DATA, Operation, library
 from vesalius.functions.strings.parameters import BOTH_CASES
-from vesalius.functions.strings.program import Program, Step
-from vesalius.functions.strings.search.evidence import FAULTS, Evidence, Output, attempt
+from vesalius.functions.strings.program import Step, StringProgram
+from vesalius.functions.strings.search.evidence import FAULTS, Observations, Output, attempt
 from vesalius.functions.strings.search.probes import KEYS, PROBES
 
 #: Two steps that agree on these are one: the probes, what counting operations give, and every letter as an end.
@@ -37,11 +37,11 @@ class Space:
         self.mode: Mode = mode
         self.operations: dict[str, Operation] = {n: op for n, op in library(mode).items() if n not in without}
         #: One step per behaviour; the first is the empty program.
-        self.steps: list[Program] = [Program(())]
+        self.steps: list[StringProgram] = [StringProgram(())]
         seen: dict[tuple[Output, ...], None] = {_TELLING: None}
         for operation in [*self.operations.values(), *self._as_in_the_data(without)]:
             for parameters in () if operation.random else operation.kind.values:
-                step = Program((Step(operation, parameters),))
+                step = StringProgram((Step(operation, parameters),))
                 does = tuple(attempt(step, s) for s in _TELLING)
                 if does not in seen:
                     seen[does] = None
@@ -60,7 +60,7 @@ class Space:
             return self._outputs[s]
         return [attempt(step, s) for step in self.steps]
 
-    def compositions(self, evidence: Evidence) -> Iterator[Program]:
+    def compositions(self, evidence: Observations) -> Iterator[StringProgram]:
         """Programs of up to two listed steps that fit, shortest first. Both keys must be in the evidence."""
         output_ids = [self._ids.get(evidence.outputs[evidence.inputs.index(key)], -1) for key in KEYS]
         if min(output_ids) < 0:
@@ -69,18 +69,18 @@ class Space:
         low, high = (int(np.searchsorted(self._numbers, number, side=side)) for side in ("left", "right"))
         pairs = [divmod(int(place), len(self.steps)) for place in self._order[low:high]]
         for inner, outer in sorted(pairs, key=lambda pair: (min(pair) > 0, pair)):
-            program = Program(self.steps[inner].steps + self.steps[outer].steps)
+            program = StringProgram(self.steps[inner].steps + self.steps[outer].steps)
             if evidence.fits(program):
                 yield program
 
-    def half_matches(self, evidence: Evidence) -> Iterator[Program]:
+    def half_matches(self, evidence: Observations) -> Iterator[StringProgram]:
         """Programs that are right on the first key at least: where to look when nothing fits."""
         wanted = self._ids.get(evidence.outputs[evidence.inputs.index(KEYS[0])], -1)
         ends = np.array([wanted, wanted + 1]) * len(self._ids)
         low, high = (int(place) for place in np.searchsorted(self._numbers, ends))
         for place in self._order[low:high]:
             inner, outer = divmod(int(place), len(self.steps))
-            yield Program(self.steps[inner].steps + self.steps[outer].steps)
+            yield StringProgram(self.steps[inner].steps + self.steps[outer].steps)
 
     @property
     def _ids(self) -> dict[Output, int]:
@@ -114,7 +114,7 @@ class Space:
         return made[[-1 if middle is None else middles[middle] for middle in self.outputs(key)]]
 
 
-def _applied(program: Program, inputs: Iterable[str]) -> list[Output]:
+def _applied(program: StringProgram, inputs: Iterable[str]) -> list[Output]:
     """What a program of at most one step makes of many strings; trying them one by one only where one of them fails."""
     if not program.steps:
         return list(inputs)
