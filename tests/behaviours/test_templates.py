@@ -44,7 +44,7 @@ def test_templates_share_no_word_and_no_template_between_splits() -> None:
 def test_short_lists_serve_every_split_and_it_is_said() -> None:
     made = ves.Behaviour.from_templates({**TEMPLATES, "words": {"places": TEMPLATES["words"]["places"][:4]}})
     assert isinstance(made, RowBehaviour)
-    assert "the words of places are too few to divide" in made.note
+    assert made.note == "templates: too few to divide, so that every split uses them: the words of places"
 
 
 @pytest.mark.parametrize(

@@ -95,7 +95,7 @@ def test_two_rows_and_none_at_all(vesalius: Vesalius, tiny: Path, tmp_path: Path
     nothing = json.loads(got.out)
     assert (nothing["n_kept"], nothing["accuracy"], nothing["metric"]) == (0, None, None)
     assert got.code == 1
-    assert got.err == f"vesalius: none of the 1 rows can be used with {tiny}; the reasons are above\n"
+    assert got.err == f"vesalius: {tiny}: none of the rows can be used with this model; the reasons are above\n"
     reason = "'The capital of France is' cannot be used with this model: starts without a space: did you mean ' Paris'?"
     refused(vesalius, ["sweep", tiny, "--behaviour", few, "--json"], reason)
     few.write_text("\n".join(json.dumps({**row, "answer": row["answer"].strip()}) for row in rows()[:2]))
@@ -103,6 +103,17 @@ def test_two_rows_and_none_at_all(vesalius: Vesalius, tiny: Path, tmp_path: Path
         f"row 1: starts without a space: did you mean ' Paris'? (`vesalius behaviours MODEL --behaviour {few}` says"
     )
     refused(vesalius, ["sweep", tiny, "--behaviour", few, "--json"], reason)
+
+
+def test_rows_that_share_a_reason_share_a_line(vesalius: Vesalius, tiny: Path, tmp_path: Path) -> None:
+    file = tmp_path / "rows.jsonl"
+    unknown = [{**row, "split": "exam"} for row in rows()[:8]]
+    own_reasons = [{"prompt": "The capital of France is", "answer": " Paris", "wrong": f"{i}"} for i in range(25)]
+    file.write_text("\n".join(map(json.dumps, [*unknown, *own_reasons])))
+    lines = vesalius("behaviours", tiny, "--behaviour", file).out.splitlines()
+    assert lines[1] == "  rows 1, 2, 3, 4, 5 and 3 more: split 'exam' does not exist: use train, validation or test"
+    reasons = [line for line in lines if line.startswith("  row")]
+    assert len(reasons) <= 20
 
 
 def test_one_prompt_is_checked_as_a_file_is(vesalius: Vesalius, tiny: Path) -> None:

@@ -7,11 +7,11 @@ from torch import Tensor
 
 from vesalius.behaviours.behaviour import Behaviour
 from vesalius.behaviours.material import SPLITS
+from vesalius.behaviours.metrics import unit_of
 from vesalius.behaviours.own import RowBehaviour, ids_note, metric_label
-from vesalius.behaviours.performance import answered, summary
+from vesalius.behaviours.performance import answers, preferred, score, summary
 from vesalius.behaviours.prompts import Prompts
 from vesalius.errors import BadInput
-from vesalius.intervene import Recordings
 from vesalius.model.tokenizer import Tokenizer
 from vesalius.model.transformer import Transformer
 from vesalius.progress import Progress, silent
@@ -48,7 +48,7 @@ def check_behaviour(
             if not rows:
                 raise
             continue
-        measured[split], unit = _figures(model, prompts, progress), prompts.readout(model).unit
+        measured[split], unit = _figures(model, prompts, progress), unit_of(prompts.metric)
         if not isinstance(behaviour, RowBehaviour):
             rows += [
                 {"row": len(rows) + i, "kept": True, "reason": None, "split": split, "prompt": text, "suggestion": None}
@@ -75,16 +75,20 @@ def _notes(behaviour: RowBehaviour, tokenizer: Tokenizer) -> str | None:
 
 
 def _figures(model: Transformer, prompts: Prompts, progress: Progress) -> _Figures:
-    """The metric of each prompt, how far its answer is preferred, and whether it is the likeliest."""
-    scores = Recordings(model, prompts.batch, prompts.readout(model)).scores().cpu().double()
-    return scores, *answered(model, prompts, progress=progress)
+    """How far the answer of each prompt is preferred, whether it is the likeliest, and the metric: of one run."""
+    parts = [
+        (*preferred(part, logits), score(part.readout(model), logits))
+        for part, logits in answers(model, prompts, progress=progress)
+    ]
+    margins, is_top, scores = (torch.cat(values) for values in zip(*parts, strict=True))
+    return margins, is_top, scores
 
 
 def _summary(parts: list[_Figures]) -> dict[str, Any]:
     """Accuracy and metric over the prompts of some splits."""
     if not parts:
         return {"n": 0, "accuracy": None, "metric": None, "performs": None}
-    scores, margins, is_top = (torch.cat(figures) for figures in zip(*parts, strict=True))
+    margins, is_top, scores = (torch.cat(figures) for figures in zip(*parts, strict=True))
     found = summary(margins, is_top)
     low, high = interval_or_none(scores)
     return {

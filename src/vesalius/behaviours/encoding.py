@@ -173,9 +173,11 @@ class Encoder:
         if metric_name(self.metric) not in (*NEEDS_WRONG, LOGIT_DIFFERENCE):
             use = "give a shorter one"
         also = f", and no other of {len(given)} is one token" if many else ""
-        pieces = ", ".join(repr(self.tokenizer.piece(token)) for token in read[first])
+        pieces = [self.tokenizer.piece(token) for token in read[first]]
         reason = f"{what}{first!r} is {len(read[first])} tokens{also}: {use}, or `metric` {LOG_PROBABILITY}"
-        raise Dropped(reason, f"its tokens are {pieces}")
+        if any("\ufffd" in piece for piece in pieces):  # the bytes of a character, which cannot be shown
+            raise Dropped(reason)
+        raise Dropped(reason, f"its tokens are {', '.join(map(repr, pieces))}")
 
     def _tokens(self, text: str) -> Tokens:
         try:

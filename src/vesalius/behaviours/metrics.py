@@ -65,6 +65,14 @@ class Question:
     wrongs: Int[Tensor, "prompt wrong"]
     forced: Int[Tensor, "prompt step"] | None = None
 
+    @property
+    def steps(self) -> Int[Tensor, "prompt step"]:
+        """Where each token of an answer is predicted; the last place again for answers of fewer tokens."""
+        if self.forced is None:
+            return self.position[:, None]
+        last = (self.forced != NONE).sum(1) - 1
+        return self.position[:, None] + torch.minimum(torch.arange(self.forced.shape[1])[None], last[:, None])
+
 
 def require_metric(metric: Any) -> None:
     """Refuse a metric that does not exist."""
@@ -77,6 +85,11 @@ def metric_name(metric: BehaviourMetric | None) -> str:
     if metric is None:
         return LOGIT_DIFFERENCE
     return metric if isinstance(metric, str) else getattr(metric, "__name__", "metric")
+
+
+def unit_of(metric: BehaviourMetric | None) -> str:
+    """What a metric is counted in; a function is its own unit."""
+    return UNITS.get(metric_name(metric), metric_name(metric))
 
 
 def has_zero(metric: BehaviourMetric | None) -> bool:
@@ -129,7 +142,7 @@ def margin(question: Question) -> Readout:
         least = torch.stack(leads, 1).where(steps != NONE, torch.inf).amin(1)
         return torch.where((steps != NONE).sum(1) > 1, least, first)
 
-    return Readout(score, _step_positions(question.position, forced), unit=UNITS[LOGIT_DIFFERENCE])
+    return Readout(score, question.steps, unit=UNITS[LOGIT_DIFFERENCE])
 
 
 def _log_odds(question: Question) -> Readout:
@@ -161,7 +174,6 @@ def _probability_difference(question: Question) -> Readout:
 def _teacher_forced(name: str, question: Question) -> Readout:
     """Probability, log-probability or minus the loss of the answer, of all its tokens."""
     forced = question.answers[:, :1] if question.forced is None else question.forced
-    at = _step_positions(question.position, forced)
     alternatives = question.answers if question.answers.shape[1] > 1 else None
 
     def score(logits: Tensor, prompt: Tensor) -> Tensor:
@@ -177,13 +189,7 @@ def _teacher_forced(name: str, question: Question) -> Readout:
             return total / real.sum(1)
         return total.exp() if name == PROBABILITY else total
 
-    return Readout(score, at, unit=UNITS[name])
-
-
-def _step_positions(position: Int[Tensor, " prompt"], forced: Int[Tensor, "prompt step"]) -> Int[Tensor, "prompt step"]:
-    """Where each token of an answer is predicted; the last place again for answers of fewer tokens."""
-    last = (forced != NONE).sum(1) - 1
-    return position[:, None] + torch.minimum(torch.arange(forced.shape[1])[None], last[:, None])
+    return Readout(score, question.steps, unit=UNITS[name])
 
 
 def _divergence(question: Question, clean: Float[Tensor, "prompt vocab"]) -> Readout:
@@ -206,7 +212,7 @@ def _custom(metric: Callable[[Tensor, Tensor, Tensor], Tensor], question: Questi
             )
         return value
 
-    return Readout(score, question.position[:, None], unit=metric_name(metric))
+    return Readout(score, question.position[:, None], unit=unit_of(metric))
 
 
 @torch.no_grad()

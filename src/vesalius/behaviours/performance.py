@@ -6,6 +6,8 @@ Where a row names no wrong answer, its rival is the likeliest other token; an an
 decoding gives all of them.
 """
 
+from collections.abc import Iterator
+
 import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
@@ -15,6 +17,7 @@ from vesalius.behaviours.metrics import NONE
 from vesalius.behaviours.prompts import Prompts
 from vesalius.documents.performance import Performance
 from vesalius.errors import BadInput
+from vesalius.intervene import Readout
 from vesalius.model.tokenizer import Tokenizer
 from vesalius.model.transformer import Transformer
 from vesalius.progress import Progress
@@ -89,23 +92,46 @@ def performance(
     model: Transformer, prompts: Prompts, *, rows: int = 32, progress: Progress | None = None
 ) -> Performance:
     """How well a model does on the given prompts, in batches of `rows`."""
-    return summary(*answered(model, prompts, rows=rows, progress=progress))
+    parts = [preferred(part, logits) for part, logits in answers(model, prompts, rows=rows, progress=progress)]
+    differences, is_top = (torch.cat(values) for values in zip(*parts, strict=True))
+    return summary(differences, is_top)
 
 
-def answered(
+def answers(
     model: Transformer, prompts: Prompts, *, rows: int = 32, progress: Progress | None = None
-) -> tuple[Float[Tensor, " prompt"], Float[Tensor, " prompt"]]:
-    """How far the right answer of each prompt is preferred, and 1 where it is the most likely of all."""
-    batches = []
+) -> Iterator[tuple[Prompts, Float[Tensor, "prompt step vocab"]]]:
+    """Batches of prompts, and the logits from which each token of their answers is predicted."""
     for start in range(0, len(prompts), rows):
         if progress and len(prompts) > rows:
             progress("running prompts", start, len(prompts))
-        batches.append(_differences(model, prompts.take(slice(start, start + rows))))
-    return torch.cat([batch[0] for batch in batches]), torch.cat([batch[1] for batch in batches])
+        part = prompts.take(slice(start, start + rows))
+        batch, steps = part.batch.to(model.device), part.question.steps.to(model.device)
+        with torch.no_grad():
+            yield part, model(batch.tokens, mask=batch.mask, at=steps).cpu().double()
+
+
+def preferred(
+    prompts: Prompts, logits: Float[Tensor, "prompt step vocab"]
+) -> tuple[Float[Tensor, " prompt"], Float[Tensor, " prompt"]]:
+    """How far the right answer is preferred, and 1 where it is the most likely of all."""
+    question, best = prompts.question, logits.argmax(2)
+    is_top = (best[:, :1] == question.answers).any(1)
+    if question.forced is not None:
+        is_top &= ((best == question.forced) | (question.forced == NONE)).all(1)
+    return score(prompts.margin(), logits), is_top.double()
+
+
+def score(readout: Readout, logits: Float[Tensor, "prompt step vocab"]) -> Float[Tensor, " prompt"]:
+    """A readout of the logits of `answers`, which hold every position that it reads."""
+    steps = 1 if readout.at is None else readout.at.shape[1]
+    read = logits[:, :steps]
+    if readout.choose is not None:
+        read = read.gather(2, readout.choose[:, None].expand(-1, steps, -1))
+    return readout.score(read, torch.arange(len(logits)))
 
 
 def summary(differences: Float[Tensor, " prompt"], is_top: Float[Tensor, " prompt"]) -> Performance:
-    """What `answered` gives, with intervals and the decision."""
+    """What `preferred` gives, with intervals and the decision."""
     if not bool(differences.isfinite().all()):
         raise BadInput("the model's logits are not finite on these prompts; check its weights for NaN or overflow")
     n, right = len(differences), int((differences > 0).sum())
@@ -123,18 +149,3 @@ def summary(differences: Float[Tensor, " prompt"], is_top: Float[Tensor, " promp
         performs=accuracy_low > 0.5 and ld_low is not None and ld_low > 0,
         rule=RULE,
     )
-
-
-def _differences(model: Transformer, prompts: Prompts) -> tuple[Float[Tensor, " prompt"], Float[Tensor, " prompt"]]:
-    """How far the right answer is preferred, and 1 where it is the most likely token of all."""
-    batch, question, readout = prompts.batch.to(model.device), prompts.question, prompts.margin()
-    assert readout.at is not None
-    with torch.no_grad():
-        logits = model(batch.tokens, mask=batch.mask, at=readout.at.to(model.device)).cpu().double()
-    chosen = logits if readout.choose is None else logits[:, 0].gather(1, readout.choose)[:, None]
-    margins = readout.score(chosen, torch.arange(len(prompts)))
-    best = logits.argmax(2)
-    top = (best[:, :1] == question.answers).any(1)
-    if question.forced is not None:
-        top &= ((best == question.forced) | (question.forced == NONE)).all(1)
-    return margins, top.double()

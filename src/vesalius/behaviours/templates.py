@@ -119,7 +119,7 @@ class _Templates:
         few = "the only template" if len(self.templates) == 1 else f"the {len(self.templates)} templates"
         parts = [few] if len(self.templates) < len(SPLITS) else []
         parts += [f"the words of {name}" for name in shared]
-        return f"{self.source}: {' and '.join(parts)} are too few to divide and serve every split" if parts else None
+        return f"{self.source}: too few to divide, so that every split uses them: {', '.join(parts)}" if parts else None
 
     def rows(self) -> list[Row]:
         """Up to `n_rows` different rows of every split, drawn by turns; no prompt is in two splits."""

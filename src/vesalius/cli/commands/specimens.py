@@ -109,7 +109,7 @@ def behaviours(
     document = api.behaviours(specimen, behaviour=studied, metric=metric, n=n, seed=seed)
     output(document, print_behaviours if studied is None else print_rows, as_json=json)
     if studied is not None and not document["n_kept"]:
-        raise Failed(f"none of the {document['n_rows']} rows can be used with {specimen}; the reasons are above")
+        raise Failed(f"{specimen}: none of the rows can be used with this model; the reasons are above")
 
 
 @commands.command()

@@ -10,6 +10,8 @@ from vesalius.documents.views import title_of
 
 #: Options that the reasons of rows name.
 FLAGS = ("--metric",)
+#: Lines of reasons, and numbers of rows in one of them.
+MOST_REASONS, MOST_NUMBERS = 20, 5
 
 
 def print_specimens(rows: list[dict[str, Any]]) -> None:
@@ -75,14 +77,21 @@ def print_behaviours(rows: list[dict[str, Any]]) -> None:
 
 def print_rows(document: dict[str, Any]) -> None:
     """One behaviour: dropped rows with their reasons, then accuracy and metric of each split."""
-    print_line(f"{title_of(document['behaviour'])}: {document['n_kept']} of {document['n_rows']} rows can be used")
-    for row in document["rows"]:
-        if not row["kept"] or row["reason"]:
-            print_line(with_flags(f"  row {row['row']}: {row['reason']}{_hint(row)}", FLAGS))
+    print_line(
+        f"{title_of(document['behaviour'])}: {document['n_kept']} of {_count(document['n_rows'], 'row')} can be used"
+    )
+    said = [row for row in document["rows"] if not row["kept"] or row["reason"]]
+    lines = _same_reasons(said)
+    for line in lines[:MOST_REASONS]:
+        print_line(with_flags(f"  {line}", FLAGS))
+    if len(lines) > MOST_REASONS:
+        print_line(f"  and {len(lines) - MOST_REASONS} more reasons; --json says it for every row")
     lacking = [row for row in document["rows"] if row["kept"] and row["suggestion"]]
     if lacking:
         first = lacking[0]
-        print_line(f"  {len(lacking)} rows without a counterfactual; row {first['row']}: {first['suggestion']}")
+        print_line(
+            f"  {_count(len(lacking), 'row')} without a counterfactual; row {first['row']}: {first['suggestion']}"
+        )
     if document["note"]:
         print_line(with_flags(f"  {document['note']}", FLAGS))
     name = f"{document['metric_name']} ({document['unit']})" if document["unit"] else document["metric_name"]
@@ -97,8 +106,22 @@ def print_rows(document: dict[str, Any]) -> None:
     stdout.print(table)
 
 
-def _hint(row: dict[str, Any]) -> str:
-    return f" ({row['suggestion']})" if row["suggestion"] else ""
+def _same_reasons(rows: list[dict[str, Any]]) -> list[str]:
+    """One line for each reason, with the rows that share it."""
+    sharing: dict[str, list[dict[str, Any]]] = {}
+    for row in rows:
+        sharing.setdefault(row["reason"], []).append(row)
+    lines = []
+    for reason, same in sharing.items():
+        numbers = [str(row["row"]) for row in same[:MOST_NUMBERS]]
+        more = f" and {len(same) - MOST_NUMBERS} more" if len(same) > MOST_NUMBERS else ""
+        hint = f" ({same[0]['suggestion']})" if not same[0]["kept"] and same[0]["suggestion"] else ""
+        lines.append(f"row{'s' * (len(same) > 1)} {', '.join(numbers)}{more}: {reason}{hint}")
+    return lines
+
+
+def _count(n: int, what: str) -> str:
+    return f"{n} {what}{'' if n == 1 else 's'}"
 
 
 def _with_interval(value: float | None, low: float | None, high: float | None) -> str:
