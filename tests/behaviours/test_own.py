@@ -143,16 +143,28 @@ def test_few_rows_are_not_divided_and_many_are() -> None:
     assert len(set.union(*texts)) == LEAST_TO_DIVIDE
 
 
-def test_rows_that_name_splits_keep_them_and_an_empty_split_is_named() -> None:
+def test_rows_that_name_splits_keep_them_and_another_serves_for_an_empty_one() -> None:
     one, two = {**GOOD, "split": "train"}, {**GOOD, "prompt": "The capital of Spain is", "split": "dev"}
     made = own(one, two)
     assert made.splits() == ("train", "validation")
     assert made.sample(TOKENIZER, 9, seed=0, split="validation", **SIZES).texts == ["The capital of Spain is"]
-    with pytest.raises(
-        BadInput, match="none of the rows of the test split can be used with this model, 2 are in other"
-    ):
-        made.sample(TOKENIZER, 9, seed=0, split="test", **SIZES)
+    assert made.sample(TOKENIZER, 9, seed=0, split="test", **SIZES).texts == ["The capital of Spain is"]
+    assert made.limits(TOKENIZER, **SIZES) == [
+        "no row of the test split can be used, so that the validation rows serve as such"
+    ]
     assert not own(one, {**two, "split": "train"}).divided, "one name for all rows divides nothing"
+
+
+def test_what_is_left_of_the_rows_is_said() -> None:
+    short = own(GOOD, {**GOOD, "wrong": " Lima"}, {**GOOD, "answer": "Paris"}, name="short.jsonl")
+    assert short.limits(TOKENIZER, **SIZES) == [
+        "2 of 3 rows can be used with this model; `vesalius behaviours MODEL --behaviour short.jsonl` says why not the "
+        "others",
+        "2 rows are too few to hold some out; every step uses them all",
+    ]
+    assert own(GOOD).limits(TOKENIZER, **SIZES) == []
+    with pytest.raises(BadInput, match="none of the rows can be used with this model; row 1: identical pair"):
+        own(*[{**GOOD, "counterfactual": GOOD["prompt"]}] * 2).sample(TOKENIZER, 9, seed=0, split="test", **SIZES)
 
 
 def test_missing_counterfactuals_come_from_other_prompts_or_random_tokens() -> None:

@@ -11,7 +11,6 @@ from vesalius.behaviours.metrics import unit_of
 from vesalius.behaviours.own import RowBehaviour, ids_note, metric_label
 from vesalius.behaviours.performance import answers, preferred, score, summary
 from vesalius.behaviours.prompts import Prompts
-from vesalius.errors import BadInput
 from vesalius.model.tokenizer import Tokenizer
 from vesalius.model.transformer import Transformer
 from vesalius.progress import Progress, silent
@@ -42,12 +41,9 @@ def check_behaviour(
     unit = ""
     for done, split in enumerate(names):
         progress(f"measuring the {split} rows", done, len(names))
-        try:
-            prompts = behaviour.sample(tokenizer, n, seed=seed, split=split, **sizes)
-        except BadInput:
-            if not rows:
-                raise
+        if isinstance(behaviour, RowBehaviour) and not any(row["kept"] and row["split"] == split for row in rows):
             continue
+        prompts = behaviour.sample(tokenizer, n, seed=seed, split=split, **sizes)
         measured[split], unit = _figures(model, prompts, progress), unit_of(prompts.metric)
         if not isinstance(behaviour, RowBehaviour):
             rows += [

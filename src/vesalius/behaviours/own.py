@@ -1,6 +1,7 @@
 """Behaviours of one's own: rows from a file, from Python, from templates, from a function, or a single prompt.
 
-Splits. Rows that name different splits keep them; a prompt that is then in two of them is said. Otherwise prompt i
+Splits. Rows that name different splits keep them; a prompt that is then in two of them is said, and for a split without
+rows another serves. Otherwise prompt i
 belongs to train, validation or test by i mod 3, with all its rows, but fewer than `LEAST_TO_DIVIDE` prompts are not
 divided: every split is all of them, and a note says so.
 
@@ -30,6 +31,8 @@ from vesalius.model.tokenizer import Tokenizer
 LEAST_TO_DIVIDE = 12
 #: Every row, whatever its split.
 ALL_ROWS = "all"
+#: Which splits serve for one without rows, in the order of preference: held-out rows for held-out rows.
+INSTEAD = {"train": ("validation", "test"), "validation": ("test", "train"), "test": ("validation", "train")}
 #: Rows drawn from a function for each split, and how often it may repeat itself before it counts as exhausted.
 FUNCTION_ROWS, FUNCTION_TRIES = 64, 1000
 
@@ -144,10 +147,11 @@ class RowBehaviour(Behaviour):
         if n < 1:
             raise BadInput(f"behaviour {self.name}: {n} prompts were requested; request at least 1")
         fates = self.check(tokenizer, n_ctx=n_ctx, d_vocab=d_vocab)
-        mine = [fate for fate in fates if split == ALL_ROWS or not self.divided or fate.split == split]
+        serving = self._serving(split, fates)
+        mine = [fate for fate in fates if serving == ALL_ROWS or fate.split == serving]
         rows = [fate.prompt for fate in mine if fate.prompt is not None]
         if not rows:
-            raise BadInput(self._refusal(fates, mine, split))
+            raise BadInput(self._refusal(fates))
         random.Random(f"{self.label}/{split}/{seed}").shuffle(rows)
         drawn = [
             replace(row, counterfactual=random_tokens(row, tokenizer, d_vocab)) if row.source == RANDOM_TOKENS else row
@@ -155,6 +159,36 @@ class RowBehaviour(Behaviour):
         ]
         prompts = Prompts.from_rows(drawn, pad=tokenizer.bos or 0, n_ctx=n_ctx, d_vocab=d_vocab)
         return prompts.with_metric(self.used_metric)
+
+    def limits(self, tokenizer: Tokenizer, *, n_ctx: int, d_vocab: int) -> list[str]:
+        """What is said of rows that this model cannot be asked, and of splits that are left without any."""
+        fates = self.check(tokenizer, n_ctx=n_ctx, d_vocab=d_vocab)
+        kept, said = sum(fate.kept for fate in fates), []
+        if kept < len(fates):
+            said.append(f"{kept} of {len(fates)} rows can be used with this model; {self._ask} says why not the others")
+        if not self.divided and not self.single:
+            said.append(
+                f"{kept} row{' is' if kept == 1 else 's are'} too few to hold some out; every step uses them all"
+            )
+        for split in SPLITS if self.divided else ():
+            if (other := self._serving(split, fates)) != split:
+                said.append(f"no row of the {split} split can be used, so that the {other} rows serve as such")
+        return said
+
+    def _serving(self, split: str, fates: Sequence[Fate]) -> str:
+        """The split whose rows are used for one: its own, or another where it has none."""
+        if split == ALL_ROWS or not self.divided:
+            return ALL_ROWS
+        present = {fate.split for fate in fates if fate.kept}
+        return next((one for one in (split, *INSTEAD[split]) if one in present), split)
+
+    @property
+    def _ask(self) -> str:
+        """How to ask what becomes of each row."""
+        is_file = "/" in self.name or Path(self.name).suffix != ""
+        return (
+            f"`vesalius behaviours MODEL --behaviour {self.name}`" if is_file else "ves.behaviours(model, behaviour=)"
+        )
 
     def __getstate__(self) -> dict[str, Any]:
         """What another process needs: what is computed of it is computed again there."""
@@ -214,21 +248,15 @@ class RowBehaviour(Behaviour):
             return next(iter(self._named[row.prompt]))
         return SPLITS[self._turns.get(row.prompt, 0) % len(SPLITS)]
 
-    def _refusal(self, fates: Sequence[Fate], mine: Sequence[Fate], split: str) -> str:
+    def _refusal(self, fates: Sequence[Fate]) -> str:
         if self.single:
             (fate,) = fates
             hint = f" ({fate.suggestion})" if fate.suggestion else ""
             return f"prompt {quoted(fate.row.prompt)} cannot be used with this model: {fate.reason}{hint}"
-        dropped = [fate for fate in mine if not fate.kept] or [fate for fate in fates if not fate.kept]
-        kept = sum(fate.kept for fate in fates)
-        first = f"; row {dropped[0].row.number}: {dropped[0].reason}" if dropped else ""
-        where = "" if split == ALL_ROWS or not self.divided else f" of the {split} split"
-        have = f", {kept} are in other splits" if kept else ""
-        is_file = "/" in self.name or Path(self.name).suffix != ""
-        ask = f"`vesalius behaviours MODEL --behaviour {self.name}`" if is_file else "ves.behaviours(model, behaviour=)"
+        first = f"; row {fates[0].row.number}: {fates[0].reason}"
         return (
-            f"behaviour {self.label}: none of the rows{where} can be used with this model{have}{first} "
-            f"({ask} says it for every row)"
+            f"behaviour {self.label}: none of the rows can be used with this model{first} ({self._ask} says it for "
+            "every row)"
         )
 
 
@@ -307,7 +335,7 @@ def _description(rows: Sequence[Row]) -> str:
     if first is None:
         return "Rows that cannot be used."
     return f"Complete {first.prompt[-60:]!r} with {str(first.answers[0]).strip()!r}" + (
-        "." if len(rows) == 1 else f", and {len(rows) - 1} more rows."
+        "." if len(rows) == 1 else f", and {len(rows) - 1} more row{'' if len(rows) == 2 else 's'}."
     )
 
 

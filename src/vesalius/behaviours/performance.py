@@ -84,8 +84,7 @@ def draw_prompts(
 @torch.no_grad()
 def answered_right(model: Transformer, prompts: Prompts, *, rows: int = 32) -> Bool[Tensor, " prompt"]:
     """Whether the right answer is the likeliest token of all; each of its tokens, where it has several."""
-    starts = range(0, len(prompts), rows)
-    return torch.cat([_differences(model, prompts.take(slice(start, start + rows)))[1] for start in starts]).bool()
+    return torch.cat([preferred(part, logits)[1] for part, logits in answers(model, prompts, rows=rows)]).bool()
 
 
 def performance(

@@ -128,7 +128,7 @@ def _centred(readout: Readout, counterfactual: Recordings) -> Readout:
 
 
 def note_limits(specimen: Specimen, prompts: Prompts | None, *, resampled: bool) -> None:
-    """Say what few rows, one prompt and missing counterfactuals mean for what follows."""
+    """Say what dropped rows, few rows, one prompt and missing counterfactuals mean for what follows."""
     source = specimen.behaviour_source
     if not isinstance(source, RowBehaviour) or prompts is None:
         return
@@ -137,13 +137,11 @@ def note_limits(specimen: Specimen, prompts: Prompts | None, *, resampled: bool)
             "one prompt shows what this model does on this prompt: effects have no interval, and whether they hold for "
             "others is not known; give a file of rows for that"
         )
-    elif not source.divided:
-        note(
-            f"behaviour {source.label}: {len(source.rows)} rows are too few to hold some out; every step uses them all"
-        )
-    if source.notes:
-        note(source.notes)
-    if isinstance(specimen.vocabulary, TextVocabulary) and (text := ids_note(source, specimen.vocabulary.tokenizer)):
+    assert isinstance(specimen.vocabulary, TextVocabulary)
+    config, tokenizer = specimen.model.config, specimen.vocabulary.tokenizer
+    for text in source.limits(tokenizer, n_ctx=config.n_ctx, d_vocab=config.d_vocab):
+        note(f"behaviour {source.label}: {text}")
+    for text in filter(None, (source.notes, ids_note(source, tokenizer))):
         note(text)
     if resampled and (text := source_note(source.label, prompts)):
         note(text)
