@@ -9,6 +9,7 @@ import torch
 import vesalius as ves
 from vesalius.behaviours.trial import Trial, rows_of, trial
 from vesalius.circuits.specimens import benchmark_directory
+from vesalius.discovery import checks
 from vesalius.discovery.faithfulness import faithfulness_curves
 from vesalius.discovery.methods import discover
 from vesalius.errors import BadInput
@@ -27,11 +28,11 @@ def case_of(method: str, name: str, n: int) -> DiscoveryCase:
 def test_faithfulness_is_read_on_inputs_that_were_not_seen(method: str, monkeypatch: pytest.MonkeyPatch) -> None:
     read: list[Trial] = []
 
-    def noted(model, material, rankings):
+    def noted(model, material, rankings, **options):
         read.append(material)
-        return faithfulness_curves(model, material, rankings)
+        return faithfulness_curves(model, material, rankings, **options)
 
-    monkeypatch.setattr(methods, "faithfulness_curves", noted)
+    monkeypatch.setattr(checks, "faithfulness_curves", noted)
     figures = run_case(case_of(method, "3", 32))
     seen = rows_of(trial(ves.load("3"), 32))
     assert len(read) == (1 if method == "sweep" else 2)

@@ -18,7 +18,7 @@ instead of a figure.
 
 import random
 import time
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -28,7 +28,7 @@ from vesalius.behaviours.prompts import Prompts
 from vesalius.behaviours.trial import NothingUnseen, Trial, trial
 from vesalius.components import Component
 from vesalius.discovery.detectors import Detections, detect
-from vesalius.discovery.faithfulness import faithfulness_curve, faithfulness_curves
+from vesalius.discovery.faithfulness import Ranking, faithfulness_curve, faithfulness_curves
 from vesalius.discovery.known_heads import PublishedHeads, published_heads
 from vesalius.discovery.methods import MethodResult, acdc_stability
 from vesalius.discovery.overlap import Overlap, overlap
@@ -39,6 +39,7 @@ from vesalius.documents.checks import Specificity as SpecificityFigures
 from vesalius.documents.circuit import Circuit
 from vesalius.errors import BadInput
 from vesalius.model.specimen import Specimen
+from vesalius.model.transformer import Transformer
 from vesalius.progress import Progress
 
 HELD_OUT_PROMPTS, HELD_OUT_SPLIT, HELD_OUT_SEED = 12, "validation", 1_000_003
@@ -144,6 +145,32 @@ def check_part(specimen: Specimen, part: CheckPart) -> tuple[Any, str | None]:
     return made[part.check], missing.get(part.check)
 
 
+def beside_random(
+    model: Transformer,
+    held_out: Trial,
+    ranking: Ranking,
+    candidates: Sequence[Any],
+    *,
+    draw: str,
+    searched: Sequence[Component] | None = None,
+) -> tuple[Curve, Curve]:
+    """How faithful circuits of the best of a ranking are on held-out prompts, and those of the candidates in a random
+    order, which the text `draw` decides.
+    """
+    shuffled = random.Random(draw).sample(candidates, len(candidates))
+    own, control = faithfulness_curves(model, held_out, [ranking, shuffled], searched=searched)
+    return own, control
+
+
+def stability_of(specimen: Specimen, result: MethodResult, size: int, *, seed: int = 0) -> tuple[Stability, float]:
+    """How alike circuits of other prompts would be, and the passes of all prompts that it took: by the method's own
+    scores, or, where those are not means (ACDC), by pruning again on each resample of its prompts.
+    """
+    if result.method != "acdc":
+        return result.stability(size, seed=seed), 0.0
+    return acdc_stability(specimen.model, result.material, seed=seed)
+
+
 def circuit_size(circuit: Circuit) -> int:
     """How many components are taken as the circuit: those worth explaining, up to ten."""
     return max(1, min(LARGEST_CIRCUIT, len(circuit.chosen())))
@@ -194,11 +221,11 @@ class _Case:
             "known heads": lambda: self.published and self._overlap(self.published.heads),
         }
 
-    def _curves(self) -> list[Curve]:
+    def _curves(self) -> tuple[Curve, Curve]:
         """The discovery's ranking (by magnitude) and a random order of the same components, on held-out prompts."""
         ranking: list[Component] = [part for part, _ in self.result.circuit.ranked()]
-        shuffled = random.Random(f"trust/{self.seed}").sample(ranking, len(ranking))
-        return faithfulness_curves(self.specimen.model, self.held_out, [ranking, shuffled], searched=ranking)
+        draw = f"trust/{self.seed}"
+        return beside_random(self.specimen.model, self.held_out, ranking, ranking, draw=draw, searched=ranking)
 
     def _edge_curve(self) -> Curve | None:
         """The same by edges, where the method scores them and they are few enough to be cut in reasonable time."""
@@ -210,10 +237,8 @@ class _Case:
         return faithfulness_curve(self.specimen.model, self.held_out, ranking) if ranking else None
 
     def _stability(self) -> tuple[Stability, float]:
-        """By the method's own scores; ACDC's are not means, so it is pruned again on each resample of its prompts."""
-        if self.result.method != "acdc":
-            return self.result.stability(self.size, seed=self.seed), 0.0
-        stability, forwards = acdc_stability(self.specimen.model, self.result.material, seed=self.seed)
+        """With the work in passes of one prompt."""
+        stability, forwards = stability_of(self.specimen, self.result, self.size, seed=self.seed)
         return stability, forwards * len(self.result.material.batch)
 
     def _detectors(self) -> tuple[Detections, Overlap]:

@@ -6,7 +6,6 @@ be fewer than asked for where the vocabulary is small. Stability is that of the 
 would be explained (`Circuit.chosen`), beside that of random circuits of the same size.
 """
 
-import random
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -15,8 +14,9 @@ from typing import Any
 
 from vesalius.behaviours.trial import NothingUnseen, Trial, trial
 from vesalius.circuits.specimens import load_specimen
-from vesalius.discovery.faithfulness import NothingToKeep, Ranking, faithfulness_curves
-from vesalius.discovery.methods import MethodResult, acdc_stability, affordable_prompts, discover
+from vesalius.discovery.checks import beside_random, stability_of
+from vesalius.discovery.faithfulness import NothingToKeep, Ranking
+from vesalius.discovery.methods import MethodResult, affordable_prompts, discover
 from vesalius.documents.checks import Stability
 from vesalius.documents.scorecard import DiscoveryFigures
 from vesalius.grading.discovery import grade_circuit_scores, true_circuit
@@ -72,11 +72,10 @@ def run_case(case: DiscoveryCase) -> DiscoveryFigures:
 
 
 def _stability(specimen: Specimen, discovery: MethodResult, top: int) -> Stability | None:
-    if discovery.per_prompt is not None:
-        return discovery.stability(top)
+    """None for ACDC where the model is large."""
     config = specimen.model.config
-    size = len(EdgeGraph.of(config).edges) * config.d_model
-    return None if size > MOST_RESAMPLED else acdc_stability(specimen.model, discovery.material)[0]
+    work = len(EdgeGraph.of(config).edges) * config.d_model if discovery.per_prompt is None else 0
+    return None if work > MOST_RESAMPLED else stability_of(specimen, discovery, top)[0]
 
 
 def _held_out(specimen: Specimen, discovery: MethodResult, *, n: int, seed: int) -> Trial | None:
@@ -102,9 +101,8 @@ def _faithfulness(
         areas |= {f"{prefix}cmd": None, f"{prefix}cpr": None}
         if not ranking or held_out is None:
             continue
-        shuffled = random.Random(f"{seed}/{specimen.id}").sample(candidates, len(candidates))
         try:
-            own, other = faithfulness_curves(specimen.model, held_out, [ranking, shuffled])
+            own, other = beside_random(specimen.model, held_out, ranking, candidates, draw=f"{seed}/{specimen.id}")
         except NothingToKeep:
             continue
         areas |= {f"{prefix}cmd": own.cmd, f"{prefix}cpr": own.cpr}
