@@ -24,14 +24,16 @@ def tools(request: pytest.FixtureRequest) -> Instruments:
     """Five prompts of a random model; those of ioi have several lengths."""
     size = word_tokenizer().size
     model = random_model(small_config(d_vocab=size, d_vocab_out=size, n_ctx=48, bos_token=BOS))
-    return Instruments(Pool(as_specimen(model, request.param), 5, seed=3, split="test"))
+    return Instruments(
+        Pool.draw(as_specimen(model, request.param), 5, seed=3, split="test"), piece=word_tokenizer().piece
+    )
 
 
 @pytest.fixture(scope="module")
 def backups() -> Instruments:
     """A model with two induction heads of equal strength behind a norm: each covers for the other."""
     model = induction_model(word_tokenizer().size, strengths={0: 1.0, 1: 1.0}, norm="rms")
-    return Instruments(Pool(as_specimen(model), 12, seed=1, split="test"))
+    return Instruments(Pool.draw(as_specimen(model), 12, seed=1, split="test"), piece=word_tokenizer().piece)
 
 
 def scores(pool: Pool, rows: list[Row], values: object) -> list[float]:
@@ -212,6 +214,6 @@ def test_what_does_not_fit_is_refused_in_one_line(backups: Instruments, call: ob
 def test_a_role_with_one_token_in_all_prompts_cannot_be_corrupted() -> None:
     size = word_tokenizer().size
     model = random_model(small_config(d_vocab=size, d_vocab_out=size, n_ctx=48, bos_token=BOS))
-    tools = Instruments(Pool(as_specimen(model, "ioi"), 4, seed=3, split="test"))
+    tools = Instruments(Pool.draw(as_specimen(model, "ioi"), 4, seed=3, split="test"), piece=word_tokenizer().piece)
     with pytest.raises(BadInput, match="every prompt has the same token there"):
         tools.corrupt([["L0H0"]], "end")

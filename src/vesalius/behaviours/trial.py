@@ -27,6 +27,7 @@ from vesalius.behaviours.registry import behaviour_of
 from vesalius.errors import BadInput, note, require_whole
 from vesalius.intervene import Batch, Readout, Recordings, agreement
 from vesalius.model.specimen import FiniteVocabulary, IdVocabulary, Specimen, TextVocabulary
+from vesalius.model.transformer import Transformer
 
 NUMERIC_TOLERANCE = 0.05
 MOST_PROMPTS = 100_000
@@ -79,9 +80,7 @@ def trial(
         prompts = _prompts(specimen, vocabulary, n, seed, split)
         if apart_from is not None:
             prompts = _unseen_prompts(prompts, split, rows_of(apart_from))
-        readout = prompts.readout(specimen.model)
-        if centred and not has_zero(prompts.metric):
-            readout = _centred(readout, Recordings(specimen.model, prompts.counterfactual_batch, readout))
+        readout = centred_readout(specimen.model, prompts) if centred else prompts.readout(specimen.model)
         return Trial(prompts.batch, prompts.counterfactual_batch, readout, prompts)
     if isinstance(vocabulary, IdVocabulary):
         return _of_ids(specimen, n, seed, () if apart_from is None else rows_of(apart_from))
@@ -122,8 +121,12 @@ def _prompts(specimen: Specimen, vocabulary: TextVocabulary, n: int, seed: int, 
     return draw_prompts(source, specimen.model, vocabulary.tokenizer, n, seed=seed, split=split)
 
 
-def _centred(readout: Readout, counterfactual: Recordings) -> Readout:
-    zero = float(counterfactual.scores().mean())
+def centred_readout(model: Transformer, prompts: Prompts) -> Readout:
+    """The readout of the prompts' metric; of one without a zero, less the mean score of the counterfactuals."""
+    readout = prompts.readout(model)
+    if has_zero(prompts.metric):
+        return readout
+    zero = float(Recordings(model, prompts.counterfactual_batch, readout).scores().mean())
     return replace(readout, score=lambda logits, prompt: readout.score(logits, prompt) - zero)
 
 

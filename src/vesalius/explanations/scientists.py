@@ -4,7 +4,7 @@
 |---------------------------|-------------------|--------------------------------------------------------------|
 | `builtin`                 | listed vocabulary | programs, decided by experiments (`scientist`)               |
 | `builtin`                 | text vocabulary   | the causal profile of a behaviour (`natural`)                |
-| `hyve`                    | listed vocabulary | a language model proposes, the engine decides (`hyve`)       |
+| `hyve`                    | any vocabulary    | a language model proposes, the engine decides (`hyve`)       |
 | `package.module:function` | what it accepts   | it is called with a `Task` and an open `Backbone`, or None   |
 
 An empty circuit (no names, or no component with a score) means the same for all of them: nothing is explained, and the
@@ -236,18 +236,24 @@ def builtin(task: Task, backbone: Backbone | None) -> Explained:
 def hyve(task: Task, backbone: Backbone | None) -> Explained:
     """The HyVE agent, driven by a language model."""
     from vesalius.explanations.hyve import explain_hyve
+    from vesalius.model.specimen import TextVocabulary
     from vesalius.sandbox import Executions
 
     assert backbone is not None
-    _refuse_natural_options(task.n, task.top, task.force, "HyVE does not explain natural models")
+    specimen = task.specimen()
+    if not isinstance(specimen.vocabulary, TextVocabulary):
+        _refuse_natural_options(task.n, task.top, task.force, f"specimen {specimen.name!r} has a listed vocabulary")
     result = explain_hyve(
-        task.specimen(),
+        specimen,
         components=task.components,
         backbone=backbone,
         protocol=cast(Protocol, task.protocol or DEFAULT_PROTOCOL),
         seed=task.seed,
         sandbox_unsafe=task.sandbox_unsafe,
         executions=Executions(task.executions, writable=task.executions_writable),
+        n=task.n,
+        top=task.top,
+        force=task.force,
         progress=task.progress,
     )
     return Explained(result.explanation, result.trace)

@@ -6,6 +6,7 @@ import vesalius.api as ves
 from vesalius.components import Component
 from vesalius.documents.trace import ComponentTrace
 from vesalius.explanations.claims import Computes, Hypothesis, Lab, check
+from vesalius.explanations.hyve.prompting import Prompts
 from vesalius.explanations.hyve.stages import Finding
 from vesalius.explanations.hyve.tools import ComponentJudge
 from vesalius.explanations.hyve.writing import shared_program
@@ -52,7 +53,7 @@ def test_a_variable_that_the_kept_program_lacks_is_left_out(lab: Lab) -> None:
 
 def test_the_same_program_has_one_number_and_one_verdict_whatever_the_claim_is_called(lab: Lab) -> None:
     """Circuit 3: L1H2 averages the flags of L0_MLP. Other programs in between do not make the rule stricter for it."""
-    judge = ComponentJudge(lambda: lab, Component.parse(SHARE))
+    judge = ComponentJudge(lambda: lab, Component.parse(SHARE), Prompts(lab.specimen, ()).read_claim)
     flag = {"name": "is_x", "op": "map", "of": ["tokens"], "table": [["x", 1]], "otherwise": 0}
     before = {"name": "before", "op": "select", "of": ["indices", "indices"], "comparison": "LEQ"}
     share = {"name": "share", "op": "aggregate", "of": ["before", "is_x"], "numerical": True}

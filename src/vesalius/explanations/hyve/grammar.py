@@ -5,7 +5,7 @@ short notation of `notation`, and `hypothesis` is written flat: a program and it
 """
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from types import NoneType, UnionType
 from typing import Any, Literal, Union, get_args, get_origin
 
@@ -28,9 +28,9 @@ INPUTS_ONLY = {
 }
 
 
-def describe_claims() -> str:
+def describe_claims(kinds: Mapping[str, type[Claim]] = KINDS) -> str:
     """Every kind of claim: what it says, and its JSON form."""
-    return "\n".join(f"- {name}: {_first_sentence(kind)}\n  {_form(kind)}" for name, kind in sorted(KINDS.items()))
+    return "\n".join(f"- {name}: {_first_sentence(kind)}\n  {_form(kind)}" for name, kind in sorted(kinds.items()))
 
 
 def example_claims(component: str, vocabulary: FiniteVocabulary) -> list[dict[str, Any]]:
@@ -116,7 +116,8 @@ def _kinds(annotation: Any, name: str) -> Iterator[str]:
     elif origin is Literal:
         yield from (json.dumps(value) for value in get_args(annotation))
     elif origin is tuple:
-        yield "[TOKEN, ...]" if name == "tokens" else "[COMPONENT, ...]" if name == "components" else "[VARIABLE, ...]"
+        members = {"tokens": "TOKEN", "components": "COMPONENT", "of": "COMPONENT", "suppressed": "COMPONENT"}
+        yield f"[{members.get(name, 'VARIABLE')}, ...]"
     elif annotation is Program:
         yield "PROGRAM"
     elif annotation is bool:
@@ -124,4 +125,12 @@ def _kinds(annotation: Any, name: str) -> Iterator[str]:
     elif annotation is int:
         yield "INTEGER"
     else:
-        yield "VARIABLE" if name in ("variable", "given") else "COMPONENT"
+        known = {
+            "variable": "VARIABLE",
+            "given": "VARIABLE",
+            "role": "ROLE",
+            "query": "ROLE",
+            "to": "ROLE",
+            "at": "ROLE",
+        }
+        yield known.get(name, "COMPONENT")

@@ -15,7 +15,8 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from vesalius.components import Component
 from vesalius.documents.trace import Attempt
-from vesalius.explanations.hyve.grammar import describe_claims, example_claims
+from vesalius.explanations.claims import Claim
+from vesalius.explanations.hyve.grammar import describe_claims, example_claims, read_claim
 from vesalius.explanations.hyve.notation import OPERATORS
 from vesalius.explanations.hyve.scope import INPUTS, LIBRARIES, public
 from vesalius.explanations.hyve.tools import MAX_CLAIMS, MAX_EXECUTIONS
@@ -102,6 +103,10 @@ class Prompts:
         """One stage's instructions."""
         return self._render(template, component=component, **facts)
 
+    def helpers(self, *libraries: str) -> list[str]:
+        """The helper functions of some libraries, or of all, one line each."""
+        return helper_lines(*libraries)
+
     def grammar(self, component: Component) -> dict[str, Any]:
         """What the typed prompts say about claims."""
         examples = example_claims(str(component), self.specimen.vocabulary)  # type: ignore[arg-type]
@@ -111,6 +116,11 @@ class Prompts:
             "operators": OPERATORS,
             "comparisons": list(Comparison.__members__),
         }
+
+    def read_claim(self, given: Any, component: Component) -> Claim:
+        """A claim about a component, in the grammar that these prompts show."""
+        config, vocabulary = self.specimen.model.config, self.specimen.vocabulary
+        return read_claim(given, component, vocabulary, causal=config.causal)  # type: ignore[arg-type]
 
     def _render(self, template: str, **more: Any) -> str:
         text = self._environment.get_template(template).render(**self._facts, **more)

@@ -15,7 +15,7 @@ from vesalius.documents.explanation import ClaimRecord, Verdict
 from vesalius.documents.trace import Attempt, ComponentTrace, Decider, Execution
 from vesalius.explanations.claims import Claim, Lab
 from vesalius.explanations.hyve.asking import Desk
-from vesalius.explanations.hyve.prompting import MAX_ITERATIONS, TAXONOMY, Known, Prompts, failures_of, helper_lines
+from vesalius.explanations.hyve.prompting import MAX_ITERATIONS, TAXONOMY, Known, Prompts, failures_of
 from vesalius.explanations.hyve.shapes import (
     Conclusion,
     Decision,
@@ -27,7 +27,7 @@ from vesalius.explanations.hyve.shapes import (
     classification,
 )
 from vesalius.explanations.hyve.tools import Bench, ComponentJudge, Workspace, record_text
-from vesalius.explanations.hyve.verdicts import FUNCTIONAL, from_free_code, verdict_of
+from vesalius.explanations.hyve.verdicts import FUNCTIONAL, FUNCTIONAL_NATURAL, from_free_code, verdict_of
 
 NO_PLAN = "(no readable plan was given; go by the stage's aim)"
 NO_OBSERVATION = "(no readable observation was given)"
@@ -66,7 +66,11 @@ class Finding:
     @property
     def established(self) -> str:
         """What supported claims, as they were tested, say; empty where the model judged itself."""
-        checked = [record for _, record in self.checked if record.kind in FUNCTIONAL and record.verdict == "supported"]
+        checked = [
+            record
+            for _, record in self.checked
+            if record.kind in FUNCTIONAL | FUNCTIONAL_NATURAL and record.verdict == "supported"
+        ]
         return " ".join(dict.fromkeys(record.text for record in checked)) if self.verdict == "supported" else ""
 
 
@@ -120,7 +124,9 @@ class Stages:
     def observe(self, state: State) -> State:
         """Look, and say what was seen."""
         component = self.component(state)
-        prompt = self.prompts.stage("observe.md", component, plan=state.plan, helpers=helper_lines("observation_tools"))
+        prompt = self.prompts.stage(
+            "observe.md", component, plan=state.plan, helpers=self.prompts.helpers("observation_tools")
+        )
         bench = Bench("observe", self.workspace)
         answer = self.desk.work(self._turns(state, prompt), Observed, label=f"{component} observation", bench=bench)
         seen = answer.observation if answer else NO_OBSERVATION
@@ -154,9 +160,10 @@ class Stages:
     def validate(self, state: State) -> State:
         """Test it: by the engine (typed), or by code that the model writes and reads itself (paper)."""
         component, number = self.component(state), len(state.attempts) + 1
-        judge = self.judges.setdefault(component, ComponentJudge(self.lab, component)) if self.typed else None
+        judge = ComponentJudge(self.lab, component, self.prompts.read_claim)
+        judge = self.judges.setdefault(component, judge) if self.typed else None
         bench = Bench("validate", self.workspace, judge, self.desk.count_malformed)
-        facts: dict[str, Any] = {"hypothesis": state.hypothesis, "plan": state.plan, "helpers": helper_lines()}
+        facts: dict[str, Any] = {"hypothesis": state.hypothesis, "plan": state.plan, "helpers": self.prompts.helpers()}
         template = "validate_typed.md" if self.typed else "validate_paper.md"
         if self.typed:
             facts |= self.prompts.grammar(component)

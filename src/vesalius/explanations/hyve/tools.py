@@ -20,7 +20,6 @@ from vesalius.documents.trace import Execution, Stage
 from vesalius.errors import BadInput
 from vesalius.explanations.claims import Aggregates, Claim, Computes, Copies, Lab, check
 from vesalius.explanations.hyve.failures import category_of
-from vesalius.explanations.hyve.grammar import read_claim
 from vesalius.files import plain_json
 from vesalius.rasp.document import to_document
 from vesalius.sandbox import Outcome
@@ -90,14 +89,14 @@ class ComponentJudge:
 
     lab: Callable[[], Lab]
     component: Component
+    #: How a claim is read, in the grammar that the prompts show.
+    read: Callable[[Any, Component], Claim]
     tried: Counter[str] = field(default_factory=Counter)
     carried: dict[str, int] = field(default_factory=dict)
 
     def examine(self, given: Any) -> tuple[Claim, ClaimRecord]:
         """The claim and its record; what cannot be read or tested is a `BadInput`."""
-        lab = self.lab()
-        config, vocabulary = lab.model.config, lab.specimen.vocabulary
-        claim = read_claim(given, self.component, vocabulary, causal=config.causal)  # type: ignore[arg-type]
+        lab, claim = self.lab(), self.read(given, self.component)
         said = _carried_program(claim)
         number = self.tried[claim.kind] + 1 if said is None else self.carried.get(said, len(self.carried) + 1)
         record = check(claim, lab, tried=number)

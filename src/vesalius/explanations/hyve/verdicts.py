@@ -6,6 +6,9 @@ from vesalius.documents.explanation import ClaimRecord, Evidence, Verdict
 
 #: Claims that say what a component does, not merely that it matters.
 FUNCTIONAL = frozenset({"computes", "copies", "aggregates", "combines", "depends_only_on", "reads_from"})
+FUNCTIONAL_NATURAL = frozenset(
+    {"reads_role", "moves_role", "backs_up", "inhibits", "writes_answer", "lens_only", "feeds"}
+)
 FREE_CODE = "free_code"
 FREE_CODE_RULE = "decided by the language model from its own code"
 
@@ -18,7 +21,9 @@ def verdict_of(records: Sequence[ClaimRecord]) -> Verdict:
     checked = [record for record in records if record.kind != FREE_CODE]
     if any(record.verdict == "refuted" for record in checked):
         return "refuted"
-    supported = any(record.verdict == "supported" and record.kind in FUNCTIONAL for record in checked)
+    supported = any(
+        record.verdict == "supported" and record.kind in FUNCTIONAL | FUNCTIONAL_NATURAL for record in checked
+    )
     return "supported" if supported else "untested"
 
 

@@ -25,6 +25,7 @@ from vesalius.explanations.claims.base import (
     all_of,
     join_names,
     marked,
+    mean_and_interval,
     mean_evidence,
     rounded,
 )
@@ -33,9 +34,10 @@ from vesalius.explanations.natural.instruments import END, How, Instruments
 from vesalius.explanations.natural.lens import direct_attribution, logit_difference_of
 from vesalius.explanations.natural.paths import edges_between, feeds
 from vesalius.explanations.natural.pool import Pool
+from vesalius.model.specimen import TextVocabulary
 
-#: Matched components that serve as controls of one claim.
-CONTROLS = 2
+#: Matched components that are looked at, and how many of them serve as controls: one that is strong itself does not.
+CANDIDATES, CONTROLS = 6, 2
 PerPrompt = Float[Tensor, " prompt"]
 _LOSSES = ("effect", "right answers lost")
 _INSTRUMENTS: WeakKeyDictionary[Lab, Instruments] = WeakKeyDictionary()
@@ -46,7 +48,10 @@ def instruments_of(lab: Lab) -> Instruments:
     if lab.finite:
         raise BadInput(f"claims about roles need a natural model with a behaviour, not {lab.specimen.name!r}")
     if lab not in _INSTRUMENTS:
-        _INSTRUMENTS[lab] = Instruments(Pool(lab.specimen, lab.n, seed=lab.seed, split="test"))
+        vocabulary = lab.specimen.vocabulary
+        assert isinstance(vocabulary, TextVocabulary)
+        pool = Pool.draw(lab.specimen, lab.n, seed=lab.seed, split="test")
+        _INSTRUMENTS[lab] = Instruments(pool, piece=vocabulary.tokenizer.piece)
     return _INSTRUMENTS[lab]
 
 
@@ -109,9 +114,10 @@ class MovesRole(Claim, frozen=True):
     def examine(self, lab: Lab, *, level: float) -> Outcome:
         """Patch its output from runs with another token at the role; matched components are the control."""
         tools = instruments_of(lab)
-        matched = lab.matched(self.part, exclude=_parts(self.suppressed), k=CONTROLS)
+        matched = lab.matched(self.part, exclude=_parts(self.suppressed), k=CANDIDATES)
         moved = tools.moved_shares([[part] for part in (self.part, *matched)], self.role, self.to, self.suppressed)
-        controls = {str(part): rounded(share.mean()) for part, share in zip(matched, moved[1:], strict=True)}
+        weak = _weak(dict(zip(map(str, matched), moved[1:], strict=True)), lab)
+        controls = {name: rounded(share.mean()) for name, share in weak.items()}
         bar, rule = _bar(MIN_EFFECT, controls)
         evidence = mean_evidence(
             lab,
@@ -143,9 +149,10 @@ class BacksUp(Claim, frozen=True):
         tools, others = instruments_of(lab), _parts(self.of)
         if not others or self.part in others:
             raise BadInput(f"backs_up {self.component}: `of` must name one or more other components")
-        matched = lab.matched(self.part, exclude=others, k=CONTROLS)
+        matched = lab.matched(self.part, exclude=others, k=CANDIDATES)
         gains = {part: tools.backup_gains(part, others, self.replacement, self.at) for part in (self.part, *matched)}
-        controls = {f"{part} instead": gains[part] for part in matched}
+        weak = _weak({f"{part} instead": gains[part][0] for part in matched}, lab)
+        controls = {f"{part} instead": gains[part] for part in matched if f"{part} instead" in weak}
         experiment = f"{self.replacement} replacement with and without {join_names(self.of)}"
         return _either(lab, experiment, gains[self.part], controls, least=MIN_EFFECT, level=level, gain=True)
 
@@ -293,6 +300,16 @@ def _named(values: dict[str, PerPrompt], role: str, what: str) -> PerPrompt:
     return values[role]
 
 
+def _weak(candidates: dict[str, PerPrompt], lab: Lab) -> dict[str, PerPrompt]:
+    """The first matched components that are not strong themselves: no interval lies above the least that counts."""
+    weak = {
+        name: values
+        for name, values in candidates.items()
+        if not mean_and_interval(values, 0.95, seed=lab.seed)[1] > MIN_EFFECT
+    }
+    return dict(list(weak.items())[:CONTROLS])
+
+
 def _bar(least: float, controls: dict[str, float | None]) -> tuple[float, str]:
     """What an effect must exceed, the least that counts or the strongest control, and the rule as evidence shows it."""
     bar = max([least, *(value or 0.0 for value in controls.values())])
@@ -345,7 +362,8 @@ def _lens_evidence(lab: Lab, part: Component, *, level: float) -> tuple[Evidence
     """The direct logit attribution as a share of the final logit difference, and the bar it must exceed."""
     pool = instruments_of(lab).pool
     scale = max(float(logit_difference_of(pool, pool.final_resid).mean()), 1e-6)
-    controls = {str(c): rounded(direct_attribution(pool, c).mean() / scale) for c in lab.matched(part, k=CONTROLS)}
+    weak = _weak({str(c): direct_attribution(pool, c) / scale for c in lab.matched(part, k=CANDIDATES)}, lab)
+    controls = {name: rounded(share.mean()) for name, share in weak.items()}
     shuffled = direct_attribution(pool, part, shuffle=True).mean() / scale
     controls["answers of another prompt"] = rounded(shuffled)
     bar, rule = _bar(MIN_EFFECT, controls)

@@ -88,7 +88,7 @@ def explain_natural(
     progress(f"{specimen.name}: does it perform {title_of(specimen.behaviour or '')}?", 0, 0)
     performance = _performance(specimen, seed, force=force)
     performs = performance.performs or undecided(performance)
-    selection_pool = Pool(specimen, SELECTION, seed=seed, split="train")
+    selection_pool = Pool.draw(specimen, SELECTION, seed=seed, split="train")
     note_limits(specimen, selection_pool.prompts, resampled=True)
     selection = select(selection_pool, named=named, top=top, progress=progress)
     request = {"n": n, "top": top if named is None else None, "selection": SELECTION, "force": force}
@@ -148,7 +148,7 @@ def study_part(specimen: Specimen, part: StudyPart) -> tuple[list[Studied], floa
 def _study(specimen: Specimen, part: StudyPart, progress: Progress) -> tuple[list[Studied], float]:
     """Study the components of a part on held-out prompts; also the work in forward passes of one prompt."""
     seed, selection = CLAIM_SEED + part.seed, part.selection
-    pool = Pool(specimen, part.n, seed=seed, split="test")
+    pool = Pool.draw(specimen, part.n, seed=seed, split="test")
     lab = Lab(specimen, n=part.n, seed=seed, circuit=selection.components)
     study = Study(pool, lab, selection)
     pairs = [pair for pair in selection.paths if pair[0] in part.components]

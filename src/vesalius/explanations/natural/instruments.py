@@ -5,11 +5,11 @@ plain data: means with 95 % intervals, rates, names. A *set* is a list of compon
 backup shows in one call. A *role* is a named position of the behaviour's prompts (`vesalius behaviours` lists them);
 `end` is where the answer is read. `suppressed` components are zeroed at the same place, before and after.
 
-    tools = Instruments(Pool(specimen, 32, seed=1, split="test"))
+    tools = Instruments(Pool.draw(specimen, 32, seed=1, split="test"), piece=tokenizer.piece)
     tools.replace([["L0H1"], ["L0H1", "L0H3"]], how="zero", at="end")
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cached_property
 from typing import Any, Literal, get_args
 
@@ -31,7 +31,6 @@ from vesalius.intervene.hooked import attention_cuts, hooked_scores, zeroing
 from vesalius.intervene.logit_lens import direct_logits
 from vesalius.intervene.plan import KEEP, component_index
 from vesalius.model.hooks import Hook
-from vesalius.model.specimen import TextVocabulary
 
 How = Literal["zero", "mean", "token mean", "resample"]
 END = "end"
@@ -43,12 +42,10 @@ Given = Sequence[str | Component]
 
 
 class Instruments:
-    """The instruments on one pool of prompts."""
+    """The instruments on one pool of prompts; `piece` gives the text of a token."""
 
-    def __init__(self, pool: Pool) -> None:
-        self.pool, self.model, self.prompts = pool, pool.model, pool.prompts
-        assert isinstance(pool.specimen.vocabulary, TextVocabulary)
-        self.tokenizer = pool.specimen.vocabulary.tokenizer
+    def __init__(self, pool: Pool, *, piece: Callable[[int], str]) -> None:
+        self.pool, self.model, self.prompts, self._piece = pool, pool.model, pool.prompts, piece
 
     # What the model does.
 
@@ -444,9 +441,6 @@ class Instruments:
     def _mean(self, values: PerPrompt) -> list[float | None]:
         """Mean, low and high end of its interval."""
         return [rounded(x) for x in mean_and_interval(values.cpu(), 0.95, seed=self.pool.seed)]
-
-    def _piece(self, token: int) -> str:
-        return self.tokenizer.piece(token)
 
     def _token(self, row: int, at: Int[Tensor, " prompt"]) -> str:
         return self._piece(int(self.prompts.tokens[row, at[row]]))

@@ -16,25 +16,29 @@ from torch import Tensor
 from vesalius.behaviours.prompts import Prompts
 from vesalius.behaviours.trial import trial
 from vesalius.components import Component, Edge
-from vesalius.intervene import Batch, Cost, Plan, Recordings, Row, Values, activations, component_values, run
+from vesalius.intervene import Batch, Cost, Plan, Readout, Recordings, Row, Values, activations, component_values, run
 from vesalius.intervene.values import contribution
 from vesalius.model.hooks import Cache
 from vesalius.model.specimen import Specimen
+from vesalius.model.transformer import Transformer
 
 
 class Pool:
-    """`n` prompts of a natural specimen's behaviour with their clean run; `cost` counts the forward passes."""
+    """Prompts of a natural model's behaviour with their clean run; `cost` counts the forward passes."""
 
-    def __init__(self, specimen: Specimen, n: int, *, seed: int, split: str) -> None:
-        self.specimen, self.model, self.seed = specimen, specimen.model, seed
+    def __init__(self, model: Transformer, prompts: Prompts, readout: Readout, *, seed: int) -> None:
+        self.model, self.prompts, self.readout, self.seed = model, prompts, readout, seed
+        self.batch: Batch = prompts.batch.to(model.device)
+        self.source: Batch = prompts.counterfactual_batch.to(model.device)
+        self.cost = Cost()
+        self._recordings = Recordings(model, self.batch, readout)
+
+    @classmethod
+    def draw(cls, specimen: Specimen, n: int, *, seed: int, split: str) -> "Pool":
+        """`n` prompts of the behaviour that a natural specimen was loaded for."""
         material = trial(specimen, n, seed=seed, split=split, centred=True)
         assert material.prompts is not None
-        self.prompts: Prompts = material.prompts
-        self.readout = material.readout
-        self.batch: Batch = self.prompts.batch.to(self.model.device)
-        self.source: Batch = self.prompts.counterfactual_batch.to(self.model.device)
-        self.cost = Cost()
-        self._recordings = Recordings(self.model, self.batch, self.readout)
+        return cls(specimen.model, material.prompts, material.readout, seed=seed)
 
     def __len__(self) -> int:
         return len(self.prompts)

@@ -1,0 +1,115 @@
+"""A scripted language model that studies a natural model as the HyVE paper's appendix G does, by simple rules.
+
+    vesalius explain smollm2-135m -b ioi --components L16H0,L20H0,L22_MLP \\
+        --scientist hyve --backbone scripted:examples/hyve_natural.py
+
+For a head it first claims that the head is needed and moves the role it attends to most; if that is refuted, that it is
+a backup of the other heads of the circuit that attend there; last, that the logit lens alone shows it. It answers by
+the label of the call and by how often it has spoken, so a run that was killed and is run again hears the same. It is no
+language model: it shows the loop, and what the engine makes of honest guesses.
+"""
+
+import json
+import re
+
+PLAN = {
+    "goal": "which role the component serves",
+    "procedure": ["look", "then intervene"],
+    "inputs": "the prompts",
+    "expected_result": "an effect where the hypothesis predicts one",
+}
+NOT_SOURCES = ("BOS", "first token", "itself", "end")
+
+
+def tool(name, **arguments):
+    return {"tool_calls": [{"id": f"{name}-1", "name": name, "arguments": arguments}]}
+
+
+def claim(**fields):
+    return tool("check_claim", claim=fields)
+
+
+def spoken(request):
+    return sum(message.role == "assistant" for message in request.messages)
+
+
+def circuit(request):
+    listed = re.search(r"The components of the circuit: ([^.]*)\.", request.messages[0].text)
+    return listed.group(1).split(", ") if listed else []
+
+
+def observe(request, component):
+    heads = [name for name in circuit(request) if "H" in name]
+    code = f"result = {{'attention': attention({heads!r}), 'lens': lens(['{component}'])}}"
+    if spoken(request) == 0:
+        return tool("execute_python", code=code)
+    text = request.messages[-1].text
+    if not text.startswith("result = "):
+        return {"json": {"observation": "The program gave no result."}}
+    seen = json.loads(text.removeprefix("result = ").splitlines()[0])
+    role = {head: strongest(masses) for head, masses in seen["attention"].items()}
+    rank = seen["lens"][component]["rank"]
+    said = f"The answer has median rank {rank:g} in what {component} writes."
+    if component in role:
+        peers = [head for head in heads if head != component and role[head] == role[component]]
+        said = f"{component} attends most to <{role[component]}>. Other heads that do: <{', '.join(peers)}>. {said}"
+    return {"json": {"observation": said}}
+
+
+def strongest(masses):
+    named = {role: found["mass"][0] for role, found in masses.items() if role not in NOT_SOURCES}
+    return max(named, key=named.get) if named else "end"
+
+
+def facts(request):
+    """The role and the peers that the observation named."""
+    named = re.search(r"attends most to <([^>]*)>\. Other heads that do: <([^>]*)>", request.messages[1].text)
+    return (named.group(1), [head for head in named.group(2).split(", ") if head]) if named else (None, [])
+
+
+def hypothesis(request, component, number):
+    role, peers = facts(request)
+    if number == 1:
+        what = f"is needed and moves <{role}> to the end" if role else "is needed and acts on what the heads brought"
+    elif number == 2 and peers:
+        what = f"is a backup of <{', '.join(peers)}>"
+    else:
+        what = "favours the answer under the logit lens, but is not needed"
+    return {"json": {"hypothesis": f"We hypothesise that {component} {what}.", "reasoning": "It fits what was seen."}}
+
+
+def claims(text, component):
+    """The claims that say what the hypothesis says."""
+    if backup := re.search(r"is a backup of <([^>]*)>", text):
+        return [claim(kind="backs_up", component=component, of=backup.group(1).split(", "))]
+    if moves := re.search(r"moves <([^>]*)> to the end", text):
+        return [
+            claim(kind="necessary", component=component),
+            claim(kind="moves_role", component=component, role=moves.group(1)),
+        ]
+    if "not needed" in text:
+        return [claim(kind="lens_only", component=component)]
+    return [claim(kind="necessary", component=component), claim(kind="writes_answer", component=component)]
+
+
+def reply(request):
+    label = request.label
+    component = label.split()[0]
+    if "plan" in label:
+        return {"json": {"stage": label.upper(), **PLAN}}
+    if "observation" in label:
+        return observe(request, component)
+    if "hypothesis" in label:
+        return hypothesis(request, component, int(label.split()[-1]))
+    if "validation" in label:
+        asked = claims(request.messages[1].text, component)
+        done = spoken(request)
+        if done < len(asked):
+            return asked[done]
+        return {"json": {"explanation": "The engine decided.", "own_code": "none", "ruling_out": ""}}
+    names = circuit(request)
+    if label == "classification":
+        tags = {name: "MAPPER" if "MLP" in name else "ROUTER" for name in names}
+        return {"json": {name: {"tag": tag, "description": "what its claims say"} for name, tag in tags.items()}}
+    flow = f"{', '.join(names)} in this order of layers."
+    return {"json": {"information_flow": flow, "derived_task_description": "The behaviour that the prompts show."}}

@@ -1,0 +1,165 @@
+"""What the stages work on: prompts, a laboratory and a sandbox for one specimen, small circuit or natural model."""
+
+import os
+import tempfile
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from vesalius.behaviours.natural import require_performance
+from vesalius.components import Component, parse_components
+from vesalius.errors import BadInput
+from vesalius.explanations.claims import Lab
+from vesalius.explanations.claims.laboratory import CLAIM_SEED
+from vesalius.explanations.hyve import scope
+from vesalius.explanations.hyve.natural import scope as natural_scope
+from vesalius.explanations.hyve.natural.prompting import NaturalPrompts
+from vesalius.explanations.hyve.prompting import Prompts
+from vesalius.explanations.natural.explain import PROMPTS, SELECTION, TOP, require_enough
+from vesalius.explanations.natural.instruments import Instruments
+from vesalius.explanations.natural.pool import Pool
+from vesalius.explanations.natural.selection import select
+from vesalius.explanations.scientist.explain import blinded, laboratory
+from vesalius.model.specimen import Specimen, TextVocabulary
+from vesalius.model.states import fingerprint
+from vesalius.progress import Progress, silent
+from vesalius.sandbox import Executions, Limits, Outcome, Sandbox
+
+#: Examples to show where a specimen has none of its own.
+EXAMPLES, EXAMPLES_SEED = 5, 3_000_017
+
+
+@dataclass(frozen=True)
+class Setting:
+    """One specimen, ready for the stages.
+
+    `preload` and `hand_over` put it into a sandbox, `subject` is what the outcome of a program depends on beside its
+    code, `toolbox` the directory that programs may read.
+    """
+
+    prompts: Prompts
+    lab: Callable[[], Lab]
+    preload: str
+    hand_over: Callable[[Path], dict[str, Any]]
+    subject: Mapping[str, Any]
+    toolbox: Path
+    limits: Limits
+    behaviour: str | None = None
+
+
+def listed_setting(
+    specimen: Specimen, components: Iterable[str | Component] | None, stack: ExitStack, *, seed: int
+) -> Setting:
+    """The setting of a specimen with listed tokens, on a blind copy of it."""
+    circuit = _circuit(specimen, specimen.components if components is None else components)
+    blind = replace(blinded(specimen), examples=specimen.examples or _examples(specimen))
+    return Setting(
+        Prompts(blind, circuit),
+        cache(lambda: laboratory(blind, list(circuit), seed=seed)),
+        scope.PRELOAD,
+        lambda directory: scope.handed_over(blind, directory, seed=seed),
+        {"model": fingerprint(specimen.model), "seed": seed},
+        scope.TOOLBOX,
+        Limits(),
+    )
+
+
+def natural_setting(
+    specimen: Specimen,
+    components: Iterable[str | Component] | None,
+    stack: ExitStack,
+    *,
+    seed: int,
+    n: int | None,
+    top: int | None,
+    force: bool,
+    progress: Progress | None,
+) -> Setting:
+    """The setting of a natural model for the behaviour it was loaded for."""
+    vocabulary = specimen.vocabulary
+    if not isinstance(vocabulary, TextVocabulary) or specimen.behaviour is None:
+        raise BadInput(f"specimen {specimen.name!r} is a natural model: name what to explain it for, with a behaviour")
+    n, top = PROMPTS if n is None else n, TOP if top is None else top
+    require_enough(n, top)
+    require_performance(specimen, seed=seed, force=force, purpose="explain it all the same")
+    if components is None:
+        pool = Pool.draw(specimen, SELECTION, seed=seed, split="train")
+        components = select(pool, named=None, top=top, progress=progress or silent).components
+    circuit = _circuit(specimen, components)
+    blind = replace(specimen, id="specimen", name="specimen", source=None)
+    observed = Pool.draw(blind, natural_scope.PROMPTS, seed=natural_scope.PROMPTS_SEED + seed, split="train")
+    tools = Instruments(observed, piece=vocabulary.tokenizer.piece)
+    prompts = NaturalPrompts(
+        blind,
+        circuit,
+        observed.prompts,
+        tuple(tools.examples(EXAMPLES)),
+        tools.clean()["accuracy"],
+    )
+    return Setting(
+        prompts,
+        cache(lambda: Lab(blind, n=n, seed=CLAIM_SEED + seed, circuit=circuit)),
+        natural_scope.PRELOAD,
+        lambda directory: natural_scope.handed_over(blind, directory, observed.prompts, seed=seed),
+        {"model": fingerprint(specimen.model), "seed": seed, "behaviour": specimen.behaviour},
+        _written_toolbox(stack),
+        natural_scope.LIMITS,
+        specimen.behaviour,
+    )
+
+
+class LazyWorkspace:
+    """A sandbox that is opened for the first program whose outcome is not recorded; the toolbox needs none."""
+
+    def __init__(self, setting: Setting, stack: ExitStack, executions: Executions, *, unsafe: bool) -> None:
+        self._setting, self._stack, self._executions, self._unsafe = setting, stack, executions, unsafe
+        self._closed = Sandbox(toolbox=setting.toolbox)
+        self._open: Sandbox | None = None
+
+    def execute(self, code: str) -> Outcome:
+        """What one program does."""
+        return self._executions.outcome(code, dict(self._setting.subject), lambda: self._run(code))
+
+    def _run(self, code: str) -> Outcome:
+        if self._open is None:
+            directory = Path(self._stack.enter_context(tempfile.TemporaryDirectory(prefix="vesalius-hyve-")))
+            argument = self._setting.hand_over(directory)
+            sandbox = Sandbox(
+                self._setting.preload,
+                argument,
+                toolbox=self._setting.toolbox,
+                limits=self._setting.limits,
+                unsafe=self._unsafe,
+            )
+            self._open = self._stack.enter_context(sandbox)
+        return self._open.execute(code)
+
+    def list_directory(self, path: str = ".") -> list[str]:
+        """Names in the toolbox."""
+        return self._closed.list_directory(path)
+
+    def read_file(self, path: str) -> str:
+        """A file of the toolbox."""
+        return self._closed.read_file(path)
+
+
+def _circuit(specimen: Specimen, components: Iterable[str | Component]) -> tuple[Component, ...]:
+    return tuple(sorted(set(parse_components(components, specimen.model.config))))
+
+
+def _examples(specimen: Specimen) -> tuple[dict[str, object], ...]:
+    """What the model itself answers, for a specimen without examples."""
+    inputs = specimen.sample(EXAMPLES, EXAMPLES_SEED)
+    outputs = specimen.predict(inputs)
+    return tuple({"input": given, "output": found} for given, found in zip(inputs, outputs, strict=True))
+
+
+def _written_toolbox(stack: ExitStack) -> Path:
+    """A directory with one file that says what every instrument returns."""
+    directory = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="vesalius-toolbox-")))
+    (directory / natural_scope.TOOLBOX_FILE).write_text("\n\n".join(natural_scope.instrument_lines()) + "\n")
+    os.chmod(directory, 0o755)
+    return directory
