@@ -82,11 +82,11 @@ class Component:
             return name
         text = str(name).strip()
         for pattern in _HEAD_PATTERNS:
-            if found := pattern.fullmatch(text):
-                return cls(int(found[1]), int(found[2]))
+            if match := pattern.fullmatch(text):
+                return cls(int(match[1]), int(match[2]))
         for pattern in _MLP_PATTERNS:
-            if found := pattern.fullmatch(text):
-                return cls(int(found[1]))
+            if match := pattern.fullmatch(text):
+                return cls(int(match[1]))
         raise BadInput(f"component {text!r} is not a name; expected {_EXPECTED}")
 
     @property
@@ -146,16 +146,16 @@ class Edge:
         """Read `a0.h1->a5.h5<q>`, `m0->m3`, `input->a0.h0<v>`, `m11->logits`; component names in any notation."""
         if isinstance(name, Edge):
             return name
-        found = re.fullmatch(r"(.+?)->(.+?)(?:<([qkv])>)?", str(name).strip())
-        if not found:
+        match = re.fullmatch(r"(.+?)->(.+?)(?:<([qkv])>)?", str(name).strip())
+        if not match:
             raise BadInput(f"edge {name!r} is not a name; expected for example a0.h1->a5.h5<q> or a0.h1->m1")
-        sender = None if found[1] == "input" else Component.parse(found[1])
-        if found[2] == "logits":
-            if found[3]:
-                raise BadInput(f"edge {name!r} enters the logits: leave <{found[3]}> out")
+        sender = None if match[1] == "input" else Component.parse(match[1])
+        if match[2] == "logits":
+            if match[3]:
+                raise BadInput(f"edge {name!r} enters the logits: leave <{match[3]}> out")
             return cls(sender, None, "logits")
-        receiver = Component.parse(found[2])
-        port = found[3] or ("mlp" if not receiver.is_head else None)
+        receiver = Component.parse(match[2])
+        port = match[3] or ("mlp" if not receiver.is_head else None)
         if port is None:
             raise BadInput(f"edge {name!r} enters a head: add <q>, <k> or <v>")
         return cls(sender, receiver, port)  # type: ignore[arg-type]

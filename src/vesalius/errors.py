@@ -70,8 +70,8 @@ def shortened(message: str, limit: int = LONGEST_MESSAGE) -> str:
 def visible(text: str) -> str:
     """A text in which characters that are not seen, or that reorder others, are written as escapes."""
 
-    def escape(found: re.Match[str]) -> str:
-        code = ord(found[0])
+    def escape(match: re.Match[str]) -> str:
+        code = ord(match[0])
         return f"\\x{code:02x}" if code < 0x80 else f"\\u{code:04x}"
 
     return _UNSEEN.sub(escape, text)

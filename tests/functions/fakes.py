@@ -75,7 +75,7 @@ def grade(function: Line, answer: Answer, *, sandbox: Sandbox, seed: int = 0) ->
     truth = [function.slope * x for x in xs]
     if not answer.code:
         return Grade(metrics={"success": 0.0, "family_named": None}, fault="no code")
-    found = sandbox.call_many(answer.code, "f", xs, per_call_seconds=0.5)
+    found = sandbox.call_many(answer.code, "f", xs, per_call_seconds=30)
     values = [one.value for one in found]
     fault = next((one.error for one in found if one.error), None)
     named = answer.structure.get("family")

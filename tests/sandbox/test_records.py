@@ -90,7 +90,7 @@ def f(x):
         except BaseException: pass
     return x
 """
-    results = sandbox.call_many(code, "f", [0, 1, 2], per_call_seconds=0.5, total_seconds=120)
+    results = sandbox.call_many(code, "f", [0, 1, 2], per_call_seconds=2, total_seconds=120)
     assert [result.value for result in results] == [0, None, 2]
     assert results[1].stopped_by == "wall"
 

@@ -195,12 +195,12 @@ class Survey(Viewable, Document):
 
     def _summary(self) -> str:
         size = f"{len(self.models)} model{'s' * (len(self.models) != 1)} x {len(self.behaviours)} behaviour"
-        found = [
+        parts = [
             f"{short_name(cell.model)}, {short_name(cell.behaviour)}: {names(cell.sweep.strongest(NAMED))}"
             for cell in self.cells
             if cell.sweep
         ]
-        strongest = "; ".join(found) or "no cell was swept"
+        strongest = "; ".join(parts) or "no cell was swept"
         return f"Survey of {size}{'s' * (len(self.behaviours) != 1)}: {self.counts()}\nstrongest: {strongest}"
 
     def _rows(self) -> list[Row]:

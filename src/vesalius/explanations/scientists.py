@@ -112,8 +112,8 @@ def explain_task(task: Task, backbone: Backbone | None = None) -> Explained:
         result = Explained(_abstention(task, seconds=time.monotonic() - started))
     else:
         result = scientist(replace(task, components=named), backbone)
-    found = {"request": request_of(task, backbone), "circuit_edges": _edges(circuit, result.explanation)}
-    return Explained(result.explanation.model_copy(update=found), result.trace, circuit)
+    update = {"request": request_of(task, backbone), "circuit_edges": _edges(circuit, result.explanation)}
+    return Explained(result.explanation.model_copy(update=update), result.trace, circuit)
 
 
 def scientist_named(name: str) -> Scientist:

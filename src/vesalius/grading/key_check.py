@@ -129,10 +129,12 @@ class _Moved:
         outputs = run(self.recordings, plan, self.values)
         patched = torch.zeros(n, len(self.program.components), dtype=torch.bool)
         patched[:, column] = True
-        told = self.program.interchange(self.base_run, self.source_run, patched, positions=self.pairs.crossed).float()
+        predicted = self.program.interchange(
+            self.base_run, self.source_run, patched, positions=self.pairs.crossed
+        ).float()
         base = self.base_run.output.float()
-        changed = outputs_differ(self.program, told, base) & self.pairs.real
-        right = ~outputs_differ(self.program, outputs, told)
+        changed = outputs_differ(self.program, predicted, base) & self.pairs.real
+        right = ~outputs_differ(self.program, outputs, predicted)
         return {"moved": _mean(right.float(), changed), "n_moved": int(changed.sum())}
 
 

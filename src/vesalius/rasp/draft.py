@@ -162,8 +162,8 @@ class Draft:
     def unlisted(self, reads: Sequence[str], table: Mapping[tuple[int, ...], int]) -> int:
         """How many of them a table does not list."""
         seen = [self.variables[read].seen for read in reads]
-        listed = sum(all(code in codes for code, codes in zip(key, seen, strict=True)) for key in table)
-        return self.combinations(reads) - listed
+        covered = sum(all(code in codes for code, codes in zip(key, seen, strict=True)) for key in table)
+        return self.combinations(reads) - covered
 
     def output_table(self, reads: Sequence[str], table: Mapping[tuple[int, ...], Value]) -> Variable:
         """The output as a look-up from codes to values; argument tuples that are not listed have none."""
@@ -201,15 +201,15 @@ class Draft:
         pairs = list(dict.fromkeys(key[:2] for key in table))
         number = {pair: place for place, pair in enumerate(pairs)}
         first, second = operands[:2]
-        listed = tuple((first.value(a), second.value(b)) for a, b in pairs)
-        spelled = set(listed)
+        values = tuple((first.value(a), second.value(b)) for a, b in pairs)
+        spelled = set(values)
         variable = SequenceMap(
             lambda a, b: (a, b) if (a, b) in spelled else self.nothing,
             first.variable,
             second.variable,
             name=f"{name}_pair",
         )
-        pair = Coded(variable, frozenset(number.values()) | {UNDEFINED}, self.nothing, listed)
+        pair = Coded(variable, frozenset(number.values()) | {UNDEFINED}, self.nothing, values)
         return [pair, operands[2]], {(number[key[:2]], key[2]): value for key, value in table.items()}
 
     # Numbers.
@@ -353,12 +353,12 @@ class Draft:
         """
         nodes = evaluation_order(graph_order(coded.variable))
         tables = tabulate(nodes, unique_names(nodes), vocab=self.vocab, max_len=self.max_len)
-        listed = tables.domains[coded.variable].values
-        order = [value for value in order if value in listed]
-        order += [value for value in listed if value not in order]
-        if list(listed) == order:
+        values = tables.domains[coded.variable].values
+        order = [value for value in order if value in values]
+        order += [value for value in values if value not in order]
+        if list(values) == order:
             return coded.variable
-        at_zero = dict(zip(listed, order, strict=True))
+        at_zero = dict(zip(values, order, strict=True))
         return SequenceMap(lambda seen, value: value if seen else at_zero[value], self._seen, coded.variable, name=name)
 
 

@@ -166,9 +166,9 @@ class Grammar:
 
     def _member(self, depth: int) -> Part:
         x, subset = self._routed_word(depth - 1), self._subset(self.vocab)
-        listed = " or ".join(str(value) for value in subset)
+        members = " or ".join(str(value) for value in subset)
         variable = Map(lambda value: int(value in subset), x.variable, name="is_member")
-        return Part(variable, f"{x.nested} is {listed}")
+        return Part(variable, f"{x.nested} is {members}")
 
     def _threshold(self, depth: int) -> Part:
         count, least = self.grow("count", depth - 1), self.rng.randint(2, max(2, self.max_len // 2))
@@ -201,10 +201,11 @@ class Grammar:
     def _tally(self, depth: int) -> Part:
         if depth == 1:
             subset = self._subset(self.vocab)
-            listed = " or ".join(str(value) for value in subset)
+            members = " or ".join(str(value) for value in subset)
             select = Select(tokens, tokens, lambda key, query: key in subset)
             return Part(
-                SelectorWidth(select, name="tally"), f"the number of positions{self._scope} where the token is {listed}"
+                SelectorWidth(select, name="tally"),
+                f"the number of positions{self._scope} where the token is {members}",
             )
         flag = self.grow("flag", depth - 1)
         select = Select(flag.variable, flag.variable, lambda key, query: key == 1)

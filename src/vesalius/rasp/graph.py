@@ -51,11 +51,11 @@ def _written(node: Variable, name: str) -> set[str]:
 
 def readers(order: list[Expression]) -> dict[Expression, list[Expression]]:
     """For every node the nodes that read it."""
-    found: dict[Expression, list[Expression]] = {node: [] for node in order}
+    readers_of: dict[Expression, list[Expression]] = {node: [] for node in order}
     for node in order:
         for operand in node.inputs:
-            found[operand].append(node)
-    return found
+            readers_of[operand].append(node)
+    return readers_of
 
 
 def head_name(name: str) -> str:

@@ -62,10 +62,10 @@ def place(order: list[Expression], names: dict[Variable, str], output: Variable)
 
 def depths(order: list[Expression]) -> dict[Expression, int]:
     """The longest path from the inputs to each node, counting operators; a Select adds nothing."""
-    found: dict[Expression, int] = {}
+    depth_of: dict[Expression, int] = {}
     for node in order:
-        found[node] = max((found[operand] for operand in node.inputs), default=0) + is_operator(node)
-    return found
+        depth_of[node] = max((depth_of[operand] for operand in node.inputs), default=0) + is_operator(node)
+    return depth_of
 
 
 def _layers(order: list[Expression], output: Variable) -> dict[Variable, int]:

@@ -111,8 +111,8 @@ class Program:
         for i, placed in enumerate(self.components):
             if placed.component == wanted:
                 return i
-        listed = choices(placed.component for placed in self.components)
-        raise BadInput(f"component {wanted} is not in the circuit of program {self.name!r}; it has {listed}")
+        names = choices(placed.component for placed in self.components)
+        raise BadInput(f"component {wanted} is not in the circuit of program {self.name!r}; it has {names}")
 
     def to(self, device: torch.device | str) -> "Program":
         """Let `encode` put its tensors on `device`; running follows the device of its inputs anyway."""
@@ -200,7 +200,7 @@ class Program:
 
     def _columns(self, groups: Sequence[Collection[str]]) -> dict[str, list[int]]:
         """For every variable the columns of `patched` that stand for it."""
-        found: dict[str, list[int]] = {}
+        columns: dict[str, list[int]] = {}
         for column, group in enumerate(groups):
             for name in [group] if isinstance(group, str) else group:
                 if name not in self._owner:
@@ -208,8 +208,8 @@ class Program:
                         f"carriers names {name!r}, which no component of program {self.name!r} writes; "
                         f"it has {choices(self._owner)}"
                     )
-                found.setdefault(name, []).append(column)
-        return found
+                columns.setdefault(name, []).append(column)
+        return columns
 
     def decode(self, output: Tensor, lengths: Int[Tensor, " batch"]) -> list[list[Value]]:
         """Output codes (or floats) as Python values, one list per sequence, cut to its length."""
@@ -252,15 +252,15 @@ def compile_program(
         raise BadInput(
             f"program {name!r} must output a variable (Map, Aggregate, ...), not {type(output).__name__} {output!r:.60}"
         )
-    listed = _checked_vocab(vocab)
+    checked = _checked_vocab(vocab)
     if isinstance(max_len, bool) or not isinstance(max_len, int) or not 1 <= max_len <= MAX_LENGTH:
         raise BadInput(f"max_len={max_len!r} is not a whole number from 1 to {MAX_LENGTH}")
     if not isinstance(causal, bool):
         raise BadInput(f"causal={causal!r} is neither True nor False")
     order = evaluation_order(graph_order(output))
     names = unique_names(order)
-    tables = tabulate(order, names, vocab=listed, max_len=max_len)
-    details = {"vocab": listed, "max_len": max_len, "causal": causal, "name": name, "description": description}
+    tables = tabulate(order, names, vocab=checked, max_len=max_len)
+    details = {"vocab": checked, "max_len": max_len, "causal": causal, "name": name, "description": description}
     return Program(output, order, names, tables, **details)
 
 

@@ -161,19 +161,19 @@ def wrapped(items: list[str], brackets: str) -> str:
 def _identifiers(names: Iterable[str]) -> dict[str, str]:
     """What each variable is called in the text: its name where that can stand in Python, else one made from it."""
     given = list(names)
-    found = {name: name for name in given if _can_stand(name)}
-    taken = _RESERVED | set(found)
+    identifiers = {name: name for name in given if _can_stand(name)}
+    taken = _RESERVED | set(identifiers)
     for name in given:
-        if name in found:
+        if name in identifiers:
             continue
         start = re.sub(r"\W+", "_", name, flags=re.ASCII).strip("_") or "variable"
         start = start if not start[0].isdigit() and not keyword.iskeyword(start) else f"v_{start}"
         number, candidate = 1, start
         while candidate in taken:
             number, candidate = number + 1, f"{start}_{number + 1}"
-        found[name] = candidate
+        identifiers[name] = candidate
         taken.add(candidate)
-    return found
+    return identifiers
 
 
 def _can_stand(name: str) -> bool:

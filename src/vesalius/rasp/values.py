@@ -201,8 +201,8 @@ def _never_empty(selector: Select, tables: Tables) -> bool:
 
 
 def _everything(values: Iterable[Value]) -> Domain:
-    listed = tuple(values)
-    return Domain(listed, np.array([True] * len(listed) + [False]))
+    members = tuple(values)
+    return Domain(members, np.array([True] * len(members) + [False]))
 
 
 def _encode(results: Iterable[Value], owner: str) -> tuple[tuple[Value, ...], np.ndarray]:

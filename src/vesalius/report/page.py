@@ -66,8 +66,8 @@ class Part:
         """What it computes was established place by place only."""
         return self.record.verdict == "supported" and any(
             claim.kind == "computes" and evidence.outcome in ("fixed", "untested")
-            for claim, listed in self.claims
-            for evidence, _ in listed
+            for claim, shown in self.claims
+            for evidence, _ in shown
         )
 
 

@@ -153,12 +153,12 @@ def _stability(cells: Sequence[SurveyCell]) -> tuple[Bars, Bars] | None:
         f"The same {first.top} components?",
         f"Jaccard index of the {first.top} largest effects on two halves of the prompts. "
         f"Random components would give {first.chance:.2f} in the first row.",
-        {_name(cell): (found.jaccard, found.jaccard_low, found.jaccard_high) for cell, found in halved},
+        {_name(cell): (half.jaccard, half.jaccard_low, half.jaccard_high) for cell, half in halved},
     )
     ranks = bars_of(
         "The same order?",
         "Spearman's rank correlation of all effects. Most components do next to nothing, and their order is noise.",
-        {_name(cell): (found.rank_correlation, found.rank_low, found.rank_high) for cell, found in halved},
+        {_name(cell): (half.rank_correlation, half.rank_low, half.rank_high) for cell, half in halved},
     )
     return jaccard, ranks
 
@@ -194,12 +194,12 @@ def _section(cell: SurveyCell, *, drawn: bool) -> Section:
 
 def _discovery(cell: SurveyCell) -> tuple[str, str] | None:
     """What a discovery method found, and the address of its page beside this one."""
-    if (found := cell.discovery) is None:
+    if (discovery := cell.discovery) is None:
         return None
-    strongest = ", ".join(f"{row.id} {row.score:+.2f}" for row in found.components[:5])
-    figures = ", ".join(f"{name} {value:.2f}" for name, value in found.metrics.items())
-    words = f"{found.method}: {strongest or 'nothing scores'}. Checks: {figures or 'none'}."
-    return words, f"{found.directory}/discovery.html"
+    strongest = ", ".join(f"{row.id} {row.score:+.2f}" for row in discovery.components[:5])
+    figures = ", ".join(f"{name} {value:.2f}" for name, value in discovery.metrics.items())
+    words = f"{discovery.method}: {strongest or 'nothing scores'}. Checks: {figures or 'none'}."
+    return words, f"{discovery.directory}/discovery.html"
 
 
 def _interval(row: SweepRow) -> str | None:

@@ -50,11 +50,11 @@ def trees() -> list[str]:
 
 def closed_directories(opened: Iterable[str]) -> list[str]:
     """Directories of installed packages, and this package: closed wherever they lie in an opened tree."""
-    found = {*_installed_directories(), str(PACKAGE)}
+    directories = {*_installed_directories(), str(PACKAGE)}
     for tree in opened:
         for name in _INSTALLED:
-            found |= {str(path) for pattern in (name, f"python*/{name}") for path in Path(tree).glob(pattern)}
-    return sorted(os.path.abspath(path) for path in found if os.path.isdir(path))
+            directories |= {str(path) for pattern in (name, f"python*/{name}") for path in Path(tree).glob(pattern)}
+    return sorted(os.path.abspath(path) for path in directories if os.path.isdir(path))
 
 
 def open_entries() -> list[str]:

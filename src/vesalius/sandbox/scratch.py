@@ -68,9 +68,9 @@ def nameless_bytes(process: int) -> int | None:
         opened = {}
         for name in os.listdir(f"/proc/{process}/fd"):
             with contextlib.suppress(FileNotFoundError):  # closed in the meantime
-                found = os.stat(f"/proc/{process}/fd/{name}")
-                if stat.S_ISREG(found.st_mode) and found.st_nlink == 0:
-                    opened[found.st_ino] = found.st_blocks * 512
+                status = os.stat(f"/proc/{process}/fd/{name}")
+                if stat.S_ISREG(status.st_mode) and status.st_nlink == 0:
+                    opened[status.st_ino] = status.st_blocks * 512
         with open(f"/proc/{process}/maps", "rb") as maps:
             mapped = [line.split(maxsplit=5) for line in maps if line.rstrip().endswith(b"(deleted)")]
     except OSError:

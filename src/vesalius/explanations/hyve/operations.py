@@ -73,18 +73,18 @@ class _Naming:
     @cached_property
     def standing(self) -> Standing:
         """Every carried table and steered head with its name, in the program's order."""
-        found = Standing({}, {"tokens": dict(enumerate(self.program.vocab)), "indices": Same()})
+        standing_now = Standing({}, {"tokens": dict(enumerate(self.program.vocab)), "indices": Same()})
         for name, node in self.nodes.items():
             if isinstance(node, Map | SequenceMap):
                 if name in self._carriers and not any(self.nodes[read].numerical for read in self.reads(node)):
-                    found.name(name, self.reads(node), self._table(node), outputs=self._output_values(name))
+                    standing_now.name(name, self.reads(node), self._table(node), outputs=self._output_values(name))
             elif isinstance(node, SelectorWidth):
-                found.values[name] = Same()
+                standing_now.values[name] = Same()
             elif isinstance(node, Aggregate) and not node.numerical:
-                found.values[name] = self._passed_on(node, found)
+                standing_now.values[name] = self._passed_on(node, standing_now)
                 if name in self._carriers and (positions := self._route(node)) is not None:
-                    found.name_route(name, self.reads(node), positions)
-        return found
+                    standing_now.name_route(name, self.reads(node), positions)
+        return standing_now
 
     def _column(self, name: str) -> list[int]:
         """The codes of a variable at every position of the held-out inputs."""

@@ -127,13 +127,13 @@ def _necessary(claim: ClaimRecord, findings: Findings) -> str | None:
     """Every replacement with what it costs, the strongest first."""
     costs = [(_share(one), _REPLACEMENTS.get(one.experiment, one.experiment)) for one in claim.evidence]
     (share, by), *others = costs
-    listed = ", ".join([f"{share} of the score by {by}", *(f"{other} by {value}" for other, value in others)])
+    shares = ", ".join([f"{share} of the score by {by}", *(f"{other} by {value}" for other, value in others)])
     if claim.verdict == "supported":
-        return f"Replacing it costs {listed}."
+        return f"Replacing it costs {shares}."
     if is_inert(claim.evidence):
-        return f"It is inert here: replacing it costs {listed}."
+        return f"It is inert here: replacing it costs {shares}."
     if claim.verdict == "refuted" and not findings.supported("inhibits"):
-        return f"Replacing it alone costs too little to tell from replacing other components: {listed}."
+        return f"Replacing it alone costs too little to tell from replacing other components: {shares}."
     return None
 
 

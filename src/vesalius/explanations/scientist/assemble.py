@@ -51,8 +51,8 @@ class OutputMap:
         if self.line is not None:
             return self.line.evaluate(env[self.reads[0]])
         stacked = torch.stack([env[name] for name in self.reads], -1)
-        found, inverse = distinct(stacked.flatten(0, 1))
-        outputs = torch.tensor([self.table.get(tuple(row), self.default) for row in found.tolist()])
+        cells, inverse = distinct(stacked.flatten(0, 1))
+        outputs = torch.tensor([self.table.get(tuple(row), self.default) for row in cells.tolist()])
         return outputs[inverse].view(env.real.shape)
 
 
@@ -163,15 +163,15 @@ def _fit(
         used[1::2] = False
     arguments = torch.stack([env[name][used] for name in reads], -1)
     observed = outputs[used]
-    found, group = distinct(arguments)
+    cells, group = distinct(arguments)
     if program.numeric:
-        fitted = observed.new_zeros(len(found)).index_add_(0, group, observed) / torch.bincount(group)
+        fitted = observed.new_zeros(len(cells)).index_add_(0, group, observed) / torch.bincount(group)
         default = float(observed.mean())
     else:
-        votes = torch.zeros(len(found), int(outputs.max()) + 1)
+        votes = torch.zeros(len(cells), int(outputs.max()) + 1)
         votes.index_put_((group, observed), torch.ones(len(group)), accumulate=True)
         fitted, default = votes.argmax(1).float(), float(observed.mode().values)
-    table = {tuple(row): float(value) for row, value in zip(found.tolist(), fitted, strict=True)}
+    table = {tuple(row): float(value) for row, value in zip(cells.tolist(), fitted, strict=True)}
     return OutputMap(reads, table, default, _line(program, reads, arguments, observed))
 
 

@@ -93,8 +93,8 @@ def explain_specimen(
         if progress is not None:
             progress(f"{specimen.name}: {message}", 0, 0)
 
-    found = _explanation(blind, vocabulary, circuit, seed=seed, without=without, tell=tell)
-    return found.model_copy(update={"specimen": specimen.id, "seconds": time.monotonic() - started})
+    explanation = _explanation(blind, vocabulary, circuit, seed=seed, without=without, tell=tell)
+    return explanation.model_copy(update={"specimen": specimen.id, "seconds": time.monotonic() - started})
 
 
 def require_families(without: frozenset[str]) -> None:
@@ -156,9 +156,9 @@ def _explanation(
 
 def laboratory(specimen: Specimen, circuit: list[Component], *, seed: int) -> Lab:
     """Held-out inputs for a circuit. A component of the specimen's own circuit is not a control, explained or not."""
-    listed = specimen.components if len(specimen.components) < len(specimen.model.components) else ()
+    own_circuit = specimen.components if len(specimen.components) < len(specimen.model.components) else ()
     # Base and source inputs have seeds of their own, so two laboratories must be two apart.
-    return Lab(specimen, n=LAB_PAIRS, seed=CLAIM_SEED + 2 * seed, circuit=sorted({*circuit, *listed}))
+    return Lab(specimen, n=LAB_PAIRS, seed=CLAIM_SEED + 2 * seed, circuit=sorted({*circuit, *own_circuit}))
 
 
 def _translated(program: CircuitProgram, vocabulary: FiniteVocabulary) -> tuple[Translation | None, str]:

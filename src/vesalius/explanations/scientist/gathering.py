@@ -186,8 +186,8 @@ class Copy:
         steering = env.real.sum(1, keepdim=True).expand(env.real.shape) if self.by == LENGTH else env[str(self.by)]
         own = torch.zeros_like(steering) if self.anywhere else env[INDICES]
         pairs = torch.stack([own, steering], -1).flatten(0, 1)
-        found, inverse = distinct(pairs)
-        places = torch.tensor([self.table.get((p, v), UNDEFINED) for p, v in found.tolist()])
+        cells, inverse = distinct(pairs)
+        places = torch.tensor([self.table.get((p, v), UNDEFINED) for p, v in cells.tolist()])
         return places[inverse].view(env.real.shape)
 
     @property
@@ -308,10 +308,10 @@ class Extreme:
         """The extreme code in view."""
         there = env[self.of][:, None, :].expand(env.visible.shape)
         if self.largest:
-            found = there.masked_fill(~env.visible, -1).amax(-1)
+            place = there.masked_fill(~env.visible, -1).amax(-1)
         else:
-            found = there.masked_fill(~env.visible, 10**9).amin(-1)
-        return found.masked_fill(~env.real, UNDEFINED)
+            place = there.masked_fill(~env.visible, 10**9).amin(-1)
+        return place.masked_fill(~env.real, UNDEFINED)
 
     def define(self, draft: Draft, name: str) -> Coded:
         """The largest or smallest in view."""

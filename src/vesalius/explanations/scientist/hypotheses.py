@@ -136,8 +136,8 @@ def table_over(
     if reading.how == "merged":
         return read_table(observations, reading.reads, arguments)
     if reading.how == "apart":
-        found = distinct(arguments)[0].tolist()
-        return Table(reading.reads, {tuple(row): code for code, row in enumerate(found)}, len(found))
+        cells = distinct(arguments)[0].tolist()
+        return Table(reading.reads, {tuple(row): code for code, row in enumerate(cells)}, len(cells))
     merged = read_table(observations, reading.reads, arguments)
     return _with_silent_positions(merged, observations.position.unique().tolist(), set(silent.tolist()))
 

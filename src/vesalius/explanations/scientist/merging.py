@@ -182,8 +182,8 @@ def without_argument(
         return None
     counts: dict[tuple[int, ...], int] = {}
     arguments = torch.stack([env[read][env.real] for read in table.reads], -1)
-    found, n = arguments.unique(dim=0, return_counts=True)
-    counts = {tuple(key): int(count) for key, count in zip(found.tolist(), n, strict=True)}
+    cells, n = arguments.unique(dim=0, return_counts=True)
+    counts = {tuple(key): int(count) for key, count in zip(cells.tolist(), n, strict=True)}
     slot = table.reads.index(name)
     votes: dict[tuple[int, ...], dict[int, int]] = {}
     for key, code in table.codes.items():

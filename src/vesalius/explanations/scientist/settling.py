@@ -110,11 +110,11 @@ class Steps:
     def _occurring(self, component: Component, place: str) -> set[tuple[int, ...]]:
         """Arguments of a table with the position, as they occur in runs and in exchanges."""
         table, sequences = self.program.variables[component], self.yardstick.recorded.sequences
-        found: set[tuple[int, ...]] = set()
+        cells: set[tuple[int, ...]] = set()
         for env in (self.program.environment(sequences), self.program.exchanged(sequences, self.yardstick.pairings)):
             arguments = torch.stack([env[name][env.real] for name in (*table.reads, place)], -1)
-            found |= {tuple(key) for key in arguments.unique(dim=0).tolist()}
-        return found
+            cells |= {tuple(key) for key in arguments.unique(dim=0).tolist()}
+        return cells
 
     def merge(self, component: Component) -> None:
         """Step 4 for one component."""

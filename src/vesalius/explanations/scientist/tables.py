@@ -20,15 +20,15 @@ MOST_MERGED = 500
 
 def read_table(observations: Observations, reads: tuple[str, ...], arguments: Int[Tensor, "n argument"]) -> Table:
     """The table from arguments to classes of equal effect."""
-    found, group = distinct(arguments)
-    labels = torch.arange(len(found))
-    if 1 < len(found) <= MOST_MERGED:
-        fine, coarse = (_clusters(each) for each in _distances(observations, group, len(found)))
+    cells, group = distinct(arguments)
+    labels = torch.arange(len(cells))
+    if 1 < len(cells) <= MOST_MERGED:
+        fine, coarse = (_clusters(each) for each in _distances(observations, group, len(cells)))
         loss = _fit(observations, fine[group]) - _fit(observations, coarse[group])
         labels = coarse if loss < COARSER_LOSS else fine
     labels = _named(labels)
     n_classes = int(labels.max()) + 1
-    codes = {tuple(row): int(label) for row, label in zip(found.tolist(), labels, strict=True)}
+    codes = {tuple(row): int(label) for row, label in zip(cells.tolist(), labels, strict=True)}
     return Table(reads, codes, n_classes)
 
 

@@ -37,7 +37,7 @@ def exchange_shares(
     env = program.exchanged(recorded.sequences, pairings)
     predicted = program.predict(env)
     unpatched = program.predict(program.environment(recorded.sequences))
-    found: dict[Component, float | None] = {}
+    shares: dict[Component, float | None] = {}
     for component in program.variables:
         rows = pairings.rows_of(component)
         base, outputs = pairings.base[rows], outputs_of[component]
@@ -45,5 +45,5 @@ def exchange_shares(
         program_changed = ~program.agrees(predicted[rows], unpatched[base])
         changed = env.real[rows] & (model_changed | program_changed)
         right = program.agrees(predicted[rows], outputs)
-        found[component] = float(right[changed].float().mean()) if bool(changed.any()) else None
-    return found
+        shares[component] = float(right[changed].float().mean()) if bool(changed.any()) else None
+    return shares

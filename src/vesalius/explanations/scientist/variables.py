@@ -100,8 +100,8 @@ class Table:
     def evaluate(self, env: Environment) -> Int[Tensor, "row pos"]:
         """The class of the arguments; a tuple that was never seen gets a class of its own."""
         stacked = torch.stack([env[name] for name in self.reads], -1)
-        found, inverse = distinct(stacked.flatten(0, 1))
-        classes = torch.tensor([self.codes.get(tuple(row), self.n_classes) for row in found.tolist()])
+        cells, inverse = distinct(stacked.flatten(0, 1))
+        classes = torch.tensor([self.codes.get(tuple(row), self.n_classes) for row in cells.tolist()])
         return classes[inverse].view(env.real.shape).masked_fill(~env.real, UNDEFINED)
 
     def define(self, draft: Draft, name: str) -> Coded:
@@ -119,10 +119,10 @@ class Table:
         if len(members) > 6:
             return f"a table of {what} with {len(members)} classes"
         smallest_first = sorted(members.values(), key=len)
-        listed = "; ".join(
+        entries = "; ".join(
             "{" + ", ".join(names[:8]) + (", ..." if len(names) > 8 else "") + "}" for names in smallest_first
         )
-        return f"which of {len(members)} classes {what} falls into: {listed}"
+        return f"which of {len(members)} classes {what} falls into: {entries}"
 
     def _key(self, key: tuple[int, ...], naming: Naming) -> str:
         parts = [naming.value(name, code) for name, code in zip(self.reads, key, strict=True)]

@@ -109,8 +109,8 @@ def _effect(necessary: ClaimRecord) -> str:
 
 def _judgement(computes: ClaimRecord) -> str:
     """What the interchange said, and where the claim fell short."""
-    found = {evidence.measure: evidence for evidence in computes.evidence}
-    accuracy = found[ACCURACY]
+    by_measure = {evidence.measure: evidence for evidence in computes.evidence}
+    accuracy = by_measure[ACCURACY]
     if accuracy.value is None:
         return " No exchange changed an output, so this is untested."
     text = (
@@ -127,9 +127,9 @@ def _judgement(computes: ClaimRecord) -> str:
             (MOVED, "right where outputs are moved"),
         )
         shown = [
-            f"{said} {found[m].value:.1%}{_worst(found[m])}"
+            f"{said} {by_measure[m].value:.1%}{_worst(by_measure[m])}"
             for m, said in measured
-            if m in found and found[m].value is not None
+            if m in by_measure and by_measure[m].value is not None
         ]
         text += f" By the rule of the claim that is {computes.verdict} ({'; '.join(shown)})."
     return text

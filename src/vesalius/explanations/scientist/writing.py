@@ -127,8 +127,8 @@ class Report:
 
     def _component(self, component: Component, by_convention: Tag) -> ComponentExplanation:
         variable, finding = self.facts.variable(component), self.investigation.findings[component]
-        found = variable.family != "nothing"
-        tags = (by_convention, tag_by_experiment(component, self.tagging)) if found else (None, None)
+        explained = variable.family != "nothing"
+        tags = (by_convention, tag_by_experiment(component, self.tagging)) if explained else (None, None)
         claims = tuple(self._with_search(component, claim) for claim in self.claims[component])
         searched = Names(self.names.vocabulary, self.investigation.program)
         refuted = tuple(

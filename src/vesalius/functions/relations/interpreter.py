@@ -136,8 +136,10 @@ def _exception(notebook: Notebook, table: Table, rule: Relation | None) -> Condi
         inside = members & covered
         if len(inside & silent) >= MOSTLY * len(inside) > 0:
             outside = members - covered
-            told = _likelihood(len(inside & silent), len(inside)) + _likelihood(len(outside & silent), len(outside))
-            merits[condition] = told - chance
+            likelihood = _likelihood(len(inside & silent), len(inside)) + _likelihood(
+                len(outside & silent), len(outside)
+            )
+            merits[condition] = likelihood - chance
     best = max(merits, key=lambda condition: merits[condition], default=None)
     return best if best is not None and merits[best] > 0 else None
 

@@ -71,13 +71,13 @@ class Family:
 
     def read_weights(self, weights: Mapping[str, Tensor], config: Config, raw: Raw, *, where: str) -> State:
         """Weights by TransformerLens' names; missing, surplus and misshapen ones are refused in one line."""
-        found = {_without(name, self.prefixes): tensor for name, tensor in weights.items() if not _BUFFERS.search(name)}
+        own = {_without(name, self.prefixes): tensor for name, tensor in weights.items() if not _BUFFERS.search(name)}
         begins = re.compile(re.escape(self.layer).replace(r"\{\}", r"(\d+)"))
-        layers = {int(match[1]) for name in found if (match := begins.match(name))}
+        layers = {int(match[1]) for name in own if (match := begins.match(name))}
         if layers != set(range(config.n_layers)):
             raise BadInput(f"{where}: config.json says {config.n_layers} layers, the weights hold {len(layers)}")
         try:
-            prepared = self.prepare(found, config) if self.prepare else found
+            prepared = self.prepare(own, config) if self.prepare else own
             return self._renamed(prepared, config, raw)
         except BadInput as error:
             raise BadInput(f"{where}: {error}") from None
