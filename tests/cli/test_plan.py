@@ -38,6 +38,15 @@ def test_a_discovery_takes_the_passes_of_its_plan(vesalius: Vesalius, tiny: Path
     assert found["checks_forwards"] == 0
 
 
+@pytest.mark.parametrize("method", ["sweep", "eap"])
+def test_a_discovery_in_a_circuit_takes_about_the_passes_of_its_plan(method: str) -> None:
+    """Outputs that hold nothing but a position are moved, too; which ones show is not known beforehand."""
+    specimen = ves.load("frac_prevs")
+    found = ves.plan("discover", specimen, method=method, n=8, checks=False, progress=False)
+    real = ves.discover(specimen, method, n=8, checks=False, progress=False)
+    assert found["forwards"] == pytest.approx(real.forwards, rel=0.2)
+
+
 def test_memory_counts_the_weights_and_grows_with_what_is_kept(tiny: Path) -> None:
     specimen = ves.load(tiny, behaviour="induction")
     weights = sum(weight.numel() * weight.element_size() for weight in specimen.model.parameters())
@@ -117,3 +126,26 @@ def test_a_model_of_which_only_the_shape_is_there_can_be_planned(vesalius: Vesal
     assert (found["tokens"], found["n"], found["timed"]) == (64, 2, "one matrix product")
     # L0H0 is followed by the MLP of its layer and 79 layers; the last MLP by nothing; the clean run is one pass.
     assert found["forwards"] == pytest.approx(1 + (79 + mlp / (mlp + attention)) / 80, rel=1e-3)
+
+
+def test_a_plan_says_what_it_assumes_and_what_does_not_fit(
+    vesalius: Vesalius, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "config.json").write_text(json.dumps(LLAMA_70B))
+    command = ("sweep", tmp_path, "--n", "2", "--device", "cpu", "-c", "L79_MLP")
+    for free, fits in ((2**30, False), (2**40, True), (None, None)):
+        monkeypatch.setattr("vesalius.api.plans.available_bytes", lambda device, free=free: free)
+        found = planned(vesalius, *command)
+        assert (found["free_bytes"], found["fits"], found["tokens_assumed"]) == (free, fits, True)
+        lines = vesalius(*command, "--plan").out.splitlines()
+        assert "of 64 tokens, which is assumed: a tokenizer and --behaviour would tell" in lines[0]
+        assert ("does not fit: 1,024 MB are free" in lines[1]) == (fits is False)
+        assert lines[2].startswith("time: not estimated, since it does not fit" if fits is False else "time: about ")
+
+
+def test_what_is_loaded_already_need_not_fit_again(tiny: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    specimen = ves.load(tiny, behaviour="induction", device="cpu")
+    found = ves.plan("sweep", specimen, n=2, progress=False)
+    monkeypatch.setattr("vesalius.api.plans.available_bytes", lambda device: found["peak_bytes"] - 1)
+    again = ves.plan("sweep", specimen, n=2, progress=False)
+    assert (again["fits"], again["tokens_assumed"]) == (True, False)

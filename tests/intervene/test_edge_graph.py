@@ -7,7 +7,13 @@ from vesalius.intervene.edge_graph import EdgeGraph
 
 
 def test_gpt2_small_has_the_published_number_of_edges() -> None:
-    assert int(EdgeGraph(12, 12).real.sum()) == 32_491
+    assert int(EdgeGraph(12, 12).real.sum()) == EdgeGraph(12, 12).n_edges == 32_491
+
+
+def test_edges_are_counted_without_listing_them() -> None:
+    for graph in (EdgeGraph(1, 1), EdgeGraph(3, 2), EdgeGraph(2, 5, parallel=True)):
+        assert graph.n_edges == len(graph.edges)
+    assert EdgeGraph(80, 64).n_edges > 39_000_000
 
 
 def test_one_layer_by_hand() -> None:

@@ -13,6 +13,7 @@ import vesalius as ves
 from tests.model.gguf_writer import write_gguf
 from tests.model.references import LLAMA3, MODELS, SIZES, VOCAB, random_reference
 from tests.model.tiny_gpt2 import write_tiny_gpt2
+from vesalius.discovery.detectors import detect
 from vesalius.errors import BadInput
 from vesalius.intervene import Batch, effects, logit_difference
 from vesalius.intervene.edge_attribution import edge_attribution
@@ -88,8 +89,19 @@ def test_a_directory_without_a_tokenizer_takes_token_ids(directory: Path, llama:
             specimen.predict([wrong])
     with pytest.raises(BadInput, match=r"there is no tokenizer\.json"):
         ves.load(directory, behaviour="induction")
-    with pytest.raises(BadInput, match="needs listed tokens"):
-        ves.explain(specimen, progress=False)
+    for refused in (ves.explain, lambda specimen, **options: ves.plan("explain", specimen, **options)):
+        with pytest.raises(BadInput, match="'toy' has no tokenizer: token ids alone cannot be explained"):
+            refused(specimen, progress=False)
+
+
+def test_attention_is_probed_with_token_ids_where_there_is_no_tokenizer(directory: Path) -> None:
+    specimen = ves.load(directory, device="cpu")
+    detections = detect(specimen, rows=2)
+    assert set(detections.masses) == {"induction", "duplicate", "previous"}
+    assert all(mass.shape == (2, 4) for mass in detections.masses.values())
+    # Random ids, repeated: every query of the second half has one earlier copy, so no mass is undefined.
+    assert all(float(mass.min()) > 0 for mass in detections.masses.values())
+    assert ves.discover(specimen, "eap", n=3, progress=False).checks is not None
 
 
 def test_things_that_are_no_model_or_no_tokenizer(llama: Any, directory: Path) -> None:

@@ -56,16 +56,17 @@ from vesalius.intervene.estimate import (
     sweep_peak,
 )
 from vesalius.intervene.recordings import activation_memory
-from vesalius.model.devices import Devices, fitting_devices, weight_bytes, weight_dtype
+from vesalius.model.devices import Devices, available_bytes, fitting_devices, weight_bytes, weight_dtype
 from vesalius.model.specimen import FiniteVocabulary, Specimen, TextVocabulary
 from vesalius.model.transformer import Transformer
 from vesalius.progress import Progress, shown
 from vesalius.runs.parts import parts_on
 
 COMMANDS = ("sweep", "discover", "explain")
-#: Passes of one prompt that explanations took, as multiples: for a natural model of its prompts times the components
-#: studied, after the screening; for a listed vocabulary of its components.
-NATURAL_PER_COMPONENT, FINITE_PER_COMPONENT = 24, 6_000
+#: Passes of one prompt that explanations took: for a natural model as a multiple of its prompts times the components
+#: studied, after the screening; for a listed vocabulary at all, and for each component (34,000 to 65,000 for circuits
+#: of 1 and 2 components: what the first programs leave open decides).
+NATURAL_PER_COMPONENT, FINITE_BASE, FINITE_PER_COMPONENT = 24, 30_000, 8_000
 SCREENED, SELECTED = 4, 8
 #: Length of the prompts of a model that is not there.
 TOKENS = 64
@@ -110,7 +111,8 @@ def plan(
     would refuse are refused; the time is that of one process.
 
     A directory with a `config.json` and no weights can be planned too: time then follows from the speed of one matrix
-    product, and prompts are `tokens` long unless there is a tokenizer to say how long those of `behaviour` are.
+    product, and prompts are `tokens` long unless there is a tokenizer to say how long those of `behaviour` are
+    (`tokens_assumed`). `fits` says whether what is not loaded yet fits into the memory that is free (`free_bytes`).
     """
     if command not in COMMANDS:
         raise BadInput(f"command {command!r} has no plan; choose one of {choices(COMMANDS)}")
@@ -152,16 +154,22 @@ def plan(
         method_first = circuit_from if circuit is None else None
         explaining = _explanation_rows(case, named, top or TOP) + _discovery_rows(case, method_first)
         forwards = explaining / case.sizes.n
-    rows = forwards * case.sizes.n + more
+    rows, activations = forwards * case.sizes.n + more, _activations(case, command, method, sets, how)
+    room = [available_bytes(one) for one in case.devices]
+    free = None if None in room else sum(bytes_free for bytes_free in room if bytes_free)
+    unloaded = activations + (0 if shape is None else case.weights)
     return Plan(
         command=command,
         forwards=forwards,
-        peak_bytes=case.weights + _activations(case, command, method, sets, how),
+        peak_bytes=case.weights + activations,
         weight_bytes=case.weights,
+        free_bytes=free,
+        fits=None if free is None else unloaded <= free,
         seconds=rows * seconds,
         timed="one chunk" if shape is None else "one matrix product",
         n=case.sizes.n,
         tokens=case.sizes.width,
+        tokens_assumed=case.tokens_assumed,
         checks_forwards=more / case.sizes.n,
         device=",".join(map(str, case.devices)),
     )
@@ -208,9 +216,11 @@ class _Case:
     memory: int
     sizes: Prompts
     finite: bool
-    circuit: int
+    circuit: tuple[Component, ...]
     behaviours: int
     seconds_per_row: Callable[[list[ComponentSet], str], float]
+    #: Whether the length of prompts is a guess.
+    tokens_assumed: bool = False
 
 
 def _loaded_case(specimen: Specimen, n: int, seed: int) -> _Case:
@@ -230,7 +240,7 @@ def _loaded_case(specimen: Specimen, n: int, seed: int) -> _Case:
         memory=activation_memory(model, None),
         sizes=Prompts.of(material.batch, material.readout),
         finite=isinstance(specimen.vocabulary, FiniteVocabulary),
-        circuit=len(specimen.components),
+        circuit=tuple(specimen.components),
         behaviours=_measurable(specimen),
         seconds_per_row=timed,
     )
@@ -273,9 +283,10 @@ def _shape_case(
         memory=memory,
         sizes=sizes,
         finite=False,
-        circuit=len(shape.model.components),
+        circuit=tuple(shape.model.components),
         behaviours=len({each.family for each in behaviours()}),
         seconds_per_row=lambda sets, kind: per_token * sizes.width,
+        tokens_assumed=source is None or shape.tokenizer is None,
     )
 
 
@@ -293,7 +304,7 @@ def _method_forwards(case: _Case, method: str, search: SearchOptions) -> float:
     model = case.model
     every = [(component,) for component in model.components]
     if method == "sweep":
-        return sweep_forwards(model, every) + 1
+        return sweep_forwards(model, every) + 1 + _moved_forwards(case, estimated=False)
     if method in SEARCHES:
         heads = [members for members in every if members[0].is_head]
         search.require(method, len(heads))
@@ -302,10 +313,21 @@ def _method_forwards(case: _Case, method: str, search: SearchOptions) -> float:
         return 2 + search.seeds * search.budget_of(len(heads)) * each + training
     if method == "acdc":
         require_few_edges(model.config)
-        return len(THRESHOLDS) * len(EdgeGraph.of(model.config).edges) / 2
-    # With listed tokens: two passes for a readout with a slope, and every component moved to other positions.
-    more = 2 + sweep_forwards(model, every) if case.finite else 0
-    return 1 + 3 * (DEFAULT_STEPS if method == "eap-ig" else 1) + more
+        return len(THRESHOLDS) * EdgeGraph.of(model.config).n_edges / 2
+    slope = 2 if case.finite else 0  # a readout with a slope
+    return 1 + 3 * (DEFAULT_STEPS if method == "eap-ig" else 1) + slope + _moved_forwards(case, estimated=True)
+
+
+def _moved_forwards(case: _Case, *, estimated: bool) -> float:
+    """Passes in which outputs are moved to other positions, for models with listed tokens: those of components without
+    a score, or of all where scores are estimates; there, what shows (the circuit, it is assumed) is then removed in
+    three ways.
+    """
+    if not case.finite:
+        return 0.0
+    moved = [(part,) for part in case.model.components if estimated or part not in case.circuit]
+    removed = 3 * sweep_forwards(case.model, [(part,) for part in case.circuit]) if estimated else 0.0
+    return (sweep_forwards(case.model, moved) if moved else 0.0) + removed
 
 
 def _check_rows(case: _Case, method: str) -> float:
@@ -321,9 +343,9 @@ def _check_rows(case: _Case, method: str) -> float:
         if size < len(parts)
     ]
     rows = HELD_OUT_PROMPTS * (1 + sweep_forwards(model, list(dict.fromkeys(removed))))
-    graph = EdgeGraph.of(model.config)
-    if method in ("eap", "eap-ig", "acdc") and len(graph.edges) <= MAX_EDGES:
-        rows += HELD_OUT_PROMPTS * (2 + len(default_sizes(len(graph.edges))))
+    n_edges = EdgeGraph.of(model.config).n_edges
+    if method in ("eap", "eap-ig", "acdc") and n_edges <= MAX_EDGES:
+        rows += HELD_OUT_PROMPTS * (2 + len(default_sizes(n_edges)))
     if not case.finite:
         heads = [part for part in parts if part.is_head]
         circuits = [tuple(sorted(rng.sample(heads, min(len(heads), LARGEST_CIRCUIT)))) for _ in range(1 + RANDOM_SETS)]
@@ -348,7 +370,7 @@ def _explanation_rows(case: _Case, components: list[Component] | None, top: int)
     if components == []:
         return 0.0
     if case.finite:
-        return float(FINITE_PER_COMPONENT * (case.circuit if components is None else len(components)))
+        return float(FINITE_BASE + FINITE_PER_COMPONENT * len(case.circuit if components is None else components))
     studied = round(top * 4 / 3) if components is None else len(components)
     screening = 0.0
     if components is None:

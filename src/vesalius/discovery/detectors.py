@@ -1,8 +1,9 @@
 """Heads detected by their attention alone: previous-token, duplicate-token and induction heads.
 
-The probe contains no behaviour. For text it is random tokens, repeated once after BOS, so that copies and the tokens
-after them exist and nothing else can be predicted; for a finite vocabulary it is a sample of the specimen's inputs. A
-head is flagged for a role if more than half of its attention lies there, on average over the probe.
+The probe contains no behaviour. For text and for token ids it is random tokens, repeated once after BOS where there is
+one, so that copies and the tokens after them exist and nothing else can be predicted; for a finite vocabulary it is a
+sample of the specimen's inputs. A head is flagged for a role if more than half of its attention lies there, on average
+over the probe.
 """
 
 import random
@@ -17,7 +18,7 @@ from vesalius.components import Component
 from vesalius.discovery.attention import general_roles, masses
 from vesalius.errors import BadInput
 from vesalius.intervene import Batch
-from vesalius.model.specimen import Specimen, TextVocabulary
+from vesalius.model.specimen import FiniteVocabulary, Specimen, TextVocabulary
 
 ROLES = {"induction": "induction head", "duplicate": "duplicate-token head", "previous": "previous-token head"}
 FLAGGED_MASS = 0.5
@@ -69,12 +70,15 @@ def detect(specimen: Specimen, *, rows: int = ROWS, seed: int = 0) -> Detections
 def _probe(specimen: Specimen, rows: int, seed: int) -> tuple[Batch, int]:
     """The probe's tokens, and 1 if they begin with BOS, else 0."""
     vocabulary, config = specimen.vocabulary, specimen.model.config
-    if not isinstance(vocabulary, TextVocabulary):
+    if isinstance(vocabulary, FiniteVocabulary):
         tokens = specimen.tokenize(specimen.sample(rows, seed))
         return Batch(tokens, tokens != config.pad_token), 1
-    prefix = [] if vocabulary.tokenizer.bos is None else [vocabulary.tokenizer.bos]
+    prefix, ids = [], range(config.d_vocab)
+    if isinstance(vocabulary, TextVocabulary):
+        prefix = [] if vocabulary.tokenizer.bos is None else [vocabulary.tokenizer.bos]
+        ids = vocabulary.tokenizer.ordinary_ids()
     length = min(LENGTH, (config.n_ctx - len(prefix)) // 2)
-    ordinary = [i for i in vocabulary.tokenizer.ordinary_ids() if i < config.d_vocab and i not in prefix]
+    ordinary = [i for i in ids if i < config.d_vocab and i not in prefix]
     if length < 2 or len(ordinary) < length:
         raise BadInput(
             f"{specimen.name}: a context of {config.n_ctx} and {len(ordinary)} ordinary tokens are too few to probe "

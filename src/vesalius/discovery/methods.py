@@ -311,7 +311,7 @@ METHODS: dict[str, Callable[[Specimen, Trial, Spread | None, Progress | None], _
 
 def affordable_prompts(method: str, shape: Shape, n: int) -> int:
     """How many of `n` prompts a benchmark gives a method: all, but for ACDC on large models."""
-    large = len(EdgeGraph.of(shape).edges) > LARGE_EDGES
+    large = EdgeGraph.of(shape).n_edges > LARGE_EDGES
     return min(n, LARGE_PROMPTS) if method == "acdc" and large else n
 
 

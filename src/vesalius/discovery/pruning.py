@@ -109,7 +109,7 @@ def _mask_runs(
 
 def require_few_edges(shape: Shape) -> None:
     """Refuse a model of too many edges to be tested one by one."""
-    edges = len(EdgeGraph.of(shape).edges)
+    edges = EdgeGraph.of(shape).n_edges
     if edges > MAX_EDGES:
         raise BadInput(f"acdc tests edges one by one and this model has {edges}; use eap-ig")
 

@@ -8,8 +8,9 @@ class Plan(Viewable, Keyed):
     """What a command will cost.
 
     `forwards` are passes of all `n` prompts (of `tokens` each), without the `checks_forwards` of a discovery's checks;
-    `peak_bytes` is memory at the peak, of which `weight_bytes` are the weights; `seconds` are estimated from what was
-    `timed`.
+    `peak_bytes` is memory at the peak, of which `weight_bytes` are the weights; `fits` says whether what is not loaded
+    yet fits into `free_bytes` (None where the system does not say). `seconds` are estimated from what was `timed`.
+    `tokens_assumed`: the length of prompts is a guess.
     """
 
     command: str
@@ -22,12 +23,17 @@ class Plan(Viewable, Keyed):
     tokens: int
     checks_forwards: float
     device: str
+    free_bytes: int | None = None
+    fits: bool | None = None
+    tokens_assumed: bool = False
 
     def _summary(self) -> str:
         checks = f" and {self.checks_forwards:.1f} for the checks" if self.checks_forwards else ""
+        does_not = self.fits is False and self.free_bytes is not None
+        fits = f" (does not fit: {self.free_bytes / 2**20:,.0f} MB are free)" if does_not else ""
         return (
             f"Plan of {self.command}: {self.forwards:.1f} passes of {self.n} prompts{checks}, about "
-            f"{self.peak_bytes / 2**20:,.0f} MB on {self.device}, about {self.seconds:.1f} s"
+            f"{self.peak_bytes / 2**20:,.0f} MB on {self.device}{fits}, about {self.seconds:.1f} s"
         )
 
     def _rows(self) -> list[Row]:

@@ -158,13 +158,14 @@ def check_builtin_options(
     from vesalius.explanations.natural import PROMPTS, TOP
     from vesalius.explanations.natural.explain import require_enough
     from vesalius.explanations.scientist.explain import require_families
-    from vesalius.model.specimen import TextVocabulary
+    from vesalius.model.specimen import TextVocabulary, listed_tokens
 
     if isinstance(specimen.vocabulary, TextVocabulary):
         if leave_out is not None:
             raise BadInput(f"specimen {specimen.name!r} is a natural model; `leave_out` is for listed vocabularies")
         require_enough(PROMPTS if n is None else n, TOP if top is None else top)
     else:
+        listed_tokens(specimen, "the built-in scientist of circuits")
         _refuse_natural_options(n, top, force, f"specimen {specimen.name!r} has a listed vocabulary")
         require_families(frozenset() if leave_out is None else frozenset({leave_out}))
 

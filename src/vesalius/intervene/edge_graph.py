@@ -62,10 +62,18 @@ class EdgeGraph:
         """Every edge, senders in order of computation."""
         return tuple(Edge(self.senders[s], *self.receivers[r]) for s, r in self.places.tolist())
 
+    @property
+    def n_edges(self) -> int:
+        """How many edges there are, without listing them: a model of 70B has 40 million."""
+        heads = 3 * self.n_heads
+        layers = ((Component(layer, 0), Component(layer)) for layer in range(self.n_layers))
+        inside = sum(heads * self.n_feeding(head) + self.n_feeding(mlp) for head, mlp in layers)
+        return inside + self.n_feeding(None)
+
     def n_feeding(self, receiver: Component | None) -> int:
         """How many senders are computed before a receiver."""
         if receiver is None:
-            return len(self.senders)
+            return 1 + self.n_layers * (self.n_heads + 1)
         after_heads = not receiver.is_head and not self.parallel
         return 1 + receiver.layer * (self.n_heads + 1) + (self.n_heads if after_heads else 0)
 

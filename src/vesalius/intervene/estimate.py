@@ -15,10 +15,10 @@ from torch import Tensor
 from vesalius.components import Component
 from vesalius.intervene.edge_attribution import attribution_rows, edge_attribution
 from vesalius.intervene.effects import ComponentSet, Replacement, effect_columns
-from vesalius.intervene.engine import Cost
+from vesalius.intervene.engine import Cost, row_bytes
 from vesalius.intervene.live_memory import LiveMemory, runnable_shape
 from vesalius.intervene.readout import Readout
-from vesalius.intervene.recordings import Recordings, attention_share
+from vesalius.intervene.recordings import Recordings, attention_share, prompt_bytes
 from vesalius.intervene.values import Batch
 from vesalius.model.config import Config
 from vesalius.model.transformer import Transformer
@@ -96,10 +96,14 @@ def sweep_peak(
     first = [min(members).layer for members in sets]
     portions = [first[start : start + at_once] for start in range(0, len(sets), at_once)]
     busiest = max(sum(layer < max(1, config.n_layers - 1) for layer in portion) for portion in portions)
-    one = [(Component(0, 0),)] * max(1, busiest)
     model, batch = runnable_shape(short, dtype), prompts.batch()
+    kept_memory = memory * layers // config.n_layers
+    # The engine splits the rows of some prompts by what `memory` holds: one full chunk is as large as a hundred.
+    together = max(1, min(prompts.n, kept_memory // prompt_bytes(model, prompts.width)))
+    full = 1 + max(1, memory // row_bytes(model, prompts.width)) // together
+    one = [(Component(0, 0),)] * max(1, min(busiest, full))
     with torch.no_grad(), LiveMemory("meta", model.parameters()) as live:
-        recordings = Recordings(model, batch, prompts.readout(), memory=memory * layers // config.n_layers)
+        recordings = Recordings(model, batch, prompts.readout(), memory=kept_memory)
         recordings.scores()
         replacement = Replacement.of_kind(kind, model, batch, counterfactual=batch)
         kept = live.current

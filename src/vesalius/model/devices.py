@@ -6,6 +6,7 @@ that computed them; the residual stream is copied where the next layer is on ano
 """
 
 from collections.abc import Sequence
+from pathlib import Path
 
 import torch
 from torch import Tensor
@@ -139,6 +140,22 @@ def free_bytes(device: torch.device) -> int:
         return 1
     free, _ = torch.cuda.mem_get_info(device)
     return free + torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
+
+
+def available_bytes(device: torch.device) -> int | None:
+    """What a device has free, main memory included; None where the system does not say."""
+    if device.type == "cuda":
+        return free_bytes(device)
+    try:
+        lines = Path("/proc/meminfo").read_text(encoding="ascii").splitlines()
+        free = next(int(line.split()[1]) * 1024 for line in lines if line.startswith("MemAvailable:"))
+    except (OSError, StopIteration, ValueError):
+        return None
+    try:  # a container may have less than its machine
+        limit, used = (Path(f"/sys/fs/cgroup/memory.{name}").read_text().strip() for name in ("max", "current"))
+        return free if limit == "max" else max(0, min(free, int(limit) - int(used)))
+    except (OSError, ValueError):
+        return free
 
 
 def weight_bytes(model: torch.nn.Module) -> int:

@@ -315,6 +315,19 @@ def _vocabulary_words(vocabulary: Vocabulary) -> str:
     return f"{kind} of {summary['size']} tokens, context of {vocabulary.max_len}"
 
 
+def listed_tokens(specimen: Specimen, who: str) -> FiniteVocabulary:
+    """The specimen's vocabulary, which must list its tokens; `who` asks for it."""
+    vocabulary = specimen.vocabulary
+    if isinstance(vocabulary, FiniteVocabulary):
+        return vocabulary
+    if isinstance(vocabulary, IdVocabulary):
+        raise BadInput(
+            f"specimen {specimen.name!r} has no tokenizer: token ids alone cannot be explained; give it a tokenizer "
+            "and a behaviour in text, as in ves.load(model, tokenizer=..., behaviour=...)"
+        )
+    raise BadInput(f"specimen {specimen.name!r} has a text vocabulary; {who} needs listed tokens")
+
+
 def json_value(value: Value) -> Any:
     """A value as JSON can hold it."""
     if isinstance(value, tuple):

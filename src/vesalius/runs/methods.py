@@ -74,7 +74,7 @@ def run_case(case: DiscoveryCase) -> DiscoveryFigures:
 def _stability(specimen: Specimen, discovery: MethodResult, top: int) -> Stability | None:
     """None for ACDC where the model is large."""
     config = specimen.model.config
-    work = len(EdgeGraph.of(config).edges) * config.d_model if discovery.per_prompt is None else 0
+    work = EdgeGraph.of(config).n_edges * config.d_model if discovery.per_prompt is None else 0
     return None if work > MOST_RESAMPLED else stability_of(specimen, discovery, top)[0]
 
 

@@ -4,7 +4,8 @@ from rich.table import Table
 
 from vesalius.cli.console import print_line, stdout
 from vesalius.documents import Sweep
-from vesalius.documents.plan import Plan
+from vesalius.documents import Plan, Sweep
+from vesalius.report.html import duration
 
 
 def print_sweep(sweep: Sweep, top: int) -> None:
@@ -31,6 +32,12 @@ def print_plan(plan: Plan) -> None:
     """Passes, memory and time of a command that was not run."""
     checks = f" and {plan.checks_forwards:.1f} for the checks" if plan.checks_forwards else ""
     prompts = "1 prompt" if plan.n == 1 else f"{plan.n} prompts"
-    print_line(f"passes: {plan.forwards:.1f} of {prompts}{checks}")
-    print_line(f"memory: about {plan.peak_bytes / 2**20:,.0f} MB on {plan.device}")
-    print_line(f"time: about {plan.seconds:.1f} s, from {plan.timed} that was timed; nothing else was run")
+    assumed = ", which is assumed: a tokenizer and --behaviour would tell" if plan.tokens_assumed else ""
+    print_line(f"passes: {plan.forwards:.1f} of {prompts}{checks}, of {plan.tokens} tokens{assumed}")
+    memory = f"memory: about {plan.peak_bytes / 2**20:,.0f} MB on {plan.device}"
+    if plan.fits is False and plan.free_bytes is not None:
+        print_line(f"{memory}; does not fit: {plan.free_bytes / 2**20:,.0f} MB are free")
+        print_line("time: not estimated, since it does not fit; nothing was run")
+        return
+    print_line(memory)
+    print_line(f"time: about {duration(plan.seconds)}, from {plan.timed} that was timed; nothing else was run")

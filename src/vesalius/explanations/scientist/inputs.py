@@ -14,8 +14,7 @@ from jaxtyping import Bool, Int
 from torch import Generator, Tensor
 
 from vesalius.components import Component
-from vesalius.errors import BadInput
-from vesalius.model.specimen import FiniteVocabulary, Specimen
+from vesalius.model.specimen import FiniteVocabulary, Specimen, listed_tokens
 
 PAD = -1
 #: Share of inputs from the specimen's own distribution.
@@ -75,11 +74,7 @@ class Pairings:
 
 def finite_vocabulary(specimen: Specimen) -> FiniteVocabulary:
     """The specimen's vocabulary, which must list its tokens."""
-    if not isinstance(specimen.vocabulary, FiniteVocabulary):
-        raise BadInput(
-            f"specimen {specimen.name!r} has a text vocabulary; the built-in scientist of circuits needs listed tokens"
-        )
-    return specimen.vocabulary
+    return listed_tokens(specimen, "the built-in scientist of circuits")
 
 
 def draw_sequences(specimen: Specimen, n: int, *, seed: int, natural_share: float = NATURAL_SHARE) -> Sequences:
