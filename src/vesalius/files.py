@@ -18,6 +18,13 @@ MAX_SENT_DEPTH = 20
 _SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
 
 
+def why_not_text(error: Exception) -> str:
+    """Why bytes cannot be read as UTF-8; files in UTF-16 begin with a mark that says so."""
+    if isinstance(error, UnicodeDecodeError) and error.object[:2] in (b"\xff\xfe", b"\xfe\xff"):
+        return "it is in UTF-16; save it as UTF-8"
+    return str(error)
+
+
 def parse_json(text: str | bytes, *, source: object, finite: bool = True, unique: bool = False) -> Any:
     """A JSON document that can be written back: finite numbers, whole characters, at most `MAX_DEPTH` levels.
 
@@ -32,7 +39,7 @@ def parse_json(text: str | bytes, *, source: object, finite: bool = True, unique
     except RecursionError:
         raise BadInput(f"{source}: not readable as JSON (too many brackets inside each other)") from None
     except ValueError as error:  # also text that is not UTF-8, and integers of thousands of digits
-        raise BadInput(f"{source}: not readable as JSON ({error})") from None
+        raise BadInput(f"{source}: not readable as JSON ({why_not_text(error)})") from None
     if _is_too_deep(data):
         raise BadInput(f"{source}: not readable as JSON (more than {MAX_DEPTH} brackets inside each other)")
     if _SURROGATE.search(decoded):

@@ -109,6 +109,10 @@ def test_a_function_is_a_metric() -> None:
     assert scores(prompts(SINGLE, SINGLE, metric=second)) == pytest.approx([3.0, 3.0])
     with pytest.raises(BadInput, match="metric <lambda> returned \\(2, 17\\) for 2 rows; return one number per row"):
         scores(prompts(SINGLE, SINGLE, metric=lambda logits, answers, wrongs: logits))
+    with pytest.raises(
+        BadInput, match=r"metric <lambda> returned nan for prompt 0 .*; return a finite number for every"
+    ):
+        scores(prompts(SINGLE, SINGLE, metric=lambda logits, answers, wrongs: logits[:, 7] * float("nan")))
 
 
 @pytest.mark.parametrize("metric", [name for name in METRICS if name.endswith("difference")])

@@ -5,6 +5,7 @@ import math
 import shutil
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -217,12 +218,14 @@ def test_files_that_are_not_json(directory: Path) -> None:
         ([["a", 1]], "token 1 is not in this specimen's vocabulary: 'a', 'b', 'c', 'x'"),
         ([["a"] * 5], "an input of 5 tokens does not fit: this specimen takes 1 to 4"),
         ([["a"], []], "an input of 0 tokens does not fit: this specimen takes 1 to 4"),
-        ([], "the list of inputs is empty; give at least one list of tokens"),
+        ([], "the list of inputs is empty; give a list of lists of tokens such as [['a', 'b', 'c']]"),
+        ("text", "input 'text' is not a list; give a list of lists of tokens such as [['a', 'b', 'c']]"),
+        (None, "input None is not a list; give a list of lists of tokens such as [['a', 'b', 'c']]"),
         (["ab"], "input 'ab' is not a list of tokens; write for example ['a', 'b', 'c']"),
         ([7], "input 7 is not a list of tokens; write for example ['a', 'b', 'c']"),
     ],
 )
-def test_inputs_that_do_not_fit(inputs: list, reason: str) -> None:
+def test_inputs_that_do_not_fit(inputs: Any, reason: str) -> None:
     with pytest.raises(BadInput) as error:
         load("3").predict(inputs)
     assert str(error.value) == reason

@@ -13,6 +13,7 @@ import vesalius as ves
 from tests.model.gguf_writer import write_gguf
 from tests.model.references import LLAMA3, MODELS, SIZES, VOCAB, random_reference
 from tests.model.tiny_gpt2 import write_tiny_gpt2
+from vesalius.api import bos_text
 from vesalius.discovery.detectors import detect
 from vesalius.errors import BadInput
 from vesalius.intervene import Batch, effects, logit_difference
@@ -63,6 +64,28 @@ def test_a_fast_tokenizer_of_transformers_is_taken(llama: Any) -> None:
 
     theirs = PreTrainedTokenizerFast(tokenizer_object=word_backend(), bos_token="<s>", unk_token="[UNK]")
     assert ves.load(llama, tokenizer=theirs, device="cpu").tokenize(["cat"]).tolist() == [[0, 3]]
+
+
+def test_special_tokens_in_a_text_are_read_as_such_and_a_second_bos_is_noted(llama: Any) -> None:
+    backend = word_backend()
+    backend.add_special_tokens(["<s>"])
+    specimen = ves.load(llama, tokenizer=Tokenizer(backend, bos=0), device="cpu")
+    assert bos_text(specimen) == "<s>"
+    assert specimen.tokenize(["the <s> cat"]).tolist() == [[0, 2, 0, 3]]
+    with pytest.warns(
+        ves.Note, match="a text begins with <s>, which is put before every text: the model reads it twice"
+    ):
+        assert specimen.tokenize(["<s>the cat"]).tolist() == [[0, 0, 2, 3]]
+
+
+def test_files_in_utf_16_are_named_as_such(directory: Path, tmp_path: Path) -> None:
+    for name in ("rows.jsonl", "rows.csv", "rows.json", "rows.toml"):
+        (tmp_path / name).write_text('[{"prompt": "a", "answer": " b"}]', encoding="utf-16")
+        with pytest.raises(BadInput, match=f"{name}: not readable as .* .it is in UTF-16; save it as UTF-8"):
+            ves.Behaviour.from_file(tmp_path / name)
+    (tmp_path / "config.json").write_text("{}", encoding="utf-16")
+    with pytest.raises(BadInput, match=r"config.json: .*it is in UTF-16; save it as UTF-8"):
+        ves.load(tmp_path)
 
 
 def test_what_a_small_vocabulary_would_not_know_is_refused(llama: Any) -> None:

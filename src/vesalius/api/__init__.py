@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from vesalius.api.benchmarks import bench, bench_circuits, bench_discovery, bench_functions
-    from vesalius.api.catalogue import behaviours, load, next_tokens, predict, show, specimens
+    from vesalius.api.catalogue import behaviours, bos_text, load, next_tokens, predict, show, specimens
     from vesalius.api.discoveries import discover
     from vesalius.api.explanations import explain
     from vesalius.api.families import check, check_document, models
@@ -45,6 +45,7 @@ _HOMES = {
     "bench_discovery": "vesalius.api.benchmarks",
     "bench_functions": "vesalius.api.benchmarks",
     "bench_mechrl": "vesalius.api.mechrl",
+    "bos_text": "vesalius.api.catalogue",
     "check": "vesalius.api.families",
     "check_document": "vesalius.api.families",
     "compare": "vesalius.api.runs",
@@ -79,6 +80,7 @@ __all__ = [
     "bench_discovery",
     "bench_functions",
     "bench_mechrl",
+    "bos_text",
     "check",
     "check_document",
     "compare",

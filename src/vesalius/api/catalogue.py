@@ -170,6 +170,11 @@ def predict(
     return specimen.predict(_several(specimen, inputs))
 
 
+def bos_text(specimen: Specimen) -> str | None:
+    """The token that is put before every text of a natural model; None where there is none."""
+    return specimen.vocabulary.bos_text if isinstance(specimen.vocabulary, TextVocabulary) else None
+
+
 def next_tokens(
     specimen: Specimen | str | int | Path,
     inputs: Sequence[Any] | str,
@@ -233,7 +238,7 @@ def behaviours(
         if own is not None:
             most = n or (MOST_PROMPTS if own.measured_split != "test" else MEASURED)
             found = check_behaviour(own, model, tokenizer, n=most, seed=seed, progress=report)
-            return {"model": specimen.source or specimen.id, **found}
+            return {"model": specimen.source or specimen.id, "bos": specimen.vocabulary.bos_text, **found}
         if metric is not None:
             raise BadInput(f"metric {metric!r}: name the behaviour that is measured by it, `behaviour` NAME or FILE")
         rows = []

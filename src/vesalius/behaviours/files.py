@@ -31,7 +31,7 @@ from vesalius.behaviours.own import RowBehaviour, from_rows
 from vesalius.behaviours.rows import SPLIT_NAMES, Row
 from vesalius.behaviours.templates import from_templates
 from vesalius.errors import BadInput, Failed, choices, quoted
-from vesalius.files import parse_json
+from vesalius.files import parse_json, why_not_text
 
 TEXT_ENDINGS = (".jsonl", ".json", ".csv", ".tsv", ".toml")
 TABLE_ENDINGS = (".parquet", ".arrow")
@@ -76,9 +76,9 @@ def _read_file(file: Path) -> list[Any]:
     try:
         text = file.read_text(encoding="utf-8-sig")
     except UnicodeDecodeError as error:
-        raise BadInput(f"{file}: not readable as text ({error}); save it as UTF-8") from None
+        raise BadInput(f"{file}: not readable as text ({why_not_text(error)}); save it as UTF-8") from None
     except OSError as error:
-        raise BadInput(f"{file}: not readable as text ({error})") from None
+        raise BadInput(f"{file}: not readable as text ({why_not_text(error)})") from None
     if not text.strip():
         raise BadInput(f"{file}: is empty; write one row per prompt")
     if ending in (".csv", ".tsv"):

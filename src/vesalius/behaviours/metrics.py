@@ -210,6 +210,12 @@ def _custom(metric: Callable[[Tensor, Tensor, Tensor], Tensor], question: Questi
             raise BadInput(
                 f"metric {metric_name(metric)} returned {shape} for {len(prompt)} rows; return one number per row"
             )
+        if not value.is_meta and not bool(value.isfinite().all()):
+            row = int((~value.isfinite()).nonzero()[0])
+            raise BadInput(
+                f"metric {metric_name(metric)} returned {float(value[row])} for prompt {int(prompt[row])} (from "
+                "0); return a finite number for every row"
+            )
         return value
 
     return Readout(score, question.position[:, None], unit=unit_of(metric))

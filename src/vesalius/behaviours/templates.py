@@ -35,6 +35,7 @@ from vesalius.behaviours.metrics import BehaviourMetric
 from vesalius.behaviours.own import LEAST_TO_DIVIDE, RowBehaviour, from_rows
 from vesalius.behaviours.rows import Row
 from vesalius.errors import BadInput, choices, quoted
+from vesalius.files import why_not_text
 
 #: Rows of each split unless the file says otherwise, the most of them, and how often a draw may repeat before a split
 #: counts as exhausted.
@@ -77,7 +78,7 @@ def _read(file: Path) -> dict[str, Any]:
     except FileNotFoundError:
         raise BadInput(f"{file}: no such file") from None
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError, RecursionError) as error:
-        raise BadInput(f"{file}: not readable as TOML ({error})") from None
+        raise BadInput(f"{file}: not readable as TOML ({why_not_text(error)})") from None
 
 
 @dataclass(frozen=True)

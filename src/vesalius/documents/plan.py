@@ -29,8 +29,9 @@ class Plan(Viewable, Keyed):
 
     def _summary(self) -> str:
         checks = f" and {self.checks_forwards:.1f} for the checks" if self.checks_forwards else ""
-        does_not = self.fits is False and self.free_bytes is not None
-        fits = f" (does not fit: {self.free_bytes / 2**20:,.0f} MB are free)" if does_not else ""
+        fits = ""
+        if self.fits is False and self.free_bytes is not None:
+            fits = f" (does not fit: {self.free_bytes / 2**20:,.0f} MB are free)"
         return (
             f"Plan of {self.command}: {self.forwards:.1f} passes of {self.n} prompts{checks}, about "
             f"{self.peak_bytes / 2**20:,.0f} MB on {self.device}{fits}, about {self.seconds:.1f} s"

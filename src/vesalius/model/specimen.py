@@ -19,7 +19,7 @@ from torch import Tensor
 
 from vesalius.components import Component
 from vesalius.documents.views import Row, Several, Viewable, join_first, title_of
-from vesalius.errors import BadInput, choices
+from vesalius.errors import BadInput, choices, note, quoted
 from vesalius.model.tokenizer import Tokenizer
 from vesalius.model.transformer import Transformer
 from vesalius.values import rounded
@@ -99,11 +99,10 @@ class FiniteVocabulary:
 
     def lengths(self, inputs: Sequence[Sequence[Token]]) -> list[int]:
         """How many tokens each input has; empty and overlong ones are refused."""
-        if not len(inputs):
-            raise BadInput("the list of inputs is empty; give at least one list of tokens")
-        for tokens in inputs:
+        example = list(self.tokens[:3])
+        for tokens in require_list(inputs, f"lists of tokens such as {[example]}"):
             if isinstance(tokens, str) or not isinstance(tokens, Sequence):
-                raise BadInput(f"input {tokens!r} is not a list of tokens; write for example {list(self.tokens[:3])}")
+                raise BadInput(f"input {tokens!r} is not a list of tokens; write for example {example}")
             if not self.min_len <= len(tokens) <= self.max_len:
                 lengths = f"{self.min_len} to {self.max_len}"
                 raise BadInput(f"an input of {len(tokens)} tokens does not fit: this specimen takes {lengths}")
@@ -143,10 +142,19 @@ class TextVocabulary:
         return self.context - (self.tokenizer.bos is not None)
 
     def tokenize(self, inputs: Sequence[str | Sequence[str]]) -> Int[Tensor, "batch pos"]:
-        """Token ids with BOS first (where the model has one), padded on the right."""
+        """Token ids with BOS first (where the model has one), padded on the right. The text of a special token is read
+        as that token; a text that begins with BOS has it twice, which a note says.
+        """
         rows = [self._ids(text) for text in self._check_inputs(inputs)]
+        if self.tokenizer.bos is not None and any(row[1:2] == [self.tokenizer.bos] for row in rows):
+            note(f"a text begins with {self.bos_text}, which is put before every text: the model reads it twice")
         width = max(map(len, rows))
         return torch.tensor([row + [self.pad] * (width - len(row)) for row in rows])
+
+    @property
+    def bos_text(self) -> str | None:
+        """The token that is put before every text."""
+        return None if self.tokenizer.bos is None else self.tokenizer.decode([self.tokenizer.bos])
 
     def lengths(self, inputs: Sequence[str | Sequence[str]]) -> list[int]:
         """Tokens of each input, without BOS."""
@@ -162,9 +170,7 @@ class TextVocabulary:
         return {"kind": "text", "size": self.tokenizer.size}
 
     def _check_inputs(self, inputs: Sequence[str | Sequence[str]]) -> Sequence[str | Sequence[str]]:
-        if isinstance(inputs, str) or not len(inputs):
-            raise BadInput("the list of inputs is empty; give at least one text or list of tokens")
-        return inputs
+        return require_list(inputs, "texts such as ['Hello']")
 
     def _ids(self, text: str | Sequence[str]) -> list[int]:
         if isinstance(text, str):
@@ -199,9 +205,7 @@ class IdVocabulary:
 
     def lengths(self, inputs: Sequence[Sequence[int]]) -> list[int]:
         """How many ids each input has; anything but ids of this vocabulary is refused."""
-        if isinstance(inputs, str) or not len(inputs):
-            raise BadInput("the list of inputs is empty; give at least one list of token ids")
-        for ids in inputs:
+        for ids in require_list(inputs, "lists of token ids such as [[1, 2]]"):
             if isinstance(ids, str) or not isinstance(ids, Sequence) or not all(type(i) is int for i in ids):
                 raise BadInput(f"input {ids!r} is not a list of token ids; this model has no tokenizer, write [1, 2]")
             if outside := [i for i in ids if not 0 <= i < self.size]:
@@ -313,6 +317,15 @@ def _vocabulary_words(vocabulary: Vocabulary) -> str:
         return f"vocabulary of {len(summary)} tokens ({tokens}), inputs of {vocabulary.min_len} to {vocabulary.max_len}"
     kind = "text vocabulary" if summary["kind"] == "text" else "vocabulary"
     return f"{kind} of {summary['size']} tokens, context of {vocabulary.max_len}"
+
+
+def require_list(inputs: Any, wanted: str) -> Sequence[Any]:
+    """The inputs of a prediction, which must be a list of at least one."""
+    if isinstance(inputs, str) or not isinstance(inputs, Sequence):
+        raise BadInput(f"input {quoted(inputs, 60)} is not a list; give a list of {wanted}")
+    if not len(inputs):
+        raise BadInput(f"the list of inputs is empty; give a list of {wanted}")
+    return inputs
 
 
 def listed_tokens(specimen: Specimen, who: str) -> FiniteVocabulary:

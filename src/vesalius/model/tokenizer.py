@@ -53,8 +53,9 @@ class Tokenizer:
         raise BadInput(f"{directory}: no tokenizer.json and no vocab.json with merges.txt")
 
     def encode(self, text: str, *, bos: bool = True) -> list[int]:
-        """Token ids of a text, after the beginning-of-sequence token if `bos`. Text that the vocabulary does not have
-        is refused, rather than read as an unknown token.
+        """Token ids of a text, after the beginning-of-sequence token if `bos`. The text of a special token, such as
+        <|endoftext|>, is read as that token. Text that the vocabulary does not have is refused, rather than read as an
+        unknown token.
         """
         encoding = self._backend.encode(text, add_special_tokens=False)
         if self._unknown is not None and self._unknown in encoding.ids:

@@ -76,6 +76,7 @@ def sweep(
     """Measure how much each head and MLP matters, with intervals and a picture.
 
     Replaces each component on every prompt and reports clean minus edited score: positive means removing it hurts.
+    Zero means a head's z, or what an MLP writes without its output bias: output biases of attention and MLPs stay.
     An interrupted sweep continues when the same command is given again.
 
     Example: vesalius sweep smollm2-135m --behaviour induction --kind zero

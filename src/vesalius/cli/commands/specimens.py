@@ -65,6 +65,9 @@ def predict(
 ) -> None:
     """Run the model on inputs and print its decoded outputs.
 
+    A natural model reads its beginning-of-sequence token, where it has one, before every text. The text of a special
+    token is read as that token.
+
     Example: vesalius predict smollm2-135m --input '["The capital of France is"]'
     """
     inputs = _read_inputs(input)
@@ -73,10 +76,10 @@ def predict(
     from vesalius.cli.tables.specimens import print_outputs
 
     loaded = api.load(specimen)
-    document = {"outputs": api.predict(loaded, inputs)}
+    document = {"outputs": api.predict(loaded, inputs), "bos": api.bos_text(loaded)}
     if top is not None:
         document["top"] = api.next_tokens(loaded, inputs, top=top)
-    output(document, lambda document: print_outputs(inputs, document["outputs"], document.get("top")), as_json=json)
+    output(document, lambda document: print_outputs(inputs, document), as_json=json)
 
 
 @commands.command()

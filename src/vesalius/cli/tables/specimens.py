@@ -42,12 +42,19 @@ def print_specimen(shown: SpecimenDescription) -> None:
         stdout.print("give --behaviour to see examples; `vesalius behaviours` lists them")
 
 
-def print_outputs(inputs: list[Any], outputs: list[list[Any]], top: list[list[dict[str, Any]]] | None = None) -> None:
+def print_outputs(inputs: list[Any], document: dict[str, Any]) -> None:
     """What the model made of each input, and the likeliest tokens after it where they were asked for."""
-    for place, (source, row) in enumerate(zip(inputs, outputs, strict=True)):
+    top: list[list[dict[str, Any]]] | None = document.get("top")
+    _print_bos(document["bos"])
+    for place, (source, row) in enumerate(zip(inputs, document["outputs"], strict=True)):
         stdout.print(f"{source!r} -> {row!r}", markup=False)
         for one in top[place] if top else ():
             stdout.print(f"  {one['probability']:.4f}  {one['token']!r}", markup=False)
+
+
+def _print_bos(bos: str | None) -> None:
+    if bos is not None:
+        print_line(f"before every text the model reads {bos}")
 
 
 def print_behaviours(rows: list[dict[str, Any]]) -> None:
@@ -80,6 +87,7 @@ def print_rows(document: dict[str, Any]) -> None:
     print_line(
         f"{title_of(document['behaviour'])}: {document['n_kept']} of {_count(document['n_rows'], 'row')} can be used"
     )
+    _print_bos(document["bos"])
     said = [row for row in document["rows"] if not row["kept"] or row["reason"]]
     lines = _same_reasons(said)
     for line in lines[:MOST_REASONS]:

@@ -4,7 +4,7 @@ from rich.table import Table
 
 from vesalius.cli.console import print_line, stdout
 from vesalius.documents import Sweep
-from vesalius.documents import Plan, Sweep
+from vesalius.documents.plan import Plan
 from vesalius.report.html import duration
 
 
