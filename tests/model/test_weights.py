@@ -12,6 +12,7 @@ from tests.model.references import MODELS, VOCAB, random_reference
 from vesalius.errors import BadInput
 from vesalius.files import read_json
 from vesalius.model import Config, Transformer
+from vesalius.model.devices import place
 from vesalius.model.families import family
 from vesalius.model.families.layout import Raw, State
 from vesalius.model.files import load_model, read_tensors, save_model, write_tensors
@@ -154,3 +155,25 @@ def test_a_gguf_file_without_a_weight_of_its_architecture(
     monkeypatch.setattr(file._reader, "tensors", kept)
     with pytest.raises(BadInput, match=f"is missing, which every {architecture} model has"):
         file.load()
+
+
+@pytest.mark.parametrize("name", ["gpt2", "llama", "gemma3"])
+def test_weights_go_straight_to_the_devices_of_their_layers(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The model is spread while it has no numbers, then filled weight by weight; tied models too."""
+    random_reference(*MODELS[name]).save_pretrained(tmp_path, max_shard_size="20KB")
+    assert len(list(tmp_path.glob("*.safetensors"))) > 1
+    placed = []
+
+    def watched(model: Transformer, *arguments: Any, **options: Any) -> Any:
+        placed.append(all(weight.is_meta for weight in model.parameters()))
+        return place(model, *arguments, **options)
+
+    monkeypatch.setattr("vesalius.model.states.place", watched)
+    tokens = torch.randint(3, VOCAB, (2, 9), generator=torch.Generator().manual_seed(0))
+    one, two = (load_huggingface(tmp_path, device=device) for device in ("cpu", ["cpu", "cpu"]))
+    assert placed == [True, True]
+    assert (one.unembed_weight is one.W_E) == (two.unembed_weight is two.W_E) == (name != "llama")
+    assert (one(tokens) - two(tokens)).abs().max() <= 1e-5
+    assert not any(weight.requires_grad for weight in two.parameters())

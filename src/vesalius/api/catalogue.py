@@ -79,7 +79,7 @@ def load(
     stay on the CPU, which is faster for them). `revision` is a hub revision.
     """
     device = device if device == "auto" else named_devices(device)
-    reading: dict[str, Any] = {"tokenizer": tokenizer, "dtype": dtype, "revision": revision}
+    reading: dict[str, Any] = {"tokenizer": tokenizer, "dtype": dtype, "revision": revision, "device": device}
     if not isinstance(name, str | int | Path):
         with shown(progress) as report:
             specimen = load_natural(name, behaviour=behaviour, metric=metric, progress=report, **reading)

@@ -34,7 +34,7 @@ def check(
     where = device if device == "auto" else named_devices(device)
     with shown(progress) as report:
         report("loading", 0, 3)
-        loaded = read_model(model, tokenizer=tokenizer, dtype=dtype, revision=revision, progress=report)
+        loaded = read_model(model, tokenizer=tokenizer, dtype=dtype, revision=revision, device=where, progress=report)
         place(loaded.model, where)
         report("loading transformers' module", 1, 3)
         try:

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from vesalius.errors import BadInput
 from vesalius.model.transformer import Transformer
@@ -38,7 +38,8 @@ class Copies:
 
 
 def place(model: Transformer, devices: Devices, *, natural: bool = True) -> tuple[torch.device, ...]:
-    """Move a model to a device, or spread its layers over several; returns the devices in use, first layer first.
+    """Move a model to a device, or spread its layers over several; returns the devices in use, first layer first. A
+    model on the meta device gets memory there, which is not filled.
 
     "auto" is one GPU where there is one, several where one has no room for the weights, else the CPU (`natural` False:
     always the CPU, which is faster for small circuits).
@@ -48,7 +49,10 @@ def place(model: Transformer, devices: Devices, *, natural: bool = True) -> tupl
     else:
         chosen = named_devices(devices)
     if len(chosen) == 1:
-        model.to(chosen[0])
+        tied = model.unembed_weight is model.W_E
+        _put(model, chosen[0])
+        if tied:
+            model.unembed_weight = model.W_E
         return chosen
     return spread(model, chosen, [free_bytes(device) for device in chosen])
 
@@ -57,16 +61,35 @@ def spread(model: Transformer, devices: Sequence[torch.device], room: Sequence[i
     """Put consecutive layers on each device, as many as its share of the room holds."""
     layers = [weight_bytes(block) for block in model.blocks]
     tied = model.unembed_weight is model.W_E
-    outer = [model.W_E, *([] if model.W_pos is None else [model.W_pos])]
-    ends = [model.b_U, *([] if tied else [model.unembed_weight]), *model.ln_final.parameters()]
-    order = assign_layers(layers, room, first=_size(outer), last=_size(ends))
+    outer = {"W_E": model.W_E} | ({} if model.W_pos is None else {"W_pos": model.W_pos})
+    ends = {"b_U": model.b_U} | ({} if tied else {"unembed_weight": model.unembed_weight})
+    order = assign_layers(
+        layers, room, first=_size(outer.values()), last=_size(ends.values()) + weight_bytes(model.ln_final)
+    )
     for block, place_of_block in zip(model.blocks, order, strict=True):
-        block.to(devices[place_of_block])
-    for weight in outer:
-        weight.data = weight.data.to(devices[order[0]])
-    for weight in ends:
-        weight.data = weight.data.to(devices[order[0] if tied else order[-1]])
+        _put(block, devices[place_of_block])
+    first, last = devices[order[0]], devices[order[0] if tied else order[-1]]
+    _put(model.ln_final, last)
+    for names, device in ((outer, first), (ends, last)):
+        for name, weight in names.items():
+            setattr(model, name, _put_weight(weight, device))
+    if tied:
+        model.unembed_weight = model.W_E
     return tuple(devices[i] for i in dict.fromkeys(order))
+
+
+def _put(module: nn.Module, device: torch.device) -> None:
+    if any(weight.is_meta for weight in module.parameters()):
+        module.to_empty(device=device)
+    else:
+        module.to(device)
+
+
+def _put_weight(weight: nn.Parameter, device: torch.device) -> nn.Parameter:
+    if weight.is_meta:
+        return nn.Parameter(torch.empty_like(weight, device=device), requires_grad=weight.requires_grad)
+    weight.data = weight.data.to(device)
+    return weight
 
 
 def assign_layers(layers: Sequence[int], room: Sequence[int], *, first: int = 0, last: int = 0) -> list[int]:

@@ -13,6 +13,7 @@ from torch import Tensor
 
 from vesalius.errors import BadInput, Failed
 from vesalius.files import read_json
+from vesalius.model.devices import Devices
 from vesalius.model.dtypes import stored_dtype
 from vesalius.model.families import family
 from vesalius.model.files import read_tensors
@@ -22,12 +23,14 @@ from vesalius.model.transformer import Transformer
 HUB_FILES = ("config.json", "*.safetensors", "*.safetensors.index.json", "tokenizer.json", "vocab.json", "merges.txt")
 
 
-def load_huggingface(directory: Path, *, dtype: torch.dtype | None = torch.float32) -> Transformer:
+def load_huggingface(
+    directory: Path, *, dtype: torch.dtype | None = torch.float32, device: Devices = "cpu"
+) -> Transformer:
     """Load a Hugging Face model directory (`config.json` and safetensors, one file or sharded); `dtype` None keeps the
-    number format of the files.
+    number format of the files. Files are mapped into memory and copied weight by weight to `device`.
     """
     where = directory / "config.json"
-    return _load(read_json(where), lambda: _read_weights(directory), where=str(where), dtype=dtype)
+    return _load(read_json(where), lambda: _read_weights(directory), where=str(where), dtype=dtype, device=device)
 
 
 def from_transformers(model: Any, *, dtype: torch.dtype | None = None) -> Transformer:
@@ -44,7 +47,14 @@ def from_transformers(model: Any, *, dtype: torch.dtype | None = None) -> Transf
     return _load(model.config.to_dict(), model.state_dict, where=where, dtype=dtype)
 
 
-def _load(raw: dict[str, Any], weights: Callable[[], Mapping[str, Tensor]], *, where: str, dtype: Any) -> Transformer:
+def _load(
+    raw: dict[str, Any],
+    weights: Callable[[], Mapping[str, Tensor]],
+    *,
+    where: str,
+    dtype: Any,
+    device: Devices = "cpu",
+) -> Transformer:
     kind = family(raw, where=where)
     config = kind.read_config(raw, where=where)
     stored = weights()
@@ -52,7 +62,7 @@ def _load(raw: dict[str, Any], weights: Callable[[], Mapping[str, Tensor]], *, w
         state = kind.read_weights(stored, config, raw, where=where)
     except (RuntimeError, TypeError, IndexError) as error:
         raise BadInput(f"{where}: the weights do not have the sizes it says ({error})") from None
-    return build(config, state, where=where, dtype=dtype or stored_dtype(state["embed.W_E"]))
+    return build(config, state, where=where, dtype=dtype or stored_dtype(state["embed.W_E"]), device=device)
 
 
 def download(hub_id: str, *, revision: str | None = None, allow: Sequence[str] = HUB_FILES) -> Path:

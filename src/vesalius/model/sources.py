@@ -9,6 +9,7 @@ import torch
 
 from vesalius.errors import BadInput
 from vesalius.files import read_json
+from vesalius.model.devices import Devices
 from vesalius.model.dtypes import dtype_named
 from vesalius.model.families import family
 from vesalius.model.files import CONFIG_FILE, load_model
@@ -44,9 +45,11 @@ def read_model(
     tokenizer: Any = None,
     dtype: str | torch.dtype = "auto",
     revision: str | None = None,
+    device: Devices = "cpu",
     progress: Progress | None = None,
 ) -> LoadedModel:
-    """Read a model. `dtype` "auto" keeps the number format of the weights. `tokenizer` replaces the model's own: a
+    """Read a model. Weights of a Hugging Face directory or hub id go to `device` one by one; others are to be placed
+    there. `dtype` "auto" keeps the number format of the weights. `tokenizer` replaces the model's own: a
     directory, or a tokenizer of the tokenizers or transformers library.
     """
     wanted = dtype_named(dtype)
@@ -72,7 +75,7 @@ def read_model(
     elif not path.is_dir():
         path = download(name, revision=revision)
     ours = (path / CONFIG_FILE).exists()
-    model = load_model(path, dtype=wanted) if ours else load_huggingface(path, dtype=wanted)
+    model = load_model(path, dtype=wanted) if ours else load_huggingface(path, dtype=wanted, device=device)
     kind = OWN if ours else family(read_json(path / "config.json"), where=str(path / "config.json")).name
     own = _given(tokenizer, model) if tokenizer is not None else _beside(path, model)
     return LoadedModel(model, own, label, kind, None if ours else path, gguf)

@@ -14,6 +14,7 @@ from torch import Tensor, nn
 
 from vesalius.errors import BadInput, quoted
 from vesalius.model.config import Config
+from vesalius.model.devices import Devices, place
 from vesalius.model.transformer import Block, Transformer
 
 State = dict[str, Tensor]
@@ -49,8 +50,10 @@ def build(
     where: str,
     dtype: torch.dtype = torch.float32,
     biases: bool = False,
+    device: Devices = "cpu",
 ) -> Transformer:
-    """Make a transformer from named weights in the number format `dtype`; norms stay in float32.
+    """Make a transformer from named weights in the number format `dtype`; norms stay in float32. Weights are copied one
+    by one to `device`, so that those of a file that is mapped into memory never lie in main memory all at once.
 
     A missing `unembed.W_U` is tied to the embedding, and missing biases are zero unless `biases` says that all are
     stored; any other gap, surplus, wrong shape or NaN is refused in one line that names `where`.
@@ -59,9 +62,7 @@ def build(
     for name, parameter in model.named_parameters():
         if not name.endswith((".w", ".b")):
             parameter.data = parameter.data.to(dtype)
-    model.to_empty(device="cpu")
-    if "unembed.W_U" not in state and config.d_vocab == config.d_vocab_out:
-        model.unembed_weight = model.W_E
+    place(model, device)
     with torch.no_grad():
         for name, view in named_views(model).items():
             if name in state:
