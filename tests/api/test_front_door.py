@@ -128,6 +128,13 @@ def test_a_survey_of_failures_has_a_picture() -> None:
     assert [text.get_text() for text in picture.axes[0].texts] == ["failed"]
 
 
+def test_the_effects_on_one_prompt_have_a_picture_without_intervals(specimen: Specimen) -> None:
+    swept = ves.api.sweep_report(specimen, n=1, components=["L0_MLP", "L1H2"])
+    assert [row.ci_low for row in swept.components] == [None, None]
+    assert len(swept.plot().axes[0].patches) == 2
+    assert len(ves.sweep(specimen, n=1, components="L1H2").plot().axes[0].patches) == 1
+
+
 def test_force_and_progress_reach_the_discovery_before_an_explanation(
     specimen: Specimen, monkeypatch: pytest.MonkeyPatch
 ) -> None:

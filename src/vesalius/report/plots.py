@@ -84,17 +84,20 @@ def _add_curves(axes: Axes, checks: Checks) -> None:
 
 
 def draw_effects(rows: Sequence[Mapping[str, Any]], *, title: str, unit: str) -> Picture:
-    """The largest effects with their intervals, most helpful on top."""
+    """The largest effects with their intervals, most helpful on top; effects of one prompt have none."""
     largest = sorted(rows, key=lambda row: -abs(row["effect"]))[:MOST_BARS]
     shown = sorted(largest, key=lambda row: -row["effect"])[::-1]
     figure = new_figure(6.0, 1.3 + 0.24 * len(shown))
     axes = figure.add_subplot()
     effects = np.array([row["effect"] for row in shown])
-    ends = np.array([(row["low"], row["high"]) for row in shown]).reshape(-1, 2)
+    intervals = [(row["low"], row["high"]) for row in shown]
+    ends = np.array(
+        [(effect, effect) if None in pair else pair for effect, pair in zip(effects, intervals, strict=True)]
+    )
     colours = [BLUE if effect >= 0 else RED for effect in effects]
     axes.barh([row["component"] for row in shown], effects, color=colours, height=0.7)
     style: dict[str, Any] = {"fmt": "none", "ecolor": "black", "elinewidth": 0.9, "capsize": 2}
-    axes.errorbar(effects, range(len(shown)), xerr=np.abs(ends.T - effects), **style)
+    axes.errorbar(effects, range(len(shown)), xerr=np.abs(ends.reshape(-1, 2).T - effects), **style)
     axes.axvline(0, color="black", linewidth=0.6)
     left = len(rows) - len(shown)
     more = f"; {left} smaller ones left out" if left else ""
