@@ -12,6 +12,7 @@ from vesalius.backbones import RetryPolicy, open_backbone
 from vesalius.backbones.local import NAME, LocalServer
 from vesalius.documents.explanation import Explanation
 from vesalius.explanations.hyve import explain_hyve, prompting, stages
+from vesalius.explanations.hyve.grammar import describe_claims
 
 pytestmark = [pytest.mark.smollm, pytest.mark.slow]
 
@@ -19,9 +20,14 @@ pytestmark = [pytest.mark.smollm, pytest.mark.slow]
 def test_every_stage_runs_and_the_explanation_is_valid(
     local_server: LocalServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """One attempt per component: that a refuted hypothesis is followed by another is tested with scripts."""
+    """One attempt per component: that a refuted hypothesis is followed by another is tested with scripts. Reading the
+    prompts takes the time, so they hold two examples, one kind of claim and no list of helpers.
+    """
     monkeypatch.setattr(stages, "MAX_ITERATIONS", 1)
     monkeypatch.setattr(prompting, "MAX_ITERATIONS", 1)
+    monkeypatch.setattr(prompting, "MOST_EXAMPLES", 2)
+    monkeypatch.setattr(prompting, "describe_claims", lambda: describe_claims().splitlines()[0])
+    monkeypatch.setattr(stages, "helper_lines", lambda *libraries: [])
     with open_backbone(
         f"local:{NAME}", base_url=local_server.url, max_tokens=32, reasks=0, timeout=600, retry=RetryPolicy(tries=2)
     ) as backbone:
