@@ -61,10 +61,10 @@ def load_error(directory: Path) -> str:
 # What is there
 
 
-def test_the_list_has_the_published_circuits_and_the_natural_model() -> None:
+def test_the_list_has_the_published_circuits_and_the_natural_models() -> None:
     rows = specimens()
-    assert [row["id"] for row in rows] == [*PUBLISHED_IDS, "smollm2-135m"]
-    assert Counter(row["kind"] for row in rows) == {"benchmark": 84, "natural": 1}
+    assert [row["id"] for row in rows] == [*PUBLISHED_IDS, "smollm2-135m", "arithmetic"]
+    assert Counter(row["kind"] for row in rows) == {"benchmark": 84, "natural": 2}
     assert all(set(row) == {"id", "name", "kind", "components", "layers", "heads", "d_model"} for row in rows)
     json.dumps(rows, allow_nan=False)
 
@@ -140,7 +140,8 @@ def test_examples_are_what_the_model_and_the_program_say(id: str) -> None:
 
 
 def test_a_name_nobody_knows() -> None:
-    with pytest.raises(BadInput, match=r"'frac_prev' is not known; use smollm2-135m, 2 \(reverse\).*84 in all"):
+    known = r"'frac_prev' is not known; use smollm2-135m, arithmetic, 2 \(reverse\).*84 in all"
+    with pytest.raises(BadInput, match=known):
         load("frac_prev")
     assert known_names(1) == "2 (reverse), ... (84 in all)"
     assert benchmark_directory("5") is None

@@ -36,7 +36,7 @@ def refused(vesalius: Vesalius, arguments: Sequence[object], reason: str) -> Non
     ("arguments", "reason"),
     [
         ([], "Missing argument 'SPECIMEN'"),
-        (["nosuch", *INDUCTION], "specimen 'nosuch' is not known; use smollm2-135m, 2 (reverse), 3 (frac_prevs)"),
+        (["nosuch", *INDUCTION], "specimen 'nosuch' is not known; use smollm2-135m, arithmetic, 2 (reverse)"),
         (["/nowhere/at/all", *INDUCTION], "neither a directory nor a hub id"),
         (["nowhere.gguf", *INDUCTION], "nowhere.gguf: no such file"),
         (["TINY", "--behaviour", "juggling"], "behaviour 'juggling' does not exist; choose one of induction"),

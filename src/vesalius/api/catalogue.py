@@ -26,6 +26,7 @@ from vesalius.circuits.specimens import (
 from vesalius.components import all_components
 from vesalius.documents.catalogue import SpecimenDescription
 from vesalius.errors import BadInput
+from vesalius.model.arithmetic import NAME as ARITHMETIC
 from vesalius.model.config import Config
 from vesalius.model.devices import Devices, named_devices, place
 from vesalius.model.dtypes import asked_dtype
@@ -47,7 +48,8 @@ NATURAL = {
         d_vocab=49152,
         d_vocab_out=49152,
         n_ctx=8192,
-    )
+    ),
+    ARITHMETIC: Config(n_layers=3, n_heads=6, d_model=192, d_head=32, d_mlp=384, d_vocab=105, d_vocab_out=105, n_ctx=7),
 }
 
 

@@ -13,6 +13,8 @@ from vesalius.behaviours.registry import behaviour_of, find_behaviour
 from vesalius.documents.performance import Performance
 from vesalius.documents.views import title_of
 from vesalius.errors import BadInput, note
+from vesalius.model.arithmetic import BEHAVIOUR as ARITHMETIC_BEHAVIOUR
+from vesalius.model.arithmetic import NAME as ARITHMETIC
 from vesalius.model.sources import LoadedModel, read_model
 from vesalius.model.specimen import IdVocabulary, Specimen, TextVocabulary
 from vesalius.model.tokenizer import Tokenizer
@@ -33,9 +35,11 @@ def load_natural(
 ) -> Specimen:
     """Load a natural model by name (`smollm2-135m`), directory, GGUF file, hub id, or from a transformers model.
 
-    The prompts of `behaviour` (a name, a path, rows or a `Behaviour`) are the specimen's examples and samples.
-    `reading` are the options of `read_model`.
+    The prompts of `behaviour` (a name, a path, rows or a `Behaviour`) are the specimen's examples and samples; the
+    model `arithmetic` has one of its own. `reading` are the options of `read_model`.
     """
+    if behaviour is None and name == ARITHMETIC:
+        behaviour = ARITHMETIC_BEHAVIOUR
     source = find_behaviour(behaviour, metric=metric) if behaviour is not None else None
     loaded = read_model(name, progress=progress, **reading)
     model, tokenizer, label = loaded.model, loaded.tokenizer, loaded.label

@@ -12,7 +12,7 @@ SpecimenArgument = Annotated[
     str,
     typer.Argument(
         help="A benchmark circuit by id or name (3, frac_prevs), a directory made by `vesalius train`, "
-        "or a natural model: smollm2-135m, a model directory, a GGUF file, a hub id.",
+        "or a natural model: smollm2-135m, arithmetic, a model directory, a GGUF file, a hub id.",
         metavar="SPECIMEN",
     ),
 ]
@@ -22,7 +22,7 @@ BehaviourOption = Annotated[
     typer.Option(
         "--behaviour",
         "-b",
-        help="What a natural model is studied for: induction, ioi, docstring, ..., or a file of rows "
+        help="What a natural model is studied for: induction, ioi, ..., addition:high=99,shots=0, or a file of rows "
         "(.jsonl, .json, .csv), of templates (.toml), or a dataset's directory.",
     ),
 ]

@@ -9,6 +9,8 @@ import torch
 
 from vesalius.errors import BadInput
 from vesalius.files import read_json
+from vesalius.model.arithmetic import NAME as ARITHMETIC
+from vesalius.model.arithmetic import arithmetic_directory
 from vesalius.model.devices import Devices
 from vesalius.model.dtypes import dtype_named
 from vesalius.model.families import family
@@ -49,8 +51,8 @@ def read_model(
     progress: Progress | None = None,
 ) -> LoadedModel:
     """Read a model. Weights of a Hugging Face directory or hub id go to `device` one by one; others are to be placed
-    there. `dtype` "auto" keeps the number format of the weights. `tokenizer` replaces the model's own: a
-    directory, or a tokenizer of the tokenizers or transformers library.
+    there. `dtype` "auto" keeps the number format of the weights (of the arithmetic model: float32). `tokenizer`
+    replaces the model's own: a directory, or a tokenizer of the tokenizers or transformers library.
     """
     wanted = dtype_named(dtype)
     if not isinstance(source, str | Path):
@@ -72,6 +74,8 @@ def read_model(
     gguf = None
     if name == SMOLLM:
         path, gguf = smollm_directory(progress=progress), installed_gguf()
+    elif name == ARITHMETIC:
+        path, wanted = arithmetic_directory(), wanted or torch.float32
     elif not path.is_dir():
         path = download(name, revision=revision)
     ours = (path / CONFIG_FILE).exists()
