@@ -102,7 +102,7 @@ def reply(request):
     if "hypothesis" in label:
         return hypothesis(request, component, int(label.split()[-1]))
     if "validation" in label:
-        asked = claims(request.messages[1].text, component)
+        asked = claims(request.messages[1].text.rpartition("The hypothesis:")[2], component)
         done = spoken(request)
         if done < len(asked):
             return asked[done]

@@ -52,6 +52,7 @@ class Totals(FrozenModel):
     calls: int = 0
     input_tokens: int = 0
     output_tokens: int = 0
+    cached_tokens: int = 0
     cost: float | None = 0.0
     at_most: float = 0.0
 
@@ -64,6 +65,7 @@ class Totals(FrozenModel):
             calls=sum(part.calls for part in parts),
             input_tokens=sum(part.input_tokens for part in parts),
             output_tokens=sum(part.output_tokens for part in parts),
+            cached_tokens=sum(part.cached_tokens for part in parts),
             cost=math.fsum(costs) if len(costs) == len(parts) else None,
             at_most=math.fsum(part.at_most for part in parts),
         )
@@ -123,6 +125,7 @@ class Records:
             calls=len(self._all_outcomes),
             input_tokens=sum(usage.input for usage in usages),
             output_tokens=sum(usage.output for usage in usages),
+            cached_tokens=sum(usage.cached for usage in usages),
             cost=math.fsum(known) if len(known) == len(costs) else None,
             at_most=self.spent,
         )

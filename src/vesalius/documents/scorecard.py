@@ -48,11 +48,14 @@ class CaseError(Record):
 
 
 class CallTotals(Record):
-    """Calls of a language model, their tokens and what they cost in dollars (None: not known)."""
+    """Calls of a language model, their tokens (`cached_tokens` of them from the provider's cache) and what they cost in
+    dollars (None: not known).
+    """
 
     calls: int = 0
     input_tokens: int = 0
     output_tokens: int = 0
+    cached_tokens: int = 0
     cost: float | None = 0.0
 
 

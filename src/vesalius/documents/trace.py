@@ -76,7 +76,8 @@ class ComponentTrace(Record):
 
 
 class Usage(Record):
-    """Calls, tokens and dollars; `cost` is None where a price is not known. `repaired` and `reasked` count answers
+    """Calls, tokens and dollars; `cost` is None where a price is not known. `cached_tokens` is the part of
+    `input_tokens` that came from the provider's cache and was priced as such. `repaired` and `reasked` count answers
     that could not be read at first, `failed` calls that gave nothing in the end, `malformed` claims and tool calls that
     could not be carried out.
     """
@@ -84,6 +85,7 @@ class Usage(Record):
     calls: int = 0
     input_tokens: int = 0
     output_tokens: int = 0
+    cached_tokens: int = 0
     cost: float | None = 0.0
     repaired: int = 0
     reasked: int = 0

@@ -5,6 +5,8 @@
 | `builtin`                 | listed vocabulary | programs, decided by experiments (`scientist`)               |
 | `builtin`                 | text vocabulary   | the causal profile of a behaviour (`natural`)                |
 | `hyve`                    | any vocabulary    | a language model proposes, the engine decides (`hyve`)       |
+| `hybrid`                  | listed vocabulary | built in, then a language model for the rest (`hyve.hybrid`) |
+| `hybrid`, no backbone     | all               | as `builtin`                                                 |
 | `package.module:function` | what it accepts   | it is called with a `Task` and an open `Backbone`, or None   |
 
 An empty circuit (no names, or no component with a score) means the same for all of them: nothing is explained, and the
@@ -35,7 +37,7 @@ if TYPE_CHECKING:
 
 #: Why nothing is explained where a circuit is empty.
 EMPTY_CIRCUIT = "no head or MLP is in the circuit with a score other than 0"
-BUILTIN, HYVE = "builtin", "hyve"
+BUILTIN, HYVE, HYBRID = "builtin", "hyve", "hybrid"
 PROTOCOLS = get_args(Protocol)
 #: Edges of a discovered circuit that an explanation lists, strongest first.
 MOST_EDGES = 1000
@@ -147,7 +149,7 @@ def check_scientist(
         raise BadInput("`leave_out` is for the built-in scientist; leave it out")
     if protocol is not None and protocol not in PROTOCOLS:
         raise BadInput(f"`protocol` {protocol!r} does not exist; use {choices(PROTOCOLS)}")
-    if protocol is not None and scientist == BUILTIN:
+    if protocol is not None and scientist in (BUILTIN, HYBRID):
         raise BadInput("`protocol` is for the hyve scientist; leave it out")
 
 
@@ -260,7 +262,27 @@ def hyve(task: Task, backbone: Backbone | None) -> Explained:
     return Explained(result.explanation, result.trace)
 
 
-SCIENTISTS: dict[str, Scientist] = {BUILTIN: builtin, HYVE: hyve}
+def hybrid(task: Task, backbone: Backbone | None) -> Explained:
+    """The built-in scientist, and a language model, if there is one, for what it left open."""
+    if backbone is None:
+        return builtin(task, None)
+    from vesalius.explanations.hyve import explain_hybrid
+    from vesalius.sandbox import Executions
+
+    _refuse_natural_options(task.n, task.top, task.force, "hybrid does not ask a language model about natural models")
+    result = explain_hybrid(
+        task.specimen(),
+        components=task.components,
+        backbone=backbone,
+        seed=task.seed,
+        sandbox_unsafe=task.sandbox_unsafe,
+        executions=Executions(task.executions, writable=task.executions_writable),
+        progress=task.progress,
+    )
+    return Explained(result.explanation, result.trace)
+
+
+SCIENTISTS: dict[str, Scientist] = {BUILTIN: builtin, HYVE: hyve, HYBRID: hybrid}
 
 
 def _discovered(method: str, specimen: "Specimen", task: Task) -> Circuit:

@@ -37,10 +37,18 @@ ENVIRONMENT = [
     "complete in itself",
     "a dictionary called `result`",
     "You have 5 executions",
+    "20 s of CPU time, 60.0 s in all",
+    'Returns {"clean": outputs, "patched": outputs',
     "read the traceback, find the cause and revise",
 ]
 PLAN = ["- stage:", "- goal:", "- procedure:", "- inputs:", "- expected_result:", "One to three sentences per field"]
 JSON_ONLY = "no text around it"
+COMPONENT = [
+    "component to explain now: L1H2",
+    "blocks.1.attn.hook_pattern [batch, head, query, key], head 2",
+    "hook_z [batch, pos, head, 3]",
+    "L0_MLP (supported): it marks something",
+]
 #: template -> what it must say.
 RULES: dict[str, list[str]] = {
     "system.md": [
@@ -48,15 +56,12 @@ RULES: dict[str, list[str]] = {
         'Tokens: ["a", "b", "c", "x"]',
         "1 to 4 tokens",
         "Outputs are numbers",
-        "decoder-only transformer with 2 layers, 4 attention heads per layer and an MLP",
+        "A transformer with 2 layers, 4 attention heads per layer and an MLP",
         "causal",
         "BOS token stands before every input",
         "L0_MLP, L1H2",
         "found to matter causally",
-        "component to explain now: L1H2",
-        "blocks.1.attn.hook_pattern [batch, head, query, key], head 2",
-        "hook_z [batch, pos, head, 3]",
-        "L0_MLP (supported): it marks something",
+        "null is the undefined value",
         "(a) Observation",
         "(b) Hypothesis",
         "(c) Validation",
@@ -68,6 +73,7 @@ RULES: dict[str, list[str]] = {
         "activations, interventions or the model's behaviour",
     ],
     "observe_plan.md": [
+        *COMPONENT,
         *PLAN,
         JSON_ONLY,
         "no ablation, no patching, no other intervention",
@@ -75,8 +81,17 @@ RULES: dict[str, list[str]] = {
         "OBSERVATION PLAN for L1H2",
         "Helper functions exist",
     ],
-    "observe.md": [*ENVIRONMENT, JSON_ONLY, "THE PLAN", "Do not intervene", "- observation:", "exactly one field"],
+    "observe.md": [
+        *ENVIRONMENT,
+        *COMPONENT,
+        JSON_ONLY,
+        "THE PLAN",
+        "Do not intervene",
+        "- observation:",
+        "exactly one field",
+    ],
     "hypothesize.md": [
+        *COMPONENT,
         JSON_ONLY,
         "THE OBSERVATION",
         "(refuted) THE LOSER",
@@ -90,6 +105,7 @@ RULES: dict[str, list[str]] = {
     ],
     "validate_plan.md": [
         *PLAN,
+        *COMPONENT,
         JSON_ONLY,
         "THE HYPOTHESIS",
         "THE OBSERVATION",
@@ -101,6 +117,7 @@ RULES: dict[str, list[str]] = {
     ],
     "validate_paper.md": [
         *ENVIRONMENT,
+        *COMPONENT,
         JSON_ONLY,
         "THE HYPOTHESIS",
         "THE PLAN",
@@ -117,10 +134,17 @@ RULES: dict[str, list[str]] = {
         "- ruling_out: only with refute",
     ],
     "validate_typed.md": [
-        *ENVIRONMENT,
+        "execute_python(code) runs a program that is complete in itself",
+        "20 s of CPU time, 60.0 s in all",
+        'Returns {"clean": outputs, "patched": outputs',
+        "You have 5 executions",
+        *COMPONENT,
         JSON_ONLY,
         "THE HYPOTHESIS",
-        "THE PLAN",
+        '"kind": "circuit"',
+        'or "last": the program given before',
+        "a formula never sees null",
+        "A map may not read a numerical aggregate",
         "check_claim(claim)",
         "You have 5 claims",
         "no claim is refuted",
@@ -169,7 +193,7 @@ def prompts() -> Prompts:
 
 def rendered(prompts: Prompts, template: str) -> str:
     if template == "system.md":
-        return prompts.system(HEAD, KNOWN)
+        return prompts.system()
     losers = [{"hypothesis": "THE LOSER", "how": "refuted", "why": "THE REASON"}]
     facts: dict[str, Any] = {
         "plan": "THE PLAN",
@@ -177,12 +201,12 @@ def rendered(prompts: Prompts, template: str) -> str:
         "hypothesis": "THE HYPOTHESIS",
         "failures": losers,
         "helpers": helper_lines(),
-        "typed": template.endswith("typed.md"),
+        "typed": template == "validate_typed.md",
         "known": KNOWN,
         "taxonomy": TAXONOMY,
         "roles": [("L0_MLP", "MAPPER", "it maps")],
         "programs": [],
-        **prompts.grammar(HEAD),
+        **prompts.grammar(),
     }
     return prompts.stage(template, HEAD, **facts)
 
@@ -202,6 +226,25 @@ def test_every_template_is_held_to_its_rules() -> None:
 @pytest.mark.parametrize("template", [name for name in RULES if name not in ("classify.md", "summarize.md")])
 def test_no_tag_is_named_before_classification(prompts: Prompts, template: str) -> None:
     assert not re.search("|".join(TAGS), rendered(prompts, template))
+
+
+def test_the_prompts_of_two_components_differ_only_at_their_end(prompts: Prompts) -> None:
+    """What a provider's cache finds again: all of the system prompt, and a stage's instructions up to the component."""
+    facts = {"hypothesis": "H", "plan": "", "programs": [], "helpers": helper_lines(), "typed": True}
+    for template in ("observe.md", "validate_typed.md"):
+        one, other = (prompts.stage(template, part, known=[], **facts, **prompts.grammar()) for part in prompts.circuit)
+        shared = next(place for place, (a, b) in enumerate(zip(one, other, strict=False)) if a != b)
+        assert shared > 0.85 * len(one), template
+
+
+def test_typed_prompts_are_compact_on_request() -> None:
+    """4,000 tokens of four bytes, for the longest first message with its system prompt, and room for a program."""
+    specimen = load("frac_prevs")
+    prompts = Prompts(specimen, specimen.components, compact=True)
+    facts = {"hypothesis": "H" * 400, "plan": "", "programs": [], "helpers": helper_lines(), "typed": True}
+    for template in ("observe.md", "validate_typed.md"):
+        text = prompts.system() + prompts.stage(template, HEAD, known=KNOWN, **facts, **prompts.grammar())
+        assert len(text.encode()) / 4 < 3_000, template
 
 
 def test_helpers_are_listed_with_their_signatures() -> None:

@@ -66,7 +66,7 @@ def test_interchange_agrees_with_the_engine(specimen: Specimen, tools: dict[str,
     lab = Lab(specimen, n=64)
     bases, sources = lab.inputs
     theirs = lab.whole_interchange(Component.parse("L0_MLP"))
-    ours = tools["interchange"]("L0_MLP", bases, sources)["interchanged"]
+    ours = tools["interchange"]("L0_MLP", bases, sources)["patched"]
     for base, source, row, values in zip(bases, sources, ours, theirs.tolist(), strict=True):
         if len(source) >= len(base):
             assert row == pytest.approx(values[: len(base)], abs=0.01)
@@ -96,6 +96,30 @@ def test_profiles_and_groups(specimen: Specimen, tools: dict[str, Any]) -> None:
     groups = tools["compare_writes"]("L0_MLP", inputs, by=lambda tokens, i: tokens[i] == "x")
     assert set(groups["groups"]) == {"True", "False"}
     assert sum(group["n"] for group in groups["groups"].values()) == sum(map(len, inputs))
+    assert groups["groups"]["True"]["nearest"] == "False"
+    by_token = tools["compare_writes"]("L0_MLP", inputs, by="token")
+    assert groups["share_of_variance"] <= by_token["share_of_variance"] <= 1
+    everything = tools["compare_writes"]("L0_MLP", inputs, by=lambda tokens, i: 0)
+    assert everything["share_of_variance"] == pytest.approx(0, abs=1e-3)
+    assert everything["groups"]["0"]["nearest"] is None
+
+
+def test_the_variable_that_a_component_carries_comes_first(specimen: Specimen, tools: dict[str, Any]) -> None:
+    """frac_prevs: L0_MLP carries whether the token is x; the token holds more than that."""
+    candidates = {
+        "position": lambda tokens, i: i,
+        "token": lambda tokens, i: tokens[i],
+        "is x": lambda tokens, i: tokens[i] == "x",
+        "constant": lambda tokens, i: 0,
+    }
+    found = tools["which_variable"]("L0_MLP", candidates, specimen.sample(64, 5))
+    assert found[0]["variable"] == "is x"
+    scores = {one["variable"]: one for one in found}
+    assert scores["is x"]["changed_when_different"] > 0.95 > 0.8 > scores["token"]["changed_when_different"]
+    assert scores["is x"]["unchanged_when_equal"] > 0.8 > scores["position"]["unchanged_when_equal"]
+    assert (scores["constant"]["n_different"], scores["constant"]["separation"]) == (0, None)
+    moves = {one["n_equal"] + one["n_different"] for one in found}
+    assert moves == {8 * 64}, "all candidates are scored on the same moves"
 
 
 @pytest.mark.parametrize(
@@ -112,6 +136,7 @@ def test_profiles_and_groups(specimen: Specimen, tools: dict[str, Any]) -> None:
         (lambda t: t["compare_writes"]("L0_MLP", [["a"]], by="mood"), "token, position"),
         (lambda t: t["ablate"]("L0_MLP", [["a"]], how="noise"), "zero, mean, resample"),
         (lambda t: t["ablate"]("L0_MLP", [["a"]], how="resample"), "at least two inputs"),
+        (lambda t: t["which_variable"]("L0_MLP", ["token"], [["a"]]), "an object of names and functions"),
         (lambda t: t["patch"]("L0_MLP", ["a"], ["x"], at=[1]), "positions 0 to 0; BOS has none"),
         (lambda t: t["patch"]("L0_MLP", ["a", "b"], ["x"], at=[1]), "give source_at"),
         (lambda t: t["patch"]("L0_MLP", [["a"]], ["x"]), "ONE token list"),

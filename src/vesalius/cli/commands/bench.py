@@ -40,7 +40,8 @@ def circuits(
         str | None,
         typer.Option(
             "--scientist",
-            help="Who explains: builtin, hyve, or your own as package.module:function. Default: hyve with --backbone.",
+            help="Who explains: builtin, hyve, hybrid, or your own as package.module:function. "
+            "Default: hyve with --backbone.",
         ),
     ] = None,
     backbone: BackboneOption = None,

@@ -246,7 +246,8 @@ def explain(
     scientist: Annotated[
         str | None,
         typer.Option(
-            help="Who explains: builtin, hyve with a language model, or your own as package.module:function. "
+            help="Who explains: builtin, hyve with a language model, hybrid (built in, then a language model for the "
+            "rest), or your own as package.module:function. "
             "Default: hyve if --backbone is given."
         ),
     ] = None,

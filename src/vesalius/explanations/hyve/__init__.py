@@ -13,13 +13,15 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from vesalius.explanations.hyve.explain import HyveResult, explain_hyve
     from vesalius.explanations.hyve.failures import category_of
+    from vesalius.explanations.hyve.hybrid import explain_hybrid
 
 _HOMES = {
     "HyveResult": "vesalius.explanations.hyve.explain",
     "category_of": "vesalius.explanations.hyve.failures",
+    "explain_hybrid": "vesalius.explanations.hyve.hybrid",
     "explain_hyve": "vesalius.explanations.hyve.explain",
 }
-__all__ = ["HyveResult", "category_of", "explain_hyve"]
+__all__ = ["HyveResult", "category_of", "explain_hybrid", "explain_hyve"]
 
 
 def __getattr__(name: str) -> Any:

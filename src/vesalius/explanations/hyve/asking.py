@@ -11,7 +11,7 @@ from typing import TypeVar
 
 from pydantic import BaseModel
 
-from vesalius.backbones import Backbone, BackboneError, Garbled, Message, Refused, Rejected, Reply, tool_result
+from vesalius.backbones import Backbone, BackboneError, Garbled, Message, Refused, Rejected, Reply, tool_result, user
 from vesalius.documents.trace import Usage
 from vesalius.explanations.hyve.tools import Bench
 
@@ -55,13 +55,22 @@ class Desk:
         reminders = 0
         while reminders <= MOST_REMINDERS:
             reply = self.ask(turns, shape, label=label, tools=bench)
-            if reply is None or reply.parsed is not None:
-                return None if reply is None else reply.parsed
+            if reply is None:
+                return None
+            if reply.parsed is not None:
+                if objection := bench.objection():
+                    turns = [*turns, reply.message(), user(objection)]
+                    continue
+                if bench.sent_back and not bench.executions:
+                    self.note(f"{label}: it answered without running any program")
+                return reply.parsed
             reminders += bench.exhausted
             results = [
                 tool_result(call, bench.answer(call) if place < MOST_CALLS else "not run: too many calls at once")
                 for place, call in enumerate(reply.tool_calls)
             ]
+            if bench.finished:
+                return None
             turns = [*turns, reply.message(), *results]
         self.note(f"{label}: it went on calling tools and never answered")
         return None
@@ -84,6 +93,7 @@ class Desk:
                 "calls": before.calls + outcome.attempts,
                 "input_tokens": before.input_tokens + (tokens.input if tokens else 0),
                 "output_tokens": before.output_tokens + (tokens.output if tokens else 0),
+                "cached_tokens": before.cached_tokens + (tokens.cached if tokens else 0),
                 "cost": (before.cost or 0.0) + (outcome.cost or 0.0) if known else None,
                 "repaired": before.repaired + kinds.count("repaired"),
                 "reasked": before.reasked + kinds.count("asked_again"),

@@ -21,8 +21,9 @@ from vesalius.documents.trace import DEFAULT_PROTOCOL, Protocol, Trace
 from vesalius.errors import BadInput
 from vesalius.explanations.hyve.asking import Desk
 from vesalius.explanations.hyve.loop import run_stages
-from vesalius.explanations.hyve.setting import LazyWorkspace, listed_setting, natural_setting
+from vesalius.explanations.hyve.setting import LazyWorkspace, Setting, listed_setting, natural_setting
 from vesalius.explanations.hyve.stages import Stages, State
+from vesalius.explanations.hyve.tools import Memory, Workspace
 from vesalius.explanations.hyve.writing import explanation_of
 from vesalius.model.specimen import FiniteVocabulary, Specimen
 from vesalius.progress import Progress
@@ -44,6 +45,7 @@ def explain_hyve(
     protocol: Protocol = DEFAULT_PROTOCOL,
     components: Iterable[str | Component] | None = None,
     seed: int = 0,
+    compact: bool = False,
     sandbox_unsafe: bool = False,
     executions: Executions | None = None,
     n: int | None = None,
@@ -58,7 +60,8 @@ def explain_hyve(
     selects). Whatever the model says, the explanation is valid: answers that cannot be read are counted in the trace
     and leave a component tentative. Failures that say nothing about the model (no connection, no credit, a spending
     cap) are raised. `sandbox_unsafe` runs the model's code even where it cannot be contained; `executions` keeps what
-    it gave, and answers for it where it has been kept. `n`, `top` and `force` are for natural models: prompts per
+    it gave, and answers for it where it has been kept. `compact` keeps typed prompts short, for models with a small
+    context, by leaving out free code. `n`, `top` and `force` are for natural models: prompts per
     claim, components to select, and whether to go on where the model does not perform the behaviour.
     """
     if protocol not in get_args(Protocol):
@@ -72,22 +75,30 @@ def explain_hyve(
     desk = Desk(backbone, tell)
     with ExitStack() as stack:
         if isinstance(specimen.vocabulary, FiniteVocabulary):
-            setting = listed_setting(specimen, components, stack, seed=seed)
+            setting = listed_setting(specimen, components, stack, seed=seed, compact=compact)
         else:
             setting = natural_setting(
-                specimen, components, stack, seed=seed, n=n, top=top, force=force, progress=progress
+                specimen, components, stack, seed=seed, n=n, top=top, force=force, compact=compact, progress=progress
             )
         workspace = LazyWorkspace(setting, stack, executions or Executions(), unsafe=sandbox_unsafe)
-        stages = Stages(desk, setting.prompts, workspace, setting.lab, protocol == "typed", seed)
+        stages = stages_on(setting, workspace, desk, protocol, seed=seed)
         state = run_stages(stages)
     seconds, cost = time.monotonic() - started, desk.usage.cost or 0.0
     explanation = explanation_of(state, stages.lab, specimen=specimen.id, seed=seed, cost=cost, seconds=seconds)
     if setting.behaviour is not None:
         explanation = explanation.model_copy(update={"behaviour": setting.behaviour})
-    return HyveResult(explanation, _trace(state, desk, specimen.id, protocol, backbone.name))
+    return HyveResult(explanation, trace_of(state, desk, specimen.id, protocol, backbone.name))
 
 
-def _trace(state: State, desk: Desk, specimen: str, protocol: Protocol, backbone: str) -> Trace:
+def stages_on(setting: Setting, workspace: Workspace, desk: Desk, protocol: Protocol, *, seed: int) -> Stages:
+    """The stages in a setting. Claims about a whole circuit are about programs, so natural models have none."""
+    prompts = setting.prompts
+    memory = Memory(prompts.circuit if setting.behaviour is None else ())
+    return Stages(desk, prompts, workspace, setting.lab, protocol == "typed", seed, memory)
+
+
+def trace_of(state: State, desk: Desk, specimen: str, protocol: Protocol, backbone: str) -> Trace:
+    """How the state came about."""
     return Trace(
         specimen=specimen,
         protocol=protocol,

@@ -5,7 +5,7 @@ short notation of `notation`, and `hypothesis` is written flat: a program and it
 """
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from types import NoneType, UnionType
 from typing import Any, Literal, Union, get_args, get_origin
 
@@ -18,6 +18,10 @@ from vesalius.model.specimen import FiniteVocabulary
 from vesalius.rasp import Program
 
 KINDS: dict[str, type[Claim]] = {kind.model_fields["kind"].default: kind for kind in get_args(get_args(AnyClaim)[0])}
+#: The claim that every component carries what `carriers` says; checked as one `computes` each.
+CIRCUIT = "circuit"
+#: Stands for the program given before.
+LAST = "last"
 #: A program that holds the two inputs and does nothing, for claims about tokens and positions.
 INPUTS_ONLY = {
     "variables": [
@@ -48,14 +52,17 @@ def read_claim(given: Any, component: Component, vocabulary: FiniteVocabulary, *
     """A claim about `component` from a model's JSON; what is wrong is said in one line for the model."""
     if not isinstance(given, dict) or not isinstance(given.get("kind"), str) or given["kind"] not in KINDS:
         kind = given.get("kind") if isinstance(given, dict) else given
-        raise BadInput(f"claim of kind {kind!r:.40} does not exist; the kinds are {choices(sorted(KINDS))}")
+        raise BadInput(f"claim of kind {kind!r:.40} does not exist; the kinds are {choices(sorted([*KINDS, CIRCUIT]))}")
     fields, kind = dict(given), KINDS[given["kind"]]
     for name in ("offset", "position"):
         if isinstance(fields.get(name), int) and abs(fields[name]) > vocabulary.max_len:
             raise BadInput(f"{name} {fields[name]:.6g} is beyond the longest input, {vocabulary.max_len} tokens")
     fields.setdefault("component", str(component))
     if not isinstance(fields["component"], str) or Component.parse(fields["component"]) != component:
-        raise BadInput(f"claim is about {fields['component']!r:.40}; in this stage claims are about {component}")
+        raise BadInput(
+            f"claim is about {fields['component']!r:.40}; in this stage claims are about {component} "
+            f"or of the kind {CIRCUIT}"
+        )
     if "hypothesis" in kind.model_fields:
         nested = fields.pop("hypothesis", None)
         flat = nested if isinstance(nested, dict) else fields
@@ -68,6 +75,19 @@ def read_claim(given: Any, component: Component, vocabulary: FiniteVocabulary, *
     if isinstance(claim, Computes):
         claim.hypothesis.carried_by(str(component))
     return claim
+
+
+def read_circuit(
+    given: dict[str, Any], circuit: Sequence[Component], vocabulary: FiniteVocabulary, *, causal: bool
+) -> list[Computes]:
+    """A claim about a whole circuit as one claim per component that its carriers name, in the circuit's order."""
+    program = read_program(given.get("program"), vocabulary, causal=causal)
+    carriers = {str(Component.parse(name)): names for name, names in _carriers(given.get("carriers"), program).items()}
+    named = [str(component) for component in circuit]
+    if strangers := sorted(set(carriers) - set(named)):
+        raise BadInput(f"carriers: {strangers[0]} is not in the circuit; its components are {choices(named)}")
+    hypothesis = Hypothesis(program=program, carriers=carriers)
+    return [Computes(component=name, hypothesis=hypothesis) for name in named if name in carriers]
 
 
 def _carriers(given: Any, program: Program) -> dict[str, tuple[str, ...]]:

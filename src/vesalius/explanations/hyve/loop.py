@@ -9,14 +9,21 @@ There is no checkpoint: every call of the model is on record, so a killed run is
 (docs/decisions/0008).
 """
 
-from vesalius.explanations.hyve.stages import Stages, State
+from collections.abc import Mapping
+from dataclasses import replace
+
+from vesalius.explanations.hyve.stages import Finding, Stages, State
 
 
-def run_stages(stages: Stages) -> State:
-    """Run all stages over all components and return the final state."""
+def run_stages(stages: Stages, given: Mapping[str, Finding] | None = None) -> State:
+    """Run all stages over all components, but those whose finding is `given`, and return the final state."""
     state = State()
-    for _ in stages.prompts.circuit:
-        state = _study_component(stages, state)
+    for component in stages.prompts.circuit:
+        finding = (given or {}).get(str(component))
+        if finding is None:
+            state = _study_component(stages, state)
+        else:
+            state = replace(state, findings=(*state.findings, finding))
     return stages.summarize(stages.classify(state))
 
 

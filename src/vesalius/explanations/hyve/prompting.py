@@ -5,11 +5,11 @@ No fact is here that the specimen itself does not show: not its name, not its ki
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from inspect import getdoc, signature
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
@@ -19,13 +19,14 @@ from vesalius.explanations.claims import Claim
 from vesalius.explanations.hyve.grammar import describe_claims, example_claims, read_claim
 from vesalius.explanations.hyve.notation import OPERATORS
 from vesalius.explanations.hyve.scope import INPUTS, LIBRARIES, public
-from vesalius.explanations.hyve.tools import MAX_CLAIMS, MAX_EXECUTIONS
-from vesalius.model.specimen import FiniteVocabulary, Specimen
+from vesalius.explanations.hyve.tools import LONGEST_RESULT, MAX_CLAIMS, MAX_EXECUTIONS
+from vesalius.model.specimen import FiniteVocabulary, Specimen, json_value
 from vesalius.rasp import Comparison
+from vesalius.sandbox.limits import Limits
 
 PROMPTS = Path(__file__).parent / "prompts"
 MAX_ITERATIONS = 3
-MOST_EXAMPLES = 10
+MOST_EXAMPLES, MOST_EXAMPLES_COMPACT = 6, 4
 MOST_OUTPUTS = 40
 
 #: The role taxonomy (the paper's appendix B in our words); no prompt but that of classification shows it.
@@ -50,11 +51,13 @@ class Known:
     hypothesis: str
     verdict: str
     established: str = ""
+    #: The tag that follows from a tested program by rule; only classification shows it.
+    tag: str | None = None
 
     @property
     def words(self) -> str:
         """What was established, and the hypothesis, marked as the words that were not tested as a whole."""
-        if not self.established:
+        if not self.established or self.established == self.hypothesis:
             return self.hypothesis
         return f"{self.established} (The hypothesis, not tested word for word: {self.hypothesis})"
 
@@ -65,6 +68,9 @@ class Prompts:
 
     specimen: Specimen
     circuit: tuple[Component, ...]
+    compact: bool = field(default=False, kw_only=True)
+    #: Whether candidate variables can be scored: a natural model has texts, not token lists.
+    scores_variables: ClassVar[bool] = True
 
     @cached_property
     def _environment(self) -> Environment:
@@ -82,34 +88,38 @@ class Prompts:
         return {
             "config": config,
             "vocab": list(vocabulary.tokens),
-            "outputs": None if outputs is None else [str(value) for value in outputs[:MOST_OUTPUTS]],
+            "outputs": None if outputs is None else [json_value(value) for value in outputs[:MOST_OUTPUTS]],
             "more_outputs": 0 if outputs is None else max(0, len(outputs) - MOST_OUTPUTS),
             "min_len": vocabulary.min_len,
             "max_len": vocabulary.max_len,
-            "examples": list(self.specimen.examples[:MOST_EXAMPLES]),
+            "examples": list(self.specimen.examples[: MOST_EXAMPLES_COMPACT if self.compact else MOST_EXAMPLES]),
             "components": [str(component) for component in self.circuit],
             "max_executions": MAX_EXECUTIONS,
             "max_claims": MAX_CLAIMS,
             "max_iterations": MAX_ITERATIONS,
             "n_inputs": INPUTS,
+            "limits": Limits(),
+            "longest_result": LONGEST_RESULT,
+            "compact": self.compact,
+            "scores_variables": self.scores_variables,
         }
 
-    def system(self, component: Component | None, known: Sequence[Known]) -> str:
-        """The standing instructions; without a component for the last two stages."""
-        hooks = [] if component is None else hooks_of(component, self.specimen)
-        return self._render("system.md", component=component, known=known, hooks=hooks)
+    def system(self) -> str:
+        """The standing instructions: the same in every call of a run, so that a provider's cache finds them."""
+        return self._render("system.md")
 
     def stage(self, template: str, component: Component | None = None, **facts: Any) -> str:
-        """One stage's instructions."""
-        return self._render(template, component=component, **facts)
+        """One stage's instructions; what differs between components stands last, so that the rest can be cached."""
+        hooks = [] if component is None else hooks_of(component, self.specimen)
+        return self._render(template, component=component, hooks=hooks, **facts)
 
     def helpers(self, *libraries: str) -> list[str]:
         """The helper functions of some libraries, or of all, one line each."""
         return helper_lines(*libraries)
 
-    def grammar(self, component: Component) -> dict[str, Any]:
-        """What the typed prompts say about claims."""
-        examples = example_claims(str(component), self.specimen.vocabulary)  # type: ignore[arg-type]
+    def grammar(self) -> dict[str, Any]:
+        """What the typed prompts say about claims; the same for every component."""
+        examples = example_claims(str(self.circuit[0]), self.specimen.vocabulary)  # type: ignore[arg-type]
         return {
             "claims": describe_claims(),
             "claim_examples": examples,
@@ -150,8 +160,9 @@ def helper_lines(*libraries: str) -> list[str]:
         kind = LIBRARIES[library]
         for name in public(kind):
             parameters = [str(one.name) for one in list(signature(getattr(kind, name)).parameters.values())[1:]]
-            said = " ".join((getdoc(getattr(kind, name)) or "").split()).split(". ")[0].rstrip(".")
-            lines.append(f"{library}: {name}({', '.join(parameters)}): {said}.")
+            sentences = " ".join((getdoc(getattr(kind, name)) or "").split()).split(". ")
+            said = [sentences[0], *(one for one in sentences[1:] if one.startswith("Returns"))]
+            lines.append(f"{library}: {name}({', '.join(parameters)}): {'. '.join(said).rstrip('.')}.")
     return lines
 
 

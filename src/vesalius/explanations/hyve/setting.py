@@ -51,13 +51,18 @@ class Setting:
 
 
 def listed_setting(
-    specimen: Specimen, components: Iterable[str | Component] | None, stack: ExitStack, *, seed: int
+    specimen: Specimen,
+    components: Iterable[str | Component] | None,
+    stack: ExitStack,
+    *,
+    seed: int,
+    compact: bool = False,
 ) -> Setting:
     """The setting of a specimen with listed tokens, on a blind copy of it."""
     circuit = _circuit(specimen, specimen.components if components is None else components)
     blind = replace(blinded(specimen), examples=specimen.examples or _examples(specimen))
     return Setting(
-        Prompts(blind, circuit),
+        Prompts(blind, circuit, compact=compact),
         cache(lambda: laboratory(blind, list(circuit), seed=seed)),
         scope.PRELOAD,
         lambda directory: scope.handed_over(blind, directory, seed=seed),
@@ -76,6 +81,7 @@ def natural_setting(
     n: int | None,
     top: int | None,
     force: bool,
+    compact: bool = False,
     progress: Progress | None,
 ) -> Setting:
     """The setting of a natural model for the behaviour it was loaded for."""
@@ -98,6 +104,7 @@ def natural_setting(
         observed.prompts,
         tuple(tools.examples(EXAMPLES)),
         tools.clean()["accuracy"],
+        compact=compact,
     )
     return Setting(
         prompts,

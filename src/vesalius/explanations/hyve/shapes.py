@@ -62,6 +62,12 @@ class Observed(BaseModel):
     observation: Text
 
 
+class Looked(Observed):
+    """What was observed, and the first hypothesis (protocol `typed`)."""
+
+    hypothesis: MaybeText = ""
+
+
 class Proposal(BaseModel):
     """A hypothesis and why it fits what was observed."""
 
@@ -99,14 +105,16 @@ class Summary(BaseModel):
     derived_task_description: Text
 
 
-def classification(components: Sequence[str]) -> type[BaseModel]:
-    """The shape of a classification: one role per component.
+def classification(components: Sequence[str], *, summary: bool = False) -> type[BaseModel]:
+    """The shape of a classification: one role per component and, if asked for, the fields of a summary.
 
     All are asked for; an answer that leaves some out is read all the same, because the rest of it is worth having.
     """
 
+    asked = tuple(Summary.model_fields) if summary else ()
+
     class Roles(BaseModel):
-        model_config = ConfigDict(extra="ignore", json_schema_extra={"required": list(components)})
+        model_config = ConfigDict(extra="ignore", json_schema_extra={"required": [*components, *asked]})
 
         @model_validator(mode="before")
         @classmethod
@@ -119,6 +127,8 @@ def classification(components: Sequence[str]) -> type[BaseModel]:
             return roles
 
     fields: dict[str, Any] = dict.fromkeys(components, (Role | None, None))
+    if summary:
+        fields |= dict.fromkeys(Summary.model_fields, (MaybeText, ""))
     return create_model("Classification", __base__=Roles, **fields)
 
 

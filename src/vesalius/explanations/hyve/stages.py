@@ -2,8 +2,13 @@
 
 A stage says something to the model, lets it work, and writes down what came of it. None of them uses a clock or chance,
 so the same replies give the same state. Where the model gives nothing, the stage says so and the next goes on.
+
+The protocol `paper` asks as published: a plan before every program. `typed` asks for less: no plans, the first
+hypothesis together with the observation, the summary together with the classification; and components that a claim
+about the whole circuit settled are not asked about at all.
 """
 
+import json
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
@@ -11,14 +16,16 @@ from typing import Any
 
 from vesalius.backbones import Message, system, user
 from vesalius.components import Component
-from vesalius.documents.explanation import ClaimRecord, Verdict
+from vesalius.documents.explanation import ClaimRecord, Evidence, Tag, Verdict
 from vesalius.documents.trace import Attempt, ComponentTrace, Decider, Execution
-from vesalius.explanations.claims import Claim, Lab
+from vesalius.explanations.claims import Aggregates, Claim, Computes, Hypothesis, Lab
+from vesalius.explanations.claims.interchange import AGREEMENT
 from vesalius.explanations.hyve.asking import Desk
 from vesalius.explanations.hyve.prompting import MAX_ITERATIONS, TAXONOMY, Known, Prompts, failures_of
 from vesalius.explanations.hyve.shapes import (
     Conclusion,
     Decision,
+    Looked,
     Observed,
     Plan,
     Proposal,
@@ -26,8 +33,9 @@ from vesalius.explanations.hyve.shapes import (
     Summary,
     classification,
 )
-from vesalius.explanations.hyve.tools import Bench, ComponentJudge, Workspace, record_text
+from vesalius.explanations.hyve.tools import Bench, ComponentJudge, Memory, Workspace, record_text
 from vesalius.explanations.hyve.verdicts import FUNCTIONAL, FUNCTIONAL_NATURAL, from_free_code, verdict_of
+from vesalius.rasp.roles import role_of_carrier
 
 NO_PLAN = "(no readable plan was given; go by the stage's aim)"
 NO_OBSERVATION = "(no readable observation was given)"
@@ -59,9 +67,29 @@ class Finding:
         return None
 
     @property
+    def own_program(self) -> tuple[Hypothesis, Evidence | None] | None:
+        """The last program that a supported claim says this component carries variables of, and its agreement."""
+        if self.verdict != "supported":
+            return None
+        for claim, record in reversed(self.checked):
+            if isinstance(claim, Computes | Aggregates) and record.verdict == "supported":
+                agreement = next((one for one in record.evidence if one.measure == AGREEMENT), None)
+                return claim.hypothesis, agreement
+        return None
+
+    @property
+    def tag(self) -> Tag | None:
+        """The role, by the rule of the roles, of what the component was shown to carry."""
+        if self.own_program is None:
+            return None
+        name, hypothesis = self.trace.component, self.own_program[0]
+        role = role_of_carrier(hypothesis.program, hypothesis.carried_by(name), is_head=Component.parse(name).is_head)
+        return None if role is None else role.value
+
+    @property
     def known(self) -> Known:
         """As later prompts show it."""
-        return Known(self.trace.component, self.hypothesis, self.verdict, self.established)
+        return Known(self.trace.component, self.hypothesis, self.verdict, self.established, self.tag)
 
     @property
     def established(self) -> str:
@@ -107,6 +135,7 @@ class Stages:
     lab: Callable[[], Lab]
     typed: bool
     seed: int
+    memory: Memory
     judges: dict[Component, ComponentJudge] = field(default_factory=dict)
     free: Counter[Component] = field(default_factory=Counter)
 
@@ -115,31 +144,47 @@ class Stages:
         return self.prompts.circuit[len(state.findings)]
 
     def plan_observation(self, state: State) -> State:
-        """Say what to look at."""
+        """Say what to look at; of a component that is settled already, what settled it."""
         component = self.component(state)
+        state = replace(state, plan="", observation="", observed=(), hypothesis="", attempts=(), claims=(), checked=())
+        if str(component) in self.memory.established:
+            claim, record = self.memory.established[str(component)]
+            attempt = _by_circuit_claim(record, number=1)
+            seen = "(not observed: a claim about the whole circuit settled it)"
+            return replace(state, observation=seen, attempts=(attempt,), claims=(record,), checked=((claim, record),))
         self.desk.tell(f"observing {component}")
-        plan = self._plan(state, self.prompts.stage("observe_plan.md", component), f"{component} observation plan")
-        return replace(state, plan=plan, attempts=(), claims=(), checked=())
+        if self.typed:
+            return state
+        prompt = self._stage("observe_plan.md", state)
+        return replace(state, plan=self._plan(prompt, f"{component} observation plan"))
 
     def observe(self, state: State) -> State:
-        """Look, and say what was seen."""
+        """Look, and say what was seen; typed, also what it means."""
+        if state.settled:
+            return state
         component = self.component(state)
-        prompt = self.prompts.stage(
-            "observe.md", component, plan=state.plan, helpers=self.prompts.helpers("observation_tools")
+        prompt = self._stage(
+            "observe.md", state, plan=state.plan, helpers=self.prompts.helpers("observation_tools"), typed=self.typed
         )
-        bench = Bench("observe", self.workspace)
-        answer = self.desk.work(self._turns(state, prompt), Observed, label=f"{component} observation", bench=bench)
+        subject = component if self.typed and self.prompts.scores_variables else None
+        bench = Bench("observe", self.workspace, subject=subject, compact=self.prompts.compact)
+        label = f"{component} observation"
+        shape = Looked if self.typed else Observed
+        answer = self.desk.work(self._turns(prompt), shape, label=label, bench=bench)
         seen = answer.observation if answer else NO_OBSERVATION
-        return replace(state, observation=seen, observed=tuple(bench.executions))
+        meant = answer.hypothesis if isinstance(answer, Looked) else ""
+        return replace(state, observation=seen, observed=tuple(bench.executions), hypothesis=meant.strip())
 
     def hypothesize(self, state: State) -> State:
-        """Say what the component does."""
+        """Say what the component does, unless that was said with the observation."""
         component, number = self.component(state), len(state.attempts) + 1
+        if number == 1 and state.hypothesis:
+            return state
         self.desk.tell(f"hypothesis {number} about {component}")
-        prompt = self.prompts.stage(
-            "hypothesize.md", component, observation=state.observation, failures=failures_of(state.attempts)
+        prompt = self._stage(
+            "hypothesize.md", state, observation=state.observation, failures=failures_of(state.attempts)
         )
-        reply = self.desk.ask(self._turns(state, prompt), Proposal, label=f"{component} hypothesis {number}")
+        reply = self.desk.ask(self._turns(prompt), Proposal, label=f"{component} hypothesis {number}")
         if reply is None or reply.parsed is None:
             return replace(state, hypothesis="", attempts=(*state.attempts, Attempt(iteration=number, hypothesis="")))
         return replace(state, hypothesis=reply.parsed.hypothesis)
@@ -148,27 +193,37 @@ class Stages:
         """Say how to test it."""
         component, number = self.component(state), len(state.attempts) + 1
         self.desk.tell(f"testing hypothesis {number} about {component}")
-        prompt = self.prompts.stage(
-            "validate_plan.md",
-            component,
-            hypothesis=state.hypothesis,
-            observation=state.observation,
-            typed=self.typed,
-        )
-        return replace(state, plan=self._plan(state, prompt, f"{component} validation plan {number}"))
+        if self.typed:
+            return state
+        prompt = self._stage("validate_plan.md", state, hypothesis=state.hypothesis, observation=state.observation)
+        return replace(state, plan=self._plan(prompt, f"{component} validation plan {number}"))
 
     def validate(self, state: State) -> State:
         """Test it: by the engine (typed), or by code that the model writes and reads itself (paper)."""
         component, number = self.component(state), len(state.attempts) + 1
-        judge = ComponentJudge(self.lab, component, self.prompts.read_claim)
-        judge = self.judges.setdefault(component, judge) if self.typed else None
-        bench = Bench("validate", self.workspace, judge, self.desk.count_malformed)
-        facts: dict[str, Any] = {"hypothesis": state.hypothesis, "plan": state.plan, "helpers": self.prompts.helpers()}
+        bench = Bench(
+            "validate",
+            self.workspace,
+            self._judge(component) if self.typed else None,
+            self._judge,
+            self.memory,
+            component if self.typed and self.prompts.scores_variables else None,
+            self.prompts.compact,
+            self.desk.count_malformed,
+        )
+        lines = self.prompts.helpers(*(["validation_tools"] if self.typed else []))
+        lines = [line for line in lines if not (self.typed and "which_variable(" in line)]  # it is a tool there
+        facts: dict[str, Any] = {
+            "hypothesis": state.hypothesis,
+            "plan": state.plan,
+            "helpers": lines,
+            "typed": self.typed,
+        }
         template = "validate_typed.md" if self.typed else "validate_paper.md"
         if self.typed:
-            facts |= self.prompts.grammar(component)
-            facts["programs"] = [finding.program for finding in state.findings if finding.program]
-        turns = self._turns(state, self.prompts.stage(template, component, **facts))
+            facts |= self.prompts.grammar()
+            facts["programs"] = self._programs(state)
+        turns = self._turns(self._stage(template, state, **facts))
         label = f"{component} validation {number}"
         answer: Any = self.desk.work(turns, Conclusion if self.typed else Decision, label=label, bench=bench)
         records = self._records(component, state.hypothesis, answer, bench)
@@ -202,32 +257,63 @@ class Stages:
     def classify(self, state: State) -> State:
         """Give every component a tag; the taxonomy is shown here for the first time."""
         self.desk.tell("classifying")
+        state = replace(state, findings=tuple(self._revised(finding) for finding in state.findings))
         known = [finding.known for finding in state.findings]
-        prompt = self.prompts.stage("classify.md", known=known, taxonomy=TAXONOMY)
+        prompt = self.prompts.stage(
+            "classify.md", known=known, taxonomy=TAXONOMY, typed=self.typed, programs=self._programs(state)
+        )
         names = [one.component for one in known]
-        reply = self.desk.ask(self._turns(state, prompt, last=True), classification(names), label="classification")
+        shape = classification(names, summary=self.typed)
+        reply = self.desk.ask(self._turns(prompt), shape, label="classification")
         reply_roles = {} if reply is None or reply.parsed is None else dict(reply.parsed)
         roles = {name: role for name, role in reply_roles.items() if isinstance(role, Role)}
         if reply is not None and (missing := sorted(set(names) - set(roles))):
             self.desk.note(f"classification: it leaves out {', '.join(missing)}")
-        return replace(state, roles=roles)
+        told = {name: reply_roles.get(name) for name in Summary.model_fields}
+        summary = Summary.model_validate(told) if all(told.values()) else None
+        return replace(state, roles=roles, summary=summary)
 
     def summarize(self, state: State) -> State:
-        """Say how information flows and what the task is."""
+        """Say how information flows and what the task is, unless that was said with the classification."""
+        if state.summary is not None:
+            return state
         self.desk.tell("summarising")
         known = [finding.known for finding in state.findings]
         roles = [(name, role.tag, role.description) for name, role in state.roles.items()]
         prompt = self.prompts.stage("summarize.md", known=known, roles=roles)
-        reply = self.desk.ask(self._turns(state, prompt, last=True), Summary, label="summary")
+        reply = self.desk.ask(self._turns(prompt), Summary, label="summary")
         return replace(state, summary=None if reply is None else reply.parsed)
 
-    def _turns(self, state: State, prompt: str, *, last: bool = False) -> list[Message]:
-        component = None if last else self.component(state)
-        known = [finding.known for finding in state.findings]
-        return [system(self.prompts.system(component, known)), user(prompt)]
+    def _judge(self, component: Component) -> ComponentJudge:
+        return self.judges.setdefault(component, ComponentJudge(self.lab, component, self.prompts.read_claim))
 
-    def _plan(self, state: State, prompt: str, label: str) -> str:
-        reply = self.desk.ask(self._turns(state, prompt), Plan, label=label)
+    def _revised(self, finding: Finding) -> Finding:
+        """A finding that a later claim about the whole circuit supports."""
+        established = self.memory.established.get(finding.trace.component)
+        if established is None or finding.verdict == "supported":
+            return finding
+        claim, record = established
+        attempt = _by_circuit_claim(record, number=len(finding.trace.attempts) + 1)
+        trace = finding.trace.model_copy(update={"attempts": (*finding.trace.attempts, attempt)})
+        return Finding(trace, "supported", (record,), ((claim, record),))
+
+    def _programs(self, state: State) -> list[dict[str, Any]]:
+        """The distinct programs that held, the one that "last" stands for at the end; one alone where it is compact."""
+        held = [finding.program for finding in state.findings if finding.program]
+        held += [] if self.memory.last is None or not held else [self.memory.last]
+        distinct = {json.dumps(one["program"], sort_keys=True): one for one in held}
+        return list(distinct.values())[-1 if self.prompts.compact else 0 :]
+
+    def _stage(self, template: str, state: State, **facts: Any) -> str:
+        """A stage's instructions about the component under study, and what is known of those before it."""
+        known = [finding.known for finding in state.findings]
+        return self.prompts.stage(template, self.component(state), known=known, **facts)
+
+    def _turns(self, prompt: str) -> list[Message]:
+        return [system(self.prompts.system()), user(prompt)]
+
+    def _plan(self, prompt: str, label: str) -> str:
+        reply = self.desk.ask(self._turns(prompt), Plan, label=label)
         return NO_PLAN if reply is None or reply.parsed is None else str(reply.parsed)
 
     def _records(self, component: Component, hypothesis: str, answer: Any, bench: Bench) -> tuple[ClaimRecord, ...]:
@@ -248,8 +334,20 @@ class Stages:
         return (records[-1].verdict, "model") if answer is not None else ("untested", "undecided")
 
 
+def _by_circuit_claim(record: ClaimRecord, *, number: int) -> Attempt:
+    """The attempt that stands for a component which a claim about the whole circuit settled."""
+    return Attempt(
+        iteration=number,
+        hypothesis=record.text,
+        verdict="supported",
+        reasoning="a claim about the whole circuit was checked for this component too",
+        decided_by="engine",
+    )
+
+
 def _reasoning(answer: Any, bench: Bench) -> str:
-    """Feedback for the next hypothesis: the engine's findings against this one, then the model's words."""
-    against = [record_text(record) for _, record in bench.checked if record.verdict != "supported"]
+    """Feedback for the next hypothesis: the engine's findings against this one and for it, then the model's words."""
+    ordered = sorted((record for _, record in bench.checked), key=lambda record: record.verdict == "supported")
+    against = [record_text(record) for record in ordered]
     own = [] if answer is None else [answer.explanation, answer.ruling_out]
     return "\n".join(part for part in (*against, *own) if part)

@@ -5,21 +5,25 @@ paths of this machine, so that the same replies lead to the same conversation. E
 they are used up, the model is told to answer.
 """
 
+import ast
 import json
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, Field, model_validator
 
 from vesalius.backbones import Tool, ToolCall
+from vesalius.backbones.json_repair import objects
 from vesalius.components import Component
 from vesalius.documents.explanation import ClaimRecord, Evidence
 from vesalius.documents.trace import Execution, Stage
 from vesalius.errors import BadInput
 from vesalius.explanations.claims import Aggregates, Claim, Computes, Copies, Lab, check
+from vesalius.explanations.claims.interchange import AGREEMENT, MIN_AGREEMENT
 from vesalius.explanations.hyve.failures import category_of
+from vesalius.explanations.hyve.grammar import CIRCUIT, LAST, read_circuit
 from vesalius.files import plain_json
 from vesalius.rasp.document import to_document
 from vesalius.sandbox import Outcome
@@ -28,6 +32,7 @@ from vesalius.sandbox import Outcome
 MAX_EXECUTIONS = 5
 MAX_CLAIMS = 5
 MAX_LOOKS = 8
+MAX_CANDIDATES = 24
 LONGEST_RESULT, LONGEST_OUTPUT, LONGEST_CODE = 6_000, 2_000, 20_000
 
 
@@ -60,9 +65,25 @@ class CodeArgument(BaseModel):
 
 
 class ClaimArgument(BaseModel):
-    """A claim in the grammar of the prompt."""
+    """A claim in the grammar of the prompt; also as a JSON text, or with its fields as the arguments themselves."""
 
     claim: dict[str, Any]
+
+    @model_validator(mode="before")
+    @classmethod
+    def _as_object(cls, given: Any) -> Any:
+        if not isinstance(given, dict):
+            return given
+        claim = given.get("claim", given if "kind" in given else None)
+        if isinstance(claim, str):
+            claim = next((value for value, _ in objects(claim) if isinstance(value, dict)), claim)
+        return {"claim": claim}
+
+
+class CandidatesArgument(BaseModel):
+    """Candidate variables: a name for each, and a Python expression in `tokens` and `i`."""
+
+    candidates: dict[str, str] = Field(min_length=1, max_length=MAX_CANDIDATES)
 
 
 LIST = Tool(name="list_directory", description="List the files of the toolbox.", arguments=PathArgument)
@@ -77,6 +98,35 @@ CHECK = Tool(
     description="Put one claim, a JSON object in the claim grammar, to the engine, which experiments and decides.",
     arguments=ClaimArgument,
 )
+
+
+WHICH = Tool(
+    name="which_variable",
+    description="Score candidate variables, Python expressions in tokens and i, by moving the component's value.",
+    arguments=CandidatesArgument,
+)
+
+
+@dataclass
+class Memory:
+    """What later stages of a run may refer to: the program given last, and what a circuit claim settled."""
+
+    circuit: tuple[Component, ...] = ()
+    last: dict[str, Any] | None = None
+    established: dict[str, tuple[Computes, ClaimRecord]] = field(default_factory=dict)
+
+    def complete(self, given: dict[str, Any]) -> dict[str, Any]:
+        """A claim with "last" replaced by the program, and where it has none by the carriers, given before."""
+        if given.get("program") != LAST:
+            return given
+        if self.last is None:
+            raise BadInput('program "last": no program was given before; write one')
+        return {**given, "program": self.last["program"], "carriers": given.get("carriers") or self.last["carriers"]}
+
+    def keep(self, given: dict[str, Any]) -> None:
+        """Remember a program that could be read, with its carriers."""
+        if isinstance(given.get("program"), dict):
+            self.last = {"program": given["program"], "carriers": given.get("carriers")}
 
 
 @dataclass
@@ -96,7 +146,12 @@ class ComponentJudge:
 
     def examine(self, given: Any) -> tuple[Claim, ClaimRecord]:
         """The claim and its record; what cannot be read or tested is a `BadInput`."""
-        lab, claim = self.lab(), self.read(given, self.component)
+        claim = self.read(given, self.component)
+        return claim, self.decide(claim)
+
+    def decide(self, claim: Claim) -> ClaimRecord:
+        """The record of a claim about this component, which counts as one more that was tried."""
+        lab = self.lab()
         said = _carried_program(claim)
         number = self.tried[claim.kind] + 1 if said is None else self.carried.get(said, len(self.carried) + 1)
         record = check(claim, lab, tried=number)
@@ -104,7 +159,7 @@ class ComponentJudge:
             self.tried[claim.kind] += 1
         else:
             self.carried[said] = number
-        return claim, record
+        return record
 
 
 def _carried_program(claim: Claim) -> str | None:
@@ -125,6 +180,13 @@ class Bench:
     stage: Stage
     workspace: Workspace
     judge: ComponentJudge | None = None
+    #: The judges of all components, for claims about the whole circuit.
+    judge_of: Callable[[Component], ComponentJudge] | None = None
+    memory: Memory = field(default_factory=Memory)
+    #: The component that `which_variable` is offered for.
+    subject: Component | None = None
+    #: No free code: claims and `which_variable` only.
+    compact: bool = False
     malformed: Callable[[], None] = lambda: None
     executions: list[Execution] = field(default_factory=list)
     #: Claims as they were given, each with its verdict or with why it could not be checked.
@@ -132,17 +194,34 @@ class Bench:
     checked: list[tuple[Claim, ClaimRecord]] = field(default_factory=list)
     #: Calls that were not experiments, those refused included.
     looks: int = 0
+    #: Whether an answer without any program was sent back.
+    sent_back: bool = False
+    #: Whether a claim about the circuit settled the component: nothing is left to ask.
+    finished: bool = False
 
     @property
     def tools(self) -> tuple[Tool, ...]:
         """What the model is offered."""
-        return (LIST, READ, EXECUTE) if self.judge is None else (CHECK, EXECUTE, LIST, READ)
+        engine = (*((CHECK,) if self.judge else ()), *((WHICH,) if self.subject else ()))
+        if self.compact and engine:
+            return engine
+        return (*engine, EXECUTE, LIST, READ) if engine else (LIST, READ, EXECUTE)
 
     @property
     def exhausted(self) -> bool:
         """No experiment is left, or the model does nothing but look."""
         claims_left = self.judge is not None and len(self.given) < MAX_CLAIMS
         return self.looks >= MAX_LOOKS or not (claims_left or len(self.executions) < MAX_EXECUTIONS)
+
+    def objection(self) -> str:
+        """What is wrong with answering now: an observation rests on at least one program. Said once."""
+        if self.stage != "observe" or self.executions or self.sent_back:
+            return ""
+        self.sent_back = True
+        return (
+            "No program has been run. Run one and look at its result first; if you answer again without one, it is "
+            "recorded that nothing was observed."
+        )
 
     def answer(self, call: ToolCall) -> str:
         """Carry out a call."""
@@ -153,6 +232,8 @@ class Bench:
             return self._execute(CodeArgument.model_validate(call.arguments).code)
         if call.error is None and call.name == CHECK.name and self.judge is not None:
             return self._check(ClaimArgument.model_validate(call.arguments).claim, self.judge)
+        if call.error is None and call.name == WHICH.name and self.subject is not None:
+            return self._which(CandidatesArgument.model_validate(call.arguments).candidates, self.subject)
         self.looks += 1
         if self.looks > MAX_LOOKS:
             return "no more looks into the toolbox in this stage: run an experiment, or answer with the JSON object"
@@ -167,6 +248,19 @@ class Bench:
             return "\n".join(name for name in self.workspace.list_directory(path) if not name.startswith("_"))
         except BadInput as error:
             return str(error)
+
+    def _which(self, candidates: dict[str, str], component: Component) -> str:
+        """Score candidates in the sandbox, by the helper of the same name."""
+        functions = []
+        for name, expression in candidates.items():
+            try:
+                ast.parse(expression.strip(), mode="eval")
+            except (SyntaxError, ValueError, RecursionError, MemoryError):
+                self.looks += 1
+                return f"candidate {name!r:.60}: {expression!r:.80} is not a Python expression in tokens and i"
+            functions.append(f"    {name!r}: lambda tokens, i: ({expression.strip()}\n    ),")
+        body = "\n".join(functions)
+        return self._execute(f"result = which_variable({str(component)!r}, {{\n{body}\n}}, inputs)")
 
     def _execute(self, code: str) -> str:
         if len(self.executions) >= MAX_EXECUTIONS:
@@ -195,21 +289,55 @@ class Bench:
             self.looks += 1
             return f"not checked: all {MAX_CLAIMS} claims of this stage are used; answer with the JSON object"
         try:
-            claim, record = judge.examine(given)
+            given = self.memory.complete(given)
+            if given.get("kind") == CIRCUIT and self.memory.circuit:
+                claim, record, said = self._check_circuit(given, judge)
+            else:
+                claim, record = judge.examine(given)
+                said = record_text(record)
         except BadInput as error:
             self.malformed()
             self.given.append({**given, "error": str(error)})
             said = f"this claim cannot be checked: {error}"
         else:
+            self.memory.keep(given)
             self.given.append({**given, "verdict": record.verdict})
             self.checked.append((claim, record))
-            said = record_text(record)
         return f"{said}\n({MAX_CLAIMS - len(self.given)} of {MAX_CLAIMS} claims left)"
+
+    def _check_circuit(self, given: dict[str, Any], judge: ComponentJudge) -> tuple[Claim, ClaimRecord, str]:
+        """Check what every component is said to carry; the rest only once the program gives the model's outputs."""
+        assert self.judge_of is not None
+        lab = judge.lab()
+        config, vocabulary = lab.model.config, lab.specimen.vocabulary
+        claims = read_circuit(given, self.memory.circuit, vocabulary, causal=config.causal)  # type: ignore[arg-type]
+        own = next((claim for claim in claims if claim.part == judge.component), None)
+        if own is None:
+            raise BadInput(f"carriers: it is not said what {judge.component}, the component of this stage, carries")
+        record = judge.decide(own)
+        said = [record_text(record)]
+        if any(one.measure == AGREEMENT and (one.value or 0.0) < MIN_AGREEMENT for one in record.evidence):
+            said.append("The other components were not checked: the program does not give the model's outputs yet.")
+            return own, record, "\n".join(said)
+        for claim in claims:
+            if claim is own:
+                continue
+            other = self.judge_of(claim.part).decide(claim)
+            said.append(record_text(other))
+            if other.verdict == "supported":
+                self.memory.established[claim.component] = claim, other
+        refuted = any(earlier.verdict == "refuted" for _, earlier in self.checked)
+        self.finished = record.verdict == "supported" and not refuted
+        return own, record, "\n".join(said)
 
 
 def record_text(record: ClaimRecord) -> str:
-    """A checked claim as text: its verdict, then every experiment."""
-    return "\n".join([f"{record.verdict}: {record.text}", *(f"- {_evidence(one)}" for one in record.evidence)])
+    """A checked claim as text: its verdict; where it is not supported, every experiment, those that failed first."""
+    line = f"{record.verdict}: {record.text}"
+    if record.verdict == "supported":
+        return f"{line} ({len(record.evidence)} experiments)"
+    ordered = sorted(record.evidence, key=lambda one: one.passed is not False)
+    return "\n".join([line, *(f"- {_evidence(one)}" for one in ordered)])
 
 
 def _evidence(one: Evidence) -> str:

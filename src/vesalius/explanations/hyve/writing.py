@@ -4,17 +4,14 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from vesalius.components import Component
-from vesalius.documents.explanation import ComponentExplanation, Evidence, Executable, Explanation, Tag
+from vesalius.documents.explanation import ComponentExplanation, Evidence, Executable, Explanation
 from vesalius.documents.trace import Attempt
-from vesalius.explanations.claims import Aggregates, Computes, Hypothesis, Lab, check
-from vesalius.explanations.claims.interchange import AGREEMENT
+from vesalius.explanations.claims import Computes, Hypothesis, Lab, check
 from vesalius.explanations.hyve.operations import operation_of
 from vesalius.explanations.hyve.shapes import Role
 from vesalius.explanations.hyve.stages import Finding, State
 from vesalius.rasp import Program
 from vesalius.rasp.document import to_document
-from vesalius.rasp.roles import role_of_carrier
 from vesalius.rasp.text import render, render_variables
 
 NO_SUMMARY = "The language model gave no readable summary."
@@ -30,7 +27,7 @@ def explanation_of(
     return Explanation(
         specimen=specimen,
         scientist="hyve",
-        components=tuple(_component(finding, state.roles, lab) for finding in findings),
+        components=tuple(component_explanation(finding, state.roles, lab) for finding in findings),
         information_flow=summary.information_flow if summary else NO_SUMMARY,
         task_description=summary.derived_task_description if summary else NO_SUMMARY,
         program=render(executable.program) if executable else None,
@@ -42,12 +39,13 @@ def explanation_of(
     )
 
 
-def _component(finding: Finding, roles: Mapping[str, Role], lab: Callable[[], Lab]) -> ComponentExplanation:
+def component_explanation(finding: Finding, roles: Mapping[str, Role], lab: Callable[[], Lab]) -> ComponentExplanation:
+    """One component as it was found, with the model's role for it."""
     name = finding.trace.component
     role = roles.get(name)
-    own = _supported_program(finding)
+    own = finding.own_program
     by_model = role.tag if role else None
-    by_experiment = None if own is None else _tag_by_rule(own[0], name)
+    by_experiment = finding.tag
     return ComponentExplanation(
         id=name,
         tag=by_experiment or by_model,
@@ -57,15 +55,9 @@ def _component(finding: Finding, roles: Mapping[str, Role], lab: Callable[[], La
         verdict=finding.verdict,
         program=_program(own[0], name) if own else None,
         claims=finding.claims,
-        refuted=tuple(_lost(attempt) for attempt in finding.trace.attempts if attempt.verdict != "supported"),
+        refuted=tuple(lost_attempt(attempt) for attempt in finding.trace.attempts if attempt.verdict != "supported"),
         operation=operation_of(own[0], name, finding.claims, lab()) if own else None,
     )
-
-
-def _tag_by_rule(hypothesis: Hypothesis, name: str) -> Tag | None:
-    """The role, by the rule of the roles, of what the component was shown to carry."""
-    role = role_of_carrier(hypothesis.program, hypothesis.carried_by(name), is_head=Component.parse(name).is_head)
-    return None if role is None else role.value
 
 
 def _note(finding: Finding, role: Role | None) -> str:
@@ -83,7 +75,8 @@ def _program(hypothesis: Hypothesis, name: str) -> str:
     return render_variables(to_document(hypothesis.program), carried, given=others)
 
 
-def _lost(attempt: Attempt) -> dict[str, Any]:
+def lost_attempt(attempt: Attempt) -> dict[str, Any]:
+    """A hypothesis that was not supported, as an explanation keeps it."""
     return {
         "hypothesis": attempt.hypothesis or "(not readable)",
         "verdict": attempt.verdict,
@@ -92,24 +85,13 @@ def _lost(attempt: Attempt) -> dict[str, Any]:
     }
 
 
-def _supported_program(finding: Finding) -> tuple[Hypothesis, Evidence | None] | None:
-    """The last program that a supported claim says this component carries variables of."""
-    if finding.verdict != "supported":
-        return None
-    for claim, record in reversed(finding.checked):
-        if isinstance(claim, Computes | Aggregates) and record.verdict == "supported":
-            agreement = next((one for one in record.evidence if one.measure == AGREEMENT), None)
-            return claim.hypothesis, agreement
-    return None
-
-
 def shared_program(findings: Sequence[Finding], lab: Callable[[], Lab]) -> tuple[Executable | None, Evidence | None]:
     """The program that most components were shown to carry variables of, and by whom; the later one on a draw.
 
     Components that were supported with another program are checked again with this one, if it has their variables:
     carriers of two programs cannot be mixed.
     """
-    supported = {finding.trace.component: own for finding in findings if (own := _supported_program(finding))}
+    supported = {finding.trace.component: own for finding in findings if (own := finding.own_program)}
     documents = {name: to_document(own[0].program) for name, own in supported.items()}
     groups: dict[str, list[str]] = {}
     for name, document in documents.items():

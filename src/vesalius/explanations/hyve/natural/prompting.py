@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any, ClassVar, get_args
 
 from jinja2 import FileSystemLoader
 
@@ -30,6 +30,7 @@ class NaturalPrompts(Prompts):
     observed: BehaviourPrompts
     examples: tuple[dict[str, Any], ...]
     accuracy: float
+    scores_variables: ClassVar[bool] = False
 
     @cached_property
     def _environment(self) -> Any:
@@ -49,6 +50,8 @@ class NaturalPrompts(Prompts):
             "max_claims": MAX_CLAIMS,
             "max_iterations": MAX_ITERATIONS,
             "n_inputs": len(self.observed),
+            "compact": self.compact,
+            "scores_variables": self.scores_variables,
         }
 
     def helpers(self, *libraries: str) -> list[str]:
@@ -59,10 +62,10 @@ class NaturalPrompts(Prompts):
         """A claim about a component, in the grammar that these prompts show."""
         return read_natural_claim(given, component)
 
-    def grammar(self, component: Component) -> dict[str, Any]:
+    def grammar(self) -> dict[str, Any]:
         """What the typed prompts say about claims."""
         role = next((role for role in self.observed.roles if role != "end"), "end")
-        name = str(component)
+        name = str(self.circuit[0])
         return {
             "claims": describe_claims(KINDS),
             "functional": sorted(FUNCTIONAL_NATURAL),

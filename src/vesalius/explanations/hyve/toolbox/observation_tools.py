@@ -6,10 +6,9 @@ count tokens from 0. Results are cut to the length of each input, so there is no
 
 from collections import defaultdict
 from collections.abc import Callable
-from itertools import combinations
 from typing import Any
 
-from torch import Tensor, stack
+from torch import Tensor, cat, stack
 
 from vesalius.errors import BadInput
 from vesalius.explanations.hyve.subject import Subject
@@ -25,7 +24,7 @@ class Observation:
         self._subject = subject
 
     def predict(self, inputs: list[list[Any]]) -> list[list[Any]]:
-        """The model's decoded outputs, one per token of each input."""
+        """The model's decoded outputs, one per token of each input. Returns [[output, ...], ...]."""
         subject = self._subject
         return subject.outputs(subject.inputs(inputs))
 
@@ -45,7 +44,8 @@ class Observation:
 
     def attention_profile(self, head: str, inputs: list[list[Any]]) -> dict[str, Any]:
         """Where a head looks on average: BOS, its own position, the one before, by key token; and how far its weights
-        over the visible tokens are from equal (0 equal, 1 all on one).
+        over the visible tokens are from equal (0 equal, 1 all on one). Returns {"to_bos", "to_itself", "to_previous",
+        "unevenness", "by_key_token": {token: share}}.
         """
         totals: dict[str, list[float]] = defaultdict(list)
         by_token: dict[str, list[float]] = defaultdict(list)
@@ -70,7 +70,8 @@ class Observation:
         self, component: str, inputs: list[list[Any]], by: str | Callable[[list[Any], int], Any] = "token"
     ) -> dict[str, Any]:
         """Group a component's writes by "token", "position", "previous_token", "output" or by(tokens, position), and
-        say how far apart the groups are (distance of means) and how wide each one is (mean distance to its mean).
+        say how much of their variance the groups explain. Returns {"share_of_variance", "groups": {label: {"n", "norm",
+        "width": mean distance to the group's mean, "nearest": the nearest group, "distance": to its mean}}}.
         """
         if not callable(by) and by not in BY:
             raise BadInput(f"by={by!r} is not known; give one of {', '.join(BY)} or a function of (tokens, position)")
@@ -83,15 +84,22 @@ class Observation:
             raise BadInput(f"{len(groups)} groups are too many to compare; group by something with <= {MOST_GROUPS}")
         means = {label: stack(groups[label]).mean(0) for label in sorted(groups)}
         spread = {label: float((stack(groups[label]) - means[label]).norm(dim=1).mean()) for label in means}
-        return {
-            "groups": {
-                label: {"n": len(groups[label]), "norm": float(means[label].norm()), "width": spread[label]}
-                for label in means
-            },
-            "distances": {
-                f"{one} - {other}": float((means[one] - means[other]).norm()) for one, other in combinations(means, 2)
-            },
-        }
+        described: dict[str, dict[str, Any]] = {}
+        for label, mean in means.items():
+            others = {other: float((mean - means[other]).norm()) for other in means if other != label}
+            nearest = min(others, key=lambda other: others[other], default=None)
+            described[label] = {"n": len(groups[label]), "norm": float(mean.norm()), "width": spread[label]}
+            described[label] |= {"nearest": nearest, "distance": None if nearest is None else others[nearest]}
+        return {"share_of_variance": share_of_variance(list(groups.values())), "groups": described}
+
+
+def share_of_variance(groups: list[list[Tensor]]) -> float | None:
+    """How much of the variance of all rows the means of their groups explain; None where nothing varies."""
+    rows = [stack(group) for group in groups]
+    whole = cat(rows)
+    total = float((whole - whole.mean(0)).square().sum())
+    within = sum(float((group - group.mean(0)).square().sum()) for group in rows)
+    return round(1 - within / total, 4) if total > 1e-9 else None
 
 
 def _label(by: Any, tokens: list[Any], place: int, output: list[Any]) -> str:

@@ -4,8 +4,9 @@ Inputs are lists of token lists without BOS, [["a", "b"], ["b"]]; components are
 count tokens from 0. Outputs are the decoded outputs of the task; numbers less than 0.05 apart count as the same.
 """
 
+import random
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -16,6 +17,8 @@ from vesalius.explanations.hyve.subject import Inputs, Subject, same
 
 HOW = ("zero", "mean", "resample")
 SHOWN = 3
+#: Moves of which_variable: rounds over at most this many inputs.
+MOVE_ROUNDS, MOST_MOVED, MOVES_SEED = 8, 128, 11
 
 
 class Validation:
@@ -26,7 +29,7 @@ class Validation:
 
     def ablate(self, component: str, inputs: list[list[Any]], how: str = "mean") -> dict[str, Any]:
         """Replace a component everywhere by zero, by its mean over these inputs, or ("resample") by its values on the
-        next input of the list. Returns the outputs before and after, and the share that changed.
+        next input of the list. Returns {"clean": outputs, "patched": outputs, "share_changed": share of outputs}.
         """
         if how not in HOW:
             raise BadInput(f"how={how!r} is not known; give one of {', '.join(HOW)}")
@@ -48,7 +51,7 @@ class Validation:
             (b, a) for before, after in zip(clean, ablated, strict=True) for b, a in zip(before, after, strict=True)
         ]
         changed = sum(not same(b, a) for b, a in pairs) / len(pairs)
-        return {"clean": clean, "ablated": ablated, "share_changed": round(changed, 4)}
+        return {"clean": clean, "patched": ablated, "share_changed": round(changed, 4)}
 
     def patch(
         self,
@@ -61,7 +64,8 @@ class Validation:
         """Run one input `base` while the component takes, at the positions `at` (all, if left out), its values from one
         input `source` at the positions `source_at` (the same ones, if left out).
 
-        "effect" says how far the outputs went from those of base (0) to those of source (1), where the two differ.
+        Returns {"clean": outputs of base, "source": outputs of source, "patched": outputs, "changed_at": positions,
+        "effect": how far the outputs went from clean (0) to source (1), where the two differ}.
         """
         subject = self._subject
         part = subject.component(component)
@@ -86,7 +90,7 @@ class Validation:
         clean, of_source = subject.outputs(checked)
         patched = subject.outputs_with(part, values, where, checked)[0]
         return {
-            "base": clean,
+            "clean": clean,
             "source": of_source,
             "patched": patched,
             "changed_at": [place for place, value in enumerate(patched) if not same(clean[place], value)],
@@ -102,7 +106,8 @@ class Validation:
     ) -> dict[str, Any]:
         """Run each of `bases` while the component takes its values from the input of `sources` at the same place in the
         list, position by position. expected(base, source) says what your hypothesis predicts, one output per token of
-        base; "accuracy_where_changed" counts outputs that change or should.
+        base. Returns {"clean": outputs of each base, "patched": outputs of each}; with expected instead {"accuracy",
+        "accuracy_where_changed": over outputs that change or should, "outputs", "outputs_changed", "wrong": examples}.
         """
         subject = self._subject
         part = subject.component(component)
@@ -112,7 +117,7 @@ class Validation:
         clean = subject.outputs(first)
         interchanged = subject.outputs_with(part, *_moved(subject, part, first, second), first)
         if expected is None:
-            return {"clean": clean, "interchanged": interchanged}
+            return {"clean": clean, "patched": interchanged}
         right = changed = right_changed = total = 0
         wrong = []
         for base, source, before, after in zip(first.given, second.given, clean, interchanged, strict=True):
@@ -134,6 +139,80 @@ class Validation:
             "outputs_changed": changed,
             "wrong": wrong,
         }
+
+    def which_variable(
+        self, component: str, candidates: dict[str, Callable[[list[Any], int], Any]], inputs: list[list[Any]]
+    ) -> list[dict[str, Any]]:
+        """Which of several variables a component carries: its value is moved between positions of inputs, once, and
+        every candidate, a function of (tokens, position), is scored on the same moves. Returns, best first,
+        [{"variable", "separation": unchanged_when_equal + changed_when_different - 1, "unchanged_when_equal": 1 if the
+        component depends on nothing else, "changed_when_different", "n_equal", "n_different"}].
+        """
+        if not isinstance(candidates, dict) or not candidates:
+            raise BadInput(
+                'candidates must be an object of names and functions, {"token": lambda tokens, i: tokens[i]}'
+            )
+        subject = self._subject
+        part, checked = subject.component(component), subject.inputs(inputs[:MOST_MOVED], name="inputs")
+        values, moves = subject.values(part, checked), _moves(checked)
+        changed = _changed_by(subject, part, checked, values, moves)
+        rows, scored = checked.given, []
+        for name, variable in candidates.items():
+            held = [[variable(list(tokens), place) for place in range(len(tokens))] for tokens in rows]
+            equal = [held[one.base][one.at] == held[one.source][one.source_at] for one in moves]
+            kept = [not moved for moved, same_value in zip(changed, equal, strict=True) if same_value]
+            moved = [moved for moved, same_value in zip(changed, equal, strict=True) if not same_value]
+            scored.append(_score(name, kept, moved))
+        return sorted(scored, key=lambda one: -2.0 if one["separation"] is None else one["separation"], reverse=True)
+
+
+class _Move(NamedTuple):
+    """One value moved: from a position of a source input to a position of a base input."""
+
+    base: int
+    at: int
+    source: int
+    source_at: int
+
+
+def _moves(inputs: Inputs) -> list[_Move]:
+    """Random moves between all inputs, half of them to the same position where the source has it."""
+    chance, n = random.Random(MOVES_SEED), len(inputs.lengths)
+    moves = []
+    for turn in range(MOVE_ROUNDS):
+        for base, length in enumerate(inputs.lengths):
+            at, source = chance.randrange(length), chance.randrange(n)
+            elsewhere = chance.randrange(inputs.lengths[source])
+            stays = turn % 2 == 0 and at < inputs.lengths[source]
+            moves.append(_Move(base, at, source, at if stays else elsewhere))
+    return moves
+
+
+def _changed_by(subject: Subject, part: Component, inputs: Inputs, values: Tensor, moves: list[_Move]) -> list[bool]:
+    """Whether any output of the base changes, for every move; one run per round over all inputs."""
+    clean, changed = subject.outputs(inputs), []
+    for start in range(0, len(moves), len(inputs.lengths)):
+        turn = moves[start : start + len(inputs.lengths)]
+        moved, where = values.clone(), torch.zeros_like(inputs.real)
+        for one in turn:
+            moved[one.base, one.at + 1] = values[one.source, one.source_at + 1]
+            where[one.base, one.at + 1] = True
+        after = subject.outputs_with(part, moved, where, inputs)
+        changed += [any(not same(b, a) for b, a in zip(clean[one.base], after[one.base], strict=True)) for one in turn]
+    return changed
+
+
+def _score(name: str, kept: list[bool], moved: list[bool]) -> dict[str, Any]:
+    unchanged = round(sum(kept) / len(kept), 3) if kept else None
+    changed = round(sum(moved) / len(moved), 3) if moved else None
+    return {
+        "variable": name,
+        "separation": None if unchanged is None or changed is None else round(unchanged + changed - 1, 3),
+        "unchanged_when_equal": unchanged,
+        "n_equal": len(kept),
+        "changed_when_different": changed,
+        "n_different": len(moved),
+    }
 
 
 def _places(given: Any, length: int, name: str) -> list[int]:
