@@ -4,6 +4,7 @@
 |-------------------------------------------|-------------------------------------------------------------------------|
 | find something to study                   | `specimens`, `load`, `show`, `predict`, `behaviours`, `models`, `check` |
 | measure, find a circuit, explain, grade   | `plan`, `sweep`, `discover`, `discover_sets`, `explain`, `grade`, ...   |
+| look closer at a natural model            | `instruments`                                                           |
 | compare models and behaviours             | `survey`, `survey_plan`                                                 |
 | run a benchmark and use finished runs     | `bench`, `replay`, `compare`                                            |
 | repeat a result from its request          | `rerun`                                                                 |
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from vesalius.api.families import check, check_document, models
     from vesalius.api.functions import sample_functions
     from vesalius.api.head_sets import discover_sets
+    from vesalius.api.measuring import instruments
     from vesalius.api.mechrl import bench_mechrl
     from vesalius.api.pages import report
     from vesalius.api.plans import plan
@@ -54,6 +56,7 @@ _HOMES = {
     "explain": "vesalius.api.explanations",
     "generate": "vesalius.api.training",
     "grade": "vesalius.grading",
+    "instruments": "vesalius.api.measuring",
     "load": "vesalius.api.catalogue",
     "models": "vesalius.api.families",
     "next_tokens": "vesalius.api.catalogue",
@@ -89,6 +92,7 @@ __all__ = [
     "explain",
     "generate",
     "grade",
+    "instruments",
     "load",
     "models",
     "next_tokens",
