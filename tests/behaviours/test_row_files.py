@@ -195,6 +195,7 @@ def test_answers_as_token_ids_say_what_they_mean_here(tmp_path: Path) -> None:
     pair = f"{GOOD['prompt']},{GOOD['counterfactual']}"
     both = read(tmp_path / "eap.csv", f"clean,corrupted,correct_idx,incorrect_idx\n{pair},{paris},{rome}\n")
     assert (both.note, both.used_metric) == (None, None)
+    assert both.description == f"Complete 'The capital of France is' with token {paris}."
     assert ids_note(both, TOKENIZER).startswith("answers are token ids: row 1 asks for ' Paris' against ' Rome' with")
     alone = read(tmp_path / "one.csv", f"clean,corrupted,correct_idx\n{pair},{paris}\n")
     assert alone.used_metric == LOG_PROBABILITY

@@ -334,7 +334,9 @@ def _description(rows: Sequence[Row]) -> str:
     first = next((row for row in rows if row.defect is None), None)
     if first is None:
         return "Rows that cannot be used."
-    return f"Complete {first.prompt[-60:]!r} with {str(first.answers[0]).strip()!r}" + (
+    right = first.answers[0]
+    answer = f"token {right}" if isinstance(right, int) else repr(right.strip())
+    return f"Complete {first.prompt[-60:]!r} with {answer}" + (
         "." if len(rows) == 1 else f", and {len(rows) - 1} more row{'' if len(rows) == 2 else 's'}."
     )
 
