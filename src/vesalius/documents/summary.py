@@ -274,7 +274,8 @@ def _undecided(parts: Sequence[ComponentExplanation]) -> Iterator[str]:
     if untested:
         n = max((evidence.n for claim in untested for evidence in claim.evidence), default=0)
         prompts = "1 prompt, which has no interval" if n == 1 else f"{n} prompts" if n else "what was measured"
-        yield f"{len(untested)} claims are undecided on {prompts}; more prompts decide more"
+        claims = "1 claim is" if len(untested) == 1 else f"{len(untested)} claims are"
+        yield f"{claims} undecided on {prompts}; more prompts decide more"
 
 
 def _necessity(part: ComponentExplanation) -> tuple[float | None, ...] | None:
