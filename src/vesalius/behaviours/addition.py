@@ -270,10 +270,10 @@ def _forced(
         return None
     tokens, other, places = aligned
     longer = material.tokenizer.encode(clean.text + correct)
-    answer = tuple(longer[len(tokens) :])
+    answer = longer[len(tokens) :]
     if longer[: len(tokens)] != tokens or not answer:
         return None
-    forced = answer if len(answer) > 1 else ()
+    forced = tuple(answer) if len(answer) > 1 else ()
     return Prompt(tuple(tokens), tuple(other), answer[0], NONE, places, clean.text, forced=forced)
 
 
