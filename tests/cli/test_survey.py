@@ -147,7 +147,7 @@ def test_a_behaviour_that_does_not_fit_the_tokenizer(vesalius: Vesalius, inducer
     data = json.loads(got.out)
     assert [cell["status"] for cell in data["cells"]] == ["failed", "performed"]
     assert data["cells"][0]["error_kind"] == "refused"
-    assert "none of the rows can be used with this model" in data["cells"][0]["error"]
+    assert "cannot be used with this model" in data["cells"][0]["error"]
 
 
 def test_after_a_kill(vesalius: Vesalius, inducer: Path, random_model: Path, surveyed: Survey) -> None:
