@@ -10,8 +10,8 @@ from pydantic import BaseModel
 
 from tests.processes import until_gone
 from vesalius.backbones import Garbled, RetryPolicy, Tool, Unreachable, open_backbone, system, user
-from vesalius.backbones.local import NAME, LocalServer, find_model
-from vesalius.errors import Failed
+from vesalius.backbones.local import NAME, LocalOptions, LocalServer, find_model
+from vesalius.errors import BadInput, Failed
 
 pytestmark = pytest.mark.smollm
 
@@ -78,6 +78,17 @@ def test_a_server_does_not_outlive_a_killed_parent() -> None:
     parent = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert parent.returncode == -signal.SIGKILL
     until_gone(int(parent.stdout))
+
+
+def test_options_follow_the_name_of_a_model() -> None:
+    assert LocalOptions.of("a/b.gguf") == ("a/b.gguf", LocalOptions(context=4096, threads=1, gpu_layers=0))
+    named = LocalOptions.of("b.gguf?context=8192&threads=2&gpu_layers=99")
+    assert named == ("b.gguf", LocalOptions(context=8192, threads=2, gpu_layers=99))
+    for wrong in ("x?context=12", "x?threads=0", "x?speed=9", "x?context", "x?context=-1"):
+        with pytest.raises(BadInput, match="is not an option; give context=8192"):
+            LocalOptions.of(wrong)
+    with pytest.raises(BadInput, match="for a server that is started here"):
+        open_backbone(f"local:{NAME}?threads=2", base_url="http://127.0.0.1:9/v1")
 
 
 def test_a_file_that_is_not_a_model(tmp_path: Path) -> None:

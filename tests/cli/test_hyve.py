@@ -24,7 +24,7 @@ def test_a_model_explains_and_leaves_its_files(vesalius: Vesalius, tmp_path: Pat
     assert found.scientist == "hyve"
     assert json.loads((out / "explanation.json").read_text()) == json.loads(left.out)
     trace = Trace.model_validate_json((out / "trace.json").read_text())
-    assert (trace.protocol, trace.usage.calls) == ("typed", 26)
+    assert (trace.protocol, trace.usage.calls) == ("typed", 21)
     page = (out / "report.html").read_text()
     assert "decided by the language model from its own code, not by the engine" in page
     assert "decided by the engine, by rule" in page

@@ -78,6 +78,7 @@ def explain(
     prices: str | Path | None = None,
     record: str | Path | None = None,
     replay: str | Path | None = None,
+    compact: bool = False,
     unsafe_sandbox: bool = False,
     engine: str | None = None,
     jobs: int | None = None,
@@ -97,7 +98,7 @@ def explain(
     the behaviour they were loaded with (`n` held-out prompts, the `top` components by effect; `force` continues
     although the model does not perform the behaviour). With `backbone`, such as "openai:gpt-5.4", a language model
     proposes (docs/how-to/hyve.md), by the `protocol` "typed" or "paper"; `record` keeps its calls and `replay` serves
-    them.
+    them; `compact` keeps its typed prompts short, for a small context.
 
     `engine` ("local" processes or "ray") and `jobs` let the built-in scientist study components of a natural model
     elsewhere, some in each process. With `out` (a directory, or True for one under `vesalius-runs`) the files and the
@@ -126,6 +127,7 @@ def explain(
             backbone=backbone if isinstance(backbone, str) else None,
             backbone_options=_backbone_options(base_url, max_tokens),
             sandbox_unsafe=unsafe_sandbox,
+            compact=compact,
             loaded=specimen,
             progress=report,
             spread=parts_on(engine, jobs, specimen, report),

@@ -47,8 +47,8 @@ def open_backbone(
 
     Providers: `openai`, `anthropic`, `google` (their keys in the environment); `compatible` for any server that speaks
     OpenAI's chat API at `base_url` or $VESALIUS_BASE_URL; `local` for a model served on this machine
-    (`local:smollm2-135m` or `local:FILE.gguf`; with `base_url`, a server that is already running); `scripted:FILE`, or
-    a `Scripted` object, for tests.
+    (`local:smollm2-135m` or `local:FILE.gguf`; options: `local:FILE.gguf?context=8192&threads=2&gpu_layers=0`;
+    with `base_url`, a server that is already running); `scripted:FILE`, or a `Scripted` object, for tests.
 
     `record` writes every call to that directory and serves calls already recorded there; `replay` serves only from
     there and needs no key, package or network. `cap` is the most to spend, in dollars. `prices` is the user's own price

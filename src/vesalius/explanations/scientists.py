@@ -50,7 +50,7 @@ class Task:
     `directory` is where the specimen is loaded from, unless it is loaded already (`loaded`). What is explained are the
     named `components`, those of a `circuit` that score high enough (`Circuit.chosen`), those of the circuit that the
     method `circuit_from` discovers, or the specimen's own. `n`, `top` and `force` are for natural models, `leave_out`
-    is for the built-in scientist, `protocol` and `sandbox_unsafe` are for those that run a language model's code. For
+    is for the built-in scientist, `protocol`, `compact`, `sandbox_unsafe` are for those that ask a language model. For
     the request: `source` is the name or path that the specimen is loaded by, `circuit_file` where the circuit was read
     from, `backbone` the name of the language model, with its options. `executions` is the file that keeps what executed
     code gave; one that is not writable only answers. `spread` lets the built-in scientist study parts of a natural
@@ -63,6 +63,7 @@ class Task:
     protocol: str | None = None
     leave_out: str | None = None
     sandbox_unsafe: bool = False
+    compact: bool = False
     executions: Path | None = None
     executions_writable: bool = True
     circuit_from: str | None = None
@@ -181,6 +182,7 @@ def request_of(task: Task, backbone: Backbone | None) -> Request:
         "top": task.top,
         "force": task.force or None,
         "leave_out": task.leave_out,
+        "compact": task.compact or None,
         "circuit_from": task.circuit_from,
         "metric": _metric(specimen),
         "dtype": specimen and specimen.dtype,
@@ -252,6 +254,7 @@ def hyve(task: Task, backbone: Backbone | None) -> Explained:
         backbone=backbone,
         protocol=cast(Protocol, task.protocol or DEFAULT_PROTOCOL),
         seed=task.seed,
+        compact=task.compact,
         sandbox_unsafe=task.sandbox_unsafe,
         executions=Executions(task.executions, writable=task.executions_writable),
         n=task.n,
@@ -275,6 +278,7 @@ def hybrid(task: Task, backbone: Backbone | None) -> Explained:
         components=task.components,
         backbone=backbone,
         seed=task.seed,
+        compact=task.compact,
         sandbox_unsafe=task.sandbox_unsafe,
         executions=Executions(task.executions, writable=task.executions_writable),
         progress=task.progress,

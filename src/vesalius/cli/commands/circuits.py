@@ -269,6 +269,9 @@ def explain(
         str | None,
         typer.Option(help="Serve every call from this record; nothing is asked or paid."),
     ] = None,
+    compact: Annotated[
+        bool, typer.Option("--compact", help="Short typed prompts without free code, for models with a small context.")
+    ] = False,
     unsafe_sandbox: UnsafeSandboxOption = False,
     claims: Annotated[
         bool, typer.Option("--claims", "-v", help="Print every claim with its evidence after the summary.")
@@ -324,6 +327,7 @@ def explain(
             prices=prices,
             record=record,
             replay=replay,
+            compact=compact,
             unsafe_sandbox=unsafe_sandbox,
             out=out or True,
         )
