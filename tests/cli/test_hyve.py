@@ -65,9 +65,9 @@ def test_refusals_are_one_line(vesalius: Vesalius, tiny: Path, tmp_path: Path, m
             ["frac_prevs", "--scientist", "builtin", "--backbone", SCRIPT],
             "the built-in scientist asks no language model",
         ),
-        (["frac_prevs", "--scientist", "oracle"], "use builtin, hyve or package.module:function"),
+        (["frac_prevs", "--scientist", "oracle"], "use builtin, hyve, hybrid or package.module:function"),
         (["frac_prevs", "--backbone", SCRIPT, "--replay", tmp_path / "nowhere"], "no recorded calls"),
-        ([tiny, "--backbone", SCRIPT], "needs a specimen with listed tokens"),
+        ([tiny, "--backbone", SCRIPT], "name what to explain it for"),
     ):
         left = vesalius("explain", *arguments, "--out", tmp_path / "out")
         assert (left.code, left.out) == (2, ""), arguments
