@@ -48,6 +48,7 @@ def test_what_a_run_used_by_hand(tmp_path: Path) -> None:
         "calls": 2 * CALLS,
         "input_tokens": sum(said),
         "output_tokens": sum(heard),
+        "cached_tokens": 0,
         "cost": pytest.approx((sum(said) + sum(heard)) / 1000),
     }
     assert card["usage"]["judges"]["calls"] == 0
