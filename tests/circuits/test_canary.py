@@ -170,7 +170,7 @@ def test_a_canary_in_the_key_is_seen_nowhere_else(marked_task: Task, tmp_path: P
     record = {"seed": 0, "learning_rate": 0.0, "steps": 1}
     write_specimen(tmp_path, model, _card(marked_task, setting, measure(model, setting, n=8, seed=1), record))
     for name in ("3", str(tmp_path)):
-        shown = json.dumps(show(name))
+        shown = show(name).model_dump_json()
         assert json.loads(shown)["name"] == "frac_prevs"
         assert holds_canary(load(name), shown) == []
     for path in tmp_path.iterdir():

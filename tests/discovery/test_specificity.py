@@ -58,15 +58,15 @@ def test_ablating_the_induction_head_breaks_induction() -> None:
 @pytest.mark.parametrize(
     ("own", "others"),
     [
-        ("induction", {"ioi", "docstring", "greater-than", "capitals", "successor"}),
-        ("induction-out", {"ioi", "docstring", "greater-than", "capitals", "successor"}),
-        ("ioi", {"induction", "docstring", "greater-than", "capitals", "successor"}),
+        ("induction", {"ioi", "docstring", "greater-than", "capitals", "successor", "addition"}),
+        ("induction-out", {"ioi", "docstring", "greater-than", "capitals", "successor", "addition"}),
+        ("ioi", {"induction", "docstring", "greater-than", "capitals", "successor", "addition"}),
     ],
 )
 def test_variants_are_no_other_behaviours_and_a_family_counts_once(own: str, others: set[str]) -> None:
     first, *rest = [each.name for each in own_and_others(behaviour(own))]
     assert first == own
-    assert len(rest) == 5
+    assert len(rest) == 6
     assert set(rest) == others
 
 
