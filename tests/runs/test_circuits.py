@@ -226,10 +226,10 @@ def test_a_left_out_family_reaches_the_scientist(monkeypatch: pytest.MonkeyPatch
 
     monkeypatch.setattr(builtin_scientist, "explain_specimen", scientist)
     (circuit,) = benchmark_circuits(["8"])
-    for leave_out in (None, "tables"):
+    for leave_out in (None, "table"):
         benchmark.explain_case(ToExplain(Task(circuit.id, circuit.directory, 5, leave_out=leave_out)))
     options = {"seed": 5, "components": None, "progress": None}
-    assert asked == [{**options, "without": frozenset()}, {**options, "without": frozenset({"tables"})}]
+    assert asked == [{**options, "without": frozenset()}, {**options, "without": frozenset({"table"})}]
 
 
 def test_bad_settings() -> None:

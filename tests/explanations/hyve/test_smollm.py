@@ -27,7 +27,7 @@ def test_every_stage_runs_and_the_explanation_is_valid(
     monkeypatch.setattr(prompting, "MAX_ITERATIONS", 1)
     monkeypatch.setattr(prompting, "MOST_EXAMPLES", 2)
     monkeypatch.setattr(prompting, "describe_claims", lambda: describe_claims().splitlines()[0])
-    monkeypatch.setattr(stages, "helper_lines", lambda *libraries: [])
+    monkeypatch.setattr(prompting, "helper_lines", lambda *libraries: [])
     with open_backbone(
         f"local:{NAME}", base_url=local_server.url, max_tokens=32, reasks=0, timeout=600, retry=RetryPolicy(tries=2)
     ) as backbone:
@@ -37,8 +37,8 @@ def test_every_stage_runs_and_the_explanation_is_valid(
     (component,) = found.trace.components
     assert len(component.attempts) == 1
     usage, problems = found.trace.usage, found.trace.problems
-    # Plan, observation, classification and summary; a hypothesis per attempt, with a plan and a test where it is one.
-    assert usage.calls >= 4 + sum(3 if attempt.hypothesis else 1 for attempt in component.attempts)
+    # Observation and classification at least, which may hold the hypothesis and the summary; a test, or a hypothesis.
+    assert usage.calls >= 2 + len(component.attempts)
     assert usage.cost == 0.0
     assert usage.failed <= min(usage.calls, len(problems))
     assert all(problem.startswith(("L0_MLP ", "classification: ", "summary: ")) for problem in problems)
