@@ -50,7 +50,7 @@ def test_a_circuit_is_taken_in_every_form(specimen: Specimen, discovery: Discove
         (lambda s: ves.explain(s, circuit=5), "circuit int is none; give a path, a Circuit or a Discovery"),
         (lambda s: ves.explain(s, top="a"), "top='a' is not a whole number"),
         (lambda s: ves.discover(s, n="a"), "n='a' is not a whole number; give one, such as n=8"),
-        (lambda s: ves.discover(s, "bandit", budget=2.5), r"budget=2\.5 is not a whole number"),
+        (lambda s: ves.discover(s, "bandit", budget=2.5), r"budget=2\.5 is not a whole number"),  # type: ignore[call-overload]
         (lambda s: ves.discover(s, seed=True), "seed=True is not a whole number"),
         (lambda s: ves.sweep(s, n=None), "n=None is not"),
         (lambda s: ves.sweep(s, components=5), "5 names no components"),

@@ -71,7 +71,9 @@ def test_a_circuit_in_memory_is_repeated_from_the_file_beside_its_explanation(
     first = ves.explain(specimen, circuit, scientist=SILENT, out=tmp_path)
     assert first.request is not None
     assert (first.request.components, first.request.circuit) == (None, str(tmp_path / "circuit.json"))
-    assert ves.rerun(first).circuit_edges == first.circuit_edges
+    again = ves.rerun(first)
+    assert isinstance(again, Explanation)
+    assert again.circuit_edges == first.circuit_edges
 
 
 def test_a_discovered_circuit_is_discovered_again(specimen: Specimen) -> None:

@@ -233,4 +233,6 @@ def test_a_dataset_without_one_of_its_files_is_refused(tmp_path: Path) -> None:
     with pytest.raises(BadInput, match="train-00001-of-00003: no such file, one of 3 of this dataset"):
         find_behaviour(tmp_path)
     parquet.write_table(table, tmp_path / "train-00001-of-00003.parquet")
-    assert len(find_behaviour(tmp_path).rows) == 3
+    whole = find_behaviour(tmp_path)
+    assert isinstance(whole, RowBehaviour)
+    assert len(whole.rows) == 3

@@ -97,5 +97,6 @@ def test_prompts_of_shared_words_are_in_one_split_each() -> None:
     assert len(split_of) == 20, "every ordered pair of five words"
     assert set(split_of.values()) == {"train", "validation", "test"}
     few = ves.Behaviour.from_templates({**data, "words": {"w": ["one", "two", "three"]}})
+    assert isinstance(few, RowBehaviour)
     assert (len(few.rows), few.divided) == (6, False)
     assert LEAST_TO_DIVIDE > 6

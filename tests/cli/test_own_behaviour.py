@@ -8,6 +8,7 @@ import pytest
 import vesalius as ves
 from tests.cli.conftest import Vesalius
 from tests.cli.test_bad_input import refused
+from vesalius.behaviours.own import RowBehaviour
 
 PAIRS = [
     ("France", "Paris"),
@@ -230,7 +231,9 @@ def test_python_takes_names_paths_rows_and_behaviours(tiny: Path, file: Path) ->
         ves.load(tiny, behaviour=3.5)
     generated = ves.load(tiny, behaviour=(row for row in rows()))
     assert generated.examples == examples[2]
-    assert len(ves.Behaviour.from_rows(iter(rows())).rows) == 12
+    made = ves.Behaviour.from_rows(iter(rows()))
+    assert isinstance(made, RowBehaviour)
+    assert len(made.rows) == 12
 
 
 @pytest.mark.parametrize(

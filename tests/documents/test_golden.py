@@ -104,7 +104,13 @@ def test_sets_of_heads_that_were_a_dict() -> None:
 
 def test_what_a_document_holds_cannot_be_changed() -> None:
     discovery = Discovery.read(GOLDEN / "discovery" / "discovery.json")
-    for held in (discovery.metrics, discovery.request.options, discovery.circuit.nodes, discovery.circuit.edges):
+    mappings: list[Any] = [
+        discovery.metrics,
+        discovery.request.options,
+        discovery.circuit.nodes,
+        discovery.circuit.edges,
+    ]
+    for held in mappings:
         first = next(iter(held))
         for change, *given in ((held.update, {}), (held.pop, first), (held.clear,), (held.popitem,)):
             with pytest.raises(TypeError, match="cannot be changed"):

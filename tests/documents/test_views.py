@@ -242,7 +242,8 @@ def test_parts_of_results_are_short_too() -> None:
     for one in shown:
         assert len(repr(one)) < 500, repr(one)
         assert len(str(one)) < 500
-    for one in (discovery.components, part, part.claims[0], trace, trace.components[0], discovery.request):
+    tables: list[Any] = [discovery.components, part, part.claims[0], trace, trace.components[0], discovery.request]
+    for one in tables:
         assert "<table" in one._repr_html_()
         assert len(one._repr_html_()) < 20_000
     assert repr(discovery.components).endswith("... 300 in all)")

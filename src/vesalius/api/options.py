@@ -25,21 +25,6 @@ class SubjectOptions(TypedDict, total=False):
     progress: Progress | bool | None
 
 
-class SweepOptions(SubjectOptions, total=False):
-    """The options of `sweep`."""
-
-    kind: str
-    components: Names | None
-    pairs: bool
-    n: int
-    seed: int
-    split: str
-    material: Trial | None
-    engine: str | None
-    jobs: int | None
-    out: Out
-
-
 class DiscoverOptions(SubjectOptions, total=False):
     """The options of `discover`, for methods that score components."""
 

@@ -45,7 +45,7 @@ def error_categories(traces: Sequence[Trace]) -> dict[str, Metric]:
     failed = [[run for run in _executions(trace) if not run.succeeded] for trace in traces]
     names = {run.category for runs in failed for run in runs if run.category is not None}
     shares = {name: _share(failed, lambda run, name=name: run.category == name) for name in names}
-    return dict(sorted(shares.items(), key=lambda pair: (-pair[1].value, pair[0])))
+    return dict(sorted(shares.items(), key=lambda pair: (-(pair[1].value or 0.0), pair[0])))
 
 
 def convergence(traces: Sequence[Trace], *, budget: int = BUDGET) -> dict[str, Metric]:
