@@ -66,7 +66,7 @@ def as_then(new: Any, old: Any) -> Any:
     """A value of the current schema without the fields that were added since, which are all empty in old files."""
     if isinstance(new, dict) and isinstance(old, dict):
         added = {field: value for field, value in new.items() if field not in old}
-        assert all(value is None for value in added.values()), added
+        assert not any(added.values()), added
         return {field: as_then(value, old[field]) for field, value in new.items() if field in old}
     if isinstance(new, list | tuple) and isinstance(old, list) and len(new) == len(old):
         return [as_then(*pair) for pair in zip(new, old, strict=True)]
