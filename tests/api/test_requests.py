@@ -153,6 +153,7 @@ OTHER_VALUES: dict[str, dict[str, tuple[Any, dict[str, Any]]]] = {
         "scientist": (SILENT, {}),
         "backbone": (f"scripted:{WALKTHROUGH}", {}),
         "protocol": ("paper", {}),
+        "compact": (True, {}),
         "n": (5, {}),
         "top": (2, {}),
         "force": (False, {}),

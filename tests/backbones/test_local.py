@@ -87,6 +87,7 @@ def test_options_follow_the_name_of_a_model() -> None:
     for wrong in ("x?context=12", "x?threads=0", "x?speed=9", "x?context", "x?context=-1"):
         with pytest.raises(BadInput, match="is not an option; give context=8192"):
             LocalOptions.of(wrong)
+    pytest.importorskip("langchain_openai")
     with pytest.raises(BadInput, match="for a server that is started here"):
         open_backbone(f"local:{NAME}?threads=2", base_url="http://127.0.0.1:9/v1")
 

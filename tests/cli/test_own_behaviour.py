@@ -112,7 +112,7 @@ def test_rows_that_share_a_reason_share_a_line(vesalius: Vesalius, tiny: Path, t
     own_reasons = [{"prompt": "The capital of France is", "answer": " Paris", "wrong": f"{i}"} for i in range(25)]
     file.write_text("\n".join(map(json.dumps, [*unknown, *own_reasons])))
     lines = vesalius("behaviours", tiny, "--behaviour", file).out.splitlines()
-    assert lines[1] == "  rows 1, 2, 3, 4, 5 and 3 more: split 'exam' does not exist: use train, validation or test"
+    assert lines[2] == "  rows 1, 2, 3, 4, 5 and 3 more: split 'exam' does not exist: use train, validation or test"
     reasons = [line for line in lines if line.startswith("  row")]
     assert len(reasons) <= 20
 
