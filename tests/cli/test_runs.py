@@ -10,6 +10,7 @@ from tests.cli.test_bad_input import refused
 from tests.runs import stand_in
 from tests.runs.models import write_model
 from tests.runs.test_comparison import finished
+from tests.runs.test_usage import benchmark_run, explanation_in
 
 
 def command(place: Path, *more: object) -> list[object]:
@@ -63,7 +64,7 @@ def test_runs_that_are_none(vesalius: Vesalius, tmp_path: Path) -> None:
 def test_compare(vesalius: Vesalius, tmp_path: Path) -> None:
     mine = finished(tmp_path / "mine")
     printed = json.loads(vesalius("compare", mine, "--json").out)
-    assert set(printed) == {"runs", "tables"}
+    assert set(printed) == {"runs", "tables", "usage"}
     assert [table["id"] for table in printed["tables"]] == [
         "Table 2",
         "Table 9",
@@ -80,6 +81,18 @@ def test_compare(vesalius: Vesalius, tmp_path: Path) -> None:
     assert "34.49M" in shown
     assert "published, not measured here" in shown
     assert "without numbers" in shown
+
+
+def test_compare_prints_the_calls(vesalius: Vesalius, tmp_path: Path) -> None:
+    asked = benchmark_run(tmp_path / "asked")
+    words = [line.split() for line in vesalius("compare", asked).out.splitlines()]
+    assert ["asked", "validate", "2", "410", "300", "41", "$1.00", "4.2"] in words
+    assert ["asked", "all", "9", "2127", "970", "215", "$5.12", "20.2"] in words
+    assert ["asked", "3", "L0H1", "5", "1010", "450", "101", "$1.88", "7.8"] in words
+    assert ["asked", "3", "(all)", "2", "1007", "500", "103", "$2.00", "8.5"] in words
+    alone = vesalius("compare", explanation_in(tmp_path / "alone", scientist="builtin")).out
+    assert "Table 2" not in alone
+    assert ["alone", "all", "0", "0", "0", "0", "$0.00", "0.0"] in [line.split() for line in alone.splitlines()]
 
 
 @pytest.mark.slow

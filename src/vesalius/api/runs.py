@@ -1,18 +1,18 @@
-"""Finished runs: repeat one from its records, compare several with the published tables."""
+"""Finished runs: repeat one from its records, compare several with the published tables and by what they asked."""
 
 from collections.abc import Sequence
 from pathlib import Path
 
 from vesalius.errors import BadInput
 from vesalius.progress import Progress, shown
-from vesalius.runs.comparison import UNNUMBERED, Sheet
+from vesalius.runs.comparison import UNNUMBERED, Comparison, Sheet
 from vesalius.runs.comparison import compare as compared
 from vesalius.runs.directory import is_run, read_run
 from vesalius.runs.published import SOURCE
 from vesalius.runs.replay import Replayed
 from vesalius.runs.replay import replay as replayed
 
-__all__ = ["SOURCE", "UNNUMBERED", "Replayed", "Sheet", "compare", "replay"]
+__all__ = ["SOURCE", "UNNUMBERED", "Comparison", "Replayed", "Sheet", "compare", "replay"]
 
 
 def replay(
@@ -33,9 +33,11 @@ def replay(
         )
 
 
-def compare(runs: Sequence[str | Path]) -> list[Sheet]:
-    """The published tables of the circuits benchmark with these runs beside the published rows."""
-    return compared([_run(run) for run in runs])
+def compare(runs: Sequence[str | Path]) -> Comparison:
+    """Runs side by side: of the circuits benchmark in the published tables, and of these and of explanations (made by
+    `ves.explain` with `out`) the calls, tokens, cost and seconds by stage and by component.
+    """
+    return compared([Path(run) for run in runs])
 
 
 def _run(name: str | Path) -> Path:

@@ -356,6 +356,8 @@ class Backbone:
         call = PaidCall(request, connection, price=self.price, cap=self.cap, records=self.records)
         failure = None
         answer = None
+        clock = self._retrier.clock
+        started = clock.now()
         try:
             answer = self._retrier.run(call.attempt, call.note)
         except CapReached:
@@ -374,6 +376,7 @@ class Backbone:
             doubtful=call.doubtful,
             attempts=call.attempts,
             prices=self.price_date if self.price else None,
+            seconds=round(clock.now() - started, 3),
         )
 
 

@@ -15,7 +15,7 @@ import json
 import math
 import os
 import threading
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -42,6 +42,7 @@ class Outcome(FrozenModel):
     attempts: int = 1
     events: tuple[Event, ...] = ()
     prices: str | None = Field(default=None, description="date of the price table")
+    seconds: float | None = Field(default=None, description="all tries and the waits between them; None: not recorded")
 
 
 class Totals(FrozenModel):
@@ -97,7 +98,7 @@ class Records:
         self._outcomes: dict[str, Outcome] = {}
         self._pending: dict[str, list[float]] = {}
         self._charges: list[float] = []
-        self._all_outcomes: list[Outcome] = []
+        self._all_outcomes: list[tuple[str, Outcome]] = []
         self._unsupported: dict[tuple[str, str], set[str]] = {}
         if writable:
             self._prepare_file()
@@ -116,13 +117,19 @@ class Records:
         return math.fsum([*self._charges, *(most for calls in self._pending.values() for most in calls)])
 
     @property
+    def labelled_outcomes(self) -> Sequence[tuple[str, Outcome]]:
+        """Every call with an outcome, repeated ones included, by the label it was made with, in the order of time."""
+        return tuple(self._all_outcomes)
+
+    @property
     def totals(self) -> Totals:
         """Totals of all calls with an outcome, repeated ones included."""
-        usages = [outcome.usage for outcome in self._all_outcomes if outcome.usage]
-        costs = [outcome.cost for outcome in self._all_outcomes]
+        outcomes = [outcome for _, outcome in self._all_outcomes]
+        usages = [outcome.usage for outcome in outcomes if outcome.usage]
+        costs = [outcome.cost for outcome in outcomes]
         known = [cost for cost in costs if cost is not None]
         return Totals(
-            calls=len(self._all_outcomes),
+            calls=len(outcomes),
             input_tokens=sum(usage.input for usage in usages),
             output_tokens=sum(usage.output for usage in usages),
             cached_tokens=sum(usage.cached for usage in usages),
@@ -209,7 +216,7 @@ class Records:
             return
         outcome = Outcome.model_validate(line["outcome"])
         self._outcomes[key] = outcome
-        self._all_outcomes.append(outcome)
+        self._all_outcomes.append((line.get("label", ""), outcome))
         pending = self._pending.pop(key, [])
         # Earlier `asked` lines of this call belong to processes that were killed during it.
         self._charges += [outcome.cost or 0.0, outcome.doubtful, *pending[:-1]]

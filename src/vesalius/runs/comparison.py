@@ -1,21 +1,25 @@
-"""Runs side by side, in the tables and figures of the paper that published the benchmark.
+"""Runs side by side, in the tables and figures of the paper that published the benchmark, and by what they asked.
 
 A row is a run or a published backbone; what a run did not measure is None. Published rows say so, because they were
 measured on other models than ours: they are a point of reference, not a contest.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from vesalius.documents.metric import Metric
 from vesalius.documents.scorecard import Scorecard
+from vesalius.documents.usage import RunUsage
+from vesalius.documents.views import Row as TableRow
+from vesalius.documents.views import Viewable
 from vesalius.errors import BadInput
 from vesalius.runs import published
-from vesalius.runs.directory import read_run, read_scorecard
+from vesalius.runs.directory import is_run, read_run, read_scorecard
 from vesalius.runs.published import SOURCE, Row
 from vesalius.runs.settings import BENCHMARK
+from vesalius.runs.usage import run_usage
 
 Metrics = Callable[[Scorecard], Mapping[str, Metric] | None]
 UNNUMBERED = "Figures 3 and 4 were published as pictures without numbers."
@@ -37,9 +41,45 @@ class Sheet:
         return {"id": self.id, "title": self.title, "scale": self.scale, "columns": list(self.columns), "rows": rows}
 
 
-def compare(directories: Sequence[Path]) -> list[Sheet]:
-    """The tables for finished runs of the circuits benchmark."""
-    cards = {_label(directory, directories): _card(directory) for directory in directories}
+@dataclass(frozen=True, repr=False)
+class Comparison(Viewable):
+    """Runs side by side: the published `tables` for those of the benchmark, and what all of them asked (`usage`). It
+    can be read like the list of its tables.
+    """
+
+    tables: tuple[Sheet, ...]
+    usage: tuple[RunUsage, ...]
+
+    def __iter__(self) -> Iterator[Sheet]:
+        return iter(self.tables)
+
+    def __len__(self) -> int:
+        return len(self.tables)
+
+    def __getitem__(self, place: int) -> Sheet:
+        return self.tables[place]
+
+    def as_data(self) -> dict[str, Any]:
+        """The tables and the calls as JSON."""
+        return {"tables": [sheet.as_data() for sheet in self.tables], "usage": [one.as_data() for one in self.usage]}
+
+    def _summary(self) -> str:
+        runs = "; ".join(f"{one.run}: {one.total.calls} calls" for one in self.usage)
+        return f"Comparison of {len(self.usage)} runs in {len(self.tables)} tables\n{runs}"
+
+    def _rows(self) -> list[TableRow]:
+        return [{"run": one.run, **stage.as_data()} for one in self.usage for stage in one.stages]
+
+
+def compare(directories: Sequence[Path]) -> Comparison:
+    """The published tables with finished runs of the circuits benchmark, and the calls of these and of explanations."""
+    labels = {directory: _label(directory, directories) for directory in directories}
+    cards = {label: _card(directory) for directory, label in labels.items() if is_run(directory)}
+    usage = tuple(run_usage(directory, label=label) for directory, label in labels.items())
+    return Comparison(tuple(_published_tables(cards)) if cards else (), usage)
+
+
+def _published_tables(cards: dict[str, Scorecard]) -> list[Sheet]:
     return [
         _sheet("2", "results", cards, _results, published.TABLE_2),
         _sheet("9", "grounding of hypotheses", cards, _grounding, published.TABLE_9, scale="0 to 2; shares of 2 and 1"),

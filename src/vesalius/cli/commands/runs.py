@@ -40,18 +40,27 @@ def replay(
 
 @commands.command()
 def compare(
-    runs: Annotated[list[str], typer.Argument(help="Finished runs of `vesalius bench circuits`.", metavar="RUN...")],
+    runs: Annotated[
+        list[str],
+        typer.Argument(
+            help="Finished runs of `vesalius bench circuits`, or directories made by `vesalius explain`.",
+            metavar="RUN...",
+        ),
+    ],
     json: JsonOption = False,
 ) -> None:
-    """Print the published tables of the circuits benchmark with these runs beside the published rows.
+    """Print the published tables of the circuits benchmark with these runs beside the published rows, and what was
+    asked of language models: calls, tokens (those from the cache too), cost and seconds by stage and by component.
+
+    Of `vesalius explain` only the calls are compared.
 
     Example: vesalius compare vesalius-runs/bench-circuits-builtin-seed0
     """
     from vesalius import api
     from vesalius.cli.console import print_json
-    from vesalius.cli.tables.runs import print_sheets
+    from vesalius.cli.tables.runs import print_comparison
 
-    sheets = api.compare(runs)
+    comparison = api.compare(runs)
     if json:
-        return print_json({"runs": runs, "tables": [sheet.as_data() for sheet in sheets]})
-    return print_sheets(sheets)
+        return print_json({"runs": runs, **comparison.as_data()})
+    return print_comparison(comparison)

@@ -1,12 +1,36 @@
-"""Finished runs beside the published tables."""
+"""Finished runs beside the published tables, and what they asked of language models."""
+
+from collections.abc import Sequence
+from typing import Any
 
 from rich.table import Table
 
-from vesalius.api.runs import SOURCE, UNNUMBERED, Sheet
+from vesalius.api.runs import SOURCE, UNNUMBERED, Comparison, Sheet
 from vesalius.cli.console import print_line, stdout
+from vesalius.documents.usage import RunUsage
+
+#: Components that are printed, those that took most input tokens; --json has all.
+MOST_COMPONENTS = 20
+#: The columns of figures, and their headings.
+FIGURES = {
+    "calls": "calls",
+    "input_tokens": "tokens in",
+    "cached_tokens": "cached",
+    "output_tokens": "out",
+    "cost": "cost",
+    "seconds": "seconds",
+}
 
 
-def print_sheets(sheets: list[Sheet]) -> None:
+def print_comparison(comparison: Comparison) -> None:
+    """Every published table, then the calls."""
+    if comparison.tables:
+        _print_sheets(comparison.tables)
+    _print_stages(comparison.usage)
+    _print_components(comparison.usage)
+
+
+def _print_sheets(sheets: Sequence[Sheet]) -> None:
     """Every table, with the sources of the rows that were measured."""
     for name, source, _ in sheets[0].rows:
         if source != SOURCE:
@@ -28,9 +52,52 @@ def _print_sheet(sheet: Sheet) -> None:
     return stdout.print(table)
 
 
+def _print_stages(usage: Sequence[RunUsage]) -> None:
+    stdout.print("\n[bold]Calls[/bold] by stage (per component: the scientist's, no judges)")
+    table = _calls_table("run", "stage")
+    for run in usage:
+        for stage in run.stages:
+            table.add_row(run.run, stage.stage, *_figures(stage.as_data()))
+        table.add_row(run.run, "all", *_figures(run.total.as_data()))
+        if run.per_component is not None:
+            table.add_row(run.run, "per component", *_figures(run.per_component))
+    stdout.print(table)
+
+
+def _print_components(usage: Sequence[RunUsage]) -> None:
+    rows = [(run.run, one) for run in usage for one in run.components]
+    if not rows:
+        return
+    rows.sort(key=lambda row: -row[1].input_tokens)
+    stdout.print("\n[bold]Calls[/bold] by component (the scientist's, no judges)")
+    table = _calls_table("run", "case", "component")
+    for run, one in rows[:MOST_COMPONENTS]:
+        table.add_row(run, one.case, one.component or "(all)", *_figures(one.as_data()))
+    stdout.print(table)
+    if len(rows) > MOST_COMPONENTS:
+        print_line(f"the {MOST_COMPONENTS} of {len(rows)} with most input tokens; --json has all")
+
+
+def _calls_table(*names: str) -> Table:
+    table = Table(box=None, pad_edge=False)
+    for name in names:
+        table.add_column(name, overflow="fold")
+    for heading in FIGURES.values():
+        table.add_column(heading, justify="right", no_wrap=True)
+    return table
+
+
+def _figures(used: dict[str, Any]) -> list[str]:
+    return [_cell(name, used[name]) for name in FIGURES]
+
+
 def _cell(column: str, value: float | None) -> str:
     if value is None:
         return "-"
     if column.endswith("tokens"):
         return f"{value / 1e6:.2f}M" if value >= 1e6 else f"{value:.0f}"
-    return f"${value:.2f}" if column.startswith("cost") else f"{value:.3f}"
+    if column in ("calls", "seconds"):
+        return f"{value:.0f}" if isinstance(value, int) else f"{value:.1f}"
+    if column.startswith("cost"):
+        return f"${value:.4f}" if 0 < value < 0.1 else f"${value:.2f}"
+    return f"{value:.3f}"
