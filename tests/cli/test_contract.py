@@ -21,7 +21,19 @@ from vesalius.documents.request import Request
 from vesalius.errors import BadInput
 from vesalius.version import __version__
 
-COMMANDS = ["specimens", "show", "predict", "behaviours", "sweep", "discover", "explain", "report", "survey", "train"]
+COMMANDS = [
+    "specimens",
+    "show",
+    "predict",
+    "behaviours",
+    "sweep",
+    "discover",
+    "explain",
+    "report",
+    "survey",
+    "study",
+    "train",
+]
 COMMANDS[4:4] = ["models", "check"]
 COMMANDS += ["generate", "replay", "compare", "schema"]
 BENCHMARKS = ["circuits", "discovery", "mechrl", "functions"]

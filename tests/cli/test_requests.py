@@ -76,6 +76,18 @@ def parsed(command_line: str) -> dict:
             {"backbone": "a:b", "protocol": "paper", "judge": ["c:d", "e:f"]},
         ),
         (
+            Request(
+                command="study af1",
+                behaviour="addition:high=99",
+                circuit="c.json",
+                method="hyve",
+                options={"model": "m", "n": 8, "top": 9, "quick": True, "judge": ["c:d", "e:f"], "roles": "r.csv"},
+                seed=2,
+                backbone="a:b",
+            ),
+            {"name": "af1", "model": "m", "scientist": "hyve", "judge": ["c:d", "e:f"], "roles": "r.csv", "top": 9},
+        ),
+        (
             DiscoverySettings(CIRCUITS, ("sweep", "eap"), 8, 3).request(),
             {"methods": "sweep,eap", "ids": "3,4", "n": 8, "seed": 3},
         ),

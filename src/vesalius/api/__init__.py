@@ -6,6 +6,7 @@
 | measure, find a circuit, explain, grade   | `plan`, `sweep`, `discover`, `discover_sets`, `explain`, `grade`, ...   |
 | look closer at a natural model            | `instruments`                                                           |
 | compare models and behaviours             | `survey`, `survey_plan`                                                 |
+| repeat a published study                  | `study`                                                                 |
 | run a benchmark and use finished runs     | `bench`, `replay`, `compare`                                            |
 | repeat a result from its request          | `rerun`                                                                 |
 | make specimens and see black boxes        | `train`, `generate`, `sample_functions`                                 |
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from vesalius.api.plans import plan
     from vesalius.api.requests import rerun
     from vesalius.api.runs import compare, replay
+    from vesalius.api.studies import study
     from vesalius.api.surveys import survey, survey_plan
     from vesalius.api.sweeps import sweep, sweep_report
     from vesalius.api.training import generate, train
@@ -70,6 +72,7 @@ _HOMES = {
     "schema_names": "vesalius.documents.schemas",
     "show": "vesalius.api.catalogue",
     "specimens": "vesalius.api.catalogue",
+    "study": "vesalius.api.studies",
     "survey": "vesalius.api.surveys",
     "survey_plan": "vesalius.api.surveys",
     "sweep": "vesalius.api.sweeps",
@@ -106,6 +109,7 @@ __all__ = [
     "schema_names",
     "show",
     "specimens",
+    "study",
     "survey",
     "survey_plan",
     "sweep",

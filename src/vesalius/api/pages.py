@@ -1,4 +1,4 @@
-"""Pages of what lies in a directory: an explanation's evidence, a discovered circuit, a survey, a benchmark's run."""
+"""Pages of what lies in a directory: an explanation, a discovered circuit, a survey, a study, a benchmark's run."""
 
 from pathlib import Path
 
@@ -6,6 +6,7 @@ from vesalius.api.catalogue import load
 from vesalius.api.explanations import PAGE_FILE
 from vesalius.documents.explanation import EXPLANATION_FILE, Explanation
 from vesalius.documents.sets import SETS_FILE
+from vesalius.documents.study import STUDY_FILE, Study
 from vesalius.documents.survey import SURVEY_FILE, Survey
 from vesalius.errors import BadInput, Failed
 from vesalius.model.specimen import Specimen
@@ -13,6 +14,7 @@ from vesalius.progress import Progress, shown
 from vesalius.report.discovery import is_discovery, render_discovery
 from vesalius.report.page import render_page
 from vesalius.report.run import render_run
+from vesalius.report.study import render_study
 from vesalius.report.survey import render_survey
 from vesalius.runs.directory import is_run
 
@@ -22,10 +24,12 @@ def report(run: str | Path, *, progress: Progress | bool | None = None) -> Path:
     directory = Path(run)
     if not directory.is_dir():
         raise BadInput(
-            f"{run}: no such directory; name one that `vesalius explain`, `discover`, `survey` or `bench` made"
+            f"{run}: no such directory; name one that `vesalius explain`, `discover`, `survey`, `study` or `bench` made"
         )
     if (directory / SURVEY_FILE).is_file():
         return render_survey(Survey.read(directory / SURVEY_FILE), directory)
+    if (directory / STUDY_FILE).is_file():
+        return render_study(Study.read(directory / STUDY_FILE), directory)
     if is_run(directory):
         with shown(progress) as tell:
             return render_run(directory, progress=tell)

@@ -10,6 +10,7 @@
 | `Trace`       | `trace.json`       | `vesalius explain --scientist hyve` |
 | `Scorecard`   | `scorecard.json`   | `vesalius bench`    |
 | `Survey`      | `survey.json`      | `vesalius survey`   |
+| `Study`       | `study.json`       | `vesalius study`    |
 | `MechrlStudy` | `mechrl-MODE.json` | `vesalius bench mechrl` |
 
 Each holds the `Request` that made it. What commands print without a file of its own is here as well: `Plan`,
@@ -38,6 +39,7 @@ from vesalius.documents.plan import Plan, SurveyPlan
 from vesalius.documents.request import Request
 from vesalius.documents.scorecard import Scorecard
 from vesalius.documents.sets import HeadSets
+from vesalius.documents.study import Study
 from vesalius.documents.survey import Survey, SurveyCell
 from vesalius.documents.sweep import Sweep, SweepRow
 from vesalius.documents.trace import Trace
@@ -65,6 +67,7 @@ __all__ = [
     "Score",
     "Scorecard",
     "SpecimenDescription",
+    "Study",
     "Survey",
     "SurveyCell",
     "SurveyPlan",

@@ -22,6 +22,7 @@ Command = Literal[
     "discover",
     "explain",
     "survey",
+    "study af1",
     "bench circuits",
     "bench discovery",
     "bench functions",
@@ -31,6 +32,7 @@ Command = Literal[
 METHOD_OPTIONS: dict[str, str] = {
     "discover": "--method",
     "explain": "--scientist",
+    "study af1": "--scientist",
     "bench circuits": "--scientist",
     "bench discovery": "--methods",
     "bench functions": "--interpreter",

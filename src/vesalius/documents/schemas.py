@@ -13,6 +13,7 @@ from vesalius.documents.plan import Plan
 from vesalius.documents.request import Request
 from vesalius.documents.scorecard import SCORECARD_FILE, Scorecard
 from vesalius.documents.sets import SETS_FILE, HeadSets
+from vesalius.documents.study import STUDY_FILE, Study
 from vesalius.documents.survey import SURVEY_FILE, Survey
 from vesalius.documents.sweep import SWEEP_FILE, Sweep
 from vesalius.documents.trace import TRACE_FILE, Trace
@@ -30,6 +31,7 @@ DOCUMENTS: dict[str, tuple[type[BaseModel], str | None]] = {
     "trace": (Trace, TRACE_FILE),
     "scorecard": (Scorecard, SCORECARD_FILE),
     "survey": (Survey, SURVEY_FILE),
+    "study": (Study, STUDY_FILE),
     "mechrl": (MechrlStudy, "mechrl-MODE.json"),
     "plan": (Plan, None),
 }

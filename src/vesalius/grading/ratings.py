@@ -8,14 +8,17 @@ A ratings file is CSV with a header, or JSON: a list of objects. Both have these
     measure     description_quality, task_accuracy, plan_soundness or grounding
     score       a whole number: 0, 1 or 2; for task_accuracy 0 or 1
     iteration   optional: which hypothesis of the component, from 1; 1 if left out
+    explainer   optional: whose text it is, where a study has several
     comment     optional, ignored
 
-One file belongs to the explanations of one run. As with judges, the lowest score of the raters of an item is kept.
+One file belongs to the explanations of one run. As with judges, the lowest score of the raters of an item is kept;
+studies take the score that most of at least three raters give (`majority`).
 """
 
 import csv
 import io
-from collections.abc import Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from itertools import combinations
 from pathlib import Path
 from typing import Any
@@ -30,7 +33,9 @@ from vesalius.grading.judges.circuit import JudgedCircuit
 from vesalius.grading.judges.measures import MEASURES, Item, MeasureName
 
 REQUIRED = ("specimen", "component", "rater", "measure", "score")
-OPTIONAL = ("iteration", "comment")
+OPTIONAL = ("iteration", "explainer", "comment")
+#: Fewer raters of an item have no majority.
+LEAST_RATERS = 3
 
 
 class Rating(BaseModel):
@@ -44,11 +49,12 @@ class Rating(BaseModel):
     measure: MeasureName
     score: int
     iteration: int = 1
+    explainer: str = ""
 
     @property
     def item(self) -> Item:
         """What was rated."""
-        return Item(self.measure, self.specimen, self.component, self.iteration)
+        return Item(self.measure, self.specimen, self.component, self.iteration, self.explainer)
 
 
 def read_ratings(path: Path | str) -> tuple[Rating, ...]:
@@ -80,6 +86,22 @@ def lowest(ratings: Iterable[Rating]) -> dict[Item, int]:
     for rating in ratings:
         kept[rating.item] = min(rating.score, kept.get(rating.item, rating.score))
     return kept
+
+
+def votes(ratings: Iterable[Rating]) -> dict[Item, dict[str, int]]:
+    """The score of each rater, by item."""
+    given: dict[Item, dict[str, int]] = {}
+    for rating in ratings:
+        given.setdefault(rating.item, {})[rating.rater] = rating.score
+    return given
+
+
+def majority(scores: Collection[int]) -> int | None:
+    """The score that more than half of the raters of an item give; None where none has that, or where there are fewer
+    than `LEAST_RATERS`.
+    """
+    score, count = max(Counter(scores).items(), key=lambda item: item[1], default=(0, 0))
+    return score if len(scores) >= LEAST_RATERS and 2 * count > len(scores) else None
 
 
 def rater_agreement(ratings: Iterable[Rating]) -> dict[MeasureName, dict[str, Kappa]]:
@@ -165,6 +187,7 @@ def _rating(row: Mapping[str, Any], where: str) -> Rating:
         rater=str(row["rater"]).strip(),
         measure=measure.name,
         score=_whole(row["score"], f"{where}: score", low=0, high=measure.best),
+        explainer=str(row.get("explainer") or "").strip(),
         iteration=_whole(1 if row.get("iteration") in (None, "") else row["iteration"], f"{where}: iteration", low=1),
     )
 

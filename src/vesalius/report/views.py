@@ -19,6 +19,7 @@ from vesalius.documents.discovery import Discovery
 from vesalius.documents.explanation import NO_TAG, Explanation
 from vesalius.documents.scorecard import Scorecard
 from vesalius.documents.sets import HeadSets
+from vesalius.documents.study import Study
 from vesalius.documents.survey import Survey
 from vesalius.documents.sweep import Sweep
 from vesalius.documents.views import columns_of, register, subject_of
@@ -42,6 +43,7 @@ from vesalius.report.plots import (
     draw_words,
 )
 from vesalius.report.profiles import short_role
+from vesalius.report.study import render_study
 from vesalius.report.survey import render_survey
 
 PAGE = "report.html"
@@ -160,6 +162,11 @@ def _(result: Discovery, directory: Path) -> Path:
 @page.register
 def _(result: Survey, directory: Path) -> Path:
     return render_survey(result, directory)
+
+
+@page.register
+def _(result: Study, directory: Path) -> Path:
+    return render_study(result, directory)
 
 
 @page.register

@@ -16,6 +16,12 @@ TABLE_2: dict[str, Row] = {
     GEMINI: {"tag_accuracy": 0.76, "description_quality": 0.59, "task_accuracy": 0.83, "execution_success": 0.80},
     QWEN: {"tag_accuracy": 0.67, "description_quality": 0.25, "task_accuracy": 0.25, "execution_success": 0.62},
 }
+#: Role descriptions of the ten AF1 components of Llama-3-8B, rated by three people (`study af1`).
+TABLE_4: dict[str, dict[str, int]] = {
+    GPT: {"correct": 6, "partial": 3, "wrong": 1},
+    CLAUDE: {"correct": 8, "partial": 2, "wrong": 0},
+    GEMINI: {"correct": 1, "partial": 2, "wrong": 7},
+}
 TABLE_9: dict[str, Row] = {
     GPT: {"grounding": 1.94, "fully": 0.941, "partial": 0.059},
     CLAUDE: {"grounding": 1.94, "fully": 0.941, "partial": 0.059},

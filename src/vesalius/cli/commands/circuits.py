@@ -338,7 +338,9 @@ def explain(
 def report(
     run: Annotated[
         str,
-        typer.Argument(help="A directory made by `vesalius explain`, `discover`, `survey` or `bench`.", metavar="RUN"),
+        typer.Argument(
+            help="A directory made by `vesalius explain`, `discover`, `survey`, `study` or `bench`.", metavar="RUN"
+        ),
     ],
     json: JsonOption = False,
 ) -> None:

@@ -47,10 +47,12 @@ assert tuple(MEASURES) == get_args(MeasureName)
 
 class Item(NamedTuple):
     """What a score is given to. `component` is empty for a whole circuit; `iteration` counts the hypotheses of one
-    component from 1, and is 1 where there is only one text to score.
+    component from 1, and is 1 where there is only one text to score. `explainer` says whose text it is where several
+    are rated in one file.
     """
 
     measure: MeasureName
     specimen: str
     component: str = ""
     iteration: int = 1
+    explainer: str = ""

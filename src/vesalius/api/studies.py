@@ -1,0 +1,454 @@
+"""Published studies repeated on a model: `af1`, the roles of components in three-operand addition.
+
+1. Check that the model adds.
+2. Localise: the circuit given, the published one for Llama-3-8B, or one that is discovered.
+3. Explain its components with the built-in scientist, and with a language model where one is given.
+4. Rate the roles against reference roles: by the majority of three raters, or by judges.
+5. Set the counts beside the published rows of Table 4, in a document and on a page.
+
+A study is a run directory. The same call continues it; another explainer, ratings or judges add to it. The answer key
+is opened after everything is explained.
+"""
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from pydantic import JsonValue
+
+from vesalius.api.catalogue import loaded
+from vesalius.api.circuit_sources import Given, Source
+from vesalius.api.explanations import MAX_TOKENS, explain
+from vesalius.api.places import Out, directory_for, removed_if_empty, require_place
+from vesalius.api.study_steps import (
+    SHEET_FILE,
+    judged_roles,
+    localise,
+    required_performance,
+    required_sums,
+    spending_cap,
+    with_sums,
+    write_sheet,
+)
+from vesalius.backbones import TIMEOUT, Backbone, open_backbone
+from vesalius.behaviours.behaviour import label_of
+from vesalius.behaviours.trial import require_drawable
+from vesalius.components import split_names
+from vesalius.discovery.af1 import LLAMA_3_8B, is_llama_3_8b
+from vesalius.documents.circuit import Circuit
+from vesalius.documents.discovery import Discovery
+from vesalius.documents.explanation import EXPLANATION_FILE, ComponentExplanation
+from vesalius.documents.request import Request
+from vesalius.documents.study import (
+    RATINGS,
+    STUDY_FILE,
+    RaterAgreement,
+    StudiedExplainer,
+    StudiedRole,
+    Study,
+    StudyRow,
+)
+from vesalius.documents.survey import short_name
+from vesalius.errors import BadInput, Failed, choices, require_whole
+from vesalius.explanations.natural.explain import require_enough
+from vesalius.explanations.scientists import BUILTIN, HYBRID, chosen_scientist
+from vesalius.grading.ratings import Rating, rater_agreement, read_ratings
+from vesalius.grading.roles import MEASURE, RatedText, ReferenceRoles, known_roles, rated_by_people, read_roles
+from vesalius.model.devices import Devices
+from vesalius.model.specimen import Specimen
+from vesalius.model.states import fingerprint
+from vesalius.progress import Progress, shown
+from vesalius.report.study import render_study
+from vesalius.runs.directory import read_explanation
+from vesalius.runs.published import SOURCE as PUBLISHED_IN
+from vesalius.runs.published import TABLE_4
+from vesalius.runs.settings import RunLimits
+from vesalius.runs.study import (
+    EXPLAINED,
+    LOCALISED,
+    PERFORMED,
+    ExplainedBy,
+    StudyRun,
+    StudySettings,
+    file_mark,
+    open_study,
+)
+
+STUDIES = ("af1",)
+PROMPTS, TOP = 32, 24
+TASK = "Adds three whole numbers; the answer is read at the last token."
+
+
+def study(
+    name: str = "af1",
+    model: Specimen | str | Path | None = None,
+    *,
+    circuit: Given | Source = None,
+    behaviour: Any = None,
+    scientist: str | None = None,
+    backbone: str | Backbone | None = None,
+    protocol: str | None = None,
+    roles: str | Path | None = None,
+    ratings: str | Path | None = None,
+    judge: Sequence[str] = (),
+    n: int = PROMPTS,
+    top: int = TOP,
+    seed: int = 0,
+    quick: bool = False,
+    dtype: str = "auto",
+    device: Devices = "auto",
+    base_url: str | None = None,
+    max_tokens: int = MAX_TOKENS,
+    max_cost: float | None = None,
+    timeout: float = TIMEOUT,
+    prices: str | Path | None = None,
+    compact: bool = False,
+    unsafe_sandbox: bool = False,
+    out: Out = True,
+    progress: Progress | bool | None = None,
+) -> Study:
+    """Repeat a published study on a model: "af1", the components of three-operand addition and their roles.
+
+    `behaviour` are the sums, as "addition:high=99,shots=0" (default: those of the publication for Llama-3-8B, the
+    model's own for `arithmetic`, else sums of digits after four examples); experiments use those that the model gets
+    right. `circuit` is a file, a circuit, a discovery or names; by default it is the published one for a model of
+    Llama-3-8B's shape, else it is discovered: a sweep (at most `top` components) and sets of heads, with checks unless
+    `quick`. The built-in scientist explains it on `n` held-out prompts; with `backbone` a language model does as well,
+    with the options of `explain`, or a `scientist` of one's own, `package.module:function`.
+
+    `ratings` is a file of scores by at least three people (`rating-sheet.csv` in the directory is one to fill in),
+    `judge` names language models that rate instead. They compare with reference roles: ours for Llama-3-8B and
+    `arithmetic`, or those of the file `roles`.
+    """
+    require_study(name)
+    sums = required_sums(behaviour)
+    require_drawable(n, seed)
+    require_whole(top=top)
+    require_enough(n, top)
+    wanted = _wanted(scientist, backbone, protocol, base_url=base_url, max_tokens=max_tokens, compact=compact)
+    if ratings is not None and judge:
+        raise BadInput("`ratings` and `judge` both rate the roles; give one of them")
+    if model is None or (isinstance(model, str) and not model.strip()):
+        raise BadInput("`model`: name the model to study, such as arithmetic, a directory or a hub id")
+    scores = () if ratings is None else read_ratings(ratings)
+    own_roles = None if roles is None else read_roles(roles, task=TASK)
+    limits = RunLimits(max_cost, unsafe_sandbox, timeout)
+    asking: dict[str, Any] = {"timeout": timeout, "prices": prices}
+    for which in [*judge, *([backbone] if isinstance(backbone, str) else [])]:
+        own = {"base_url": base_url, "max_tokens": max_tokens} if which is backbone else {}
+        open_backbone(which, cap=max_cost, **asking, **own).close()
+    require_place(out)
+    settings = StudySettings(
+        study=name,
+        model=_name(model),
+        behaviour=sums and sums.name,
+        **_circuit_settings(circuit),
+        n=n,
+        top=top,
+        seed=seed,
+        quick=quick,
+        dtype=dtype,
+    )
+    directory = directory_for(out, *_words(settings))
+    opened = open_study(directory, settings, limits)
+    with removed_if_empty(directory), opened as work, shown(progress) as report:
+        missing = [one for one in wanted if not work.is_explained(one)]
+        if missing:
+            specimen = loaded(model, dtype=dtype, device=device, progress=report)
+            _circuit(work, with_sums(specimen, sums), circuit, settings, report)
+            specimen = _studied(work, specimen)
+            for one in missing:
+                model_options: dict[str, Any] = {}
+                if one.scientist != BUILTIN:
+                    left = _left(work, one, max_cost)
+                    model_options = {"backbone": backbone, "max_cost": left, "unsafe_sandbox": unsafe_sandbox}
+                    model_options |= {**one.options, **asking}
+                _explain(work, one, specimen, settings, report, model_options)
+        references = own_roles or _known(work, settings)
+        rated = _rated(work, references, scores, judge, {**asking, "limit": max_cost, "progress": report})
+        files = {"roles": roles, "ratings": ratings, "prices": prices}
+        request = _request(settings, wanted[-1], judge, {key: str(file) for key, file in files.items() if file})
+        result = _study(work, request, references, rated, scores, judge)
+        _write(work, result)
+    return result
+
+
+def require_study(name: object) -> None:
+    """Refuse a study that does not exist."""
+    if name not in STUDIES:
+        raise BadInput(f"study {name!r} does not exist; there is {choices(STUDIES)}")
+
+
+def _name(model: Specimen | str | Path) -> str:
+    if isinstance(model, Specimen):
+        return model.source or model.id
+    if not isinstance(model, str | Path):
+        raise BadInput(f"{type(model).__name__} is not a model; give a name, a path or what ves.load returned")
+    return str(model)
+
+
+def _circuit_settings(circuit: Given | Source) -> dict[str, str | None]:
+    """How a request names the circuit, and what stands for its content."""
+    if circuit is None:
+        return {"circuit": None, "circuit_mark": None}
+    if isinstance(circuit, str | Path):
+        path = Path(circuit).expanduser()
+        if not path.exists():
+            raise BadInput(f"circuit {path}: there is no such file; give one that `vesalius discover` wrote")
+        return {"circuit": str(circuit), "circuit_mark": file_mark(path)}
+    if isinstance(circuit, Discovery):
+        circuit = circuit.circuit
+    if isinstance(circuit, Circuit):
+        text = json.dumps(circuit.as_data(), sort_keys=True)
+        return {"circuit": None, "circuit_mark": hashlib.sha256(text.encode()).hexdigest()[:16]}
+    return {"circuit": None, "circuit_mark": ",".join(map(str, split_names(circuit)))}
+
+
+def _wanted(
+    scientist: str | None, backbone: str | Backbone | None, protocol: str | None, **options: Any
+) -> list[ExplainedBy]:
+    """Who explains: the built-in scientist, and another one where a language model or a function is named."""
+    first = ExplainedBy(BUILTIN, BUILTIN, None, None, {})
+    chosen, protocol = chosen_scientist(scientist, backbone is not None, protocol)
+    if backbone is None:
+        own = chosen not in (BUILTIN, HYBRID)
+        return [first, ExplainedBy(chosen, chosen, None, None, {})] if own else [first]
+    if chosen == HYBRID:
+        raise BadInput("`scientist` hybrid asks a language model about listed vocabularies only; use hyve")
+    usual = {"base_url": None, "max_tokens": MAX_TOKENS, "compact": False}
+    given = {name: value for name, value in options.items() if value != usual[name]}
+    called = backbone if isinstance(backbone, str) else backbone.name
+    label = f"{chosen} {called}" + (f" {protocol}" if protocol == "paper" else "")
+    return [first, ExplainedBy(label, chosen, called, protocol, given)]
+
+
+def _words(settings: StudySettings) -> tuple[str | None, ...]:
+    """The parts of the directory's name: whatever decides the circuit."""
+    mark = settings.circuit_mark and f"circuit{hashlib.sha256(settings.circuit_mark.encode()).hexdigest()[:8]}"
+    sums = settings.behaviour and label_of(settings.behaviour)
+    return "study", settings.study, short_name(settings.model), sums, mark, f"n{settings.n}", f"seed{settings.seed}"
+
+
+def _circuit(
+    work: StudyRun, specimen: Specimen, given: Given | Source, settings: StudySettings, progress: Progress
+) -> None:
+    """Do the first two steps where they are not done; other weights than before are refused."""
+    mark = fingerprint(specimen.model)
+    if work.performed is not None and work.performed.fingerprint != mark:
+        raise BadInput(
+            f"{work.run.directory}: holds a study of other weights ({work.performed.fingerprint}, now {mark}); choose "
+            "another `out`"
+        )
+    localisation = None if given is None else localise(specimen, given, settings, work.run.directory, progress)
+    if work.performed is None:
+        progress(f"{specimen.name}: does it add?", 0, 0)
+        found = required_performance(specimen, seed=settings.seed)
+        recognised = LLAMA_3_8B if is_llama_3_8b(specimen.model.config) else None
+        work.note(
+            PERFORMED,
+            behaviour=specimen.behaviour,
+            recognised_as=recognised,
+            specimen=specimen.id,
+            fingerprint=mark,
+            performance=found.as_data(),
+        )
+    if work.localisation is None:
+        localisation = localisation or localise(specimen, None, settings, work.run.directory, progress)
+        work.note(LOCALISED, localisation=localisation.as_data())
+
+
+def _studied(work: StudyRun, specimen: Specimen) -> Specimen:
+    """The model with the sums of the study."""
+    assert work.performed is not None
+    return with_sums(specimen, required_sums(work.performed.behaviour))
+
+
+def _explain(
+    work: StudyRun,
+    wanted: ExplainedBy,
+    specimen: Specimen,
+    settings: StudySettings,
+    progress: Progress,
+    options: dict[str, Any],
+) -> None:
+    assert work.localisation is not None
+    explain(
+        specimen,
+        work.localisation.components,
+        scientist=wanted.scientist,
+        protocol=wanted.protocol,
+        n=settings.n,
+        seed=settings.seed,
+        out=work.directory_of(wanted.name),
+        progress=progress,
+        **options,
+    )
+    fields = {name: getattr(wanted, name) for name in ("name", "scientist", "backbone", "protocol", "options")}
+    work.note(EXPLAINED, **fields)
+
+
+def _left(work: StudyRun, wanted: ExplainedBy, max_cost: float | None) -> float | None:
+    """What an explainer may spend: its own calls of before count again when they are opened."""
+    directory = work.run.directory
+    cap = spending_cap(directory, max_cost, without=work.directory_of(wanted.name))
+    if cap is not None and cap.left <= 0:
+        raise Failed(f"{directory}: the judges have spent `max_cost` ${cap.limit:.2f}; raise it to continue")
+    return None if cap is None else cap.left
+
+
+def _known(work: StudyRun, settings: StudySettings) -> ReferenceRoles | None:
+    assert work.performed is not None
+    return known_roles(work.performed.recognised_as or settings.model)
+
+
+def _rated(
+    work: StudyRun,
+    references: ReferenceRoles | None,
+    scores: Sequence[Rating],
+    judges: Sequence[str],
+    judging: dict[str, Any],
+) -> dict[str, dict[str, RatedText]]:
+    """The ratings by explainer and component; none where nobody rates."""
+    assert work.localisation is not None
+    assert work.performed is not None
+    if not scores and not judges:
+        return {}
+    if references is None:
+        raise BadInput("there are no reference roles for this model to rate against; give them with `roles`")
+    if judges:
+        return judged_roles(work, references, judges, **judging)
+    rateable = [one for one in work.localisation.components if one in references.roles]
+    return rated_by_people(scores, work.performed.specimen, dict.fromkeys(work.explainers, rateable))
+
+
+def _study(
+    work: StudyRun,
+    request: Request,
+    references: ReferenceRoles | None,
+    rated: dict[str, dict[str, RatedText]],
+    scores: Sequence[Rating],
+    judges: Sequence[str],
+) -> Study:
+    performed, found = work.performed, work.localisation
+    assert performed is not None
+    assert found is not None
+    known: Mapping[str, str] = {} if references is None else references.roles
+    rows = (
+        StudyRow(agent=agent, source="published", model=LLAMA_3_8B, n=sum(row.values()), **row, not_rated=0)
+        for agent, row in TABLE_4.items()
+    )
+    return Study(
+        request=request,
+        model=str(request.options["model"]),
+        recognised_as=performed.recognised_as,
+        behaviour=performed.behaviour,
+        performance=performed.performance,
+        localisation=found,
+        references={name: known[name] for name in found.components if name in known},
+        references_from=None if references is None else references.source,
+        not_localised=tuple(name for name in known if name not in found.components),
+        rated_by=_raters(scores, judges),
+        explainers=tuple(_explainer(work, one, rated.get(one.name), known) for one in work.explainers.values()),
+        agreement=tuple(_agreement(scores)),
+        published=tuple(rows),
+        published_in=PUBLISHED_IN,
+        directory=str(work.run.directory),
+    )
+
+
+def _explainer(
+    work: StudyRun, explained: ExplainedBy, rated: dict[str, RatedText] | None, known: Mapping[str, str]
+) -> StudiedExplainer:
+    directory = work.directory_of(explained.name)
+    explanation = read_explanation(directory / EXPLANATION_FILE)
+    assert work.localisation is not None
+    said = {part.id: part for part in explanation.components}
+    roles = tuple(_role(name, said.get(name), rated, name in known) for name in work.localisation.components)
+    return StudiedExplainer(
+        name=explained.name,
+        scientist=explained.scientist,
+        backbone=explained.backbone,
+        protocol=explained.protocol,
+        roles=roles,
+        cost=explanation.cost,
+        seconds=explanation.seconds,
+        directory=str(directory.relative_to(work.run.directory)),
+    )
+
+
+def _role(
+    component: str, part: ComponentExplanation | None, rated: dict[str, RatedText] | None, known: bool
+) -> StudiedRole:
+    """What is said about a component, which may be nothing, and its rating."""
+    fields: dict[str, Any] = {"component": component, "role": None, "note": "", "verdict": "untested"}
+    if part is not None:
+        fields |= {"role": part.role, "note": part.note, "verdict": part.verdict}
+    if not known:
+        return StudiedRole(**fields, unrated="no reference role")
+    one = RatedText(None, "nobody rated it") if rated is None else rated[component]
+    rating = None if one.score is None else RATINGS[one.score]
+    return StudiedRole(**fields, rating=rating, unrated=one.unrated, votes=dict(one.votes or {}))
+
+
+def _raters(scores: Sequence[Rating], judges: Sequence[str]) -> str | None:
+    if judges:
+        return f"{', '.join(judges)} (judges; the lowest score counts)"
+    raters = sorted({rating.rater for rating in scores if rating.measure == MEASURE})
+    return f"{len(raters)} raters ({', '.join(raters)}; the majority counts)" if raters else None
+
+
+def _agreement(scores: Sequence[Rating]) -> list[RaterAgreement]:
+    found = []
+    for pair, kappa in rater_agreement(scores).get(MEASURE, {}).items():
+        first, _, second = pair.partition(" | ")
+        found.append(
+            RaterAgreement(
+                raters=(first, second),
+                kappa=kappa.value,
+                low=kappa.low,
+                high=kappa.high,
+                agreement=kappa.agreement,
+                n=kappa.n,
+            )
+        )
+    return found
+
+
+def _request(settings: StudySettings, last: ExplainedBy, judges: Sequence[str], files: dict[str, str]) -> Request:
+    """What was asked, so that it can be asked again."""
+    options: dict[str, JsonValue] = {
+        "model": settings.model,
+        "n": settings.n,
+        "top": settings.top,
+        "quick": settings.quick or None,
+        "judge": list(judges) or None,
+        "dtype": None if settings.dtype == "auto" else settings.dtype,
+        **last.options,
+        **files,
+    }
+    return Request(
+        command="study af1",
+        behaviour=settings.behaviour,
+        circuit=settings.circuit,
+        method=None if last.scientist == BUILTIN else last.scientist,
+        options={name: value for name, value in options.items() if value is not None},
+        seed=settings.seed,
+        backbone=last.backbone,
+        protocol=last.protocol,
+    )
+
+
+def _write(work: StudyRun, result: Study) -> None:
+    """The document, the page and, where there are reference roles, the sheet for raters."""
+    directory = work.run.directory
+    result.write(directory / STUDY_FILE)
+    render_study(result, directory)
+    if result.references:
+        assert work.performed is not None
+        rateable = {
+            one.name: [role.component for role in one.roles if role.component in result.references]
+            for one in result.explainers
+        }
+        write_sheet(directory / SHEET_FILE, work.performed.specimen, rateable)

@@ -1,0 +1,196 @@
+"""A published study repeated on a model, as a file: `study.json`. The one study is `af1`, addition of three numbers.
+
+Roles that explainers found stand beside reference roles, with the ratings of people or judges, and the published table
+beside our own rows. What was not rated has no rating; it is counted as such and never as wrong.
+"""
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Literal
+
+from pydantic import Field, computed_field
+
+from vesalius.documents.base import Document, Record
+from vesalius.documents.explanation import Verdict
+from vesalius.documents.frozen import FrozenDict, FrozenMap
+from vesalius.documents.performance import Performance
+from vesalius.documents.request import Request
+from vesalius.documents.views import Row, Viewable, join_first, made, subject_of
+
+STUDY_FILE = "study.json"
+RoleRating = Literal["correct", "partial", "wrong"]
+#: The ratings by their score, worst first.
+RATINGS: tuple[RoleRating, ...] = ("wrong", "partial", "correct")
+COLUMNS: tuple[RoleRating, ...] = ("correct", "partial", "wrong")
+
+
+class Localisation(Record):
+    """Where the circuit comes from: `given` by the caller, `published` for a model of this shape, or `discovered` here;
+    `how` says it in words. `backup_groups` are heads that back each other up, shown on held-out prompts.
+    """
+
+    source: Literal["given", "published", "discovered"]
+    how: str
+    components: tuple[str, ...]
+    backup_groups: tuple[tuple[str, ...], ...] = ()
+    forwards: float = 0.0
+    seconds: float = 0.0
+
+
+class StudiedRole(Record):
+    """What an explainer says about one component: the name of its role, where it has one, and its note. `rating`
+    compares that with the reference role; without one, `unrated` says why. `votes` are the scores behind it, from 0
+    (wrong) to 2 (correct), by rater or judge.
+    """
+
+    component: str
+    role: str | None
+    note: str
+    verdict: Verdict
+    rating: RoleRating | None = None
+    unrated: str = ""
+    votes: FrozenMap[str, int] = Field(default_factory=FrozenDict)
+
+
+class StudiedExplainer(Record):
+    """One explainer, with what it says about each component of the circuit. `directory` holds its own files."""
+
+    name: str
+    scientist: str
+    backbone: str | None
+    protocol: str | None
+    roles: tuple[StudiedRole, ...]
+    cost: float | None
+    seconds: float
+    directory: str
+
+    def count(self, rating: RoleRating | None) -> int:
+        """How many roles have this rating (None: no rating)."""
+        return sum(role.rating == rating for role in self.roles)
+
+
+class StudyRow(Record):
+    """A row of the table: how many role descriptions were rated how. A row in which nothing was rated has no counts."""
+
+    agent: str
+    source: Literal["published", "measured"]
+    model: str
+    n: int
+    correct: int | None
+    partial: int | None
+    wrong: int | None
+    not_rated: int
+
+
+class RaterAgreement(Record):
+    """How far two raters agree over the roles that both rated: Cohen's kappa, weighted, with its 95 % interval, and the
+    plain share of equal scores.
+    """
+
+    raters: tuple[str, str]
+    kappa: float | None
+    low: float | None
+    high: float | None
+    agreement: float | None
+    n: int
+
+
+class Study(Viewable, Document):
+    """A study of one model.
+
+    `recognised_as` is the published model that this one has the shape of. `references` are the reference roles by
+    component, `references_from` where they come from, `not_localised` the components that have one and are not in the
+    circuit. `rated_by` says who rated and by which rule. `published` are the rows of the published table.
+    """
+
+    SCHEMA = 1
+    REMEDY = "run `vesalius study` again"
+
+    schema_version: Literal[1] = Field(default=1, alias="schema")
+    request: Request
+    study: Literal["af1"] = "af1"
+    model: str
+    recognised_as: str | None = None
+    behaviour: str
+    performance: Performance
+    localisation: Localisation
+    references: FrozenMap[str, str] = Field(default_factory=FrozenDict)
+    references_from: str | None = None
+    not_localised: tuple[str, ...] = ()
+    rated_by: str | None = None
+    explainers: tuple[StudiedExplainer, ...]
+    agreement: tuple[RaterAgreement, ...] = ()
+    published: tuple[StudyRow, ...]
+    published_in: str
+    directory: str | None = None
+
+    @computed_field
+    @property
+    def table_4(self) -> tuple[StudyRow, ...]:
+        """The published rows, then our own."""
+        return (*self.published, *map(self._measured, self.explainers))
+
+    @computed_field
+    @property
+    def seconds(self) -> float:
+        """Seconds of work, over the circuit and all explainers."""
+        return self.localisation.seconds + sum(one.seconds for one in self.explainers)
+
+    def _measured(self, explainer: StudiedExplainer) -> StudyRow:
+        unrated = explainer.count(None)
+        nothing = unrated == len(explainer.roles)
+        return StudyRow(
+            agent=explainer.name,
+            source="measured",
+            model=self.model,
+            n=len(explainer.roles),
+            **{name: None if nothing else explainer.count(name) for name in COLUMNS},
+            not_rated=unrated,
+        )
+
+    def save(self, directory: Path | str) -> Path:
+        """Write `study.json` into a directory and return its path."""
+        place = made(directory)
+        self.model_copy(update={"directory": str(place)}).write(place / STUDY_FILE)
+        return place / STUDY_FILE
+
+    def remarks(self) -> list[str]:
+        """What a reader of the table has to know."""
+        ours = self.recognised_as or self.model
+        published = {row.model for row in self.published}
+        lines = [] if ours in published else [f"Our rows are about another model ({self.model}) and circuit."]
+        if self.references_from is None:
+            lines.append("Not rated: there are no reference roles for this model; give them with `roles`.")
+        elif self.rated_by is None:
+            lines.append("Not rated: give the scores of three raters with `ratings`, or name judges with `judge`.")
+        else:
+            lines.append(f"Rated by {self.rated_by}, against {self.references_from}.")
+        if self.not_localised:
+            lines.append(f"With a reference role, but not in the circuit: {', '.join(self.not_localised)}.")
+        return lines
+
+    def _summary(self) -> str:
+        rows = [f"{row.agent} {counts_of(row)}" for row in self.table_4 if row.source == "measured"]
+        found = self.localisation
+        return (
+            f"AF1 study of {subject_of(self.model, self.behaviour)}: {len(found.components)} components "
+            f"({found.source}): {join_first(found.components, 6)}\n{'; '.join(rows)}"
+        )
+
+    def _rows(self) -> list[Row]:
+        return [row.model_dump() for row in self.table_4]
+
+
+def counts_of(row: StudyRow) -> str:
+    """The ratings of a row in words."""
+    if row.correct is None:
+        return f"not rated ({row.n} components)"
+    counts = f"{row.correct} correct, {row.partial} partial, {row.wrong} wrong of {row.n}"
+    return f"{counts}, {row.not_rated} not rated" if row.not_rated else counts
+
+
+def roles_by_component(study: Study) -> Iterable[tuple[str, str | None, list[StudiedRole | None]]]:
+    """Each component of the circuit with its reference role and what every explainer says about it."""
+    said = [{role.component: role for role in one.roles} for one in study.explainers]
+    for component in study.localisation.components:
+        yield component, study.references.get(component), [roles.get(component) for roles in said]
