@@ -27,7 +27,9 @@ def test_a_csv_file_is_read(tmp_path: Path) -> None:
         "anna,3,,task_accuracy,0,,\n",
     )
     first, second, third = read_ratings(path)
-    assert first == Rating(specimen="3", component="L0_MLP", rater="anna", measure="description_quality", score=2)
+    assert first == Rating(
+        specimen="3", component="L0_MLP", rater="anna", measure="description_quality", score=2, comment="clear, short"
+    )
     assert second.item == Item("plan_soundness", "3", "L1H2", 2)
     assert third.item == Item("task_accuracy", "3")
 

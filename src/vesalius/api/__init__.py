@@ -7,7 +7,8 @@
 | look closer at a natural model            | `instruments`                                                           |
 | compare models and behaviours             | `survey`, `survey_plan`                                                 |
 | repeat a published study                  | `study`                                                                 |
-| run a benchmark and use finished runs     | `bench`, `replay`, `compare`                                            |
+| run a benchmark and use finished runs     | `bench`, `replay`, `compare`, `diff`                                    |
+| hold ratings of people against each other | `ratings`, `rating_sheets`                                              |
 | repeat a result from its request          | `rerun`                                                                 |
 | make specimens and see black boxes        | `train`, `generate`, `sample_functions`                                 |
 
@@ -32,8 +33,9 @@ if TYPE_CHECKING:
     from vesalius.api.mechrl import bench_mechrl
     from vesalius.api.pages import report
     from vesalius.api.plans import plan
+    from vesalius.api.rating_files import rating_sheets, ratings
     from vesalius.api.requests import rerun
-    from vesalius.api.runs import compare, replay
+    from vesalius.api.runs import compare, diff, replay
     from vesalius.api.studies import study
     from vesalius.api.surveys import survey, survey_plan
     from vesalius.api.sweeps import sweep, sweep_report
@@ -53,6 +55,7 @@ _HOMES = {
     "check": "vesalius.api.families",
     "check_document": "vesalius.api.families",
     "compare": "vesalius.api.runs",
+    "diff": "vesalius.api.runs",
     "discover": "vesalius.api.discoveries",
     "discover_sets": "vesalius.api.head_sets",
     "explain": "vesalius.api.explanations",
@@ -64,6 +67,8 @@ _HOMES = {
     "next_tokens": "vesalius.api.catalogue",
     "plan": "vesalius.api.plans",
     "predict": "vesalius.api.catalogue",
+    "rating_sheets": "vesalius.api.rating_files",
+    "ratings": "vesalius.api.rating_files",
     "replay": "vesalius.api.runs",
     "report": "vesalius.api.pages",
     "rerun": "vesalius.api.requests",
@@ -90,6 +95,7 @@ __all__ = [
     "check",
     "check_document",
     "compare",
+    "diff",
     "discover",
     "discover_sets",
     "explain",
@@ -101,6 +107,8 @@ __all__ = [
     "next_tokens",
     "plan",
     "predict",
+    "rating_sheets",
+    "ratings",
     "replay",
     "report",
     "rerun",

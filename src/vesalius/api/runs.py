@@ -1,18 +1,26 @@
-"""Finished runs: repeat one from its records, compare several with the published tables and by what they asked."""
+"""Finished runs and results: repeat one from its records, compare several with the published tables and by what they
+asked, or two with each other.
+"""
 
 from collections.abc import Sequence
 from pathlib import Path
 
+from vesalius.api.places import Out, directory_for, require_place
+from vesalius.documents.difference import DIFFERENCE_FILE, Difference
+from vesalius.documents.discovery import Discovery
+from vesalius.documents.explanation import Explanation
+from vesalius.documents.sweep import Sweep
 from vesalius.errors import BadInput
 from vesalius.progress import Progress, shown
 from vesalius.runs.comparison import UNNUMBERED, Comparison, Sheet
 from vesalius.runs.comparison import compare as compared
+from vesalius.runs.difference import difference
 from vesalius.runs.directory import is_run, read_run
 from vesalius.runs.published import SOURCE
 from vesalius.runs.replay import Replayed
 from vesalius.runs.replay import replay as replayed
 
-__all__ = ["SOURCE", "UNNUMBERED", "Comparison", "Replayed", "Sheet", "compare", "replay"]
+__all__ = ["SOURCE", "UNNUMBERED", "Comparison", "Replayed", "Sheet", "compare", "diff", "replay"]
 
 
 def replay(
@@ -22,7 +30,7 @@ def replay(
 
     What executed code gave is read from the run as well; `execute` runs it again.
     """
-    directory = _run(run)
+    directory = require_run(run)
     names = read_run(directory).get("names", {})
     with shown(progress) as report:
         return replayed(
@@ -40,7 +48,24 @@ def compare(runs: Sequence[str | Path]) -> Comparison:
     return compared([Path(run) for run in runs])
 
 
-def _run(name: str | Path) -> Path:
+def diff(
+    a: Explanation | Discovery | Sweep | str | Path, b: Explanation | Discovery | Sweep | str | Path, *, out: Out = None
+) -> Difference:
+    """What differs between two results of the same kind: claims that flipped, components that moved, figures side by
+    side.
+
+    Each is a result, a directory that `explain`, `discover`, `sweep` or `bench` wrote, or its JSON file: two seeds, two
+    scientists, a base model and a fine-tuned one. Nothing is computed again. With `out` it is written there.
+    """
+    require_place(out)
+    compared_results = difference(a, b)
+    if out:
+        compared_results.write(directory_for(out, "diff") / DIFFERENCE_FILE)
+    return compared_results
+
+
+def require_run(name: str | Path) -> Path:
+    """The directory of a run of a benchmark."""
     if not is_run(Path(name)):
         raise BadInput(f"run {name}: no run there (expected {Path(name) / 'run.json'})")
     return Path(name)

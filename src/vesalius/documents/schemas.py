@@ -6,10 +6,12 @@ from pydantic import BaseModel
 from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
 
 from vesalius.documents.circuit import CIRCUIT_FILE, Circuit
+from vesalius.documents.difference import DIFFERENCE_FILE, Difference
 from vesalius.documents.discovery import DISCOVERY_FILE, Discovery
 from vesalius.documents.explanation import EXPLANATION_FILE, Explanation
 from vesalius.documents.mechrl import MechrlStudy
 from vesalius.documents.plan import Plan
+from vesalius.documents.ratings import RATINGS_FILE, Ratings
 from vesalius.documents.request import Request
 from vesalius.documents.scorecard import SCORECARD_FILE, Scorecard
 from vesalius.documents.sets import SETS_FILE, HeadSets
@@ -33,6 +35,8 @@ DOCUMENTS: dict[str, tuple[type[BaseModel], str | None]] = {
     "survey": (Survey, SURVEY_FILE),
     "study": (Study, STUDY_FILE),
     "mechrl": (MechrlStudy, "mechrl-MODE.json"),
+    "difference": (Difference, DIFFERENCE_FILE),
+    "ratings": (Ratings, RATINGS_FILE),
     "plan": (Plan, None),
 }
 

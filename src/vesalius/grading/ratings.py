@@ -8,20 +8,25 @@ A ratings file is CSV with a header, or JSON: a list of objects. Both have these
     measure     description_quality, task_accuracy, plan_soundness or grounding
     score       a whole number: 0, 1 or 2; for task_accuracy 0 or 1
     iteration   optional: which hypothesis of the component, from 1; 1 if left out
-    explainer   optional: whose text it is, where a study has several
-    comment     optional, ignored
+    agent       optional: whose text it is, where there are several (also called `explainer`)
+    run         optional: the run the text is from
+    comment     optional
 
-One file belongs to the explanations of one run. As with judges, the lowest score of the raters of an item is kept;
+Annotation in the workbench writes one column `item` in place of specimen, component, measure and iteration:
+`description_quality:frac_prevs:L0_MLP`, `task_accuracy:frac_prevs`, `plan_soundness:frac_prevs:L1H2:2`.
+
+As with judges, the lowest score of the raters of an item is kept;
 studies take the score that most of at least three raters give (`majority`).
 """
 
 import csv
 import io
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from itertools import combinations
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple, TypeVar
+from urllib.parse import quote, unquote
 
 from pydantic import BaseModel, ConfigDict
 
@@ -33,9 +38,25 @@ from vesalius.grading.judges.circuit import JudgedCircuit
 from vesalius.grading.judges.measures import MEASURES, Item, MeasureName
 
 REQUIRED = ("specimen", "component", "rater", "measure", "score")
-OPTIONAL = ("iteration", "explainer", "comment")
+OPTIONAL = ("iteration", "agent", "explainer", "run", "comment")
+#: The columns of a file that names items in one column.
+BY_ITEM = ("item", "rater", "score")
+SEPARATOR = ":"
 #: Fewer raters of an item have no majority.
 LEAST_RATERS = 3
+Key = TypeVar("Key")
+
+
+class Rated(NamedTuple):
+    """A text that was rated: an item, and the run it is from (empty where a file does not say)."""
+
+    run: str
+    item: Item
+
+    @property
+    def agent(self) -> str:
+        """Who wrote the text."""
+        return self.item.explainer
 
 
 class Rating(BaseModel):
@@ -50,11 +71,36 @@ class Rating(BaseModel):
     score: int
     iteration: int = 1
     explainer: str = ""
+    run: str = ""
+    comment: str = ""
 
     @property
     def item(self) -> Item:
         """What was rated."""
         return Item(self.measure, self.specimen, self.component, self.iteration, self.explainer)
+
+    @property
+    def rated(self) -> Rated:
+        """What was rated, and which run it is from."""
+        return Rated(self.run, self.item)
+
+
+def item_text(item: Item) -> str:
+    """An item in one word, as the column `item` has it; whose it is stands in another column."""
+    parts = [item.measure, quote(item.specimen, safe="/ "), *([item.component] if item.component else [])]
+    return SEPARATOR.join([*parts, *([str(item.iteration)] if item.iteration > 1 else [])])
+
+
+def item_fields(text: str, where: str) -> dict[str, str]:
+    """The fields of an item from its text."""
+    name, *rest = text.strip().split(SEPARATOR)
+    per_circuit = name in MEASURES and MEASURES[name].per_circuit
+    names = ("specimen", *(() if per_circuit else ("component", "iteration")))
+    if not rest or len(rest) > len(names) or (len(rest) < 2 and not per_circuit):
+        form = "MEASURE:SPECIMEN or MEASURE:SPECIMEN:COMPONENT[:ITERATION]"
+        raise BadInput(f"{where}: item {quoted(text)} is not {form}")
+    fields = dict(zip(names, rest, strict=False))
+    return {"measure": name, "component": "", **fields, "specimen": unquote(fields["specimen"])}
 
 
 def read_ratings(path: Path | str) -> tuple[Rating, ...]:
@@ -69,12 +115,12 @@ def read_ratings(path: Path | str) -> tuple[Rating, ...]:
     if file.suffix.lower() not in (".csv", ".json"):
         raise BadInput(f"ratings {file}: the kind {file.suffix or '(none)'} is not known; give a .csv or .json file")
     rows = _csv_rows(text, file) if file.suffix.lower() == ".csv" else _json_rows(text, file)
-    by_item_and_rater: dict[tuple[Item, str], Rating] = {}
+    by_item_and_rater: dict[tuple[Rated, str], Rating] = {}
     for where, row in rows:
         rating = _rating(row, where)
-        if (rating.item, rating.rater) in by_item_and_rater:
+        if (rating.rated, rating.rater) in by_item_and_rater:
             raise BadInput(f"{where}: {rating.rater} has already scored this item; keep one row per rater and item")
-        by_item_and_rater[rating.item, rating.rater] = rating
+        by_item_and_rater[rating.rated, rating.rater] = rating
     if not by_item_and_rater:
         raise BadInput(f"ratings {file}: holds no ratings; expected rows with {', '.join(REQUIRED)}")
     return tuple(by_item_and_rater.values())
@@ -106,12 +152,10 @@ def majority(scores: Collection[int]) -> int | None:
 
 def rater_agreement(ratings: Iterable[Rating]) -> dict[MeasureName, dict[str, Kappa]]:
     """Cohen's kappa of every pair of raters over the items both scored, by measure. Pairs are `FIRST | SECOND`."""
-    given: dict[str, dict[Item, int]] = {}
-    for rating in ratings:
-        given.setdefault(rating.rater, {})[rating.item] = rating.score
+    given = scores_by_rater(ratings)
     kappas: dict[MeasureName, dict[str, Kappa]] = {}
     for first, second in combinations(sorted(given), 2):
-        for name, kappa in _agreement(given[first], given[second]).items():
+        for name, kappa in agreement_of(given[first], given[second]).items():
             kappas.setdefault(name, {})[f"{first} | {second}"] = kappa
     return kappas
 
@@ -119,7 +163,7 @@ def rater_agreement(ratings: Iterable[Rating]) -> dict[MeasureName, dict[str, Ka
 def agreement_with_judges(ratings: Sequence[Rating], judged: Iterable[JudgedCircuit]) -> dict[MeasureName, Kappa]:
     """Cohen's kappa between the lowest human and the lowest judged score, by measure, over the items that have both."""
     scores = {item: score for circuit in judged for item, score in circuit.scores().items()}
-    kappas = _agreement(lowest(ratings), scores)
+    kappas = _by_measure(lowest(ratings), scores, lambda item: item.measure)
     if not kappas and ratings:
         raise BadInput(
             f"ratings: none of {len(ratings)} is of a judged item; spell specimen and component as the explanation"
@@ -128,10 +172,25 @@ def agreement_with_judges(ratings: Sequence[Rating], judged: Iterable[JudgedCirc
     return kappas
 
 
-def _agreement(first: Mapping[Item, int], second: Mapping[Item, int]) -> dict[MeasureName, Kappa]:
+def scores_by_rater(ratings: Iterable[Rating]) -> dict[str, dict[Rated, int]]:
+    """The scores of every rater, by what was rated."""
+    given: dict[str, dict[Rated, int]] = {}
+    for rating in ratings:
+        given.setdefault(rating.rater, {})[rating.rated] = rating.score
+    return given
+
+
+def agreement_of(first: Mapping[Rated, int], second: Mapping[Rated, int]) -> dict[MeasureName, Kappa]:
+    """Cohen's kappa of two raters over what both scored, by measure."""
+    return _by_measure(first, second, lambda rated: rated.item.measure)
+
+
+def _by_measure(
+    first: Mapping[Key, int], second: Mapping[Key, int], measure_of: Callable[[Key], MeasureName]
+) -> dict[MeasureName, Kappa]:
     kappas: dict[MeasureName, Kappa] = {}
     for name, measure in MEASURES.items():
-        pairs = [(score, second[item]) for item, score in first.items() if item.measure == name and item in second]
+        pairs = [(score, second[key]) for key, score in first.items() if measure_of(key) == name and key in second]
         if pairs:
             kappas[name] = cohen_kappa(pairs, categories=measure.best + 1, weighted=measure.ordinal)
     return kappas
@@ -167,13 +226,16 @@ def _json_rows(text: str, file: Path) -> list[tuple[str, dict[str, Any]]]:
 
 
 def _check_fields(given: set[str], where: str) -> None:
-    if missing := [name for name in REQUIRED if name not in given]:
-        raise BadInput(f"{where}: lacks {', '.join(missing)}; the fields are {', '.join(REQUIRED)}")
-    if unknown := sorted(given - {*REQUIRED, *OPTIONAL}):
-        raise BadInput(f"{where}: does not know {', '.join(unknown)}; the fields are {', '.join(REQUIRED + OPTIONAL)}")
+    required, optional = (BY_ITEM, OPTIONAL[1:]) if "item" in given else (REQUIRED, OPTIONAL)
+    if missing := [name for name in required if name not in given]:
+        raise BadInput(f"{where}: lacks {', '.join(missing)}; the fields are {', '.join(required)}")
+    if unknown := sorted(given - {*required, *optional}):
+        raise BadInput(f"{where}: does not know {', '.join(unknown)}; the fields are {', '.join(required + optional)}")
 
 
 def _rating(row: Mapping[str, Any], where: str) -> Rating:
+    if "item" in row:
+        row = {**row, **item_fields(str(row["item"]), where)}
     name = row["measure"]
     if not isinstance(name, str) or name not in MEASURES:
         raise BadInput(f"{where}: measure {quoted(name)} is not known; choose from {choices(MEASURES)}")
@@ -187,7 +249,9 @@ def _rating(row: Mapping[str, Any], where: str) -> Rating:
         rater=str(row["rater"]).strip(),
         measure=measure.name,
         score=_whole(row["score"], f"{where}: score", low=0, high=measure.best),
-        explainer=str(row.get("explainer") or "").strip(),
+        explainer=str(row.get("agent") or row.get("explainer") or "").strip(),
+        run=str(row.get("run") or "").strip(),
+        comment=str(row.get("comment") or "").strip(),
         iteration=_whole(1 if row.get("iteration") in (None, "") else row["iteration"], f"{where}: iteration", low=1),
     )
 

@@ -40,3 +40,20 @@ TABLE_11: dict[str, Row] = {
     GEMINI: {"input_tokens": 12_770_000, "output_tokens": 690_000, "cost": 33.81, "cost_per_case": 0.40},
     QWEN: {"input_tokens": 18_640_000, "output_tokens": 1_310_000, "cost": 0.0, "cost_per_case": None},
 }
+#: Agreement of two people, and of the lower human with the lower judge: Table 6 on texts of two backbones, Table 7
+#: on those of all four; Table 8 holds each person against each judge there. Weighted kappa on 0/1/2, plain on 0/1.
+HUMANS, LOWEST = "two people", "lower human, lower judge"
+TABLE_6: dict[str, Row] = {
+    HUMANS: {"description_quality": 0.802, "plan_soundness": 0.460, "task_accuracy": 0.963},
+    LOWEST: {"description_quality": 0.753, "plan_soundness": 0.481, "task_accuracy": 0.864},
+}
+TABLE_7: dict[str, Row] = {
+    HUMANS: {"description_quality": 0.83, "plan_soundness": 0.37, "task_accuracy": 0.96},
+    LOWEST: {"description_quality": 0.76, "plan_soundness": 0.44, "task_accuracy": 0.80},
+}
+TABLE_8: dict[str, Row] = {
+    "H1, GPT": {"description_quality": 0.73, "plan_soundness": 0.23, "task_accuracy": 0.73},
+    "H1, Gemini": {"description_quality": 0.78, "plan_soundness": 0.59, "task_accuracy": 0.74},
+    "H2, GPT": {"description_quality": 0.63, "plan_soundness": 0.43, "task_accuracy": 0.73},
+    "H2, Gemini": {"description_quality": 0.74, "plan_soundness": 0.49, "task_accuracy": 0.74},
+}

@@ -8,6 +8,7 @@ import typer
 from vesalius.cli.options import JsonOption
 
 commands = typer.Typer()
+DocumentOutOption = Annotated[str | None, typer.Option(help="Directory for the result as JSON. Default: none.")]
 
 
 @commands.command()
@@ -64,3 +65,57 @@ def compare(
     if json:
         return print_json({"runs": runs, **comparison.as_data()})
     return print_comparison(comparison)
+
+
+@commands.command()
+def diff(
+    a: Annotated[str, typer.Argument(help="A result: a directory or its JSON file.", metavar="A")],
+    b: Annotated[str, typer.Argument(help="Another result of the same kind.", metavar="B")],
+    out: DocumentOutOption = None,
+    json: JsonOption = False,
+) -> None:
+    """Say what differs between two results: claims that flipped, components that moved, figures side by side.
+
+    A and B are two explanations, discoveries, sweeps or benchmark runs: two seeds, two scientists, or a base model and
+    a fine-tuned one. Nothing is computed again.
+
+    Example: vesalius diff vesalius-runs/explain-frac_prevs-seed0 vesalius-runs/explain-frac_prevs-seed1
+    """
+    from vesalius import api
+    from vesalius.cli.console import print_json
+    from vesalius.cli.tables.difference import print_difference
+
+    difference = api.diff(a, b, out=out)
+    if json:
+        return print_json(difference.as_data())
+    return print_difference(difference)
+
+
+@commands.command()
+def ratings(
+    files: Annotated[list[str], typer.Argument(help="Ratings by people, CSV or JSON.", metavar="FILE...")],
+    run: Annotated[
+        list[str] | None,
+        typer.Option("--run", help="A run of `vesalius bench circuits` with judges of the same texts; repeatable."),
+    ] = None,
+    ids: Annotated[str | None, typer.Option(help="Only these specimens, comma-separated.")] = None,
+    out: DocumentOutOption = None,
+    json: JsonOption = False,
+) -> None:
+    """Hold the ratings of several people against each other and against judges.
+
+    Prints each rater, the agreement of every pair (Cohen's kappa, weighted on 0/1/2), the majority and the lowest score
+    of every agent, and the published tables of agreement beside them. A file has the columns specimen, component,
+    rater, measure, score, or run, agent, rater, item, score, comment.
+
+    Example: vesalius ratings alice.csv bob.csv --run vesalius-runs/bench-circuits-hyve-seed0
+    """
+    from vesalius import api
+    from vesalius.cli.console import print_json
+    from vesalius.cli.tables.ratings import print_ratings
+
+    chosen = None if ids is None else [name for name in ids.split(",") if name.strip()]
+    report = api.ratings(files, runs=run or (), ids=chosen, out=out)
+    if json:
+        return print_json(report.as_data())
+    return print_ratings(report, api.rating_sheets(report))

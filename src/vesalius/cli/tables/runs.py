@@ -36,11 +36,12 @@ def _print_sheets(sheets: Sequence[Sheet]) -> None:
         if source != SOURCE:
             print_line(f"{name}: {source}")
     for sheet in sheets:
-        _print_sheet(sheet)
+        print_sheet(sheet)
     print_line(f"\n* {SOURCE}. {UNNUMBERED}")
 
 
-def _print_sheet(sheet: Sheet) -> None:
+def print_sheet(sheet: Sheet) -> None:
+    """One table."""
     scale = f" ({sheet.scale})" if sheet.scale else ""
     stdout.print(f"\n[bold]{sheet.id}[/bold]: {sheet.title}{scale}")
     if not sheet.columns:

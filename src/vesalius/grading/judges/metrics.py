@@ -48,7 +48,12 @@ def judge_agreement(judged: Iterable[JudgedCircuit]) -> dict[MeasureName, dict[s
 
 
 def _metric(measure: Measure, circuits: Sequence[Sequence[JudgedItem]]) -> Metric:
-    scores = [[item.score for item in items if item.score is not None] for items in circuits]
+    return score_metric(measure, [[item.score for item in items] for items in circuits])
+
+
+def score_metric(measure: Measure, circuits: Sequence[Sequence[int | None]]) -> Metric:
+    """The metric of a measure from the scores of each circuit's items; items without a score are counted as errors."""
+    scores = [[score for score in items if score is not None] for items in circuits]
     totals, counts = [sum(each) / measure.best for each in scores], [len(each) for each in scores]
     share = Metric.of_share(sum(totals), sum(counts)) if measure.per_circuit else Metric.of_circuits(totals, counts)
     return Metric(
@@ -57,7 +62,7 @@ def _metric(measure: Measure, circuits: Sequence[Sequence[JudgedItem]]) -> Metri
         high=_scaled(share.high, measure.unit),
         n=share.n,
         statistic=share.statistic if measure.unit == 1 else "mean",
-        n_error=sum(item.score is None for items in circuits for item in items),
+        n_error=sum(score is None for items in circuits for score in items),
     )
 
 

@@ -1,0 +1,106 @@
+"""Scores of people and judges held against each other: who gave what, how far each pair agrees, what most say."""
+
+from typing import Any, Literal
+
+from pydantic import Field, SerializerFunctionWrapHandler, model_serializer
+
+from vesalius.documents.base import Document, Record
+from vesalius.documents.frozen import FrozenDict, FrozenMap
+from vesalius.documents.views import Row, Viewable, join_first
+
+RATINGS_FILE = "ratings.json"
+RaterKind = Literal["person", "judge"]
+
+
+class RaterSummary(Record):
+    """One rater: how many items they scored, and the mean score of each measure on its own scale (0 to 2, 0 to 1)."""
+
+    rater: str
+    kind: RaterKind = "person"
+    n: int
+    means: FrozenMap[str, float]
+
+
+class RaterPair(Record):
+    """Cohen's kappa of two raters over the `n` items both scored: linearly weighted on 0/1/2, plain on 0/1.
+
+    `kappa` is None where no disagreement was to be expected: both gave one and the same score throughout.
+    """
+
+    a: str
+    b: str
+    measure: str
+    kappa: float | None
+    low: float | None
+    high: float | None
+    n: int
+    agreement: float | None
+    kind: Literal["human-human", "human-judge", "judge-judge", "lowest human-lowest judge"] = "human-human"
+
+
+class AgentScore(Record):
+    """The mean of one score per item over an agent's items, on the scale of the scorecard, with its 95 % interval.
+
+    `n_split` items have no such score: no score has a majority.
+    """
+
+    run: str = ""
+    agent: str = ""
+    measure: str
+    value: float | None
+    low: float | None
+    high: float | None
+    n: int
+    n_split: int = 0
+
+    @model_serializer(mode="wrap")
+    def _without_absent(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        return {name: value for name, value in handler(self).items() if value != "" or name not in ("run", "agent")}
+
+
+class RatedItem(Record):
+    """One rated text and every score it got; `majority` is None where no score has more than half of the people."""
+
+    run: str = ""
+    agent: str = ""
+    item: str
+    scores: FrozenMap[str, int]
+    judges: FrozenMap[str, int] = Field(default_factory=FrozenDict)
+    majority: int | None
+    lowest: int | None
+
+
+class Ratings(Viewable, Document):
+    """All ratings of some files together.
+
+    `majority` takes the score that more than half of the people gave, `lowest` the lowest of them, which is the rule of
+    the published benchmark for two raters.
+    """
+
+    SCHEMA = 1
+    REMEDY = "run `vesalius ratings` again"
+
+    schema_version: Literal[1] = Field(default=1, alias="schema")
+    files: tuple[str, ...]
+    raters: tuple[RaterSummary, ...]
+    pairs: tuple[RaterPair, ...]
+    majority: tuple[AgentScore, ...]
+    lowest: tuple[AgentScore, ...]
+    items: tuple[RatedItem, ...]
+    notes: tuple[str, ...] = ()
+
+    def _summary(self) -> str:
+        people = [one.rater for one in self.raters if one.kind == "person"]
+        judges = [one.rater for one in self.raters if one.kind == "judge"]
+        kappas = [
+            f"{pair.a} | {pair.b} {pair.measure} {'-' if pair.kappa is None else f'{pair.kappa:.2f}'} (n {pair.n})"
+            for pair in self.pairs
+        ]
+        return (
+            f"Ratings of {len(self.items)} items by {join_first(people, 4)}"
+            f"{f' and the judges {join_first(judges, 4)}' if judges else ''}\n"
+            f"kappa: {join_first(kappas, 4) or 'no pair has a common item'}"
+        )
+
+    def _rows(self) -> list[Row]:
+        return [pair.as_data() for pair in self.pairs]
