@@ -34,7 +34,7 @@ def test_a_sweep_needs_the_memory_of_its_plan(kind: str) -> None:
     ids = torch.zeros(N, dtype=torch.long)
     readout = logit_difference(ids + WIDTH - 1, ids, ids + 1)
     with LiveMemory("cpu", model.parameters()) as live:
-        effects(model, Batch(tokens), readout, kind=kind, counterfactual=Batch(tokens), memory=MEMORY)
+        effects(model, Batch(tokens), readout, kind=kind, counterfactual=Batch(tokens + 1), memory=MEMORY)
     sets = [(component,) for component in all_components(CONFIG)]
     planned = sweep_peak(CONFIG, torch.float32, Prompts(N, WIDTH), sets, kind, memory=MEMORY)
     assert planned == pytest.approx(live.peak, rel=0.1)

@@ -106,6 +106,14 @@ def test_missing_biases_are_zero_and_a_missing_unembedding_is_the_embedding(save
     assert model.blocks[0].attn.b_K.all()
 
 
+def test_weights_that_are_released_are_dropped_as_they_are_copied(saved: Path) -> None:
+    state, config = load_file(saved / "model.safetensors"), load_model(saved).config
+    kept = build(config, state, where="here")
+    assert state
+    assert same_weights(build(config, state, where="here", release=True), kept)
+    assert not state
+
+
 @pytest.mark.parametrize(
     ("text", "reason"),
     [

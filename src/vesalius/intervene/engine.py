@@ -4,25 +4,29 @@
 2. Sort the rows of the plan by the first place where they differ from the clean run.
 3. Walk the layers once per chunk of rows. A row joins the walk where it first differs, starting from the recording;
    rows that have joined are computed together, each with its own replacements.
-4. Read off only the logits the readout asks for; in the last layer compute only the positions it asks for.
+4. Compute only the tokens that can differ from the clean run and reach the readout (`tokens`); keys and values of the
+   others come from the recording.
+5. Read off only the logits the readout asks for; in the last layer compute only the positions it asks for.
 
 Edges are exact: the receiver's input is the row's residual stream plus (replacement - what the sender wrote in this
-row), computed per query head, so a shared key-value head can be cut over for one of its readers alone. Where
+row), computed per query head, so a shared key-value head can be cut over for one of its readers alone (`cuts`). Where
 attention's output passes a norm, what a head wrote is its share at the scale of the run it wrote in.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Float, Int
 from torch import Tensor
 
 from vesalius.components import Component
 from vesalius.errors import BadInput
+from vesalius.intervene.cuts import Cuts
 from vesalius.intervene.plan import KEEP, EdgeEdit, Plan
 from vesalius.intervene.readout import Readout
 from vesalius.intervene.recordings import Recording, Recordings, activation_memory
+from vesalius.intervene.tokens import Grid, Live, Places, Spans, spans_to_compute
 from vesalius.intervene.values import Batch, Values
 from vesalius.model.attention import Heads, take_positions
 from vesalius.model.config import Config
@@ -77,8 +81,15 @@ def run_with_outputs(
     components = [component.within(model.config) for component in components]
     cost = cost if cost is not None else Cost()
     entry = _entries(plan, model.config)
+    spans = spans_to_compute(
+        model.config, plan, values, recordings.batch, None if components else recordings.readout.at
+    )
+    if spans is not None:  # rows in which nothing changes that is read have the clean scores
+        entry[spans.count == 0] = 3 * model.config.n_layers
+        plan = replace(plan, choice=plan.choice.masked_fill((spans.count == 0)[:, None], KEEP))
     senders = len({edit.edge.sender for edit in plan.edges})
-    per_row = row_bytes(model, recordings.batch.tokens.shape[1], senders=senders)
+    live = None if spans is None else int(spans.count.max())
+    per_row = row_bytes(model, recordings.batch.tokens.shape[1], live=live, senders=senders)
     rows_at_once = max(1, activation_memory(model, memory) // per_row)
     scores, outputs, order, done = [], [], [], 0
     n_run = recordings.n_run
@@ -86,7 +97,8 @@ def run_with_outputs(
         rows = ((plan.prompt >= start) & (plan.prompt < start + n)).nonzero()[:, 0]
         rows = rows[entry[rows].argsort(stable=True)]
         for chunk in rows.split(rows_at_once) if len(rows) else ():
-            walk = _Walk(model, recording, _select(plan, chunk, start), entry[chunk], values, components)
+            of_chunk = None if spans is None else spans.take(chunk)
+            walk = _Walk(model, recording, _select(plan, chunk, start), entry[chunk], of_chunk, values, components)
             scores.append(walk.scores(readout, cost))
             outputs.append(walk.outputs())
             order.append(chunk)
@@ -102,7 +114,7 @@ def run_with_outputs(
 
 class _Walk:
     """One chunk of rows on its way through the layers. Rows are sorted by entry, so those under way are always a
-    prefix.
+    prefix. Tensors hold units (`tokens`): rows with their positions, or single tokens.
     """
 
     def __init__(
@@ -111,6 +123,7 @@ class _Walk:
         recording: Recording,
         plan: Plan,
         entry: Tensor,
+        spans: Spans | None,
         values: Values,
         kept: Sequence[Component],
     ) -> None:
@@ -118,98 +131,141 @@ class _Walk:
         self.model, self.recording, self.values = model, recording, values
         self.prompt = Copies(plan.prompt.to(device))
         self.layout = recording.layout.take(self.prompt.value)
-        self.at = None if recording.at is None else Copies(recording.at[self.prompt.on(recording.at.device)])
+        at = None if recording.at is None else Copies(recording.at[self.prompt.on(recording.at.device)])
+        width = recording.pre[0].shape[1]
+        self.everywhere = Grid(self.prompt) if spans is None else Live(self.prompt, spans, width)
+        self.read = Grid(self.prompt, at)
         self.positions = None if plan.positions is None else Copies(plan.positions.to(device))
         # Row counts by entry time: after `until[t]` rows, the next one enters later than t.
         times = torch.arange(3 * model.config.n_layers + 1)
         self.until: list[int] = torch.searchsorted(entry, times, right=True).tolist()
         self.edits = _Edits(plan.choice, model.config.n_heads, device)
-        self.cuts = _Cuts(plan.edges, self) if plan.edges else None
+        self.cuts = Cuts(plan.edges, self) if plan.edges else None
         self.kept: dict[Component, Tensor | None] = dict.fromkeys(kept)
+
+    def places(self, layer: int) -> Places:
+        """Where a layer writes: in the last one, only at the positions of the readout."""
+        last = layer == self.model.config.n_layers - 1 and self.read.at is not None
+        return self.read if last else self.everywhere
 
     def scores(self, readout: Readout, cost: Cost) -> Tensor:
         """Walk all layers and score every row."""
-        last = self.model.config.n_layers - 1
         resid: Tensor | None = None
         for layer, block in enumerate(self.model.blocks):
-            at = self.at.on(block.device) if self.at is not None and layer == last else None
-            resid = self._join(resid, self.recording.pre[layer], self.until[3 * layer])
-            mid = self._attention(block, layer, resid, at)
-            inputs = block.mlp_input(_at(resid, None if at is None else at[: len(resid)]), mid)
-            resid = self._feed_forward(block, layer, inputs, mid, at)
+            n, until = self.until[3 * layer - 1] if layer else 0, self.until[3 * layer]
+            resid = self._join(resid, self.recording.pre[layer], n, until, self.everywhere)
+            before, mid = self._attention(block, layer, resid)
+            resid = self._feed_forward(block, layer, block.mlp_input(before, mid), mid)
             cost.rows += self._work(layer)
-        resid = self._join(resid, self.recording.final, len(self.prompt))
-        if self.cuts:
-            resid = self.cuts.into(resid, last, "logits", None, narrow=self.at is not None)
-        choose = self.recording.choose
-        choose = None if choose is None else choose[self.prompt.on(choose.device)]
-        logits = self.model.unembed(resid, choose, _CLEAN)
+        assert resid is not None
+        logits = self.model.unembed(self._final(resid), self._choose(), _CLEAN)
         return readout.score(logits, self.prompt.on(logits.device))
 
     def outputs(self) -> dict[Component, Tensor]:
         """What the components to keep wrote in every row; rows that join after a component have its clean output."""
-        return {
-            component: self._join(active, self.recording.output(self.model, component), len(self.prompt))
-            for component, active in self.kept.items()
-        }
+        return {component: self._whole(component, active) for component, active in self.kept.items()}
 
-    def _join(self, active: Tensor | None, clean: Tensor, until: int) -> Tensor:
-        """Append the rows that enter now, taken from the recording, on its device."""
-        prompt = self.prompt.on(clean.device)
+    def _whole(self, component: Component, active: Tensor | None) -> Tensor:
+        clean = self.recording.output(self.model, component)
+        places = self.places(component.layer)
+        if isinstance(places, Live):
+            every = clean[self.prompt.on(clean.device)]
+            return every if active is None else places.put(every, active)
+        return self._join(active, clean, 0 if active is None else len(active), len(self.prompt), places)
+
+    def _final(self, resid: Tensor) -> Float[Tensor, "row query d_model"]:
+        """The residual stream of every row where it is read, as the logits see it."""
+        last, final = self.model.config.n_layers - 1, self.recording.final
+        if self.places(last) is self.read or isinstance(self.everywhere, Grid):
+            resid = self._join(resid, final, self.until[-2], len(self.prompt), self.read)
+        else:
+            resid = self.everywhere.put(final[self.prompt.on(final.device)], resid.to(final.device))
+        return resid if self.cuts is None else self.cuts.into(resid, last, "logits", None, self.read)
+
+    def _choose(self) -> Tensor | None:
+        choose = self.recording.choose
+        return None if choose is None else choose[self.prompt.on(choose.device)]
+
+    def _join(self, active: Tensor | None, clean: Tensor, n: int, until: int, places: Places) -> Tensor:
+        """Append the rows from `n` on that enter now, taken from the recording, on its device."""
         if active is None:
-            return clean[prompt[:until]]
-        n, active = len(active), active.to(clean.device)
-        return active if until == n else torch.cat([active, clean[prompt[n:until]]])
+            return places.clean(clean, 0, until)
+        active = active.to(clean.device)
+        return active if until == n else torch.cat([active, places.clean(clean, n, until)])
 
-    def _attention(self, block: Block, layer: int, resid: Tensor, at: Tensor | None) -> Tensor:
-        n, until = len(resid), self.until[3 * layer + 1]
-        z = None
-        if n:
-            here, layout = None if at is None else at[:n], self.layout.on(block.device).take(slice(0, n))
-            heads = block.attn.heads(block.ln1(resid, _CLEAN), here, _CLEAN)
-            if self.cuts:
-                heads = self.cuts.into_heads(block, layer, resid, heads, here)
-            z = block.attn.mix(heads, layout, here, _CLEAN)
+    def _attention(self, block: Block, layer: int, resid: Tensor) -> tuple[Tensor, Tensor]:
+        """The residual stream before and after attention, where the layer writes."""
+        n, until, places = self.until[3 * layer], self.until[3 * layer + 1], self.places(layer)
+        z, nothing = self._mixed(block, layer, resid, n) if n else None, places.clean(self.recording.mid[layer], 0, 0)
         if not until:
-            return self.recording.mid[layer][:0]
-        z = self._join(z, self.recording.z[layer], until)
-        resid = self._join(resid, self.recording.pre[layer], until)
-        where = self._where(until, at, z.device)
-        z = self.edits.replace_heads(z, layer, self.values, where, None if at is None else at[:until])
+            return nothing, nothing
+        z = self._join(z, self.recording.z[layer], n, until, places)
+        resid = self._join(resid, self.recording.pre[layer], n, until, self.everywhere)
+        before = self._at_places(resid, layer, until)
+        z = self.edits.replace_heads(z, layer, self.values, self.positions, places, until)
         if self.cuts:
-            self.cuts.note_heads(block, layer, z)
+            self.cuts.note_heads(block, layer, z, until)
         self.kept |= {part: z[:, :, part.head] for part in self.kept if part.layer == layer and part.head is not None}
-        return _at(resid, None if at is None else at[:until]) + block.write_heads(z, _CLEAN)
+        return before[: places.units(n)], before + block.write_heads(z, _CLEAN)
 
-    def _feed_forward(self, block: Block, layer: int, inputs: Tensor, mid: Tensor, at: Tensor | None) -> Tensor:
-        until, out = self.until[3 * layer + 2], None
+    def _mixed(self, block: Block, layer: int, resid: Tensor, n: int) -> Float[Tensor, "unit pos head d_head"]:
+        """The z of the first `n` rows, where the layer writes."""
+        places, layout = self.places(layer), self.layout.on(block.device).take(slice(0, n))
+        at = None if places.at is None else places.at.on(block.device)[:n]
+        live = self.everywhere if isinstance(self.everywhere, Live) else None
+        heads = block.attn.heads(block.ln1(resid, _CLEAN), at if live is None else None, _CLEAN)
+        reading = resid if at is None else self._at_places(resid, layer, n)
+        if live is not None and at is not None:
+            heads = heads._replace(q=block.attn.heads(block.ln1(reading, _CLEAN), None, _CLEAN).q)
+        if self.cuts:
+            heads = self.cuts.into_heads(block, layer, resid, reading, heads, n)
+        if live is None:
+            return block.attn.mix(heads, layout, at, _CLEAN)
+        k, v = (
+            live.put(_per_query_head(clean[self.prompt.on(clean.device)[:n]], own.shape[2]), own)
+            for clean, own in zip(self.recording.keys_and_values(self.model, layer), heads[1:], strict=True)
+        )
+        if at is not None:
+            return block.attn.mix(Heads(heads.q, k, v), layout, at, _CLEAN)
+        queries = live.queries(n, block.device)
+        z = block.attn.mix(Heads(live.side_by_side(heads.q, n), k, v), layout, queries, _CLEAN)
+        units = live.units(n)
+        return z[live.row.on(z.device)[:units], live.slot.on(z.device)[:units]][:, None]
+
+    def _at_places(self, resid: Tensor, layer: int, rows: int) -> Tensor:
+        """The residual stream that enters a layer, where the layer writes."""
+        places = self.places(layer)
+        if places.at is None:
+            return resid
+        at = places.at.on(resid.device)[:rows]
+        if isinstance(self.everywhere, Live):
+            return self.everywhere.read(resid, self.recording.pre[layer], at)
+        return take_positions(resid, at)
+
+    def _feed_forward(self, block: Block, layer: int, inputs: Tensor, mid: Tensor) -> Tensor:
+        places, until, out = self.places(layer), self.until[3 * layer + 2], None
+        n = self.until[3 * layer + (not self.model.config.parallel)]
         if len(inputs):
             if self.cuts:
-                inputs = self.cuts.into(inputs, layer, "mlp", None, narrow=at is not None)
+                inputs = self.cuts.into(inputs, layer, "mlp", None, places)
             out = block.write_mlp(inputs, _CLEAN)
         if not until:
             return mid
-        out = self._join(out, self.recording.mlp[layer], until)
-        mid = self._join(mid, self.recording.mid[layer], until)
-        here = None if at is None else at[:until]
-        out = self.edits.replace_mlp(out, layer, self.values, block.mlp_bias, self._where(until, at, out.device), here)
+        out = self._join(out, self.recording.mlp[layer], n if out is not None else 0, until, places)
+        mid = self._join(mid, self.recording.mid[layer], self.until[3 * layer + 1], until, places)
+        out = self.edits.replace_mlp(out, layer, self.values, block.mlp_bias, self.positions, places, until)
         if self.cuts:
-            self.cuts.note_mlp(block, layer, out)
+            self.cuts.note_mlp(block, layer, out, until)
         if (part := Component(layer)) in self.kept:
             self.kept[part] = out - block.mlp_bias
         return mid + out
 
     def _work(self, layer: int) -> float:
-        """Rows computed in a layer, as a share of a whole pass."""
-        share = self.recording.attention_share
+        """Rows computed in a layer, as a share of a whole pass; of a row's tokens, those computed."""
+        share, places = self.recording.attention_share, self.everywhere
         through_mlp = self.until[3 * layer + (not self.model.config.parallel)]
-        computed = share * self.until[3 * layer] + (1 - share) * through_mlp
-        return computed / self.model.config.n_layers
-
-    def _where(self, until: int, at: Tensor | None, device: torch.device) -> Bool[Tensor, "row pos"] | None:
-        if self.positions is None:
-            return None
-        return _at(self.positions.on(device)[:until], None if at is None else at[:until])
+        computed = share * places.units(self.until[3 * layer]) + (1 - share) * places.units(through_mlp)
+        return computed / self.model.config.n_layers / (places.width if isinstance(places, Live) else 1)
 
 
 class _Edits:
@@ -223,129 +279,65 @@ class _Edits:
         self.row, self.head = Copies(row.to(device)), Copies((component % (n_heads + 1)).to(device))
 
     def replace_heads(
-        self, z: Tensor, layer: int, values: Values, where: Tensor | None, at: Tensor | None
-    ) -> Float[Tensor, "row pos head d_head"]:
+        self, z: Tensor, layer: int, values: Values, where: Copies | None, places: Places, rows: int
+    ) -> Float[Tensor, "unit pos head d_head"]:
         """Put the chosen replacements in the place of edited heads."""
         first = layer * (self.n_heads + 1)
         span = slice(self.bounds[first], self.bounds[first + self.n_heads])
         if span.start == span.stop:
             return z
         row, head, choice = (part.on(z.device)[span] for part in (self.row, self.head, self.choice))
-        new = _at_rows(values.z[layer][choice, :, head], at, row).expand(-1, z.shape[1], -1)
+        table = values.z[layer]
+        if isinstance(places, Live):
+            edit, unit, position = _edited_units(places, row, where)
+            new = table[choice[edit], position if table.shape[1] > 1 else 0, head[edit]]
+            z = z.clone(memory_format=torch.contiguous_format)
+            z[unit, 0, head[edit]] = new
+            return z
+        at = _positions_read(places, rows, z.device)
+        new = _at_rows(table[choice, :, head], at, row).expand(-1, z.shape[1], -1)
         if where is not None:
-            new = torch.where(where[row].unsqueeze(-1), new, z[row, :, head])
+            new = torch.where(_at(where.on(z.device)[:rows], at)[row].unsqueeze(-1), new, z[row, :, head])
         z = z.clone(memory_format=torch.contiguous_format)
         z[row, :, head] = new
         return z
 
     def replace_mlp(
-        self, out: Tensor, layer: int, values: Values, bias: Tensor, where: Tensor | None, at: Tensor | None
-    ) -> Float[Tensor, "row pos d_model"]:
+        self, out: Tensor, layer: int, values: Values, bias: Tensor, where: Copies | None, places: Places, rows: int
+    ) -> Float[Tensor, "unit pos d_model"]:
         """Put the chosen replacements, plus the output bias, in the place of edited MLPs."""
         place = layer * (self.n_heads + 1) + self.n_heads
         span = slice(self.bounds[place], self.bounds[place + 1])
         if span.start == span.stop:
             return out
         row, choice = (part.on(out.device)[span] for part in (self.row, self.choice))
-        new = (_at_rows(values.mlp[layer][choice], at, row) + bias).expand(-1, out.shape[1], -1)
+        table = values.mlp[layer]
+        if isinstance(places, Live):
+            edit, unit, position = _edited_units(places, row, where)
+            new = table[choice[edit], position if table.shape[1] > 1 else 0] + bias
+            return out.index_copy(0, unit, new[:, None])
+        at = _positions_read(places, rows, out.device)
+        new = (_at_rows(table[choice], at, row) + bias).expand(-1, out.shape[1], -1)
         if where is not None:
-            new = torch.where(where[row].unsqueeze(-1), new, out[row])
+            new = torch.where(_at(where.on(out.device)[:rows], at)[row].unsqueeze(-1), new, out[row])
         return out.index_copy(0, row, new)
 
 
-class _Cuts:
-    """The edges of a chunk: what each sender wrote in each row, and the change each receiver's input gets."""
+def _edited_units(places: Live, row: Tensor, where: Copies | None) -> tuple[Tensor, Tensor, Tensor]:
+    """Which edit, unit and position each changed token of the edited rows has."""
+    edit, unit, position = places.expand(row)
+    if where is None:
+        return edit, unit, position
+    changed = where.on(row.device)[row[edit], position]
+    return edit[changed], unit[changed], position[changed]
 
-    def __init__(self, edges: tuple[EdgeEdit, ...], walk: _Walk) -> None:
-        self.walk = walk
-        self.into_receiver: dict[tuple, list[EdgeEdit]] = {}
-        senders: dict[Component | None, set[int]] = {}
-        for edit in edges:
-            receiver = edit.edge.receiver
-            layer = walk.model.config.n_layers - 1 if receiver is None else receiver.layer
-            head = None if receiver is None else receiver.head
-            self.into_receiver.setdefault((layer, edit.edge.port, head), []).append(edit)
-            senders.setdefault(edit.edge.sender, set()).add(edit.row)
-        self.rows = {sender: sorted(rows) for sender, rows in senders.items()}
-        self.contributions = {sender: self._clean_output(sender, rows) for sender, rows in self.rows.items()}
 
-    def into(self, resid: Tensor, layer: int, port: str, head: int | None, *, narrow: bool) -> Tensor:
-        """The residual stream as the receiver sees it."""
-        edits = [edit for edit in self.into_receiver.get((layer, port, head), []) if edit.row < len(resid)]
-        if not edits:
-            return resid
-        resid = resid.clone()
-        for edit in edits:
-            resid[edit.row] += self._change(edit, narrow=narrow).to(resid.device)
-        return resid
+def _positions_read(places: Grid, rows: int, device: torch.device) -> Int[Tensor, "row query"] | None:
+    return None if places.at is None else places.at.on(device)[:rows]
 
-    def into_heads(self, block: Block, layer: int, resid: Tensor, heads: Heads, at: Tensor | None) -> Heads:
-        """Recompute q, k or v of the heads that receive an edge, each query head apart."""
-        config, parts = self.walk.model.config, {"q": heads.q, "k": heads.k, "v": heads.v}
-        keys = [key for key in self.into_receiver if key[0] == layer and key[1] in parts]
-        if any(key[1] in ("k", "v") for key in keys):
-            parts |= {port: parts[port].repeat_interleave(config.queries_per_kv, 2) for port in ("k", "v")}
-        parts = {port: x.clone() if any(key[1] == port for key in keys) else x for port, x in parts.items()}
-        for _, port, head in keys:
-            rows = sorted({edit.row for edit in self.into_receiver[layer, port, head] if edit.row < len(resid)})
-            if not rows:
-                continue
-            x = block.ln1(self.into(resid, layer, port, head, narrow=False)[rows], _CLEAN)
-            if port == "q" and at is not None:
-                x = take_positions(x, at[rows])
-            parts[port][rows, :, head] = block.attn.own(port, x[:, None], [head])[:, 0]
-        return Heads(parts["q"], parts["k"], parts["v"])
 
-    def note_heads(self, block: Block, layer: int, z: Tensor) -> None:
-        """Remember what the heads of this layer wrote in the rows under way."""
-        for sender, rows in self.rows.items():
-            if sender is not None and sender.layer == layer and sender.head is not None:
-                active = [row for row in rows if row < len(z)]
-                if active:
-                    self.contributions[sender][: len(active)] = block.share(z[active], sender.head)
-
-    def note_mlp(self, block: Block, layer: int, out: Tensor) -> None:
-        """Remember what the MLP of this layer wrote in the rows under way."""
-        for sender, rows in self.rows.items():
-            if sender is not None and sender.layer == layer and sender.head is None:
-                active = [row for row in rows if row < len(out)]
-                if active:
-                    self.contributions[sender][: len(active)] = out[active] - block.mlp_bias
-
-    def _clean_output(self, sender: Component | None, rows: list[int]) -> Tensor:
-        recording, model = self.walk.recording, self.walk.model
-        device = model.device if sender is None else model.blocks[sender.layer].device
-        prompts = self.walk.prompt.on(device)[rows]
-        if sender is None:
-            return recording.pre[0].to(device)[prompts]
-        if sender.head is None:
-            return recording.output(model, sender, prompts)
-        return model.blocks[sender.layer].share(recording.z[sender.layer][prompts], sender.head)
-
-    def _change(self, edit: EdgeEdit, *, narrow: bool) -> Float[Tensor, "pos d_model"]:
-        """Replacement minus what the sender wrote in the row, at the receiver's positions (`narrow`: the readout's)."""
-        sender, model = edit.edge.sender, self.walk.model
-        current = self.contributions[sender][self.rows[sender].index(edit.row)]
-        last = sender is not None and sender.layer == model.config.n_layers - 1
-        at = None if self.walk.at is None else self.walk.at.on(current.device)[edit.row]
-        if at is not None and narrow and not last:
-            current = current[at]
-        new = self._replacement(sender, edit.choice)
-        if at is not None and narrow and len(new) > 1:
-            new = new[at]
-        change = new - current
-        if self.walk.positions is not None:
-            where = self.walk.positions.on(change.device)[edit.row]
-            change = change * (where[at] if at is not None and narrow else where).unsqueeze(-1)
-        return change
-
-    def _replacement(self, sender: Component | None, choice: int) -> Float[Tensor, "pos d_model"]:
-        values, model = self.walk.values, self.walk.model
-        if sender is None:
-            return values.embed[choice]
-        if sender.head is None:
-            return values.mlp[sender.layer][choice]
-        return model.blocks[sender.layer].share(values.z[sender.layer][choice : choice + 1], sender.head)[0]
+def _per_query_head(x: Float[Tensor, "row pos kv_head d_head"], heads: int) -> Float[Tensor, "row pos head d_head"]:
+    return x if x.shape[2] == heads else x.repeat_interleave(heads // x.shape[2], 2)
 
 
 def _entries(plan: Plan, config: Config) -> Int[Tensor, " row"]:
@@ -373,12 +365,16 @@ def _select(plan: Plan, rows: Int[Tensor, " n"], first_prompt: int) -> Plan:
     return Plan(plan.prompt[rows] - first_prompt, plan.choice[rows], positions, edges)
 
 
-def row_bytes(model: Transformer, width: int, *, senders: int = 0) -> int:
-    """Bytes of one row under way, of which the outputs of `senders` are kept."""
-    config = model.config
+def row_bytes(model: Transformer, width: int, *, live: int | None = None, senders: int = 0) -> int:
+    """Bytes of one row under way, of which the outputs of `senders` are kept; `live` of its tokens are computed (None:
+    all), and then keys and values of the others are copied.
+    """
+    config, tokens = model.config, width if live is None else live
     wide = max(config.d_mlp, config.experts.d_expert * config.experts.n_active if config.experts else 0)
     inner = wide * (3 if config.gated else 2)
-    return width * (config.d_model * (8 + senders) + inner + 3 * config.n_heads * width) * model.W_E.element_size()
+    computed = tokens * (config.d_model * 8 + inner + 3 * config.n_heads * width)
+    copied = 0 if live is None else 6 * width * config.n_kv_heads * config.d_head
+    return (computed + copied + width * config.d_model * senders) * model.W_E.element_size()
 
 
 def _check(model: Transformer, batch: Batch, plan: Plan, values: Values) -> None:

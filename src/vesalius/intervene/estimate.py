@@ -86,7 +86,8 @@ def sweep_peak(
     memory: int,
     block: int = 4096,
 ) -> int:
-    """Bytes of activations that a sweep holds at its peak when the engine may use `memory`.
+    """Bytes of activations that a sweep holds at its peak when the engine may use `memory`; less where prompts
+    and counterfactuals begin alike.
 
     Most rows are under way in the last layer but one (in the last, only the readout's positions are computed). A short
     model of the same width runs that many rows; every layer that it lacks adds a clean run and replacement values.

@@ -3,6 +3,9 @@
 What a head attends to needs one layer's arithmetic and no forward pass, so every earlier component can be tried.
 """
 
+from collections.abc import Sequence
+from typing import TypeVar
+
 import torch
 from jaxtyping import Float
 from torch import Tensor
@@ -14,6 +17,7 @@ from vesalius.model.hooks import Tap
 from vesalius.model.transformer import Transformer
 
 _CLEAN = Tap()
+Port = TypeVar("Port", bound=HeadPort)
 
 
 class HeadInputs:
@@ -42,13 +46,19 @@ class HeadInputs:
         """Where the head attends."""
         return self._attend(self._clean)
 
-    @torch.no_grad()
     def pattern_with(
         self, change: Float[Tensor, "prompt pos d_model"], port: HeadPort
     ) -> Float[Tensor, "prompt query key"]:
         """Where the head attends when its queries, keys or values alone see `change` added to the residual stream."""
-        projected = self._project(self._block.ln1(self._resid + change.to(self._resid.device), _CLEAN), port)
-        return self._attend(self._clean._replace(**{port: projected}))
+        return self.patterns_with(change, (port,))[port]
+
+    @torch.no_grad()
+    def patterns_with(
+        self, change: Float[Tensor, "prompt pos d_model"], ports: Sequence[Port]
+    ) -> dict[Port, Float[Tensor, "prompt query key"]]:
+        """The same for several inputs, each on its own."""
+        normed = self._block.ln1(self._resid + change.to(self._resid.device), _CLEAN)
+        return {port: self._attend(self._clean._replace(**{port: self._project(normed, port)})) for port in ports}
 
     def _attend(self, heads: Heads) -> Float[Tensor, "prompt query key"]:
         name = f"blocks.{self.head.layer}.attn.hook_pattern"

@@ -1,7 +1,7 @@
 """The clean run of a batch, kept: what edited rows start from, and what can be read from it without another run."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import torch
 from jaxtyping import Float, Int
@@ -39,6 +39,7 @@ class Recording:
     mlp: tuple[Float[Tensor, "prompt pos d_model"], ...]
     final: Float[Tensor, "prompt query d_model"]
     attention_share: float
+    _keys_and_values: dict[int, tuple[Tensor, Tensor]] = field(default_factory=dict, repr=False, compare=False)
 
     @classmethod
     def make(cls, model: Transformer, batch: Batch, readout: Readout) -> "Recording":
@@ -60,6 +61,14 @@ class Recording:
         return cls(
             layout, at, choose, tuple(pre), tuple(z), tuple(mid), tuple(mlp), resid, attention_share(model.blocks[0])
         )
+
+    def keys_and_values(self, model: Transformer, layer: int) -> tuple[Tensor, Tensor]:
+        """The keys, before rotation, and the values of a layer; computed when first needed, and kept."""
+        if layer not in self._keys_and_values:
+            block, pre = model.blocks[layer], self.pre[layer]
+            one_query = torch.zeros(len(pre), 1, dtype=torch.long, device=pre.device)
+            self._keys_and_values[layer] = block.attn.heads(block.ln1(pre, _CLEAN), one_query, _CLEAN)[1:]
+        return self._keys_and_values[layer]
 
     def output(
         self, model: Transformer, component: Component, prompts: slice | Int[Tensor, " n"] = slice(None)
@@ -143,7 +152,8 @@ def _at(x: Tensor, at: Tensor | None) -> Tensor:
 def prompt_bytes(model: Transformer, width: int) -> int:
     """Bytes of the clean run of one prompt."""
     config = model.config
-    return width * config.d_model * 4 * config.n_layers * model.W_E.element_size()
+    per_token = config.d_model * 4 + 2 * config.n_kv_heads * config.d_head
+    return width * per_token * config.n_layers * model.W_E.element_size()
 
 
 def attention_share(block: Block) -> float:

@@ -24,6 +24,9 @@ from vesalius.model.hooks import Cache, Tap
 from vesalius.model.norms import widened
 from vesalius.model.transformer import Transformer
 
+#: Ends of the names of what components write.
+OUTPUT_HOOKS = (".attn.hook_z", ".hook_mlp_out")
+
 
 @dataclass(frozen=True)
 class Batch:
@@ -46,11 +49,16 @@ class Batch:
 
 @dataclass(frozen=True)
 class Values:
-    """A table of replacements, one tensor per layer; a position axis of length 1 serves every position."""
+    """A table of replacements, one tensor per layer; a position axis of length 1 serves every position.
+
+    `prompts` are the inputs that the values were computed on, one for each choice, if there are any: as far as one of
+    them begins like a prompt that is run, its values are those of the clean run.
+    """
 
     z: tuple[Float[Tensor, "choice pos head d_head"], ...]
     mlp: tuple[Float[Tensor, "choice pos d_model"], ...]
     embed: Float[Tensor, "choice pos d_model"]
+    prompts: Batch | None = None
 
     def __len__(self) -> int:
         return len(self.embed)
@@ -158,7 +166,18 @@ def activations(model: Transformer, batch: Batch) -> Values:
     """The components' own outputs on other prompts: for resampling, activation patching and interchange. Row k is
     prompt k.
     """
-    return _from_cache(model, _run(model, batch))
+    return values_of(model, _run(model, batch), batch)
+
+
+def values_of(model: Transformer, cache: Cache, batch: Batch) -> Values:
+    """The same from a cached run of the prompts, which has kept `OUTPUT_HOOKS` and what enters the first layer."""
+    layers = range(model.config.n_layers)
+    return Values(
+        tuple(cache[f"blocks.{i}.attn.hook_z"] for i in layers),
+        tuple(cache[f"blocks.{i}.hook_mlp_out"] - model.blocks[i].mlp_bias for i in layers),
+        cache["blocks.0.hook_resid_pre"],
+        batch,
+    )
 
 
 def reordered(values: Values, positions: Int[Tensor, "choice pos"]) -> Values:
@@ -193,24 +212,14 @@ def means(model: Transformer, batch: Batch, *, per_position: bool = False, rows:
 
 
 def _run(model: Transformer, batch: Batch) -> Cache:
-    outputs = (".attn.hook_z", ".hook_mlp_out")
     with torch.no_grad():
         _, cache = model.run_with_cache(
             batch.tokens,
             mask=batch.mask,
-            names=lambda name: name.endswith(outputs) or name == "blocks.0.hook_resid_pre",
+            names=lambda name: name.endswith(OUTPUT_HOOKS) or name == "blocks.0.hook_resid_pre",
             choose=torch.zeros(len(batch), 1, dtype=torch.long, device=batch.tokens.device),
         )
     return cache
-
-
-def _from_cache(model: Transformer, cache: Cache) -> Values:
-    layers = range(model.config.n_layers)
-    return Values(
-        tuple(cache[f"blocks.{i}.attn.hook_z"] for i in layers),
-        tuple(cache[f"blocks.{i}.hook_mlp_out"] - model.blocks[i].mlp_bias for i in layers),
-        cache["blocks.0.hook_resid_pre"],
-    )
 
 
 def _combine(function: Callable[..., Tensor], *tables: Values) -> Values:

@@ -20,7 +20,7 @@ from vesalius.model.positions import Layout, rotate
 HeadPort = Literal["q", "k", "v"]
 _QUIET = Tap()
 #: Where attention is computed rows-last: many rows, small heads, short prompts.
-_MANY_ROWS, _SMALL_HEAD, _SHORT = 64, 8, 16
+_MANY_ROWS, SMALL_HEAD, _SHORT = 64, 8, 16
 
 
 class Heads(NamedTuple):
@@ -119,7 +119,7 @@ class Attention(nn.Module):
             cos_q, sin_q = (cos, sin) if at is None else _rotation_at(cos, sin, at)
             q = tap(self.prefix + "hook_rot_q", rotate(q, cos_q, sin_q))
             k = tap(self.prefix + "hook_rot_k", rotate(k, cos, sin))
-        tiny = len(q) >= _MANY_ROWS and q.shape[3] <= _SMALL_HEAD and k.shape[1] <= _SHORT
+        tiny = len(q) >= _MANY_ROWS and q.shape[3] <= SMALL_HEAD and k.shape[1] <= _SHORT
         if tap.idle and tiny and self.config.attn_softcap is None:
             return _mix_rows_last(q, k, v, attend, self.divisor)
         batch, n_query, n_heads, d_head = q.shape

@@ -88,7 +88,7 @@ class GgufFile:
             norms = [f"blocks.{layer}.{norm}" for layer in range(config.n_layers) for norm in ("ln1", "ln2")]
             state |= {f"{norm}.w": torch.ones(config.d_model) for norm in [*norms, "ln_final"]}
         self._require(state, config)
-        return build(config, state, where=str(self.path), dtype=dtype or torch.float32)
+        return build(config, state, where=str(self.path), dtype=dtype or torch.float32, release=True)
 
     def tokenizer(self) -> "Backend":
         """The tokenizer from the vocabulary inside the file."""
@@ -119,7 +119,8 @@ class GgufFile:
         from gguf.quants import dequantize
 
         try:
-            return torch.from_numpy(np.array(dequantize(tensor.data, tensor.tensor_type), dtype=np.float32))
+            values = np.require(dequantize(tensor.data, tensor.tensor_type), np.float32, ["C", "W", "O"])
+            return torch.from_numpy(values)
         except (NotImplementedError, ValueError) as error:
             raise BadInput(f"{self.path}: tensor {tensor.name} cannot be de-quantised ({error})") from None
 

@@ -51,9 +51,11 @@ def build(
     dtype: torch.dtype = torch.float32,
     biases: bool = False,
     device: Devices = "cpu",
+    release: bool = False,
 ) -> Transformer:
     """Make a transformer from named weights in the number format `dtype`; norms stay in float32. Weights are copied one
-    by one to `device`, so that those of a file that is mapped into memory never lie in main memory all at once.
+    by one to `device`, so that those of a file that is mapped into memory never lie in main memory all at once; with
+    `release` each is dropped from `state` once it is copied, so that weights in memory never lie there twice.
 
     A missing `unembed.W_U` is tied to the embedding, and missing biases are zero unless `biases` says that all are
     stored; any other gap, surplus, wrong shape or NaN is refused in one line that names `where`.
@@ -67,6 +69,8 @@ def build(
         for name, view in named_views(model).items():
             if name in state:
                 view.copy_(_check_weight(name, state[name], where))
+                if release and isinstance(state, dict):
+                    del state[name]
             elif name != "unembed.W_U":
                 view.zero_()
     return model.eval().requires_grad_(False)

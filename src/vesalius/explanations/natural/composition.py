@@ -5,6 +5,7 @@ value; everything else stays clean. What the head then attends to needs one laye
 earlier components can be tested. *Cutting* removes keys from the head's attention and scales the rest to sum to one.
 """
 
+from collections.abc import Sequence
 from typing import Literal
 
 import torch
@@ -28,17 +29,21 @@ class HeadPaths:
         self.pool, self.head = pool, head
         self._inputs = HeadInputs(pool.model, pool.batch, pool.resid(head.layer), head)
 
-    @torch.no_grad()
     def pattern_without(self, sender: Component | None, port: AttentionPort) -> Float[Tensor, "prompt 1 query key"]:
         """The head's attention when `sender`'s path into its queries or keys carries the counterfactual value."""
-        pool = self.pool
-        change = pool.output_of(sender, pool.source_values) - pool.output_of(sender, pool.values)
-        return self._inputs.pattern_with(change, port)[:, None]
+        return self._inputs.patterns_with(self.pool.change(sender), (port,))[port][:, None]
 
     def mass_lost(self, sender: Component | None, port: AttentionPort, target: Target) -> Float[Tensor, " prompt"]:
         """How much attention leaves the target without the sender's path; NaN where a prompt has no target."""
-        clean = self.pool.pattern(self.head.layer)[:, [self.head.head]]
-        return (masses(clean, target) - masses(self.pattern_without(sender, port), target))[:, 0]
+        return self.masses_lost(self.pool.change(sender), target, (port,))[port]
+
+    def masses_lost(
+        self, change: Float[Tensor, "prompt pos d_model"], target: Target, ports: Sequence[AttentionPort] = PORTS
+    ) -> dict[AttentionPort, Float[Tensor, " prompt"]]:
+        """The same for a change of what the head reads, into its queries and into its keys."""
+        clean = masses(self.pool.pattern(self.head.layer)[:, [self.head.head]], target)[:, 0]
+        patterns = self._inputs.patterns_with(change, ports)
+        return {port: clean - masses(patterns[port][:, None], target)[:, 0] for port in ports}
 
     @torch.no_grad()
     def z_without_keys(self, target: Target) -> Float[Tensor, "prompt pos d_head"]:
@@ -47,8 +52,3 @@ class HeadPaths:
         remaining = pattern.masked_fill(target.to(pattern.device), 0.0)
         remaining = remaining / remaining.sum(-1, keepdim=True).clamp(min=1e-9)
         return remaining @ self._inputs.values
-
-
-def senders_below(pool: Pool, head: Component) -> list[Component]:
-    """Every component of the layers below a head."""
-    return [component for component in pool.model.components if component.layer < head.layer]

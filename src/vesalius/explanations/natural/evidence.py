@@ -74,7 +74,8 @@ def uses(study: Study, head: Component) -> ClaimRecord | None:
         return None
     inputs = HeadPaths(study.pool, head)
     other = random_keys(target, study.pool, seed=study.lab.seed)
-    lost = study.pool.head_effects(head, [inputs.z_without_keys(t) for t in (target, other)]) / study.pool.scale
+    without = [inputs.z_without_keys(keys) for keys in (target, other)]
+    lost = study.pool.head_effects(head, without, positions=target.any(-1)) / study.pool.scale
     controls = {"as many other keys": lost[:, 1]}
     bar = _bar(MIN_CUT_EFFECT, controls)
     evidence = _figure(study, f"{role} keys cut out of the attention", "effect", lost[:, 0], bar)

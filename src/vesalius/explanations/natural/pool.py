@@ -16,8 +16,8 @@ from torch import Tensor
 from vesalius.behaviours.prompts import Prompts
 from vesalius.behaviours.trial import trial
 from vesalius.components import Component, Edge
-from vesalius.intervene import Batch, Cost, Plan, Readout, Recordings, Row, Values, activations, component_values, run
-from vesalius.intervene.values import contribution
+from vesalius.intervene import Batch, Cost, Plan, Readout, Recordings, Row, Values, component_values, run
+from vesalius.intervene.values import OUTPUT_HOOKS, contribution, values_of
 from vesalius.model.hooks import Cache
 from vesalius.model.specimen import Specimen
 from vesalius.model.transformer import Transformer
@@ -61,14 +61,18 @@ class Pool:
     @cached_property
     def values(self) -> Values:
         """The outputs of all components on the clean prompts."""
-        self.cost.rows += len(self)
-        return activations(self.model, self.batch)
+        return values_of(self.model, self._cache, self.batch)
 
     @cached_property
     def source_values(self) -> Values:
         """The outputs of all components on the counterfactual prompts."""
-        self.cost.rows += len(self)
-        return activations(self.model, self.source)
+        return values_of(self.model, self._source_cache, self.source)
+
+    def change(self, component: Component | None) -> Float[Tensor, "prompt pos d_model"]:
+        """What a component (None: the embedding) adds on the counterfactual prompts, less what it adds on the clean
+        ones.
+        """
+        return self.output_of(component, self.source_values) - self.output_of(component, self.values)
 
     def pattern(self, layer: int) -> Float[Tensor, "prompt head query key"]:
         """The attention of a layer's heads on the clean prompts."""
@@ -117,10 +121,17 @@ class Pool:
         scores = run(self._recordings, plan, self.source_values, cost=self.cost)
         return self.clean[index][:, None] - scores.cpu().view(len(paths), len(index)).T
 
-    def head_effects(self, head: Component, z: Sequence[Float[Tensor, "prompt pos d_head"]]) -> Tensor:
+    def head_effects(
+        self,
+        head: Component,
+        z: Sequence[Float[Tensor, "prompt pos d_head"]],
+        *,
+        positions: Bool[Tensor, "prompt pos"] | None = None,
+    ) -> Tensor:
         """Effect of patching other values of z into a head, one column for each; [prompt, value]."""
         rows = torch.arange(len(self)).repeat(len(z))
-        plan = Plan.each(self.model.config, rows, head)
+        where = None if positions is None else positions.repeat(len(z), 1)
+        plan = Plan.each(self.model.config, rows, head, positions=where)
         values = component_values(self.model, head, torch.cat(list(z)))
         scores = run(self._recordings, plan, values, cost=self.cost)
         return self.clean[:, None] - scores.cpu().view(len(z), len(self)).T
@@ -158,7 +169,7 @@ class Pool:
         _, cache = self.model.run_with_cache(
             batch.tokens,
             mask=batch.mask,
-            names=lambda name: name.endswith((".hook_pattern", ".hook_resid_pre")) or name == last,
+            names=lambda name: name.endswith((*OUTPUT_HOOKS, ".hook_pattern", ".hook_resid_pre")) or name == last,
             choose=torch.zeros(len(self), 1, dtype=torch.long, device=batch.tokens.device),
         )
         return cache

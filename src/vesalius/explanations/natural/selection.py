@@ -11,7 +11,7 @@
 The hypothesised role of each head, its feeders and the paths are tested on other prompts.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 import torch
@@ -21,7 +21,7 @@ from torch import Tensor
 from vesalius.components import Component
 from vesalius.discovery.attention import Target, masses
 from vesalius.explanations.claims.reading import MIN_CUT_EFFECT, MIN_MASS
-from vesalius.explanations.natural.composition import PORT_WORDS, PORTS, AttentionPort, HeadPaths, senders_below
+from vesalius.explanations.natural.composition import PORT_WORDS, PORTS, AttentionPort, HeadPaths
 from vesalius.explanations.natural.paths import edges_between, feeds
 from vesalius.explanations.natural.pool import Pool
 from vesalius.explanations.natural.token_roles import NAMES, at_answer, everywhere
@@ -158,14 +158,12 @@ def _add_feeders(pool: Pool, selection: Selection, roles: _Roles, *, select_feed
     then also selected if `select_feeders`.
     """
     positional = ("previous", "BOS", "first token", None)
-    for head in [c for c in selection.components if selection.looks_at[c] not in positional]:
-        progress(f"what writes the queries and keys of {head}", 0, 0)
-        target = roles.targets[selection.looks_at[head] or ""]
-        inputs = HeadPaths(pool, head)
+    heads = [c for c in selection.components if selection.looks_at[c] not in positional]
+    progress(f"what writes the queries and keys of {len(heads)} heads", 0, 0)
+    losses = _attention_lost(pool, {head: roles.targets[selection.looks_at[head] or ""] for head in heads})
+    for head in heads:
         for port in PORTS:
-            lost = {
-                sender: float(inputs.mass_lost(sender, port, target).nanmean()) for sender in senders_below(pool, head)
-            }
+            lost = losses[head, port]
             best = max(lost, key=lambda sender: lost[sender], default=None)
             if best is None or lost[best] < MIN_ATTENTION_LOSS:
                 continue
@@ -174,6 +172,25 @@ def _add_feeders(pool: Pool, selection: Selection, roles: _Roles, *, select_feed
                 path = f"its path into the {PORT_WORDS[port]} of {head}"
                 selection.add(best, f"composition: {path} moves {lost[best]:.2f} of its attention")
                 selection.looks_at[best] = _main_role(best, roles) if best.is_head else None
+
+
+def _attention_lost(
+    pool: Pool, targets: Mapping[Component, Target]
+) -> dict[tuple[Component, AttentionPort], dict[Component, float]]:
+    """How much attention leaves each head's target, by port and by the component below whose path is replaced."""
+    paths = {head: HeadPaths(pool, head) for head in targets}
+    lost: dict[tuple[Component, AttentionPort], dict[Component, float]] = {
+        (head, port): {} for head in targets for port in PORTS
+    }
+    for sender in pool.model.components:
+        readers = [head for head in targets if sender.layer < head.layer]
+        if not readers:
+            break
+        change = pool.change(sender)
+        for head in readers:
+            for port, values in paths[head].masses_lost(change, targets[head]).items():
+                lost[head, port][sender] = float(values.nanmean())
+    return lost
 
 
 def _add_paths(pool: Pool, selection: Selection, progress: Progress) -> None:

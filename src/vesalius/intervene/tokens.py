@@ -1,0 +1,185 @@
+"""Which tokens of a plan's rows are computed: those that can differ from the clean run and reach the readout.
+
+In a causal model a row equals the clean run before the first position at which it gets another value. The values of a
+counterfactual prompt are the clean ones as far as both prompts begin alike, and what comes after the last position that
+is read reaches nothing. A change at the last position alone thus costs one token for each row, whatever the length of
+the prompt: keys and values of the others come from the recording.
+
+`Grid` holds rows that are computed at every position or at those of the readout, `Live` the others, token by token.
+"""
+
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Bool, Int
+from torch import Tensor
+
+from vesalius.intervene.plan import KEEP, Plan
+from vesalius.intervene.values import Batch, Values
+from vesalius.model.attention import SMALL_HEAD
+from vesalius.model.config import Config
+from vesalius.model.devices import Copies
+
+#: Tokens are computed one by one where at most this share of them is left; the copies cost more than the rest saves.
+WORTHWHILE = 0.9
+
+
+@dataclass(frozen=True)
+class Spans:
+    """For each row the positions to compute: from `first` on, before `end`."""
+
+    first: Int[Tensor, " row"]
+    end: Int[Tensor, " row"]
+
+    @property
+    def count(self) -> Int[Tensor, " row"]:
+        """The number of positions."""
+        return self.end - self.first
+
+    def take(self, rows: Int[Tensor, " n"]) -> "Spans":
+        """The spans of some rows."""
+        return Spans(self.first[rows], self.end[rows])
+
+
+def spans_to_compute(
+    config: Config, plan: Plan, values: Values, batch: Batch, at: Int[Tensor, "prompt query"] | None
+) -> Spans | None:
+    """The spans of a plan's rows (`at`: the positions that matter, None for all); None if all tokens are computed."""
+    width = batch.tokens.shape[1]
+    if not config.causal or config.d_head <= SMALL_HEAD or batch.tokens.is_meta:
+        return None
+    end = torch.full((len(plan),), width) if at is None else at.cpu().amax(1)[plan.prompt] + 1
+    places = torch.arange(width)
+    changed = (places >= _begin_alike(config, plan, values, batch)[:, None]) & (places < end[:, None])
+    if plan.positions is not None:
+        changed &= plan.positions.cpu()
+    first = torch.where(changed.any(1), changed.int().argmax(1), end)
+    spans = Spans(first, end)
+    return spans if int(spans.count.sum()) <= WORTHWHILE * width * len(plan) else None
+
+
+def _begin_alike(config: Config, plan: Plan, values: Values, batch: Batch) -> Int[Tensor, " row"]:
+    """How many positions a row's prompt shares with the prompt that its values come from; 0 if they come from no prompt
+    or from several.
+    """
+    none, source = torch.zeros(len(plan), dtype=torch.long), values.prompts
+    if source is None or source.tokens.shape[1] != batch.tokens.shape[1]:
+        return none
+    least = torch.where(plan.choice == KEEP, len(values), plan.choice).amin(1)
+    most = plan.choice.amax(1)
+    for edit in plan.edges:
+        least[edit.row] = min(int(least[edit.row]), edit.choice)
+        most[edit.row] = max(int(most[edit.row]), edit.choice)
+    choice = most.clamp(min=0)
+    real, source_real = (real_tokens(config, part).cpu() for part in (batch, source))
+    alike = (batch.tokens.cpu()[plan.prompt] == source.tokens.cpu()[choice]).long().cumprod(1).sum(1)
+    one_prompt = (least == most) & (real[plan.prompt] == source_real[choice]).all(1)
+    return torch.where(one_prompt, alike, none)
+
+
+def real_tokens(config: Config, batch: Batch) -> Bool[Tensor, "prompt pos"]:
+    """Where a batch has tokens that are not padding."""
+    if batch.mask is not None:
+        return batch.mask
+    if config.pad_token is not None:
+        return batch.tokens != config.pad_token
+    return torch.ones_like(batch.tokens, dtype=torch.bool)
+
+
+class Grid:
+    """Rows computed at the same number of positions: all (`at` None), or those of the readout. A unit is a row."""
+
+    def __init__(self, prompt: Copies, at: Copies | None = None) -> None:
+        self.prompt, self.at = prompt, at
+
+    def units(self, rows: int) -> int:
+        """The units of the first rows."""
+        return rows
+
+    def clean(self, recorded: Tensor, start: int, stop: int) -> Tensor:
+        """The recorded values of the units from row `start` to before row `stop`."""
+        return recorded[self.prompt.on(recorded.device)[start:stop]]
+
+    def span(self, row: int) -> slice:
+        """The units of a row."""
+        return slice(row, row + 1)
+
+    def spread(self, change: Tensor, row: int) -> Tensor:
+        """A row's values at every position, as its units have them."""
+        return (change if self.at is None else change[self.at.on(change.device)[row]])[None]
+
+
+class Live:
+    """Rows computed at spans of their own. A unit is one token, rows of a chunk one after the other."""
+
+    at = None
+
+    def __init__(self, prompt: Copies, spans: Spans, width: int) -> None:
+        device, count = prompt.value.device, spans.count
+        self.prompt, self.width = prompt, width
+        self.bounds: list[int] = [0, *count.cumsum(0).tolist()]
+        row = torch.arange(len(count)).repeat_interleave(count)
+        slot = torch.arange(len(row)) - torch.tensor(self.bounds[:-1])[row]
+        position = spans.first[row] + slot
+        self.row, self.slot, self.position = (Copies(x.to(device)) for x in (row, slot, position))
+        self.count, self.start = Copies(count.to(device)), Copies(torch.tensor(self.bounds[:-1]).to(device))
+        self.first, self.end = Copies(spans.first.to(device)), Copies(spans.end.to(device))
+
+    def units(self, rows: int) -> int:
+        """The units of the first rows."""
+        return self.bounds[rows]
+
+    def clean(self, recorded: Tensor, start: int, stop: int) -> Tensor:
+        """The recorded values of the units from row `start` to before row `stop`."""
+        units, device = slice(self.bounds[start], self.bounds[stop]), recorded.device
+        prompt = self.prompt.on(device)[self.row.on(device)[units]]
+        return recorded[prompt, self.position.on(device)[units]][:, None]
+
+    def span(self, row: int) -> slice:
+        """The units of a row."""
+        return slice(self.bounds[row], self.bounds[row + 1])
+
+    def spread(self, change: Tensor, row: int) -> Tensor:
+        """A row's values at every position, as its units have them."""
+        return change[self.position.on(change.device)[self.span(row)]][:, None]
+
+    def expand(self, row: Int[Tensor, " edit"]) -> tuple[Tensor, Tensor, Tensor]:
+        """The units of edited rows: which edit each belongs to, the unit, and its position."""
+        device = row.device
+        count = self.count.on(device)[row]
+        edit = torch.arange(len(row), device=device).repeat_interleave(count)
+        before = count.cumsum(0) - count
+        unit = torch.arange(len(edit), device=device) - before[edit] + self.start.on(device)[row][edit]
+        return edit, unit, self.position.on(device)[unit]
+
+    def queries(self, rows: int, device: torch.device) -> Int[Tensor, "row slot"]:
+        """The positions of the first rows side by side; shorter rows repeat one."""
+        first, count = self.first.on(device)[:rows], self.count.on(device)[:rows]
+        slots = torch.arange(max(1, int(count.max())), device=device)
+        return (first[:, None] + slots).clamp(max=self.width - 1)
+
+    def side_by_side(self, x: Tensor, rows: int) -> Tensor:
+        """The units of the first rows as rows of positions, as `queries` numbers them; the rest is zero."""
+        slots = max(1, int(self.count.on(x.device)[:rows].max()))
+        wide = x.new_zeros(rows, slots, *x.shape[2:])
+        return self.put(wide, x, self.slot)
+
+    def put(self, wide: Tensor, x: Tensor, places: Copies | None = None) -> Tensor:
+        """Write units into rows at `places` (default: their positions), in place."""
+        n, device = len(x), x.device
+        wide[self.row.on(device)[:n], (places or self.position).on(device)[:n]] = x[:, 0]
+        return wide
+
+    def read(self, x: Tensor, recorded: Tensor, at: Int[Tensor, "row query"]) -> Tensor:
+        """The first rows at the positions `at`: from their units, or recorded where a row has none there."""
+        rows, device = len(at), x.device
+        first, start = self.first.on(device)[:rows, None], self.start.on(device)[:rows, None]
+        computed = (at >= first) & (at < self.end.on(device)[:rows, None])
+        values = recorded[self.prompt.on(device)[:rows, None], at]
+        if not len(x):
+            return values
+        units = torch.where(computed, start + at - first, 0)
+        return torch.where(computed.unsqueeze(-1), x[units, 0], values)
+
+
+Places = Grid | Live
