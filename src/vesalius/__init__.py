@@ -45,6 +45,7 @@ if TYPE_CHECKING:
         survey,
         sweep,
         train,
+        what_if,
     )
     from vesalius.behaviours import Behaviour
     from vesalius.components import Component, Edge
@@ -83,6 +84,7 @@ __all__ = [
     "survey",
     "sweep",
     "train",
+    "what_if",
 ]
 _HOMES = {
     **{name: "vesalius.api" for name in __all__ if name not in globals()},

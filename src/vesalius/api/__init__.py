@@ -3,7 +3,7 @@
 | to                                        | call                                                                    |
 |-------------------------------------------|-------------------------------------------------------------------------|
 | find something to study                   | `specimens`, `load`, `show`, `predict`, `behaviours`, `models`, `check` |
-| measure, find a circuit, explain, grade   | `plan`, `sweep`, `discover`, `discover_sets`, `explain`, `grade`, ...   |
+| measure, find a circuit, explain, grade   | `plan`, `sweep`, `what_if`, `discover`, `explain`, `grade`, ...         |
 | look closer at a natural model            | `instruments`                                                           |
 | compare models and behaviours             | `survey`, `survey_plan`                                                 |
 | repeat a published study                  | `study`                                                                 |
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from vesalius.api.families import check, check_document, models
     from vesalius.api.functions import sample_functions
     from vesalius.api.head_sets import discover_sets
+    from vesalius.api.knockouts import what_if, what_if_again
     from vesalius.api.measuring import instruments
     from vesalius.api.mechrl import bench_mechrl
     from vesalius.api.pages import report
@@ -83,6 +84,8 @@ _HOMES = {
     "sweep": "vesalius.api.sweeps",
     "sweep_report": "vesalius.api.sweeps",
     "train": "vesalius.api.training",
+    "what_if": "vesalius.api.knockouts",
+    "what_if_again": "vesalius.api.knockouts",
 }
 __all__ = [
     "behaviours",
@@ -123,6 +126,8 @@ __all__ = [
     "sweep",
     "sweep_report",
     "train",
+    "what_if",
+    "what_if_again",
 ]
 
 

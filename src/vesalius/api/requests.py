@@ -10,6 +10,7 @@ from typing import Any
 
 from vesalius.api.discoveries import discover
 from vesalius.api.explanations import explain
+from vesalius.api.knockouts import what_if
 from vesalius.api.places import material_mark
 from vesalius.api.sweeps import sweep_report
 from vesalius.documents.discovery import Discovery
@@ -17,13 +18,21 @@ from vesalius.documents.explanation import Explanation
 from vesalius.documents.request import MATERIAL, Request
 from vesalius.documents.sets import HeadSets
 from vesalius.documents.sweep import Sweep
+from vesalius.documents.what_if import WhatIf
 from vesalius.errors import BadInput
 
 #: What makes the result of each command.
-CALLS: dict[str, Callable[..., Any]] = {"sweep": sweep_report, "discover": discover, "explain": explain}
+CALLS: dict[str, Callable[..., Any]] = {
+    "sweep": sweep_report,
+    "what-if": what_if,
+    "discover": discover,
+    "explain": explain,
+}
 
 
-def rerun(request: Request | Any, specimen: Any = None, **given: Any) -> Sweep | Discovery | HeadSets | Explanation:
+def rerun(
+    request: Request | Any, specimen: Any = None, **given: Any
+) -> Sweep | WhatIf | Discovery | HeadSets | Explanation:
     """Repeat a request, or that of a result: `ves.rerun(explanation)`.
 
     `specimen` replaces the name in the request, for a model in memory. `given` are further keywords of the call, such

@@ -19,6 +19,7 @@ from vesalius.version import __version__
 
 Command = Literal[
     "sweep",
+    "what-if",
     "discover",
     "explain",
     "survey",

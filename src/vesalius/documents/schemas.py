@@ -19,6 +19,7 @@ from vesalius.documents.study import STUDY_FILE, Study
 from vesalius.documents.survey import SURVEY_FILE, Survey
 from vesalius.documents.sweep import SWEEP_FILE, Sweep
 from vesalius.documents.trace import TRACE_FILE, Trace
+from vesalius.documents.what_if import WHAT_IF_FILE, WhatIf
 from vesalius.errors import BadInput, choices
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
@@ -26,6 +27,7 @@ DIALECT = "https://json-schema.org/draft/2020-12/schema"
 DOCUMENTS: dict[str, tuple[type[BaseModel], str | None]] = {
     "request": (Request, None),
     "sweep": (Sweep, SWEEP_FILE),
+    "what_if": (WhatIf, WHAT_IF_FILE),
     "circuit": (Circuit, CIRCUIT_FILE),
     "discovery": (Discovery, DISCOVERY_FILE),
     "sets": (HeadSets, SETS_FILE),

@@ -106,6 +106,76 @@ def sweep(
     return output(report, lambda sweep: print_sweep(sweep, top), as_json=json)
 
 
+@commands.command(name="what-if")
+def what_if(
+    specimen: Annotated[
+        str | None,
+        typer.Argument(help="As for `vesalius sweep`; left out with --from.", metavar="[SPECIMEN]"),
+    ] = None,
+    behaviour: BehaviourOption = None,
+    metric: MetricOption = None,
+    components: Annotated[
+        str | None,
+        typer.Option("--components", "-c", help="Replaced together, comma-separated: L1H2,L3_MLP."),
+    ] = None,
+    kind: Annotated[
+        str, typer.Option("--kind", "-k", help="zero, mean, resample (from the counterfactual) or patch (--source).")
+    ] = "zero",
+    at: Annotated[
+        str | None, typer.Option("--at", help="Only at this position: a role of the prompts, end, or a number from 0.")
+    ] = None,
+    prompt: Annotated[
+        str | None, typer.Option("--prompt", help="One prompt of your own: a text, or a JSON list of tokens.")
+    ] = None,
+    source: Annotated[
+        str | None, typer.Option("--source", help="The prompt that values are taken from, of as many tokens.")
+    ] = None,
+    n: Annotated[int, typer.Option("--n", min=1, help="Prompts.")] = 16,
+    seed: Annotated[int, typer.Option(help="Seed of the prompts and of the bootstrap.")] = 0,
+    split: SplitOption = "test",
+    file: Annotated[
+        str | None, typer.Option("--from", help="Ask again what a what_if.json asked, instead of naming it here.")
+    ] = None,
+    out: Annotated[str | None, typer.Option(help="Directory for what_if.json. Default: vesalius-runs/...")] = None,
+    dtype: DtypeOption = "auto",
+    device: DeviceOption = "auto",
+    json: JsonOption = False,
+) -> None:
+    """Replace some components together and see what the model says then.
+
+    Prints the score before and after with intervals, and the outputs that changed. The answer is a file that
+    --from FILE asks again, here or elsewhere.
+
+    Example: vesalius what-if smollm2-135m -b ioi -c L20H0,L22H4 --kind resample
+    """
+    from vesalius import api
+    from vesalius.cli.console import output
+    from vesalius.cli.tables.what_if import print_what_if
+
+    where = {"dtype": dtype, "device": device, "out": out or True}
+    if file is not None:
+        if specimen is not None or components is not None:
+            raise BadInput("--from FILE names specimen and components; leave them out here")
+        return output(api.what_if_again(file, out=out or True), print_what_if, as_json=json)
+    if specimen is None or components is None:
+        raise BadInput("name a specimen and --components, such as `vesalius what-if 3 -c L0_MLP`")
+    result = api.what_if(
+        specimen,
+        names(components) or (),
+        kind=kind,
+        at=at,
+        prompt=prompt,
+        source=source,
+        n=n,
+        seed=seed,
+        split=split,
+        behaviour=behaviour,
+        metric=metric,
+        **where,
+    )
+    return output(result, print_what_if, as_json=json)
+
+
 @commands.command()
 def discover(
     specimen: SpecimenArgument,

@@ -1,0 +1,216 @@
+"""What if: replace some components together and see what the model says then."""
+
+import json
+import time
+from collections.abc import Iterable
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from vesalius.api.catalogue import loaded
+from vesalius.api.places import Out, directory_for, require_place, subject_options
+from vesalius.behaviours.behaviour import label_of
+from vesalius.behaviours.metrics import BehaviourMetric
+from vesalius.behaviours.trial import Trial, require_drawable, trial, unchanged_outputs
+from vesalius.components import Component, parse_components, split_names
+from vesalius.discovery.what_if import KINDS, LIKELY, Reading, Replacements
+from vesalius.documents.metric import Metric
+from vesalius.documents.request import Request
+from vesalius.documents.what_if import WHAT_IF_FILE, Likely, WhatIf, WhatIfRow
+from vesalius.errors import BadInput, choices
+from vesalius.intervene import Batch, Readout
+from vesalius.model.devices import Devices
+from vesalius.model.specimen import Specimen, TextVocabulary
+from vesalius.progress import Progress, shown
+from vesalius.statistics import interval_or_none
+
+PROMPTS = 16
+
+
+def what_if(
+    specimen: Specimen | str | int | Path,
+    components: Iterable[str | Component] | str,
+    *,
+    kind: str = "zero",
+    at: str | int | None = None,
+    prompt: Any = None,
+    source: Any = None,
+    n: int = PROMPTS,
+    seed: int = 0,
+    split: str = "test",
+    behaviour: Any = None,
+    metric: BehaviourMetric | None = None,
+    dtype: str | torch.dtype = "auto",
+    device: Devices = "auto",
+    out: Out = None,
+    progress: Progress | bool | None = None,
+) -> WhatIf:
+    """Replace components together and compare what the model says before and after.
+
+    `kind` is what takes their place: "zero", "mean", "resample" (from the counterfactual prompt) or "patch" (from the
+    prompt `source`). By default on `n` prompts of the specimen's behaviour or inputs; with `prompt` on that one alone
+    (a text, or a list of tokens): then the score is the probability of what the unchanged model says next. `at` limits
+    the replacement to one position: a role of the behaviour's prompts, "end", or a number from 0.
+    """
+    if kind not in KINDS:
+        raise BadInput(f"kind {kind!r} does not exist; choose one of {choices(KINDS)}")
+    prompt, source = _tokens(prompt), _tokens(source)
+    _check_prompt(kind, prompt, source)
+    require_drawable(n, seed)
+    require_place(out)
+    named = list(map(str, split_names(components)))
+    with shown(progress) as report:
+        specimen = loaded(specimen, behaviour=behaviour, metric=metric, dtype=dtype, device=device, progress=report)
+        parts = parse_components(named, specimen.model.config)
+        report("running the prompts", 0, 1)
+        ready = prepare(specimen, prompt=prompt, source=source, n=n, seed=seed, split=split)
+        document = answer(ready, parts, kind=kind, at=at, prompt=prompt, source=source, seed=seed, split=split)
+        report("running the prompts", 1, 1)
+    if out:
+        document.write(directory_for(out, *_words(specimen, document)) / WHAT_IF_FILE)
+    return document
+
+
+def what_if_again(file: str | Path, *, out: Out = None, progress: Progress | bool | None = None) -> WhatIf:
+    """Ask what a saved `what_if.json` asked, on the same prompts."""
+    asked = WhatIf.read(file).request
+    keywords = asked.keywords()
+    return what_if(asked.specimen or "", keywords.pop("components"), **keywords, out=out, progress=progress)
+
+
+def prepare(
+    specimen: Specimen,
+    *,
+    prompt: Any = None,
+    source: Any = None,
+    n: int = PROMPTS,
+    seed: int = 0,
+    split: str = "test",
+) -> Replacements:
+    """The clean run of the prompts, for several questions on the same ones."""
+    if prompt is None:
+        return Replacements(specimen, trial(specimen, n, seed=seed, split=split), likely=LIKELY)
+    return Replacements(specimen, _one_prompt(specimen, prompt, source), likely=LIKELY)
+
+
+def answer(
+    ready: Replacements,
+    components: Iterable[Component],
+    *,
+    kind: str = "zero",
+    at: str | int | None = None,
+    prompt: Any = None,
+    source: Any = None,
+    seed: int = 0,
+    split: str = "test",
+) -> WhatIf:
+    """One question on prompts that are ready; `seed`, `split`, `prompt` and `source` are those they were made with."""
+    start, rows = time.perf_counter(), ready.cost.rows
+    parts = tuple(dict.fromkeys(components))
+    clean, edited = ready.clean, ready.edited(parts, kind, _position(at))
+    specimen, n = ready.specimen, len(ready.material.batch)
+    drawn = {"n": n, "split": split} if prompt is None else {"prompt": _text(prompt), "source": _text(source)}
+    options = {"kind": kind, "at": at, **drawn, **subject_options(specimen)}
+    return WhatIf(
+        request=Request(
+            command="what-if",
+            specimen=specimen.source or specimen.id,
+            behaviour=specimen.behaviour,
+            components=tuple(map(str, parts)),
+            options={name: value for name, value in options.items() if value is not None},
+            seed=seed if prompt is None else None,
+        ),
+        unit=ready.material.readout.unit,
+        clean=_mean(clean.score, seed),
+        edited=_mean(edited.score, seed),
+        effect=_mean(clean.score - edited.score, seed),
+        changed=Metric.of_share(sum(a != b for a, b in zip(clean.outputs, edited.outputs, strict=True)), n),
+        rows=_rows(ready.texts(), clean, edited),
+        forwards=(ready.cost.rows - rows) / n,
+        seconds=time.perf_counter() - start,
+    )
+
+
+def _rows(texts: list[str], clean: Reading, edited: Reading) -> tuple[WhatIfRow, ...]:
+    return tuple(
+        WhatIfRow(
+            prompt=text,
+            clean=clean.outputs[i],
+            edited=edited.outputs[i],
+            clean_score=float(clean.score[i]),
+            edited_score=float(edited.score[i]),
+            changed=clean.outputs[i] != edited.outputs[i],
+            clean_likely=_likely(clean, i),
+            edited_likely=_likely(edited, i),
+        )
+        for i, text in enumerate(texts)
+    )
+
+
+def _likely(reading: Reading, row: int) -> tuple[Likely, ...]:
+    return tuple(Likely(token=token, probability=probability) for token, probability in reading.likely[row])
+
+
+def _mean(values: Tensor, seed: int) -> Metric:
+    low, high = interval_or_none(values, seed=seed)
+    return Metric(value=float(values.mean()), low=low, high=high, n=len(values))
+
+
+def _tokens(given: Any) -> Any:
+    """A prompt as it was given; a text that is a JSON list stands for the list of its tokens."""
+    if isinstance(given, str) and given.lstrip().startswith("["):
+        with suppress(json.JSONDecodeError, RecursionError):
+            return json.loads(given)
+    return given
+
+
+def _text(prompt: Any) -> str | None:
+    """A prompt as an option of the command has it."""
+    return prompt if prompt is None or isinstance(prompt, str) else json.dumps(prompt)
+
+
+def _check_prompt(kind: str, prompt: Any, source: Any) -> None:
+    if prompt is None and source is not None:
+        raise BadInput("`source` is what `prompt` is patched from; give `prompt` too")
+    if prompt is None and kind == "patch":
+        raise BadInput("kind 'patch' takes values from a prompt of yours; give `prompt` and `source`")
+    if prompt is not None and source is None and kind != "zero":
+        raise BadInput(f"kind {kind!r} on one prompt takes values from another; give `source`, or use kind 'zero'")
+
+
+def _one_prompt(specimen: Specimen, prompt: Any, source: Any) -> Trial:
+    """A prompt of the user's own, with the prompt that values are taken from."""
+    given = [prompt] if source is None else [prompt, source]
+    lengths = specimen.vocabulary.lengths(given)
+    if len(set(lengths)) > 1:
+        raise BadInput(
+            f"`source`: has {lengths[1]} tokens and `prompt` has {lengths[0]}; give two prompts of as many tokens"
+        )
+    tokens = specimen.tokenize(given)
+    batch, other = Batch(tokens[:1]), Batch(tokens[-1:])
+    if not isinstance(specimen.vocabulary, TextVocabulary):
+        return Trial(batch, other, unchanged_outputs(specimen, batch))
+    with torch.no_grad():
+        clean = specimen.model(batch.tokens.to(specimen.model.device))[0, -1].argmax().cpu()
+    last = torch.tensor([[tokens.shape[1] - 1]])
+    readout = Readout(
+        lambda logits, row: logits[:, 0].float().softmax(-1)[:, int(clean)],
+        last,
+        unit="probability of the clean answer",
+    )
+    return Trial(batch, other, readout)
+
+
+def _position(at: str | int | None) -> str | int | None:
+    """A position given as text is a number where it looks like one."""
+    return int(at) if isinstance(at, str) and at.isdecimal() and at.isascii() else at
+
+
+def _words(specimen: Specimen, document: WhatIf) -> list[str | None]:
+    request = document.request
+    behaviour = request.behaviour and label_of(request.behaviour)
+    named = "+".join(request.components or ())
+    return ["what-if", specimen.name, behaviour, str(request.options["kind"]), named[:60]]

@@ -1,0 +1,147 @@
+"""Components replaced together, with everything that many such questions share kept: the clean run of the prompts and
+the tables of replacement values. The first question pays for the clean run; each further one costs the layers from the
+first replaced component on.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor
+
+from vesalius.behaviours.trial import Trial
+from vesalius.components import Component
+from vesalius.errors import BadInput, choices
+from vesalius.intervene import Plan, Readout, Recordings, run
+from vesalius.intervene.effects import Replacement
+from vesalius.intervene.engine import Cost
+from vesalius.model.specimen import Specimen, TextVocabulary
+
+#: What may take a component's place. `patch` is resampling from a prompt that was given.
+KINDS = ("zero", "mean", "resample", "patch")
+#: Where the answer of a natural prompt is read.
+END = "end"
+LIKELY = 5
+#: Digits of numeric outputs that are shown and compared.
+DIGITS = 2
+Logits = Float[Tensor, "prompt query out"]
+
+
+@dataclass(frozen=True)
+class Reading:
+    """What one run of the prompts gives: a score, an output and the likeliest next tokens of each."""
+
+    score: Float[Tensor, " prompt"]
+    outputs: list[Any]
+    likely: list[list[tuple[str, float]]]
+
+
+class Replacements:
+    """One specimen on one set of prompts, ready for any number of questions."""
+
+    def __init__(self, specimen: Specimen, material: Trial, *, likely: int = 0) -> None:
+        self.specimen, self.material, self.model = specimen, material, specimen.model
+        self.cost, self._likely = Cost(), likely
+        readout = Readout(lambda logits, prompt: logits, material.readout.at, unit=material.readout.unit)
+        self._recordings = Recordings(self.model, material.batch.to(self.model.device), readout)
+        self._tables: dict[str, Replacement] = {}
+
+    @cached_property
+    def clean(self) -> Reading:
+        """The model as it is."""
+        self.cost.rows += len(self.material.batch)
+        return self._read(self._recordings.scores())
+
+    def edited(self, components: Sequence[Component], kind: str, at: str | int | None = None) -> Reading:
+        """The model with these components replaced, everywhere or at one position."""
+        replacement = self._replacement(kind)
+        where = self._where(at)
+        if kind in ("resample", "patch") and self.material.where is not None:
+            where = self.material.where if where is None else where & self.material.where
+        plan = Plan.grid(self.model.config, [tuple(components)], choices=replacement.choices, positions=where)
+        return self._read(run(self._recordings, plan, replacement.values, cost=self.cost))
+
+    def texts(self) -> list[str]:
+        """The prompts as people read them."""
+        if self.material.prompts is not None:
+            return list(self.material.prompts.texts)
+        vocabulary, rows = self.specimen.vocabulary, self._tokens()
+        if isinstance(vocabulary, TextVocabulary):
+            return ["".join(vocabulary.tokenizer.piece(token) for token in row) for row in rows]
+        names = getattr(vocabulary, "tokens", ())
+        return [" ".join(str(names[token]) if token < len(names) else str(token) for token in row) for row in rows]
+
+    def _tokens(self) -> list[list[int]]:
+        """The tokens of each prompt, without BOS and padding."""
+        batch, config = self.material.batch, self.model.config
+        kept = torch.ones_like(batch.tokens, dtype=torch.bool) if batch.mask is None else batch.mask
+        first = int(config.bos_token is not None and bool((batch.tokens[:, 0] == config.bos_token).all()))
+        return [row[mask][first:].tolist() for row, mask in zip(batch.tokens, kept, strict=True)]
+
+    def _replacement(self, kind: str) -> Replacement:
+        if kind not in KINDS:
+            raise BadInput(f"kind {kind!r} does not exist; choose one of {choices(KINDS)}")
+        if kind not in self._tables:
+            self._tables[kind] = Replacement.of_kind(
+                "resample" if kind == "patch" else kind,
+                self.model,
+                self.material.batch,
+                counterfactual=self.material.counterfactual,
+                reference=self.material.counterfactual if kind == "mean" else None,
+            )
+        return self._tables[kind]
+
+    def _where(self, at: str | int | None) -> Bool[Tensor, "prompt pos"] | None:
+        """The positions of a role, or one position counted from 0 at the first token (BOS included)."""
+        tokens = self.material.batch.tokens
+        if at is None:
+            return None
+        if isinstance(at, int):
+            if not 0 <= at < tokens.shape[1]:
+                raise BadInput(f"`at` {at}: the prompts have positions 0 to {tokens.shape[1] - 1}")
+            place = torch.full((len(tokens),), at)
+        else:
+            prompts = self.material.prompts
+            places = {} if prompts is None else {**prompts.roles, END: prompts.position}
+            if at not in places:
+                known = f"choose one of {choices(places)}, or a position" if places else "give a position, such as 3"
+                raise BadInput(f"`at` {at!r}: these prompts have no such role; {known}")
+            place = places[at]
+        return torch.zeros_like(tokens, dtype=torch.bool).scatter_(1, place[:, None], True)
+
+    def _read(self, logits: Logits) -> Reading:
+        readout, n = self.material.readout, len(self.material.batch)
+        chosen = logits if readout.choose is None else _choose(logits, readout.choose.to(logits.device))
+        score = readout.score(chosen, torch.arange(n, device=logits.device)).float().cpu()
+        vocabulary = self.specimen.vocabulary
+        if not isinstance(vocabulary, TextVocabulary):
+            lengths = [len(row) for row in self._tokens()]
+            decoded = zip(self.specimen.decode(logits.cpu()), lengths, strict=True)
+            outputs = [[_shown(value) for value in row[:length]] for row, length in decoded]
+            return Reading(score, outputs, [[] for _ in range(n)])
+        piece = vocabulary.tokenizer.piece
+        top = [piece(int(token)) for token in logits[:, 0].argmax(-1).cpu()]
+        return Reading(score, top, self._likeliest(logits[:, 0]))
+
+    def _likeliest(self, logits: Float[Tensor, "prompt out"]) -> list[list[tuple[str, float]]]:
+        if not self._likely:
+            return [[] for _ in range(len(logits))]
+        assert isinstance(self.specimen.vocabulary, TextVocabulary)
+        piece = self.specimen.vocabulary.tokenizer.piece
+        best = logits.float().softmax(-1).topk(min(self._likely, logits.shape[-1]))
+        return [
+            [(piece(token), probability) for token, probability in zip(tokens, probabilities, strict=True)]
+            for tokens, probabilities in zip(best.indices.tolist(), best.values.tolist(), strict=True)
+        ]
+
+
+def _choose(logits: Logits, ids: Tensor) -> Logits:
+    return logits.gather(2, ids[:, None].expand(-1, logits.shape[1], -1))
+
+
+def _shown(value: Any) -> Any:
+    """An output; a number as far as models are trained to give it."""
+    return round(value, DIGITS) + 0.0 if isinstance(value, float) else value
