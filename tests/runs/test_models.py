@@ -11,9 +11,11 @@ import pytest
 from tests.runs import stand_in
 from tests.runs.models import PRICES, perform, results, serial, settings
 from tests.runs.stand_in import CALLS
+from vesalius.api import explain
 from vesalius.backbones.failures import KINDS
 from vesalius.backbones.retry import SystemClock
 from vesalius.errors import BadInput, Failed
+from vesalius.runs.directory import read_explanation
 from vesalius.runs.engine import map_cases
 from vesalius.runs.replay import differences, replay
 from vesalius.runs.settings import RunLimits, Settings
@@ -163,6 +165,33 @@ def test_replay_needs_no_model_and_no_network(tmp_path: Path) -> None:
     assert difference.startswith("metrics.tag_accuracy.value: ")
 
 
+def test_how_a_model_is_asked_is_part_of_a_run(tmp_path: Path) -> None:
+    """Replies of at most nine tokens are another run, and a replay asks for the same; the address changes nothing."""
+    chosen = settings(tmp_path, cases=1, compact=True, max_tokens=9)
+    perform(tmp_path / "run", chosen)
+    (calls,) = (tmp_path / "run" / "calls").glob("*.jsonl")
+    requests = [json.loads(line)["request"] for line in calls.read_text().splitlines() if '"outcome"' in line]
+    assert {request["settings"]["max_tokens"] for request in requests} == {9}
+    assert replay(tmp_path / "run", engine=serial).equal
+    assert chosen.request().options["max_tokens"] == 9
+    assert chosen.request().options["compact"] is True
+    with pytest.raises(BadInput, match="max_tokens"):
+        perform(tmp_path / "run", settings(tmp_path, cases=1, compact=True))
+
+
+def test_one_case_of_a_benchmark_is_explained_from_its_record(tmp_path: Path) -> None:
+    chosen = settings(tmp_path, cases=2)
+    perform(tmp_path / "run", chosen)
+    case = chosen.circuits[1].id
+    before = read_explanation(tmp_path / "run" / "explanations" / f"{case}.json")
+    (tmp_path / "model.py").unlink()
+    again = explain(case, scientist=stand_in.NAME, backbone=chosen.backbone, replay=tmp_path / "run", progress=False)
+    assert again.components == before.components
+    assert again.task_description == before.task_description
+    with pytest.raises(BadInput, match="no recorded calls there"):
+        explain("113", scientist=stand_in.NAME, backbone=chosen.backbone, replay=tmp_path / "run", progress=False)
+
+
 def test_replay_of_what_is_not_on_record(tmp_path: Path) -> None:
     chosen = settings(tmp_path, cases=2)
     perform(tmp_path / "run", chosen)
@@ -239,6 +268,8 @@ def test_a_lost_trace_is_made_again_without_asking_anybody(tmp_path: Path) -> No
         ({"scientist": "tests.runs.stand_in:TAGS"}, "is not a function"),
         ({"protocol": "free"}, "`protocol` 'free' does not exist; use typed, paper"),
         ({"leave_out": "tables"}, "`leave_out` is for the built-in scientist"),
+        ({"scientist": "builtin", "backbone": None, "prices": None, "compact": True}, "`compact` and `max_tokens`"),
+        ({"scientist": "builtin", "backbone": None, "prices": None, "max_tokens": 9}, "no language model is asked"),
     ],
 )
 def test_settings_that_do_not_fit(tmp_path: Path, changes: dict[str, Any], reason: str) -> None:

@@ -13,7 +13,7 @@ from vesalius.api.functions import SEED as FUNCTIONS_SEED
 from vesalius.api.functions import chosen_suite, usual_mode
 from vesalius.api.mechrl import bench_mechrl
 from vesalius.api.places import Out, directory_for
-from vesalius.backbones import TIMEOUT
+from vesalius.backbones import MAX_TOKENS, TIMEOUT
 from vesalius.discovery.methods import METHODS
 from vesalius.documents.mechrl import MechrlStudy
 from vesalius.documents.scorecard import Scorecard
@@ -59,6 +59,9 @@ def bench_circuits(
     prices: str | Path | None = None,
     max_cost: float | None = None,
     timeout: float = TIMEOUT,
+    base_url: str | None = None,
+    max_tokens: int = MAX_TOKENS,
+    compact: bool = False,
     unsafe_sandbox: bool = False,
     jobs: int = 2,
     engine: str = "local",
@@ -69,7 +72,8 @@ def bench_circuits(
 
     `scientist` is "builtin", "hyve" (the default where there is a `backbone`) or `package.module:function`. `specimens`
     is a directory of specimens made by `vesalius train` instead of the 84; `ids` chooses among the 84; `circuit_from`
-    names a method that discovers the circuit instead of taking the given one.
+    names a method that discovers the circuit instead of taking the given one. `base_url`, `max_tokens` and `compact`
+    are for the scientist's language model: where it is served, its longest reply, and short typed prompts.
     """
     named = None if ids is None else [str(name) for name in ids]
     folder = None if specimens is None else str(specimens)
@@ -84,8 +88,13 @@ def bench_circuits(
         protocol=protocol,
         judges=tuple(_findable(judge) or "" for judge in judges),
         prices=_absolute(prices),
+        compact=compact,
+        max_tokens=max_tokens,
     )
-    limits, runs_on = RunLimits(max_cost=max_cost, sandbox_unsafe=unsafe_sandbox, timeout=timeout), engine_named(engine)
+    if base_url is not None and backbone is None:
+        raise BadInput("`base_url`: the scientist asks no language model; leave it out")
+    limits = RunLimits(max_cost=max_cost, sandbox_unsafe=unsafe_sandbox, timeout=timeout, base_url=base_url)
+    runs_on = engine_named(engine)
     limits.check_models(settings.models, settings.prices)
     directory = directory_for(
         out,
@@ -93,6 +102,7 @@ def bench_circuits(
         scientist.replace(":", "."),
         None if backbone is None else backbone.replace(":", "_"),
         protocol,
+        "compact" if compact else None,
         selection_word(folder, named, limit),
         None if circuit_from is None else f"from-{circuit_from}",
         None if leave_out is None else f"without-{leave_out}",

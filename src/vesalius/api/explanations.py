@@ -5,7 +5,7 @@ it came about, and `calls.jsonl`, every call it made, so that the same call cont
 """
 
 from contextlib import ExitStack
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +14,7 @@ import torch
 from vesalius.api.catalogue import loaded
 from vesalius.api.circuit_sources import Given, Source, circuit_fields
 from vesalius.api.places import Out, directory_for, removed_if_empty, require_place, subject_options
-from vesalius.backbones import TIMEOUT, Backbone, open_backbone
+from vesalius.backbones import MAX_TOKENS, TIMEOUT, Backbone, open_backbone
 from vesalius.backbones.records import records_file
 from vesalius.behaviours.behaviour import label_of
 from vesalius.behaviours.metrics import BehaviourMetric
@@ -36,6 +36,7 @@ from vesalius.model.devices import Devices
 from vesalius.model.specimen import Specimen
 from vesalius.progress import Progress, shown
 from vesalius.report.page import render_page
+from vesalius.runs.directory import EXECUTIONS, calls_path
 from vesalius.runs.parts import parts_on
 
 __all__ = [
@@ -49,8 +50,6 @@ __all__ = [
     "scientist_named",
 ]
 PAGE_FILE, TRACE_FILE, EXECUTIONS_FILE = "report.html", "trace.json", "executions.jsonl"
-#: The longest reply of a language model, unless the caller says otherwise.
-MAX_TOKENS = 4096
 
 
 def explain(
@@ -134,12 +133,12 @@ def explain(
         )
         directory = directory_for(out, *_words(specimen, task)) if out else None
         stack.enter_context(removed_if_empty(directory))
-        task = replace(task, **_executions(record or directory, replay), **_circuit_file(task, directory))
+        kept = _kept_calls(record or directory, replay, specimen.id, scope=f"{specimen.id} {protocol} seed {seed}")
+        task = replace(task, **kept.executions, **_circuit_file(task, directory))
         if isinstance(backbone, str):
-            calls: dict[str, Any] = {"record": None if replay else record or directory, "replay": replay}
-            calls |= {"base_url": base_url, "max_tokens": max_tokens, "timeout": timeout}
+            calls = {"base_url": base_url, "max_tokens": max_tokens, "timeout": timeout, **kept.calls}
             opened = open_backbone(backbone, **calls, prices=prices, cap=max_cost)
-            backbone = stack.enter_context(opened).within(f"{specimen.id} {protocol} seed {seed}")
+            backbone = stack.enter_context(opened).within(kept.scope)
         result = explain_task(task, backbone)
         report("rendering the page", 0, 0)
         return result.explanation if directory is None else _write_files(result, directory, specimen)
@@ -152,13 +151,28 @@ def _circuit_file(task: Task, directory: Path | None) -> dict[str, str]:
     return {"circuit_file": str(task.circuit.save(directory))}
 
 
-def _executions(record: str | Path | None, replay: str | Path | None) -> dict[str, Any]:
-    """Where it is kept what executed code gave: beside the recorded calls; a replay only reads it."""
+@dataclass(frozen=True)
+class KeptCalls:
+    """Where a language model's calls and what executed code gave are kept or found, and the scope of the calls."""
+
+    scope: str
+    calls: dict[str, Any]
+    executions: dict[str, Any]
+
+
+def _kept_calls(record: str | Path | None, replay: str | Path | None, case: str, *, scope: str) -> KeptCalls:
+    """In one directory beside each other; a benchmark has a file per case, and its case is the scope. A replay only
+    reads.
+    """
+    if replay is not None and (of_case := calls_path(Path(replay), case)).is_file():
+        executions = {"executions": Path(replay) / EXECUTIONS / of_case.name, "executions_writable": False}
+        return KeptCalls(case, {"replay": of_case}, executions)
     place = replay or record
+    calls = {"record": None if replay else record, "replay": replay}
     if place is None:
-        return {}
+        return KeptCalls(scope, calls, {})
     file = records_file(Path(place)).with_name(EXECUTIONS_FILE)
-    return {"executions": file, "executions_writable": not replay}
+    return KeptCalls(scope, calls, {"executions": file, "executions_writable": not replay})
 
 
 def _backbone_options(base_url: str | None, max_tokens: int) -> dict[str, Any]:

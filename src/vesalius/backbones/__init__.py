@@ -5,7 +5,7 @@ provider's library is imported before a provider is opened.
 """
 
 from vesalius.backbones.backbone import Backbone, Scores
-from vesalius.backbones.factory import TIMEOUT, open_backbone
+from vesalius.backbones.factory import MAX_TOKENS, TIMEOUT, open_backbone
 from vesalius.backbones.failures import (
     BackboneError,
     BadKey,
@@ -40,6 +40,7 @@ from vesalius.backbones.scripted import Faults, Scripted, ScriptedReply
 from vesalius.backbones.spending_cap import SpendingCap
 
 __all__ = [
+    "MAX_TOKENS",
     "TIMEOUT",
     "Backbone",
     "BackboneError",

@@ -55,7 +55,13 @@ from vesalius.backbones.records import Outcome, Records, digest
 from vesalius.backbones.redact import Redactor
 from vesalius.backbones.retry import Retrier
 from vesalius.backbones.spending_cap import SpendingCap
-from vesalius.backbones.structured_output import parse_object, reask, schema_instructions, with_instructions
+from vesalius.backbones.structured_output import (
+    bounded_schema,
+    parse_object,
+    reask,
+    schema_instructions,
+    with_instructions,
+)
 from vesalius.errors import BadInput
 from vesalius.files import plain_json, plain_text
 
@@ -247,6 +253,11 @@ class Backbone:
     def __exit__(self, *_: object) -> None:
         self.close()
 
+    @property
+    def _constrained(self) -> bool:
+        """Whether a reply can be held to a schema although tools are offered: they are in the schema, as text."""
+        return self.abilities.constrained and "tools" in self._unsupported and "schema" not in self._unsupported
+
     def _place(self, label: str) -> str:
         """Which call of which part of a run it is."""
         call = f"call {label!r}" if label else "call"
@@ -270,6 +281,8 @@ class Backbone:
         text, calls = answer.text, answer.tool_calls
         if tools and not calls:
             text, calls = tool_text.find_calls(answer.text, tools)
+            if not calls and self._constrained:
+                text, calls = tool_text.find_constrained_call(answer.text)
             if calls:
                 tally.note("tool_call_from_text", ", ".join(call.name for call in calls))
         calls = tuple(tool_text.validated(call, tools) for call in calls)
@@ -304,13 +317,18 @@ class Backbone:
         unsupported = self._unsupported
         specifications = tuple(tool.specification() for tool in tools)
         json_schema = schema.model_json_schema() if schema else None
+        either = self._constrained and json_schema is not None and bool(specifications)
         if "tools" in unsupported:
-            turns = tuple(tool_text.as_text(turn) for turn in turns)
+            turns = tuple(tool_text.as_text(turn, constrained=either) for turn in turns)
             if specifications:
-                turns = with_instructions(turns, tool_text.instructions(specifications))
-        as_text = json_schema is not None and ("schema" in unsupported or bool(specifications))
+                written = tool_text.constrained_instructions if either else tool_text.instructions
+                turns = with_instructions(turns, written(specifications))
+        as_text = json_schema is not None and not either and ("schema" in unsupported or bool(specifications))
         if json_schema is not None and as_text:
             turns = with_instructions(turns, schema_instructions(json_schema))
+        if json_schema is not None and self._constrained:
+            guided = tool_text.reply_schema([tool.guided() for tool in tools], json_schema) if either else json_schema
+            json_schema = bounded_schema(guided, settings.max_tokens)
         defaults = {"temperature": None, "stop": ()}
         settings = settings.model_copy(update={name: defaults[name] for name in unsupported & defaults.keys()})
         return ModelRequest(

@@ -20,9 +20,11 @@ from vesalius.errors import BadInput, choices
 LOCAL, SCRIPTED = "local", "scripted"
 #: Seconds to wait for an answer.
 TIMEOUT = 120.0
+#: The longest reply, in tokens.
+MAX_TOKENS = 4096
 NAMES = (*PROVIDERS, LOCAL, SCRIPTED)
 ABILITIES = {name: provider.abilities for name, provider in PROVIDERS.items()} | {
-    LOCAL: Abilities(tools=False, logprobs=True),
+    LOCAL: Abilities(tools=False, logprobs=True, constrained=True),
     SCRIPTED: Abilities(logprobs=True),
 }
 
@@ -32,7 +34,7 @@ def open_backbone(
     *,
     base_url: str | None = None,
     temperature: float | None = 0.0,
-    max_tokens: int = 4096,
+    max_tokens: int = MAX_TOKENS,
     timeout: float = TIMEOUT,
     record: Path | str | None = None,
     replay: Path | str | None = None,

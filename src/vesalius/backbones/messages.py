@@ -61,18 +61,27 @@ def tool_result(call: ToolCall, text: str) -> Message:
 
 
 class Tool(BaseModel):
-    """A tool the model may call; its arguments are a pydantic model, which is also how they are checked."""
+    """A tool the model may call; its arguments are a pydantic model, which is also how they are checked.
+
+    `guide` is a narrower JSON schema of the arguments, for servers that hold a reply to one.
+    """
 
     model_config = ConfigDict(frozen=True)
 
     name: str = Field(pattern=r"^[A-Za-z_][A-Za-z0-9_-]{0,63}$")
     description: str
     arguments: type[BaseModel]
+    guide: dict[str, Any] | None = None
 
     def specification(self) -> dict[str, Any]:
         """The tool as data: name, description and the JSON schema of the arguments."""
         parameters = self.arguments.model_json_schema()
         return {"name": self.name, "description": self.description, "parameters": parameters}
+
+    def guided(self) -> dict[str, Any]:
+        """The same, with the narrower schema where there is one."""
+        told = self.specification()
+        return told if self.guide is None else {**told, "parameters": self.guide}
 
 
 class TokenUsage(FrozenModel):

@@ -11,6 +11,8 @@ from vesalius.backbones.messages import Message, system, user
 Schema = TypeVar("Schema", bound=BaseModel)
 #: How many validation errors are reported to the model; a long list hides the important ones.
 MAX_PROBLEMS = 4
+#: Characters that a text may always have, and the longest limit that a grammar is made for.
+SHORTEST_TEXT, LONGEST_BOUND = 40, 800
 
 
 def parse_object(text: str, schema: type[Schema]) -> tuple[Schema | None, tuple[str, ...], str]:
@@ -70,3 +72,41 @@ def strict_schema(schema: dict[str, Any]) -> tuple[dict[str, Any], bool]:
         return closed
 
     return close(schema), strict
+
+
+def bounded_schema(schema: dict[str, Any], max_tokens: int) -> dict[str, Any]:
+    """The schema with texts short enough that an object of it fits a reply, for servers that sample by schema.
+
+    Such a server ends a text where the schema does; without that a small model fills the whole reply with one text.
+    Every text may have its share of two characters per token; limits that are too long for a grammar are left out.
+    """
+    longest = 2 * max_tokens // max(1, _texts(schema, schema.get("$defs", {})))
+    return _bounded(schema, max(SHORTEST_TEXT, longest))
+
+
+def _texts(part: Any, definitions: dict[str, Any]) -> int:
+    """How many texts of free length an object of a schema holds; of alternatives, the most."""
+    if not isinstance(part, dict):
+        return 0
+    if isinstance(part.get("$ref"), str):
+        return _texts(definitions.get(part["$ref"].rpartition("/")[2]), {})
+    alternatives = [_texts(one, definitions) for name in ("anyOf", "oneOf") for one in part.get(name, ())]
+    inside = sum(_texts(one, definitions) for one in part.get("properties", {}).values())
+    return max(alternatives, default=0) + inside + _is_text(part)
+
+
+def _is_text(part: dict[str, Any]) -> bool:
+    return part.get("type") == "string" and not {"enum", "const", "pattern"} & part.keys()
+
+
+def _bounded(part: Any, longest: int) -> Any:
+    if isinstance(part, list):
+        return [_bounded(one, longest) for one in part]
+    if not isinstance(part, dict):
+        return part
+    bounded = {name: _bounded(value, longest) for name, value in part.items()}
+    if _is_text(part):
+        most = min(part.get("maxLength", longest), longest)
+        bounded = {name: value for name, value in bounded.items() if name != "maxLength"}
+        bounded |= {"maxLength": most} if most <= LONGEST_BOUND else {}
+    return bounded

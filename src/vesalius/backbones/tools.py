@@ -5,6 +5,9 @@ are accepted as well: `<tool_call>{"name": ..., "arguments": {...}}</tool_call>`
 A tool with a single text argument accepts that text without JSON, because small models often fail to quote code in
 JSON. A call that cannot be carried out is kept and says why in `error`; the agent returns that to the model as the
 tool's result.
+
+Where the server holds replies to a schema, a reply is one JSON object, either the answer or a call
+`{"tool": "NAME", "arguments": {...}}`, and `reply_schema` is the schema of both.
 """
 
 import json
@@ -39,14 +42,64 @@ def instructions(tools: Sequence[dict[str, Any]]) -> str:
     )
 
 
-def as_text(message: Message) -> Message:
+def constrained_instructions(tools: Sequence[dict[str, Any]]) -> str:
+    """Instructions for a model whose replies are held to `reply_schema`."""
+    lines = "\n".join(f"- {tool['name']}: {tool['description']} Arguments: {_names(tool)}" for tool in tools)
+    return (
+        f"You can call these tools:\n{lines}\n"
+        'Every reply is one JSON object: {"tool": "NAME", "arguments": {...}} to call a tool (its result comes in the '
+        "next message), or else the answer."
+    )
+
+
+def _names(tool: dict[str, Any]) -> str:
+    return ", ".join(tool["parameters"].get("properties", {})) or "none"
+
+
+def reply_schema(tools: Sequence[dict[str, Any]], answer: dict[str, Any]) -> dict[str, Any]:
+    """The JSON schema of a reply that is a call of one of the tools or the answer."""
+    definitions: dict[str, Any] = {}
+    calls = [
+        {
+            "type": "object",
+            "properties": {
+                "tool": {"const": tool["name"]},
+                "arguments": _hoisted(tool["parameters"], tool["name"], definitions),
+            },
+            "required": ["tool", "arguments"],
+        }
+        for tool in tools
+    ]
+    schema: dict[str, Any] = {"anyOf": [*calls, _hoisted(answer, "answer", definitions)]}
+    return {**schema, "$defs": definitions} if definitions else schema
+
+
+def _hoisted(schema: dict[str, Any], owner: str, definitions: dict[str, Any]) -> dict[str, Any]:
+    """A schema whose definitions have moved to `definitions`, each under a name that says whose it is."""
+    moved = json.loads(json.dumps(schema).replace('"#/$defs/', f'"#/$defs/{owner}_'))
+    definitions.update({f"{owner}_{name}": part for name, part in moved.pop("$defs", {}).items()})
+    return moved
+
+
+def as_text(message: Message, *, constrained: bool = False) -> Message:
     """A turn with its tool calls or tool result written as text."""
     if message.role == "tool":
         return user(f"<tool_result>\n{message.text}\n</tool_result>")
     if not message.tool_calls:
         return message
-    calls = [f'<tool name="{call.name}">{json.dumps(call.arguments)}</tool>' for call in message.tool_calls]
+    if constrained:
+        calls = [json.dumps({"tool": call.name, "arguments": call.arguments}) for call in message.tool_calls]
+    else:
+        calls = [f'<tool name="{call.name}">{json.dumps(call.arguments)}</tool>' for call in message.tool_calls]
     return Message(role="assistant", text="\n".join(filter(None, [message.text, *calls])))
+
+
+def find_constrained_call(text: str) -> tuple[str, tuple[ToolCall, ...]]:
+    """The tool call that a reply of `reply_schema` is, or the reply itself and none."""
+    for value, _ in objects(text):
+        if isinstance(value.get("tool"), str) and isinstance(value.get("arguments"), dict):
+            return "", (ToolCall(id="text-0", name=value["tool"], arguments=value["arguments"]),)
+    return text, ()
 
 
 def find_calls(text: str, tools: Sequence[Tool]) -> tuple[str, tuple[ToolCall, ...]]:

@@ -140,6 +140,13 @@ PricesOption = Annotated[
 TimeoutOption = Annotated[
     float, typer.Option("--timeout", help="Seconds to wait for an answer of a language model before trying again.")
 ]
+BaseUrlOption = Annotated[
+    str | None, typer.Option("--base-url", help="Address of your own server, for compatible and local models.")
+]
+MaxTokensOption = Annotated[int, typer.Option("--max-tokens", help="The longest reply of the language model.")]
+CompactOption = Annotated[
+    bool, typer.Option("--compact", help="Short typed prompts without free code, for models with a small context.")
+]
 RunOption = Annotated[str | None, typer.Option("--out", help="Directory of the run. Default: vesalius-runs/...")]
 
 

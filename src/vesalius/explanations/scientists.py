@@ -272,15 +272,19 @@ def hybrid(task: Task, backbone: Backbone | None) -> Explained:
     from vesalius.explanations.hyve import explain_hybrid
     from vesalius.sandbox import Executions
 
-    _refuse_natural_options(task.n, task.top, task.force, "hybrid does not ask a language model about natural models")
+    specimen = task.specimen()
+    check_builtin_options(specimen, n=task.n, top=task.top, force=task.force, leave_out=task.leave_out)
     result = explain_hybrid(
-        task.specimen(),
+        specimen,
         components=task.components,
         backbone=backbone,
         seed=task.seed,
         compact=task.compact,
         sandbox_unsafe=task.sandbox_unsafe,
         executions=Executions(task.executions, writable=task.executions_writable),
+        n=task.n,
+        top=task.top,
+        force=task.force,
         progress=task.progress,
     )
     return Explained(result.explanation, result.trace)

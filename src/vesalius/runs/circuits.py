@@ -7,10 +7,11 @@ When the spending cap is reached the run stops (see `steps`); with a higher cap 
 """
 
 from collections.abc import Generator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Unpack
 
-from vesalius.backbones import Totals
+from vesalius.backbones import MAX_TOKENS, Totals
 from vesalius.documents.explanation import Explanation
 from vesalius.documents.scorecard import Scorecard
 from vesalius.errors import BadInput
@@ -24,7 +25,7 @@ from vesalius.runs.selection import CircuitCase
 from vesalius.runs.settings import Settings
 from vesalius.runs.state import EXPLAIN, GRADE, JUDGE, State
 from vesalius.runs.steps import Options, StepProgress, Steps
-from vesalius.runs.work import ToExplain, ToGrade, ToJudge, explain_case, grade_case, judge_case, totals
+from vesalius.runs.work import ModelAccess, ToExplain, ToGrade, ToJudge, explain_case, grade_case, judge_case, totals
 
 
 class CircuitsBenchmark(Steps):
@@ -52,7 +53,8 @@ class CircuitsBenchmark(Steps):
         s, chosen = self.settings, self.settings.circuits
         missing = [c for c in chosen if not self._is_explained(c.id)]
         cases = [
-            ToExplain(self._task(c), None if s.backbone is None else self._reach(s.backbone, c.id)) for c in missing
+            ToExplain(self._task(c), None if s.backbone is None else self._reach_backbone(s.backbone, c.id))
+            for c in missing
         ]
 
         def keep(case: ToExplain, result: Explained) -> None:
@@ -68,6 +70,10 @@ class CircuitsBenchmark(Steps):
 
         yield from self._each(EXPLAIN, explain_case, cases, keep, of=len(chosen), jobs=jobs)
 
+    def _reach_backbone(self, model: str, case: str) -> ModelAccess:
+        access = self._reach(model, case)
+        return replace(access, base_url=self.limits.base_url, max_tokens=self.settings.max_tokens)
+
     def _task(self, circuit: CircuitCase) -> Task:
         settings = self.settings
         return Task(
@@ -82,6 +88,8 @@ class CircuitsBenchmark(Steps):
             scientist=settings.scientist,
             source=circuit.source,
             backbone=settings.backbone,
+            backbone_options={} if settings.max_tokens == MAX_TOKENS else {"max_tokens": settings.max_tokens},
+            compact=settings.compact,
         )
 
     def _grade(self, jobs: int) -> Generator[StepProgress]:

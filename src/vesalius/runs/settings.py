@@ -7,7 +7,7 @@ from typing import Any
 
 from pydantic import JsonValue
 
-from vesalius.backbones import TIMEOUT, SpendingCap, open_backbone
+from vesalius.backbones import MAX_TOKENS, TIMEOUT, SpendingCap, open_backbone
 from vesalius.discovery.methods import require_circuit_method
 from vesalius.documents.request import Request
 from vesalius.errors import BadInput
@@ -27,6 +27,8 @@ class RunLimits:
     sandbox_unsafe: bool = False
     #: Seconds to wait for an answer of a language model.
     timeout: float = TIMEOUT
+    #: Where the scientist's language model is served, if not at its provider.
+    base_url: str | None = None
 
     def __post_init__(self) -> None:
         if self.max_cost is not None:
@@ -34,12 +36,16 @@ class RunLimits:
 
     def as_data(self) -> dict[str, Any]:
         """The limits as run.json holds them."""
-        return {"max_cost": self.max_cost, "sandbox_unsafe": self.sandbox_unsafe, "timeout": self.timeout}
+        limits = {"max_cost": self.max_cost, "sandbox_unsafe": self.sandbox_unsafe, "timeout": self.timeout}
+        return limits if self.base_url is None else {**limits, "base_url": self.base_url}
 
     def check_models(self, models: Iterable[str], prices: str | None) -> None:
-        """Refuse an unknown provider, a missing key or package, or a price that the cap needs, before work begins."""
-        for model in models:
-            open_backbone(model, prices=prices, cap=self.max_cost, timeout=self.timeout).close()
+        """Refuse an unknown provider, a missing key or package, or a price that the cap needs, before work begins; the
+        first model is the one at `base_url`, if there is one.
+        """
+        for number, model in enumerate(models):
+            address = None if number else self.base_url
+            open_backbone(model, base_url=address, prices=prices, cap=self.max_cost, timeout=self.timeout).close()
 
 
 @dataclass(frozen=True)
@@ -55,6 +61,8 @@ class Settings:
     judges: tuple[str, ...] = ()
     prices: str | None = None
     circuit_from: str | None = None
+    compact: bool = False
+    max_tokens: int = MAX_TOKENS
 
     def __post_init__(self) -> None:
         check_scientist(
@@ -65,11 +73,19 @@ class Settings:
             raise BadInput("a benchmark of no circuits says nothing; choose at least one")
         if self.prices is not None and not self.models:
             raise BadInput("`prices`: no language model is asked; leave it out")
+        if self.backbone is None and (self.compact or self.max_tokens != MAX_TOKENS):
+            raise BadInput("`compact` and `max_tokens`: no language model is asked; leave them out")
 
     @property
     def models(self) -> tuple[str, ...]:
         """Every language model of the run, the scientist's first."""
         return (*(() if self.backbone is None else (self.backbone,)), *self.judges)
+
+    @property
+    def _asking(self) -> dict[str, Any]:
+        """How the scientist's language model is asked, where that is not as usual."""
+        given = {"compact": True} if self.compact else {}
+        return given if self.max_tokens == MAX_TOKENS else {**given, "max_tokens": self.max_tokens}
 
     def request(self) -> Request:
         """What was asked, so that it can be asked again."""
@@ -79,6 +95,7 @@ class Settings:
             "leave_out": self.leave_out,
             "circuit_from": self.circuit_from,
             "prices": self.prices,
+            **self._asking,
         }
         return Request(
             command="bench circuits",
@@ -103,6 +120,7 @@ class Settings:
             "prices": None if self.prices is None else sha256(Path(self.prices))[:16],
             "version": __version__,
             "specimens": {circuit.id: circuit.fingerprint for circuit in self.circuits},
+            **self._asking,
         }
 
     def notes(self) -> dict[str, Any]:
@@ -135,6 +153,8 @@ class Settings:
             judges=tuple(asked.get("judges") or ()),
             prices=data.get("prices"),
             circuit_from=asked.get("circuit_from"),
+            compact=asked.get("compact", False),
+            max_tokens=asked.get("max_tokens", MAX_TOKENS),
         )
         now = {circuit.id: circuit.fingerprint for circuit in selection}
         changed = next((case for case, mark in asked["specimens"].items() if now.get(case) != mark), None)

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from vesalius.backbones import TIMEOUT, Backbone, CapReached, Records, Redactor, Totals, open_backbone
+from vesalius.backbones import MAX_TOKENS, TIMEOUT, Backbone, CapReached, Records, Redactor, Totals, open_backbone
 from vesalius.errors import Failed
 from vesalius.explanations.scientists import Explained, Task, explain_task
 from vesalius.runs.spending import SharedCap, SpendingFile, locked
@@ -36,6 +36,8 @@ class ModelAccess:
     cap_file: Path | None = None
     replay: bool = False
     timeout: float = TIMEOUT
+    base_url: str | None = None
+    max_tokens: int = MAX_TOKENS
 
     @contextmanager
     def open(self) -> Iterator[Backbone]:
@@ -43,19 +45,15 @@ class ModelAccess:
         with ExitStack() as stack:
             if self.replay:
                 stack.enter_context(no_connections())
-                yield stack.enter_context(open_backbone(self.model, replay=self.calls, prices=self.prices))
+                yield stack.enter_context(self._opened(replay=self.calls))
                 return
             self.calls.parent.mkdir(exist_ok=True)
             stack.enter_context(locked(self.calls))
-            yield stack.enter_context(
-                open_backbone(
-                    self.model,
-                    record=self.calls,
-                    prices=self.prices,
-                    cap=self._shared_cap(),
-                    timeout=self.timeout,
-                )
-            )
+            options = {"base_url": self.base_url, "timeout": self.timeout, "cap": self._shared_cap()}
+            yield stack.enter_context(self._opened(record=self.calls, **options))
+
+    def _opened(self, **options: Any) -> Backbone:
+        return open_backbone(self.model, prices=self.prices, max_tokens=self.max_tokens, **options)
 
     def _shared_cap(self) -> SharedCap | None:
         if self.cap is None:

@@ -14,7 +14,7 @@ from vesalius.explanations.hyve.stages import Stages, State
 
 STUDY = ["plan_observation", "observe"]
 TEST = ["hypothesize", "plan_validation", "validate"]
-END = ["classify", "summarize"]
+END = ["revise", "classify", "summarize"]
 
 
 @dataclass

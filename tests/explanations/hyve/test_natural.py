@@ -10,11 +10,13 @@ import pytest
 from tests.behaviours.word_tokenizer import word_tokenizer
 from tests.explanations.hyve.scripts import ROOT, opened
 from tests.explanations.induction_model import as_specimen, induction_model
+from vesalius.backbones import ModelRequest
 from vesalius.behaviours.natural import with_behaviour
 from vesalius.documents.explanation import Explanation
 from vesalius.errors import BadInput
-from vesalius.explanations.hyve import HyveResult, explain_hyve
+from vesalius.explanations.hyve import HyveResult, explain_hybrid, explain_hyve
 from vesalius.explanations.hyve.natural.scope import INSTRUMENTS, instrument_lines, plain, prompts_from
+from vesalius.explanations.natural.explain import explain_natural
 from vesalius.explanations.natural.pool import Pool
 from vesalius.model.specimen import Specimen
 
@@ -97,3 +99,55 @@ def test_a_natural_model_without_a_behaviour_is_refused() -> None:
 
     with pytest.raises(BadInput, match="name what to explain it for"):
         explain_hyve(replace(specimen({0: 1.0}), behaviour=None), backbone=backbone)
+
+
+def test_hybrid_keeps_what_is_built_in_and_tests_the_rest_by_claims() -> None:
+    """The head that matters is explained by the built-in scientist; of a head that it leaves open the model claims that
+    it moves <B>, which the engine refutes, and then that it backs up others, which it does not support either.
+    """
+    script = runpy.run_path(str(SCRIPT))["reply"]
+
+    def reply(request: ModelRequest) -> Any:
+        names = {"L1H0": "copies what followed before", "L1H1": "nothing", "task": "repeats what came next before"}
+        return {"json": names} if request.label == "names" else script(request)
+
+    subject = specimen({0: 1.0})
+    backbone, wire = opened(reply)
+    built_in = explain_natural(subject, components=["L1H0", "L1H1"], n=16)
+    found = explain_hybrid(subject, backbone=backbone, components=["L1H0", "L1H1"], n=16)
+    assert [part.verdict for part in built_in.components] == ["supported", "untested"]
+    known, still_open = found.explanation.components
+    assert known.model_dump(exclude={"note"}) == built_in.components[0].model_dump(exclude={"note"})
+    assert known.note == f"{built_in.components[0].note} In the model's words: copies what followed before"
+    assert still_open.verdict == "untested"
+    assert still_open.note.endswith("In the model's words: nothing (Tentative: no experiment supported it.)")
+    assert still_open.refuted
+    asked = {request.label.split()[0] for request in wire.requests}
+    assert asked == {"L1H1", "names"}
+    assert (found.explanation.scientist, found.explanation.behaviour) == ("hybrid", "induction")
+    assert found.explanation.task_description.endswith("In the model's words: repeats what came next before")
+
+
+def test_hybrid_adds_what_the_engine_supports_to_what_was_measured() -> None:
+    """Of three induction heads each is a backup of the other two; whatever the built-in scientist leaves open of them
+    the language model's claim settles, and the measured profile stays.
+    """
+    script = runpy.run_path(str(SCRIPT))["reply"]
+    subject = specimen({0: 1.0, 1: 1.0, 2: 1.0}, norm="rms")
+    heads = ["L1H0", "L1H1", "L1H2"]
+    built_in = explain_natural(subject, components=heads, n=16)
+    left_open = built_in.model_copy(
+        update={
+            "components": tuple(
+                part.model_copy(update={"verdict": "untested", "claims": ()}) for part in built_in.components
+            )
+        }
+    )
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("vesalius.explanations.hyve.hybrid.explain_natural", lambda *_, **__: left_open)
+        found = explain_hybrid(subject, backbone=opened(script)[0], components=heads, n=16)
+    for before, after in zip(left_open.components, found.explanation.components, strict=True):
+        assert after.verdict == "supported"
+        assert ("backs_up", "supported") in [(claim.kind, claim.verdict) for claim in after.claims]
+        assert (after.profile, after.role) == (before.profile, before.role)
+        assert after.note.startswith(f"{before.note} Established: ")

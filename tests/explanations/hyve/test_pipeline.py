@@ -170,6 +170,8 @@ def of_circuit(*claims: Any, looks: bool = True) -> Callable[[ModelRequest], Any
         if request.label == "classification":
             roles = {name: {"tag": "MAPPER", "description": f"{name} maps."} for name in CARRIERS}
             return {"json": {**roles, "information_flow": "on and on", "derived_task_description": "a share"}}
+        if request.label == "names":
+            return {"json": {**{name: f"{name} by name" for name in CARRIERS}, "task": "a share"}}
         if request.label.endswith("observation"):
             look = call("which_variable", candidates={"is x": "tokens[i] == 'x'", "token": "tokens[i]"})
             return look if looks and step == 0 else {"json": {"observation": "seen", "hypothesis": "it counts x"}}

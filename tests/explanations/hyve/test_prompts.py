@@ -7,10 +7,13 @@ from typing import Any
 
 import pytest
 
+import vesalius.backbones.factory as factory
 import vesalius.circuits.key as key
 from tests.circuits.test_canary import leaks, secrets
-from tests.explanations.hyve.scripts import colourless, opened
+from tests.explanations.hyve.scripts import call, colourless, opened, spoken
+from tests.explanations.hyve.test_pipeline import FakeWorkspace
 from vesalius.api import load
+from vesalius.backbones import ModelRequest
 from vesalius.components import Component
 from vesalius.explanations.hyve import explain_hyve
 from vesalius.explanations.hyve.prompting import PROMPTS, TAXONOMY, Known, Prompts, helper_lines
@@ -182,6 +185,8 @@ RULES: dict[str, list[str]] = {
         "- information_flow: one or two sentences",
         "- derived_task_description: one or two sentences",
     ],
+    "name_system.md": ["What is said of each part was tested", "two to six plain words", "in one sentence"],
+    "name.md": ['["c", "x"] -> [0.0, 0.5]', "- L0_MLP computes x", "- L1H2: says y", "L0_MLP, L1H2", '"task", one'],
 }
 
 
@@ -206,6 +211,7 @@ def rendered(prompts: Prompts, template: str) -> str:
         "taxonomy": TAXONOMY,
         "roles": [("L0_MLP", "MAPPER", "it maps")],
         "programs": [],
+        "parts": [("L0_MLP", "L0_MLP computes x"), ("L1H2", "says y")],
         **prompts.grammar(),
     }
     return prompts.stage(template, HEAD, **facts)
@@ -237,14 +243,48 @@ def test_the_prompts_of_two_components_differ_only_at_their_end(prompts: Prompts
         assert shared > 0.85 * len(one), template
 
 
-def test_typed_prompts_are_compact_on_request() -> None:
-    """4,000 tokens of four bytes, for the longest first message with its system prompt, and room for a program."""
-    specimen = load("frac_prevs")
-    prompts = Prompts(specimen, specimen.components, compact=True)
-    facts = {"hypothesis": "H" * 400, "plan": "", "programs": [], "helpers": helper_lines(), "typed": True}
-    for template in ("observe.md", "validate_typed.md"):
-        text = prompts.system() + prompts.stage(template, HEAD, known=KNOWN, **facts, **prompts.grammar())
-        assert len(text.encode()) / 4 < 3_000, template
+def wordy(request: ModelRequest) -> Any:
+    """A model that says as much as it may, and uses all experiments of every stage."""
+    words, label = "word " * 100, request.label
+    if label.endswith("observation"):
+        names = {f"candidate {number}": f"tokens[i] == {number} or i == {number}" for number in range(12)}
+        look = call("which_variable", candidates=names)
+        return look if spoken(request) < 3 else {"json": {"observation": words, "hypothesis": words}}
+    if "validation" in label:
+        flags = [{"name": f"v{n}", "op": "map", "of": ["tokens"], "formula": "x == x"} for n in range(6)]
+        program = {"variables": flags, "output": "v5"}
+        claim = {"kind": "computes", "program": program, "carriers": {"L9H9": ["v5"]}}
+        return call("check_claim", claim=claim) if spoken(request) < 3 else {"json": {"explanation": words}}
+    if "hypothesis" in label:
+        return {"json": {"hypothesis": words, "reasoning": words}}
+    return {"json": {"information_flow": words, "derived_task_description": words}}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("id", ["3", "21", "97", "113"])
+def test_compact_conversations_fit_4096_tokens(id: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every request of a run with the abilities of a local model: three bytes to a token at the least, and 256 tokens
+    left for the reply.
+    """
+    monkeypatch.setitem(factory.ABILITIES, "scripted", factory.ABILITIES["local"])
+    monkeypatch.setattr("vesalius.explanations.hyve.explain.LazyWorkspace", FakeWorkspace)
+    specimen = load(id)
+    backbone, wire = opened(lambda request: _as_text(wordy(request)), max_tokens=256, reasks=0)
+    explain_hyve(specimen, backbone=backbone, compact=True)
+    sizes = {
+        request.label: sum(len(message.text.encode()) for message in request.messages) for request in wire.requests
+    }
+    assert len(specimen.components) * 3 < len(sizes)
+    assert max(sizes.values()) / 3 <= 4096 - 256, max(sizes, key=lambda label: sizes[label])
+    tools = [request for request in wire.requests if request.answer_schema and "anyOf" in request.answer_schema]
+    assert not any(request.tools for request in wire.requests)
+    assert len(tools) > len(specimen.components), "calls of tools are held to a schema"
+
+
+def _as_text(reply: Any) -> Any:
+    """A tool call as a model without native calls writes it."""
+    calls = reply.get("tool_calls")
+    return {"json": {"tool": calls[0]["name"], "arguments": calls[0]["arguments"]}} if calls else reply
 
 
 def test_helpers_are_listed_with_their_signatures() -> None:

@@ -8,8 +8,10 @@ import typer
 from vesalius.cli.options import (
     AnswerOption,
     BackboneOption,
+    BaseUrlOption,
     BehaviourOption,
     CircuitFromOption,
+    CompactOption,
     CounterfactualOption,
     DeviceOption,
     DtypeOption,
@@ -17,6 +19,7 @@ from vesalius.cli.options import (
     JsonOption,
     LeaveOutOption,
     MaxCostOption,
+    MaxTokensOption,
     MetricOption,
     PartsEngineOption,
     PartsJobsOption,
@@ -323,13 +326,10 @@ def explain(
     ] = None,
     backbone: BackboneOption = None,
     protocol: ProtocolOption = None,
-    base_url: Annotated[
-        str | None,
-        typer.Option(help="Address of your own server, for compatible and local models."),
-    ] = None,
+    base_url: BaseUrlOption = None,
     max_cost: MaxCostOption = None,
     timeout: TimeoutOption = 120.0,
-    max_tokens: Annotated[int, typer.Option(help="The longest reply of the language model.")] = 4096,
+    max_tokens: MaxTokensOption = 4096,
     prices: PricesOption = None,
     record: Annotated[
         str | None,
@@ -339,9 +339,7 @@ def explain(
         str | None,
         typer.Option(help="Serve every call from this record; nothing is asked or paid."),
     ] = None,
-    compact: Annotated[
-        bool, typer.Option("--compact", help="Short typed prompts without free code, for models with a small context.")
-    ] = False,
+    compact: CompactOption = False,
     unsafe_sandbox: UnsafeSandboxOption = False,
     claims: Annotated[
         bool, typer.Option("--claims", "-v", help="Print every claim with its evidence after the summary.")

@@ -21,6 +21,27 @@ MOST_CALLS = 8
 #: Replies after the last experiment is spent that may still ask for more before the stage is ended.
 MOST_REMINDERS = 2
 _LONGEST_PROBLEM = 200
+#: Bytes of a conversation with compact prompts: three to a token, so that 4,096 tokens hold it, its tools and a reply.
+LONGEST_COMPACT = 3 * (4096 - 512 - 256)
+
+
+def fitted(turns: Sequence[Message], most: int = LONGEST_COMPACT) -> list[Message]:
+    """A conversation of at most so many bytes: the oldest exchanges after the first prompt are left out, never the
+    last one.
+    """
+    start = next(place for place, turn in enumerate(turns) if turn.role == "user") + 1
+    kept, later = list(turns[:start]), list(turns[start:])
+    while _size([*kept, *later]) > most:
+        following = next((place for place, turn in enumerate(later) if place and turn.role == "assistant"), None)
+        if following is None:
+            break
+        later = later[following:]
+    return [*kept, *later]
+
+
+def _size(turns: Sequence[Message]) -> int:
+    texts = [*(turn.text for turn in turns), *(str(call.arguments) for turn in turns for call in turn.tool_calls)]
+    return sum(len(text.encode()) for text in texts)
 
 
 class Desk:
@@ -72,6 +93,8 @@ class Desk:
             if bench.finished:
                 return None
             turns = [*turns, reply.message(), *results]
+            if bench.compact:
+                turns = fitted(turns)
         self.note(f"{label}: it went on calling tools and never answered")
         return None
 

@@ -13,9 +13,9 @@ from vesalius.components import Component
 from vesalius.errors import BadInput, choices
 from vesalius.explanations.claims import AnyClaim, Claim, Hypothesis, claim_from
 from vesalius.explanations.claims.interchange import Computes
-from vesalius.explanations.hyve.notation import read_program
+from vesalius.explanations.hyve.notation import OPERATORS, read_program
 from vesalius.model.specimen import FiniteVocabulary
-from vesalius.rasp import Program
+from vesalius.rasp import Comparison, Program
 
 KINDS: dict[str, type[Claim]] = {kind.model_fields["kind"].default: kind for kind in get_args(get_args(AnyClaim)[0])}
 #: The claim that every component carries what `carriers` says; checked as one `computes` each.
@@ -30,6 +30,89 @@ INPUTS_ONLY = {
     ],
     "output": "itself",
 }
+
+
+#: The kinds that compact prompts describe: what a component does, and that it matters. All others are read as well.
+COMPACT_KINDS = {
+    name: kind
+    for name, kind in KINDS.items()
+    if name in ("aggregates", "computes", "copies", "depends_only_on", "necessary", "reads_from")
+}
+_VARIABLE_SCHEMA = {
+    "type": "object",
+    "properties": {
+        "name": {"type": "string", "maxLength": 16},
+        "op": {"enum": list(OPERATORS)},
+        "of": {"type": "array", "items": {"type": "string", "maxLength": 16}, "minItems": 1, "maxItems": 2},
+        "formula": {"type": "string", "maxLength": 80},
+        "comparison": {"enum": list(Comparison.__members__)},
+        "numerical": {"type": "boolean"},
+    },
+    "required": ["name", "op", "of"],
+}
+_PROGRAM_SCHEMA = {
+    "anyOf": [
+        {"const": LAST},
+        {
+            "type": "object",
+            "properties": {
+                "variables": {"type": "array", "items": _VARIABLE_SCHEMA, "minItems": 1, "maxItems": 6},
+                "output": {"type": "string", "maxLength": 16},
+            },
+            "required": ["variables", "output"],
+        },
+    ]
+}
+_NAMES_SCHEMA = {"type": "array", "items": {"type": "string", "maxLength": 16}, "minItems": 1, "maxItems": 4}
+_CARRIERS_SCHEMA = {"type": "object", "additionalProperties": _NAMES_SCHEMA}
+
+
+def claims_schema(component: str, kinds: Mapping[str, type[Claim]] = KINDS) -> dict[str, Any]:
+    """The JSON schema of the arguments that put a claim about a component to the engine, for constrained replies.
+
+    It is narrower than what is read: tables are left out, and texts are short.
+    """
+    return {
+        "type": "object",
+        "properties": {"claim": {"anyOf": [_claim_schema(kind, component) for kind in kinds.values()]}},
+        "required": ["claim"],
+    }
+
+
+def _claim_schema(kind: type[Claim], component: str) -> dict[str, Any]:
+    properties: dict[str, Any] = {}
+    for name, field in kind.model_fields.items():
+        if field.annotation is Hypothesis:
+            properties |= {"program": _PROGRAM_SCHEMA, "carriers": _CARRIERS_SCHEMA}
+        elif name == "kind":
+            properties[name] = {"const": field.default}
+        elif name == "component":
+            properties[name] = {"const": component}
+        else:
+            properties[name] = _field_schema(field.annotation)
+    required = [
+        name
+        for name in properties
+        if name in ("kind", "component", "carriers") or name not in kind.model_fields or _is_required(kind, name)
+    ]
+    return {"type": "object", "properties": properties, "required": required}
+
+
+def _is_required(kind: type[Claim], name: str) -> bool:
+    return kind.model_fields[name].is_required() and name != "program"
+
+
+def _field_schema(annotation: Any) -> dict[str, Any]:
+    given = [one for one in get_args(annotation) if one is not NoneType]
+    if get_origin(annotation) in (Union, UnionType) and len(given) == 1:
+        return _field_schema(given[0])
+    if get_origin(annotation) is Literal:
+        return {"enum": list(get_args(annotation))}
+    if get_origin(annotation) is tuple:
+        return _NAMES_SCHEMA
+    if annotation is Program:
+        return _PROGRAM_SCHEMA
+    return {"type": {bool: "boolean", int: "integer"}.get(annotation, "string")}
 
 
 def describe_claims(kinds: Mapping[str, type[Claim]] = KINDS) -> str:

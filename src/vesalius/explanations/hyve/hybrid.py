@@ -1,10 +1,10 @@
 """The built-in scientist first, a language model for the rest.
 
-1. The built-in scientist explains the circuit; what its experiments support stands.
+1. The built-in scientist explains the circuit, or the natural model; what its experiments support stands.
 2. The language model studies only the components that are left open, by the typed protocol: it proposes, the engine
    decides. The built-in program is at hand as "last", and claims that were tried before count among those tried.
-3. One last call asks for a sentence about every component and for the task. These are the model's words: they are set
-   beside what was established, marked as such, and decide nothing.
+3. One last call asks for a name of every component and for the task. These are the model's words: they are set beside
+   what was established, marked as such, and decide nothing.
 
 Where everything is supported the third step is the only call.
 """
@@ -19,16 +19,18 @@ from vesalius.backbones import Backbone
 from vesalius.components import Component
 from vesalius.documents.explanation import ClaimRecord, ComponentExplanation, Evidence, Executable, Explanation
 from vesalius.documents.trace import Attempt, ComponentTrace
+from vesalius.documents.views import shortened
 from vesalius.errors import BadInput
 from vesalius.explanations.claims import Claim, Computes, Hypothesis
 from vesalius.explanations.hyve.asking import Desk
 from vesalius.explanations.hyve.explain import HyveResult, stages_on, trace_of
-from vesalius.explanations.hyve.loop import run_stages
-from vesalius.explanations.hyve.setting import LazyWorkspace, listed_setting
-from vesalius.explanations.hyve.shapes import Role
+from vesalius.explanations.hyve.loop import study_components
+from vesalius.explanations.hyve.setting import LazyWorkspace, listed_setting, natural_setting
+from vesalius.explanations.hyve.shapes import TASK
 from vesalius.explanations.hyve.stages import Finding, Stages, State
 from vesalius.explanations.hyve.tools import ComponentJudge
 from vesalius.explanations.hyve.writing import component_explanation, lost_attempt, shared_program
+from vesalius.explanations.natural.explain import PROMPTS, TOP, explain_natural
 from vesalius.explanations.scientist import explain_specimen
 from vesalius.model.specimen import FiniteVocabulary, Specimen
 from vesalius.progress import Progress
@@ -39,8 +41,8 @@ from vesalius.sandbox import Executions
 HYBRID = "hybrid"
 BY_BUILTIN = "(explained by the built-in scientist)"
 IN_WORDS = "In the model's words:"
-#: The longest program text of one component that the language model is shown.
-LONGEST_PROGRAM = 600
+#: The longest program text, and the longest words, of one component that the language model is shown.
+LONGEST_PROGRAM, LONGEST_WORDS = 600, 240
 
 
 def explain_hybrid(
@@ -52,18 +54,29 @@ def explain_hybrid(
     compact: bool = False,
     sandbox_unsafe: bool = False,
     executions: Executions | None = None,
+    n: int | None = None,
+    top: int | None = None,
+    force: bool = False,
+    first: Explanation | None = None,
     progress: Progress | None = None,
 ) -> HyveResult:
-    """Explain a specimen with listed tokens: the built-in scientist, then a language model for what it left open.
+    """Explain a specimen: the built-in scientist, then a language model for what it left open.
 
     The options are those of `explain_hyve`. Whatever the model says, what the built-in scientist established stays.
+    `first` is what it said before of the same specimen with the same seed; it is not asked again then.
     """
-    if not isinstance(specimen.vocabulary, FiniteVocabulary):
-        raise BadInput(
-            f"specimen {specimen.name!r} has a text vocabulary; hybrid asks a language model about listed tokens only"
-        )
     started = time.monotonic()
-    first = explain_specimen(specimen, components=components, seed=seed, progress=progress)
+    listed = isinstance(specimen.vocabulary, FiniteVocabulary)
+    natural: dict[str, Any] = {"n": PROMPTS if n is None else n, "top": TOP if top is None else top, "force": force}
+    if first is not None:
+        if (first.specimen, first.seed) != (specimen.id, seed):
+            raise BadInput(
+                f"first: is of {first.specimen!r} with seed {first.seed}, not of {specimen.id!r} with {seed}"
+            )
+    elif listed:
+        first = explain_specimen(specimen, components=components, seed=seed, progress=progress)
+    else:
+        first = explain_natural(specimen, components=components, seed=seed, progress=progress, **natural)
 
     def tell(message: str) -> None:
         if progress is not None:
@@ -72,17 +85,22 @@ def explain_hybrid(
     desk = Desk(backbone, tell)
     with ExitStack() as stack:
         circuit = [part.id for part in first.components]
-        setting = listed_setting(specimen, circuit, stack, seed=seed, compact=compact)
+        if listed:
+            setting = listed_setting(specimen, circuit, stack, seed=seed, compact=compact)
+        else:
+            shared = {"seed": seed, "compact": compact, "progress": progress, **natural}
+            setting = natural_setting(specimen, circuit, stack, **shared)
         workspace = LazyWorkspace(setting, stack, executions or Executions(), unsafe=sandbox_unsafe)
         stages = stages_on(setting, workspace, desk, "typed", seed=seed)
-        state = run_stages(stages, _prepared(stages, first))
-    merged = _merged(first, state, stages)
+        state = study_components(stages, _prepared(stages, first, compact=compact))
+        names = stages.name([_told(part, finding) for part, finding in _paired(first, state)])
+    merged = _merged(first, state, names, stages)
     figures = {"cost": desk.usage.cost or 0.0, "seconds": time.monotonic() - started}
     trace = trace_of(state, desk, specimen.id, "typed", backbone.name)
     return HyveResult(merged.model_copy(update=figures), trace)
 
 
-def _prepared(stages: Stages, first: Explanation) -> dict[str, Finding]:
+def _prepared(stages: Stages, first: Explanation, *, compact: bool) -> dict[str, Finding]:
     """What stands already, by component; the judges are told what was tried, and "last" is the built-in program."""
     executable = first.executable
     hypothesis = None if executable is None else _hypothesis(executable)
@@ -91,21 +109,25 @@ def _prepared(stages: Stages, first: Explanation) -> dict[str, Finding]:
         stages.memory.last = {"program": program, "carriers": {n: list(v) for n, v in executable.carriers.items()}}
     for part in first.components:
         component = Component.parse(part.id)
-        tried = Counter({record.kind: record.tried for record in part.claims})
+        tried: Counter[str] = Counter()
+        for record in part.claims:
+            tried[record.kind] = max(tried[record.kind], record.tried)
         earlier = {f"built-in {number}": number for number in range(1, tried["computes"] + 1)}
         stages.judges[component] = ComponentJudge(stages.lab, component, stages.prompts.read_claim, tried, earlier)
-    return {part.id: _finding(part, hypothesis) for part in first.components if part.verdict == "supported"}
+    stands = [part for part in first.components if part.verdict == "supported"]
+    return {part.id: _finding(part, hypothesis, compact=compact) for part in stands}
 
 
 def _hypothesis(executable: Executable) -> Hypothesis:
     return Hypothesis(program=from_document(executable.program), carriers=dict(executable.carriers))
 
 
-def _finding(part: ComponentExplanation, hypothesis: Hypothesis | None) -> Finding:
+def _finding(part: ComponentExplanation, hypothesis: Hypothesis | None, *, compact: bool) -> Finding:
     """A supported component as the stages know it."""
-    shown = f" Its program: {part.program[:LONGEST_PROGRAM]}" if part.program else ""
+    shown = f" Its program: {part.program[:LONGEST_PROGRAM]}" if part.program and not compact else ""
+    words = _in_short(part.note) if compact else part.note
     attempt = Attempt(
-        iteration=1, hypothesis=part.note + shown, verdict="supported", reasoning=BY_BUILTIN, decided_by="engine"
+        iteration=1, hypothesis=words + shown, verdict="supported", reasoning=BY_BUILTIN, decided_by="engine"
     )
     trace = ComponentTrace(component=part.id, observation=BY_BUILTIN, attempts=(attempt,))
     checked: tuple[tuple[Claim, ClaimRecord], ...] = ()
@@ -115,42 +137,59 @@ def _finding(part: ComponentExplanation, hypothesis: Hypothesis | None) -> Findi
     return Finding(trace, "supported", part.claims, checked)
 
 
-def _merged(first: Explanation, state: State, stages: Stages) -> Explanation:
-    """The built-in explanation, with what the engine supported for open components and the model's words."""
+def _paired(first: Explanation, state: State) -> list[tuple[ComponentExplanation, Finding]]:
     findings = {finding.trace.component: finding for finding in state.findings}
-    gained = {
-        part.id for part in first.components if part.verdict != "supported" and findings[part.id].verdict == "supported"
-    }
-    parts = tuple(_part(part, findings[part.id], state.roles, stages) for part in first.components)
-    said = "" if state.summary is None else f" {IN_WORDS} {state.summary.derived_task_description}"
-    flow = "" if state.summary is None else f" {IN_WORDS} {state.summary.information_flow}"
+    return [(part, findings[part.id]) for part in first.components]
+
+
+def _told(part: ComponentExplanation, finding: Finding) -> tuple[str, str]:
+    """A component and what is known of it, for the call that asks for names."""
+    if part.verdict == "supported":
+        return part.id, _in_short(part.note)
+    if finding.verdict == "supported":
+        return part.id, shortened(finding.established, LONGEST_WORDS)
+    return part.id, f"(not established) {shortened(finding.hypothesis, LONGEST_WORDS)}"
+
+
+def _in_short(note: str) -> str:
+    """The first sentences of a note: what is computed, and from what."""
+    return shortened(". ".join(note.split(". ")[:2]).rstrip(".") + ".", LONGEST_WORDS)
+
+
+def _merged(first: Explanation, state: State, names: Mapping[str, str], stages: Stages) -> Explanation:
+    """The built-in explanation, with what the engine supported for open components and the model's words."""
+    pairs = _paired(first, state)
+    gained = [part.id for part, finding in pairs if part.verdict != "supported" and finding.verdict == "supported"]
+    parts = tuple(_part(part, finding, names.get(part.id, ""), stages) for part, finding in pairs)
     changes: dict[str, Any] = {
         "scientist": HYBRID,
         "components": parts,
-        "task_description": first.task_description + said,
-        "information_flow": first.information_flow + flow,
+        "task_description": _with_words(first.task_description, names.get(TASK, "")),
     }
-    if gained:
+    if gained and first.behaviour is None:
         changes |= _program(first, *shared_program(state.findings, stages.lab))
     return first.model_copy(update=changes)
 
 
-def _part(
-    part: ComponentExplanation, finding: Finding, roles: Mapping[str, Role], stages: Stages
-) -> ComponentExplanation:
-    role = roles.get(part.id)
-    by_model = role.tag if role else None
+def _with_words(text: str, words: str) -> str:
+    """What was established, and the model's words for it, if there are any."""
+    return f"{text} {IN_WORDS} {words}" if words else text
+
+
+def _part(part: ComponentExplanation, finding: Finding, name: str, stages: Stages) -> ComponentExplanation:
     if part.verdict == "supported":
-        note = f"{part.note} {IN_WORDS} {role.description}" if role else part.note
-        return part.model_copy(update={"note": note, "tag_by_model": by_model})
+        return part.model_copy(update={"note": _with_words(part.note, name)})
     lost = tuple(lost_attempt(one) for one in finding.trace.attempts if one.verdict != "supported" and one.hypothesis)
-    if finding.verdict == "supported":
-        new = component_explanation(finding, roles, stages.lab)
-        kept = {"tag": new.tag_by_experiment or part.tag or by_model, "refuted": (*part.refuted, *lost)}
-        return new.model_copy(update=kept)
-    tentative = f" {IN_WORDS} {role.description} (Tentative: no experiment supported it.)" if role else ""
-    changed = {"note": part.note + tentative, "tag_by_model": by_model, "refuted": (*part.refuted, *lost)}
-    return part.model_copy(update=changed)
+    refuted = (*part.refuted, *lost)
+    if finding.verdict != "supported":
+        tentative = f"{name} (Tentative: no experiment supported it.)" if name else ""
+        return part.model_copy(update={"note": _with_words(part.note, tentative), "refuted": refuted})
+    note = _with_words(f"Established: {finding.established}", name)
+    if part.role is not None:  # a natural model: the profile that was measured stays
+        changes = {"verdict": "supported", "claims": (*part.claims, *finding.claims)}
+        return part.model_copy(update={**changes, "note": f"{part.note} {note}", "refuted": refuted})
+    new = component_explanation(finding, {}, stages.lab)
+    return new.model_copy(update={"tag": new.tag_by_experiment or part.tag, "note": note, "refuted": refuted})
 
 
 def _program(first: Explanation, executable: Executable | None, agreement: Evidence | None) -> dict[str, Any]:

@@ -15,8 +15,13 @@ from dataclasses import replace
 from vesalius.explanations.hyve.stages import Finding, Stages, State
 
 
-def run_stages(stages: Stages, given: Mapping[str, Finding] | None = None) -> State:
-    """Run all stages over all components, but those whose finding is `given`, and return the final state."""
+def run_stages(stages: Stages) -> State:
+    """Run all stages over all components and return the final state."""
+    return stages.summarize(stages.classify(study_components(stages)))
+
+
+def study_components(stages: Stages, given: Mapping[str, Finding] | None = None) -> State:
+    """Study all components but those whose finding is `given`."""
     state = State()
     for component in stages.prompts.circuit:
         finding = (given or {}).get(str(component))
@@ -24,7 +29,7 @@ def run_stages(stages: Stages, given: Mapping[str, Finding] | None = None) -> St
             state = _study_component(stages, state)
         else:
             state = replace(state, findings=(*state.findings, finding))
-    return stages.summarize(stages.classify(state))
+    return stages.revise(state)
 
 
 def _study_component(stages: Stages, state: State) -> State:

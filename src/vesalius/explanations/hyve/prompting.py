@@ -4,7 +4,7 @@ No fact is here that the specimen itself does not show: not its name, not its ki
 """
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from inspect import getdoc, signature
@@ -15,11 +15,25 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from vesalius.components import Component
 from vesalius.documents.trace import Attempt
+from vesalius.documents.views import shortened
 from vesalius.explanations.claims import Claim
-from vesalius.explanations.hyve.grammar import describe_claims, example_claims, read_claim
+from vesalius.explanations.hyve.grammar import (
+    COMPACT_KINDS,
+    KINDS,
+    claims_schema,
+    describe_claims,
+    example_claims,
+    read_claim,
+)
 from vesalius.explanations.hyve.notation import OPERATORS
 from vesalius.explanations.hyve.scope import INPUTS, LIBRARIES, public
-from vesalius.explanations.hyve.tools import LONGEST_RESULT, MAX_CLAIMS, MAX_EXECUTIONS
+from vesalius.explanations.hyve.tools import (
+    LONGEST_RESULT,
+    MAX_CLAIMS,
+    MAX_CLAIMS_COMPACT,
+    MAX_EXECUTIONS,
+    MAX_EXECUTIONS_COMPACT,
+)
 from vesalius.model.specimen import FiniteVocabulary, Specimen, json_value
 from vesalius.rasp import Comparison
 from vesalius.sandbox.limits import Limits
@@ -28,6 +42,8 @@ PROMPTS = Path(__file__).parent / "prompts"
 MAX_ITERATIONS = 3
 MOST_EXAMPLES, MOST_EXAMPLES_COMPACT = 6, 4
 MOST_OUTPUTS = 40
+#: Characters of a compact prompt for what is known of one component, and for one text of the model's own.
+LONGEST_KNOWN, LONGEST_QUOTE = 120, 400
 
 #: The role taxonomy (the paper's appendix B in our words); no prompt but that of classification shows it.
 TAXONOMY = {
@@ -53,10 +69,14 @@ class Known:
     established: str = ""
     #: The tag that follows from a tested program by rule; only classification shows it.
     tag: str | None = None
+    #: The most characters that a compact prompt spends on it.
+    longest: int | None = None
 
     @property
     def words(self) -> str:
         """What was established, and the hypothesis, marked as the words that were not tested as a whole."""
+        if self.longest is not None:
+            return shortened(self.established or self.hypothesis, self.longest)
         if not self.established or self.established == self.hypothesis:
             return self.hypothesis
         return f"{self.established} (The hypothesis, not tested word for word: {self.hypothesis})"
@@ -94,8 +114,8 @@ class Prompts:
             "max_len": vocabulary.max_len,
             "examples": list(self.specimen.examples[: MOST_EXAMPLES_COMPACT if self.compact else MOST_EXAMPLES]),
             "components": [str(component) for component in self.circuit],
-            "max_executions": MAX_EXECUTIONS,
-            "max_claims": MAX_CLAIMS,
+            "max_executions": MAX_EXECUTIONS_COMPACT if self.compact else MAX_EXECUTIONS,
+            "max_claims": MAX_CLAIMS_COMPACT if self.compact else MAX_CLAIMS,
             "max_iterations": MAX_ITERATIONS,
             "n_inputs": INPUTS,
             "limits": Limits(),
@@ -121,11 +141,19 @@ class Prompts:
         """What the typed prompts say about claims; the same for every component."""
         examples = example_claims(str(self.circuit[0]), self.specimen.vocabulary)  # type: ignore[arg-type]
         return {
-            "claims": describe_claims(),
+            "claims": describe_claims(self._kinds),
             "claim_examples": examples,
             "operators": OPERATORS,
             "comparisons": list(Comparison.__members__),
         }
+
+    @property
+    def _kinds(self) -> Mapping[str, type[Claim]]:
+        return COMPACT_KINDS if self.compact else KINDS
+
+    def claims_schema(self, component: Component) -> dict[str, Any]:
+        """The JSON schema of a call that puts a claim about a component to the engine."""
+        return claims_schema(str(component), self._kinds)
 
     def read_claim(self, given: Any, component: Component) -> Claim:
         """A claim about a component, in the grammar that these prompts show."""
@@ -166,11 +194,15 @@ def helper_lines(*libraries: str) -> list[str]:
     return lines
 
 
-def failures_of(attempts: Sequence[Attempt]) -> list[dict[str, str]]:
-    """Earlier hypotheses that were not supported, with what speaks against them."""
+def failures_of(attempts: Sequence[Attempt], *, longest: int | None = None) -> list[dict[str, str]]:
+    """Earlier hypotheses that were not supported, with what speaks against them; each text at most so long."""
     said = {"refuted": "refuted", "untested": "could not be decided"}
+
+    def cut(text: str) -> str:
+        return text if longest is None else shortened(text, longest)
+
     return [
-        {"hypothesis": attempt.hypothesis, "how": said[attempt.verdict], "why": attempt.reasoning}
+        {"hypothesis": cut(attempt.hypothesis), "how": said[attempt.verdict], "why": cut(attempt.reasoning)}
         for attempt in attempts
         if attempt.verdict in said and attempt.hypothesis
     ]

@@ -11,6 +11,8 @@ from vesalius.errors import BadInput
 from vesalius.files import plain_json
 
 TAGS: tuple[str, ...] = get_args(Tag)
+#: The entry of `names` that is not a component.
+TASK = "task"
 
 
 def _text(given: Any) -> Any:
@@ -106,14 +108,25 @@ class Summary(BaseModel):
 
 
 def classification(components: Sequence[str], *, summary: bool = False) -> type[BaseModel]:
-    """The shape of a classification: one role per component and, if asked for, the fields of a summary.
+    """The shape of a classification: one role per component and, if asked for, the fields of a summary."""
+    asked = tuple(Summary.model_fields) if summary else ()
+    fields: dict[str, Any] = dict.fromkeys(components, (Role | None, None)) | dict.fromkeys(asked, (MaybeText, ""))
+    return create_model("Classification", __base__=_per_component(components, asked), **fields)
+
+
+def names(components: Sequence[str]) -> type[BaseModel]:
+    """The shape of names: one per component, and the task."""
+    fields: dict[str, Any] = dict.fromkeys([*components, TASK], (MaybeText, ""))
+    return create_model("Names", __base__=_per_component(components, (TASK,)), **fields)
+
+
+def _per_component(components: Sequence[str], asked: Sequence[str]) -> type[BaseModel]:
+    """An object with an entry for every component, however it is written, and for what else is asked.
 
     All are asked for; an answer that leaves some out is read all the same, because the rest of it is worth having.
     """
 
-    asked = tuple(Summary.model_fields) if summary else ()
-
-    class Roles(BaseModel):
+    class PerComponent(BaseModel):
         model_config = ConfigDict(extra="ignore", json_schema_extra={"required": [*components, *asked]})
 
         @model_validator(mode="before")
@@ -126,10 +139,7 @@ def classification(components: Sequence[str], *, summary: bool = False) -> type[
                 raise ValueError(f"it names none of the components {', '.join(components)}")
             return roles
 
-    fields: dict[str, Any] = dict.fromkeys(components, (Role | None, None))
-    if summary:
-        fields |= dict.fromkeys(Summary.model_fields, (MaybeText, ""))
-    return create_model("Classification", __base__=Roles, **fields)
+    return PerComponent
 
 
 def _canonical_name(name: Any) -> str:

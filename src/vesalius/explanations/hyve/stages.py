@@ -10,7 +10,7 @@ about the whole circuit settled are not asked about at all.
 
 import json
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -18,10 +18,19 @@ from vesalius.backbones import Message, system, user
 from vesalius.components import Component
 from vesalius.documents.explanation import ClaimRecord, Evidence, Tag, Verdict
 from vesalius.documents.trace import Attempt, ComponentTrace, Decider, Execution
+from vesalius.documents.views import shortened
 from vesalius.explanations.claims import Aggregates, Claim, Computes, Hypothesis, Lab
 from vesalius.explanations.claims.interchange import AGREEMENT
 from vesalius.explanations.hyve.asking import Desk
-from vesalius.explanations.hyve.prompting import MAX_ITERATIONS, TAXONOMY, Known, Prompts, failures_of
+from vesalius.explanations.hyve.prompting import (
+    LONGEST_KNOWN,
+    LONGEST_QUOTE,
+    MAX_ITERATIONS,
+    TAXONOMY,
+    Known,
+    Prompts,
+    failures_of,
+)
 from vesalius.explanations.hyve.shapes import (
     Conclusion,
     Decision,
@@ -32,6 +41,7 @@ from vesalius.explanations.hyve.shapes import (
     Role,
     Summary,
     classification,
+    names,
 )
 from vesalius.explanations.hyve.tools import Bench, ComponentJudge, Memory, Workspace, record_text
 from vesalius.explanations.hyve.verdicts import FUNCTIONAL, FUNCTIONAL_NATURAL, from_free_code, verdict_of
@@ -182,7 +192,10 @@ class Stages:
             return state
         self.desk.tell(f"hypothesis {number} about {component}")
         prompt = self._stage(
-            "hypothesize.md", state, observation=state.observation, failures=failures_of(state.attempts)
+            "hypothesize.md",
+            state,
+            observation=self._quoted(state.observation),
+            failures=failures_of(state.attempts, longest=LONGEST_QUOTE if self.prompts.compact else None),
         )
         reply = self.desk.ask(self._turns(prompt), Proposal, label=f"{component} hypothesis {number}")
         if reply is None or reply.parsed is None:
@@ -209,12 +222,13 @@ class Stages:
             self.memory,
             component if self.typed and self.prompts.scores_variables else None,
             self.prompts.compact,
+            self.prompts.claims_schema(component) if self.typed else None,
             self.desk.count_malformed,
         )
         lines = self.prompts.helpers(*(["validation_tools"] if self.typed else []))
         lines = [line for line in lines if not (self.typed and "which_variable(" in line)]  # it is a tool there
         facts: dict[str, Any] = {
-            "hypothesis": state.hypothesis,
+            "hypothesis": self._quoted(state.hypothesis),
             "plan": state.plan,
             "helpers": lines,
             "typed": self.typed,
@@ -254,20 +268,23 @@ class Stages:
         finding = Finding(trace, stated[-1] if stated else "untested", state.claims, state.checked)
         return replace(state, findings=(*state.findings, finding))
 
+    def revise(self, state: State) -> State:
+        """Close components that a claim about the whole circuit supported after they were studied."""
+        return replace(state, findings=tuple(self._revised(finding) for finding in state.findings))
+
     def classify(self, state: State) -> State:
         """Give every component a tag; the taxonomy is shown here for the first time."""
         self.desk.tell("classifying")
-        state = replace(state, findings=tuple(self._revised(finding) for finding in state.findings))
-        known = [finding.known for finding in state.findings]
+        known = self._known(state)
         prompt = self.prompts.stage(
             "classify.md", known=known, taxonomy=TAXONOMY, typed=self.typed, programs=self._programs(state)
         )
-        names = [one.component for one in known]
-        shape = classification(names, summary=self.typed)
+        circuit = [one.component for one in known]
+        shape = classification(circuit, summary=self.typed)
         reply = self.desk.ask(self._turns(prompt), shape, label="classification")
         reply_roles = {} if reply is None or reply.parsed is None else dict(reply.parsed)
         roles = {name: role for name, role in reply_roles.items() if isinstance(role, Role)}
-        if reply is not None and (missing := sorted(set(names) - set(roles))):
+        if reply is not None and (missing := sorted(set(circuit) - set(roles))):
             self.desk.note(f"classification: it leaves out {', '.join(missing)}")
         told = {name: reply_roles.get(name) for name in Summary.model_fields}
         summary = Summary.model_validate(told) if all(told.values()) else None
@@ -278,11 +295,19 @@ class Stages:
         if state.summary is not None:
             return state
         self.desk.tell("summarising")
-        known = [finding.known for finding in state.findings]
+        known = self._known(state)
         roles = [(name, role.tag, role.description) for name, role in state.roles.items()]
         prompt = self.prompts.stage("summarize.md", known=known, roles=roles)
         reply = self.desk.ask(self._turns(prompt), Summary, label="summary")
         return replace(state, summary=None if reply is None else reply.parsed)
+
+    def name(self, parts: Sequence[tuple[str, str]]) -> dict[str, str]:
+        """The model's names for components, of which it is told what was established, and for the `task`."""
+        self.desk.tell("naming")
+        turns = [system(self.prompts.stage("name_system.md")), user(self.prompts.stage("name.md", parts=parts))]
+        reply = self.desk.ask(turns, names([name for name, _ in parts]), label="names")
+        given = {} if reply is None or reply.parsed is None else dict(reply.parsed)
+        return {name: said.strip() for name, said in given.items() if isinstance(said, str) and said.strip()}
 
     def _judge(self, component: Component) -> ComponentJudge:
         return self.judges.setdefault(component, ComponentJudge(self.lab, component, self.prompts.read_claim))
@@ -306,8 +331,16 @@ class Stages:
 
     def _stage(self, template: str, state: State, **facts: Any) -> str:
         """A stage's instructions about the component under study, and what is known of those before it."""
+        return self.prompts.stage(template, self.component(state), known=self._known(state), **facts)
+
+    def _known(self, state: State) -> list[Known]:
+        """What is known of the components so far, in a few words each where prompts are compact."""
         known = [finding.known for finding in state.findings]
-        return self.prompts.stage(template, self.component(state), known=known, **facts)
+        return [replace(one, longest=LONGEST_KNOWN) for one in known] if self.prompts.compact else known
+
+    def _quoted(self, text: str) -> str:
+        """The model's own text, cut where prompts are compact."""
+        return shortened(text, LONGEST_QUOTE) if self.prompts.compact else text
 
     def _turns(self, prompt: str) -> list[Message]:
         return [system(self.prompts.system()), user(prompt)]

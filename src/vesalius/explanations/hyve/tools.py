@@ -32,6 +32,9 @@ from vesalius.sandbox import Outcome
 MAX_EXECUTIONS = 5
 MAX_CLAIMS = 5
 MAX_LOOKS = 8
+#: The same where prompts are compact: every experiment makes the conversation longer.
+MAX_EXECUTIONS_COMPACT = MAX_CLAIMS_COMPACT = 3
+LONGEST_RESULT_COMPACT = 600
 MAX_CANDIDATES = 24
 LONGEST_RESULT, LONGEST_OUTPUT, LONGEST_CODE = 6_000, 2_000, 20_000
 
@@ -185,8 +188,10 @@ class Bench:
     memory: Memory = field(default_factory=Memory)
     #: The component that `which_variable` is offered for.
     subject: Component | None = None
-    #: No free code: claims and `which_variable` only.
+    #: No free code, claims and `which_variable` only; fewer experiments, and shorter results.
     compact: bool = False
+    #: The schema of a call of `check_claim`, for servers that hold replies to one.
+    claims_schema: dict[str, Any] | None = None
     malformed: Callable[[], None] = lambda: None
     executions: list[Execution] = field(default_factory=list)
     #: Claims as they were given, each with its verdict or with why it could not be checked.
@@ -202,7 +207,8 @@ class Bench:
     @property
     def tools(self) -> tuple[Tool, ...]:
         """What the model is offered."""
-        engine = (*((CHECK,) if self.judge else ()), *((WHICH,) if self.subject else ()))
+        check = CHECK.model_copy(update={"guide": self.claims_schema})
+        engine = (*((check,) if self.judge else ()), *((WHICH,) if self.subject else ()))
         if self.compact and engine:
             return engine
         return (*engine, EXECUTE, LIST, READ) if engine else (LIST, READ, EXECUTE)
@@ -210,8 +216,18 @@ class Bench:
     @property
     def exhausted(self) -> bool:
         """No experiment is left, or the model does nothing but look."""
-        claims_left = self.judge is not None and len(self.given) < MAX_CLAIMS
-        return self.looks >= MAX_LOOKS or not (claims_left or len(self.executions) < MAX_EXECUTIONS)
+        claims_left = self.judge is not None and len(self.given) < self.max_claims
+        return self.looks >= MAX_LOOKS or not (claims_left or len(self.executions) < self.max_executions)
+
+    @property
+    def max_executions(self) -> int:
+        """How many programs may be run."""
+        return MAX_EXECUTIONS_COMPACT if self.compact else MAX_EXECUTIONS
+
+    @property
+    def max_claims(self) -> int:
+        """How many claims may be checked."""
+        return MAX_CLAIMS_COMPACT if self.compact else MAX_CLAIMS
 
     def objection(self) -> str:
         """What is wrong with answering now: an observation rests on at least one program. Said once."""
@@ -225,6 +241,10 @@ class Bench:
 
     def answer(self, call: ToolCall) -> str:
         """Carry out a call."""
+        said = self._answer(call)
+        return _cut(said, LONGEST_RESULT_COMPACT) if self.compact else said
+
+    def _answer(self, call: ToolCall) -> str:
         # In one order, whether they come from the model or from the record: later prompts quote them.
         arguments = json.loads(json.dumps(plain_json(call.arguments), sort_keys=True))
         call = call.model_copy(update={"arguments": arguments})
@@ -263,9 +283,9 @@ class Bench:
         return self._execute(f"result = which_variable({str(component)!r}, {{\n{body}\n}}, inputs)")
 
     def _execute(self, code: str) -> str:
-        if len(self.executions) >= MAX_EXECUTIONS:
+        if len(self.executions) >= self.max_executions:
             self.looks += 1  # so that asking in vain comes to an end too
-            return f"not run: all {MAX_EXECUTIONS} executions of this stage are used; answer with the JSON object"
+            return f"not run: all {self.max_executions} executions of this stage are used; answer with the JSON object"
         outcome = self.workspace.execute(code)
         result = "" if outcome.error is not None else _cut(json.dumps(_shortened(outcome.result)), LONGEST_RESULT)
         stdout = _cut(outcome.stdout, LONGEST_OUTPUT)
@@ -279,15 +299,15 @@ class Bench:
                 stdout=stdout,
             )
         )
-        left = MAX_EXECUTIONS - len(self.executions)
+        left = self.max_executions - len(self.executions)
         said = f"error:\n{outcome.error}\nFind the cause and revise." if outcome.error else f"result = {result}"
         printed = f"\nprinted:\n{stdout}" if stdout else ""
-        return f"{said}{printed}\n({left} of {MAX_EXECUTIONS} executions left)"
+        return f"{said}{printed}\n({left} of {self.max_executions} executions left)"
 
     def _check(self, given: dict[str, Any], judge: ComponentJudge) -> str:
-        if len(self.given) >= MAX_CLAIMS:
+        if len(self.given) >= self.max_claims:
             self.looks += 1
-            return f"not checked: all {MAX_CLAIMS} claims of this stage are used; answer with the JSON object"
+            return f"not checked: all {self.max_claims} claims of this stage are used; answer with the JSON object"
         try:
             given = self.memory.complete(given)
             if given.get("kind") == CIRCUIT and self.memory.circuit:
@@ -303,7 +323,7 @@ class Bench:
             self.memory.keep(given)
             self.given.append({**given, "verdict": record.verdict})
             self.checked.append((claim, record))
-        return f"{said}\n({MAX_CLAIMS - len(self.given)} of {MAX_CLAIMS} claims left)"
+        return f"{said}\n({self.max_claims - len(self.given)} of {self.max_claims} claims left)"
 
     def _check_circuit(self, given: dict[str, Any], judge: ComponentJudge) -> tuple[Claim, ClaimRecord, str]:
         """Check what every component is said to carry; the rest only once the program gives the model's outputs."""

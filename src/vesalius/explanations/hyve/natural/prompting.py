@@ -1,5 +1,6 @@
 """The prompts of the stages for natural models: the same stages, other facts, instruments and claims."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -14,7 +15,12 @@ from vesalius.explanations.claims import Claim
 from vesalius.explanations.hyve.grammar import describe_claims
 from vesalius.explanations.hyve.natural.scope import instrument_lines
 from vesalius.explanations.hyve.prompting import MAX_ITERATIONS, MOST_EXAMPLES, PROMPTS, Prompts
-from vesalius.explanations.hyve.tools import MAX_CLAIMS, MAX_EXECUTIONS
+from vesalius.explanations.hyve.tools import (
+    MAX_CLAIMS,
+    MAX_CLAIMS_COMPACT,
+    MAX_EXECUTIONS,
+    MAX_EXECUTIONS_COMPACT,
+)
 from vesalius.explanations.hyve.verdicts import FUNCTIONAL_NATURAL
 from vesalius.explanations.natural.claims import NaturalClaim, natural_claim_from
 
@@ -42,12 +48,12 @@ class NaturalPrompts(Prompts):
     def _facts(self) -> dict[str, Any]:
         return {
             "config": self.specimen.model.config,
-            "examples": list(self.examples[:MOST_EXAMPLES]),
+            "examples": list(self.examples[: 2 if self.compact else MOST_EXAMPLES]),
             "accuracy": self.accuracy,
             "token_roles": list(self.observed.roles),
             "components": [str(component) for component in self.circuit],
-            "max_executions": MAX_EXECUTIONS,
-            "max_claims": MAX_CLAIMS,
+            "max_executions": MAX_EXECUTIONS_COMPACT if self.compact else MAX_EXECUTIONS,
+            "max_claims": MAX_CLAIMS_COMPACT if self.compact else MAX_CLAIMS,
             "max_iterations": MAX_ITERATIONS,
             "n_inputs": len(self.observed),
             "compact": self.compact,
@@ -61,6 +67,10 @@ class NaturalPrompts(Prompts):
     def read_claim(self, given: Any, component: Component) -> Claim:
         """A claim about a component, in the grammar that these prompts show."""
         return read_natural_claim(given, component)
+
+    @property
+    def _kinds(self) -> Mapping[str, type[Claim]]:
+        return KINDS
 
     def grammar(self) -> dict[str, Any]:
         """What the typed prompts say about claims."""
