@@ -13,20 +13,23 @@ import vesalius as ves
 from tests.api.scientist import NAME as SILENT
 from tests.cli.conftest import Vesalius
 from tests.cli.test_bad_input import refused
-from vesalius.api import studies, study_steps
+from vesalius.api import studies, study_plans, study_steps
 from vesalius.api.shapes import read_shape
+from vesalius.api.study_evidence import measured_evidence
 from vesalius.api.study_steps import localise
 from vesalius.circuits.key.af1 import af1_roles
 from vesalius.circuits.key.arithmetic import established_roles
 from vesalius.discovery.af1 import COMPONENTS, is_llama_3_8b
-from vesalius.documents import Circuit, Study
+from vesalius.documents import Circuit, Plan, Study
 from vesalius.documents.circuit import Member
 from vesalius.documents.schemas import schema
+from vesalius.documents.study import Localisation, evidence_table
 from vesalius.grading.ratings import majority
 from vesalius.grading.roles import known_roles, read_roles
 from vesalius.runs.ledger import read_ledger
 from vesalius.runs.study import StudySettings
 
+STEPS = ["performed", "localised", "measured", "explained"]
 NAMED = ("L0H3", "L1H0", "L2_MLP")
 ROOT = Path(ves.__file__).parent
 LLAMA = {
@@ -120,6 +123,70 @@ def test_the_document_shows_itself(study: Study, tmp_path: Path) -> None:
     assert study.page(tmp_path).read_text(encoding="utf-8") == page
     for text in ("Claude-Sonnet-4.6", "nobody rated it", study.references["L0H3"].split(".")[0]):
         assert text in page
+
+
+# Interventions at the last token.
+
+
+def test_the_evidence_shows_which_operand_a_head_moves(study: Study) -> None:
+    """L0H3 brings B, and neither A nor C (the established roles); MLPs have no attention."""
+    mover, _, writer = study.evidence.components
+    assert study.evidence.n == 4
+    assert mover.moved["operand B"] > 0.1 > max(abs(mover.moved["operand A"]), abs(mover.moved["operand C"]))
+    assert max(mover.attention, key=lambda role: mover.attention[role]) == "operand B"
+    assert 0 < sum(mover.attention.values()) <= 1 + 1e-3  # four decimals are kept
+    assert set(mover.cut) == {"operand A", "operand B", "operand C"}
+    assert (dict(writer.attention), dict(writer.cut), writer.once_others_zeroed) == ({}, {}, None)
+    assert writer.lens_top_5 > mover.lens_top_5
+    assert {step.component for step in study.evidence.pruning} == {"L0H3", "L1H0"}
+
+
+def test_a_backup_group_is_zeroed_without_each_and_as_a_whole() -> None:
+    specimen = ves.load("arithmetic")
+    group = ("L0H1", "L0H2", "L0H4")
+    found = Localisation(source="given", how="", components=group, backup_groups=(group,))
+    evidence = measured_evidence(specimen, found, n=8, seed=1)
+    whole = ves.instruments(specimen, n=8, seed=1).replace([group], how="zero", at="end")[0]["accuracy"]
+    for part in evidence.components:
+        assert part.others == tuple(head for head in group if head != part.component)
+        assert part.once_others_zeroed is not None
+        assert part.once_others_zeroed[1] == pytest.approx(whole)
+    columns, rows = evidence_table(evidence)
+    assert columns == [
+        *("component", "zeroed", "attends to", "cut", "moved A", "moved B", "moved C", "lens", "backups gone")
+    ]
+    assert [row[0] for row in rows] == list(group)
+    assert all(row[2].startswith("C 0.") for row in rows)
+
+
+def test_a_study_costs_the_sum_of_its_steps(
+    vesalius: Vesalius, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[tuple[str, Any]] = []
+
+    def planned(command: str, model: Any, *, components: Any = None, n: int, **_: Any) -> Plan:
+        asked.append((command, components))
+        figures: dict[str, Any] = {"forwards": 100.0, "seconds": 10.0, "checks_forwards": 0.0}
+        if command == "discover":
+            figures = {"forwards": 15.0, "seconds": 2.0, "checks_forwards": 5.0}
+        fixed = {"peak_bytes": 2, "weight_bytes": 1, "timed": "", "tokens": 7, "device": "cpu", "fits": True}
+        return Plan(command=command, n=n, **figures, **fixed)
+
+    monkeypatch.setattr(study_plans, "plan", planned)
+    got = vesalius("study", "af1", "--model", "arithmetic", "--n", 4, "--top", 10, "--plan", "--json")
+    assert got.code == 0, got.err
+    plan = json.loads(got.out)
+    # 100 to explain, 8 * 10 + 55 for interventions, 15 to sweep, 18 heads and their 153 pairs for the sets.
+    assert plan["forwards"] == pytest.approx(100 + 135 + 15 + 171)
+    assert plan["checks_forwards"] == 5.0
+    # A pass of the explanation takes 0.1 s, one of the sweep 2 / 20 s.
+    assert plan["seconds"] == pytest.approx(10 + 13.5 + 2 + 17.1)
+    assert not Path("vesalius-runs").exists()
+    shape(tmp_path)  # Llama-3-8B without weights: nothing to discover
+    asked.clear()
+    assert study_plans.study_plan("af1", tmp_path, n=4, progress=False).forwards == pytest.approx(235)
+    assert asked == [("explain", tuple(map(str, COMPONENTS)))]
+    refused(vesalius, ["study", "af1", "--model", "arithmetic", "--plan", "--judge", "a:b"], "--plan: how often")
 
 
 # The model that the publication studied, told by its shape.
@@ -347,16 +414,24 @@ def test_an_interrupted_study_continues(vesalius: Vesalius, monkeypatch: pytest.
         left = vesalius(*command)
     assert left.code == 130
     assert "the same command continues" in left.err
-    assert [record["event"] for record in read_ledger(Path("s/events.jsonl"))] == ["performed", "localised"]
+    assert [record["event"] for record in read_ledger(Path("s/events.jsonl"))] == STEPS[:3]
     monkeypatch.setattr(studies, "required_performance", interrupt)
     assert vesalius(*command).code == 0
-    assert [record["event"] for record in read_ledger(Path("s/events.jsonl"))] == [
-        "performed",
-        "localised",
-        "explained",
-    ]
+    assert [record["event"] for record in read_ledger(Path("s/events.jsonl"))] == STEPS
     monkeypatch.setattr(studies, "loaded", interrupt)  # nothing is left to measure
     assert vesalius(*command).code == 0
     other = vesalius(*command[:-4], "--n", 8, "--out", "s")
     assert other.code == 2
     assert "holds a run with n 4, not 8" in other.err
+
+
+def test_a_language_model_is_named_and_keeps_its_options(copy: Path, tmp_path: Path) -> None:
+    script = tmp_path / "script.json"
+    script.write_text("[]")
+    joined = again(copy, scientist=SILENT, backbone=f"scripted:{script}", max_tokens=99)
+    agent = joined.explainers[1]
+    assert (agent.name, agent.backbone) == (f"{SILENT} scripted:{script}", f"scripted:{script}")
+    assert [role.component for role in agent.roles] == list(NAMED)
+    assert joined.request.command_line().count("--max-tokens 99") == 1
+    with pytest.raises(ves.BadInput, match=r"explained with \{'max_tokens': 99\}, not the usual ones"):
+        again(copy, scientist=SILENT, backbone=f"scripted:{script}")

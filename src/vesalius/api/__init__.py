@@ -6,7 +6,7 @@
 | measure, find a circuit, explain, grade   | `plan`, `sweep`, `what_if`, `discover`, `explain`, `grade`, ...         |
 | look closer at a natural model            | `instruments`                                                           |
 | compare models and behaviours             | `survey`, `survey_plan`                                                 |
-| repeat a published study                  | `study`                                                                 |
+| repeat a published study                  | `study`, `study_plan`                                                   |
 | run a benchmark and use finished runs     | `bench`, `replay`, `compare`, `diff`                                    |
 | hold ratings of people against each other | `ratings`, `rating_sheets`                                              |
 | repeat a result from its request          | `rerun`                                                                 |
@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from vesalius.api.requests import rerun
     from vesalius.api.runs import compare, diff, replay
     from vesalius.api.studies import study
+    from vesalius.api.study_plans import study_plan
     from vesalius.api.surveys import survey, survey_plan
     from vesalius.api.sweeps import sweep, sweep_report
     from vesalius.api.training import generate, train
@@ -79,6 +80,7 @@ _HOMES = {
     "show": "vesalius.api.catalogue",
     "specimens": "vesalius.api.catalogue",
     "study": "vesalius.api.studies",
+    "study_plan": "vesalius.api.study_plans",
     "survey": "vesalius.api.surveys",
     "survey_plan": "vesalius.api.surveys",
     "sweep": "vesalius.api.sweeps",
@@ -121,6 +123,7 @@ __all__ = [
     "show",
     "specimens",
     "study",
+    "study_plan",
     "survey",
     "survey_plan",
     "sweep",

@@ -2,9 +2,10 @@
 
 1. Check that the model adds.
 2. Localise: the circuit given, the published one for Llama-3-8B, or one that is discovered.
-3. Explain its components with the built-in scientist, and with a language model where one is given.
-4. Rate the roles against reference roles: by the majority of three raters, or by judges.
-5. Set the counts beside the published rows of Table 4, in a document and on a page.
+3. Intervene on each component at the last token, for the reader (no explainer sees this).
+4. Explain the components with the built-in scientist, and with a language model where one is given.
+5. Rate the roles against reference roles: by the majority of three raters, or by judges.
+6. Set the counts beside the published rows of Table 4, in a document and on a page.
 
 A study is a run directory. The same call continues it; another explainer, ratings or judges add to it. The answer key
 is opened after everything is explained.
@@ -12,25 +13,23 @@ is opened after everything is explained.
 
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
-
-from pydantic import JsonValue
 
 from vesalius.api.catalogue import loaded
 from vesalius.api.circuit_sources import Given, Source
 from vesalius.api.explanations import MAX_TOKENS, explain
 from vesalius.api.places import Out, directory_for, removed_if_empty, require_place
+from vesalius.api.study_evidence import measured_evidence
+from vesalius.api.study_results import study_document, study_request, write_study
 from vesalius.api.study_steps import (
-    SHEET_FILE,
     judged_roles,
     localise,
     required_performance,
     required_sums,
     spending_cap,
     with_sums,
-    write_sheet,
 )
 from vesalius.backbones import TIMEOUT, Backbone, open_backbone
 from vesalius.behaviours.behaviour import label_of
@@ -39,35 +38,24 @@ from vesalius.components import split_names
 from vesalius.discovery.af1 import LLAMA_3_8B, is_llama_3_8b
 from vesalius.documents.circuit import Circuit
 from vesalius.documents.discovery import Discovery
-from vesalius.documents.explanation import EXPLANATION_FILE, ComponentExplanation
-from vesalius.documents.request import Request
 from vesalius.documents.study import (
-    RATINGS,
-    STUDY_FILE,
-    RaterAgreement,
-    StudiedExplainer,
-    StudiedRole,
     Study,
-    StudyRow,
 )
 from vesalius.documents.survey import short_name
 from vesalius.errors import BadInput, Failed, choices, require_whole
 from vesalius.explanations.natural.explain import require_enough
 from vesalius.explanations.scientists import BUILTIN, HYBRID, chosen_scientist
-from vesalius.grading.ratings import Rating, rater_agreement, read_ratings
-from vesalius.grading.roles import MEASURE, RatedText, ReferenceRoles, known_roles, rated_by_people, read_roles
+from vesalius.grading.ratings import Rating, read_ratings
+from vesalius.grading.roles import RatedText, ReferenceRoles, known_roles, rated_by_people, read_roles
 from vesalius.model.devices import Devices
 from vesalius.model.specimen import Specimen
 from vesalius.model.states import fingerprint
 from vesalius.progress import Progress, shown
-from vesalius.report.study import render_study
-from vesalius.runs.directory import read_explanation
-from vesalius.runs.published import SOURCE as PUBLISHED_IN
-from vesalius.runs.published import TABLE_4
 from vesalius.runs.settings import RunLimits
 from vesalius.runs.study import (
     EXPLAINED,
     LOCALISED,
+    MEASURED,
     PERFORMED,
     ExplainedBy,
     StudyRun,
@@ -155,10 +143,11 @@ def study(
     opened = open_study(directory, settings, limits)
     with removed_if_empty(directory), opened as work, shown(progress) as report:
         missing = [one for one in wanted if not work.is_explained(one)]
-        if missing:
+        if missing or work.evidence is None:
             specimen = loaded(model, dtype=dtype, device=device, progress=report)
             _circuit(work, with_sums(specimen, sums), circuit, settings, report)
             specimen = _studied(work, specimen)
+            _measure(work, specimen, settings, report)
             for one in missing:
                 model_options: dict[str, Any] = {}
                 if one.scientist != BUILTIN:
@@ -169,9 +158,9 @@ def study(
         references = own_roles or _known(work, settings)
         rated = _rated(work, references, scores, judge, {**asking, "limit": max_cost, "progress": report})
         files = {"roles": roles, "ratings": ratings, "prices": prices}
-        request = _request(settings, wanted[-1], judge, {key: str(file) for key, file in files.items() if file})
-        result = _study(work, request, references, rated, scores, judge)
-        _write(work, result)
+        request = study_request(settings, wanted[-1], judge, {key: str(file) for key, file in files.items() if file})
+        result = study_document(work, request, references, rated, scores, judge)
+        write_study(work, result)
     return result
 
 
@@ -265,6 +254,15 @@ def _studied(work: StudyRun, specimen: Specimen) -> Specimen:
     return with_sums(specimen, required_sums(work.performed.behaviour))
 
 
+def _measure(work: StudyRun, specimen: Specimen, settings: StudySettings, progress: Progress) -> None:
+    """Do the third step where it is not done."""
+    assert work.localisation is not None
+    if work.evidence is None:
+        progress(f"intervening on {len(work.localisation.components)} components", 0, 0)
+        found = measured_evidence(specimen, work.localisation, n=settings.n, seed=settings.seed)
+        work.note(MEASURED, evidence=found.as_data())
+
+
 def _explain(
     work: StudyRun,
     wanted: ExplainedBy,
@@ -321,134 +319,3 @@ def _rated(
         return judged_roles(work, references, judges, **judging)
     rateable = [one for one in work.localisation.components if one in references.roles]
     return rated_by_people(scores, work.performed.specimen, dict.fromkeys(work.explainers, rateable))
-
-
-def _study(
-    work: StudyRun,
-    request: Request,
-    references: ReferenceRoles | None,
-    rated: dict[str, dict[str, RatedText]],
-    scores: Sequence[Rating],
-    judges: Sequence[str],
-) -> Study:
-    performed, found = work.performed, work.localisation
-    assert performed is not None
-    assert found is not None
-    known: Mapping[str, str] = {} if references is None else references.roles
-    rows = (
-        StudyRow(agent=agent, source="published", model=LLAMA_3_8B, n=sum(row.values()), **row, not_rated=0)
-        for agent, row in TABLE_4.items()
-    )
-    return Study(
-        request=request,
-        model=str(request.options["model"]),
-        recognised_as=performed.recognised_as,
-        behaviour=performed.behaviour,
-        performance=performed.performance,
-        localisation=found,
-        references={name: known[name] for name in found.components if name in known},
-        references_from=None if references is None else references.source,
-        not_localised=tuple(name for name in known if name not in found.components),
-        rated_by=_raters(scores, judges),
-        explainers=tuple(_explainer(work, one, rated.get(one.name), known) for one in work.explainers.values()),
-        agreement=tuple(_agreement(scores)),
-        published=tuple(rows),
-        published_in=PUBLISHED_IN,
-        directory=str(work.run.directory),
-    )
-
-
-def _explainer(
-    work: StudyRun, explained: ExplainedBy, rated: dict[str, RatedText] | None, known: Mapping[str, str]
-) -> StudiedExplainer:
-    directory = work.directory_of(explained.name)
-    explanation = read_explanation(directory / EXPLANATION_FILE)
-    assert work.localisation is not None
-    said = {part.id: part for part in explanation.components}
-    roles = tuple(_role(name, said.get(name), rated, name in known) for name in work.localisation.components)
-    return StudiedExplainer(
-        name=explained.name,
-        scientist=explained.scientist,
-        backbone=explained.backbone,
-        protocol=explained.protocol,
-        roles=roles,
-        cost=explanation.cost,
-        seconds=explanation.seconds,
-        directory=str(directory.relative_to(work.run.directory)),
-    )
-
-
-def _role(
-    component: str, part: ComponentExplanation | None, rated: dict[str, RatedText] | None, known: bool
-) -> StudiedRole:
-    """What is said about a component, which may be nothing, and its rating."""
-    fields: dict[str, Any] = {"component": component, "role": None, "note": "", "verdict": "untested"}
-    if part is not None:
-        fields |= {"role": part.role, "note": part.note, "verdict": part.verdict}
-    if not known:
-        return StudiedRole(**fields, unrated="no reference role")
-    one = RatedText(None, "nobody rated it") if rated is None else rated[component]
-    rating = None if one.score is None else RATINGS[one.score]
-    return StudiedRole(**fields, rating=rating, unrated=one.unrated, votes=dict(one.votes or {}))
-
-
-def _raters(scores: Sequence[Rating], judges: Sequence[str]) -> str | None:
-    if judges:
-        return f"{', '.join(judges)} (judges; the lowest score counts)"
-    raters = sorted({rating.rater for rating in scores if rating.measure == MEASURE})
-    return f"{len(raters)} raters ({', '.join(raters)}; the majority counts)" if raters else None
-
-
-def _agreement(scores: Sequence[Rating]) -> list[RaterAgreement]:
-    found = []
-    for pair, kappa in rater_agreement(scores).get(MEASURE, {}).items():
-        first, _, second = pair.partition(" | ")
-        found.append(
-            RaterAgreement(
-                raters=(first, second),
-                kappa=kappa.value,
-                low=kappa.low,
-                high=kappa.high,
-                agreement=kappa.agreement,
-                n=kappa.n,
-            )
-        )
-    return found
-
-
-def _request(settings: StudySettings, last: ExplainedBy, judges: Sequence[str], files: dict[str, str]) -> Request:
-    """What was asked, so that it can be asked again."""
-    options: dict[str, JsonValue] = {
-        "model": settings.model,
-        "n": settings.n,
-        "top": settings.top,
-        "quick": settings.quick or None,
-        "judge": list(judges) or None,
-        "dtype": None if settings.dtype == "auto" else settings.dtype,
-        **last.options,
-        **files,
-    }
-    return Request(
-        command="study af1",
-        behaviour=settings.behaviour,
-        circuit=settings.circuit,
-        method=None if last.scientist == BUILTIN else last.scientist,
-        options={name: value for name, value in options.items() if value is not None},
-        seed=settings.seed,
-        backbone=last.backbone,
-        protocol=last.protocol,
-    )
-
-
-def _write(work: StudyRun, result: Study) -> None:
-    """The document, the page and, where there are reference roles, the sheet for raters."""
-    directory = work.run.directory
-    result.write(directory / STUDY_FILE)
-    render_study(result, directory)
-    if result.references:
-        assert work.performed is not None
-        rateable = {
-            one.name: [role.component for role in one.roles if role.component in result.references]
-            for one in result.explainers
-        }
-        write_sheet(directory / SHEET_FILE, work.performed.specimen, rateable)

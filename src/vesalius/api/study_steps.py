@@ -28,6 +28,7 @@ from vesalius.files import write_json, write_text
 from vesalius.grading.judges import Judge
 from vesalius.grading.ratings import LEAST_RATERS
 from vesalius.grading.roles import MEASURE, RatedText, ReferenceRoles, rated_by_judges
+from vesalius.model.config import Config
 from vesalius.model.specimen import Specimen, TextVocabulary
 from vesalius.progress import Progress
 from vesalius.runs.directory import CALLS, EXPLANATIONS, read_explanation
@@ -56,12 +57,17 @@ def with_sums(specimen: Specimen, sums: Addition | None) -> Specimen:
     """
     if not isinstance(specimen.vocabulary, TextVocabulary):
         raise BadInput(f"model {specimen.name!r} is not a natural model; the study is of models that read texts")
-    if sums is None and isinstance(specimen.behaviour_source, Addition):
-        sums = specimen.behaviour_source
+    return with_behaviour(specimen, sums_of(specimen.model.config, specimen.behaviour_source, sums))
+
+
+def sums_of(config: Config, own: Any, sums: Addition | None) -> Addition:
+    """As in `with_sums`; `own` is the behaviour that the model comes with, if any."""
+    if sums is None and isinstance(own, Addition):
+        sums = own
     if sums is None:
-        sums = addition(high=100, shots=0) if is_llama_3_8b(specimen.model.config) else ADDITION
+        sums = addition(high=100, shots=0) if is_llama_3_8b(config) else ADDITION
     options = {name: value for name, value in asdict(sums.options).items() if value is not None}
-    return with_behaviour(specimen, addition(metric=sums.metric, **{**options, "keep": "right"}))
+    return addition(metric=sums.metric, **{**options, "keep": "right"})
 
 
 def required_performance(specimen: Specimen, *, seed: int) -> Performance:
@@ -83,14 +89,15 @@ def localise(
 ) -> Localisation:
     """The circuit: the one given, the published one for a model of that shape, or one that is discovered."""
     if given is not None:
-        return _given(specimen, given)
+        return given_circuit(specimen, given)
     if is_llama_3_8b(specimen.model.config):
         how = f"the model has the shape of {LLAMA_3_8B}: the ten components that were published ({SOURCE})"
         return Localisation(source="published", how=how, components=tuple(map(str, COMPONENTS)))
     return _discovered(specimen, settings, directory, progress)
 
 
-def _given(specimen: Specimen, given: Given | Source) -> Localisation:
+def given_circuit(specimen: Specimen, given: Given | Source) -> Localisation:
+    """The circuit that the caller names, if the model has its components."""
     if isinstance(given, str | Path | Circuit | Discovery):
         fields = circuit_fields(specimen, None, given, None)
         how = "given" if isinstance(given, Circuit | Discovery) else f"from {given}"

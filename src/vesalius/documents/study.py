@@ -37,6 +37,79 @@ class Localisation(Record):
     seconds: float = 0.0
 
 
+class ComponentEvidence(Record):
+    """What interventions at the last token say about one component.
+
+    Accuracies are shares of right answers: `zeroed` with its output zeroed; `cut`, of a head, with its attention to
+    one operand removed; `once_others_zeroed` with the other heads of its backup group zeroed, and with it as well.
+    `attention` is a head's mean attention from the last token. `moved` is how far its output from a run with another
+    operand moves the answer to that run's, as a share of what the whole run moves; `switched` how often the answer
+    becomes that one. `lens_top_5` is how often its output alone has the answer among its five likeliest tokens.
+    """
+
+    component: str
+    zeroed: float
+    attention: FrozenMap[str, float] = Field(default_factory=FrozenDict)
+    cut: FrozenMap[str, float] = Field(default_factory=FrozenDict)
+    moved: FrozenMap[str, float] = Field(default_factory=FrozenDict)
+    switched: FrozenMap[str, float] = Field(default_factory=FrozenDict)
+    lens_answer: float
+    lens_top_5: float
+    others: tuple[str, ...] = ()
+    once_others_zeroed: tuple[float, float] | None = None
+
+
+class PruningStep(Record):
+    """One head zeroed in addition to those before it, the one that costs least, and the accuracy that is left."""
+
+    component: str
+    accuracy: float
+
+
+class CircuitEvidence(Record):
+    """Interventions on a circuit at the last token, on `n` prompts that the model answers correctly. `pruning` zeroes
+    all heads of the circuit one after another.
+    """
+
+    n: int
+    components: tuple[ComponentEvidence, ...]
+    pruning: tuple[PruningStep, ...] = ()
+
+
+def evidence_table(evidence: CircuitEvidence) -> tuple[list[str], list[list[str]]]:
+    """The evidence as columns and rows of short texts: accuracy when zeroed, the role that gets most attention, the
+    edge to an operand that costs most, how far each operand is moved, the lens, and the accuracy without the backups,
+    then without the head as well.
+    """
+    operands = list(dict.fromkeys(role for one in evidence.components for role in one.moved))
+    moved = [f"moved {_short(role)}" for role in operands]
+    columns = ["component", "zeroed", "attends to", "cut", *moved, "lens", "backups gone"]
+    return columns, [_evidence_row(one, operands) for one in evidence.components]
+
+
+def _evidence_row(one: ComponentEvidence, operands: Iterable[str]) -> list[str]:
+    attended = max(one.attention.items(), key=lambda item: item[1], default=None)
+    costliest = min(one.cut.items(), key=lambda item: item[1], default=None)
+    rest = one.once_others_zeroed
+    return [
+        one.component,
+        _figure(one.zeroed),
+        "" if attended is None else f"{_short(attended[0])} {_figure(attended[1])}",
+        "" if costliest is None else f"{_short(costliest[0])} {_figure(costliest[1])}",
+        *(_figure(one.moved[role]) if role in one.moved else "" for role in operands),
+        _figure(one.lens_top_5),
+        "" if rest is None else f"{_figure(rest[0])} to {_figure(rest[1])}",
+    ]
+
+
+def _short(role: str) -> str:
+    return role.removeprefix("operand ")
+
+
+def _figure(value: float) -> str:
+    return f"{round(value, 2) + 0.0:.2f}"  # + 0.0: no minus before zero
+
+
 class StudiedRole(Record):
     """What an explainer says about one component: the name of its role, where it has one, and its note. `rating`
     compares that with the reference role; without one, `unrated` says why. `votes` are the scores behind it, from 0
@@ -114,6 +187,7 @@ class Study(Viewable, Document):
     behaviour: str
     performance: Performance
     localisation: Localisation
+    evidence: CircuitEvidence
     references: FrozenMap[str, str] = Field(default_factory=FrozenDict)
     references_from: str | None = None
     not_localised: tuple[str, ...] = ()

@@ -5,8 +5,13 @@ from; all from `study.json`.
 from dataclasses import dataclass
 from pathlib import Path
 
-from vesalius.behaviours.behaviour import label_of
-from vesalius.documents.study import StudiedRole, Study, StudyRow, roles_by_component
+from vesalius.documents.study import (
+    StudiedRole,
+    Study,
+    StudyRow,
+    evidence_table,
+    roles_by_component,
+)
 from vesalius.documents.survey import short_name
 from vesalius.report.html import duration, render, write
 from vesalius.report.tables import Sheet, sheet
@@ -54,6 +59,9 @@ def render_study(study: Study, directory: Path) -> Path:
         published_in=study.published_in,
         how=found.how,
         components=", ".join(found.components),
+        evidence=sheet("", *evidence_table(study.evidence)),
+        evidence_n=study.evidence.n,
+        pruning=", ".join(f"{step.component} {step.accuracy:.2f}" for step in study.evidence.pruning),
         groups=["+".join(group) for group in found.backup_groups],
         parts=[_part(study, *row) for row in roles_by_component(study)],
         pages=[(one.name, f"{one.directory}/{PAGE}") for one in study.explainers],
@@ -72,7 +80,7 @@ def _lede(study: Study) -> str:
 
 
 def _facts(study: Study) -> list[tuple[str, str]]:
-    facts = [("Sums", label_of(study.behaviour)), ("Performance", study.performance.describe())]
+    facts = [("Sums", study.behaviour), ("Performance", study.performance.describe())]
     facts += [("Model's shape", f"that of {study.recognised_as}")] if study.recognised_as else []
     facts += [("Prompts", str(study.request.options.get("n", ""))), ("Seed", str(study.request.seed))]
     return [*facts, ("Reference roles", study.references_from or "none"), ("Work", duration(study.seconds))]

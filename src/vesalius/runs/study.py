@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from vesalius.documents.performance import Performance
-from vesalius.documents.study import Localisation
+from vesalius.documents.study import CircuitEvidence, Localisation
 from vesalius.errors import BadInput
 from vesalius.files import sha256
 from vesalius.runs.directory import EVENTS, EXPLANATIONS, RUN, Run
@@ -20,7 +20,7 @@ from vesalius.runs.ledger import Record
 from vesalius.runs.settings import RunLimits
 from vesalius.version import __version__
 
-PERFORMED, LOCALISED, EXPLAINED = "performed", "localised", "explained"
+PERFORMED, LOCALISED, MEASURED, EXPLAINED = "performed", "localised", "measured", "explained"
 
 
 @dataclass(frozen=True)
@@ -86,6 +86,7 @@ class StudyRun:
         self.run = run
         self.performed: Performed | None = None
         self.localisation: Localisation | None = None
+        self.evidence: CircuitEvidence | None = None
         self.explainers: dict[str, ExplainedBy] = {}
         for record in run.ledger.records:
             self._take(record)
@@ -116,6 +117,8 @@ class StudyRun:
             self.performed = Performed(**fields, performance=Performance.model_validate(record["performance"]))
         elif record["event"] == LOCALISED:
             self.localisation = Localisation.model_validate(record["localisation"])
+        elif record["event"] == MEASURED:
+            self.evidence = CircuitEvidence.model_validate(record["evidence"])
         elif record["event"] == EXPLAINED:
             fields = {name: record[name] for name in ("name", "scientist", "backbone", "protocol", "options")}
             self.explainers[record["name"]] = ExplainedBy(**fields)

@@ -10,12 +10,14 @@ from vesalius.cli.options import (
     DtypeOption,
     JsonOption,
     MaxCostOption,
+    PlanOption,
     PricesOption,
     ProtocolOption,
     RunOption,
     TimeoutOption,
     UnsafeSandboxOption,
 )
+from vesalius.errors import BadInput
 
 commands = typer.Typer()
 
@@ -86,6 +88,7 @@ def study(
     out: RunOption = None,
     dtype: DtypeOption = "auto",
     device: DeviceOption = "auto",
+    plan: PlanOption = False,
     json: JsonOption = False,
 ) -> None:
     """Repeat a published study: which components add numbers, what each one does, and how well that is described.
@@ -99,23 +102,25 @@ def study(
     from vesalius import api
     from vesalius.cli.console import output, resumable
     from vesalius.cli.tables.studies import print_study
+    from vesalius.cli.tables.sweep import print_plan
 
+    options = {"circuit": circuit, "behaviour": behaviour, "n": n, "top": top, "seed": seed, "quick": quick}
+    options |= {"dtype": dtype, "device": device}
+    if plan:
+        if backbone or judge:
+            raise BadInput("--plan: how often a language model is asked is not known; leave out --backbone and --judge")
+        return output(api.study_plan(name, model, **options), print_plan, as_json=json)
     with resumable():
         result = api.study(
             name,
             model,
-            circuit=circuit,
-            behaviour=behaviour,
+            **options,
             scientist=scientist,
             backbone=backbone,
             protocol=protocol,
             roles=roles,
             ratings=ratings,
             judge=judge or (),
-            n=n,
-            top=top,
-            seed=seed,
-            quick=quick,
             base_url=base_url,
             max_cost=max_cost,
             timeout=timeout,
@@ -124,7 +129,5 @@ def study(
             compact=compact,
             unsafe_sandbox=unsafe_sandbox,
             out=out or True,
-            dtype=dtype,
-            device=device,
         )
-    output(result, print_study, as_json=json)
+    return output(result, print_study, as_json=json)

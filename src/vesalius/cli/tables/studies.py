@@ -3,7 +3,13 @@
 from rich.table import Table
 
 from vesalius.cli.console import print_line, stdout, with_flags
-from vesalius.documents.study import StudiedRole, Study, StudyRow, roles_by_component
+from vesalius.documents.study import (
+    StudiedRole,
+    Study,
+    StudyRow,
+    evidence_table,
+    roles_by_component,
+)
 from vesalius.documents.survey import short_name
 from vesalius.documents.views import shortened
 
@@ -23,12 +29,25 @@ def print_study(study: Study) -> None:
     if found.backup_groups:
         groups = "; ".join("+".join(group) for group in found.backup_groups)
         print_line(f"  back each other up, on held-out prompts: {groups}")
+    stdout.print(_evidence(study))
     stdout.print(_roles(study))
     stdout.print(_table(study))
     for remark in study.remarks():
         print_line(with_flags(remark, OPTIONS))
     print_line(f"published rows: {study.published_in}")
     print_line(f"page: {study.directory}/report.html")
+
+
+def _evidence(study: Study) -> Table:
+    title = f"interventions at the last token, {study.evidence.n} prompts that it gets right"
+    table = Table(box=None, title=title, title_justify="left")
+    columns, rows = evidence_table(study.evidence)
+    shown = [place for place, column in enumerate(columns) if column != "cut"]  # the page has it
+    for place in shown:
+        table.add_column(columns[place], no_wrap=True)
+    for row in rows:
+        table.add_row(*(row[place] for place in shown))
+    return table
 
 
 def _roles(study: Study) -> Table:
