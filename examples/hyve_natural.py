@@ -3,10 +3,11 @@
     vesalius explain smollm2-135m -b ioi --components L16H0,L20H0,L22_MLP \\
         --scientist hyve --backbone scripted:examples/hyve_natural.py
 
-For a head it first claims that the head is needed and moves the role it attends to most; if that is refuted, that it is
-a backup of the other heads of the circuit that attend there; last, that the logit lens alone shows it. It answers by
-the label of the call and by how often it has spoken, so a run that was killed and is run again hears the same. It is no
-language model: it shows the loop, and what the engine makes of honest guesses.
+It finds out by corrupt-operand patching which role each head of the circuit moves most. Of a head it first claims that
+it is the primary one of those that move its role (where it is the only one: that it is needed and moves the role); if
+that is refuted, that it is a backup of the others; last, that the logit lens alone shows it. It answers by the label of
+the call and by how often it has spoken, so a run that was killed and is run again hears the same. It is no language
+model: it shows the loop, and what the engine makes of honest guesses.
 """
 
 import json
@@ -38,38 +39,53 @@ def circuit(request):
     return listed.group(1).split(", ") if listed else []
 
 
+LOOK = """
+heads, component = {heads!r}, {component!r}
+seen = attention(heads) if heads else {{}}
+moved = {{head: {{}} for head in heads}}
+for role in [role for role in next(iter(seen.values()), {{}}) if role not in {not_sources!r}]:
+    try:
+        for head, found in zip(heads, corrupt([[head] for head in heads], role)):
+            moved[head][role] = found["moved"][0]
+    except Exception:
+        pass  # every prompt has the same token there, or the answer does not depend on it
+result = {{"moved": moved, "attention": seen, "lens": lens([component])}}
+"""
+
+
 def observe(request, component):
     heads = [name for name in circuit(request) if "H" in name]
-    code = f"result = {{'attention': attention({heads!r}), 'lens': lens(['{component}'])}}"
     if spoken(request) == 0:
-        return tool("execute_python", code=code)
+        return tool("execute_python", code=LOOK.format(heads=heads, component=component, not_sources=NOT_SOURCES))
     text = request.messages[-1].text
     if not text.startswith("result = "):
         return {"json": {"observation": "The program gave no result."}}
     seen = json.loads(text.removeprefix("result = ").splitlines()[0])
-    role = {head: strongest(masses) for head, masses in seen["attention"].items()}
+    role = {head: strongest(seen["moved"][head]) for head in heads}
     rank = seen["lens"][component]["rank"]
     said = f"The answer has median rank {rank:g} in what {component} writes."
     if component in role:
         peers = [head for head in heads if head != component and role[head] == role[component]]
-        said = f"{component} attends most to <{role[component]}>. Other heads that do: <{', '.join(peers)}>. {said}"
+        said = f"{component} moves most of <{role[component]}>. Other heads that do: <{', '.join(peers)}>. {said}"
     return {"json": {"observation": said}}
 
 
-def strongest(masses):
-    named = {role: found["mass"][0] for role, found in masses.items() if role not in NOT_SOURCES}
-    return max(named, key=named.get) if named else "end"
+def strongest(moved):
+    """The role with the largest figure, `end` where there is none."""
+    return max(moved, key=moved.get) if moved else "end"
 
 
 def facts(request):
     """The role and the peers that the observation named."""
-    named = re.search(r"attends most to <([^>]*)>\. Other heads that do: <([^>]*)>", request.messages[1].text)
+    named = re.search(r"moves most of <([^>]*)>\. Other heads that do: <([^>]*)>", request.messages[1].text)
     return (named.group(1), [head for head in named.group(2).split(", ") if head]) if named else (None, [])
 
 
 def hypothesis(request, component, number):
     role, peers = facts(request)
-    if number == 1:
+    if number == 1 and peers:
+        what = f"is the primary mover of <{role}>, ahead of <{', '.join(peers)}>"
+    elif number == 1:
         what = f"is needed and moves <{role}> to the end" if role else "is needed and acts on what the heads brought"
     elif number == 2 and peers:
         what = f"is a backup of <{', '.join(peers)}>"
@@ -81,7 +97,10 @@ def hypothesis(request, component, number):
 def claims(text, component):
     """The claims that say what the hypothesis says."""
     if backup := re.search(r"is a backup of <([^>]*)>", text):
-        return [claim(kind="backs_up", component=component, of=backup.group(1).split(", "))]
+        return [claim(kind="backs_up", component=component, of=backup.group(1).split(", "), at="end")]
+    if primary := re.search(r"is the primary mover of <([^>]*)>, ahead of <([^>]*)>", text):
+        role, peers = primary.group(1), primary.group(2).split(", ")
+        return [claim(kind="primary", component=component, role=role, over=peers)]
     if moves := re.search(r"moves <([^>]*)> to the end", text):
         return [
             claim(kind="necessary", component=component),

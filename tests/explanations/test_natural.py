@@ -56,6 +56,7 @@ def test_every_claim_behind_a_role_is_supported(by_hand: Explanation) -> None:
         "acts_directly",
         "writes_answer",
         "uses",
+        "moves_role",
         "composes",
     }
     supported = {claim.kind for claim in previous.claims if claim.verdict == "supported"}

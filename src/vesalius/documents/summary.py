@@ -29,6 +29,8 @@ LISTED = 8
 SHOWN_SENTENCE = 400
 #: Components named with their figures.
 CARRIERS = 4
+#: The claim that zeros, or its mean, at every position can stand in for a component.
+SPARED = "not_needed_alone"
 #: What a refuted claim would have said, by its kind.
 REFUTED = {
     "necessary": "necessary alone",
@@ -44,6 +46,13 @@ REFUTED = {
     "feeds": "a direct path from it matters",
     "hinders": "a direct path from it works against the answer",
     "reads_from": "copies from the previous token",
+    "moves_role": "moves a role to the answer position",
+    "primary": "the primary mover of a role",
+    "backs_up": "a backup of heads that move the same role",
+    "together": "matters together with heads that move the same role",
+    "reads_role": "reads a role",
+    SPARED: "not needed alone",
+    "lens_only": "shown by the logit lens alone",
 }
 
 
@@ -229,7 +238,7 @@ def _carriers(parts: Sequence[ComponentExplanation]) -> Iterator[str]:
     """Which components are necessary, and which work against the answer."""
     measured = {part.id: part for part in parts if solo_effect(part) is not None}
     ranked = sorted(measured, key=lambda name: -(solo_effect(measured[name]) or 0.0))
-    costs = {part.id: cost for part in parts if (cost := _necessity(part)) is not None}
+    costs = {part.id: cost for part in parts if (cost := _necessity(part)) is not None and not _supports(part, SPARED)}
     necessary = sorted(costs, key=lambda name: -(costs[name][0] or 0.0))
     if necessary:
         shown, more = necessary[:CARRIERS], necessary[CARRIERS:]
@@ -241,6 +250,11 @@ def _carriers(parts: Sequence[ComponentExplanation]) -> Iterator[str]:
         yield (
             f"No component was shown to be necessary alone; the largest effects measured are "
             f"{_with_effects(ranked[:CARRIERS], measured)} of the {_unit(parts)}."
+        )
+    if spared := [part.id for part in parts if _necessity(part) is not None and _supports(part, SPARED)]:
+        yield (
+            f"Used, but not needed alone (zeros or the mean at every position in its place cost next to nothing): "
+            f"{join_first(spared, LISTED)}."
         )
     if against := [name for name in reversed(ranked) if _supports(measured[name], "inhibits")]:
         yield f"Against the answer: {_with_effects(against[:CARRIERS], measured)}."

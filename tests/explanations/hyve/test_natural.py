@@ -10,6 +10,7 @@ import pytest
 from tests.behaviours.word_tokenizer import word_tokenizer
 from tests.explanations.hyve.scripts import ROOT, opened
 from tests.explanations.induction_model import as_specimen, induction_model
+from vesalius.api import load
 from vesalius.backbones import ModelRequest
 from vesalius.behaviours.natural import with_behaviour
 from vesalius.documents.explanation import Explanation
@@ -39,7 +40,7 @@ def backups() -> tuple[HyveResult, Any]:
     return found, wire
 
 
-def test_a_head_refuted_as_needed_is_supported_as_a_backup_of_the_other_two(backups: tuple[HyveResult, Any]) -> None:
+def test_a_head_refuted_as_primary_is_supported_as_a_backup_of_the_other_two(backups: tuple[HyveResult, Any]) -> None:
     found, _ = backups
     assert found.trace.problems == ()
     for component, name in zip(found.explanation.components, ("L1H0", "L1H1", "L1H2"), strict=True):
@@ -49,7 +50,7 @@ def test_a_head_refuted_as_needed_is_supported_as_a_backup_of_the_other_two(back
         assert kinds == [("backs_up", "supported")]
         first, second = found.trace.components[int(name[-1])].attempts
         assert (first.verdict, second.verdict) == ("refuted", "supported")
-        assert "is needed and moves <B>" in first.hypothesis
+        assert "is the primary mover of <B>" in first.hypothesis
     text = json.dumps(found.explanation.model_dump(mode="json"), allow_nan=False)
     assert Explanation.model_validate_json(text) == found.explanation
     assert found.explanation.behaviour == "induction"
@@ -72,6 +73,29 @@ def test_a_primary_head_is_supported_at_the_first_hypothesis() -> None:
         ("moves_role", "supported"),
     ]
     assert len(found.trace.components[0].attempts) == 1
+
+
+@pytest.mark.slow
+def test_the_worked_cases_of_appendix_g_on_the_addition_model() -> None:
+    """L0H3 moves B and is primary at once; L0H2 moves C, is refuted as primary and supported as a backup of two."""
+    reply = runpy.run_path(str(SCRIPT))["reply"]
+    attempts, claims = {}, {}
+    for circuit in (["L0H0", "L0H3", "L0H5"], ["L0H1", "L0H2", "L0H4"]):
+        found = explain_hyve(load("arithmetic", device="cpu"), backbone=opened(reply)[0], components=circuit, n=64)
+        assert found.trace.problems == ()
+        for part, trace in zip(found.explanation.components, found.trace.components, strict=True):
+            attempts[part.id] = [(one.verdict, one.hypothesis) for one in trace.attempts]
+            claims[part.id] = [(claim.kind, claim.verdict, claim.text) for claim in part.claims]
+    ((verdict, hypothesis),) = attempts["L0H3"]
+    assert (verdict, claims["L0H3"][0][:2]) == ("supported", ("primary", "supported"))
+    assert "primary mover of <operand B>, ahead of <L0H0, L0H5>" in hypothesis
+    (first, as_primary), (second, as_backup) = attempts["L0H2"]
+    assert (first, second) == ("refuted", "supported")
+    assert "primary mover of <operand C>" in as_primary
+    assert "backup of <L0H1, L0H4>" in as_backup
+    assert claims["L0H2"] == [
+        ("backs_up", "supported", "L0H2 is a backup of L0H1 and L0H4: it matters more once they are replaced.")
+    ]
 
 
 def test_prompts_cross_into_the_sandbox_unchanged() -> None:

@@ -7,7 +7,7 @@ from vesalius.documents.explanation import ClaimRecord, Evidence, Verdict
 #: Claims that say what a component does, not merely that it matters.
 FUNCTIONAL = frozenset({"computes", "copies", "aggregates", "combines", "depends_only_on", "reads_from"})
 FUNCTIONAL_NATURAL = frozenset(
-    {"reads_role", "moves_role", "backs_up", "inhibits", "writes_answer", "lens_only", "feeds"}
+    {"reads_role", "moves_role", "primary", "backs_up", "inhibits", "writes_answer", "lens_only", "feeds"}
 )
 FREE_CODE = "free_code"
 FREE_CODE_RULE = "decided by the language model from its own code"

@@ -1,17 +1,14 @@
 """Typed claims about components of natural models, decided on held-out prompts by the instruments.
 
-They speak of the behaviour's roles: a head *reads* a role, *moves* it to a position, *backs up* others, *inhibits*,
-*writes the answer*, favours it under the logit lens *without being needed*, or *feeds* another component. Each is a
+They speak of the behaviour's roles: a head *reads* a role, *inhibits*, *writes the answer*, favours it under the logit
+lens *without being needed*, or *feeds* another component; those about heads that move a role are in `movers`. Each is a
 `Claim` like those about programs: a prediction, an experiment with controls, a verdict by rule. Effects are shares of
 the clean score; where the score saturates, right answers that are lost count beside it.
 """
 
 from typing import Annotated, Any, Literal
-from weakref import WeakKeyDictionary
 
-from jaxtyping import Float
 from pydantic import Field, TypeAdapter, ValidationError
-from torch import Tensor
 
 from vesalius.components import Component
 from vesalius.documents.explanation import Evidence, Verdict
@@ -23,36 +20,27 @@ from vesalius.explanations.claims.base import (
     Outcome,
     above,
     all_of,
-    join_names,
     marked,
-    mean_and_interval,
     mean_evidence,
     rounded,
 )
 from vesalius.explanations.claims.reading import MIN_CUT_EFFECT
-from vesalius.explanations.natural.instruments import END, How, Instruments
+from vesalius.explanations.natural.deciding import (
+    CANDIDATES,
+    CONTROLS,
+    LOSSES,
+    PerPrompt,
+    bar_of,
+    below,
+    either,
+    given,
+    instruments_of,
+    weak_controls,
+)
+from vesalius.explanations.natural.instruments import END, How
 from vesalius.explanations.natural.lens import direct_attribution, logit_difference_of
+from vesalius.explanations.natural.movers import BacksUp, MovesRole, Primary, Together
 from vesalius.explanations.natural.paths import edges_between, feeds
-from vesalius.explanations.natural.pool import Pool
-from vesalius.model.specimen import TextVocabulary
-
-#: Matched components that are looked at, and how many of them serve as controls: one that is strong itself does not.
-CANDIDATES, CONTROLS = 6, 2
-PerPrompt = Float[Tensor, " prompt"]
-_LOSSES = ("effect", "right answers lost")
-_INSTRUMENTS: WeakKeyDictionary[Lab, Instruments] = WeakKeyDictionary()
-
-
-def instruments_of(lab: Lab) -> Instruments:
-    """The instruments on the laboratory's own prompts; made once for each."""
-    if lab.finite:
-        raise BadInput(f"claims about roles need a natural model with a behaviour, not {lab.specimen.name!r}")
-    if lab not in _INSTRUMENTS:
-        vocabulary = lab.specimen.vocabulary
-        assert isinstance(vocabulary, TextVocabulary)
-        pool = Pool.draw(lab.specimen, lab.n, seed=lab.seed, split="test")
-        _INSTRUMENTS[lab] = Instruments(pool, piece=vocabulary.tokenizer.piece)
-    return _INSTRUMENTS[lab]
 
 
 class ReadsRole(Claim, frozen=True):
@@ -65,7 +53,7 @@ class ReadsRole(Claim, frozen=True):
 
     @property
     def text(self) -> str:
-        return f"{self.component} reads {self.role} from {self.query}{_given(self.suppressed)}."
+        return f"{self.component} reads {self.role} from {self.query}{given(self.suppressed)}."
 
     def examine(self, lab: Lab, *, level: float) -> Outcome:
         """Compare attention with that on other roles, then cutting it with cutting as much of the others'."""
@@ -86,7 +74,7 @@ class ReadsRole(Claim, frozen=True):
         )
         others = [role for role in masses if role not in (self.role, "itself")]
         lost = {role: tools.cut_losses(self.part, role, self.query, self.suppressed) for role in [self.role, *others]}
-        return _either(
+        return either(
             lab,
             f"attention on {self.role} set to zero",
             lost[self.role],
@@ -95,66 +83,6 @@ class ReadsRole(Claim, frozen=True):
             level=level,
             before=(attention,),
         )
-
-
-class MovesRole(Claim, frozen=True):
-    """The component's output at a position carries the token of a role there: with the output from a run that has
-    another token at the role, the answer moves towards that run's.
-    """
-
-    kind: Literal["moves_role"] = "moves_role"
-    role: str
-    to: str = END
-    suppressed: tuple[ComponentName, ...] = ()
-
-    @property
-    def text(self) -> str:
-        return f"{self.component} moves {self.role} to {self.to}{_given(self.suppressed)}."
-
-    def examine(self, lab: Lab, *, level: float) -> Outcome:
-        """Patch its output from runs with another token at the role; matched components are the control."""
-        tools = instruments_of(lab)
-        matched = lab.matched(self.part, exclude=_parts(self.suppressed), k=CANDIDATES)
-        moved = tools.moved_shares([[part] for part in (self.part, *matched)], self.role, self.to, self.suppressed)
-        weak = _weak(dict(zip(map(str, matched), moved[1:], strict=True)), lab)
-        controls = {name: rounded(share.mean()) for name, share in weak.items()}
-        bar, rule = _bar(MIN_EFFECT, controls)
-        evidence = mean_evidence(
-            lab,
-            f"output at {self.to} from runs with another token at {self.role}",
-            measure="share of the way to that run's answer",
-            values=moved[0],
-            level=level,
-            rule=rule,
-            bar=bar,
-            controls=controls,
-        )
-        return above(evidence, bar), (evidence,)
-
-
-class BacksUp(Claim, frozen=True):
-    """The component matters more once others are replaced than it does alone: it is a backup of them."""
-
-    kind: Literal["backs_up"] = "backs_up"
-    of: tuple[ComponentName, ...]
-    replacement: How = "zero"
-    at: str | None = None
-
-    @property
-    def text(self) -> str:
-        return f"{self.component} is a backup of {join_names(self.of)}: it matters more once they are replaced."
-
-    def examine(self, lab: Lab, *, level: float) -> Outcome:
-        """The gain of its effect once the others are replaced, against that of matched components."""
-        tools, others = instruments_of(lab), _parts(self.of)
-        if not others or self.part in others:
-            raise BadInput(f"backs_up {self.component}: `of` must name one or more other components")
-        matched = lab.matched(self.part, exclude=others, k=CANDIDATES)
-        gains = {part: tools.backup_gains(part, others, self.replacement, self.at) for part in (self.part, *matched)}
-        weak = _weak({f"{part} instead": gains[part][0] for part in matched}, lab)
-        controls = {f"{part} instead": gains[part] for part in matched if f"{part} instead" in weak}
-        experiment = f"{self.replacement} replacement with and without {join_names(self.of)}"
-        return _either(lab, experiment, gains[self.part], controls, least=MIN_EFFECT, level=level, gain=True)
 
 
 class Inhibits(Claim, frozen=True):
@@ -214,7 +142,7 @@ class LensOnly(Claim, frozen=True):
         evidence = [lens]
         hows: tuple[How, ...] = ("zero", "mean", "token mean", "resample")
         for how in hows:
-            for measure, lost in zip(("effect", "right answers lost"), tools.losses([self.part], how), strict=True):
+            for measure, lost in zip(LOSSES, tools.losses([self.part], how), strict=True):
                 one = mean_evidence(
                     lab,
                     f"{how} replacement",
@@ -223,7 +151,7 @@ class LensOnly(Claim, frozen=True):
                     level=level,
                     rule=f"interval below {MIN_EFFECT:.3f}",
                 )
-                verdict = _below(one, MIN_EFFECT)
+                verdict = below(one, MIN_EFFECT)
                 verdicts.append(verdict)
                 evidence.append(marked(one, verdict))
         return all_of(*verdicts), tuple(evidence)
@@ -255,7 +183,7 @@ class Feeds(Claim, frozen=True):
             raise BadInput(f"feeds: {self.receiver} has no input {self.port!r}; it has {ports}")
         effects = tools.pool.path_effects(paths) / tools.pool.scale
         controls = {str(one): rounded(effects[:, i].mean()) for i, one in enumerate(senders) if i}
-        bar, rule = _bar(MIN_CUT_EFFECT, controls)
+        bar, rule = bar_of(MIN_CUT_EFFECT, controls)
         evidence = mean_evidence(
             lab,
             f"resampled path into {self.receiver}",
@@ -270,7 +198,18 @@ class Feeds(Claim, frozen=True):
 
 
 NaturalClaim = Annotated[
-    BacksUp | Feeds | Inhibits | LensOnly | MovesRole | Necessary | ReadsRole | Redundant | Sufficient | WritesAnswer,
+    BacksUp
+    | Feeds
+    | Inhibits
+    | LensOnly
+    | MovesRole
+    | Necessary
+    | Primary
+    | ReadsRole
+    | Redundant
+    | Sufficient
+    | Together
+    | WritesAnswer,
     Field(discriminator="kind"),
 ]
 _READER: TypeAdapter[Any] = TypeAdapter(NaturalClaim)
@@ -286,87 +225,23 @@ def natural_claim_from(data: Any) -> Claim:
         raise BadInput(f"claim cannot be read: {where}: {' '.join(first['msg'].split())}") from None
 
 
-def _given(suppressed: tuple[str, ...]) -> str:
-    return f" once {join_names(suppressed)} {'is' if len(suppressed) == 1 else 'are'} zeroed" if suppressed else ""
-
-
-def _parts(names: tuple[str, ...]) -> list[Component]:
-    return [Component.parse(name) for name in names]
-
-
 def _named(values: dict[str, PerPrompt], role: str, what: str) -> PerPrompt:
     if role not in values:
         raise BadInput(f"role {role!r} is not a {what} here; the roles are {choices(values)}")
     return values[role]
 
 
-def _weak(candidates: dict[str, PerPrompt], lab: Lab) -> dict[str, PerPrompt]:
-    """The first matched components that are not strong themselves: no interval lies above the least that counts."""
-    weak = {
-        name: values
-        for name, values in candidates.items()
-        if not mean_and_interval(values, 0.95, seed=lab.seed)[1] > MIN_EFFECT
-    }
-    return dict(list(weak.items())[:CONTROLS])
-
-
-def _bar(least: float, controls: dict[str, float | None]) -> tuple[float, str]:
-    """What an effect must exceed, the least that counts or the strongest control, and the rule as evidence shows it."""
-    bar = max([least, *(value or 0.0 for value in controls.values())])
-    return bar, f"interval above {bar:.3f} ({'the least that counts' if bar == least else 'the strongest control'})"
-
-
-def _below(evidence: Evidence, bar: float) -> Verdict:
-    """Supported if the whole interval lies below the bar, refuted if none of it does."""
-    if evidence.low is None or evidence.high is None:
-        return "untested"
-    return "supported" if evidence.high < bar else "refuted" if evidence.low >= bar else "untested"
-
-
-def _either(
-    lab: Lab,
-    experiment: str,
-    values: tuple[PerPrompt, PerPrompt],
-    controls: dict[str, tuple[PerPrompt, PerPrompt]],
-    *,
-    least: float,
-    level: float,
-    gain: bool = False,
-    before: tuple[Evidence, ...] = (),
-) -> Outcome:
-    """A loss shown by the score or by right answers, each at half the error; `before` must hold as well."""
-    evidence, verdicts = [], []
-    for place, measure in enumerate(("gain in effect", "gain in right answers lost") if gain else _LOSSES):
-        reached = {name: rounded(pair[place].mean()) for name, pair in controls.items()}
-        bar, rule = _bar(least, reached)
-        one = mean_evidence(
-            lab,
-            experiment,
-            measure=measure,
-            values=values[place],
-            level=1 - (1 - level) / 2,
-            rule=f"{rule}; one of the two decides",
-            bar=bar,
-            controls=reached,
-        )
-        evidence.append(one)
-        verdicts.append(above(one, bar))
-    shown: Verdict = (
-        "supported" if "supported" in verdicts else "refuted" if set(verdicts) == {"refuted"} else "untested"
-    )
-    needed = [{True: "supported", False: "refuted", None: "untested"}[one.passed] for one in before]
-    return all_of(shown, *needed), (*before, *evidence)  # type: ignore[arg-type]
-
-
 def _lens_evidence(lab: Lab, part: Component, *, level: float) -> tuple[Evidence, float]:
     """The direct logit attribution as a share of the final logit difference, and the bar it must exceed."""
     pool = instruments_of(lab).pool
     scale = max(float(logit_difference_of(pool, pool.final_resid).mean()), 1e-6)
-    weak = _weak({str(c): direct_attribution(pool, c) / scale for c in lab.matched(part, k=CANDIDATES)}, lab)
-    controls = {name: rounded(share.mean()) for name, share in weak.items()}
+    weak = weak_controls(
+        lab, lab.matched(part, k=CANDIDATES), lambda parts: [direct_attribution(pool, one) / scale for one in parts]
+    )
+    controls = {str(one): rounded(share.mean()) for one, share in weak.items()}
     shuffled = direct_attribution(pool, part, shuffle=True).mean() / scale
     controls["answers of another prompt"] = rounded(shuffled)
-    bar, rule = _bar(MIN_EFFECT, controls)
+    bar, rule = bar_of(MIN_EFFECT, controls)
     evidence = mean_evidence(
         lab,
         "logit lens on its output",

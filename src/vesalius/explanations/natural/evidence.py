@@ -1,8 +1,9 @@
 """Claims about a component of a natural model, each with its experiment, its controls and a verdict by rule.
 
-Typed claims (`necessary`, `backup_of`, `reads_from`) come from the claims library. The others are defined here and
-follow the same rule: the interval of a mean over held-out prompts is compared with a bar that is never lower than what
-the controls reach. Hypotheses were made on another pool, so every claim counts as the first of its kind.
+Typed claims (`necessary`, `backup_of`, `reads_from`) come from the claims library, those about heads that move one
+role from `movers`. The others are defined here and follow the same rule: the interval of a mean over held-out prompts
+is compared with a bar that is never lower than what the controls reach. Hypotheses were made on another pool, so a
+claim counts as the first of its kind, unless a component has several.
 """
 
 import torch
@@ -12,9 +13,13 @@ from vesalius.discovery.attention import Target, masses
 from vesalius.documents.explanation import ClaimRecord, Evidence, Verdict
 from vesalius.explanations.claims import BackupOf, Necessary, ReadsFrom, check
 from vesalius.explanations.claims.ablation import MIN_EFFECT, Bar, effect_bar
-from vesalius.explanations.claims.base import above, join_names, level_for, mean_evidence, rounded
+from vesalius.explanations.claims.base import above, all_of, join_names, level_for, marked, mean_evidence, rounded
 from vesalius.explanations.claims.reading import MIN_CUT_EFFECT, MIN_MASS
+from vesalius.explanations.natural.claims import LensOnly, ReadsRole
 from vesalius.explanations.natural.composition import PORT_WORDS, AttentionPort, HeadPaths
+from vesalius.explanations.natural.deciding import LOSSES, below
+from vesalius.explanations.natural.instruments import END, How
+from vesalius.explanations.natural.movers import BacksUp, MovesRole, Primary, Together
 from vesalius.explanations.natural.selection import MIN_ATTENTION_LOSS
 from vesalius.explanations.natural.study import SINKS, PerPrompt, Study, finite
 from vesalius.explanations.natural.token_roles import MEANINGS, everywhere_in, random_keys, shuffled
@@ -26,6 +31,8 @@ MOST = 0.5
 #: Matched components whose joint replacement is a control of a group.
 GROUP_CONTROLS = 2
 LEVEL = level_for(1)
+#: Replacements that know nothing of the prompt.
+NEUTRAL: dict[How, str] = {"zero": "zeros", "mean": "its mean"}
 
 
 def meaning(role: str) -> str:
@@ -36,6 +43,33 @@ def meaning(role: str) -> str:
 def necessary(study: Study, component: Component) -> ClaimRecord:
     """Replacing it, by whatever value, costs more than replacing matched components does."""
     return check(Necessary(component=str(component)), study.lab)
+
+
+def not_needed_alone(study: Study, component: Component, necessity: ClaimRecord) -> ClaimRecord | None:
+    """Zeros, or else its mean, at every position in its place cost neither score nor right answers. None where the
+    score alone shows that they do.
+    """
+    shown = {one.experiment: one for one in necessity.evidence}
+    for how, value in NEUTRAL.items():
+        score = shown.get(f"{how} replacement")
+        if score is None or score.high is None or score.high >= MIN_EFFECT:
+            continue
+        evidence: list[Evidence] = []
+        verdicts: list[Verdict] = []
+        for measure, lost in zip(LOSSES, study.tools.losses([component], how), strict=True):
+            one = mean_evidence(
+                study.lab,
+                f"{how} replacement",
+                measure=measure,
+                values=lost,
+                level=LEVEL,
+                rule=f"interval below {MIN_EFFECT:.3f}",
+            )
+            verdicts.append(below(one, MIN_EFFECT))
+            evidence.append(marked(one, verdicts[-1]))
+        text = f"{component} is not needed alone: {value} at every position in its place cost next to nothing."
+        return _claim("not_needed_alone", text, all_of(*verdicts), *evidence)
+    return None
 
 
 def inhibits(study: Study, component: Component) -> ClaimRecord:
@@ -155,6 +189,42 @@ def backup_of(study: Study, component: Component) -> ClaimRecord | None:
     if primary is None:
         return None
     return check(BackupOf(component=str(component), primary=str(primary), replacement="resample"), study.lab)
+
+
+def group_claims(study: Study, head: Component) -> list[tuple[str, ClaimRecord]]:
+    """Which roles a head moves to the answer position, what it backs up, and whether it is the primary one or matters
+    together with others; each with the role it is about. What a backup reads and moves is asked with the heads zeroed
+    that it stands behind.
+    """
+    groups, name, lab = study.selection.groups, str(head), study.lab
+    roles, backups = groups.moves.get(head, ()), groups.backups.get(head, ())
+    found = [(role, check(MovesRole(component=name, role=role), lab, tried=len(roles))) for role in roles]
+    moved = [role for role, claim in found if claim.verdict == "supported"]
+    for role, of in backups:
+        others = tuple(map(str, of))
+        backup = BacksUp(component=name, of=others, replacement="zero", at=END)
+        found.append((role, check(backup, lab, tried=len(backups))))
+        if found[-1][1].verdict != "supported":
+            continue
+        if role not in moved:
+            then = MovesRole(component=name, role=role, suppressed=others)
+            found.append((role, check(then, lab, tried=len(roles) + len(backups))))
+        reads = ReadsRole(component=name, role=role, suppressed=others)
+        found.append((role, check(reads, lab, tried=len(backups))))
+    for role, members in groups.members.items():
+        rest = tuple(str(member) for member in members if member != head)
+        leader = groups.primary.get(role)
+        if leader is not None and leader.head == head:
+            claim = Primary(component=name, role=role, over=rest, replacement=leader.how)
+            found.append((role, check(claim, lab)))
+        if members[0] == head and any(backup.role == role for backup in backups):
+            found.append((role, check(Together(component=name, others=rest, replacement="zero", at=END), lab)))
+    return found
+
+
+def lens_only(study: Study, component: Component) -> ClaimRecord:
+    """The typed claim that the logit lens shows it and no replacement costs anything."""
+    return check(LensOnly(component=str(component)), study.lab)
 
 
 def composes(study: Study, head: Component, port: AttentionPort, sender: Component) -> ClaimRecord | None:

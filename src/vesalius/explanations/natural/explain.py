@@ -90,7 +90,7 @@ def explain_natural(
     performs = performance.performs or undecided(performance)
     selection_pool = Pool.draw(specimen, SELECTION, seed=seed, split="train")
     note_limits(specimen, selection_pool.prompts, resampled=True)
-    selection = select(selection_pool, named=named, top=top, progress=progress)
+    selection = select(selection_pool, named=named, top=top, progress=progress, groups=performs)
     request = {"n": n, "top": top if named is None else None, "selection": SELECTION, "force": force}
     whole = StudyPart(selection, tuple(selection.components), n, seed, performs, request)
     studied, rows = _study(specimen, whole, progress) if spread is None else _study_elsewhere(whole, spread)
@@ -191,6 +191,7 @@ def _component(finding: Findings, study: Study, request: dict[str, Any]) -> Comp
             "pattern": finding.pattern,
             "part": finding.part,
             "looks_at": finding.looks_at,
+            "moves": finding.roles("moves_role"),
             "request": request,
             **numbers,
         },

@@ -145,8 +145,8 @@ class Instruments:
         (part,), others = self._components([component]), self._components(of)
         if part in others or not others:
             raise BadInput(f"backup of {part}: name one or more other components, not itself")
-        alone, rest, both = self._three(part, others, how, at)
-        score, answers = self.backup_gains(part, others, how, at)
+        alone, rest, both = self._replaced([[part], others, [*others, part]], how, at)
+        ((score, answers),) = self.backup_gains([part], others, how, at)
         return {
             "component": str(part),
             "of": [str(other) for other in others],
@@ -246,11 +246,13 @@ class Instruments:
         weights = self._weights(head, at)
         return {role: torch.where(place <= at, weights[rows, place], 0.0) for role, place in self._keys(at).items()}
 
+    def measure(self, sets: Sequence[Sequence[Component]], how: How, at: str | None = None) -> None:
+        """Replace several sets in one run; `losses` and `backup_gains` then need no run of their own."""
+        self._replaced(sets, how, at)
+
     def losses(self, components: Sequence[Component], how: How, at: str | None = None) -> tuple[PerPrompt, PerPrompt]:
         """The score (as a share) and the right answers that replacing a set costs."""
-        values, single = self._values(how)
-        where = None if at is None else self._mask(at)
-        (after,) = self._run([components], values, single=single, where=where)
+        (after,) = self._replaced([components], how, at)
         return self._lost(self._clean, after), _answers_lost(self._clean, after)
 
     def cut_losses(self, head: Component, role: str, query: str, suppressed: Given) -> tuple[PerPrompt, PerPrompt]:
@@ -267,33 +269,39 @@ class Instruments:
         return self._lost(before, after), _answers_lost(before, after)
 
     def moved_shares(
-        self, sets: Sequence[Sequence[Component]], role: str, at: str | None, suppressed: Given
-    ) -> list[PerPrompt]:
-        """How far patching each set from the corrupted run moves the answer, on the prompts whose answer changes."""
-        source = self._corrupted(role)
-        runs = self._patched(source, sets, at, suppressed)
-        return [moved for _, moved in runs]
+        self, components: Sequence[Component], role: str, at: str | None = END, suppressed: Given = ()
+    ) -> tuple[PerPrompt, PerPrompt]:
+        """Where patching a set from the corrupted run makes the answer that run's, and how far it moves the logits, on
+        the prompts whose answer changes.
+        """
+        key = frozenset(components), role, at, frozenset(self._components(suppressed))
+        if key not in self._moved:
+            (self._moved[key],) = self._patched(self._corrupted(role), [components], at, suppressed)
+        return self._moved[key]
+
+    def measure_moved(self, sets: Sequence[Sequence[Component]], role: str, at: str | None = END) -> None:
+        """Patch several sets in one run; `moved_shares` then needs no run of its own."""
+        missing = [one for one in sets if (frozenset(one), role, at, frozenset()) not in self._moved]
+        if missing:
+            for one, shares in zip(missing, self._patched(self._corrupted(role), missing, at, ()), strict=True):
+                self._moved[frozenset(one), role, at, frozenset()] = shares
 
     def backup_gains(
-        self, component: Component, others: Sequence[Component], how: How, at: str | None
-    ) -> tuple[PerPrompt, PerPrompt]:
-        """How much more replacing a component costs once others are replaced, as `losses`."""
-        alone, rest, both = self._three(component, others, how, at)
-        score = self._lost(rest, both) - self._lost(self._clean, alone)
-        return score, _answers_lost(rest, both) - _answers_lost(self._clean, alone)
+        self, components: Sequence[Component], others: Sequence[Component], how: How, at: str | None
+    ) -> list[tuple[PerPrompt, PerPrompt]]:
+        """How much more replacing each of some components costs once others are replaced, as `losses`."""
+        singles, both = [[part] for part in components], [[*others, part] for part in components]
+        rest, *runs = self._replaced([others, *singles, *both], how, at)
+        return [
+            (
+                self._lost(rest, after) - self._lost(self._clean, alone),
+                _answers_lost(rest, after) - _answers_lost(self._clean, alone),
+            )
+            for alone, after in zip(runs[: len(singles)], runs[len(singles) :], strict=True)
+        ]
 
     def _weights(self, head: Component, at: Int[Tensor, " prompt"]) -> Float[Tensor, "prompt key"]:
         return self.pool.pattern(head.layer)[torch.arange(len(self.pool)), head.head, at].cpu()
-
-    def _three(
-        self, component: Component, others: Sequence[Component], how: How, at: str | None
-    ) -> tuple[Answers, Answers, Answers]:
-        """The answers without the component, without the others, and without all."""
-        values, single = self._values(how)
-        where = None if at is None else self._mask(at)
-        sets = [[component], [*others], [*others, component]]
-        alone, rest, both = self._run(sets, values, single=single, where=where)
-        return alone, rest, both
 
     def _patched(
         self, source: Corrupted, sets: Sequence[Sequence[Component]], at: str | None, suppressed: Given
@@ -383,6 +391,25 @@ class Instruments:
             }
             self._tables[how] = make[how]()
         return self._tables[how], how in ("zero", "mean")
+
+    def _replaced(self, sets: Sequence[Sequence[Component]], how: str, at: str | None) -> list[Answers]:
+        """The answers with each set replaced; every set is run once, those that are missing in one run."""
+        keys = [(frozenset(members), how, at) for members in sets]
+        missing = [key for key in dict.fromkeys(keys) if key not in self._done]
+        if missing:
+            values, single = self._values(how)
+            where = None if at is None else self._mask(at)
+            runs = self._run([sorted(key[0]) for key in missing], values, single=single, where=where)
+            self._done |= dict(zip(missing, runs, strict=True))
+        return [self._done[key] for key in keys]
+
+    @cached_property
+    def _done(self) -> dict[tuple[frozenset[Component], str, str | None], Answers]:
+        return {}
+
+    @cached_property
+    def _moved(self) -> dict[tuple[frozenset[Component], str, str | None, frozenset], tuple[PerPrompt, PerPrompt]]:
+        return {}
 
     def _run(
         self,

@@ -4,16 +4,20 @@ A role has two halves. Where a head attends: *induction head*, *previous-token h
 (a token role of the behaviour) or *BOS sink*, if the claim that it attends there is supported. What part it plays:
 
     inhibits the answer          replacing it helps
+    primary mover of X           of the heads that move X it costs most when replaced at the answer position
     primary mover                a head that is necessary, mostly at the answer position
     necessary upstream           a head that is necessary, mostly elsewhere
     necessary                    a head that is necessary; where it acts is undecided
     writes the answer            an MLP that is necessary, mostly on its direct path to the logits
     builds features              an MLP that is necessary, mostly through later components or undecided
-    backup mover, backup MLP     not shown necessary alone, but it matters once its group is replaced
+    backup mover, backup MLP     not needed alone, but it matters once its group is replaced; of X, where it moves X
+    mover of X, not needed alone it moves X, and zeros or its mean in its place cost next to nothing
+    mover of X                   it moves X; whether it is needed is undecided
     lens-positive but redundant  its output favours the answer, and replacing it costs next to nothing
     no effect alone              it attends to a role, and replacing it costs next to nothing
 
-Neither half: *no role established*.
+A head that moves a role is *not needed alone* where zeros or its mean, at every position, can stand in for it: values
+of other prompts may disturb what reads them even where nothing would be missed. Neither half: *no role established*.
 """
 
 from dataclasses import dataclass
@@ -21,6 +25,7 @@ from dataclasses import dataclass
 from vesalius.components import Component
 from vesalius.documents.explanation import ClaimRecord, Tag, Verdict
 from vesalius.explanations.claims.ablation import MIN_EFFECT
+from vesalius.explanations.claims.base import join_names
 from vesalius.explanations.claims.laboratory import Replacement
 from vesalius.explanations.natural.composition import AttentionPort
 from vesalius.explanations.natural.evidence import (
@@ -31,8 +36,11 @@ from vesalius.explanations.natural.evidence import (
     composes,
     covers,
     feeds,
+    group_claims,
     inhibits,
+    lens_only,
     necessary,
+    not_needed_alone,
     reads_previous,
     uses,
     writes_answer,
@@ -48,7 +56,8 @@ class Findings:
     """The claims about one component and what follows from them.
 
     `own` holds the claims about the component alone, `incoming` those about the components that write its queries and
-    keys (sender, port, claim), `outgoing` those about the components it feeds (receiver, claim).
+    keys (sender, port, claim), `outgoing` those about the components it feeds (receiver, claim), `grouped` those about
+    the roles it moves and the heads that move them too (role, claim).
     """
 
     component: Component
@@ -56,11 +65,18 @@ class Findings:
     own: tuple[ClaimRecord, ...]
     incoming: tuple[tuple[Component, AttentionPort, ClaimRecord], ...] = ()
     outgoing: tuple[tuple[Component, ClaimRecord], ...] = ()
+    grouped: tuple[tuple[str, ClaimRecord], ...] = ()
 
     @property
     def claims(self) -> tuple[ClaimRecord, ...]:
         """Every claim, those about the component alone first."""
-        return (*self.own, *(claim for _, _, claim in self.incoming), *(claim for _, claim in self.outgoing))
+        paths = (*(claim for _, _, claim in self.incoming), *(claim for _, claim in self.outgoing))
+        return (*self.own, *(claim for _, claim in self.grouped), *paths)
+
+    def roles(self, *kinds: str) -> list[str]:
+        """The roles of the prompts that a supported claim of these kinds about heads that move them is about."""
+        found = [role for role, claim in self.grouped if claim.kind in kinds and claim.verdict == "supported"]
+        return list(dict.fromkeys(found))
 
     def verdict(self, kind: str) -> Verdict | None:
         """The verdict of the first claim of a kind, None if there is none."""
@@ -85,18 +101,33 @@ class Findings:
         head = self.component.is_head
         if self.supported("inhibits"):
             return "inhibits the answer"
-        if self.supported("necessary"):
+        if self.roles("primary"):
+            return f"primary mover{self._of('primary')}"
+        shared = self.supported("not_needed_alone") and bool(self.roles("backs_up", "moves_role"))
+        if self.supported("necessary") and not shared:
             if not head:
                 return "writes the answer" if self.supported("acts_directly") else "builds features"
             where = self.verdict("acts_at_answer")
             return {"supported": "primary mover", "refuted": "necessary upstream"}.get(where or "", "necessary")
+        if self.roles("backs_up"):
+            return f"backup mover{self._of('backs_up')}"
         if self.supported("covers"):
             return "backup mover" if head else "backup MLP"
+        if self.supported("lens_only"):
+            return "lens-positive but redundant"
+        if self.roles("moves_role"):
+            alone = ", not needed alone" if self.supported("not_needed_alone") else ""
+            return f"mover{self._of('moves_role')}{alone}"
         if not _costs_nothing(self):
             return None
         if self.supported("writes_answer"):
             return "lens-positive but redundant"
         return "no effect alone" if self.pattern is not None and self.looks_at not in SINKS else None
+
+    def _of(self, kind: str) -> str:
+        """Which roles a supported claim is about, unless where it attends says so already."""
+        named = self.pattern is not None and self.looks_at in NAMES
+        return "" if named else f" of {join_names(self.roles(kind))}"
 
     @property
     def role(self) -> str:
@@ -144,7 +175,8 @@ def investigate(study: Study, component: Component, *, performs: bool) -> Findin
     outgoing = [
         (receiver, feeds(study, sender, receiver)) for sender, receiver in study.selection.paths if sender == component
     ]
-    return Findings(component, looks_at, _not_none(own), tuple(incoming), tuple(outgoing))
+    grouped = group_claims(study, component) if component.is_head else []
+    return Findings(component, looks_at, _not_none(own), tuple(incoming), tuple(outgoing), tuple(grouped))
 
 
 def _not_none(claims: list[ClaimRecord | None]) -> tuple[ClaimRecord, ...]:
@@ -154,6 +186,8 @@ def _not_none(claims: list[ClaimRecord | None]) -> tuple[ClaimRecord, ...]:
 def _causal_claims(study: Study, component: Component) -> list[ClaimRecord | None]:
     necessity = necessary(study, component)
     claims: list[ClaimRecord | None] = [necessity]
+    if necessity.verdict != "refuted":
+        claims.append(not_needed_alone(study, component, necessity))
     if float(study.solo(component).mean()) < -MIN_EFFECT:
         claims.append(inhibits(study, component))
     elif necessity.verdict == "supported":
@@ -165,6 +199,8 @@ def _causal_claims(study: Study, component: Component) -> list[ClaimRecord | Non
         if cover is not None and cover.verdict == "supported":
             claims.append(backup_of(study, component))
     claims.append(writes_answer(study, component))
+    if claims[-1] is not None and claims[-1].verdict == "supported" and necessity.verdict != "supported":
+        claims.append(lens_only(study, component))
     if component.is_head:
         claims.append(uses(study, component))
         if study.selection.looks_at.get(component) == "previous" and necessity.verdict == "supported":

@@ -6,7 +6,8 @@
    them), up to a few for each role, whether or not patching one alone has an effect.
 3. Composition: for heads whose attention depends on content, the component whose path into the queries or keys moves
    their attention most.
-4. Paths: of all paths from one selected component to another, those with the largest effect.
+4. Groups: heads that move the same role to the answer position and may back each other up (`groups`).
+5. Paths: of all paths from one selected component to another, those with the largest effect.
 
 The hypothesised role of each head, its feeders and the paths are tested on other prompts.
 """
@@ -22,6 +23,7 @@ from vesalius.components import Component
 from vesalius.discovery.attention import Target, masses
 from vesalius.explanations.claims.reading import MIN_CUT_EFFECT, MIN_MASS
 from vesalius.explanations.natural.composition import PORT_WORDS, PORTS, AttentionPort, HeadPaths
+from vesalius.explanations.natural.groups import CANDIDATES, Groups, propose_groups
 from vesalius.explanations.natural.paths import edges_between, feeds
 from vesalius.explanations.natural.pool import Pool
 from vesalius.explanations.natural.token_roles import NAMES, at_answer, everywhere
@@ -45,7 +47,7 @@ class Selection:
 
     `looks_at` names the token role a head attends to (None: no single one), `feeders[head, port]` the component that
     writes its queries or keys, `effect` the mean effect on the selection pool, where it was measured, `paths` pairs of
-    components with the effect of the path between them.
+    components with the effect of the path between them, `groups` the heads that may move the same role.
     """
 
     components: list[Component] = field(default_factory=list)
@@ -54,6 +56,7 @@ class Selection:
     feeders: dict[tuple[Component, AttentionPort], Component] = field(default_factory=dict)
     effect: dict[Component, float] = field(default_factory=dict)
     paths: dict[tuple[Component, Component], float] = field(default_factory=dict)
+    groups: Groups = field(default_factory=Groups)
 
     def add(self, component: Component, reason: str) -> None:
         """Select a component, or add one more reason for it."""
@@ -65,8 +68,12 @@ class Selection:
         return [c for c in self.components if self.looks_at.get(c) == role]
 
 
-def select(pool: Pool, *, named: Sequence[Component] | None, top: int, progress: Progress) -> Selection:
-    """Select components and make hypotheses on the selection pool; `named` fixes the components."""
+def select(
+    pool: Pool, *, named: Sequence[Component] | None, top: int, progress: Progress, groups: bool = True
+) -> Selection:
+    """Select components and make hypotheses on the selection pool; `named` fixes the components. Without `groups` no
+    heads are looked for that back each other up, as where there is no score to lose.
+    """
     selection = Selection()
     for component in named or ():
         selection.add(component, "named by the user")
@@ -79,6 +86,8 @@ def select(pool: Pool, *, named: Sequence[Component] | None, top: int, progress:
     roles = _role_masses(pool)
     if named is None:
         _add_by_attention(pool, selection, roles)
+    if groups:
+        _add_groups(pool, selection, add_members=named is None, progress=progress)
     for component in selection.components:
         selection.looks_at[component] = _main_role(component, roles) if component.is_head else None
     _add_feeders(pool, selection, roles, select_feeders=named is None, progress=progress)
@@ -139,6 +148,22 @@ def _add_by_attention(pool: Pool, selection: Selection, roles: _Roles) -> None:
             layer, head = divmod(place, pool.model.config.n_heads)
             if float(mass[layer, head]) > MIN_MASS:
                 selection.add(Component(layer, head), f"attention: {float(mass[layer, head]):.2f} on {role}")
+
+
+def _add_groups(pool: Pool, selection: Selection, *, add_members: bool, progress: Progress) -> None:
+    """Group heads by the role they move. Beside those selected the next strongest are tried, if `add_members`, and
+    those that may be a backup are selected too.
+    """
+    heads = [component for component in selection.components if component.is_head]
+    if add_members:
+        others = [component for component in selection.effect if component.is_head and component not in heads]
+        others.sort(key=lambda head: -abs(selection.effect[head]))
+        few = pool.model.config.n_layers * pool.model.config.n_heads <= SECOND_ROUND * PER_ROLE * 2
+        heads += others if few else others[: max(0, CANDIDATES - len(heads))]
+    selection.groups = propose_groups(pool, heads, progress)
+    for head, backups in selection.groups.backups.items():
+        if head not in selection.reasons:
+            selection.add(head, f"group: it moves {' and '.join(backup.role for backup in backups)} as others do")
 
 
 def _main_role(head: Component, roles: _Roles) -> str | None:

@@ -4,12 +4,13 @@ from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 
 from vesalius.behaviours.behaviour import Behaviour
-from vesalius.documents.explanation import ClaimRecord, Evidence
+from vesalius.documents.explanation import ClaimRecord
 from vesalius.documents.performance import Performance
 from vesalius.explanations.claims.ablation import is_inert
 from vesalius.explanations.claims.base import join_names
 from vesalius.explanations.natural.composition import PORT_WORDS
 from vesalius.explanations.natural.evidence import meaning
+from vesalius.explanations.natural.group_sentences import figure, group_sentence
 from vesalius.explanations.natural.roles import Findings
 
 _REPLACEMENTS = {
@@ -28,8 +29,9 @@ def note(findings: Findings) -> str:
     """What was established about a component, one sentence for each claim."""
     candidates = [_SENTENCES[claim.kind](claim, findings) for claim in findings.own if claim.kind in _SENTENCES]
     sentences = [sentence for sentence in candidates if sentence]
+    sentences += [sentence for role, claim in findings.grouped if (sentence := group_sentence(role, claim))]
     sentences += [
-        f"{claim.text.removesuffix('.')}: without that path {_share(claim.evidence[0])} of its attention leaves."
+        f"{claim.text.removesuffix('.')}: without that path {figure(claim.evidence[0])} of its attention leaves."
         for _, _, claim in findings.incoming
         if claim.verdict == "supported"
     ]
@@ -66,10 +68,30 @@ def information_flow(findings: Sequence[Findings]) -> str:
     ]
     if paths:
         sentences.append(f"Direct paths that matter by themselves, as shares of the score: {', '.join(paths)}.")
+    sentences += _moved_roles(findings)
     writers = [str(finding.component) for finding in findings if finding.supported("acts_directly")]
     if writers:
         sentences.append(f"{join_names(writers)} {'acts' if len(writers) == 1 else 'act'} on the logits directly.")
     return "\n".join(sentences) or "No path between these components was established."
+
+
+def _moved_roles(findings: Sequence[Findings]) -> list[str]:
+    """For every role the heads that were shown to move it to the answer position, the primary one first."""
+    movers: dict[str, list[Findings]] = defaultdict(list)
+    for finding in findings:
+        for role in finding.roles("moves_role"):
+            movers[role].append(finding)
+    sentences = []
+    for role, heads in movers.items():
+        heads.sort(key=lambda finding: role not in finding.roles("primary"))
+        names = [f"{one.component}{' (primary)' if role in one.roles('primary') else ''}" for one in heads]
+        behind = [one for one in heads if role in one.roles("backs_up") and role not in one.roles("primary")]
+        backups = [str(one.component) for one in behind]
+        how = f"; {join_names(backups)} {'is a backup' if len(backups) == 1 else 'are backups'}" if backups else ""
+        if len(backups) == len(heads) > 1:
+            how = ", which back each other up"
+        sentences.append(f"{_capital(role)} reaches the answer position through {join_names(names)}{how}.")
+    return sentences
 
 
 def task_description(behaviour: Behaviour, performance: Performance) -> str:
@@ -93,13 +115,6 @@ def _capital(text: str) -> str:
     return text[:1].upper() + text[1:]
 
 
-def _share(evidence: Evidence) -> str:
-    if evidence.value is None or evidence.low is None or evidence.high is None:
-        return "not measured"
-    value, low, high = (round(x, 2) + 0.0 for x in (evidence.value, evidence.low, evidence.high))  # no minus zero
-    return f"{value:.2f} [{low:.2f}, {high:.2f}]"
-
-
 def _outgoing_paths(findings: Findings) -> list[str]:
     """One sentence for all supported paths from a component."""
     paths = []
@@ -110,12 +125,12 @@ def _outgoing_paths(findings: Findings) -> list[str]:
         strongest = max(ports, key=lambda port: abs(port.value or 0.0), default=None)
         by = "" if strongest is None else f", mainly {strongest.measure.removeprefix('effect ')}"
         against = "" if claim.kind == "feeds" else "against the answer, "
-        paths.append(f"{receiver} ({against}{_share(evidence)} of the score{by})")
+        paths.append(f"{receiver} ({against}{figure(evidence)} of the score{by})")
     return [f"It feeds {join_names(paths)}."] if paths else []
 
 
 def _attends(claim: ClaimRecord, findings: Findings) -> str | None:
-    where, share = meaning(findings.looks_at or ""), _share(claim.evidence[0])
+    where, share = meaning(findings.looks_at or ""), figure(claim.evidence[0])
     sentences: dict[str, str] = {
         "supported": f"Attends to {where}: {share} of its attention.",
         "refuted": f"Its attention on {where}, {share}, is not beyond that of its controls or not most of it.",
@@ -125,7 +140,7 @@ def _attends(claim: ClaimRecord, findings: Findings) -> str | None:
 
 def _necessary(claim: ClaimRecord, findings: Findings) -> str | None:
     """Every replacement with what it costs, the strongest first."""
-    costs = [(_share(one), _REPLACEMENTS.get(one.experiment, one.experiment)) for one in claim.evidence]
+    costs = [(figure(one), _REPLACEMENTS.get(one.experiment, one.experiment)) for one in claim.evidence]
     (share, by), *others = costs
     shares = ", ".join([f"{share} of the score by {by}", *(f"{other} by {value}" for other, value in others)])
     if claim.verdict == "supported":
@@ -137,18 +152,28 @@ def _necessary(claim: ClaimRecord, findings: Findings) -> str | None:
     return None
 
 
+def _spared(claim: ClaimRecord, findings: Findings) -> str | None:
+    if claim.verdict != "supported":
+        return None
+    score, answers = claim.evidence
+    return (
+        f"It is not needed alone: {_REPLACEMENTS[score.experiment]} at every position in its place cost "
+        f"{figure(score)} of the score and {figure(answers)} of the right answers (n = {score.n})."
+    )
+
+
 def _when(*, supported: str = "", refuted: str = "") -> Callable[[ClaimRecord, Findings], str | None]:
     """A sentence for each verdict; {} is the share with its interval."""
 
     def sentence(claim: ClaimRecord, findings: Findings) -> str | None:
         text = {"supported": supported, "refuted": refuted}.get(claim.verdict, "")
-        return text.format(_share(claim.evidence[0])) if text and claim.evidence else None
+        return text.format(figure(claim.evidence[0])) if text and claim.evidence else None
 
     return sentence
 
 
 def _uses(claim: ClaimRecord, findings: Findings) -> str | None:
-    cut, share = f"Taking {meaning(findings.looks_at or '')} out of its attention costs", _share(claim.evidence[0])
+    cut, share = f"Taking {meaning(findings.looks_at or '')} out of its attention costs", figure(claim.evidence[0])
     sentences: dict[str, str] = {
         "supported": f"{cut} {share} of the score.",
         "refuted": f"{cut} no more than taking out as many other keys: {share}.",
@@ -159,7 +184,7 @@ def _uses(claim: ClaimRecord, findings: Findings) -> str | None:
 def _covers(claim: ClaimRecord, findings: Findings) -> str | None:
     rest = claim.text.split(" covers for ")[1].split(":")[0]
     if claim.verdict == "supported":
-        return f"Once {rest} are replaced it costs {_share(claim.evidence[0])} more of the score than alone: a backup."
+        return f"Once {rest} are replaced it costs {figure(claim.evidence[0])} more of the score than alone: a backup."
     return None
 
 
@@ -170,6 +195,7 @@ def _backup(claim: ClaimRecord, findings: Findings) -> str | None:
 _SENTENCES: Mapping[str, Callable[[ClaimRecord, Findings], str | None]] = {
     "attends": _attends,
     "necessary": _necessary,
+    "not_needed_alone": _spared,
     "acts_at_answer": _when(
         supported="Most of what other prompts' values cost arises at the answer position.",
         refuted="Less than half of what other prompts' values cost arises at the answer position.",
@@ -180,4 +206,7 @@ _SENTENCES: Mapping[str, Callable[[ClaimRecord, Findings], str | None]] = {
     "backup_of": _backup,
     "writes_answer": _when(supported="What it writes favours the answer by itself: {} of the score by the logit lens."),
     "uses": _uses,
+    "lens_only": _when(
+        supported="The logit lens shows it, {} of the score, yet no replacement costs anything: not causal by itself."
+    ),
 }

@@ -20,6 +20,7 @@ from vesalius.discovery.attention import Target, masses
 from vesalius.explanations.claims import Lab
 from vesalius.explanations.claims.ablation import CONTROLS
 from vesalius.explanations.claims.base import mean_and_interval, rounded
+from vesalius.explanations.natural.deciding import instruments_of
 from vesalius.explanations.natural.lens import direct_attribution, logit_difference_of
 from vesalius.explanations.natural.paths import edges_between
 from vesalius.explanations.natural.pool import Pool
@@ -51,6 +52,7 @@ class Study:
     def __init__(self, pool: Pool, lab: Lab, selection: Selection) -> None:
         self.pool, self.lab, self.selection = pool, lab, selection
         self.general, self.answer = everywhere(pool), at_answer(pool)
+        self.tools = instruments_of(lab, pool)
 
     def solo(self, component: Component) -> PerPrompt:
         """Effect of replacing only this component."""

@@ -1,0 +1,210 @@
+"""Claims about heads that move the same thing: *moves role*, *primary*, *backs up*, *together*.
+
+A head *moves* a role if its output carries the token of that role to a position. Of several heads that move one role,
+the *primary* one costs more than each of the others when it is replaced there; a *backup* costs more once the others
+are replaced than it does alone; and they matter *together* if replacing all of them costs more than the sum of what
+each costs alone.
+"""
+
+from typing import Literal
+
+import torch
+
+from vesalius.errors import BadInput
+from vesalius.explanations.claims import Claim, Lab
+from vesalius.explanations.claims.ablation import MIN_EFFECT
+from vesalius.explanations.claims.base import ComponentName, Outcome, above, all_of, join_names, mean_evidence, rounded
+from vesalius.explanations.natural.deciding import (
+    CANDIDATES,
+    GAINS,
+    LOSSES,
+    Losses,
+    bar_of,
+    either,
+    given,
+    instruments_of,
+    parts_of,
+    weak_controls,
+)
+from vesalius.explanations.natural.instruments import END, How
+
+
+class MovesRole(Claim, frozen=True):
+    """The component's output at a position carries the token of a role there: with the output from a run that has
+    another token at the role, the answer moves towards that run's.
+    """
+
+    kind: Literal["moves_role"] = "moves_role"
+    role: str
+    to: str = END
+    suppressed: tuple[ComponentName, ...] = ()
+
+    @property
+    def text(self) -> str:
+        return f"{self.component} moves {self.role} to {self.to}{given(self.suppressed)}."
+
+    def examine(self, lab: Lab, *, level: float) -> Outcome:
+        """Patch its output from runs with another token at the role; matched components are the control."""
+        tools = instruments_of(lab)
+        matched = lab.matched(self.part, exclude=parts_of(self.suppressed), k=CANDIDATES)
+
+        def shares(parts):
+            return [tools.moved_shares([part], self.role, self.to, self.suppressed)[1] for part in parts]
+
+        weak = weak_controls(lab, matched, shares)
+        controls = {str(part): rounded(share.mean()) for part, share in weak.items()}
+        bar, rule = bar_of(MIN_EFFECT, controls)
+        experiment = f"output at {self.to} from runs with another token at {self.role}"
+        switched, moved = tools.moved_shares([self.part], self.role, self.to, self.suppressed)
+        evidence = mean_evidence(
+            lab,
+            experiment,
+            measure="share of the way to that run's answer",
+            values=moved,
+            level=level,
+            rule=rule,
+            bar=bar,
+            controls=controls,
+        )
+        rate = mean_evidence(
+            lab,
+            experiment,
+            measure="share of answers that become that run's",
+            values=switched,
+            level=level,
+            rule="reported; the verdict rests on the logits",
+        )
+        return above(evidence, bar), (evidence, rate)
+
+
+class BacksUp(Claim, frozen=True):
+    """The component matters more once others are replaced than it does alone: it is a backup of them."""
+
+    kind: Literal["backs_up"] = "backs_up"
+    of: tuple[ComponentName, ...]
+    replacement: How = "zero"
+    at: str | None = None
+
+    @property
+    def text(self) -> str:
+        return f"{self.component} is a backup of {join_names(self.of)}: it matters more once they are replaced."
+
+    def examine(self, lab: Lab, *, level: float) -> Outcome:
+        """The gain of its effect once the others are replaced, against that of matched components."""
+        tools, others = instruments_of(lab), _others(self, self.of)
+
+        def gains(parts):
+            return tools.backup_gains(parts, others, self.replacement, self.at)
+
+        weak = weak_controls(lab, lab.matched(self.part, exclude=others, k=CANDIDATES), gains)
+        controls = {f"{part} instead": pair for part, pair in weak.items()}
+        experiment = f"{self.replacement} replacement{_at(self.at)} with and without {join_names(self.of)}"
+        (own,) = gains([self.part])
+        return either(lab, experiment, own, controls, least=MIN_EFFECT, level=level, measures=GAINS)
+
+
+class Primary(Claim, frozen=True):
+    """The component moves a role, and replacing it there costs more than replacing any of the others that do."""
+
+    kind: Literal["primary"] = "primary"
+    role: str
+    over: tuple[ComponentName, ...]
+    to: str = END
+    replacement: How = "zero"
+
+    @property
+    def text(self) -> str:
+        return f"{self.component} is the primary mover of {self.role} to {self.to}, ahead of {join_names(self.over)}."
+
+    def examine(self, lab: Lab, *, level: float) -> Outcome:
+        """It moves the role; replacing it costs something; and more than replacing the strongest of the others."""
+        tools, others = instruments_of(lab), _others(self, self.over)
+        moves, evidence = MovesRole(component=self.component, role=self.role, to=self.to).examine(lab, level=level)
+        tools.measure([[part] for part in (self.part, *others)], self.replacement, self.to)
+
+        def losses(parts):
+            return [tools.losses([part], self.replacement, self.to) for part in parts]
+
+        weak = weak_controls(lab, lab.matched(self.part, exclude=others, k=CANDIDATES), losses)
+        own, rest = losses([self.part])[0], losses(others)
+        experiment = f"{self.replacement} replacement{_at(self.to)}"
+        controls = {str(part): pair for part, pair in weak.items()}
+        costs, cost = either(lab, experiment, own, controls, least=MIN_EFFECT, level=level)
+        place = _decisive([own, *rest])
+        strongest = max(range(len(others)), key=lambda i: float(rest[i][place].mean()))
+        lead = mean_evidence(
+            lab,
+            f"{experiment} of one",
+            measure=f"{LOSSES[place]}, minus that of {others[strongest]}",
+            values=own[place] - rest[strongest][place],
+            level=level,
+            rule="interval above 0",
+            bar=0.0,
+            controls={str(other): rounded(pair[place].mean()) for other, pair in zip(others, rest, strict=True)},
+        )
+        return all_of(moves, costs, above(lead, 0.0)), (*evidence, *cost, lead)
+
+
+class Together(Claim, frozen=True):
+    """The components matter together: replacing all of them costs more than the sum of what each costs alone."""
+
+    kind: Literal["together"] = "together"
+    others: tuple[ComponentName, ...]
+    replacement: How = "zero"
+    at: str | None = None
+
+    @property
+    def text(self) -> str:
+        names = join_names(sorted([self.component, *self.others], key=lambda name: parts_of([name])[0]))
+        return f"{names} matter together: replacing all of them costs more than the sum of what each costs alone."
+
+    def examine(self, lab: Lab, *, level: float) -> Outcome:
+        """The excess of the joint cost over the sum of the single ones, against that of as many matched components."""
+        members = [self.part, *_others(self, self.others)]
+        excess = _excess(lab, members, self.replacement, self.at)
+        matched = lab.matched(self.part, exclude=members, k=len(members))
+        controls = {}
+        if len(matched) > 1:
+            controls[join_names(matched)] = _excess(lab, matched, self.replacement, self.at)
+        experiment = f"{self.replacement} replacement{_at(self.at)} of all and of each"
+        measures = ("excess of the joint effect", "excess of the right answers lost")
+        verdict, evidence = either(lab, experiment, excess, controls, least=MIN_EFFECT, level=level, measures=measures)
+        lost = instruments_of(lab).losses(members, self.replacement, self.at)
+        joint = [
+            mean_evidence(
+                lab,
+                f"{self.replacement} replacement{_at(self.at)} of all",
+                measure=measure,
+                values=values,
+                level=level,
+                rule="reported; the verdict rests on the excess",
+            )
+            for measure, values in zip(LOSSES, lost, strict=True)
+        ]
+        return verdict, (*evidence, *joint)
+
+
+def _others(claim: Claim, names: tuple[str, ...]) -> list:
+    """The other components that a claim names: at least one, and not its own."""
+    others = parts_of(names)
+    if not others or claim.part in others:
+        raise BadInput(f"{claim.kind} {claim.component}: name one or more other components")
+    return others
+
+
+def _at(place: str | None) -> str:
+    return "" if place is None else f" at {place}"
+
+
+def _decisive(losses: list[Losses]) -> int:
+    """Which of the two losses compares components: right answers where any of them loses some, else the score."""
+    return int(any(float(answers.mean()) > MIN_EFFECT for _, answers in losses))
+
+
+def _excess(lab: Lab, members: list, how: How, at: str | None) -> Losses:
+    """What replacing all members costs beyond the sum of what each costs alone, in score and in right answers."""
+    tools = instruments_of(lab)
+    tools.measure([members, *([member] for member in members)], how, at)
+    joint, singles = tools.losses(members, how, at), [tools.losses([member], how, at) for member in members]
+    score, answers = (joint[place] - torch.stack([one[place] for one in singles]).sum(0) for place in (0, 1))
+    return score, answers

@@ -1,0 +1,127 @@
+"""Heads that back each other up in the arithmetic model: proposed on one pool, decided on another, held to the key."""
+
+import pytest
+from benchmarks.plain_claims import PlainCheck
+from benchmarks.planted_lens import PLANTED, arithmetic_with_planted_head
+
+from vesalius.api import explain, load
+from vesalius.circuits.key.arithmetic import established_roles
+from vesalius.components import Component
+from vesalius.errors import BadInput
+from vesalius.explanations.claims import Claim, Lab, Necessary, check
+from vesalius.explanations.natural.claims import BacksUp, LensOnly, MovesRole, Primary, Together, WritesAnswer
+from vesalius.explanations.natural.groups import Groups, propose_groups
+from vesalius.explanations.natural.pool import Pool
+from vesalius.model.specimen import Specimen
+from vesalius.progress import silent
+
+KEY = established_roles()
+A = tuple(KEY["groups"]["A"]["members"])
+
+
+@pytest.fixture(scope="module")
+def arithmetic() -> Specimen:
+    return load("arithmetic", device="cpu")
+
+
+@pytest.fixture(scope="module")
+def lab(arithmetic: Specimen) -> Lab:
+    """The heads of layers 0 and 1 are the circuit; those of layer 2 serve as controls."""
+    circuit = [part for part in arithmetic.components if part.is_head and part.layer < 2]
+    return Lab(arithmetic, n=64, circuit=circuit)
+
+
+@pytest.fixture(scope="module")
+def groups(arithmetic: Specimen) -> Groups:
+    pool = Pool.draw(arithmetic, 8, seed=0, split="train")
+    return propose_groups(pool, [part for part in arithmetic.components if part.is_head], silent)
+
+
+@pytest.mark.parametrize("letter", ["A", "B", "C"])
+def test_heads_that_move_one_operand_are_grouped(groups: Groups, letter: str) -> None:
+    """Every member moves that operand by the key, and the strongest movers of the key are members."""
+    members = set(map(str, groups.members[f"operand {letter}"]))
+    gained = {name: one["logits gained"][letter] for name, one in KEY["components"].items() if "H" in name}
+    strongest = sorted(gained, key=lambda name: -gained[name])[:3]
+    assert set(strongest) <= members
+    assert all(gained[name] > 2 for name in members)
+
+
+def test_every_member_is_proposed_as_a_backup_of_others(groups: Groups) -> None:
+    heads = {member for members in groups.members.values() for member in members}
+    assert set(groups.backups) == heads
+    for head, backups in groups.backups.items():
+        for role, of in backups:
+            assert set(of) < set(groups.members[role])
+            assert head not in of
+    assert str(groups.primary["operand B"].head) == "L0H3"
+
+
+@pytest.mark.parametrize(
+    ("claim", "verdict"),
+    [
+        (MovesRole(component="L0H3", role="operand B"), "supported"),
+        (MovesRole(component="L0H3", role="operand C"), "refuted"),
+        (MovesRole(component="L1H0", role="operand A"), "supported"),
+        (MovesRole(component="L1H0", role="operand C"), "refuted"),
+        (MovesRole(component="L2H0", role="operand A"), "refuted"),
+        (Primary(component="L0H3", role="operand B", over=("L0H0", "L0H5")), "supported"),
+        (Primary(component="L0H5", role="operand B", over=("L0H0", "L0H3")), "refuted"),
+        (Primary(component="L1H0", role="operand A", over=("L1H1", "L1H2")), "refuted"),
+        (BacksUp(component="L0H2", of=("L0H1", "L0H4"), at="end"), "supported"),
+        (BacksUp(component="L0H0", of=("L0H3",), at="end"), "supported"),
+        (BacksUp(component="L1H0", of=tuple(name for name in A if name != "L1H0"), at="end"), "supported"),
+        (BacksUp(component="L0H0", of=("L1H1", "L1H2"), at="end"), "refuted"),
+        (BacksUp(component="L2H2", of=("L0H1", "L0H4"), at="end"), "refuted"),
+        (Together(component="L1H0", others=tuple(name for name in A if name != "L1H0"), at="end"), "supported"),
+        (Together(component="L2H0", others=("L2H1", "L2H2"), at="end"), "refuted"),
+        (Necessary(component="L0H2", replacement="zero"), "refuted"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else f"{value.kind}-{value.component}",
+)
+def test_claims_about_groups(lab: Lab, claim: Claim, verdict: str) -> None:
+    assert check(claim, lab).verdict == verdict
+
+
+@pytest.mark.parametrize("kind", [Primary, BacksUp, Together])
+def test_others_must_be_others(lab: Lab, kind: type) -> None:
+    fields = {"primary": {"role": "operand A", "over": ["L1H0"]}, "backs_up": {"of": ["L1H0"]}}
+    name = kind.model_fields["kind"].default
+    with pytest.raises(BadInput, match=f"{name} L1H0: name one or more other components"):
+        check(kind(component="L1H0", **fields.get(name, {"others": []})), lab)
+
+
+def test_a_planted_head_that_the_lens_shows_is_not_called_causal() -> None:
+    planted = arithmetic_with_planted_head()
+    lab = Lab(planted, n=64, circuit=[Component.parse(PLANTED), Component(2, None)])
+    assert check(WritesAnswer(component=PLANTED), lab).verdict == "supported"
+    assert check(LensOnly(component=PLANTED), lab).verdict == "supported"
+    assert check(Necessary(component=PLANTED), lab).verdict == "refuted"
+    assert check(LensOnly(component="L2_MLP"), lab).verdict == "refuted"
+    assert check(LensOnly(component="L3H1"), lab).verdict == "refuted"  # it writes nothing
+
+
+@pytest.mark.slow
+def test_the_built_in_scientist_names_the_established_roles(arithmetic: Specimen) -> None:
+    """Every operand's route is named, no head that backs another up is called necessary, and hooks alone confirm every
+    supported claim on other prompts.
+    """
+    explanation = explain(arithmetic, n=64)
+    roles = {part.id: part.role or "" for part in explanation.components}
+    assert roles["L0H3"] == "primary mover of operand B"
+    for letter in "ABC":
+        named = [name for name, role in roles.items() if f"operand {letter}" in role]
+        assert len(named) >= 3
+        assert all(KEY["components"][name]["logits gained"][letter] > 2 for name in named)
+    heads = [name for name in roles if "H" in name and name != "L0H3"]
+    assert all(roles[name].startswith("backup mover of operand") for name in heads)
+    plain = PlainCheck(arithmetic)
+    false = [
+        claim.text
+        for part in explanation.components
+        for claim in part.claims
+        if claim.verdict == "supported" and plain.holds(claim.kind, claim.text) is not True
+    ]
+    assert false == []
+    planted = explain(arithmetic_with_planted_head(), [PLANTED], n=16).components[0]
+    assert planted.role == "lens-positive but redundant"
