@@ -23,11 +23,11 @@ Edit = tuple[str, Callable[[Tensor], Tensor]]
 class PlainCheck:
     """Measurements on fresh prompts of a specimen's behaviour, with a single answer token read at the last position."""
 
-    def __init__(self, specimen: Specimen) -> None:
+    def __init__(self, specimen: Specimen, n: int = PROMPTS) -> None:
         self.model = specimen.model
-        prompts = trial(specimen, PROMPTS, seed=SEED, split="test").prompts
+        prompts = trial(specimen, n, seed=SEED, split="test").prompts
         assert prompts is not None
-        self.prompts, self.rows = prompts, torch.arange(PROMPTS)
+        self.prompts, self.rows = prompts, torch.arange(n)
         self.cache, self.source = (self._cached(tokens) for tokens in (prompts.tokens, prompts.counterfactual))
         self.clean = self._end([])
         self.scale = float(self._difference(self.clean).mean())
