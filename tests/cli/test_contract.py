@@ -22,20 +22,10 @@ from vesalius.errors import BadInput
 from vesalius.version import __version__
 
 COMMANDS = [
-    "specimens",
-    "show",
-    "predict",
-    "behaviours",
-    "sweep",
-    "discover",
-    "explain",
-    "report",
-    "survey",
-    "study",
-    "train",
+    *("specimens", "show", "predict", "behaviours", "models", "check"),
+    *("sweep", "what-if", "discover", "explain", "report", "survey", "study"),
+    *("train", "generate", "replay", "compare", "diff", "ratings", "schema"),
 ]
-COMMANDS[4:4] = ["models", "check"]
-COMMANDS += ["generate", "replay", "compare", "schema"]
 BENCHMARKS = ["circuits", "discovery", "mechrl", "functions"]
 ALL = [*COMMANDS, *(f"bench {name}" for name in BENCHMARKS), "functions sample"]
 
