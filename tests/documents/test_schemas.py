@@ -66,7 +66,7 @@ def test_the_contract_of_a_scorecard_is_in_its_schema() -> None:
 
 
 def test_an_unknown_document_is_refused() -> None:
-    with pytest.raises(BadInput, match="document 'banana' does not exist; choose one of request, sweep, circuit"):
+    with pytest.raises(BadInput, match="document 'banana' does not exist; choose one of request, sweep, what_if"):
         schema("banana")
 
 
