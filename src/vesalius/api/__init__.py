@@ -7,7 +7,7 @@
 | look closer at a natural model            | `instruments`                                                           |
 | compare models and behaviours             | `survey`, `survey_plan`                                                 |
 | repeat a published study                  | `study`, `study_plan`                                                   |
-| run a benchmark and use finished runs     | `bench`, `replay`, `compare`, `diff`                                    |
+| run a benchmark and use finished runs     | `bench`, `replay`, `compare`, `diff`, `results`                         |
 | hold ratings of people against each other | `ratings`, `rating_sheets`                                              |
 | repeat a result from its request          | `rerun`                                                                 |
 | make specimens and see black boxes        | `train`, `generate`, `sample_functions`                                 |
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from vesalius.api.plans import plan
     from vesalius.api.rating_files import rating_sheets, ratings
     from vesalius.api.requests import rerun
-    from vesalius.api.runs import compare, diff, replay
+    from vesalius.api.runs import compare, diff, replay, results
     from vesalius.api.studies import study
     from vesalius.api.study_plans import study_plan
     from vesalius.api.surveys import survey, survey_plan
@@ -74,6 +74,7 @@ _HOMES = {
     "replay": "vesalius.api.runs",
     "report": "vesalius.api.pages",
     "rerun": "vesalius.api.requests",
+    "results": "vesalius.api.runs",
     "sample_functions": "vesalius.api.functions",
     "schema": "vesalius.documents.schemas",
     "schema_names": "vesalius.documents.schemas",
@@ -117,6 +118,7 @@ __all__ = [
     "replay",
     "report",
     "rerun",
+    "results",
     "sample_functions",
     "schema",
     "schema_names",

@@ -5,10 +5,11 @@ asked, or two with each other.
 from collections.abc import Sequence
 from pathlib import Path
 
-from vesalius.api.places import Out, directory_for, require_place
+from vesalius.api.places import RUNS, Out, directory_for, require_place
 from vesalius.documents.difference import DIFFERENCE_FILE, Difference
 from vesalius.documents.discovery import Discovery
 from vesalius.documents.explanation import Explanation
+from vesalius.documents.listing import ResultList
 from vesalius.documents.sweep import Sweep
 from vesalius.errors import BadInput
 from vesalius.progress import Progress, shown
@@ -16,11 +17,12 @@ from vesalius.runs.comparison import UNNUMBERED, Comparison, Sheet
 from vesalius.runs.comparison import compare as compared
 from vesalius.runs.difference import difference
 from vesalius.runs.directory import is_run, read_run
+from vesalius.runs.listing import list_results
 from vesalius.runs.published import SOURCE
 from vesalius.runs.replay import Replayed
 from vesalius.runs.replay import replay as replayed
 
-__all__ = ["SOURCE", "UNNUMBERED", "Comparison", "Replayed", "Sheet", "compare", "diff", "replay"]
+__all__ = ["SOURCE", "UNNUMBERED", "Comparison", "Replayed", "Sheet", "compare", "diff", "replay", "results"]
 
 
 def replay(
@@ -46,6 +48,11 @@ def compare(runs: Sequence[str | Path]) -> Comparison:
     `ves.explain` with `out`) the calls, tokens, cost and seconds by stage and by component.
     """
     return compared([Path(run) for run in runs])
+
+
+def results(directory: str | Path = RUNS) -> ResultList:
+    """Every run and every result below a directory, the latest first: what it is, how far, its figures and cost."""
+    return list_results(Path(directory))
 
 
 def diff(

@@ -9,6 +9,7 @@ from vesalius.documents.circuit import CIRCUIT_FILE, Circuit
 from vesalius.documents.difference import DIFFERENCE_FILE, Difference
 from vesalius.documents.discovery import DISCOVERY_FILE, Discovery
 from vesalius.documents.explanation import EXPLANATION_FILE, Explanation
+from vesalius.documents.listing import ResultList
 from vesalius.documents.mechrl import MechrlStudy
 from vesalius.documents.plan import Plan
 from vesalius.documents.ratings import RATINGS_FILE, Ratings
@@ -39,6 +40,7 @@ DOCUMENTS: dict[str, tuple[type[BaseModel], str | None]] = {
     "mechrl": (MechrlStudy, "mechrl-MODE.json"),
     "difference": (Difference, DIFFERENCE_FILE),
     "ratings": (Ratings, RATINGS_FILE),
+    "results": (ResultList, None),
     "plan": (Plan, None),
 }
 

@@ -119,3 +119,27 @@ def ratings(
     if json:
         return print_json(report.as_data())
     return print_ratings(report, api.rating_sheets(report))
+
+
+@commands.command()
+def runs(
+    directory: Annotated[str, typer.Argument(help="Where results are looked for.", metavar="[DIRECTORY]")] = (
+        "vesalius-runs"
+    ),
+    kind: Annotated[str | None, typer.Option(help="Only this kind: explanation, discovery, sweep, benchmark.")] = None,
+    json: JsonOption = False,
+) -> None:
+    """List every run and every result below a directory, the latest first.
+
+    Example: vesalius runs vesalius-runs
+    """
+    from vesalius import api
+    from vesalius.cli.console import print_json
+    from vesalius.cli.tables.results import print_results
+
+    results = api.results(directory)
+    if kind is not None:
+        results = results.of_kind(kind)
+    if json:
+        return print_json(results.as_data())
+    return print_results(results)

@@ -1,0 +1,58 @@
+"""The list of results: every kind is told by its files, broken ones are listed as such, nothing outside is read."""
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+import vesalius as ves
+from tests.report.explanations import frac_prevs
+from vesalius.errors import BadInput
+
+
+@pytest.fixture
+def directory(tmp_path: Path) -> Path:
+    top = tmp_path / "results"
+    frac_prevs().save(top / "explained")
+    frac_prevs().save(top / "deep" / "er" / "again")
+    ves.what_if("frac_prevs", "L1H2", n=2, out=top / "asked")
+    (top / "broken").mkdir()
+    (top / "broken" / "sweep.json").write_text('{"schema": 2')
+    (top / "nothing").mkdir()
+    run = {
+        "schema": 1,
+        "settings": {"benchmark": "circuits", "scientist": "builtin", "specimens": {"3": "x", "4": "y"}},
+    }
+    (top / "bench").mkdir()
+    (top / "bench" / "run.json").write_text(json.dumps(run))
+    (top / "bench" / "events.jsonl").write_text('{"event": "explained", "case": "3"}\n')
+    return top
+
+
+def test_every_kind_is_listed(directory: Path) -> None:
+    with pytest.warns(ves.Note, match="without checksums"):
+        results = ves.results(directory)
+    rows = {row.path: row for row in results.results}
+    assert sorted(rows) == ["asked", "bench", "broken", "deep/er/again", "explained"]
+    assert rows["explained"].kind == "explanation"
+    assert rows["explained"].figures.startswith("2 components, claims: ")
+    assert rows["asked"].title == "frac_prevs, L1H2"
+    assert rows["broken"].state == "unreadable"
+    assert "sweep.json" in rows["broken"].problem
+    assert (rows["bench"].state, rows["bench"].done, rows["bench"].total) == ("unfinished", 1, 2)
+    assert len(results.of_kind("explanation").results) == 2
+    with pytest.raises(BadInput, match="kind 'banana'"):
+        results.of_kind("banana")
+
+
+def test_links_are_not_followed(tmp_path: Path) -> None:
+    frac_prevs().save(tmp_path / "outside")
+    (tmp_path / "inside").mkdir()
+    os.symlink(tmp_path / "outside", tmp_path / "inside" / "link")
+    assert ves.results(tmp_path / "inside").results == ()
+
+
+def test_a_directory_that_is_not_there(tmp_path: Path) -> None:
+    with pytest.raises(BadInput, match="no such directory"):
+        ves.results(tmp_path / "none")
