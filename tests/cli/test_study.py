@@ -119,6 +119,8 @@ def test_the_document_shows_itself(study: Study, tmp_path: Path) -> None:
     assert Study.read(Path(study.directory) / "study.json") == study
     assert "3 components (given): L0H3, L1H0, L2_MLP\nbuiltin not rated (3 components)" in repr(study)
     assert study.localisation.how == "named by the caller"
+    assert study.request.circuit == f"{study.directory}/circuit.json"
+    assert list(map(str, Circuit.read(study.request.circuit).chosen())) == list(NAMED)
     page = Path(ves.report(study.directory)).read_text(encoding="utf-8")
     assert study.page(tmp_path).read_text(encoding="utf-8") == page
     for text in ("Claude-Sonnet-4.6", "nobody rated it", study.references["L0H3"].split(".")[0]):

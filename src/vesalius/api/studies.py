@@ -34,13 +34,11 @@ from vesalius.api.study_steps import (
 from vesalius.backbones import TIMEOUT, Backbone, open_backbone
 from vesalius.behaviours.behaviour import label_of
 from vesalius.behaviours.trial import require_drawable
-from vesalius.components import split_names
+from vesalius.components import Component, split_names
 from vesalius.discovery.af1 import LLAMA_3_8B, is_llama_3_8b
-from vesalius.documents.circuit import Circuit
+from vesalius.documents.circuit import Circuit, Member
 from vesalius.documents.discovery import Discovery
-from vesalius.documents.study import (
-    Study,
-)
+from vesalius.documents.study import Localisation, Study
 from vesalius.documents.survey import short_name
 from vesalius.errors import BadInput, Failed, choices, require_whole
 from vesalius.explanations.natural.explain import require_enough
@@ -158,7 +156,8 @@ def study(
         references = own_roles or _known(work, settings)
         rated = _rated(work, references, scores, judge, {**asking, "limit": max_cost, "progress": report})
         files = {"roles": roles, "ratings": ratings, "prices": prices}
-        request = study_request(settings, wanted[-1], judge, {key: str(file) for key, file in files.items() if file})
+        named = {key: str(file) for key, file in files.items() if file}
+        request = study_request(work, settings, wanted[-1], judge, named)
         result = study_document(work, request, references, rated, scores, judge)
         write_study(work, result)
     return result
@@ -204,8 +203,6 @@ def _wanted(
     if backbone is None:
         own = chosen not in (BUILTIN, HYBRID)
         return [first, ExplainedBy(chosen, chosen, None, None, {})] if own else [first]
-    if chosen == HYBRID:
-        raise BadInput("`scientist` hybrid asks a language model about listed vocabularies only; use hyve")
     usual = {"base_url": None, "max_tokens": MAX_TOKENS, "compact": False}
     given = {name: value for name, value in options.items() if value != usual[name]}
     called = backbone if isinstance(backbone, str) else backbone.name
@@ -245,7 +242,20 @@ def _circuit(
         )
     if work.localisation is None:
         localisation = localisation or localise(specimen, None, settings, work.run.directory, progress)
+        _circuit_of(specimen, localisation).save(work.run.directory)
         work.note(LOCALISED, localisation=localisation.as_data())
+
+
+def _circuit_of(specimen: Specimen, found: Localisation) -> Circuit:
+    """The components as a circuit without scores."""
+    config = specimen.model.config
+    return Circuit(
+        n_layers=config.n_layers,
+        n_heads=config.n_heads,
+        d_model=config.d_model,
+        nodes={Component.parse(name): Member() for name in found.components},
+        edges={},
+    )
 
 
 def _studied(work: StudyRun, specimen: Specimen) -> Specimen:

@@ -7,6 +7,7 @@ from pydantic import JsonValue
 
 from vesalius.api.study_steps import SHEET_FILE, write_sheet
 from vesalius.discovery.af1 import LLAMA_3_8B
+from vesalius.documents.circuit import CIRCUIT_FILE
 from vesalius.documents.explanation import EXPLANATION_FILE, ComponentExplanation
 from vesalius.documents.request import Request
 from vesalius.documents.study import (
@@ -124,8 +125,11 @@ def _agreement(scores: Sequence[Rating]) -> list[RaterAgreement]:
     return found
 
 
-def study_request(settings: StudySettings, last: ExplainedBy, judges: Sequence[str], files: dict[str, str]) -> Request:
-    """What was asked, so that it can be asked again."""
+def study_request(
+    work: StudyRun, settings: StudySettings, last: ExplainedBy, judges: Sequence[str], files: dict[str, str]
+) -> Request:
+    """What was asked, so that it can be asked again; a circuit that was in memory is named by the file of the run."""
+    in_memory = settings.circuit is None and settings.circuit_mark is not None
     options: dict[str, JsonValue] = {
         "model": settings.model,
         "n": settings.n,
@@ -139,7 +143,7 @@ def study_request(settings: StudySettings, last: ExplainedBy, judges: Sequence[s
     return Request(
         command="study af1",
         behaviour=settings.behaviour,
-        circuit=settings.circuit,
+        circuit=str(work.run.directory / CIRCUIT_FILE) if in_memory else settings.circuit,
         method=None if last.scientist == BUILTIN else last.scientist,
         options={name: value for name, value in options.items() if value is not None},
         seed=settings.seed,

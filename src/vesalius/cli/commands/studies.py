@@ -50,8 +50,8 @@ def study(
         str | None,
         typer.Option(
             "--scientist",
-            help="Who explains beside the built-in scientist: hyve, which --backbone alone means as well, or your own "
-            "as package.module:function.",
+            help="Who explains beside the built-in scientist: hyve, which --backbone alone means as well, hybrid "
+            "(built in, then the language model for the rest), or your own as package.module:function.",
         ),
     ] = None,
     backbone: BackboneOption = None,
