@@ -13,6 +13,7 @@ import vesalius as ves
 from tests.api.scientist import NAME as SILENT
 from tests.cli.conftest import Vesalius
 from tests.cli.test_bad_input import refused
+from tests.runs.models import PRICES
 from vesalius.api import studies, study_plans, study_steps
 from vesalius.api.shapes import read_shape
 from vesalius.api.study_evidence import measured_evidence
@@ -437,3 +438,16 @@ def test_a_language_model_is_named_and_keeps_its_options(copy: Path, tmp_path: P
     assert joined.request.command_line().count("--max-tokens 99") == 1
     with pytest.raises(ves.BadInput, match=r"explained with \{'max_tokens': 99\}, not the usual ones"):
         again(copy, scientist=SILENT, backbone=f"scripted:{script}")
+
+
+def test_one_cap_holds_for_judges_and_explainers(copy: Path, tmp_path: Path) -> None:
+    judge = tmp_path / "judge.py"
+    judge.write_text('def reply(request):\n    return {"json": {"reason": "", "score": 1}}\n')
+    prices = tmp_path / "prices.json"
+    prices.write_text(json.dumps(PRICES))  # a dollar for a thousand tokens
+    asked: dict[str, Any] = {"judge": [f"scripted:{judge}"], "prices": prices}
+    with pytest.raises(ves.Failed, match="raise the cap"):  # a reply may have 4096 tokens
+        again(copy, max_cost=1.0, **asked)
+    assert again(copy, max_cost=1000.0, **asked).table_4[-1].partial == 3
+    with pytest.raises(ves.Failed, match="other calls of the study have spent"):
+        again(copy, scientist=SILENT, backbone=f"scripted:{judge}", prices=prices, max_cost=0.01)

@@ -302,7 +302,7 @@ def _left(work: StudyRun, wanted: ExplainedBy, max_cost: float | None) -> float 
     directory = work.run.directory
     cap = spending_cap(directory, max_cost, without=work.directory_of(wanted.name))
     if cap is not None and cap.left <= 0:
-        raise Failed(f"{directory}: the judges have spent `max_cost` ${cap.limit:.2f}; raise it to continue")
+        raise Failed(f"{directory}: other calls of the study have spent `max_cost` ${cap.limit:.2f}; raise it")
     return None if cap is None else cap.left
 
 
