@@ -13,6 +13,7 @@ import torch
 
 from vesalius.api.catalogue import loaded
 from vesalius.api.circuit_sources import Given, Source, circuit_fields
+from vesalius.api.notes import note_problems
 from vesalius.api.places import Out, directory_for, removed_if_empty, require_place, subject_options
 from vesalius.backbones import MAX_TOKENS, TIMEOUT, Backbone, open_backbone
 from vesalius.backbones.records import records_file
@@ -141,7 +142,9 @@ def explain(
             backbone = stack.enter_context(opened).within(kept.scope)
         result = explain_task(task, backbone)
         report("rendering the page", 0, 0)
-        return result.explanation if directory is None else _write_files(result, directory, specimen)
+        explanation = result.explanation if directory is None else _write_files(result, directory, specimen)
+    note_problems(result.trace)
+    return explanation
 
 
 def _circuit_file(task: Task, directory: Path | None) -> dict[str, str]:

@@ -1,6 +1,7 @@
 """Notes that several calls give."""
 
 from vesalius.documents.performance import Performance
+from vesalius.documents.trace import Trace
 from vesalius.documents.views import title_of
 from vesalius.errors import note
 
@@ -10,3 +11,11 @@ def note_unperformed(name: str, behaviour: str | None, performance: Performance 
     if performance is not None and force and not performance.performs:
         title = title_of(behaviour or "")
         note(f"{name} does not perform {title} ({performance.describe()}); what is found may be noise")
+
+
+def note_problems(trace: Trace | None) -> None:
+    """Say how many of a language model's answers could not be used, and the first of them."""
+    problems = [] if trace is None else list(trace.problems)
+    if trace is not None and problems:
+        many = f"{len(problems)} times, first" if len(problems) > 1 else "once"
+        note(f"{trace.backbone} gave nothing usable {many} in {problems[0]}; the trace has every problem")

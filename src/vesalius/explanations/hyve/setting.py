@@ -111,7 +111,7 @@ def natural_setting(
         cache(lambda: Lab(blind, n=n, seed=CLAIM_SEED + seed, circuit=circuit)),
         natural_scope.PRELOAD,
         lambda directory: natural_scope.handed_over(blind, directory, observed.prompts, seed=seed),
-        {"model": fingerprint(specimen.model), "seed": seed, "behaviour": specimen.behaviour},
+        {"model": fingerprint(specimen.model), "seed": seed, "prompts": natural_scope.prompts_digest(observed.prompts)},
         _written_toolbox(stack),
         natural_scope.LIMITS,
         specimen.behaviour,

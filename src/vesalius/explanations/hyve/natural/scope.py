@@ -5,7 +5,9 @@ prompts come from the training split: claims are decided on others.
 """
 
 import collections
+import hashlib
 import itertools
+import json
 import math
 from dataclasses import asdict, fields
 from inspect import getdoc, signature
@@ -16,6 +18,7 @@ import numpy
 import torch
 from torch import Tensor
 
+from vesalius.behaviours.metrics import metric_name
 from vesalius.behaviours.prompts import Prompts
 from vesalius.behaviours.trial import centred_readout
 from vesalius.errors import BadInput
@@ -86,6 +89,12 @@ def plain(prompts: Prompts) -> dict[str, Any]:
         return value.tolist() if isinstance(value, Tensor) else value
 
     return {name: listed(value) for name, value in asdict(prompts).items()}
+
+
+def prompts_digest(prompts: Prompts) -> str:
+    """What tells these prompts, with their metric, from others."""
+    data = {**plain(prompts), "metric": metric_name(prompts.metric)}
+    return hashlib.sha256(json.dumps(data, sort_keys=True, default=str).encode()).hexdigest()[:32]
 
 
 def prompts_from(data: dict[str, Any]) -> Prompts:
