@@ -14,8 +14,14 @@ from tests.runs.stand_in import CALLS
 from vesalius.api import explain
 from vesalius.backbones.failures import KINDS
 from vesalius.backbones.retry import SystemClock
+from vesalius.cli.tables.scorecards import print_circuits
+from vesalius.documents.metric import metric_rows
+from vesalius.documents.scorecard import Scorecard
 from vesalius.errors import BadInput, Failed
 from vesalius.runs.directory import read_explanation
+
+
+from vesalius.runs.comparison import compare
 from vesalius.runs.engine import map_cases
 from vesalius.runs.replay import differences, replay
 from vesalius.runs.settings import RunLimits, Settings
@@ -337,3 +343,32 @@ def test_a_whole_run_that_fails_says_why(tmp_path: Path) -> None:
         Failed, match=r"no circuit could be explained and graded; the first: circuit .*: nothing usable"
     ):
         perform(tmp_path / "run", hopeless)
+
+
+def test_a_judge_without_a_score_is_asked_twice_and_no_table_prints_a_value(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "silent.py").write_text("def reply(request):\n    return 'well done'\n")
+    perform(tmp_path / "run", settings(tmp_path, cases=1, judge=f"scripted:{tmp_path / 'silent.py'}"))
+    data = json.loads((tmp_path / "run" / "scorecard.json").read_text())
+    nothing = {"value": None, "low": None, "high": None, "n": 0}
+    judged = ("description_quality", "task_accuracy", "plan_soundness", "grounding", "order_consistency")
+    asked = 0
+    for name in judged:
+        metric = data["metrics"][name]
+        assert {field: metric[field] for field in nothing} == nothing, name
+        assert metric["n_error"] > 0
+        asked += 0 if name == "order_consistency" else metric["n_error"]
+    # Every text twice, in either order, and each of these asked again once.
+    assert data["usage"]["judges"]["calls"] == asked * 2 * 2
+    card = Scorecard.read(tmp_path / "run" / "scorecard.json")
+    rows = {row["metric"]: row["value"] for row in metric_rows(card.metrics)}
+    assert [rows[name] for name in judged] == [None] * len(judged)
+    assert {card.metrics[name].figures for name in judged} == {"no value"}
+    print_circuits(card)
+    printed = {line.split()[0]: line.split() for line in capsys.readouterr().out.splitlines() if line.strip()}
+    for name in judged:
+        assert printed[name] == [name, "-", "-", "0"]
+    figures = {sheet.id: sheet.rows[0][2] for sheet in compare([tmp_path / "run"])}
+    assert (figures["Table 2"]["description_quality"], figures["Table 10"]["plan_soundness"]) == (None, None)
+    assert figures["Table 9"] == {"grounding": None, "fully": None, "partial": None}
