@@ -100,5 +100,16 @@ def test_refusals() -> None:
         faithfulness_curve(model, drawn, EdgeGraph.of(model.config).edges, kind="zero")
     with pytest.raises(BadInput, match="undefined"):
         areas(torch.ones(3, 2), [0.0, 1.0])
+    with pytest.raises(BadInput, match="undefined"):
+        areas(1000 + 1e-5 * torch.rand(3, 2, generator=torch.Generator().manual_seed(0)), [0.0, 1.0])
     with pytest.raises(BadInput, match="not finite"):
         areas(torch.tensor([[0.0, float("nan")]]), [0.0, 1.0])
+
+
+@pytest.mark.parametrize("unit", [1e-9, 1.0, 1e9])
+def test_faithfulness_does_not_depend_on_the_unit_of_the_score(unit: float) -> None:
+    """By hand: means 1, 2 and 5, so faithfulness 0, 1/4 and 1; the areas are trapezoids over 0, 1/2 and 1."""
+    scores = torch.tensor([[0.0, 2.0, 4.0], [2.0, 2.0, 6.0]], dtype=torch.float64) * unit
+    got = areas(scores, [0.0, 0.5, 1.0])
+    assert got["faithfulness"] == pytest.approx((0.0, 0.25, 1.0))
+    assert got["cpr"] == pytest.approx(0.5 * (0.0 + 0.25) / 2 + 0.5 * (0.25 + 1.0) / 2)

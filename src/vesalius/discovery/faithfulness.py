@@ -33,7 +33,9 @@ from vesalius.statistics import bootstrap_means
 SHARES = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0)
 #: Up to this many candidates every size is read.
 EVERY_SIZE = 40
+#: A range of mean scores is none if it is smaller than this share of the scores' spread, or within their rounding.
 _SMALLEST_RANGE = 1e-6
+_ROUNDING = 4 * torch.finfo(torch.float32).eps
 Ranking = Sequence[Component] | Sequence[Edge]
 
 
@@ -113,7 +115,8 @@ def areas(scores: Float[Tensor, "prompt size"], shares: Sequence[float]) -> dict
         raise BadInput("some scores are not finite; faithfulness by them says nothing")
     scores, x = scores.double(), torch.tensor(shares, dtype=torch.float64)
     mean = scores.mean(0)
-    if abs(float(mean[-1] - mean[0])) < _SMALLEST_RANGE * max(1.0, abs(float(mean[-1]))):
+    spread, largest = float(scores.max() - scores.min()), float(scores.abs().max())
+    if abs(float(mean[-1] - mean[0])) <= max(_SMALLEST_RANGE * spread, _ROUNDING * largest):
         raise NothingToKeep(
             f"faithfulness is undefined: the mean score is {float(mean[-1]):.4g} also with everything ablated; "
             "choose prompts or a readout that the ablation changes"
