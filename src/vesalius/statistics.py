@@ -1,5 +1,6 @@
 """Intervals, the same way everywhere: by resampling for means over prompts, Student's for the few seeds of a study."""
 
+import math
 from functools import lru_cache
 
 import numpy as np
@@ -66,6 +67,23 @@ def means_interval(
         return nothing, nothing.clone()
     low, high = student_interval(values.cpu().double().numpy(), level=level)
     return torch.from_numpy(low).to(values.dtype), torch.from_numpy(high).to(values.dtype)
+
+
+def mean_apart_from_zero(values: Float[Tensor, " sample"]) -> float:
+    """The mean where its 95 % interval does not hold 0, else NaN: a share of it is not defined. One sample has no
+    interval; its value counts unless it is 0.
+    """
+    if not len(values):
+        return math.nan
+    mean = float(values.double().mean())
+    low, high = interval_or_none(values.double())
+    apart = mean != 0 if low is None or high is None else low > 0 or high < 0
+    return mean if apart else math.nan
+
+
+def above_zero(value: float) -> float:
+    """The value if it is positive, else NaN."""
+    return value if value > 0 else math.nan
 
 
 def share_interval(successes: float, n: int, *, z: float = 1.959964) -> tuple[float, float]:

@@ -1,5 +1,7 @@
 """The instruments against naive twins (one hooked forward per row) and on a model whose backups are set by hand."""
 
+import math
+
 import pytest
 import torch
 
@@ -21,12 +23,15 @@ CLOSE = 2e-4
 
 @pytest.fixture(scope="module", params=["induction", "ioi"])
 def tools(request: pytest.FixtureRequest) -> Instruments:
-    """Five prompts of a random model; those of ioi have several lengths."""
+    """Five prompts of a random model; those of ioi have several lengths. It performs neither, so that shares of its
+    score are not defined: effects are in logits.
+    """
     size = word_tokenizer().size
     model = random_model(small_config(d_vocab=size, d_vocab_out=size, n_ctx=48, bos_token=BOS))
-    return Instruments(
-        Pool.draw(as_specimen(model, request.param), 5, seed=3, split="test"), piece=word_tokenizer().piece
-    )
+    pool = Pool.draw(as_specimen(model, request.param), 5, seed=3, split="test")
+    assert math.isnan(pool.scale)
+    pool.scale = 1.0
+    return Instruments(pool, piece=word_tokenizer().piece)
 
 
 @pytest.fixture(scope="module")

@@ -10,6 +10,7 @@ from tests.devices import LogicalDevices
 from tests.explanations.induction_model import as_specimen, induction_model
 from tests.models import random_model, small_config
 from vesalius.components import Component
+from vesalius.documents.claims import NOT_DEFINED
 from vesalius.documents.explanation import ClaimRecord, ComponentExplanation, Evidence, Explanation, Verdict
 from vesalius.errors import BadInput
 from vesalius.explanations.natural.roles import NO_ROLE, Findings
@@ -128,6 +129,12 @@ def test_a_random_model_is_refused_and_has_no_roles() -> None:
     assert {part.role for part in forced.components} == {NO_ROLE}
     assert {part.verdict for part in forced.components} == {"untested"}
     assert forced.edges == ()
+    for part in forced.components:  # a share of a score that cannot be told from 0 is not defined
+        assert part.profile is not None
+        effects = {name: values for name, values in part.profile["effects"].items() if name != "restored"}
+        assert set(map(tuple, effects.values())) == {(None, None, None)}
+        assert part.profile["unit"].endswith(f"({NOT_DEFINED})")
+    assert f"Effects as shares of the clean score are {NOT_DEFINED}." in forced.in_short().sentences
 
 
 def test_what_cannot_be_explained_is_said_in_one_line() -> None:

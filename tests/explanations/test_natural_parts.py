@@ -120,8 +120,13 @@ def test_replacing_at_the_answer_only_is_the_naive_patch_there(pool: Pool) -> No
         )
 
 
-def test_clean_values_on_the_counterfactual_prompt_restore_what_a_naive_patch_restores(pool: Pool) -> None:
+def test_clean_values_on_the_counterfactual_prompt_restore_what_a_naive_patch_restores(
+    pool: Pool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A random model does not perform the behaviour: shares of a difference that may be 0 are not defined."""
     mlp = Component(0)
+    assert pool.restored([[mlp]]).isnan().all()
+    monkeypatch.setattr("vesalius.explanations.natural.pool.mean_apart_from_zero", lambda values: float(values.mean()))
     batch = Batch(pool.source.tokens, pool.source.mask)
     corrupted, patched = [], []
     for prompt in range(len(pool)):

@@ -25,6 +25,10 @@ NO_TAG = "no tag"
 Tag = Literal["INDICATOR", "AGGREGATOR", "ROUTER", "MAPPER", "COMBINER"]
 
 
+#: The outcome of an experiment whose figure is a share of a score that cannot be told from 0.
+NOT_DEFINED = "not defined: the model does not perform it"
+
+
 class Evidence(Record):
     """One experiment's result: what was measured, on how many held-out cases, with its interval and its controls.
 

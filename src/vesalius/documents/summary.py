@@ -16,7 +16,7 @@ from functools import cached_property
 from itertools import pairwise
 
 from vesalius.components import Component
-from vesalius.documents.claims import LOGITS, TOKENS, ComponentExplanation, Composition
+from vesalius.documents.claims import LOGITS, NOT_DEFINED, TOKENS, ComponentExplanation, Composition
 from vesalius.documents.views import join_first, shortened
 from vesalius.errors import BadInput, visible
 
@@ -238,6 +238,8 @@ def _carriers(parts: Sequence[ComponentExplanation]) -> Iterator[str]:
     """Which components are necessary, and which work against the answer."""
     measured = {part.id: part for part in parts if solo_effect(part) is not None}
     ranked = sorted(measured, key=lambda name: -(solo_effect(measured[name]) or 0.0))
+    if any(NOT_DEFINED in str((part.profile or {}).get("unit", "")) for part in parts):
+        yield f"Effects as shares of the clean score are {NOT_DEFINED}."
     costs = {part.id: cost for part in parts if (cost := _necessity(part)) is not None and not _supports(part, SPARED)}
     necessary = sorted(costs, key=lambda name: -(costs[name][0] or 0.0))
     if necessary:

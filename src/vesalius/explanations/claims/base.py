@@ -20,6 +20,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, PlainSerializer
 from torch import Tensor
 
 from vesalius.components import Component
+from vesalius.documents.claims import NOT_DEFINED
 from vesalius.documents.explanation import Evidence, Verdict
 from vesalius.errors import BadInput
 from vesalius.explanations.claims.laboratory import Lab
@@ -131,6 +132,7 @@ def mean_evidence(
         controls=controls or {},
         rule=rule,
         seed=lab.seed,
+        outcome=NOT_DEFINED if mean is not None and math.isnan(mean) else None,
     )
     return evidence if bar is None else marked(evidence, above(evidence, bar))
 

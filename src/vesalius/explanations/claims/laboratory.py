@@ -37,6 +37,7 @@ from vesalius.intervene.plan import KEEP, component_index
 from vesalius.intervene.values import component_values
 from vesalius.model.specimen import FiniteVocabulary, Specimen, json_value
 from vesalius.rasp import Program, ProgramTrace
+from vesalius.statistics import above_zero, mean_apart_from_zero
 
 Replacement = Literal["zero", "mean", "resample", "moved"]
 
@@ -276,9 +277,14 @@ class Lab:
 
     def effect(self, components: Sequence[Component], replacement: Replacement) -> Float[Tensor, " prompt"]:
         """The loss in score of each prompt; for natural models as a share of the mean clean score."""
-        clean = self.scores((), replacement)
-        scale = 1.0 if self.finite else max(float(clean.mean()), 1e-6)
-        return (clean - self.scores(components, replacement)) / scale
+        return (self.scores((), replacement) - self.scores(components, replacement)) / self.scale
+
+    @cached_property
+    def scale(self) -> float:
+        """What losses are divided by: for natural models the mean clean score, NaN where its interval does not lie
+        above 0; else 1.
+        """
+        return 1.0 if self.finite else above_zero(mean_apart_from_zero(self._clean_scores))
 
     def matched(self, component: Component, *, exclude: Sequence[Component] = (), k: int = 4) -> list[Component]:
         """Up to `k` components of the same kind outside the circuit and the claim, drawn with the lab's seed.

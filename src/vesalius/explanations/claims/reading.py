@@ -295,9 +295,7 @@ def _cut_effect(lab: Lab, head: Component, target: Target) -> Float[Tensor, " pr
     """Effect of removing keys from a head's attention, with the rest scaled to sum to one."""
     remaining = lab.pattern(head).masked_fill(target, 0.0)
     remaining = remaining / remaining.sum(-1, keepdim=True).clamp(min=1e-9)
-    clean = lab.scores((), "zero")
-    lost = clean - lab.scores_attending(head, remaining)
-    return lost if lab.finite else lost / max(float(clean.mean()), 1e-6)
+    return (lab.scores((), "zero") - lab.scores_attending(head, remaining)) / lab.scale
 
 
 def as_many_others(target: Target, allowed: Target, seed: int) -> Target:

@@ -41,6 +41,7 @@ from vesalius.explanations.natural.instruments import END, How
 from vesalius.explanations.natural.lens import direct_attribution, logit_difference_of
 from vesalius.explanations.natural.movers import BacksUp, MovesRole, Primary, Together
 from vesalius.explanations.natural.paths import edges_between, feeds
+from vesalius.statistics import above_zero, mean_apart_from_zero
 
 
 class ReadsRole(Claim, frozen=True):
@@ -234,7 +235,7 @@ def _named(values: dict[str, PerPrompt], role: str, what: str) -> PerPrompt:
 def _lens_evidence(lab: Lab, part: Component, *, level: float) -> tuple[Evidence, float]:
     """The direct logit attribution as a share of the final logit difference, and the bar it must exceed."""
     pool = instruments_of(lab).pool
-    scale = max(float(logit_difference_of(pool, pool.final_resid).mean()), 1e-6)
+    scale = above_zero(mean_apart_from_zero(logit_difference_of(pool, pool.final_resid)))
     weak = weak_controls(
         lab, lab.matched(part, k=CANDIDATES), lambda parts: [direct_attribution(pool, one) / scale for one in parts]
     )

@@ -6,6 +6,8 @@ is compared with a bar that is never lower than what the controls reach. Hypothe
 claim counts as the first of its kind, unless a component has several.
 """
 
+import math
+
 import torch
 
 from vesalius.components import Component
@@ -306,6 +308,7 @@ def _other_heads(study: Study, head: Component, target: Target) -> PerPrompt:
 def _bar(least: float, controls: dict[str, PerPrompt], *, shown: int | None = None) -> Bar:
     """The least that counts, or the largest control; `shown` is how many controls the record keeps, largest first."""
     means = {name: float(values.mean()) for name, values in controls.items() if len(values)}
+    means = {name: mean for name, mean in means.items() if not math.isnan(mean)}
     if shown is not None:
         means = dict(sorted(means.items(), key=lambda item: -item[1])[:shown])
     strongest = max(means, key=lambda name: means[name], default=None)

@@ -31,6 +31,7 @@ from vesalius.intervene.hooked import attention_cuts, hooked_scores, zeroing
 from vesalius.intervene.logit_lens import direct_logits
 from vesalius.intervene.plan import KEEP, component_index
 from vesalius.model.hooks import Hook
+from vesalius.statistics import above_zero, mean_apart_from_zero
 
 How = Literal["zero", "mean", "token mean", "resample"]
 END = "end"
@@ -310,11 +311,11 @@ class Instruments:
         where = None if at is None else self._mask(at)
         first = self._components(suppressed)
         before, *runs = self._run([[], *sets], source.values, where=where, suppressed=first, rival=source)
-        whole = float((source.whole.margin - source.clean.margin)[source.differs].mean())
+        whole = above_zero(mean_apart_from_zero((source.whole.margin - source.clean.margin)[source.differs]))
         return [
             (
                 (after.token == source.whole.token)[source.differs].float(),
-                (after.margin - before.margin)[source.differs] / max(whole, 1e-6),
+                (after.margin - before.margin)[source.differs] / whole,
             )
             for after in runs
         ]

@@ -21,6 +21,7 @@ from vesalius.intervene.values import OUTPUT_HOOKS, contribution, values_of
 from vesalius.model.hooks import Cache
 from vesalius.model.specimen import Specimen
 from vesalius.model.transformer import Transformer
+from vesalius.statistics import above_zero, mean_apart_from_zero
 
 
 class Pool:
@@ -53,10 +54,12 @@ class Pool:
         """The score of each clean prompt: the behaviour's metric, by default the logit difference."""
         return self._recordings.scores().cpu()
 
-    @property
+    @cached_property
     def scale(self) -> float:
-        """The mean clean score, by which effects are divided to give shares."""
-        return max(float(self.clean.mean()), 1e-6)
+        """The mean clean score, by which effects are divided to give shares; NaN where its interval does not lie above
+        0: the model does not perform the behaviour, and shares are not defined.
+        """
+        return above_zero(mean_apart_from_zero(self.clean))
 
     @cached_property
     def values(self) -> Values:
@@ -146,8 +149,7 @@ class Pool:
         corrupted = recordings.scores().cpu()
         plan = Plan.grid(self.model.config, sets, choices=torch.arange(len(self)), positions=positions)
         scores = run(recordings, plan, self.values, cost=self.cost).cpu().view(len(sets), len(self)).T
-        difference = float((self.clean - corrupted).mean())
-        return (scores - corrupted[:, None]) / (difference if abs(difference) > 1e-6 else 1e-6)
+        return (scores - corrupted[:, None]) / mean_apart_from_zero(self.clean - corrupted)
 
     @property
     def answer_only(self) -> Bool[Tensor, "prompt pos"]:

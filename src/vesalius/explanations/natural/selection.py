@@ -228,6 +228,6 @@ def _add_paths(pool: Pool, selection: Selection, progress: Progress) -> None:
     screening = torch.arange(min(SCREENING_PROMPTS, len(pool)))
     effect = pool.path_effects([edges_between(*pair) for pair in pairs], prompts=screening).mean(0)
     for place in effect.abs().argsort(descending=True, stable=True)[:PATHS].tolist():
-        if abs(float(effect[place])) < MIN_CUT_EFFECT * pool.scale:
+        if not abs(float(effect[place])) >= MIN_CUT_EFFECT * pool.scale:  # none counts where shares are not defined
             break
         selection.paths[pairs[place]] = float(effect[place])

@@ -6,6 +6,7 @@ its kind. Its *gain* is its effect once the rest of the group is replaced, minus
 backup, negative if the group needs all its members.
 """
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -17,6 +18,7 @@ from torch import Tensor
 from vesalius.behaviours.metrics import LOGIT_DIFFERENCE, metric_name
 from vesalius.components import Component
 from vesalius.discovery.attention import Target, masses
+from vesalius.documents.claims import NOT_DEFINED
 from vesalius.explanations.claims import Lab
 from vesalius.explanations.claims.ablation import CONTROLS
 from vesalius.explanations.claims.base import mean_and_interval, rounded
@@ -26,6 +28,7 @@ from vesalius.explanations.natural.paths import edges_between
 from vesalius.explanations.natural.pool import Pool
 from vesalius.explanations.natural.selection import Selection
 from vesalius.explanations.natural.token_roles import at_answer, everywhere, without_role
+from vesalius.statistics import above_zero, mean_apart_from_zero
 
 #: Members of the group of a component whose role no other component has.
 GROUP = 4
@@ -90,7 +93,7 @@ class Study:
     def _lens_scale(self) -> float:
         if metric_name(self.pool.prompts.metric) == LOGIT_DIFFERENCE:
             return self.pool.scale
-        return max(float(logit_difference_of(self.pool, self.pool.final_resid).mean()), 1e-6)
+        return above_zero(mean_apart_from_zero(logit_difference_of(self.pool, self.pool.final_resid)))
 
     def group(self, component: Component) -> Group:
         """The components it is replaced together with."""
@@ -138,13 +141,18 @@ class Study:
             effects["gain"] = self.gain(component, rest)
         return {
             "chosen_by": self.selection.reasons[component],
-            "unit": f"share of the clean {metric_name(self.pool.prompts.metric).replace('-', ' ')}",
-            "clean": rounded(self.pool.scale),
+            "unit": self._unit,
+            "clean": rounded(self.pool.clean.mean()),
             "effects": {name: self._interval(values) for name, values in effects.items()},
             "flips": rounded(self.flips(component)),
             "group": {"name": group.name, "members": [str(c) for c in group.members]},
             "attention": self._attention(component) if component.is_head else None,
         }
+
+    @property
+    def _unit(self) -> str:
+        metric = metric_name(self.pool.prompts.metric).replace("-", " ")
+        return f"share of the clean {metric}" + (f" ({NOT_DEFINED})" if math.isnan(self.pool.scale) else "")
 
     def _attention(self, head: Component) -> dict[str, dict[str, list[float | None]]]:
         from_answer = {**self.answer, "elsewhere": without_role(self.answer, self.pool)}
