@@ -111,6 +111,8 @@ def test_what_has_no_request_is_refused(specimen: Specimen) -> None:
         ves.rerun(Request(command="bench circuits"))
 
 
+#: Stands for the directory of the model under test.
+OWN_TOKENIZER = "its own directory"
 SETS = {"method": "sets", "checks": True, "n": 8}
 #: Another value than the default of every keyword, and the keywords that it needs beside it.
 OTHER_VALUES: dict[str, dict[str, tuple[Any, dict[str, Any]]]] = {
@@ -123,6 +125,8 @@ OTHER_VALUES: dict[str, dict[str, tuple[Any, dict[str, Any]]]] = {
         "split": ("train", {}),
         "behaviour": ("induction-out", {}),
         "metric": ("probability", {}),
+        "tokenizer": (OWN_TOKENIZER, {}),
+        "revision": ("main", {}),
         "dtype": ("float64", {}),
         "material": (None, {}),
     },
@@ -143,6 +147,8 @@ OTHER_VALUES: dict[str, dict[str, tuple[Any, dict[str, Any]]]] = {
         "least": (0.2, SETS),
         "behaviour": ("induction-out", {}),
         "metric": ("probability", {}),
+        "tokenizer": (OWN_TOKENIZER, {}),
+        "revision": ("main", {}),
         "dtype": ("float64", {}),
         "material": (None, {}),
     },
@@ -161,6 +167,8 @@ OTHER_VALUES: dict[str, dict[str, tuple[Any, dict[str, Any]]]] = {
         "seed": (1, {}),
         "behaviour": ("induction-out", {}),
         "metric": ("probability", {}),
+        "tokenizer": (OWN_TOKENIZER, {}),
+        "revision": ("main", {}),
         "dtype": ("float64", {}),
         "base_url": ("http://localhost:1", {}),
         "max_tokens": (9, {}),
@@ -203,6 +211,8 @@ def test_every_keyword_that_decides_is_in_the_request(
     for keyword, (value, beside) in OTHER_VALUES[command].items():
         if keyword == "material":
             value = trial(ves.load(str(tiny), behaviour="induction"), 4, seed=9)
+        elif keyword == "tokenizer":
+            value = str(tiny)
         elif keyword == "checks":
             assert asked(command, tiny).options["quick"] is True
             continue
@@ -226,7 +236,7 @@ def test_every_keyword_that_decides_an_explanation_is_in_its_request(tiny: Path,
         if keyword in ("scientist", "force"):
             assert usual.keywords()[keyword] == (value if keyword == "scientist" else True)
             continue
-        given = str(circuit) if keyword == "circuit" else value
+        given = {"circuit": str(circuit), "tokenizer": str(tiny)}.get(keyword, value)
         changed = asked("explain", tiny, **beside, **{keyword: given})
         assert changed != usual, keyword
         found = changed.keywords()[keyword]
@@ -246,3 +256,28 @@ def test_the_number_format_of_a_loaded_model_is_in_the_request(tiny: Path) -> No
     assert "--dtype float64" in request.command_line()
     with pytest.raises(ves.BadInput, match="is loaded already"):
         ves.sweep(loaded, dtype="float32")
+
+
+def test_how_a_loaded_model_was_read_is_in_the_request_and_repeated(tiny: Path) -> None:
+    loaded = ves.load(str(tiny), behaviour="induction", tokenizer=tiny, revision="main")
+    first = ves.api.sweep_report(loaded, components=["L0H0"], n=2)
+    assert (first.request.options["tokenizer"], first.request.options["revision"]) == (str(tiny), "main")
+    assert f"--tokenizer {tiny} --revision main" in first.request.command_line()
+    saved = Request.model_validate(json.loads(first.request.model_dump_json()))
+    assert_same_document(ves.rerun(saved).as_data(), first.as_data(), leave_out=OF_THE_WORK)
+    for given in ({"tokenizer": "elsewhere"}, {"revision": "other"}):
+        with pytest.raises(ves.BadInput, match="is loaded already; give"):
+            ves.sweep(loaded, n=2, **given)
+    plain = ves.api.sweep_report(ves.load(str(tiny), behaviour="induction"), components=["L0H0"], n=2).request
+    assert {"tokenizer", "revision"}.isdisjoint(plain.options)
+
+
+def test_a_tokenizer_in_memory_is_marked_and_asked_for(tiny: Path) -> None:
+    from tokenizers import Tokenizer
+
+    own = Tokenizer.from_file(str(tiny / "tokenizer.json"))
+    first = ves.api.sweep_report(ves.load(str(tiny), behaviour="induction", tokenizer=own), components=["L0H0"], n=2)
+    with pytest.raises(ves.BadInput, match="a tokenizer given in Python; give the same one"):
+        ves.rerun(first)
+    again = ves.rerun(first, tokenizer=own)
+    assert_same_document(again.as_data(), first.as_data(), leave_out=OF_THE_WORK)

@@ -25,6 +25,7 @@ from vesalius.circuits.specimens import (
 )
 from vesalius.components import all_components
 from vesalius.documents.catalogue import SpecimenDescription
+from vesalius.documents.request import IN_PYTHON
 from vesalius.errors import BadInput
 from vesalius.model.arithmetic import NAME as ARITHMETIC
 from vesalius.model.config import Config
@@ -86,7 +87,7 @@ def load(
         with shown(progress) as report:
             specimen = load_natural(name, behaviour=behaviour, metric=metric, progress=report, **reading)
         place(specimen.model, device)
-        return replace(specimen, dtype=asked_dtype(dtype))
+        return replace(specimen, dtype=asked_dtype(dtype), **_read_with(tokenizer, revision))
     text = str(name)
     if not text.strip():
         raise BadInput(f"specimen {text!r} is not a name; use one that `vesalius specimens` lists, a path or a hub id")
@@ -107,7 +108,15 @@ def load(
         raise BadInput(f"specimen {text!r} is not known; use {known}, a path or a hub id such as org/model")
     natural = specimen.kind == "natural"
     place(specimen.model, device, natural=natural)
-    return replace(specimen, source=text, dtype=asked_dtype(dtype) if natural else None)
+    asked = {"dtype": asked_dtype(dtype), **_read_with(tokenizer, revision)} if natural else {}
+    return replace(specimen, source=text, **asked)
+
+
+def _read_with(tokenizer: Any, revision: str | None) -> dict[str, str | None]:
+    """How a model was read, as its requests name it."""
+    if tokenizer is not None:
+        tokenizer = str(tokenizer) if isinstance(tokenizer, str | Path) else IN_PYTHON
+    return {"tokenizer": tokenizer, "revision": revision}
 
 
 def loaded(
@@ -115,6 +124,8 @@ def loaded(
     *,
     behaviour: Any = None,
     metric: BehaviourMetric | None = None,
+    tokenizer: Any = None,
+    revision: str | None = None,
     dtype: str | torch.dtype = "auto",
     device: Devices = "auto",
     progress: Progress | bool | None = None,
@@ -127,9 +138,12 @@ def loaded(
             raise BadInput(
                 f"{type(specimen).__name__} is not a specimen; give a name, a path or what ves.load returned"
             )
-        return load(specimen, behaviour=behaviour, metric=metric, dtype=dtype, device=device, progress=progress)
-    if asked_dtype(dtype) not in (None, specimen.dtype):
-        raise BadInput(f"specimen {specimen.name!r} is loaded already; give dtype {dtype} to ves.load")
+        reading: dict[str, Any] = {"tokenizer": tokenizer, "revision": revision, "dtype": dtype, "device": device}
+        return load(specimen, behaviour=behaviour, metric=metric, progress=progress, **reading)
+    asked = {"dtype": asked_dtype(dtype), **_read_with(tokenizer, revision)}
+    for name, value in asked.items():
+        if value not in (None, getattr(specimen, name)):
+            raise BadInput(f"specimen {specimen.name!r} is loaded already; give {name} {value} to ves.load")
     if behaviour is None and metric is None:
         return specimen
     return with_behaviour(specimen, behaviour, metric=metric)

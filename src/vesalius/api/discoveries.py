@@ -70,6 +70,8 @@ def discover(
     least: float | None = None,
     behaviour: Any = None,
     metric: BehaviourMetric | None = None,
+    tokenizer: Any = None,
+    revision: str | None = None,
     dtype: str | torch.dtype = "auto",
     device: Devices = "auto",
     engine: str | None = None,
@@ -93,6 +95,7 @@ def discover(
     are run elsewhere.
     """
     subject = {"behaviour": behaviour, "metric": metric, "dtype": dtype, "device": device}
+    subject |= {"tokenizer": tokenizer, "revision": revision}
     of_sets = set_options(method, search=search, pool=pool, kind=kind, least=least)
     if method == SETS:
         _refuse_scoring_options(paper, seeds, steps, checks, split, material, engine, jobs)

@@ -69,6 +69,8 @@ def explain(
     seed: int = 0,
     behaviour: Any = None,
     metric: BehaviourMetric | None = None,
+    tokenizer: Any = None,
+    revision: str | None = None,
     dtype: str | torch.dtype = "auto",
     device: Devices = "auto",
     base_url: str | None = None,
@@ -110,8 +112,9 @@ def explain(
     if scientist != BUILTIN and (engine is not None or jobs is not None):
         raise BadInput(f"scientist {scientist!r}: the engine and the jobs are for the built-in one; leave them out")
     require_place(out)
+    reading: dict[str, Any] = {"tokenizer": tokenizer, "revision": revision, "dtype": dtype, "device": device}
     with shown(progress) as report, ExitStack() as stack:
-        specimen = loaded(specimen, behaviour=behaviour, metric=metric, dtype=dtype, device=device, progress=report)
+        specimen = loaded(specimen, behaviour=behaviour, metric=metric, progress=report, **reading)
         task = Task(
             specimen.id,
             _place(specimen),

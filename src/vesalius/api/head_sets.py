@@ -46,6 +46,8 @@ def discover_sets(
     force: bool = False,
     behaviour: Any = None,
     metric: BehaviourMetric | None = None,
+    tokenizer: Any = None,
+    revision: str | None = None,
     dtype: str | torch.dtype = "auto",
     device: Devices = "auto",
     out: Out = None,
@@ -71,8 +73,9 @@ def discover_sets(
     options |= {} if budget is None else {"budget": budget}
     options |= {"force": True} if force else {}
     require_place(out)
+    reading: dict[str, Any] = {"tokenizer": tokenizer, "revision": revision, "dtype": dtype, "device": device}
     with shown(progress) as report:
-        specimen = loaded(specimen, behaviour=behaviour, metric=metric, dtype=dtype, device=device, progress=report)
+        specimen = loaded(specimen, behaviour=behaviour, metric=metric, progress=report, **reading)
         request = Request(
             command="discover",
             specimen=specimen.source or specimen.id,
@@ -98,8 +101,8 @@ def discover_sets(
             )
     note_unperformed(specimen.name, specimen.behaviour, result.performance, force=force)
     queries = result.queries
-    found = HeadSets(**result.document(), request=request, pool=queries.source.heads, budget=queries.budget)
-    return found if directory is None else _write_files(found, result, directory)
+    head_sets = HeadSets(**result.document(), request=request, pool=queries.source.heads, budget=queries.budget)
+    return head_sets if directory is None else _write_files(head_sets, result, directory)
 
 
 def set_options(method: str, **options: Any) -> dict[str, Any]:
@@ -110,12 +113,12 @@ def set_options(method: str, **options: Any) -> dict[str, Any]:
     return given
 
 
-def _write_files(found: HeadSets, result: SetDiscovery, directory: Path) -> HeadSets:
+def _write_files(head_sets: HeadSets, result: SetDiscovery, directory: Path) -> HeadSets:
     """The sets with their file and, where all pairs were measured, their picture in a directory."""
-    picture = str(_draw(result, found.request, directory / "synergy.png")) if result.synergies else None
-    found = found.model_copy(update={"directory": str(directory), "picture": picture})
-    found.write(directory / SETS_FILE)
-    return found
+    picture = str(_draw(result, head_sets.request, directory / "synergy.png")) if result.synergies else None
+    head_sets = head_sets.model_copy(update={"directory": str(directory), "picture": picture})
+    head_sets.write(directory / SETS_FILE)
+    return head_sets
 
 
 def _words(name: str, request: Request, pool: list[str] | None) -> tuple[str | None, ...]:

@@ -20,6 +20,8 @@ class SubjectOptions(TypedDict, total=False):
 
     behaviour: Any
     metric: BehaviourMetric | None
+    tokenizer: Any
+    revision: str | None
     dtype: str | torch.dtype
     device: Devices
     progress: Progress | bool | None

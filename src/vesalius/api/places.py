@@ -51,13 +51,15 @@ def require_place(out: Out) -> None:
 
 
 def subject_options(specimen: Specimen, material: Trial | None = None) -> dict[str, str]:
-    """The options of a request that say what is measured on which model: the metric and the number format, where they
-    were chosen, and the mark of prompts of the caller's own.
+    """The options of a request that say what is measured on which model: the metric, the tokenizer, the revision and
+    the number format, where they were chosen, and the mark of prompts of the caller's own.
     """
     source = specimen.behaviour_source
     metric = source.metric if isinstance(source, Behaviour) else None
     options = {
         "metric": None if metric is None else metric_name(metric),
+        "tokenizer": specimen.tokenizer,
+        "revision": specimen.revision,
         "dtype": specimen.dtype,
         MATERIAL: None if material is None else material_mark(material),
     }

@@ -99,6 +99,8 @@ def plan(
     seed: int = 0,
     behaviour: Any = None,
     metric: BehaviourMetric | None = None,
+    tokenizer: Any = None,
+    revision: str | None = None,
     dtype: str | torch.dtype = "auto",
     device: Devices = "auto",
     engine: str | None = None,
@@ -128,10 +130,11 @@ def plan(
     usual = {"sweep": PROMPTS, "discover": DEFAULT_PROMPTS, "explain": EXPLAIN_PROMPTS}[command]
     how = kind or "zero" if command == "sweep" else "resample"
     wanted = usual if n is None else n
+    reading: dict[str, Any] = {"tokenizer": tokenizer, "revision": revision, "dtype": dtype, "device": device}
     with shown(progress) as report:
         shape = None if isinstance(specimen, Specimen) else read_shape(specimen, dtype=dtype)
         if shape is None:
-            specimen = loaded(specimen, behaviour=behaviour, metric=metric, dtype=dtype, device=device, progress=report)
+            specimen = loaded(specimen, behaviour=behaviour, metric=metric, progress=report, **reading)
             parts_on(engine, jobs, specimen, report)
             if command == "explain":
                 check_builtin_options(specimen, n=n, top=top, force=force, leave_out=leave_out)

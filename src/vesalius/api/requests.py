@@ -1,8 +1,8 @@
 """From a request back to its result: what a request says about the model and the prompts, and the call that repeats it.
 
 A request names everything that decides a result. What lives in memory only cannot be named: of a metric that is a
-function, of rows given as a list and of prompts given as `material` it holds a name or a digest, and `rerun` takes the
-objects themselves.
+function, of a tokenizer object, of rows given as a list and of prompts given as `material` it holds a name or a digest,
+and `rerun` takes the objects themselves.
 """
 
 from collections.abc import Callable
@@ -15,7 +15,7 @@ from vesalius.api.places import material_mark
 from vesalius.api.sweeps import sweep_report
 from vesalius.documents.discovery import Discovery
 from vesalius.documents.explanation import Explanation
-from vesalius.documents.request import MATERIAL, Request
+from vesalius.documents.request import IN_PYTHON, MATERIAL, Request
 from vesalius.documents.sets import HeadSets
 from vesalius.documents.sweep import Sweep
 from vesalius.documents.what_if import WhatIf
@@ -49,4 +49,6 @@ def rerun(
         material = given.get(MATERIAL)
         if material is None or material_mark(material) != mark:
             raise BadInput(f"the request is about prompts given as material ({mark}); give the same ones")
+    if options.get("tokenizer") == IN_PYTHON and specimen is None and given.get("tokenizer") is None:
+        raise BadInput("the request is about a tokenizer given in Python; give the same one as `tokenizer`")
     return CALLS[asked.command](asked.specimen if specimen is None else specimen, **{**options, **given})

@@ -52,8 +52,8 @@ def read_shape(source: Any, *, dtype: str | torch.dtype) -> Shape | None:
 
 def rooms(devices: Devices) -> dict[torch.device, int]:
     """The devices to choose among, with the bytes that each has free."""
-    listed = gpus() or named_devices("cpu") if devices == "auto" else named_devices(devices)
-    return {device: free_bytes(device) for device in listed}
+    candidates = gpus() or named_devices("cpu") if devices == "auto" else named_devices(devices)
+    return {device: free_bytes(device) for device in candidates}
 
 
 def memory_beside(device: torch.device, free: int, weights: int) -> int:

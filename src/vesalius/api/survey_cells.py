@@ -111,11 +111,11 @@ def _discovered(case: CellCase, specimen: Specimen, progress: Progress | bool) -
     if method is None:
         return None
     directory = case.directory / DISCOVERY
-    found = discover(specimen, method, n=settings.n, seed=settings.seed, out=directory, progress=progress)
-    strongest = tuple(score for score in found.components[: settings.top] if score.score)
+    discovery = discover(specimen, method, n=settings.n, seed=settings.seed, out=directory, progress=progress)
+    strongest = tuple(score for score in discovery.components[: settings.top] if score.score)
     return CellDiscovery(
         method=method,
         components=strongest,
-        metrics=found.metrics,
+        metrics=discovery.metrics,
         directory=str(directory.relative_to(case.directory.parent.parent)),
     )

@@ -56,6 +56,8 @@ def sweep(
     split: str = "test",
     behaviour: Any = None,
     metric: BehaviourMetric | None = None,
+    tokenizer: Any = None,
+    revision: str | None = None,
     dtype: str | torch.dtype = "auto",
     device: Devices = "auto",
     material: Trial | None = None,
@@ -79,6 +81,8 @@ def sweep(
     where = {
         "behaviour": behaviour,
         "metric": metric,
+        "tokenizer": tokenizer,
+        "revision": revision,
         "dtype": dtype,
         "device": device,
         "engine": engine,
@@ -105,6 +109,8 @@ def _sweep(
     split: str = "test",
     behaviour: Any = None,
     metric: BehaviourMetric | None = None,
+    tokenizer: Any = None,
+    revision: str | None = None,
     dtype: str | torch.dtype = "auto",
     device: Devices = "auto",
     material: Trial | None = None,
@@ -118,8 +124,9 @@ def _sweep(
     named = None if components is None else tuple(map(str, split_names(components)))
     require_drawable(n, seed)
     require_place(out)
+    reading: dict[str, Any] = {"tokenizer": tokenizer, "revision": revision, "dtype": dtype, "device": device}
     with shown(progress) as report:
-        specimen = loaded(specimen, behaviour=behaviour, metric=metric, dtype=dtype, device=device, progress=report)
+        specimen = loaded(specimen, behaviour=behaviour, metric=metric, progress=report, **reading)
         spread = parts_on(engine, jobs, specimen, report, material=material)
         sets = component_sets_of(specimen.model, named, pairs=pairs)
         given = material or trial(specimen, n, seed=seed, split=split)

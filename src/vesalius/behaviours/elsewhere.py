@@ -50,6 +50,7 @@ class Elsewhere:
     mark: str
     vocabulary: TextVocabulary
     behaviour: Behaviour
+    revision: str | None = None
 
     @classmethod
     def of(cls, specimen: Specimen) -> "Elsewhere":
@@ -72,17 +73,18 @@ class Elsewhere:
             mark=fingerprint(specimen.model),
             vocabulary=specimen.vocabulary,
             behaviour=behaviour_of(specimen),
+            revision=specimen.revision,
         )
 
     def specimen(self) -> Specimen:
         """The specimen, loaded; the model of the last one stays for the next part."""
-        loaded = _loaded(self.source, self.dtype, self.devices, self.mark)
+        loaded = _loaded(self.source, self.dtype, self.devices, self.mark, self.revision)
         return with_behaviour(replace(loaded, vocabulary=self.vocabulary, source=self.source), self.behaviour)
 
 
 @lru_cache(maxsize=1)
-def _loaded(source: str, dtype: str, devices: str, mark: str) -> Specimen:
-    specimen = load_natural(source, dtype=dtype)
+def _loaded(source: str, dtype: str, devices: str, mark: str, revision: str | None) -> Specimen:
+    specimen = load_natural(source, dtype=dtype, revision=revision)
     if fingerprint(specimen.model) != mark:
         raise BadInput(f"{source}: holds other weights than those that were loaded here; load the model again")
     place(specimen.model, devices)

@@ -61,6 +61,10 @@ DeviceOption = Annotated[
         "where there is one, several where the model does not fit one.",
     ),
 ]
+TokenizerOption = Annotated[
+    str | None, typer.Option("--tokenizer", help="Directory of a tokenizer for a natural model. Default: its own.")
+]
+RevisionOption = Annotated[str | None, typer.Option("--revision", help="Revision of a hub id.")]
 DtypeOption = Annotated[
     str, typer.Option("--dtype", help="Number format of a natural model: auto (as stored), float32, bfloat16, float16.")
 ]

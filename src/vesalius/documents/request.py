@@ -44,6 +44,8 @@ REPEATED = ("behaviour", "judge")
 POSITIONAL = ("models",)
 #: The digest of prompts that were given in Python, which no command takes.
 MATERIAL = "material"
+#: What stands for a tokenizer that was given as an object.
+IN_PYTHON = "(given in Python)"
 
 
 def installed_versions() -> dict[str, str]:

@@ -185,6 +185,8 @@ def request_of(task: Task, backbone: Backbone | None) -> Request:
         "compact": task.compact or None,
         "circuit_from": task.circuit_from,
         "metric": _metric(specimen),
+        "tokenizer": specimen and specimen.tokenizer,
+        "revision": specimen and specimen.revision,
         "dtype": specimen and specimen.dtype,
     }
     by_name = task.circuit is not None and task.circuit_file is None and task.circuit_from is None

@@ -227,7 +227,8 @@ class IdVocabulary:
 class Specimen(Viewable):
     """A model with everything needed to study it. `components` is the localised circuit where it is known, else every
     head and MLP; `source` is the name or path that it was loaded by, `dtype` the number format asked for then (None:
-    that of the weights), `behaviour_source` the behaviour itself where it is not one of the built-in ones.
+    that of the weights), `behaviour_source` the behaviour itself where it is not one of the built-in ones. `tokenizer`
+    is the directory of a tokenizer that was given (`IN_PYTHON` for one in memory), `revision` that of a hub id.
     """
 
     id: str
@@ -241,6 +242,8 @@ class Specimen(Viewable):
     behaviour: str | None = None
     source: str | None = field(default=None, compare=False)
     dtype: str | None = field(default=None, compare=False)
+    tokenizer: str | None = field(default=None, compare=False)
+    revision: str | None = field(default=None, compare=False)
     behaviour_source: Any = field(default=None, compare=False)
 
     def __post_init__(self) -> None:

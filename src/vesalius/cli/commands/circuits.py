@@ -27,9 +27,11 @@ from vesalius.cli.options import (
     PricesOption,
     PromptOption,
     ProtocolOption,
+    RevisionOption,
     SpecimenArgument,
     SplitOption,
     TimeoutOption,
+    TokenizerOption,
     TopOption,
     UnsafeSandboxOption,
     WrongOption,
@@ -71,6 +73,8 @@ def sweep(
     ] = None,
     engine: PartsEngineOption = None,
     jobs: PartsJobsOption = None,
+    tokenizer: TokenizerOption = None,
+    revision: RevisionOption = None,
     dtype: DtypeOption = "auto",
     device: DeviceOption = "auto",
     plan: PlanOption = False,
@@ -97,6 +101,8 @@ def sweep(
         "components": names(components),
         "n": n,
         "seed": seed,
+        "tokenizer": tokenizer,
+        "revision": revision,
         "dtype": dtype,
         "device": device,
         "engine": engine,
@@ -227,6 +233,8 @@ def discover(
     ] = None,
     engine: PartsEngineOption = None,
     jobs: PartsJobsOption = None,
+    tokenizer: TokenizerOption = None,
+    revision: RevisionOption = None,
     dtype: DtypeOption = "auto",
     device: DeviceOption = "auto",
     plan: PlanOption = False,
@@ -250,6 +258,8 @@ def discover(
     options = {
         "behaviour": studied,
         "metric": metric,
+        "tokenizer": tokenizer,
+        "revision": revision,
         "dtype": dtype,
         "device": device,
         "method": method,
@@ -268,12 +278,12 @@ def discover(
     if plan:
         return output(api.plan("discover", specimen, **options), print_plan, as_json=json)
     with resumable() if method == "sets" else nullcontext():
-        found = api.discover(specimen, split=split, out=out or True, **options)
-    if isinstance(found, HeadSets):
-        return output(found, lambda found: print_sets(found, top), as_json=json)
+        discovery = api.discover(specimen, split=split, out=out or True, **options)
+    if isinstance(discovery, HeadSets):
+        return output(discovery, lambda discovery: print_sets(discovery, top), as_json=json)
     if json:
-        return print_json({**found.as_data(), "page": f"{found.directory}/discovery.html"})
-    return print_discovery(found, top)
+        return print_json({**discovery.as_data(), "page": f"{discovery.directory}/discovery.html"})
+    return print_discovery(discovery, top)
 
 
 @commands.command()
@@ -314,6 +324,8 @@ def explain(
     out: Annotated[str | None, typer.Option(help="Directory for the explanation and its page.")] = None,
     engine: PartsEngineOption = None,
     jobs: PartsJobsOption = None,
+    tokenizer: TokenizerOption = None,
+    revision: RevisionOption = None,
     dtype: DtypeOption = "auto",
     device: DeviceOption = "auto",
     scientist: Annotated[
@@ -374,6 +386,8 @@ def explain(
         "seed": seed,
         "behaviour": studied,
         "metric": metric,
+        "tokenizer": tokenizer,
+        "revision": revision,
         "dtype": dtype,
         "device": device,
         "engine": engine,

@@ -16,7 +16,9 @@ from vesalius.cli.options import (
     JsonOption,
     MetricOption,
     PromptOption,
+    RevisionOption,
     SpecimenArgument,
+    TokenizerOption,
     WrongOption,
     studied_for,
 )
@@ -135,7 +137,8 @@ def check(
     seed: Annotated[int, typer.Option(help="Seed of random token ids.")] = 0,
     dtype: DtypeOption = "auto",
     device: DeviceOption = "auto",
-    revision: Annotated[str | None, typer.Option(help="Revision of a hub id.")] = None,
+    tokenizer: TokenizerOption = None,
+    revision: RevisionOption = None,
     json: JsonOption = False,
 ) -> None:
     """Compare a model's logits with those of transformers' own module, where that is installed.
@@ -148,7 +151,8 @@ def check(
     from vesalius.cli.console import output
     from vesalius.cli.tables.specimens import print_agreement
 
-    document = api.check_document(model, n=n, seed=seed, dtype=dtype, device=device, revision=revision)
+    reading = {"tokenizer": tokenizer, "revision": revision, "dtype": dtype, "device": device}
+    document = api.check_document(model, n=n, seed=seed, **reading)
     output(document, print_agreement, as_json=json)
     if document["agrees"] is False:
         raise typer.Exit(1)
