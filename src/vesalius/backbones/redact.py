@@ -99,13 +99,13 @@ def _hexadecimal(data: bytes) -> str:
 
 def _base64(data: bytes) -> set[str]:
     """The part of the base64 of any text that follows from the secret in it alone, wherever the secret begins."""
-    found = set()
+    spellings = set()
     for offset in range(3):
         encoded = base64.b64encode(bytes(offset) + data).decode().rstrip("=")
         first = (8 * offset + 5) // 6
         last = 8 * (offset + len(data)) // 6
-        found.add(encoded[first:last])
-    return found | {spelling.replace("+", "-").replace("/", "_") for spelling in found}
+        spellings.add(encoded[first:last])
+    return spellings | {spelling.replace("+", "-").replace("/", "_") for spelling in spellings}
 
 
 #: The costly kinds are looked for only in texts that have something of the kind.

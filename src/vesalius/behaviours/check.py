@@ -85,11 +85,16 @@ def _summary(parts: list[_Figures]) -> dict[str, Any]:
     if not parts:
         return {"n": 0, "accuracy": None, "metric": None, "performs": None}
     margins, is_top, scores = (torch.cat(figures) for figures in zip(*parts, strict=True))
-    found = summary(margins, is_top)
+    measured = summary(margins, is_top)
     low, high = interval_or_none(scores)
     return {
-        "n": found.n,
-        "accuracy": {"value": found.accuracy, "low": found.accuracy_low, "high": found.accuracy_high, "n": found.n},
-        "metric": {"value": float(scores.mean()), "low": low, "high": high, "n": found.n},
-        "performs": found.performs,
+        "n": measured.n,
+        "accuracy": {
+            "value": measured.accuracy,
+            "low": measured.accuracy_low,
+            "high": measured.accuracy_high,
+            "n": measured.n,
+        },
+        "metric": {"value": float(scores.mean()), "low": low, "high": high, "n": measured.n},
+        "performs": measured.performs,
     }

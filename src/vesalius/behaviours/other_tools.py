@@ -96,9 +96,9 @@ def _mib_answers(row: Mapping[str, Any], metadata: Mapping[str, Any]) -> tuple[l
     if isinstance(options, Mapping):  # multiple choice: {"label": ["A", "B"], "text": [...]}
         options = options.get("label") or options.get("text")
     if isinstance(options, Iterable) and not isinstance(options, str) and key is not None:
-        listed = list(options)
-        place = _place(key, listed)
-        return [listed[place]], [one for i, one in enumerate(listed) if i != place]
+        answers = list(options)
+        place = _place(key, answers)
+        return [answers[place]], [one for i, one in enumerate(answers) if i != place]
     right = row.get("answer", metadata.get("indirect_object", metadata.get("answer")))
     wrong = row.get("wrong", metadata.get("subject"))
     return ([] if right is None else [right]), ([] if wrong is None else [wrong])

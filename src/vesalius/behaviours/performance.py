@@ -59,7 +59,7 @@ def draw_prompts(
     """`n` prompts of a behaviour for experiments on a model: only those it answers correctly where the behaviour asks
     for that. More are drawn until there are enough.
     """
-    config, found, drawn = model.config, 0, 0
+    config, answered, drawn = model.config, 0, 0
     for size in [n] if not behaviour.only_right else [n * factor for factor in OVERSAMPLING]:
         try:
             prompts = behaviour.sample(
@@ -72,12 +72,12 @@ def draw_prompts(
         if not behaviour.only_right:
             return prompts
         right = answered_right(model, prompts).nonzero()[:, 0]
-        found, drawn = len(right), len(prompts)
-        if found >= n:
+        answered, drawn = len(right), len(prompts)
+        if answered >= n:
             return prompts.take(right[:n])
     raise BadInput(
-        f"behaviour {behaviour.name}: the model answers {found} of {drawn} prompts of the {split} split correctly, and "
-        f"{n} were requested; request fewer, or leave out keep=right"
+        f"behaviour {behaviour.name}: the model answers {answered} of {drawn} prompts of the {split} split correctly, "
+        f"and {n} were requested; request fewer, or leave out keep=right"
     )
 
 

@@ -47,11 +47,11 @@ def behaviour(name: str) -> Behaviour:
 def find_behaviour(given: Any, *, metric: BehaviourMetric | None = None) -> Behaviour:
     """The behaviour that a name, a path, a hub id, rows, a row written as JSON or a `Behaviour` stands for."""
     require_metric(metric)
-    found = _found(given)
-    return found if metric is None else found.with_metric(metric)
+    named = _behaviour_given(given)
+    return named if metric is None else named.with_metric(metric)
 
 
-def _found(given: Any) -> Behaviour:
+def _behaviour_given(given: Any) -> Behaviour:
     if isinstance(given, Behaviour):
         return given
     if isinstance(given, Mapping):

@@ -125,17 +125,17 @@ class _Templates:
     def rows(self) -> list[Row]:
         """Up to `n_rows` different rows of every split, drawn by turns; no prompt is in two splits."""
         draws = {split: self._draws(split) for split in SPLITS}
-        found: dict[str, dict[tuple[object, ...], Row]] = {split: {} for split in SPLITS}
+        rows_of: dict[str, dict[tuple[object, ...], Row]] = {split: {} for split in SPLITS}
         failed: dict[str, int] = dict.fromkeys(SPLITS, 0)
         split_of: dict[str, str] = {}
-        while unfinished := [split for split in SPLITS if len(found[split]) < self.n_rows and failed[split] < TRIES]:
+        while unfinished := [split for split in SPLITS if len(rows_of[split]) < self.n_rows and failed[split] < TRIES]:
             for split in unfinished:
-                row = draws[split](len(found[split]))
+                row = draws[split](len(rows_of[split]))
                 mine = split_of.setdefault(row.prompt, split) == split
-                failed[split] = 0 if mine and row.key not in found[split] else failed[split] + 1
+                failed[split] = 0 if mine and row.key not in rows_of[split] else failed[split] + 1
                 if mine:
-                    found[split].setdefault(row.key, row)
-        return [row for split in SPLITS for row in found[split].values()]
+                    rows_of[split].setdefault(row.key, row)
+        return [row for split in SPLITS for row in rows_of[split].values()]
 
     def _draws(self, split: str) -> Callable[[int], Row]:
         """What draws the rows of a split, given how many it has."""

@@ -193,21 +193,21 @@ def require_circuit_method(method: str | None) -> None:
 
 
 def _with_moved(
-    specimen: Specimen, material: Trial, found: _Scores, method: str, seed: int
+    specimen: Specimen, material: Trial, scored: _Scores, method: str, seed: int
 ) -> tuple[_Scores, tuple[str, ...]]:
     """The scores with those of components that hold the position alone, and what is to be said about these."""
-    candidates = list(found.components) if method in ESTIMATES else silent(found.components)
+    candidates = list(scored.components) if method in ESTIMATES else silent(scored.components)
     moved = moved_effects(specimen.model, material, candidates, seed=seed)
-    per_prompt = found.per_prompt
+    per_prompt = scored.per_prompt
     if moved.shown and per_prompt is not None and per_prompt.ndim == 2:
         per_prompt = per_prompt.clone()
-        columns = list(found.components)
+        columns = list(scored.components)
         for component in moved.shown:
             per_prompt[:, columns.index(component)] = moved.matrix[:, moved.components.index(component)]
     scores = replace(
-        found,
-        components={**found.components, **moved.shown},
-        forwards=found.forwards + moved.forwards,
+        scored,
+        components={**scored.components, **moved.shown},
+        forwards=scored.forwards + moved.forwards,
         per_prompt=per_prompt,
     )
     return scores, tuple(note_on_position(method, part, effect) for part, effect in moved.shown.items())

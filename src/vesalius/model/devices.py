@@ -138,12 +138,12 @@ def fitting_devices(needed: int, room: dict[torch.device, int]) -> tuple[torch.d
 def named_devices(names: Devices) -> tuple[torch.device, ...]:
     """Devices by name, or one line saying why one cannot be used here."""
     given = names.split(",") if isinstance(names, str) else [names] if isinstance(names, torch.device) else list(names)
-    listed = [name.strip() if isinstance(name, str) else name for name in given]
-    if not listed or "" in listed:
+    wanted = [name.strip() if isinstance(name, str) else name for name in given]
+    if not wanted or "" in wanted:
         raise BadInput(f"device {names!r} names no device; write cpu, cuda, or several such as cuda:0,cuda:1")
-    if "auto" in listed and len(listed) > 1:
+    if "auto" in wanted and len(wanted) > 1:
         raise BadInput(f"device {names!r}: auto chooses by itself; write auto alone, or name every device")
-    return tuple(chosen_device(name) for name in listed)
+    return tuple(chosen_device(name) for name in wanted)
 
 
 def chosen_device(name: str | torch.device) -> torch.device:

@@ -130,12 +130,12 @@ class GgufFile:
     def _rope_factors(self, field: Callable[..., Any]) -> dict[str, Any]:
         """Divisors of the rotary frequencies that the file stores as tensors."""
         names = {"rope_factors_short.weight": "short_factors", "rope_factors_long.weight": "long_factors"}
-        found = {ours: self._tensor(name) for name, ours in names.items()}
+        tensors = {ours: self._tensor(name) for name, ours in names.items()}
         if (always := self._tensor("rope_freqs.weight")) is not None:
-            found = {"short_factors": always, "long_factors": always}
-        if None in found.values():
+            tensors = {"short_factors": always, "long_factors": always}
+        if None in tensors.values():
             return {}
-        factors = {ours: tuple(self._dequantise(tensor).tolist()) for ours, tensor in found.items()}
+        factors = {ours: tuple(self._dequantise(tensor).tolist()) for ours, tensor in tensors.items()}
         attention, original = 1.0, int(field("rope.scaling.original_context_length", default=field("context_length")))
         if always is None:
             attention = float(field("rope.scaling.attn_factor", default=1.0))

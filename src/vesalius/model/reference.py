@@ -150,11 +150,11 @@ def tolerance(config: Config, dtype: torch.dtype, *, size: float, own: float | N
 
 def limits(config: Config) -> dict[str, int]:
     """Lengths beyond which a model computes something else: windows, and rotations that depend on the length."""
-    found = {f"the window of {window} tokens": window for window in config.windows if window is not None}
+    lengths = {f"the window of {window} tokens": window for window in config.windows if window is not None}
     for rotary in {config.rotary_of(layer) for layer in range(config.n_layers)} - {None}:
         if rotary is not None and rotary.scaling in ("longrope", "dynamic"):
-            found[f"the limit of {rotary.scaling} rotation, {rotary.original_n_ctx} tokens"] = rotary.original_n_ctx
-    return {words: limit for words, limit in found.items() if limit < config.n_ctx}
+            lengths[f"the limit of {rotary.scaling} rotation, {rotary.original_n_ctx} tokens"] = rotary.original_n_ctx
+    return {words: limit for words, limit in lengths.items() if limit < config.n_ctx}
 
 
 def load_references(source: Any, loaded: LoadedModel) -> References | None:

@@ -14,9 +14,9 @@ MARKS = {"performed": "yes", "undecided": "unclear", "not performed": "no", "fai
 def print_survey(survey: Survey) -> None:
     """Who performs what, which components, how stable; then where the page is."""
     print_line(f"{len(survey.cells)} cell{'s' * (len(survey.cells) != 1)}: {survey.counts()}")
-    listed = len(survey.cells) <= MOST_LINES
-    stdout.print(_lines(survey) if listed else _grid(survey))
-    if listed and any(cell.sweep for cell in survey.cells):
+    few = len(survey.cells) <= MOST_LINES
+    stdout.print(_lines(survey) if few else _grid(survey))
+    if few and any(cell.sweep for cell in survey.cells):
         print_line("halves: how alike the strongest components of two halves of the prompts are (Jaccard index)")
     for line in _failures(survey):
         print_line(line)

@@ -56,13 +56,13 @@ def cells_by(
     """For each label of rows the share of their cases that are right, and the number of rows with a case: answers of
     one input are not independent. Rows labelled -1 are left out.
     """
-    found = {}
+    cells = {}
     for value in label[label >= 0].unique().tolist():
         here = label == value
         n = int(cases[here].sum())
         if n:
-            found[value] = float((right & cases)[here].sum() / n), int(cases[here].any(1).sum())
-    return found
+            cells[value] = float((right & cases)[here].sum() / n), int(cases[here].any(1).sum())
+    return cells
 
 
 def worst_evidence(

@@ -41,15 +41,15 @@ def unsupported_inputs(claim: Claim, lab: Lab, carriers: Carriers) -> tuple[Evid
         owners, named = _owners(carriers), _variables(claim)
     else:
         return ()
-    found = []
+    limiting = []
     for variable in dict.fromkeys(named):
         owner = owners.get(variable)
         if owner is None or owner == claim.component:
             continue
         verdict, evidence = examine_program(lab, Component.parse(owner), program, carriers[owner], level=level_for(1))
         if verdict != "supported":
-            found.append(_evidence(owner, variable, verdict, evidence))
-    return tuple(found)
+            limiting.append(_evidence(owner, variable, verdict, evidence))
+    return tuple(limiting)
 
 
 def input_words(evidence: tuple[Evidence, ...]) -> str:
@@ -80,12 +80,12 @@ def _owners(carriers: Carriers) -> dict[str, str]:
 
 def _nearest(program: Program, carried: tuple[str, ...], owners: Mapping[str, str]) -> list[str]:
     """The variables nearest below the carried ones that some component carries."""
-    found: list[str] = []
+    nearest: list[str] = []
     nodes = [operand for name in carried for operand in expression_of(program, name).inputs]
     for node in nodes:  # grows while it is read
         name = program.name_of(node) if isinstance(node, Variable) else ""
         if name in owners and name not in carried:
-            found.append(name)
+            nearest.append(name)
         else:
             nodes += [operand for operand in node.inputs if operand not in nodes]
-    return found
+    return nearest

@@ -219,12 +219,13 @@ class InterchangeTest:
             arguments = _arguments_of(program, name)
             columns = [source.values[argument].gather(1, read) for argument in arguments]
             integers = [(10 * c).round().long() if c.is_floating_point() else c for c in columns]
-            found, label = torch.unique(torch.stack(integers, -1)[interchanged], dim=0, return_inverse=True)
+            combinations, label = torch.unique(torch.stack(integers, -1)[interchanged], dim=0, return_inverse=True)
             labels = torch.full_like(self.reads, -1)
             labels[interchanged] = label
             frequent = label.bincount().argsort(descending=True, stable=True)[:MAX_ARGUMENTS]
             cells += [
-                (_cell_name(program, arguments, found[value].tolist()), labels == value) for value in frequent.tolist()
+                (_cell_name(program, arguments, combinations[value].tolist()), labels == value)
+                for value in frequent.tolist()
             ]
         return cells
 

@@ -154,19 +154,19 @@ def inputs_that_stay(
     """
     owners = {variable: name for name, carried in carriers.items() for variable in carried}
     entries = {entry["name"]: entry for entry in to_document(program)["variables"]}
-    found: dict[str, Evidence] = {}
+    fixed_inputs: dict[str, Evidence] = {}
     for table in carriers.get(str(component), ()):
         arguments = entries[table]["of"] if entries.get(table, {}).get("op") in OWN_POSITION else []
         if not any(is_of_position(name, entries) for name in arguments):
             continue
         for name in arguments:
             owner = owners.get(name) or owners.get(f"{name}_head")
-            if owner is None or owner in found or owner == str(component) or is_of_position(name, entries):
+            if owner is None or owner in fixed_inputs or owner == str(component) or is_of_position(name, entries):
                 continue
             moved = moved_output(lab, Component.parse(owner), program, carriers[owner], level=level)[0]
             if moved.outcome != "free":
-                found[owner] = moved.model_copy(update={"measure": MOVED_INPUT, "passed": None})
-    return tuple(found.values())
+                fixed_inputs[owner] = moved.model_copy(update={"measure": MOVED_INPUT, "passed": None})
+    return tuple(fixed_inputs.values())
 
 
 def moved_where_equal(

@@ -32,16 +32,16 @@ def rival_contestants(program: Program, carried: tuple[str, ...]) -> list[Contes
     """The rivals of a claim about the position; none where the position plays no part beside the carried variables."""
     document = to_document(program)
     editor = _Editor(program, document["variables"], carried)
-    found = []
+    rivals = []
     for label, edited in (("position inside", editor.inside()), ("position outside", editor.outside())):
         if edited is None:
             continue
         variables, names = edited
         try:
-            found.append(Contestant(label, from_document({**document, "variables": variables}), names))
+            rivals.append(Contestant(label, from_document({**document, "variables": variables}), names))
         except BadInput:  # the edited program has more values than a program may have
             continue
-    return found
+    return rivals
 
 
 class _Editor:
@@ -60,16 +60,16 @@ class _Editor:
         moved = _fresh("moved_position", self.by_name)
         copies: dict[str, Entry] = {}
         below = set(self.origins)
-        variables, found = [], False
+        variables, changed = [], False
         for entry in self.entries:
             if entry["op"] in OWN_POSITION and below & {*entry["of"]}:
                 below.add(entry["name"])
                 of = [self._from(moved, name, copies, below) for name in entry["of"]]
-                found |= of != entry["of"]
+                changed |= of != entry["of"]
                 entry = {**entry, "of": of}
                 variables += [copies.pop(name) for name in list(copies)]
             variables.append(entry)
-        if not found:
+        if not changed:
             return None
         return [self._identity(_INDICES, moved), *variables], (*self.carried, moved)
 

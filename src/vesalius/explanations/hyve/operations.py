@@ -108,8 +108,8 @@ class _Naming:
                 return None
             if self.reads(output) != (name,):
                 return None
-        listed = (*self.program.tables.domains[output].values, None)
-        shown = [listed[code] for code in self._column(self.program.name_of(output))]
+        output_values = (*self.program.tables.domains[output].values, None)
+        shown = [output_values[code] for code in self._column(self.program.name_of(output))]
         return dict(zip(self._column(name), shown, strict=True))
 
     def _passed_on(self, node: Aggregate, found: Standing) -> Mapping[int, Any]:

@@ -79,14 +79,14 @@ class Instruments:
         that position gets the most.
         """
         at = self._place(query)
-        found = {}
+        by_head = {}
         for head in self._heads(heads):
             top = self._weights(head, at).argmax(1)
-            found[str(head)] = {
+            by_head[str(head)] = {
                 role: {"mass": self._mean(mass), "top": rounded((top == self._keys(at)[role]).float().mean())}
                 for role, mass in self.attention_masses(head, query).items()
             }
-        return found
+        return by_head
 
     def lens(self, components: Given, k: int = TOP_TOKENS) -> dict[str, dict[str, Any]]:
         """What each component's output at the end adds to the logits: to the answer's (against the mean logit), the
@@ -94,26 +94,26 @@ class Instruments:
         """
         k = min(_count(k, "k"), self.model.config.d_vocab)
         rows, answer = torch.arange(len(self.pool)), self.prompts.correct
-        found = {}
+        by_component = {}
         for component in self._components(components):
             output = self.pool.output_of(component, self.pool.values)[rows, self.prompts.position]
             logits = direct_logits(self.model, output, resid=self.pool.final_resid).cpu()
             logits = logits - logits.mean(1, keepdim=True)
             own = logits[rows, answer]
             rank = (logits > own[:, None]).sum(1) + 1
-            found[str(component)] = {
+            by_component[str(component)] = {
                 "answer": self._mean(own),
                 "answer_minus_wrong": self._mean(logit_difference_of(self.pool, output)),
                 "rank": float(rank.double().median()),
                 f"in_top_{k}": rounded((rank <= k).float().mean()),
                 "tokens": [self._piece(int(token)) for token in logits.mean(0).topk(k).indices],
             }
-        return found
+        return by_component
 
     def layers(self) -> list[dict[str, Any]]:
         """The logit lens on the residual stream at the end, after each layer: how often its top token is the answer."""
         rows = torch.arange(len(self.pool))
-        found = []
+        by_layer = []
         for layer in range(self.model.config.n_layers):
             after = (
                 self.pool.final_resid
@@ -121,8 +121,8 @@ class Instruments:
                 else self.pool.resid(layer + 1)[rows, self.prompts.position]
             )
             top = direct_logits(self.model, after, resid=after).argmax(1).cpu()
-            found.append({"layer": layer, "answer_on_top": rounded((top == self.prompts.correct).float().mean())})
-        return found
+            by_layer.append({"layer": layer, "answer_on_top": rounded((top == self.prompts.correct).float().mean())})
+        return by_layer
 
     # Replacing.
 

@@ -142,12 +142,12 @@ def _explain(
     if not ranked:
         return Finding(observations, Constant(), 0.0)
     place = min(choice, len(ranked) - 1)
-    score, found = ranked[place]
+    score, hypothesised = ranked[place]
     if score < FOUND_ABOVE:
         return Finding(observations, Constant(), score, ranked, tried)
-    if not isinstance(found, Reading):
-        return Finding(observations, found, score, ranked, tried, place)
-    hypothesis = _of_mlp(runs, pool, program, observations, found, without)
+    if not isinstance(hypothesised, Reading):
+        return Finding(observations, hypothesised, score, ranked, tried, place)
+    hypothesis = _of_mlp(runs, pool, program, observations, hypothesised, without)
     if hypothesis is None:
         return Finding(observations, Constant(), 0.0)
     return Finding(observations, hypothesis, score, ranked, tried, place)

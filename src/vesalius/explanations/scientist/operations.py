@@ -77,6 +77,8 @@ def name_task(program: CircuitProgram, vocabulary: FiniteVocabulary, seen: Seque
     for codes, outputs, real in zip(seen.codes.tolist(), predicted, seen.real.tolist(), strict=True):
         length = sum(real)
         tokens = [vocabulary.tokens[code] for code in codes[:length]]
-        listed = vocabulary.outputs
-        pairs.append((tokens, [value if listed is None else listed[int(value)] for value in outputs[:length]]))
+        output_tokens = vocabulary.outputs
+        pairs.append(
+            (tokens, [value if output_tokens is None else output_tokens[int(value)] for value in outputs[:length]])
+        )
     return name_sequence_task(pairs, causal=program.causal)

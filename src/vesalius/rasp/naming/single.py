@@ -38,8 +38,8 @@ def predicates(values: Sequence[Value]) -> Iterator[Candidate]:
             inside = f"{low!r} <= x <= {high!r}"
             yield from _either("threshold", inside, f"not ({inside})", f"from {low:.6g} to {high:.6g}")
     for description, members in described_sets(set(values)):
-        listed = tuple(sorted(members, key=repr))
-        yield from _either("membership", f"x in {listed!r}", f"x not in {listed!r}", description)
+        values_in_order = tuple(sorted(members, key=repr))
+        yield from _either("membership", f"x in {values_in_order!r}", f"x not in {values_in_order!r}", description)
     texts = ordered(values)
     if texts is not None and in_order is None:
         yield from _text_ranges(texts)

@@ -92,10 +92,10 @@ def _of_classes(defined: Entries, unseen: list[Key], *, valued: bool) -> Operati
         classes: dict[Value, Hashable] = {}
 
         def fits(function: Callable[..., Value]) -> bool:
-            found = class_of_value(function, defined)
+            class_names = class_of_value(function, defined)
             classes.clear()
-            classes.update(found or {})
-            return found is not None
+            classes.update(class_names or {})
+            return class_names is not None
 
         chosen = _first(
             _candidates(defined, unseen, valued=False),
