@@ -18,10 +18,8 @@ from vesalius.cli.tables.scorecards import print_circuits
 from vesalius.documents.metric import metric_rows
 from vesalius.documents.scorecard import Scorecard
 from vesalius.errors import BadInput, Failed
-from vesalius.runs.directory import read_explanation
-
-
 from vesalius.runs.comparison import compare
+from vesalius.runs.directory import read_explanation
 from vesalius.runs.engine import map_cases
 from vesalius.runs.replay import differences, replay
 from vesalius.runs.settings import RunLimits, Settings

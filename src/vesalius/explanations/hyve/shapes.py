@@ -1,4 +1,7 @@
-"""The answers a language model is asked for, stage by stage."""
+"""The answers a language model is asked for, stage by stage.
+
+A title is what the language model reads as the name of a shape; it is part of the address of a recorded call.
+"""
 
 from collections.abc import Sequence
 from typing import Annotated, Any, Literal, get_args
@@ -42,8 +45,10 @@ Text = Annotated[str, BeforeValidator(_text), Field(min_length=1, max_length=20_
 MaybeText = Annotated[str, BeforeValidator(_text), Field(max_length=20_000)]
 
 
-class Plan(BaseModel):
+class ExperimentPlan(BaseModel):
     """A plan, for an observation or for a test."""
+
+    model_config = ConfigDict(title="Plan")
 
     stage: MaybeText = ""
     goal: Text
@@ -100,8 +105,10 @@ class Role(BaseModel):
     description: Text
 
 
-class Summary(BaseModel):
+class CircuitSummary(BaseModel):
     """How information flows, and the task."""
+
+    model_config = ConfigDict(title="Summary")
 
     information_flow: Text
     derived_task_description: Text
@@ -109,7 +116,7 @@ class Summary(BaseModel):
 
 def classification(components: Sequence[str], *, summary: bool = False) -> type[BaseModel]:
     """The shape of a classification: one role per component and, if asked for, the fields of a summary."""
-    asked = tuple(Summary.model_fields) if summary else ()
+    asked = tuple(CircuitSummary.model_fields) if summary else ()
     fields: dict[str, Any] = dict.fromkeys(components, (Role | None, None)) | dict.fromkeys(asked, (MaybeText, ""))
     return create_model("Classification", __base__=_per_component(components, asked), **fields)
 

@@ -32,14 +32,14 @@ from vesalius.explanations.hyve.prompting import (
     failures_of,
 )
 from vesalius.explanations.hyve.shapes import (
+    CircuitSummary,
     Conclusion,
     Decision,
+    ExperimentPlan,
     Looked,
     Observed,
-    Plan,
     Proposal,
     Role,
-    Summary,
     classification,
     names,
 )
@@ -126,7 +126,7 @@ class State:
 
     findings: tuple[Finding, ...] = ()
     roles: Mapping[str, Role] = field(default_factory=dict)
-    summary: Summary | None = None
+    summary: CircuitSummary | None = None
 
     @property
     def settled(self) -> bool:
@@ -286,8 +286,8 @@ class Stages:
         roles = {name: role for name, role in reply_roles.items() if isinstance(role, Role)}
         if reply is not None and (missing := sorted(set(circuit) - set(roles))):
             self.desk.note(f"classification: it leaves out {', '.join(missing)}")
-        told = {name: reply_roles.get(name) for name in Summary.model_fields}
-        summary = Summary.model_validate(told) if all(told.values()) else None
+        told = {name: reply_roles.get(name) for name in CircuitSummary.model_fields}
+        summary = CircuitSummary.model_validate(told) if all(told.values()) else None
         return replace(state, roles=roles, summary=summary)
 
     def summarize(self, state: State) -> State:
@@ -298,7 +298,7 @@ class Stages:
         known = self._known(state)
         roles = [(name, role.tag, role.description) for name, role in state.roles.items()]
         prompt = self.prompts.stage("summarize.md", known=known, roles=roles)
-        reply = self.desk.ask(self._turns(prompt), Summary, label="summary")
+        reply = self.desk.ask(self._turns(prompt), CircuitSummary, label="summary")
         return replace(state, summary=None if reply is None else reply.parsed)
 
     def name(self, parts: Sequence[tuple[str, str]]) -> dict[str, str]:
@@ -346,7 +346,7 @@ class Stages:
         return [system(self.prompts.system()), user(prompt)]
 
     def _plan(self, prompt: str, label: str) -> str:
-        reply = self.desk.ask(self._turns(prompt), Plan, label=label)
+        reply = self.desk.ask(self._turns(prompt), ExperimentPlan, label=label)
         return NO_PLAN if reply is None or reply.parsed is None else str(reply.parsed)
 
     def _records(self, component: Component, hypothesis: str, answer: Any, bench: Bench) -> tuple[ClaimRecord, ...]:
