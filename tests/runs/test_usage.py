@@ -167,6 +167,7 @@ def test_the_stages_of_a_run_sum_to_its_scorecard(tmp_path: Path) -> None:
         ("L0_MLP validation 3", "validate", "L0_MLP"),
         ("classification", "classify", None),
         ("summary", "summarise", None),
+        ("names", "name", None),
         ("judge/3//task_accuracy/seat 2/judged_first", "judge task_accuracy", None),
         ("round 3", "other", None),
         ("", "other", None),

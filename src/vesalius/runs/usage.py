@@ -30,6 +30,7 @@ STAGES = {
     "validate": r"validation(?: plan)? \d+",
     "classify": r"classification",
     "summarise": r"summary",
+    "name": r"names",
 }
 #: What the stages are in `hybrid`: a language model proposes for what is open, and names what is established.
 HYBRID_STAGES = {
@@ -38,6 +39,7 @@ HYBRID_STAGES = {
     "validate": "propose",
     "classify": "name",
     "summarise": "name",
+    "name": "name",
 }
 #: Calls whose label names no stage: those of a scientist of one's own.
 OTHER = "other"
