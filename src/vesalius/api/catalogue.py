@@ -24,7 +24,15 @@ from vesalius.circuits.specimens import (
     load_specimen,
 )
 from vesalius.components import all_components
-from vesalius.documents.catalogue import SpecimenDescription
+from vesalius.documents.catalogue import (
+    BehaviourEntry,
+    BehaviourReport,
+    Listing,
+    MeasuredBehaviour,
+    SpecimenDescription,
+    SpecimenEntry,
+    UnmeasuredBehaviour,
+)
 from vesalius.documents.request import IN_PYTHON
 from vesalius.errors import BadInput
 from vesalius.model.arithmetic import NAME as ARITHMETIC
@@ -149,7 +157,7 @@ def loaded(
     return with_behaviour(specimen, behaviour, metric=metric)
 
 
-def specimens() -> list[dict[str, Any]]:
+def specimens() -> Listing[SpecimenEntry]:
     """Every specimen that needs no download, one description each: the benchmark circuits, then the natural models."""
     natural = [
         {
@@ -163,7 +171,7 @@ def specimens() -> list[dict[str, Any]]:
         }
         for name, config in NATURAL.items()
     ]
-    return [card.describe() for card in benchmark_cards()] + natural
+    return Listing(SpecimenEntry(**one) for one in [*(card.describe() for card in benchmark_cards()), *natural])
 
 
 def show(
@@ -205,19 +213,19 @@ def next_tokens(
         raise BadInput(f"specimen {specimen.name!r} is not a natural model; the likeliest tokens are for text models")
     if top < 1:
         raise BadInput(f"top={top} tokens are none; ask for at least 1")
-    found = []
+    likeliest = []
     for text in _several(specimen, inputs):
         tokens = specimen.tokenize([text]).to(specimen.model.device)
         with torch.no_grad():
             probabilities = specimen.model(tokens)[0, -1].float().softmax(-1)
         best = probabilities.topk(min(top, len(probabilities)))
-        found.append(
+        likeliest.append(
             [
                 {"token": vocabulary.tokenizer.piece(token), "probability": probability}
                 for probability, token in zip(best.values.tolist(), best.indices.tolist(), strict=True)
             ]
         )
-    return found
+    return likeliest
 
 
 def _several(specimen: Specimen, inputs: Sequence[Any] | str) -> Sequence[Any]:
@@ -234,16 +242,16 @@ def behaviours(
     seed: int = 0,
     progress: Progress | bool | None = None,
 ) -> Any:
-    """The behaviours by name; with a natural model, how well it performs each on `n` prompts (32). Where its tokenizer
-    cannot say a behaviour's words, `performs` is None and `reason` says why.
+    """A `Listing` of the behaviours by name; with a natural model, of how well it performs each on `n` prompts (32).
+    Where its tokenizer cannot say a behaviour's words, `performs` is None and `reason` says why.
 
-    With `behaviour` (a name, a file, rows or a `ves.Behaviour`) a dictionary about that one: which rows are kept and
-    why others are not, and accuracy and metric with intervals, of all rows and of each split (at most `n` of each).
+    With `behaviour` (a name, a file, rows or a `ves.Behaviour`) a `BehaviourReport` on that one: which rows are kept
+    and why others are not, and accuracy and metric with intervals, of all rows and of each split (at most `n` of each).
     """
     if specimen is None:
         if behaviour is not None:
             raise BadInput(f"behaviour {behaviour!r}: name the model whose tokenizer reads it, before `behaviour`")
-        return [{"name": one.name, "description": one.description} for one in all_behaviours()]
+        return Listing(BehaviourEntry(name=one.name, description=one.description) for one in all_behaviours())
     require_drawable(MEASURED if n is None else n, seed)
     own = None if behaviour is None else find_behaviour(behaviour, metric=metric)
     with shown(progress) as report:
@@ -253,17 +261,18 @@ def behaviours(
         model, tokenizer = specimen.model, specimen.vocabulary.tokenizer
         if own is not None:
             most = n or (MOST_PROMPTS if own.measured_split != "test" else MEASURED)
-            found = check_behaviour(own, model, tokenizer, n=most, seed=seed, progress=report)
-            return {"model": specimen.source or specimen.id, "bos": specimen.vocabulary.bos_text, **found}
+            report_data = check_behaviour(own, model, tokenizer, n=most, seed=seed, progress=report)
+            subject = {"model": specimen.source or specimen.id, "bos": specimen.vocabulary.bos_text}
+            return BehaviourReport(**subject, **report_data)
         if metric is not None:
             raise BadInput(f"metric {metric!r}: name the behaviour that is measured by it, `behaviour` NAME or FILE")
-        rows = []
+        rows: list[MeasuredBehaviour | UnmeasuredBehaviour] = []
         for done, one in enumerate(all_behaviours()):
             report(f"measuring {one.name}", done, len(all_behaviours()))
             try:
                 result = measure(one, model, tokenizer, n=n or MEASURED, seed=seed, progress=report)
             except BadInput as error:  # the tokenizer cannot say this one; the others are measured all the same
-                rows.append({"name": one.name, "performs": None, "reason": str(error)})
+                rows.append(UnmeasuredBehaviour(name=one.name, reason=str(error)))
             else:
-                rows.append({"name": one.name, **result.model_dump()})
-    return rows
+                rows.append(MeasuredBehaviour(name=one.name, **result.model_dump()))
+    return Listing(rows)

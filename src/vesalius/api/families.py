@@ -5,6 +5,7 @@ from typing import Any
 
 import torch
 
+from vesalius.documents.catalogue import Listing, ModelFamily
 from vesalius.errors import BadInput, Failed
 from vesalius.model.devices import Devices, named_devices, place
 from vesalius.model.families import FAMILIES
@@ -54,8 +55,8 @@ def check_document(model: Any, **options: Any) -> dict[str, Any]:
     return {**asdict(agreement), "summary": agreement.describe()}
 
 
-def models() -> list[dict[str, Any]]:
+def models() -> Listing[ModelFamily]:
     """The families of models that are read, with the `model_type`s of each; `exact` says that its logits are held to
     those of transformers' own module by the tests.
     """
-    return [{"family": one.name, "model_types": list(one.model_types), "exact": True} for one in FAMILIES]
+    return Listing(ModelFamily(family=one.name, model_types=tuple(one.model_types), exact=True) for one in FAMILIES)

@@ -14,8 +14,8 @@
 | `MechrlStudy` | `mechrl-MODE.json` | `vesalius bench mechrl` |
 
 Each holds the `Request` that made it. What commands print without a file of its own is here as well: `Plan`,
-`SurveyPlan`, `SpecimenDescription`, `TrainedSpecimen`, `TrainedSpecimens` and `GeneratedTasks`. Nothing here imports
-torch.
+`SurveyPlan`, the listings of `catalogue`, `RunUsage`, `TrainedSpecimen`, `TrainedSpecimens` and `GeneratedTasks`.
+Nothing here imports torch.
 """
 
 from vesalius.documents.base import Document, Record

@@ -5,7 +5,7 @@ from typing import Any
 from rich.table import Column, Table
 
 from vesalius.cli.console import print_line, stdout, with_flags
-from vesalius.documents.catalogue import SpecimenDescription
+from vesalius.documents.catalogue import BehaviourReport, Listing, ModelFamily, SpecimenDescription, SpecimenEntry
 from vesalius.documents.views import title_of
 
 #: Options that the reasons of rows name.
@@ -14,7 +14,7 @@ FLAGS = ("--metric",)
 MOST_REASONS, MOST_NUMBERS = 20, 5
 
 
-def print_specimens(rows: list[dict[str, Any]]) -> None:
+def print_specimens(rows: Listing[SpecimenEntry]) -> None:
     """One line per specimen."""
     # A name that is cut off cannot be typed again, so names are never shortened.
     table = Table("id", Column("name", no_wrap=True, overflow="ignore"), "shape", "components", box=None)
@@ -57,7 +57,7 @@ def _print_bos(bos: str | None) -> None:
         print_line(f"before every text the model reads {bos}")
 
 
-def print_behaviours(rows: list[dict[str, Any]]) -> None:
+def print_behaviours(rows: Listing[Any]) -> None:
     """The behaviours; how well a model does each, where that was measured."""
     if "performs" not in rows[0]:
         for row in rows:
@@ -82,7 +82,7 @@ def print_behaviours(rows: list[dict[str, Any]]) -> None:
             print_line(row["reason"])
 
 
-def print_rows(document: dict[str, Any]) -> None:
+def print_rows(document: BehaviourReport) -> None:
     """One behaviour: dropped rows with their reasons, then accuracy and metric of each split."""
     print_line(
         f"{title_of(document['behaviour'])}: {document['n_kept']} of {_count(document['n_rows'], 'row')} can be used"
@@ -139,7 +139,7 @@ def _with_interval(value: float | None, low: float | None, high: float | None) -
     return f"{value:.2f}" if low is None or high is None else f"{value:.2f} [{low:.2f}, {high:.2f}]"
 
 
-def print_models(rows: list[dict[str, Any]]) -> None:
+def print_models(rows: Listing[ModelFamily]) -> None:
     """One line per family."""
     table = Table("family", "model types", "exact", box=None)
     for row in rows:
