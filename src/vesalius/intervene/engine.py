@@ -2,8 +2,8 @@
 
 1. Run the prompts clean once and keep the residual stream, z and MLP outputs (`Recording`).
 2. Sort the rows of the plan by the first place where they differ from the clean run.
-3. Walk the layers once per chunk of rows. A row joins the walk where it first differs, starting from the recording;
-   rows that have joined are computed together, each with its own replacements.
+3. Walk the layers once per chunk of rows. A row joins the walk where it first differs, starting from the recording, or
+   from a row that had the same replacements so far (`sharing`); rows that have joined are computed together.
 4. Compute only the tokens that can differ from the clean run and reach the readout (`tokens`); keys and values of the
    others come from the recording.
 5. Read off only the logits the readout asks for; in the last layer compute only the positions it asks for.
@@ -26,6 +26,7 @@ from vesalius.intervene.cuts import Cuts
 from vesalius.intervene.plan import KEEP, EdgeEdit, Plan
 from vesalius.intervene.readout import Readout
 from vesalius.intervene.recordings import Recording, Recordings, activation_memory
+from vesalius.intervene.sharing import CLEAN, Branches, branches, edit_times, without_inherited
 from vesalius.intervene.tokens import Grid, Live, Places, Spans, spans_to_compute
 from vesalius.intervene.values import Batch, Values
 from vesalius.model.attention import Heads, take_positions
@@ -97,8 +98,9 @@ def run_with_outputs(
         rows = ((plan.prompt >= start) & (plan.prompt < start + n)).nonzero()[:, 0]
         rows = rows[entry[rows].argsort(stable=True)]
         for chunk in rows.split(rows_at_once) if len(rows) else ():
+            chunk, begins = _branched(model.config, plan, chunk, entry, spans, alone=bool(components))
             of_chunk = None if spans is None else spans.take(chunk)
-            walk = _Walk(model, recording, _select(plan, chunk, start), entry[chunk], of_chunk, values, components)
+            walk = _Walk(model, recording, _select(plan, chunk, start), begins, of_chunk, values, components)
             scores.append(walk.scores(readout, cost))
             outputs.append(walk.outputs())
             order.append(chunk)
@@ -122,12 +124,12 @@ class _Walk:
         model: Transformer,
         recording: Recording,
         plan: Plan,
-        entry: Tensor,
+        begins: Branches,
         spans: Spans | None,
         values: Values,
         kept: Sequence[Component],
     ) -> None:
-        device = model.device
+        device, entry = model.device, begins.entry
         self.model, self.recording, self.values = model, recording, values
         self.prompt = Copies(plan.prompt.to(device))
         self.layout = recording.layout.take(self.prompt.value)
@@ -139,7 +141,8 @@ class _Walk:
         # Row counts by entry time: after `until[t]` rows, the next one enters later than t.
         times = torch.arange(3 * model.config.n_layers + 1)
         self.until: list[int] = torch.searchsorted(entry, times, right=True).tolist()
-        self.edits = _Edits(plan.choice, model.config.n_heads, device)
+        self.parent = begins.parent.tolist()
+        self.edits = _Edits(without_inherited(model.config, plan, entry), model.config.n_heads, device)
         self.cuts = Cuts(plan.edges, self) if plan.edges else None
         self.kept: dict[Component, Tensor | None] = dict.fromkeys(kept)
 
@@ -187,11 +190,20 @@ class _Walk:
         return None if choose is None else choose[self.prompt.on(choose.device)]
 
     def _join(self, active: Tensor | None, clean: Tensor, n: int, until: int, places: Places) -> Tensor:
-        """Append the rows from `n` on that enter now, taken from the recording, on its device."""
+        """Append the rows from `n` on that enter now: from the row they branch off from, or from the recording, on its
+        device.
+        """
         if active is None:
             return places.clean(clean, 0, until)
         active = active.to(clean.device)
-        return active if until == n else torch.cat([active, places.clean(clean, n, until)])
+        if until == n:
+            return active
+        new = places.clean(clean, n, until)
+        branched = [row for row in range(n, until) if self.parent[row] != CLEAN]
+        if branched:
+            units, parents = places.units_of(branched), places.units_of([self.parent[row] for row in branched])
+            new[(units - places.units(n)).to(new.device)] = active[parents.to(active.device)]
+        return torch.cat([active, new])
 
     def _attention(self, block: Block, layer: int, resid: Tensor) -> tuple[Tensor, Tensor]:
         """The residual stream before and after attention, where the layer writes."""
@@ -344,15 +356,31 @@ def _entries(plan: Plan, config: Config) -> Int[Tensor, " row"]:
     """When each row first differs: 3L before attention, 3L+1 after it, 3L+2 after the MLP, 3 * n_layers at the end.
     In a parallel block the MLP's input is there before attention.
     """
-    n_layers, n_heads = config.n_layers, config.n_heads
-    component = torch.arange(plan.choice.shape[1])
-    times = 3 * (component // (n_heads + 1)) + 1 + (component % (n_heads + 1) == n_heads).long()
-    entry = torch.where(plan.choice != KEEP, times, 3 * n_layers).min(1).values
+    n_layers = config.n_layers
+    entry = torch.where(plan.choice != KEEP, edit_times(config), 3 * n_layers).min(1).values
     for edit in plan.edges:
         receiver = edit.edge.receiver
         when = 3 * n_layers if receiver is None else 3 * receiver.layer + (not receiver.is_head and not config.parallel)
         entry[edit.row] = min(int(entry[edit.row]), when)
     return entry
+
+
+def _branched(
+    config: Config, plan: Plan, rows: Int[Tensor, " n"], entry: Tensor, spans: Spans | None, *, alone: bool
+) -> tuple[Int[Tensor, " n"], Branches]:
+    """The rows of a chunk in the order in which they enter the walk, each from the row that it branches off from, or
+    all from the clean run (`alone`).
+    """
+    begins = None
+    if not alone:
+        begins = branches(config, _select(plan, rows, 0), entry[rows], None if spans is None else spans.take(rows))
+    if begins is None:
+        return rows, Branches(entry[rows], torch.full_like(rows, CLEAN))
+    order = begins.entry.argsort(stable=True)
+    place = torch.empty_like(order)
+    place[order] = torch.arange(len(order))
+    parent = begins.parent[order]
+    return rows[order], Branches(begins.entry[order], torch.where(parent == CLEAN, CLEAN, place[parent]))
 
 
 def _select(plan: Plan, rows: Int[Tensor, " n"], first_prompt: int) -> Plan:

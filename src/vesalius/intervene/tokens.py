@@ -8,6 +8,7 @@ the prompt: keys and values of the others come from the recording.
 `Grid` holds rows that are computed at every position or at those of the readout, `Live` the others, token by token.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
@@ -104,6 +105,10 @@ class Grid:
         """The units of a row."""
         return slice(row, row + 1)
 
+    def units_of(self, rows: Sequence[int]) -> Int[Tensor, " unit"]:
+        """The units of some rows, in order."""
+        return torch.tensor(rows)
+
     def spread(self, change: Tensor, row: int) -> Tensor:
         """A row's values at every position, as its units have them."""
         return (change if self.at is None else change[self.at.on(change.device)[row]])[None]
@@ -138,6 +143,10 @@ class Live:
     def span(self, row: int) -> slice:
         """The units of a row."""
         return slice(self.bounds[row], self.bounds[row + 1])
+
+    def units_of(self, rows: Sequence[int]) -> Int[Tensor, " unit"]:
+        """The units of some rows, in order."""
+        return torch.cat([torch.arange(self.bounds[row], self.bounds[row + 1]) for row in rows])
 
     def spread(self, change: Tensor, row: int) -> Tensor:
         """A row's values at every position, as its units have them."""

@@ -62,9 +62,16 @@ class Study:
         return self.lab.effect([component], "resample")
 
     def measure_replacements(self, components: Sequence[Component]) -> None:
-        """Replace these components, and the first controls of each, in every way, one batch for each way."""
+        """Replace these components, and the first controls of each, in every way, one batch for each way. Groups, with
+        and without the component, go with them where they are resampled: sets that begin alike share their runs.
+        """
         controls = [control for component in components for control in self.lab.matched(component, k=CONTROLS)]
-        self.lab.measure([[component] for component in (*components, *controls)], self.lab.replacements)
+        alone = [[component] for component in (*components, *controls)]
+        groups = [(component, self.group(component).members) for component in components]
+        without = [[member for member in members if member != component] for component, members in groups]
+        together = [*(members for _, members in groups), *(rest for rest in without if rest)]
+        self.lab.measure([*alone, *together], ["resample"])
+        self.lab.measure(alone, self.lab.replacements)
 
     def flips(self, component: Component) -> float:
         """Share of prompts whose answer changes when it is replaced."""
