@@ -31,7 +31,6 @@ from vesalius.documents.catalogue import (
     MeasuredBehaviour,
     SpecimenDescription,
     SpecimenEntry,
-    UnmeasuredBehaviour,
 )
 from vesalius.documents.request import IN_PYTHON
 from vesalius.errors import BadInput
@@ -266,13 +265,13 @@ def behaviours(
             return BehaviourReport(**subject, **report_data)
         if metric is not None:
             raise BadInput(f"metric {metric!r}: name the behaviour that is measured by it, `behaviour` NAME or FILE")
-        rows: list[MeasuredBehaviour | UnmeasuredBehaviour] = []
+        rows: list[MeasuredBehaviour] = []
         for done, one in enumerate(all_behaviours()):
             report(f"measuring {one.name}", done, len(all_behaviours()))
             try:
                 result = measure(one, model, tokenizer, n=n or MEASURED, seed=seed, progress=report)
             except BadInput as error:  # the tokenizer cannot say this one; the others are measured all the same
-                rows.append(UnmeasuredBehaviour(name=one.name, reason=str(error)))
+                rows.append(MeasuredBehaviour(name=one.name, performs=None, reason=str(error)))
             else:
                 rows.append(MeasuredBehaviour(name=one.name, **result.model_dump()))
     return Listing(rows)

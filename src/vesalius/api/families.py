@@ -59,4 +59,4 @@ def models() -> Listing[ModelFamily]:
     """The families of models that are read, with the `model_type`s of each; `exact` says that its logits are held to
     those of transformers' own module by the tests.
     """
-    return Listing(ModelFamily(family=one.name, model_types=tuple(one.model_types), exact=True) for one in FAMILIES)
+    return Listing(ModelFamily(family=one.name, model_types=list(one.model_types), exact=True) for one in FAMILIES)

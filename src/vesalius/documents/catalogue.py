@@ -1,26 +1,57 @@
 """What there is to study, as `vesalius specimens`, `show`, `models` and `behaviours` print it.
 
-Lists of entries are a `Listing`: a tuple whose table and JSON are those of its entries. Entries can be read by the name
-of a field, as in `ves.specimens()[0]["id"]`.
+A `Listing` is a list with a short repr and a table, an `Entry` a dictionary whose keys are attributes as well:
+`ves.specimens()[0].id` is `ves.specimens()[0]["id"]`. Both are plain JSON.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, TypeVar
 
 from vesalius.documents.base import Keyed
 from vesalius.documents.frozen import FrozenDict, FrozenList, FrozenMap
-from vesalius.documents.performance import Performance
-from vesalius.documents.views import Row, Several, Viewable, as_table, join_first, title_of
+from vesalius.documents.views import (
+    LONGEST_REPR,
+    SHOWN_ROWS,
+    Row,
+    Viewable,
+    as_table,
+    html_table,
+    join_first,
+    repr_of_first,
+    shortened,
+    title_of,
+)
 
-Entry = TypeVar("Entry", bound=Keyed, covariant=True)
+
+class Entry(FrozenDict[str, Any]):
+    """One entry of a catalogue; subclasses say which keys it has."""
+
+    def __getattr__(self, name: str) -> Any:
+        try:
+            return self[name]
+        except KeyError:
+            raise AttributeError(f"{type(self).__name__} has no {name!r}; it has {', '.join(self)}") from None
+
+    def as_data(self) -> dict[str, Any]:
+        """Plain JSON data."""
+        return dict(self)
 
 
-class Listing(Several[Entry]):
+Item = TypeVar("Item", bound=Entry)
+
+
+class Listing(list[Item]):
     """Entries of a catalogue in order."""
 
     def __getitem__(self, place: Any) -> Any:
         chosen = super().__getitem__(place)
         return Listing(chosen) if isinstance(place, slice) else chosen
+
+    def __repr__(self) -> str:
+        return repr_of_first((shortened(repr(entry), LONGEST_REPR // 4) for entry in self), len(self), "[{}]")
+
+    def _repr_html_(self) -> str:
+        return html_table(self[:SHOWN_ROWS], total=len(self))
 
     def as_data(self) -> list[dict[str, Any]]:
         """Plain JSON data: a list with one object for each entry."""
@@ -31,22 +62,19 @@ class Listing(Several[Entry]):
         return as_table(self.as_data())
 
 
-class SpecimenEntry(Viewable, Keyed):
+class SpecimenEntry(Entry):
     """One specimen in the list of all: its shape and its components."""
 
     id: str
     name: str
     kind: str
-    components: FrozenList[str]
+    components: Sequence[str]
     layers: int
     heads: int
     d_model: int
 
-    def _summary(self) -> str:
+    def __repr__(self) -> str:
         return f"{self.name} ({self.id}, {self.kind}): {self.layers} layers x {self.heads} heads"
-
-    def _rows(self) -> list[Row]:
-        return [self.as_data()]
 
 
 class SpecimenDescription(Viewable, Keyed):
@@ -76,38 +104,31 @@ class SpecimenDescription(Viewable, Keyed):
         return list(self.examples)
 
 
-class ModelFamily(Keyed):
+class ModelFamily(Entry):
     """A family of models that is read, with the `model_type`s of its configurations."""
 
     family: str
-    model_types: tuple[str, ...]
+    model_types: Sequence[str]
     exact: bool
 
 
-class NamedEntry(Keyed):
-    """An entry with a name, which comes first."""
-
-    name: str
-
-
-class BehaviourEntry(NamedEntry):
+class BehaviourEntry(Entry):
     """A behaviour by its name."""
 
+    name: str
     description: str
 
 
-class MeasuredBehaviour(Performance, NamedEntry):
-    """How well a model performs a behaviour."""
+class MeasuredBehaviour(Entry):
+    """How well a model performs a behaviour: the fields of `Performance` after its name. `performs` is None where it
+    cannot be asked, and `reason` says why.
+    """
+
+    name: str
+    performs: bool | None
 
 
-class UnmeasuredBehaviour(NamedEntry):
-    """A behaviour that a model cannot be asked, and why."""
-
-    performs: None = None
-    reason: str
-
-
-class BehaviourReport(Viewable, Keyed):
+class BehaviourReport(Viewable, Entry):
     """One behaviour on one model: which rows are kept and why others are not, and accuracy and metric, each
     `{value, low, high, n}`, of all rows and of each split (None where nothing is left to measure). `bos` is the token
     that is put before every text.
@@ -118,26 +139,14 @@ class BehaviourReport(Viewable, Keyed):
     behaviour: str
     n_rows: int
     n_kept: int
-    rows: FrozenList[Mapping[str, Any]]
-    splits: FrozenMap[str, Any]
-    accuracy: FrozenMap[str, Any] | None
-    metric: FrozenMap[str, Any] | None
+    rows: Sequence[Mapping[str, Any]]
+    splits: Mapping[str, Any]
+    accuracy: Mapping[str, Any] | None
+    metric: Mapping[str, Any] | None
     metric_name: str
     unit: str
     performs: bool | None
     note: str | None
-
-    def __getitem__(self, field: str) -> Any:
-        if field not in type(self).model_fields:
-            raise KeyError(field)
-        return getattr(self, field)
-
-    def __contains__(self, field: object) -> bool:
-        return field in type(self).model_fields
-
-    def keys(self) -> Iterable[str]:
-        """The names of its fields."""
-        return type(self).model_fields.keys()
 
     def _summary(self) -> str:
         figures = {"accuracy": self.accuracy, self.metric_name: self.metric}
@@ -148,7 +157,7 @@ class BehaviourReport(Viewable, Keyed):
         )
 
     def _rows(self) -> list[Row]:
-        return [FrozenDict(row) for row in self.rows]
+        return list(self.rows)
 
 
 def _figure(figure: Mapping[str, Any]) -> str:
