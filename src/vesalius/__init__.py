@@ -19,6 +19,7 @@ from vesalius.version import __version__
 
 if TYPE_CHECKING:
     from vesalius.api import (
+        attention,
         behaviours,
         bench,
         check,
@@ -30,7 +31,9 @@ if TYPE_CHECKING:
         generate,
         grade,
         instruments,
+        lens,
         load,
+        look,
         models,
         plan,
         predict,
@@ -59,6 +62,7 @@ __all__ = [
     "Failed",
     "Note",
     "__version__",
+    "attention",
     "behaviours",
     "bench",
     "check",
@@ -70,7 +74,9 @@ __all__ = [
     "generate",
     "grade",
     "instruments",
+    "lens",
     "load",
+    "look",
     "models",
     "plan",
     "predict",

@@ -4,7 +4,7 @@
 |-------------------------------------------|-------------------------------------------------------------------------|
 | find something to study                   | `specimens`, `load`, `show`, `predict`, `behaviours`, `models`, `check` |
 | measure, find a circuit, explain, grade   | `plan`, `sweep`, `what_if`, `discover`, `explain`, `grade`, ...         |
-| look closer at a natural model            | `instruments`                                                           |
+| look closer                               | `look`, `attention`, `lens`, `instruments`                              |
 | compare models and behaviours             | `survey`, `survey_plan`                                                 |
 | repeat a published study                  | `study`, `study_plan`                                                   |
 | run a benchmark and use finished runs     | `bench`, `replay`, `compare`, `diff`, `results`                         |
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from vesalius.api.functions import sample_functions
     from vesalius.api.head_sets import discover_sets
     from vesalius.api.knockouts import what_if, what_if_again
+    from vesalius.api.looking import attention, lens, look
     from vesalius.api.measuring import instruments
     from vesalius.api.mechrl import bench_mechrl
     from vesalius.api.pages import report
@@ -47,6 +48,7 @@ if TYPE_CHECKING:
 
 #: Where each name is defined.
 _HOMES = {
+    "attention": "vesalius.api.looking",
     "behaviours": "vesalius.api.catalogue",
     "bench": "vesalius.api.benchmarks",
     "bench_circuits": "vesalius.api.benchmarks",
@@ -64,7 +66,9 @@ _HOMES = {
     "generate": "vesalius.api.training",
     "grade": "vesalius.grading",
     "instruments": "vesalius.api.measuring",
+    "lens": "vesalius.api.looking",
     "load": "vesalius.api.catalogue",
+    "look": "vesalius.api.looking",
     "models": "vesalius.api.families",
     "next_tokens": "vesalius.api.catalogue",
     "plan": "vesalius.api.plans",
@@ -91,6 +95,7 @@ _HOMES = {
     "what_if_again": "vesalius.api.knockouts",
 }
 __all__ = [
+    "attention",
     "behaviours",
     "bench",
     "bench_circuits",
@@ -108,7 +113,9 @@ __all__ = [
     "generate",
     "grade",
     "instruments",
+    "lens",
     "load",
+    "look",
     "models",
     "next_tokens",
     "plan",

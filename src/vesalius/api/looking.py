@@ -1,0 +1,129 @@
+"""Look at one prompt: its tokens and answer, where heads look, what components write."""
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import torch
+from jaxtyping import Int
+from torch import Tensor
+
+from vesalius.api.catalogue import loaded, next_tokens
+from vesalius.components import Component, parse_components, split_names
+from vesalius.documents.look import AttentionLook, HeadAttention, LensLook, Look
+from vesalius.documents.what_if import Likely
+from vesalius.errors import BadInput
+from vesalius.intervene import Batch, activations
+from vesalius.intervene.logit_lens import direct_logits
+from vesalius.model.specimen import Specimen, TextVocabulary
+
+#: A longer prompt is refused: its picture could not be read, and takes memory quadratic in its length.
+MOST_TOKENS = 256
+MOST_COMPONENTS = 64
+DIGITS = 4
+
+
+def look(specimen: Specimen | str | int | Path, prompt: Any, *, top: int = 10, behaviour: Any = None) -> Look:
+    """The tokens of a prompt, the output at each of them and, of a natural model, the likeliest next tokens."""
+    specimen = loaded(specimen, behaviour=behaviour)
+    tokens = _tokens(specimen, prompt)
+    natural = isinstance(specimen.vocabulary, TextVocabulary)
+    likely = next_tokens(specimen, [prompt], top=top)[0] if natural else []
+    return Look(
+        specimen=specimen.name,
+        prompt=prompt if isinstance(prompt, str) else " ".join(map(str, prompt)),
+        tokens=_pieces(specimen, tokens),
+        outputs=tuple(specimen.predict([prompt])[0]),
+        likely=tuple(Likely.model_validate(one) for one in likely),
+    )
+
+
+def attention(
+    specimen: Specimen | str | int | Path, prompt: Any, *, layer: int, behaviour: Any = None
+) -> AttentionLook:
+    """The attention of every head of one layer on one prompt: `heads[i].pattern[query][key]`."""
+    specimen = loaded(specimen, behaviour=behaviour)
+    n_layers = specimen.model.config.n_layers
+    if isinstance(layer, bool) or not isinstance(layer, int) or not 0 <= layer < n_layers:
+        raise BadInput(f"layer {layer!r} is not in this model; it has layers 0 to {n_layers - 1}")
+    tokens = _tokens(specimen, prompt)
+    name = f"blocks.{layer}.attn.hook_pattern"
+    with torch.no_grad():
+        _, cache = specimen.model.run_with_cache(tokens.to(specimen.model.device), names=name)
+    patterns = cache[name][0].float().cpu()
+    return AttentionLook(
+        specimen=specimen.name,
+        layer=layer,
+        tokens=_pieces(specimen, tokens),
+        heads=tuple(
+            HeadAttention(
+                head=str(Component(layer, head)),
+                pattern=tuple(tuple(round(x, DIGITS) for x in row) for row in pattern.tolist()),
+            )
+            for head, pattern in enumerate(patterns)
+        ),
+    )
+
+
+def lens(
+    specimen: Specimen | str | int | Path,
+    prompt: Any,
+    components: Iterable[str | Component] | str,
+    *,
+    top: int = 5,
+    behaviour: Any = None,
+) -> LensLook:
+    """The tokens whose logits each component's output raises most, at every position of one prompt."""
+    specimen = loaded(specimen, behaviour=behaviour)
+    vocabulary, model = specimen.vocabulary, specimen.model
+    if not isinstance(vocabulary, TextVocabulary):
+        raise BadInput(f"specimen {specimen.name!r} is not a natural model; the logit lens is for text models")
+    if top < 1:
+        raise BadInput(f"top={top} tokens are none; ask for at least 1")
+    parts = parse_components(list(map(str, split_names(components))), model.config)
+    if len(parts) > MOST_COMPONENTS:
+        raise BadInput(f"{len(parts)} components in one call; at most {MOST_COMPONENTS}")
+    tokens = _tokens(specimen, prompt)
+    batch = Batch(tokens.to(model.device))
+    values = activations(model, batch)
+    with torch.no_grad():
+        final = f"blocks.{model.config.n_layers - 1}.hook_resid_post"
+        _, cache = model.run_with_cache(batch.tokens, names=final)
+    resid = cache[final][0]
+    return LensLook(
+        specimen=specimen.name,
+        tokens=_pieces(specimen, tokens),
+        components={str(part): _gains(specimen, part, values.output(part)[0], resid, top) for part in parts},
+    )
+
+
+def _gains(
+    specimen: Specimen, component: Component, output: Tensor, resid: Tensor, top: int
+) -> tuple[tuple[tuple[str, float], ...], ...]:
+    model = specimen.model
+    assert isinstance(specimen.vocabulary, TextVocabulary)
+    piece = specimen.vocabulary.tokenizer.piece
+    if component.head is not None:
+        output = output @ model.blocks[component.layer].attn.W_O[component.head]
+    logits = direct_logits(model, output, resid=resid)
+    logits = logits - logits.mean(-1, keepdim=True)
+    best = logits.topk(min(top, logits.shape[-1]))
+    return tuple(
+        tuple((piece(token), round(gain, DIGITS)) for token, gain in zip(tokens, gains, strict=True))
+        for tokens, gains in zip(best.indices.tolist(), best.values.tolist(), strict=True)
+    )
+
+
+def _tokens(specimen: Specimen, prompt: Any) -> Int[Tensor, "1 pos"]:
+    length = specimen.vocabulary.lengths([prompt])[0]
+    if length > MOST_TOKENS:
+        raise BadInput(f"prompt: has {length} tokens; at most {MOST_TOKENS} can be looked at")
+    return specimen.tokenize([prompt])
+
+
+def _pieces(specimen: Specimen, tokens: Int[Tensor, "1 pos"]) -> tuple[str, ...]:
+    vocabulary = specimen.vocabulary
+    if isinstance(vocabulary, TextVocabulary):
+        return tuple(vocabulary.tokenizer.piece(token) for token in tokens[0].tolist())
+    names = getattr(vocabulary, "tokens", ())
+    return tuple(str(names[token]) if token < len(names) else "BOS" for token in tokens[0].tolist())
