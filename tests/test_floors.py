@@ -30,7 +30,8 @@ FLOORS = [
     {"runs"},
     {"report"},
     {"api"},
-    {"cli", "inspection"},
+    {"workbench", "inspection"},
+    {"cli"},
     {"__main__"},
 ]
 #: Rooms that stand apart from the stairs: these are all they may import.
@@ -38,6 +39,8 @@ ALONE = {"sandbox": set(), "backbones": set(), "functions": {"documents", "sandb
 #: Faces parse, call the composer and show: what they may import of the package, apart from their own room.
 FACES = {"cli", "inspection", "workbench", "mcp"}
 OPEN_TO_FACES = {"api", "documents", "errors", "report", "version"}
+#: A face that starts another.
+STARTS = {"cli": {"workbench"}}
 #: Everything above may use `functions`; it stands on its two rooms, beside the rest.
 HEIGHT = {room: height for height, floor in enumerate(FLOORS) for room in floor} | {"functions": 2}
 
@@ -130,7 +133,7 @@ def face_offences(arrows: Iterable[Import]) -> list[str]:
         for importer, imported, line in arrows
         if room(importer) in FACES
         and imported.split(".")[0] == "vesalius"
-        and room(imported) not in OPEN_TO_FACES | {"", room(importer)}
+        and room(imported) not in OPEN_TO_FACES | {"", room(importer)} | STARTS.get(room(importer), set())
     ]
 
 

@@ -24,7 +24,7 @@ from vesalius.version import __version__
 COMMANDS = [
     *("specimens", "show", "predict", "behaviours", "models", "check"),
     *("sweep", "what-if", "discover", "explain", "report", "survey", "study"),
-    *("train", "generate", "replay", "compare", "diff", "ratings", "runs", "schema"),
+    *("train", "generate", "replay", "compare", "diff", "ratings", "runs", "open", "schema"),
 ]
 BENCHMARKS = ["circuits", "discovery", "mechrl", "functions"]
 ALL = [*COMMANDS, *(f"bench {name}" for name in BENCHMARKS), "functions sample"]

@@ -64,10 +64,10 @@ def what_if(
     named = list(map(str, split_names(components)))
     with shown(progress) as report:
         specimen = loaded(specimen, behaviour=behaviour, metric=metric, dtype=dtype, device=device, progress=report)
-        parts = parse_components(named, specimen.model.config)
+        parse_components(named, specimen.model.config)
         report("running the prompts", 0, 1)
         ready = prepare(specimen, prompt=prompt, source=source, n=n, seed=seed, split=split)
-        document = answer(ready, parts, kind=kind, at=at, prompt=prompt, source=source, seed=seed, split=split)
+        document = answer(ready, named, kind=kind, at=at, prompt=prompt, source=source, seed=seed, split=split)
         report("running the prompts", 1, 1)
     if out:
         document.write(directory_for(out, *_words(specimen, document)) / WHAT_IF_FILE)
@@ -98,7 +98,7 @@ def prepare(
 
 def answer(
     ready: Replacements,
-    components: Iterable[Component],
+    components: Iterable[str | Component],
     *,
     kind: str = "zero",
     at: str | int | None = None,
@@ -109,7 +109,8 @@ def answer(
 ) -> WhatIf:
     """One question on prompts that are ready; `seed`, `split`, `prompt` and `source` are those they were made with."""
     start, rows = time.perf_counter(), ready.cost.rows
-    parts = tuple(dict.fromkeys(components))
+    names = list(map(str, split_names(components)))
+    parts = tuple(dict.fromkeys(parse_components(names, ready.specimen.model.config)))
     clean, edited = ready.clean, ready.edited(parts, kind, _position(at))
     specimen, n = ready.specimen, len(ready.material.batch)
     drawn = {"n": n, "split": split} if prompt is None else {"prompt": _text(prompt), "source": _text(source)}

@@ -15,6 +15,7 @@ from vesalius.documents.what_if import Likely
 from vesalius.errors import BadInput
 from vesalius.intervene import Batch, activations
 from vesalius.intervene.logit_lens import direct_logits
+from vesalius.intervene.values import contribution
 from vesalius.model.specimen import Specimen, TextVocabulary
 
 #: A longer prompt is refused: its picture could not be read, and takes memory quadratic in its length.
@@ -93,18 +94,14 @@ def lens(
     return LensLook(
         specimen=specimen.name,
         tokens=_pieces(specimen, tokens),
-        components={str(part): _gains(specimen, part, values.output(part)[0], resid, top) for part in parts},
+        components={str(part): _gains(specimen, contribution(model, part, values)[0], resid, top) for part in parts},
     )
 
 
-def _gains(
-    specimen: Specimen, component: Component, output: Tensor, resid: Tensor, top: int
-) -> tuple[tuple[tuple[str, float], ...], ...]:
+def _gains(specimen: Specimen, output: Tensor, resid: Tensor, top: int) -> tuple[tuple[tuple[str, float], ...], ...]:
     model = specimen.model
     assert isinstance(specimen.vocabulary, TextVocabulary)
     piece = specimen.vocabulary.tokenizer.piece
-    if component.head is not None:
-        output = output @ model.blocks[component.layer].attn.W_O[component.head]
     logits = direct_logits(model, output, resid=resid)
     logits = logits - logits.mean(-1, keepdim=True)
     best = logits.topk(min(top, logits.shape[-1]))

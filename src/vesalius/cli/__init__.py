@@ -11,7 +11,18 @@ from typing import Annotated, Any
 
 import typer
 
-from vesalius.cli.commands import bench, circuits, documents, functions, runs, specimens, studies, surveys, training
+from vesalius.cli.commands import (
+    bench,
+    circuits,
+    documents,
+    functions,
+    runs,
+    specimens,
+    studies,
+    surveys,
+    training,
+    workbench,
+)
 from vesalius.cli.console import Interrupted, notes_on_stderr, with_flags
 from vesalius.errors import BadInput, Failed
 from vesalius.version import __version__
@@ -25,7 +36,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 
-for part in (specimens, circuits, surveys, studies, training, runs, bench, functions, documents):
+for part in (specimens, circuits, surveys, studies, training, runs, workbench, bench, functions, documents):
     app.add_typer(part.commands)
 
 #: The base class of all errors about the command line, in whichever copy of click typer uses.

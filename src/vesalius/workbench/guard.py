@@ -1,0 +1,133 @@
+"""Who may ask the server, and for what: one token per start, the page's own origin, small requests.
+
+1. The address that `vesalius open` prints carries the token. The first visit turns it into a cookie that scripts cannot
+   read and other sites do not send, and takes it out of the address.
+2. Every request needs that cookie, and a `Host` that the server was started for, so that a name of another site that
+   points here is refused.
+3. A request that changes or computes something needs the page's own `Origin` and JSON.
+4. Every answer forbids scripts, styles, frames and connections from anywhere else.
+"""
+
+import hmac
+import secrets
+from collections.abc import Awaitable, Callable, MutableMapping
+from typing import Any
+from urllib.parse import parse_qs, urlencode, urlsplit
+
+COOKIE = "vesalius"
+#: Bytes of a request.
+MOST_BYTES = 1_000_000
+POLICY = "; ".join(
+    [
+        "default-src 'none'",
+        "script-src 'self'",
+        "style-src 'self'",
+        "img-src 'self' data:",
+        "connect-src 'self'",
+        "font-src 'self'",
+        "base-uri 'none'",
+        "form-action 'none'",
+        "frame-ancestors 'none'",
+    ]
+)
+HEADERS = [
+    (b"content-security-policy", POLICY.encode()),
+    (b"x-content-type-options", b"nosniff"),
+    (b"referrer-policy", b"no-referrer"),
+    (b"cross-origin-opener-policy", b"same-origin"),
+    (b"cross-origin-resource-policy", b"same-origin"),
+    (b"cache-control", b"no-store"),
+]
+Scope = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
+Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
+
+
+def new_token() -> str:
+    """A token that cannot be guessed."""
+    return secrets.token_urlsafe(24)
+
+
+class Guard:
+    """ASGI middleware around the server. `hosts` are the values of `Host` that it answers to."""
+
+    def __init__(self, app: Any, *, token: str, hosts: set[str]) -> None:
+        self.app, self.token, self.hosts = app, token, hosts
+        self._session = secrets.token_urlsafe(24)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Refuse, or hand on with the headers of every answer."""
+        if scope["type"] != "http":
+            if scope["type"] == "lifespan":
+                await self.app(scope, receive, send)
+            return
+        headers = {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in scope["headers"]}
+        guarded = _with_headers(send)
+        host = headers.get("host", "")
+        if host not in self.hosts:
+            return await _refuse(guarded, 400, "this address is not one that the workbench was started for")
+        if scope["method"] == "GET" and (given := parse_qs(scope["query_string"].decode("latin-1")).get("token")):
+            return await self._enter(scope, guarded, given[0])
+        if not self._known(headers.get("cookie", "")):
+            text = "open the address that `vesalius open` printed; it lets this browser in"
+            return await _refuse(guarded, 401, text)
+        if scope["method"] not in ("GET", "HEAD"):
+            if headers.get("origin") not in {f"http://{host}", f"https://{host}"}:
+                return await _refuse(guarded, 403, "a request from another page is refused")
+            if not headers.get("content-type", "").startswith("application/json"):
+                return await _refuse(guarded, 415, "send JSON")
+        length = headers.get("content-length", "0")
+        if not length.isdecimal() or int(length) > MOST_BYTES:
+            return await _refuse(guarded, 413, f"a request may have {MOST_BYTES:,} bytes")
+        return await self.app(scope, _bounded(receive), guarded)
+
+    async def _enter(self, scope: Scope, send: Send, given: str) -> None:
+        if not hmac.compare_digest(given.encode(), self.token.encode()):
+            return await _refuse(send, 401, "this token is not the one that `vesalius open` printed last")
+        rest = parse_qs(scope["query_string"].decode("latin-1"))
+        rest.pop("token")
+        query = urlencode(rest, doseq=True)
+        place = urlsplit(scope["path"])._replace(scheme="", netloc="").geturl()
+        place = "/" + place.lstrip("/") + (f"?{query}" if query else "")
+        cookie = f"{COOKIE}={self._session}; Path=/; HttpOnly; SameSite=Strict"
+        location, set_cookie = (b"location", place.encode("latin-1")), (b"set-cookie", cookie.encode())
+        await send({"type": "http.response.start", "status": 303, "headers": [location, set_cookie]})
+        await send({"type": "http.response.body", "body": b""})
+        return None
+
+    def _known(self, cookies: str) -> bool:
+        values = [part.strip().split("=", 1) for part in cookies.split(";")]
+        given = next((pair[1] for pair in values if len(pair) == 2 and pair[0] == COOKIE), "")
+        return hmac.compare_digest(given.encode(), self._session.encode())
+
+
+def _with_headers(send: Send) -> Send:
+    async def sending(message: MutableMapping[str, Any]) -> None:
+        if message["type"] == "http.response.start":
+            own = [pair for pair in message.get("headers", []) if pair[0] not in {name for name, _ in HEADERS}]
+            message = {**message, "headers": [*own, *HEADERS]}
+        await send(message)
+
+    return sending
+
+
+def _bounded(receive: Receive) -> Receive:
+    """A body that says it is short and is not ends early, and is then no JSON."""
+    seen = 0
+
+    async def receiving() -> MutableMapping[str, Any]:
+        nonlocal seen
+        message = await receive()
+        if message["type"] == "http.request":
+            seen += len(message.get("body", b""))
+            if seen > MOST_BYTES:
+                return {"type": "http.request", "body": b"", "more_body": False}
+        return message
+
+    return receiving
+
+
+async def _refuse(send: Send, status: int, why: str) -> None:
+    headers = [(b"content-type", b"text/plain; charset=utf-8")]
+    await send({"type": "http.response.start", "status": status, "headers": headers})
+    await send({"type": "http.response.body", "body": why.encode()})

@@ -1,0 +1,91 @@
+"""Loaded specimens and the clean runs of their prompts, kept between questions.
+
+One question is worked on at a time, so that two windows take turns instead of doubling memory; more than a few waiting
+are refused. The least recently used specimen goes first.
+"""
+
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, TypeVar
+
+from vesalius import api
+from vesalius.api.knockouts import answer, prepare
+from vesalius.documents.what_if import WhatIf
+from vesalius.errors import BadInput
+
+MOST_SPECIMENS, MOST_RUNS, MOST_WAITING = 2, 6, 32
+#: Prompts of one what-if: more would take longer than a page should wait.
+MOST_PROMPTS = 256
+Kept = TypeVar("Kept")
+
+
+class Busy(Exception):
+    """Too many questions are waiting."""
+
+
+class Models:
+    """What the server keeps in memory. `allowed` are names and paths that may be loaded beside those that ship."""
+
+    def __init__(self, directory: Path, allowed: set[str]) -> None:
+        self.directory, self.allowed = directory.resolve(), allowed
+        self._specimens: OrderedDict[tuple[str, str | None], Any] = OrderedDict()
+        self._runs: OrderedDict[tuple[Any, ...], Any] = OrderedDict()
+        self._turn, self._waiting, self._count = threading.Lock(), 0, threading.Lock()
+
+    @contextmanager
+    def turn(self) -> Iterator[None]:
+        """Wait for one's turn to compute."""
+        with self._count:
+            if self._waiting >= MOST_WAITING:
+                raise Busy
+            self._waiting += 1
+        try:
+            with self._turn:
+                yield
+        finally:
+            with self._count:
+                self._waiting -= 1
+
+    def specimen(self, name: str, behaviour: str | None) -> Any:
+        """A loaded specimen; call it in one's turn."""
+        self._check(name)
+        return _kept(
+            self._specimens,
+            (name, behaviour),
+            lambda: api.load(name, behaviour=behaviour, progress=False),
+            MOST_SPECIMENS,
+        )
+
+    def what_if(self, asked: dict[str, Any]) -> WhatIf:
+        """Answer a what-if; the clean run of the same prompts is kept. Call it in one's turn."""
+        name, behaviour = asked["specimen"], asked.get("behaviour")
+        specimen = self.specimen(name, behaviour)
+        if asked["n"] > MOST_PROMPTS:
+            raise BadInput(f"n={asked['n']}: at most {MOST_PROMPTS} prompts here; `vesalius what-if` takes more")
+        drawn: dict[str, Any] = {key: asked.get(key) for key in ("prompt", "source", "n", "seed", "split")}
+        ready = _kept(
+            self._runs, (name, behaviour, *map(str, drawn.values())), lambda: prepare(specimen, **drawn), MOST_RUNS
+        )
+        chosen: dict[str, Any] = {key: asked.get(key) for key in ("kind", "at", "prompt", "source", "seed", "split")}
+        return answer(ready, asked["components"], **chosen)
+
+    def _check(self, name: str) -> None:
+        """Only specimens that ship, those named at the start, and directories below the one that is open."""
+        if name in self.allowed:
+            return
+        if "/" in name or "\\" in name or name.startswith((".", "~")) or name.endswith(".gguf"):
+            place = (self.directory / name).resolve()
+            if not place.is_relative_to(self.directory) or not place.exists():
+                raise BadInput(f"specimen {name!r}: is not below the directory that is open; start with it by name")
+
+
+def _kept(cache: OrderedDict[Any, Kept], key: Any, make: Callable[[], Kept], most: int) -> Kept:
+    if key not in cache:
+        cache[key] = make()
+        while len(cache) > most:
+            cache.popitem(last=False)
+    cache.move_to_end(key)
+    return cache[key]

@@ -1,0 +1,189 @@
+"""The server behind the page: parses a request, calls `vesalius.api`, answers with JSON.
+
+Bad input is answered with its one line (status 400), a failure with its own (500); nothing of a traceback leaves the
+server. Work is done in threads, one question at a time (`models`).
+"""
+
+from collections.abc import Callable
+from importlib import resources
+from pathlib import Path
+from typing import Annotated, Any
+
+from fastapi import FastAPI, Query, Request
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import FileResponse, JSONResponse, Response
+from pydantic import BaseModel, ConfigDict, Field
+
+from vesalius import api
+from vesalius.errors import BadInput, Failed
+from vesalius.version import __version__
+from vesalius.workbench.guard import Guard
+from vesalius.workbench.models import Busy, Models
+from vesalius.workbench.store import Store
+
+#: Views that have an address of their own; the page itself decides what each shows.
+VIEWS = ("runs", "result", "specimens", "specimen", "what-if", "compare")
+Text = Annotated[str, Field(max_length=20_000)]
+Name = Annotated[str, Field(min_length=1, max_length=1_000)]
+
+
+class Question(BaseModel):
+    """What is asked about one specimen."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    specimen: Name
+    behaviour: Name | None = None
+
+
+class PromptQuestion(Question):
+    """One prompt: a text, or a list of tokens."""
+
+    prompt: Text | Annotated[list[str | int | float], Field(max_length=512)]
+
+
+class AttentionQuestion(PromptQuestion):
+    """The attention of one layer."""
+
+    layer: int
+
+
+class LensQuestion(PromptQuestion):
+    """What components write."""
+
+    components: Annotated[list[Name], Field(min_length=1, max_length=64)]
+    top: Annotated[int, Field(ge=1, le=20)] = 5
+
+
+class SweepQuestion(Question):
+    """The effect of every component."""
+
+    kind: Name = "zero"
+    n: Annotated[int, Field(ge=1, le=64)] = 8
+    seed: Annotated[int, Field(ge=0, le=2**62)] = 0
+
+
+class WhatIfQuestion(Question):
+    """Components replaced together."""
+
+    components: Annotated[list[Name], Field(min_length=1, max_length=2_000)]
+    kind: Name = "zero"
+    at: Annotated[str, Field(max_length=200)] | int | None = None
+    prompt: Text | Annotated[list[str | int | float], Field(max_length=512)] | None = None
+    source: Text | Annotated[list[str | int | float], Field(max_length=512)] | None = None
+    n: Annotated[int, Field(ge=1, le=100_000)] = 16
+    seed: Annotated[int, Field(ge=0, le=2**62)] = 0
+    split: Name = "test"
+
+
+def create_app(directory: Path, *, token: str, hosts: set[str], opened: str | None = None) -> Guard:
+    """The application on one directory; `opened` is a specimen that was named at the start."""
+    app = FastAPI(title="Vesalius", docs_url=None, redoc_url=None, openapi_url=None)
+    store, models = Store(directory), Models(directory, {opened} if opened else set())
+    _refusals(app)
+    _results(app, store)
+    _questions(app, models)
+
+    @app.get("/api/start")
+    def start() -> dict[str, Any]:
+        return {"directory": str(store.directory), "version": __version__, "opened": opened}
+
+    _page(app)
+    return Guard(app, token=token, hosts=hosts)
+
+
+def _results(app: FastAPI, store: Store) -> None:
+    """What lies in the directory."""
+
+    @app.get("/api/results")
+    def results() -> dict[str, Any]:
+        return store.results()
+
+    @app.get("/api/result")
+    def result(path: Annotated[str, Query(max_length=2_000)]) -> dict[str, Any]:
+        return store.document(path)
+
+    @app.get("/api/diff")
+    def diff(a: Annotated[str, Query(max_length=2_000)], b: Annotated[str, Query(max_length=2_000)]) -> dict[str, Any]:
+        return store.difference(a, b)
+
+
+def _questions(app: FastAPI, models: Models) -> None:
+    """What is computed on a specimen."""
+
+    @app.get("/api/specimens")
+    def specimens() -> Any:
+        return {"specimens": api.specimens(), "behaviours": api.behaviours()}
+
+    @app.post("/api/specimen")
+    def specimen(asked: Question) -> Any:
+        with models.turn():
+            return api.show(models.specimen(asked.specimen, asked.behaviour)).as_data()
+
+    @app.post("/api/look")
+    def look(asked: PromptQuestion) -> Any:
+        with models.turn():
+            return api.look(models.specimen(asked.specimen, asked.behaviour), asked.prompt).as_data()
+
+    @app.post("/api/attention")
+    def attention(asked: AttentionQuestion) -> Any:
+        with models.turn():
+            model = models.specimen(asked.specimen, asked.behaviour)
+            return api.attention(model, asked.prompt, layer=asked.layer).as_data()
+
+    @app.post("/api/lens")
+    def lens(asked: LensQuestion) -> Any:
+        with models.turn():
+            model = models.specimen(asked.specimen, asked.behaviour)
+            return api.lens(model, asked.prompt, asked.components, top=asked.top).as_data()
+
+    @app.post("/api/sweep")
+    def sweep(asked: SweepQuestion) -> Any:
+        with models.turn():
+            model = models.specimen(asked.specimen, asked.behaviour)
+            options = {"kind": asked.kind, "n": asked.n, "seed": asked.seed}
+            return api.sweep_report(model, **options, progress=False).as_data()
+
+    @app.post("/api/what-if")
+    def what_if(asked: WhatIfQuestion) -> Any:
+        with models.turn():
+            answer = models.what_if(asked.model_dump())
+            return {"document": answer.as_data(), "command": answer.request.command_line()}
+
+
+def _page(app: FastAPI) -> None:
+    """The page and its files; every view has the same page at its address."""
+    static = Path(str(resources.files("vesalius.workbench") / "static"))
+    page = static / "index.html"
+
+    @app.get("/")
+    def index() -> Response:
+        return FileResponse(page)
+
+    for view in VIEWS:
+        app.add_api_route(f"/{view}", index, methods=["GET"], include_in_schema=False)
+
+    @app.get("/static/{name}")
+    def file(name: str) -> Response:
+        if name not in {path.name for path in static.iterdir()}:
+            return JSONResponse({"error": "there is no such file"}, 404)
+        return FileResponse(static / name)
+
+
+def _refusals(app: FastAPI) -> None:
+    """One line for everything that goes wrong."""
+
+    def answer(status: int, line: Callable[[Any], str]) -> Callable[[Request, Any], Response]:
+        return lambda request, error: JSONResponse({"error": " ".join(line(error).split())}, status)
+
+    app.add_exception_handler(BadInput, answer(400, str))
+    app.add_exception_handler(Failed, answer(500, str))
+    app.add_exception_handler(Busy, answer(503, lambda error: "too many questions are waiting; ask again in a moment"))
+    app.add_exception_handler(RequestValidationError, answer(422, _first_problem))
+    app.add_exception_handler(MemoryError, answer(500, lambda error: "out of memory; ask on fewer prompts"))
+
+
+def _first_problem(error: RequestValidationError) -> str:
+    first = error.errors()[0]
+    place = ".".join(str(part) for part in first["loc"] if part not in ("body", "query"))
+    return f"{place or 'request'}: {first['msg']}"

@@ -1,0 +1,67 @@
+"""Start the workbench: pick a port, print the address with its token, open the browser, serve until Ctrl-C."""
+
+import socket
+import threading
+import webbrowser
+from collections.abc import Callable
+from pathlib import Path
+
+import uvicorn
+
+from vesalius.errors import BadInput
+from vesalius.workbench.guard import new_token
+from vesalius.workbench.server import create_app
+
+LOOPBACK = "127.0.0.1"
+
+
+def find_place(what: str | None) -> tuple[Path, str | None, str]:
+    """What `vesalius open` was given: the directory to open, a specimen named, and the first address.
+
+    A run or a result opens the directory around it at that result; a directory opens as it is; anything else is a
+    specimen.
+    """
+    if what is None:
+        return Path("vesalius-runs") if Path("vesalius-runs").is_dir() else Path.cwd(), None, "/runs"
+    place = Path(what).expanduser()
+    holds = ("run.json", "explanation.json", "discovery.json", "sweep.json", "what_if.json", "scorecard.json")
+    if place.is_dir() and any((place / name).is_file() for name in holds):
+        return place.resolve().parent, None, f"/result?path={place.resolve().name}"
+    if place.is_dir() and not any((place / name).is_file() for name in ("specimen.json", "config.json")):
+        return place, None, "/runs"
+    return Path.cwd(), what, f"/specimen?specimen={what}"
+
+
+def serve(
+    directory: Path,
+    *,
+    opened: str | None,
+    first: str,
+    port: int,
+    browser: bool,
+    say: Callable[[str], None],
+) -> None:
+    """Serve on loopback until interrupted. `first` is the address that the browser opens."""
+    listener = _listen(port)
+    port = listener.getsockname()[1]
+    token = new_token()
+    hosts = {f"{name}:{port}" for name in (LOOPBACK, "localhost")}
+    app = create_app(directory, token=token, hosts=hosts, opened=opened)
+    address = f"http://{LOOPBACK}:{port}{first}{'&' if '?' in first else '?'}token={token}"
+    say(address)
+    if browser:
+        threading.Timer(0.5, webbrowser.open, [address]).start()
+    config = uvicorn.Config(app, log_level="warning", access_log=False, timeout_graceful_shutdown=2, ws="none")
+    uvicorn.Server(config).run(sockets=[listener])
+
+
+def _listen(port: int) -> socket.socket:
+    listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listener.bind((LOOPBACK, port))
+    except (OSError, OverflowError) as error:
+        listener.close()
+        raise BadInput(f"--port {port}: cannot be used ({error}); choose another, or 0 for any") from None
+    listener.listen(64)
+    return listener

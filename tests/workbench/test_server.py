@@ -1,0 +1,168 @@
+"""The server of the workbench: who is let in, what is answered, and that nothing outside the directory is read."""
+
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("fastapi")
+pytest.importorskip("httpx")
+from starlette.testclient import TestClient
+
+import vesalius as ves
+from tests.report.explanations import frac_prevs
+from vesalius.workbench.guard import MOST_BYTES
+from vesalius.workbench.server import VIEWS, create_app
+from vesalius.workbench.start import find_place
+
+HOST = "127.0.0.1:4321"
+HERE = {"origin": f"http://{HOST}"}
+HOSTILE = "<script>alert(1)</script>"
+
+
+@pytest.fixture(scope="module")
+def directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    place = tmp_path_factory.mktemp("results")
+    frac_prevs().save(place / "explained")
+    frac_prevs().model_copy(update={"task_description": HOSTILE}).save(place / "hostile")
+    frac_prevs().save(place.parent / "secret")
+    os.symlink(place.parent / "secret", place / "link")
+    return place
+
+
+def browser(directory: Path, **options: Any) -> TestClient:
+    app = create_app(directory, token="the-token", hosts={HOST}, **options)
+    return TestClient(app, base_url=f"http://{HOST}", follow_redirects=False)
+
+
+@pytest.fixture(scope="module")
+def client(directory: Path) -> TestClient:
+    entered = browser(directory)
+    answer = entered.get("/runs?token=the-token&kind=sweep")
+    assert answer.status_code == 303
+    assert answer.headers["location"] == "/runs?kind=sweep"
+    assert "HttpOnly" in answer.headers["set-cookie"]
+    assert "SameSite=Strict" in answer.headers["set-cookie"]
+    return entered
+
+
+def test_nobody_enters_without_the_token(directory: Path) -> None:
+    stranger = browser(directory)
+    for path in ("/", "/api/results", "/static/app.js", "/api/result?path=explained"):
+        assert stranger.get(path).status_code == 401
+    assert stranger.get("/?token=wrong").status_code == 401
+    assert "set-cookie" not in stranger.get("/?token=wrong").headers
+    stranger.cookies.set("vesalius", "guess")
+    assert stranger.get("/").status_code == 401
+
+
+def test_other_names_of_this_machine_are_refused(client: TestClient) -> None:
+    assert client.get("/", headers={"host": "evil.example"}).status_code == 400
+
+
+@pytest.mark.parametrize("headers", [{}, {"origin": "http://evil.example"}, {"origin": "null"}])
+def test_questions_from_other_pages_are_refused(headers: dict[str, str], client: TestClient) -> None:
+    answer = client.post("/api/look", json={"specimen": "3", "prompt": ["a"]}, headers=headers)
+    assert answer.status_code == 403
+
+
+def test_forms_and_large_requests_are_refused(client: TestClient) -> None:
+    form = client.post("/api/look", data={"specimen": "3"}, headers=HERE)
+    assert form.status_code == 415
+    large = client.post("/api/look", json={"specimen": "3", "prompt": "x" * MOST_BYTES}, headers=HERE)
+    assert large.status_code == 413
+
+
+def test_every_answer_forbids_foreign_scripts(client: TestClient) -> None:
+    for path in ("/", *(f"/{view}" for view in VIEWS), "/static/app.js", "/api/results", "/nothing"):
+        policy = client.get(path).headers["content-security-policy"]
+        assert "script-src 'self'" in policy
+        assert "unsafe" not in policy
+        assert client.get(path).headers["x-content-type-options"] == "nosniff"
+
+
+def test_the_page_is_served_for_every_view(client: TestClient) -> None:
+    for view in VIEWS:
+        page = client.get(f"/{view}")
+        assert page.status_code == 200
+        assert "/static/app.js" in page.text
+    assert client.get("/static/..%2fserver.py").status_code == 404
+    assert client.get("/static/none.js").status_code == 404
+
+
+def test_results_and_one_of_them(client: TestClient) -> None:
+    listed = client.get("/api/results").json()["results"]
+    assert sorted(row["path"] for row in listed) == ["explained", "hostile"]
+    shown = client.get("/api/result", params={"path": "explained"}).json()
+    assert shown["kind"] == "explanation"
+    assert [part["id"] for part in shown["document"]["components"]] == ["L0_MLP", "L1H2"]
+    hostile = client.get("/api/result", params={"path": "hostile"})
+    assert hostile.headers["content-type"] == "application/json"
+    assert hostile.json()["document"]["task_description"] == HOSTILE
+
+
+@pytest.mark.parametrize("path", ["../secret", "/etc", "link", "..", "explained/../../secret", "x\0y", "~/x", "none"])
+def test_paths_that_lead_outside_are_refused(path: str, client: TestClient) -> None:
+    answer = client.get("/api/result", params={"path": path})
+    assert answer.status_code == 400
+    assert "components" not in answer.text
+    assert client.get("/api/diff", params={"a": "explained", "b": path}).status_code == 400
+
+
+def test_two_results_are_compared(client: TestClient) -> None:
+    found = client.get("/api/diff", params={"a": "explained", "b": "hostile"}).json()
+    assert found["kind"] == "explanation"
+    assert found["claims_flipped"] == []
+
+
+def test_questions_are_answered_as_the_composer_does(client: TestClient) -> None:
+    asked = {"specimen": "frac_prevs"}
+    about = client.post("/api/specimen", json=asked, headers=HERE).json()
+    assert (about["layers"], about["heads"]) == (2, 4)
+    seen = client.post("/api/look", json={**asked, "prompt": ["a", "x"]}, headers=HERE).json()
+    assert seen["tokens"] == ["BOS", "a", "x"]
+    heads = client.post("/api/attention", json={**asked, "prompt": ["a", "x"], "layer": 1}, headers=HERE).json()
+    assert len(heads["heads"]) == 4
+    question = {**asked, "components": ["L1H2"], "kind": "mean", "n": 4, "seed": 1}
+    answer = client.post("/api/what-if", json=question, headers=HERE).json()
+    expected = ves.what_if("frac_prevs", ["L1H2"], kind="mean", n=4, seed=1)
+    assert answer["document"]["effect"]["value"] == pytest.approx(expected.effect.value)
+    assert answer["command"] == expected.request.command_line()
+    swept = client.post("/api/sweep", json={**asked, "n": 2}, headers=HERE).json()
+    assert len(swept["components"]) == 10
+
+
+@pytest.mark.parametrize(
+    ("path", "question", "message"),
+    [
+        ("what-if", {"components": ["L9H9"]}, "L9H9"),
+        ("what-if", {"components": []}, "components"),
+        ("what-if", {"components": ["L0H0"], "n": -1}, "n:"),
+        ("what-if", {"components": ["L0H0"], "n": 99999}, "at most 256"),
+        ("what-if", {"components": ["L0H0"], "kind": "x"}, "kind 'x'"),
+        ("what-if", {"components": ["L0H0"], "unknown": 1}, "unknown"),
+        ("look", {"prompt": ["zzz"]}, "zzz"),
+        ("attention", {"prompt": ["a"], "layer": 77}, "layer 77"),
+        ("look", {"prompt": ["a"], "specimen": "../secret"}, "not below"),
+        ("look", {"prompt": ["a"], "specimen": "/etc"}, "not below"),
+        ("look", {"prompt": ["a"], "specimen": "banana"}, "banana"),
+        ("specimen", {"specimen": ""}, "specimen"),
+    ],
+)
+def test_bad_questions_get_one_line(path: str, question: dict[str, Any], message: str, client: TestClient) -> None:
+    answer = client.post(f"/api/{path}", json={"specimen": "frac_prevs", **question}, headers=HERE)
+    assert answer.status_code in (400, 422)
+    error = answer.json()["error"]
+    assert message in error
+    assert "\n" not in error
+    assert "Traceback" not in error
+
+
+def test_what_open_is_given(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert find_place(str(directory)) == (directory, None, "/runs")
+    place, opened, first = find_place(str(directory / "explained"))
+    assert (place, opened, first) == (directory.resolve(), None, "/result?path=explained")
+    assert find_place("frac_prevs")[1:] == ("frac_prevs", "/specimen?specimen=frac_prevs")
+    monkeypatch.chdir(directory)
+    assert find_place(None)[0] == Path.cwd()

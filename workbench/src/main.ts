@@ -1,0 +1,49 @@
+/** The page: a bar with the views, and the view that the address names. */
+
+import { parse } from "./address";
+import { h, replace } from "./dom";
+import { link } from "./page";
+import { compare } from "./views/compare";
+import { result } from "./views/result";
+import { runs } from "./views/runs";
+import { specimen, specimens } from "./views/specimen";
+import { whatIf } from "./views/whatif";
+import type { Query } from "./address";
+
+type View = (place: Element, query: Query) => (() => void) | void;
+const VIEWS: Record<string, View> = { runs, result, specimens, specimen, "what-if": whatIf, compare };
+const BAR: [string, string][] = [["Results", "runs"], ["Specimens", "specimens"], ["What if", "what-if"], ["Compare", "compare"]];
+
+let leave: (() => void) | void;
+
+function show(): void {
+  const { view, query } = parse(location.pathname, location.search);
+  if (leave) leave();
+  const place = h("main", { id: "main", tabindex: "-1" });
+  replace(document.body,
+    h("a", { class: "skip", href: "#main" }, "Skip to the view"),
+    h("header", { class: "bar" }, h("strong", {}, "Vesalius"), h("nav", { "aria-label": "views" }, BAR.map(([text, name]) => { const one = link(text, name); if (name === view) one.setAttribute("aria-current", "page"); return one; })), h("button", { type: "button", onclick: dark }, "Light or dark")),
+    place);
+  const known = VIEWS[view];
+  document.title = `${view} · Vesalius`;
+  leave = known ? known(place, query) : void replace(place, h("p", {}, "There is no such view."));
+}
+
+function dark(): void {
+  const root = document.documentElement;
+  const now = root.dataset["theme"] ?? (matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light");
+  root.dataset["theme"] = now === "dark" ? "light" : "dark";
+}
+
+document.addEventListener("click", (event) => {
+  const anchor = (event.target as Element).closest?.("a");
+  const mouse = event as MouseEvent;
+  if (!anchor || mouse.ctrlKey || mouse.metaKey || mouse.shiftKey || anchor.hasAttribute("download")) return;
+  const href = anchor.getAttribute("href") ?? "";
+  if (!href.startsWith("/")) return;
+  event.preventDefault();
+  history.pushState(null, "", href);
+  show();
+});
+addEventListener("popstate", show);
+show();

@@ -1,0 +1,36 @@
+/** What all views share: going to an address, showing what is under way, showing what went wrong. */
+
+import { format, type Query } from "./address";
+import { h, replace, type Child } from "./dom";
+
+export function link(text: Child, view: string, query: Query = {}): HTMLElement {
+  return h("a", { href: format({ view, query }) }, text);
+}
+
+export function go(view: string, query: Query = {}): void {
+  history.pushState(null, "", format({ view, query }));
+  dispatchEvent(new PopStateEvent("popstate"));
+}
+
+/** Keeps the address in step with what is chosen, without leaving a step in the browser's history. */
+export function remember(view: string, query: Query): void {
+  history.replaceState(null, "", format({ view, query }));
+}
+
+/** Shows that work is under way in `place`, then what came of it. */
+export async function during(place: Element, text: string, work: () => Promise<Child>): Promise<void> {
+  replace(place, h("p", { class: "waiting", role: "status" }, text));
+  try {
+    replace(place, await work());
+  } catch (error) {
+    replace(place, h("p", { class: "problem", role: "alert" }, error instanceof Error ? error.message : String(error)));
+  }
+}
+
+const MARKS: Record<string, string> = { supported: "✓", refuted: "✗", untested: "?" };
+
+/** A verdict is told by its mark and its word, never by colour alone. */
+export function verdict(name: string | null): HTMLElement {
+  const word = name ?? "not made";
+  return h("span", { class: `verdict ${word.replace(" ", "-")}` }, `${MARKS[word] ?? "–"} ${word}`);
+}

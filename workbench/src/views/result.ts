@@ -1,0 +1,130 @@
+/** One result: an explanation with its claims, a discovery, a sweep, a what-if, or the scorecard of a benchmark. */
+
+import { get } from "../ask";
+import { field, h, replace, select } from "../dom";
+import { figure, number, signed, type Figure } from "../numbers";
+import { during, go, link, remember, verdict } from "../page";
+import { headMap } from "../parts/headmap";
+import { strip, type Evidence } from "../parts/strip";
+import { whatIfTable } from "./whatif";
+import type { Query } from "../address";
+
+const ANY = "any";
+/** Claims that are drawn at once; a page of 100,000 would stop the browser. */
+const MOST = 200;
+
+interface Claim {
+  component: string;
+  kind: string;
+  text: string;
+  verdict: string;
+  evidence: Evidence[];
+}
+
+export function claimsOf(explanation: any): Claim[] {
+  return explanation.components.flatMap((part: any) => part.claims.map((claim: any) => ({ component: part.id, ...claim })));
+}
+
+export function result(place: Element, query: Query): void {
+  const path = query["path"] ?? "";
+  void during(place, "Reading the result …", async () => {
+    const answer = await get("result", { path });
+    const title = h("p", { class: "path" }, path);
+    if (answer.kind === "explanation") return [title, explanation(answer.document, query)];
+    if (answer.kind === "sweep") return [title, sweep(answer.document)];
+    if (answer.kind === "discovery") return [title, discovery(answer.document)];
+    if (answer.kind === "what-if") return [title, h("h1", {}, "What if"), whatIfTable(answer.document), again(answer.document.request)];
+    return [title, benchmark(answer, path)];
+  });
+}
+
+function explanation(document: any, query: Query): HTMLElement {
+  const claims = claimsOf(document);
+  const parts: string[] = document.components.map((part: any) => part.id);
+  let chosen = { verdict: query["verdict"] ?? ANY, kind: query["kind"] ?? ANY, component: query["component"] ?? ANY };
+  const list = h("div", {});
+  const draw = () => {
+    const kept = Object.entries(chosen).filter(([, value]) => value !== ANY);
+    remember("result", { path: query["path"] ?? "", ...Object.fromEntries(kept) });
+    const shown = claims.filter((one) => (chosen.verdict === ANY || one.verdict === chosen.verdict) && (chosen.kind === ANY || one.kind === chosen.kind) && (chosen.component === ANY || one.component === chosen.component));
+    replace(list, h("p", { role: "status" }, `${shown.length} of ${claims.length} claims${shown.length > MOST ? `; the first ${MOST} are shown` : ""}`), shown.slice(0, MOST).map(claim));
+  };
+  const choose = (name: keyof typeof chosen, options: string[]) => field(name, select([ANY, ...options], chosen[name], (value) => { chosen = { ...chosen, [name]: value }; draw(); }));
+  draw();
+  return h("article", {},
+    h("h1", {}, document.specimen, document.behaviour ? `, ${document.behaviour}` : ""),
+    h("p", { class: "lede" }, document.task_description),
+    document.program ? h("pre", {}, document.program) : null,
+    h("h2", {}, "Components"),
+    h("div", { class: "scroll" }, h("table", { class: "list" }, h("thead", {}, h("tr", {}, ["component", "role", "verdict", "claims", "note"].map((one) => h("th", { scope: "col" }, one)))),
+      h("tbody", {}, document.components.map((part: any) => h("tr", {}, h("th", { scope: "row" }, part.id), h("td", {}, part.role ?? part.tag ?? "no tag"), h("td", {}, verdict(part.verdict)), h("td", { class: "number" }, part.claims.length), h("td", {}, part.note)))))),
+    h("h2", {}, "Claims"),
+    h("form", { class: "filters" }, choose("verdict", ["supported", "refuted", "untested"]), choose("kind", [...new Set(claims.map((one) => one.kind))]), choose("component", parts)),
+    list,
+    again(document.request));
+}
+
+function claim(one: Claim): HTMLElement {
+  return h("section", { class: "claim" },
+    h("h3", {}, verdict(one.verdict), " ", one.text),
+    one.evidence.map((line) => h("div", { class: "evidence" },
+      h("span", { class: "mark" }, line.passed === null ? "–" : line.passed ? "pass" : "FAIL"),
+      h("span", {}, `${line.experiment}: ${line.measure} `, h("b", {}, figure(line)), `, n ${line.n}`, h("span", { class: "quiet" }, line.rule)),
+      strip(line))));
+}
+
+function sweep(document: any): HTMLElement {
+  const values = new Map<string, number>(document.components.map((row: any) => [row.id, row.effect]));
+  const { layers, heads } = shape([...values.keys()]);
+  const to = (name: string) => go("what-if", { specimen: document.specimen, behaviour: document.behaviour ?? "", components: name, kind: document.kind });
+  return h("article", {},
+    h("h1", {}, `${document.specimen}${document.behaviour ? `, ${document.behaviour}` : ""}: ${document.kind} ablation`),
+    h("p", {}, `Clean score ${number(document.baseline)} ${document.unit}, ${document.n} prompts. Choose a component to replace it.`),
+    document.pairs ? null : headMap({ layers, heads, values, chosen: new Set(), marked: new Set(), pick: to }),
+    effectTable(document.components),
+    again(document.request));
+}
+
+export function effectTable(rows: any[]): HTMLElement {
+  const sorted = [...rows].sort((a, b) => Math.abs(b.effect) - Math.abs(a.effect)).slice(0, 20);
+  return h("div", { class: "scroll" }, h("table", { class: "list" }, h("caption", {}, "The largest effects: clean minus edited score"), h("thead", {}, h("tr", {}, ["component", "effect", "95 % interval"].map((one) => h("th", { scope: "col" }, one)))),
+    h("tbody", {}, sorted.map((row) => h("tr", {}, h("th", { scope: "row" }, row.id), h("td", { class: "number" }, signed(row.effect)), h("td", {}, row.ci_low === null ? "" : `[${signed(row.ci_low)}, ${signed(row.ci_high)}]`))))));
+}
+
+/** Layers and heads that component names need at least. */
+export function shape(names: string[]): { layers: number; heads: number } {
+  let layers = 0;
+  let heads = 0;
+  for (const name of names) {
+    const found = /^L(\d+)(?:H(\d+)|_MLP)$/.exec(name);
+    if (!found) continue;
+    layers = Math.max(layers, Number(found[1]) + 1);
+    if (found[2] !== undefined) heads = Math.max(heads, Number(found[2]) + 1);
+  }
+  return { layers, heads };
+}
+
+function discovery(document: any): HTMLElement {
+  const values = new Map<string, number>(document.components.map((row: any) => [row.id, row.score]));
+  const metrics: Record<string, number> = document.metrics ?? {};
+  return h("article", {},
+    h("h1", {}, `${document.specimen}${document.behaviour ? `, ${document.behaviour}` : ""}: circuit by ${document.method}`),
+    h("dl", { class: "facts" }, Object.entries(metrics).map(([name, value]) => [h("dt", {}, name), h("dd", {}, number(value))])),
+    headMap({ layers: document.layers, heads: document.heads, values, chosen: new Set(), marked: new Set(), pick: (name) => go("what-if", { specimen: document.specimen, behaviour: document.behaviour ?? "", components: name, kind: "resample" }) }),
+    again(document.request));
+}
+
+function benchmark(answer: any, path: string): HTMLElement {
+  const card = answer.document;
+  const cases: string[] = answer.cases ?? [];
+  return h("article", {},
+    h("h1", {}, `bench ${card.benchmark}: ${card.subject}`),
+    h("p", {}, `${card.n} cases, ${card.n_error} errors, ${card.cost ? `$${card.cost.toFixed(2)}` : "no cost"}`),
+    h("div", { class: "scroll" }, h("table", { class: "list" }, h("thead", {}, h("tr", {}, ["metric", "value", "n", "baseline"].map((one) => h("th", { scope: "col" }, one)))),
+      h("tbody", {}, Object.entries<Figure & { baseline?: number }>(card.metrics).map(([name, one]) => h("tr", {}, h("th", { scope: "row" }, name), h("td", {}, figure(one)), h("td", { class: "number" }, one.n), h("td", { class: "number" }, one.baseline === undefined ? "" : number(one.baseline))))))),
+    cases.length ? [h("h2", {}, "Explanations"), h("ul", { class: "cases" }, cases.map((name) => h("li", {}, link(name.replace(/\.json$/, ""), "result", { path: `${path}/explanations/${name}` }))))] : null);
+}
+
+function again(request: any): HTMLElement | null {
+  return request ? h("p", { class: "quiet" }, `Asked: ${request.command} ${request.specimen ?? ""}${request.behaviour ? ` --behaviour ${request.behaviour}` : ""}${request.seed === null || request.seed === undefined ? "" : `, seed ${request.seed}`}`) : null;
+}

@@ -1,0 +1,82 @@
+/** Replace components together and see what the model says then. */
+
+import { post } from "../ask";
+import { field, h, replace, select } from "../dom";
+import { figure } from "../numbers";
+import { during, remember } from "../page";
+import { headMap } from "../parts/headmap";
+import { shown } from "../parts/attention";
+import { tokensOf } from "./specimen";
+import type { Query } from "../address";
+
+export function whatIfTable(document: any): HTMLElement {
+  const changed = document.rows.filter((row: any) => row.changed);
+  return h("div", {},
+    h("dl", { class: "facts" },
+      h("dt", {}, "clean"), h("dd", {}, figure(document.clean)),
+      h("dt", {}, "edited"), h("dd", {}, figure(document.edited)),
+      h("dt", {}, "effect"), h("dd", { class: "effect" }, figure(document.effect)),
+      h("dt", {}, "outputs changed"), h("dd", {}, `${changed.length} of ${document.rows.length}`)),
+    h("p", { class: "quiet" }, `${document.unit}, n ${document.effect.n}, ${document.seconds.toFixed(2)} s`),
+    h("div", { class: "scroll" }, h("table", { class: "list" }, h("thead", {}, h("tr", {}, ["prompt", "clean", "edited", "clean score", "edited score"].map((one) => h("th", { scope: "col" }, one)))),
+      h("tbody", {}, [...document.rows].sort((a: any, b: any) => Number(b.changed) - Number(a.changed)).slice(0, 64).map((row: any) => h("tr", { class: row.changed ? "changed" : null },
+        h("td", {}, row.prompt), h("td", {}, h("code", {}, output(row.clean))), h("td", {}, h("code", {}, output(row.edited)), row.changed ? h("span", { class: "quiet" }, "changed") : null),
+        h("td", { class: "number" }, row.clean_score.toFixed(3)), h("td", { class: "number" }, row.edited_score.toFixed(3))))))));
+}
+
+function output(value: unknown): string {
+  return typeof value === "string" ? shown(value) : JSON.stringify(value);
+}
+
+export function whatIf(place: Element, query: Query): void {
+  const name = query["specimen"] ?? "";
+  const behaviour = query["behaviour"] || null;
+  if (!name) {
+    void during(place, "", async () => [h("h1", {}, "What if"), h("p", {}, "Choose a specimen first: ", h("a", { href: "/specimens" }, "specimens"), ".")]);
+    return;
+  }
+  void during(place, `Loading ${name} …`, async () => {
+    const about = await post("specimen", { specimen: name, behaviour });
+    const listed = Array.isArray(about.vocab);
+    const chosen = new Set((query["components"] ?? "").split(",").filter(Boolean));
+    let kind = query["kind"] ?? "zero";
+    let at = query["at"] ?? "";
+    let n = Number(query["n"] ?? 16);
+    let seed = Number(query["seed"] ?? 0);
+    let prompt = query["prompt"] ?? "";
+    let source = query["source"] ?? "";
+    const map = h("div", {});
+    const found = h("div", { "aria-live": "polite" });
+    let number = 0;
+    const given = (text: string) => (text.trim() === "" ? null : listed ? tokensOf(text, about.vocab) : text);
+    const ask = async () => {
+      const own = ++number;
+      remember("what-if", { specimen: name, behaviour: behaviour ?? "", components: [...chosen].join(","), kind, at, n: String(n), seed: String(seed), prompt, source });
+      if (!chosen.size) return replace(found, h("p", {}, "Choose one or more components on the map."));
+      replace(found, h("p", { class: "waiting", role: "status" }, `Replacing ${[...chosen].join(", ")} …`));
+      try {
+        const answer = await post("what-if", { specimen: name, behaviour, components: [...chosen], kind, at: at === "" ? null : /^\d+$/.test(at) ? Number(at) : at, n, seed, prompt: given(prompt), source: given(source) });
+        if (own !== number) return; // a later question is under way
+        replace(found, h("h2", {}, `Without ${[...chosen].join(", ")}`), whatIfTable(answer.document), h("p", { class: "quiet" }, "The same on the command line:"), h("pre", {}, answer.command), h("p", {}, h("a", { href: `data:application/json;charset=utf-8,${encodeURIComponent(JSON.stringify(answer.document, null, 2))}`, download: "what_if.json" }, "Save as what_if.json")));
+      } catch (error) {
+        if (own === number) replace(found, h("p", { class: "problem", role: "alert" }, error instanceof Error ? error.message : String(error)));
+      }
+    };
+    const draw = () => replace(map, headMap({ layers: about.layers, heads: about.heads, values: new Map(), chosen, marked: new Set(listed ? about.components : []), pick: (component) => { chosen.has(component) ? chosen.delete(component) : chosen.add(component); draw(); void ask(); } }));
+    draw();
+    void ask();
+    const text = (label: string, value: string, changed: (value: string) => void) => field(label, h("input", { type: "text", value, onchange: (event: Event) => { changed((event.target as HTMLInputElement).value); void ask(); } }));
+    return [
+      h("h1", {}, `What if: ${about.name}${behaviour ? `, ${behaviour}` : ""}`),
+      h("form", { class: "filters", onsubmit: (event: Event) => event.preventDefault() },
+        field("replace by", select(["zero", "mean", "resample", "patch"], kind, (value) => { kind = value; void ask(); })),
+        text("only at (a role, end, or a position)", at, (value) => { at = value; }),
+        field("prompts", h("input", { type: "number", min: 1, max: 256, value: n, onchange: (event: Event) => { n = Number((event.target as HTMLInputElement).value); void ask(); } })),
+        field("seed", h("input", { type: "number", min: 0, value: seed, onchange: (event: Event) => { seed = Number((event.target as HTMLInputElement).value); void ask(); } })),
+        text("a prompt of your own", prompt, (value) => { prompt = value; }),
+        text("values from this prompt", source, (value) => { source = value; }),
+        h("button", { type: "button", onclick: () => { chosen.clear(); draw(); void ask(); } }, "Choose none")),
+      map, found,
+    ];
+  });
+}

@@ -1,0 +1,76 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { format, parse } from "../src/address";
+import { duration, figure, number, scale, signed } from "../src/numbers";
+import { shown } from "../src/parts/attention";
+import { nameOf, shade } from "../src/parts/headmap";
+import { claimsOf, shape } from "../src/views/result";
+import { matches } from "../src/views/runs";
+import { tokensOf } from "../src/views/specimen";
+
+test("addresses survive a round trip", () => {
+  const address = { view: "what-if", query: { specimen: "a/b c", components: "L0H1,L2_MLP" } };
+  const text = format(address);
+  assert.equal(text, "/what-if?specimen=a%2Fb+c&components=L0H1%2CL2_MLP");
+  const [path, search] = text.split("?");
+  assert.deepEqual(parse(path!, `?${search}`), address);
+  assert.deepEqual(parse("/", ""), { view: "runs", query: {} });
+  assert.equal(format({ view: "runs", query: { kind: "" } }), "/runs");
+});
+
+test("figures", () => {
+  assert.equal(figure({ value: 0.5, low: 0.25, high: 0.75 }), "0.500 [0.250, 0.750]");
+  assert.equal(figure({ value: 0.5, low: null, high: null }), "0.500");
+  assert.equal(figure({ value: null }), "no value");
+  assert.equal(number(3), "3");
+  assert.equal(signed(-0.5), "-0.500");
+  assert.equal(signed(0.5), "+0.500");
+  assert.equal(duration(12.34), "12.3 s");
+  assert.equal(duration(600), "10 min");
+});
+
+test("a strip holds 0, 1 and every point", () => {
+  const at = scale([0.2, 0.9]);
+  assert.equal(at(0), 0);
+  assert.equal(at(1), 100);
+  const wide = scale([-1, 3]);
+  assert.equal(wide(-1), 0);
+  assert.equal(wide(3), 100);
+});
+
+test("names and shades of the map", () => {
+  assert.equal(nameOf(3, 2, 4), "L3H2");
+  assert.equal(nameOf(3, 4, 4), "L3_MLP");
+  assert.equal(shade(0, 1), 0);
+  assert.equal(shade(-1, 1), 8);
+  assert.equal(shade(0.25, 1), 4);
+  assert.equal(shade(1, 0), 0);
+});
+
+test("the shape of a model from its component names", () => {
+  assert.deepEqual(shape(["L0H0", "L2H5", "L1_MLP", "L0H1+L1H2"]), { layers: 3, heads: 6 });
+});
+
+test("tokens of a listed vocabulary", () => {
+  assert.deepEqual(tokensOf(" a x, b ", ["a", "x", "b"]), ["a", "x", "b"]);
+  assert.deepEqual(tokensOf("1 2", [1, 2]), [1, 2]);
+  assert.deepEqual(tokensOf("1 2", ["1", "2"]), ["1", "2"]);
+});
+
+test("claims of an explanation carry their component", () => {
+  const claims = claimsOf({ components: [{ id: "L0H0", claims: [{ kind: "necessary", text: "t", verdict: "supported", evidence: [] }] }, { id: "L1H0", claims: [] }] });
+  assert.deepEqual(claims.map((one) => [one.component, one.kind]), [["L0H0", "necessary"]]);
+});
+
+test("filters of the list", () => {
+  const row = { path: "a/b", kind: "sweep", title: "smollm2, ioi", state: "finished", figures: "", modified: 0, problem: "" };
+  assert.ok(matches(row, "any", "any", ""));
+  assert.ok(matches(row, "sweep", "finished", "IOI smollm2"));
+  assert.ok(!matches(row, "explanation", "any", ""));
+  assert.ok(!matches(row, "any", "any", "induction"));
+});
+
+test("tokens are shown with their spaces", () => {
+  assert.equal(shown(" the\n"), "·the⏎");
+  assert.equal(shown(""), "∅");
+});
