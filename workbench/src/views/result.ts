@@ -52,7 +52,7 @@ function explanation(document: any, query: Query): HTMLElement {
   const choose = (name: keyof typeof chosen, options: string[]) => field(name, select([ANY, ...options], chosen[name], (value) => { chosen = { ...chosen, [name]: value }; draw(); }));
   draw();
   return h("article", {},
-    h("h1", {}, document.specimen, document.behaviour ? `, ${document.behaviour}` : ""),
+    h("h1", {}, document.request?.specimen ?? document.specimen, document.behaviour ? `, ${document.behaviour}` : ""),
     h("p", { class: "lede" }, document.task_description),
     document.program ? h("pre", {}, document.program) : null,
     h("h2", {}, "Components"),

@@ -8,8 +8,6 @@ import { headMap, nameOf } from "../parts/headmap";
 import { effectTable } from "./result";
 import type { Query } from "../address";
 
-const NONE = "none";
-
 export function specimens(place: Element): void {
   void during(place, "Listing the specimens …", async () => {
     const { specimens: list, behaviours } = await get("specimens");
@@ -115,7 +113,7 @@ export function specimen(place: Element, query: Query): void {
       h("form", { class: "filters" }, field("layer", select(Array.from({ length: about.layers }, (_, one) => String(one)), String(layer), (value) => { layer = Number(value); focus = null; drawMap(); void drawAttention(); }))),
       attention, lens,
       about.examples?.length ? [h("h2", {}, "Examples"), h("ul", { class: "examples" }, about.examples.slice(0, 5).map((one: any) => h("li", {}, h("code", {}, JSON.stringify(one.input)), " → ", h("code", {}, JSON.stringify(one.output)))))] : null,
-      h("p", {}, h("button", { type: "button", onclick: () => go("what-if", { specimen: name, behaviour: behaviour ?? "", components: focus ?? "" }) }, focus ? `What if ${NONE === focus ? "" : focus} were not there?` : "What if …")),
+      h("p", {}, h("button", { type: "button", onclick: () => go("what-if", { specimen: name, behaviour: behaviour ?? "", components: focus ?? "" }) }, "Replace components of this model …")),
     ];
   });
 }
