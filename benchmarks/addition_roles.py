@@ -25,13 +25,19 @@ from vesalius.circuits.key.arithmetic import established_roles
 from vesalius.documents.explanation import ComponentExplanation
 from vesalius.explanations.hyve import explain_hyve
 from vesalius.files import write_json
+from vesalius.model.specimen import Specimen
 
 PROMPTS = 64
 LATE = tuple(f"L2H{head}" for head in range(6))
 SCRIPT = Path(__file__).parents[1] / "examples" / "hyve_natural.py"
-#: Circuits that the scripted agent is given: the heads that move B, two for C with a third that is said to be primary
-#: first, and the heads that move A.
-CIRCUITS = (("L0H0", "L0H3", "L0H5"), ("L0H1", "L0H2", "L0H4"), tuple(f"L1H{head}" for head in range(6)))
+#: Circuits that the scripted agent is given: heads of layer 0, as two circuits, the other heads by layer, and the MLPs.
+CIRCUITS = (
+    ("L0H0", "L0H3", "L0H5"),
+    ("L0H1", "L0H2", "L0H4"),
+    tuple(f"L1H{head}" for head in range(6)),
+    LATE,
+    ("L0_MLP", "L1_MLP", "L2_MLP"),
+)
 
 
 def built_in(n: int = PROMPTS) -> list[ComponentExplanation]:
@@ -40,12 +46,11 @@ def built_in(n: int = PROMPTS) -> list[ComponentExplanation]:
     return [*explain(specimen, n=n).components, *explain(specimen, list(LATE), n=n).components]
 
 
-def scripted(circuits: Sequence[Sequence[str]] = CIRCUITS, n: int = PROMPTS) -> list[ComponentExplanation]:
+def scripted(specimen: Specimen, circuits: Sequence[Sequence[str]], n: int = PROMPTS) -> list[ComponentExplanation]:
     """What the scripted agent says of some circuits."""
     found: list[ComponentExplanation] = []
     for circuit in circuits:
         backbone = open_backbone(Scripted(runpy.run_path(str(SCRIPT))["reply"]))
-        specimen = load("arithmetic", device="cpu")
         found += explain_hyve(specimen, backbone=backbone, components=list(circuit), n=n).explanation.components
     return found
 
@@ -66,35 +71,42 @@ def checked(parts: Sequence[ComponentExplanation], check: PlainCheck) -> dict[st
 
 
 def claims_of(part: ComponentExplanation) -> list[str]:
-    """The decided claims of a component, in short."""
-    return [f"{claim.kind} {claim.verdict}" for claim in part.claims if claim.verdict != "untested"]
+    """What was decided about a component, in short: an agent's hypotheses that were not supported, then the claims."""
+    before = [f"{one['hypothesis'].removeprefix('We hypothesise that ')} {one['verdict']}" for one in part.refuted]
+    return [*before, *(f"{one.kind} {one.verdict}" for one in part.claims if one.verdict != "untested")]
 
 
-def report(*, agent: bool = True) -> dict[str, Any]:
-    """The table and the counts."""
+def rows_of(own: Sequence[ComponentExplanation], said: Sequence[ComponentExplanation]) -> list[dict[str, Any]]:
+    """One row for each component: established role, what the built-in scientist and the agent say."""
     key = established_roles()["components"]
-    own, plain = built_in(), PlainCheck(load("arithmetic", device="cpu"))
-    said = scripted() if agent else []
     by_agent = {part.id: part for part in said}
-    planted_specimen = arithmetic_with_planted_head()
-    planted = explain(planted_specimen, [PLANTED, "L3H1", "L2_MLP"], n=PROMPTS).components
-    rows = [
+    return [
         {
             "component": part.id,
-            "established": key[part.id]["role"],
+            "established": key[part.id]["role"] if part.id in key else "planted",
             "built-in": part.role,
             "claims": claims_of(part),
             "scripted agent": claims_of(by_agent[part.id]) if part.id in by_agent else [],
         }
         for part in own
     ]
+
+
+def report() -> dict[str, Any]:
+    """The table and the counts."""
+    specimen, planted = load("arithmetic", device="cpu"), arithmetic_with_planted_head()
+    own, said = built_in(), scripted(specimen, CIRCUITS)
+    lens = explain(planted, [PLANTED, "L3H1"], n=PROMPTS).components
+    lens_said = scripted(planted, [[PLANTED, "L3H1"]])
+    plain, plain_planted = PlainCheck(specimen), PlainCheck(planted)
     return {
         "prompts": PROMPTS,
-        "components": rows,
-        "planted": [{"component": part.id, "built-in": part.role, "claims": claims_of(part)} for part in planted],
+        "components": rows_of(own, said),
+        "planted": rows_of(lens, lens_said),
         "built-in claims": checked(own, plain),
         "scripted claims": checked(said, plain),
-        "planted claims": checked(planted, PlainCheck(planted_specimen)),
+        "built-in claims, planted": checked(lens, plain_planted),
+        "scripted claims, planted": checked(lens_said, plain_planted),
     }
 
 
@@ -104,14 +116,11 @@ def main() -> None:
     out = parser.parse_args().out
     found = report()
     for row in (*found["components"], *found["planted"]):
-        print(f"{row['component']:7} | {row.get('established', 'planted')} | {row['built-in']}")
-        print(f"        | agent: {', '.join(row.get('scripted agent', [])) or '-'}")
-    for name in ("built-in claims", "scripted claims", "planted claims"):
-        one = found[name]
-        print(
-            f"{name}: {one['supported']} supported, {one['checked']} measured again, {len(one['false support'])} false"
-        )
-        print("\n".join(f"  {text}" for text in one["false support"]))
+        print(f"{row['component']:7} | {row['established']} | {row['built-in']} | {', '.join(row['scripted agent'])}")
+    for name, one in found.items():
+        if "claims" in name:
+            false = one["false support"]
+            print(f"{name}: {one['supported']} supported, {one['checked']} measured again, {len(false)} false", *false)
     if out is not None:
         write_json(out, found)
 
