@@ -26,7 +26,7 @@ from vesalius.grading.circuits import grade
 
 
 def explained(circuit: str, first: Explanation, place: Path, options: argparse.Namespace) -> dict[str, Any]:
-    """One circuit: what the model made of it, how it is graded beside the built-in explanation, and what it cost."""
+    """One circuit: what the model made of it, and what that took."""
     done = place / "row.json"
     if done.is_file():
         return json.loads(done.read_text())
@@ -38,18 +38,14 @@ def explained(circuit: str, first: Explanation, place: Path, options: argparse.N
             found = explain_hybrid(specimen, backbone=backbone, first=first, compact=True)
         else:
             found = explain_hyve(specimen, backbone=backbone, compact=True)
-    seconds = round(time.monotonic() - started, 1)
-    before = graded(first)
-    same = found.explanation.executable == first.executable
     row = {
         "circuit": circuit,
         "components": len(first.components),
-        "built_in": {**before, "named": named(first), "seconds": first.seconds},
+        "built_in": {"supported": supported(first), "named": named(first), "seconds": first.seconds},
         "with_model": {
-            **(before if same and tags(found.explanation) == tags(first) else graded(found.explanation)),
+            "supported": supported(found.explanation),
             "named": sum(IN_WORDS in part.note for part in found.explanation.components),
-            "supported": sum(part.verdict == "supported" for part in found.explanation.components),
-            "seconds": seconds,
+            "seconds": round(time.monotonic() - started, 1),
             **usage(found),
         },
         "words": {part.id: words(part.note) for part in found.explanation.components},
@@ -61,16 +57,29 @@ def explained(circuit: str, first: Explanation, place: Path, options: argparse.N
     return row
 
 
-def graded(explanation: Explanation) -> dict[str, Any]:
+def graded(row: dict[str, Any], first: Explanation, found: Explanation) -> dict[str, Any]:
+    """The row with right tags, and whether the program gives every output, in both columns."""
+    before = grades(first)
+    same = (tags(found), found.executable) == (tags(first), first.executable)
+    after = before if same else grades(found)
+    return {**row, "built_in": {**row["built_in"], **before}, "with_model": {**row["with_model"], **after}}
+
+
+def grades(explanation: Explanation) -> dict[str, int]:
     """Right tags, and whether the program gives every output."""
-    grades = grade(explanation)
-    right = sum(row["tag"] == row["true"] for row in grades.components.values())
-    return {"tags": right, "task_exact": int(grades.programs[explanation.specimen].task_exact)}
+    result = grade(explanation)
+    right = sum(row["tag"] == row["true"] for row in result.components.values())
+    return {"tags": right, "task_exact": int(result.programs[explanation.specimen].task_exact)}
 
 
 def tags(explanation: Explanation) -> list[str | None]:
     """The tags, in the order of the components."""
     return [part.tag for part in explanation.components]
+
+
+def supported(explanation: Explanation) -> int:
+    """Components that experiments support."""
+    return sum(part.verdict == "supported" for part in explanation.components)
 
 
 def named(explanation: Explanation) -> int:
@@ -115,7 +124,8 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--minutes", type=float, default=60.0)
     options = parser.parse_args()
-    begun, rows = time.monotonic(), []
+    begun = time.monotonic()
+    rows: list[Any] = []
     numbers = sorted(int(path.stem) for path in (options.run / "explanations").glob("*.json"))
     if options.sample is not None:
         everything = sorted(map(int, json.loads((options.run / "run.json").read_text())["places"]))
@@ -126,7 +136,8 @@ def main() -> None:
             break
         place.mkdir(parents=True, exist_ok=True)
         first = Explanation.read(options.run / "explanations" / f"{number}.json")
-        rows.append(explained(str(number), first, place, options))
+        rows.append((explained(str(number), first, place, options), first, place))
+    rows = [graded(row, first, Explanation.read(place / "explanation.json")) for row, first, place in rows]
     report = {
         "benchmark": "local models",
         "backbone": options.backbone.rpartition("/")[2],

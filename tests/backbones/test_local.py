@@ -10,7 +10,7 @@ from pydantic import BaseModel
 
 from tests.processes import until_gone
 from vesalius.backbones import Garbled, RetryPolicy, Tool, Unreachable, open_backbone, system, user
-from vesalius.backbones.local import NAME, LocalOptions, LocalServer, find_model
+from vesalius.backbones.local import NAME, LocalOptions, LocalServer, find_model, kept_server
 from vesalius.errors import BadInput, Failed
 
 pytestmark = pytest.mark.smollm
@@ -66,6 +66,31 @@ def test_a_closed_server_is_unreachable() -> None:
         server.close()
         with pytest.raises(Unreachable):
             backbone.chat("Hi")
+
+
+def test_a_kept_server_serves_the_next_backbone_of_the_process() -> None:
+    pytest.importorskip("xllamacpp")
+    model = find_model(NAME)
+    first = kept_server(model, LocalOptions())
+    for _ in range(2):
+        with open_backbone(f"local:{NAME}", max_tokens=2, keep_server=True) as backbone:
+            assert backbone.chat("Hi").usage is not None
+    assert kept_server(model, LocalOptions()) is first
+    other = kept_server(model, LocalOptions(context=512))
+    assert (first.runs, other.runs) == (False, True), "one at a time"
+    other.close()
+    assert not other.runs
+
+
+def test_tool_calls_and_answers_are_held_to_one_schema(local_server: LocalServer) -> None:
+    """Whatever it says, it is a call of the tool or the answer, and it ends in time."""
+    backbone = open_backbone(f"local:{NAME}", base_url=local_server.url, max_tokens=64, reasks=0)
+    tool = Tool(name="look", description="Looks a person up.", arguments=Person)
+    reply = backbone.chat("Look up Ada, 36.", tools=[tool], schema=Person)
+    assert not reply.events or [event.kind for event in reply.events] == ["tool_call_from_text"]
+    assert isinstance(reply.parsed, Person) or [(call.name, call.error) for call in reply.tool_calls] == [
+        ("look", None)
+    ]
 
 
 def test_a_server_does_not_outlive_a_killed_parent() -> None:

@@ -44,6 +44,7 @@ def open_backbone(
     clock: Clock | None = None,
     seed: int | None = None,
     reasks: int = 2,
+    keep_server: bool = False,
 ) -> Backbone:
     """Open a chat model by `provider:model`.
 
@@ -54,7 +55,8 @@ def open_backbone(
 
     `record` writes every call to that directory and serves calls already recorded there; `replay` serves only from
     there and needs no key, package or network. `cap` is the most to spend, in dollars. `prices` is the user's own price
-    table. `temperature=None` leaves the provider's default.
+    table. `temperature=None` leaves the provider's default. `keep_server` leaves the server of a local model running
+    for the next backbone of this process.
     """
     provider, model = (SCRIPTED, "script") if isinstance(which, Scripted) else _parse(which)
     settings = _settings(temperature, max_tokens)
@@ -76,7 +78,7 @@ def open_backbone(
     records = Records(Path(directory), redactor, writable=record is not None) if directory else None
     if spending_cap and records and record:
         spending_cap.restore(str(records.path.resolve()), records.spent)
-    connection = None if replay else _connect(which, provider, Access(model, base_url, key, timeout))
+    connection = None if replay else _connect(which, provider, Access(model, base_url, key, timeout, keep_server))
     return Backbone(
         provider,
         model,

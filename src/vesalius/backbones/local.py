@@ -89,6 +89,11 @@ class LocalServer:
             raise Failed(f"backbone local: no server started for {model}; is it a GGUF file that llama.cpp can read?")
         self.url = f"{line.decode().strip()}/v1"
 
+    @property
+    def runs(self) -> bool:
+        """Whether the server's process is there."""
+        return self._process.poll() is None
+
     def close(self) -> None:
         """Stop the server."""
         self._end()
@@ -100,8 +105,25 @@ class LocalServer:
         self.close()
 
 
+#: The server that stays for the next connection of this process, with what it serves.
+_KEPT: dict[tuple[Path, LocalOptions], LocalServer] = {}
+
+
+def kept_server(model: Path, options: LocalOptions) -> LocalServer:
+    """The server of a model that stays when a connection is closed; it ends with this process or for another model."""
+    server = _KEPT.get((model, options))
+    if server is None or not server.runs:
+        for other in _KEPT.values():
+            other.close()
+        _KEPT.clear()
+        server = _KEPT[model, options] = LocalServer(model, options)
+    return server
+
+
 class LocalConnection:
-    """A connection to a model on this machine: the server at `access.base_url`, or one that is started for it."""
+    """A connection to a model on this machine: the server at `access.base_url`, or one that is started for it, or one
+    that was kept from the connection before (`access.keep_server`).
+    """
 
     def __init__(self, access: Access) -> None:
         client = PROVIDERS["compatible"]
@@ -111,8 +133,12 @@ class LocalConnection:
             raise BadInput(
                 f"backbone local:{access.model}: options are for a server that is started here; leave them out"
             )
-        self._server = None if access.base_url else LocalServer(find_model(model), options)
-        url = access.base_url or (self._server.url if self._server else None)
+        url, self._server = access.base_url, None
+        if url is None and access.keep_server:
+            url = kept_server(find_model(model), options).url
+        elif url is None:
+            self._server = LocalServer(find_model(model), options)
+            url = self._server.url
         self._connection = client.open(replace(access, base_url=url, key=None))
 
     def complete(self, request: ModelRequest) -> Answer:
@@ -120,7 +146,7 @@ class LocalConnection:
         return self._connection.complete(request)
 
     def close(self) -> None:
-        """Stop the server if it was started here."""
+        """Stop the server if it was started for this connection alone."""
         self._connection.close()
         if self._server:
             self._server.close()

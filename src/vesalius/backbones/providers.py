@@ -21,12 +21,15 @@ NO_KEY = "no-key-needed"
 
 @dataclass(frozen=True)
 class Access:
-    """How to reach a model: its name, an address and a key where there is one, and seconds to wait for an answer."""
+    """How to reach a model: its name, an address and a key where there is one, seconds to wait for an answer, and
+    whether a server that is started for it stays for the next one.
+    """
 
     model: str
     base_url: str | None
     key: str | None
     timeout: float
+    keep_server: bool = False
 
 
 @dataclass(frozen=True)

@@ -50,7 +50,7 @@ class ModelAccess:
             self.calls.parent.mkdir(exist_ok=True)
             stack.enter_context(locked(self.calls))
             options = {"base_url": self.base_url, "timeout": self.timeout, "cap": self._shared_cap()}
-            yield stack.enter_context(self._opened(record=self.calls, **options))
+            yield stack.enter_context(self._opened(record=self.calls, keep_server=True, **options))
 
     def _opened(self, **options: Any) -> Backbone:
         return open_backbone(self.model, prices=self.prices, max_tokens=self.max_tokens, **options)

@@ -13,7 +13,14 @@ from vesalius.documents.explanation import ClaimRecord
 from vesalius.errors import BadInput
 from vesalius.explanations.claims import AnyClaim, Computes
 from vesalius.explanations.hyve import category_of
-from vesalius.explanations.hyve.grammar import KINDS, describe_claims, example_claims, read_claim
+from vesalius.explanations.hyve.grammar import (
+    COMPACT_KINDS,
+    KINDS,
+    claims_schema,
+    describe_claims,
+    example_claims,
+    read_claim,
+)
 from vesalius.explanations.hyve.notation import read_program
 from vesalius.explanations.hyve.shapes import classification
 from vesalius.explanations.hyve.verdicts import from_free_code, verdict_of
@@ -229,3 +236,32 @@ def test_a_specimen_takes_its_own_examples() -> None:
     causal = specimen.model.config.causal
     for example in example_claims("L0_MLP", vocabulary):
         read_claim(example, MLP, vocabulary, causal=causal)
+
+
+def test_what_the_schema_of_claims_allows_can_be_read() -> None:
+    """The smallest object of every kind, made from its schema, is a claim in the grammar; the component is given."""
+    vocabulary = load("frac_prevs").vocabulary
+    assert isinstance(vocabulary, FiniteVocabulary)
+    claims = claims_schema("L0_MLP", ["L0_MLP", "L1H2"])["properties"]["claim"]["anyOf"]
+    assert {claim["properties"]["kind"]["const"] for claim in claims} == set(KINDS)
+    assert set(COMPACT_KINDS) < set(KINDS)
+    flag = {"name": "v", "op": "map", "of": ["tokens"], "formula": "x == 'x'"}
+    values = {
+        "program": {"variables": [flag], "output": "v"},
+        "carriers": {"L0_MLP": ["v"]},
+        "variables": ["tokens", "indices"],
+        "variable": "tokens",
+        "components": ["L0_MLP"],
+        "primary": "L1H2",
+        "other": "L1H2",
+    }
+    for claim in claims:
+        properties = claim["properties"]
+        smallest = {name: properties[name].get("const") or values[name] for name in claim["required"]}
+        assert smallest["component"] == "L0_MLP"
+        kind = smallest["kind"]
+        if kind in ("copies", "reads_from", "aggregates"):  # about heads: read, and refused for an MLP
+            continue
+        assert read_claim(smallest, Component.parse("L0_MLP"), vocabulary, causal=True).kind == kind
+    carriers = next(claim for claim in claims if "carriers" in claim["required"])["properties"]["carriers"]
+    assert set(carriers["properties"]) == {"L0_MLP", "L1H2"}

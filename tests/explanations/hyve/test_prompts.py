@@ -279,6 +279,10 @@ def test_compact_conversations_fit_4096_tokens(id: str, monkeypatch: pytest.Monk
     tools = [request for request in wire.requests if request.answer_schema and "anyOf" in request.answer_schema]
     assert not any(request.tools for request in wire.requests)
     assert len(tools) > len(specimen.components), "calls of tools are held to a schema"
+    last = {request.label: request for request in wire.requests if request.label.endswith("observation")}
+    assert not any("anyOf" in (request.answer_schema or {}) for request in last.values()), (
+        "nothing is left but to answer"
+    )
 
 
 def _as_text(reply: Any) -> Any:

@@ -75,7 +75,9 @@ class Desk:
         """Let the model use tools until it answers with the shape; None where it never does."""
         reminders = 0
         while reminders <= MOST_REMINDERS:
-            reply = self.ask(turns, shape, label=label, tools=bench)
+            # A reply that is held to a schema can be held to the answer alone once no experiment is left.
+            answer_only = bench.exhausted and self._backbone.abilities.constrained
+            reply = self.ask(turns, shape, label=label, tools=None if answer_only else bench)
             if reply is None:
                 return None
             if reply.parsed is not None:

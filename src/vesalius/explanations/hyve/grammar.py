@@ -64,26 +64,23 @@ _PROGRAM_SCHEMA = {
     ]
 }
 _NAMES_SCHEMA = {"type": "array", "items": {"type": "string", "maxLength": 16}, "minItems": 1, "maxItems": 4}
-_CARRIERS_SCHEMA = {"type": "object", "additionalProperties": _NAMES_SCHEMA}
 
 
-def claims_schema(component: str, kinds: Mapping[str, type[Claim]] = KINDS) -> dict[str, Any]:
+def claims_schema(component: str, circuit: Sequence[str], kinds: Mapping[str, type[Claim]] = KINDS) -> dict[str, Any]:
     """The JSON schema of the arguments that put a claim about a component to the engine, for constrained replies.
 
-    It is narrower than what is read: tables are left out, and texts are short.
+    It is narrower than what is read: tables are left out, texts are short, and only the circuit carries variables.
     """
-    return {
-        "type": "object",
-        "properties": {"claim": {"anyOf": [_claim_schema(kind, component) for kind in kinds.values()]}},
-        "required": ["claim"],
-    }
+    carriers = {"type": "object", "properties": dict.fromkeys(circuit, _NAMES_SCHEMA), "required": [component]}
+    claims = [_claim_schema(kind, component, carriers) for kind in kinds.values()]
+    return {"type": "object", "properties": {"claim": {"anyOf": claims}}, "required": ["claim"]}
 
 
-def _claim_schema(kind: type[Claim], component: str) -> dict[str, Any]:
+def _claim_schema(kind: type[Claim], component: str, carriers: dict[str, Any]) -> dict[str, Any]:
     properties: dict[str, Any] = {}
     for name, field in kind.model_fields.items():
         if field.annotation is Hypothesis:
-            properties |= {"program": _PROGRAM_SCHEMA, "carriers": _CARRIERS_SCHEMA}
+            properties |= {"program": _PROGRAM_SCHEMA, "carriers": carriers}
         elif name == "kind":
             properties[name] = {"const": field.default}
         elif name == "component":

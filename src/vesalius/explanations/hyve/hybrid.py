@@ -70,9 +70,8 @@ def explain_hybrid(
     natural: dict[str, Any] = {"n": PROMPTS if n is None else n, "top": TOP if top is None else top, "force": force}
     if first is not None:
         if (first.specimen, first.seed) != (specimen.id, seed):
-            raise BadInput(
-                f"first: is of {first.specimen!r} with seed {first.seed}, not of {specimen.id!r} with {seed}"
-            )
+            other = f"is of {first.specimen!r} with seed {first.seed}"
+            raise BadInput(f"first: {other}; give the explanation of {specimen.id!r} with seed {seed}")
     elif listed:
         first = explain_specimen(specimen, components=components, seed=seed, progress=progress)
     else:

@@ -153,7 +153,7 @@ class Prompts:
 
     def claims_schema(self, component: Component) -> dict[str, Any]:
         """The JSON schema of a call that puts a claim about a component to the engine."""
-        return claims_schema(str(component), self._kinds)
+        return claims_schema(str(component), [str(part) for part in self.circuit], self._kinds)
 
     def read_claim(self, given: Any, component: Component) -> Claim:
         """A claim about a component, in the grammar that these prompts show."""

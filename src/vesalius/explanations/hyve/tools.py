@@ -103,10 +103,17 @@ CHECK = Tool(
 )
 
 
+#: Four candidates at most: an object of any number of names need not end.
+_FEW_CANDIDATES = {
+    "type": "object",
+    "properties": {name: {"type": "string", "maxLength": 60} for name in "abcd"},
+    "required": ["a", "b"],
+}
 WHICH = Tool(
     name="which_variable",
     description="Score candidate variables, Python expressions in tokens and i, by moving the component's value.",
     arguments=CandidatesArgument,
+    guide={"type": "object", "properties": {"candidates": _FEW_CANDIDATES}, "required": ["candidates"]},
 )
 
 
