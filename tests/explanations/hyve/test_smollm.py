@@ -26,7 +26,7 @@ def test_every_stage_runs_and_the_explanation_is_valid(
     monkeypatch.setattr(stages, "MAX_ITERATIONS", 1)
     monkeypatch.setattr(prompting, "MAX_ITERATIONS", 1)
     monkeypatch.setattr(prompting, "MOST_EXAMPLES", 2)
-    monkeypatch.setattr(prompting, "describe_claims", lambda: describe_claims().splitlines()[0])
+    monkeypatch.setattr(prompting, "describe_claims", lambda kinds: describe_claims(kinds).splitlines()[0])
     monkeypatch.setattr(prompting, "helper_lines", lambda *libraries: [])
     with open_backbone(
         f"local:{NAME}", base_url=local_server.url, max_tokens=32, reasks=0, timeout=600, retry=RetryPolicy(tries=2)
