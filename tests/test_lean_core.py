@@ -119,6 +119,7 @@ def test_the_extras_are_the_documented_ones() -> None:
         "datasets",
         "text",
         "ray",
+        "workbench",
         "inspect",
     }
     assert set(project["optional-dependencies"]) == extras | {"docs", "dev"}
