@@ -11,7 +11,7 @@ from vesalius.api import load
 from vesalius.backbones import RetryPolicy, open_backbone
 from vesalius.backbones.local import NAME, LocalServer
 from vesalius.documents.explanation import Explanation
-from vesalius.explanations.hyve import explain_hyve, prompting, stages
+from vesalius.explanations.hyve import explain_hyve, prompting, stages, tools
 from vesalius.explanations.hyve.grammar import describe_claims
 
 pytestmark = [pytest.mark.smollm, pytest.mark.slow]
@@ -28,6 +28,7 @@ def test_every_stage_runs_and_the_explanation_is_valid(
     monkeypatch.setattr(prompting, "MOST_EXAMPLES", 2)
     monkeypatch.setattr(prompting, "describe_claims", lambda kinds: describe_claims(kinds).splitlines()[0])
     monkeypatch.setattr(prompting, "helper_lines", lambda *libraries: [])
+    monkeypatch.setattr(tools, "MAX_LOOKS", 1)  # held to a schema, the model would ask for experiments to the limit
     with open_backbone(
         f"local:{NAME}", base_url=local_server.url, max_tokens=32, reasks=0, timeout=600, retry=RetryPolicy(tries=2)
     ) as backbone:
