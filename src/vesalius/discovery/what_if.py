@@ -18,6 +18,7 @@ from vesalius.errors import BadInput, choices
 from vesalius.intervene import Plan, Readout, Recordings, run
 from vesalius.intervene.effects import Replacement
 from vesalius.intervene.engine import Cost
+from vesalius.intervene.readout import choose_tokens
 from vesalius.model.specimen import Specimen, TextVocabulary
 
 #: What may take a component's place. `patch` is resampling from a prompt that was given.
@@ -114,7 +115,7 @@ class Replacements:
 
     def _read(self, logits: Logits) -> Reading:
         readout, n = self.material.readout, len(self.material.batch)
-        chosen = logits if readout.choose is None else _choose(logits, readout.choose.to(logits.device))
+        chosen = logits if readout.choose is None else choose_tokens(logits, readout.choose.to(logits.device))
         score = readout.score(chosen, torch.arange(n, device=logits.device)).float().cpu()
         vocabulary = self.specimen.vocabulary
         if not isinstance(vocabulary, TextVocabulary):
@@ -136,10 +137,6 @@ class Replacements:
             [(piece(token), probability) for token, probability in zip(tokens, probabilities, strict=True)]
             for tokens, probabilities in zip(best.indices.tolist(), best.values.tolist(), strict=True)
         ]
-
-
-def _choose(logits: Logits, ids: Tensor) -> Logits:
-    return logits.gather(2, ids[:, None].expand(-1, logits.shape[1], -1))
 
 
 def _shown(value: Any) -> Any:

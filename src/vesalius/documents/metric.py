@@ -85,10 +85,11 @@ class Metric(Record):
 
     @property
     def figures(self) -> str:
-        """The value with its interval, as text."""
-        if self.value is None or self.low is None or self.high is None:
+        """The value with its interval, where it has one, as text."""
+        if self.value is None:
             return "no value"
-        return f"{self.value:.3f} [{self.low:.3f}, {self.high:.3f}]"
+        ends = "" if self.low is None or self.high is None else f" [{self.low:.3f}, {self.high:.3f}]"
+        return f"{self.value:.3f}{ends}"
 
 
 def metric_rows(metrics: Mapping[str, Metric]) -> list[Row]:

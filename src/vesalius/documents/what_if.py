@@ -65,17 +65,11 @@ class WhatIf(Viewable, Document):
         flips = [f"{shortened(row.prompt, 40)!r}: {row.clean!r} -> {row.edited!r}" for row in self.rows if row.changed]
         return (
             f"What if {parts} of {subject_of(request.specimen, request.behaviour)} is replaced ({kind}"
-            f"{f' at {at}' if at is not None else ''}): {figure(self.clean)} -> {figure(self.edited)} {self.unit},"
-            f" effect {figure(self.effect)}, n {self.effect.n}\n"
+            f"{f' at {at}' if at is not None else ''}): {self.clean.figures} -> {self.edited.figures} {self.unit},"
+            f" effect {self.effect.figures}, n {self.effect.n}\n"
             f"outputs changed: {len(flips)} of {len(self.rows)}; {join_first(flips, 2) or 'none'}"
         )
 
     def _rows(self) -> list[Row]:
         names = ("prompt", "clean", "edited", "clean_score", "edited_score", "changed")
         return [{name: getattr(row, name) for name in names} for row in self.rows]
-
-
-def figure(metric: Metric) -> str:
-    """A mean with its interval, where it has one."""
-    ends = "" if metric.low is None or metric.high is None else f" [{metric.low:.3f}, {metric.high:.3f}]"
-    return f"{metric.value:.3f}{ends}"

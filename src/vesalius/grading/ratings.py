@@ -103,17 +103,23 @@ def item_fields(text: str, where: str) -> dict[str, str]:
     return {"measure": name, "component": "", **fields, "specimen": unquote(fields["specimen"])}
 
 
-def read_ratings(path: Path | str) -> tuple[Rating, ...]:
-    """Ratings from a .csv or .json file; the first slip is refused in one line that names its row."""
+def read_csv_or_json(path: Path | str, what: str) -> tuple[Path, str]:
+    """The path and the text of a .csv or .json file; `what` names it in refusals."""
     file = Path(path).expanduser()
     try:
         text = file.read_text(encoding="utf-8-sig")
     except OSError as error:
-        raise BadInput(f"ratings {file}: cannot be read ({error.strerror}); give a .csv or .json file") from None
+        raise BadInput(f"{what} {file}: cannot be read ({error.strerror}); give a .csv or .json file") from None
     except UnicodeDecodeError:
-        raise BadInput(f"ratings {file}: is not UTF-8 text; save it as UTF-8") from None
+        raise BadInput(f"{what} {file}: is not UTF-8 text; save it as UTF-8") from None
     if file.suffix.lower() not in (".csv", ".json"):
-        raise BadInput(f"ratings {file}: the kind {file.suffix or '(none)'} is not known; give a .csv or .json file")
+        raise BadInput(f"{what} {file}: the kind {file.suffix or '(none)'} is not known; give a .csv or .json file")
+    return file, text
+
+
+def read_ratings(path: Path | str) -> tuple[Rating, ...]:
+    """Ratings from a .csv or .json file; the first slip is refused in one line that names its row."""
+    file, text = read_csv_or_json(path, "ratings")
     rows = _csv_rows(text, file) if file.suffix.lower() == ".csv" else _json_rows(text, file)
     by_item_and_rater: dict[tuple[Rated, str], Rating] = {}
     for where, row in rows:

@@ -24,7 +24,7 @@ from vesalius.files import parse_json
 from vesalius.grading.judges.circuit import JudgedCircuit, judge_explanation
 from vesalius.grading.judges.judge import Judge, Judgement
 from vesalius.grading.keys import ReferenceTexts
-from vesalius.grading.ratings import LEAST_RATERS, Rating, majority, votes
+from vesalius.grading.ratings import LEAST_RATERS, Rating, majority, read_csv_or_json, votes
 
 MEASURE = "description_quality"
 
@@ -62,15 +62,7 @@ def known_roles(model: str | None) -> ReferenceRoles | None:
 
 def read_roles(path: Path | str, *, task: str) -> ReferenceRoles:
     """Reference roles from a .csv or .json file; the first slip is refused in one line."""
-    file = Path(path).expanduser()
-    try:
-        text = file.read_text(encoding="utf-8-sig")
-    except OSError as error:
-        raise BadInput(f"roles {file}: cannot be read ({error.strerror}); give a .csv or .json file") from None
-    except UnicodeDecodeError:
-        raise BadInput(f"roles {file}: is not UTF-8 text; save it as UTF-8") from None
-    if file.suffix.lower() not in (".csv", ".json"):
-        raise BadInput(f"roles {file}: the kind {file.suffix or '(none)'} is not known; give a .csv or .json file")
+    file, text = read_csv_or_json(path, "roles")
     roles: dict[str, str] = {}
     for name, role in _csv_roles(text, file) if file.suffix.lower() == ".csv" else _json_roles(text, file):
         try:

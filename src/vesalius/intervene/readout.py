@@ -38,6 +38,13 @@ class Readout:
         return Readout(renumbered, at, choose, self.unit)
 
 
+def choose_tokens(
+    logits: Float[Tensor, "row query out"], tokens: Int[Tensor, "row choice"]
+) -> Float[Tensor, "row query choice"]:
+    """The logits of each row's own tokens."""
+    return logits.gather(2, tokens[:, None].expand(-1, logits.shape[1], -1))
+
+
 def all_logits() -> Readout:
     """Every logit at every position, as they are."""
     return Readout(lambda logits, prompt: logits)

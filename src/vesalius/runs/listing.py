@@ -22,7 +22,7 @@ from vesalius.documents.study import STUDY_FILE, Study
 from vesalius.documents.survey import SURVEY_FILE, Survey
 from vesalius.documents.sweep import SWEEP_FILE, Sweep
 from vesalius.documents.views import subject_of
-from vesalius.documents.what_if import WHAT_IF_FILE, WhatIf, figure
+from vesalius.documents.what_if import WHAT_IF_FILE, WhatIf
 from vesalius.errors import BadInput, Failed
 from vesalius.runs.directory import EVENTS, RUN, SCORECARD, read_run
 from vesalius.runs.ledger import read_ledger
@@ -124,7 +124,7 @@ def _sweep(one: Sweep) -> Described:
 def _what_if(one: WhatIf) -> Described:
     request = one.request
     title = f"{subject_of(request.specimen, request.behaviour)}, {'+'.join(request.components or ())}"
-    return {"title": title, "figures": f"effect {figure(one.effect)}", "seconds": one.seconds}
+    return {"title": title, "figures": f"effect {one.effect.figures}", "seconds": one.seconds}
 
 
 def _survey(one: Survey) -> Described:

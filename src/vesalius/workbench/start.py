@@ -11,6 +11,7 @@ import uvicorn
 from vesalius.errors import BadInput
 from vesalius.workbench.guard import new_token
 from vesalius.workbench.server import create_app
+from vesalius.workbench.store import SHOWN
 
 LOOPBACK = "127.0.0.1"
 
@@ -24,8 +25,7 @@ def find_place(what: str | None) -> tuple[Path, str | None, str]:
     if what is None:
         return Path("vesalius-runs") if Path("vesalius-runs").is_dir() else Path.cwd(), None, "/runs"
     place = Path(what).expanduser()
-    holds = ("run.json", "explanation.json", "discovery.json", "sweep.json", "what_if.json", "scorecard.json")
-    if place.is_dir() and any((place / name).is_file() for name in holds):
+    if place.is_dir() and any((place / name).is_file() for name in ("run.json", *SHOWN)):
         return place.resolve().parent, None, f"/result?path={place.resolve().name}"
     if place.is_dir() and not any((place / name).is_file() for name in ("specimen.json", "config.json")):
         return place, None, "/runs"

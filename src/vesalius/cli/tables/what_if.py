@@ -5,7 +5,7 @@ from rich.text import Text
 
 from vesalius.cli.console import print_line, stdout
 from vesalius.documents.views import shortened
-from vesalius.documents.what_if import Likely, WhatIf, figure
+from vesalius.documents.what_if import Likely, WhatIf
 
 #: Prompts that are printed; --json has them all.
 SHOWN = 8
@@ -14,8 +14,8 @@ SHOWN = 8
 def print_what_if(result: WhatIf) -> None:
     """The score before and after, then the prompts whose output changed."""
     prompts = "1 prompt" if result.effect.n == 1 else f"{result.effect.n} prompts"
-    print_line(f"clean {figure(result.clean)}, edited {figure(result.edited)} {result.unit}, {prompts}")
-    print_line(f"effect (clean minus edited): {figure(result.effect)}")
+    print_line(f"clean {result.clean.figures}, edited {result.edited.figures} {result.unit}, {prompts}")
+    print_line(f"effect (clean minus edited): {result.effect.figures}")
     changed = [row for row in result.rows if row.changed]
     print_line(f"outputs changed: {len(changed)} of {len(result.rows)}")
     if changed:

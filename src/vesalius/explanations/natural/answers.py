@@ -9,6 +9,7 @@ from torch import Tensor
 from vesalius.behaviours.metrics import NONE
 from vesalius.explanations.natural.pool import Pool
 from vesalius.intervene import Readout
+from vesalius.intervene.readout import choose_tokens
 
 
 @dataclass(frozen=True)
@@ -43,7 +44,7 @@ def answer_readout(
     pair = tuple(prompts.correct if token is None else token for token in (own, rival))
 
     def score(logits: Tensor, prompt: Tensor) -> Tensor:
-        chosen = logits if metric.choose is None else _choose(logits, metric.choose.to(logits.device)[prompt])
+        chosen = logits if metric.choose is None else choose_tokens(logits, metric.choose.to(logits.device)[prompt])
         value = metric.score(chosen, prompt)
         top = logits[:, :steps].argmax(-1)
         ids = forced.to(logits.device)[prompt][:, :steps]
@@ -57,7 +58,3 @@ def answer_readout(
         return torch.stack([value.double(), top[:, 0].double(), right.double(), margin.double()], 1)
 
     return Readout(score, metric.at, unit=metric.unit)
-
-
-def _choose(logits: Float[Tensor, "row query out"], ids: Int[Tensor, "row choice"]) -> Float[Tensor, "row query c"]:
-    return logits.gather(2, ids[:, None].expand(-1, logits.shape[1], -1))
