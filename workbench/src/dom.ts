@@ -39,3 +39,8 @@ export function select(options: string[], chosen: string, changed: (value: strin
   const element: HTMLSelectElement = h("select", { onchange: () => changed(element.value) }, options.map((one) => h("option", { value: one, selected: one === chosen }, one)));
   return element;
 }
+
+/** What may be wider than the page: it scrolls by itself, and by keyboard. */
+export function scrolling(child: Child): HTMLElement {
+  return h("div", { class: "scroll", tabindex: 0, role: "group", "aria-label": "scrolls sideways" }, child);
+}

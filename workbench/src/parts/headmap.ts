@@ -1,6 +1,6 @@
 /** The model as a map: a column for each layer, a row for each head, the MLPs below. */
 
-import { h } from "../dom";
+import { h, scrolling } from "../dom";
 import { signed } from "../numbers";
 
 export interface MapOptions {
@@ -40,5 +40,5 @@ export function headMap({ layers, heads, values, chosen, marked, pick }: MapOpti
     ),
   );
   const key = ["Columns are layers, rows are heads, MLPs below.", values.size ? " Darker: larger effect; hatched: negative." : "", marked.size ? " Framed: the circuit." : ""].join("");
-  return h("div", {}, h("p", { class: "quiet" }, key), h("div", { class: "scroll" }, h("table", { class: "headmap", "aria-label": "map of the model" }, h("thead", {}, header), h("tbody", {}, rows))));
+  return h("div", {}, h("p", { class: "quiet" }, key), scrolling(h("table", { class: "headmap", "aria-label": "map of the model" }, h("thead", {}, header), h("tbody", {}, rows))));
 }

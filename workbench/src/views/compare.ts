@@ -1,7 +1,7 @@
 /** Two results side by side, as `vesalius diff` says it. */
 
 import { get } from "../ask";
-import { h } from "../dom";
+import { h, scrolling } from "../dom";
 import { figure, number, signed } from "../numbers";
 import { during, link, verdict } from "../page";
 import type { Query } from "../address";
@@ -37,5 +37,5 @@ function text(value: unknown): string {
 
 function rows(columns: string[], cells: any[][]): HTMLElement {
   if (!cells.length) return h("p", {}, "None.");
-  return h("div", { class: "scroll" }, h("table", { class: "list" }, h("thead", {}, h("tr", {}, columns.map((one) => h("th", { scope: "col" }, one)))), h("tbody", {}, cells.slice(0, 500).map((row) => h("tr", {}, row.map((cell, at) => (at === 0 ? h("th", { scope: "row" }, cell) : h("td", {}, cell))))))));
+  return scrolling(h("table", { class: "list" }, h("thead", {}, h("tr", {}, columns.map((one) => h("th", { scope: "col" }, one)))), h("tbody", {}, cells.slice(0, 500).map((row) => h("tr", {}, row.map((cell, at) => (at === 0 ? h("th", { scope: "row" }, cell) : h("td", {}, cell))))))));
 }

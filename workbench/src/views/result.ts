@@ -1,7 +1,7 @@
 /** One result: an explanation with its claims, a discovery, a sweep, a what-if, or the scorecard of a benchmark. */
 
 import { get } from "../ask";
-import { field, h, replace, select } from "../dom";
+import { field, h, replace, select, scrolling } from "../dom";
 import { figure, number, signed, type Figure } from "../numbers";
 import { during, go, link, remember, verdict } from "../page";
 import { headMap } from "../parts/headmap";
@@ -56,7 +56,7 @@ function explanation(document: any, query: Query): HTMLElement {
     h("p", { class: "lede" }, document.task_description),
     document.program ? h("pre", {}, document.program) : null,
     h("h2", {}, "Components"),
-    h("div", { class: "scroll" }, h("table", { class: "list" }, h("thead", {}, h("tr", {}, ["component", "role", "verdict", "claims", "note"].map((one) => h("th", { scope: "col" }, one)))),
+    scrolling(h("table", { class: "list" }, h("thead", {}, h("tr", {}, ["component", "role", "verdict", "claims", "note"].map((one) => h("th", { scope: "col" }, one)))),
       h("tbody", {}, document.components.map((part: any) => h("tr", {}, h("th", { scope: "row" }, part.id), h("td", {}, part.role ?? part.tag ?? "no tag"), h("td", {}, verdict(part.verdict)), h("td", { class: "number" }, part.claims.length), h("td", {}, part.note)))))),
     h("h2", {}, "Claims"),
     h("form", { class: "filters" }, choose("verdict", ["supported", "refuted", "untested"]), choose("kind", [...new Set(claims.map((one) => one.kind))]), choose("component", parts)),
@@ -87,7 +87,7 @@ function sweep(document: any): HTMLElement {
 
 export function effectTable(rows: any[]): HTMLElement {
   const sorted = [...rows].sort((a, b) => Math.abs(b.effect) - Math.abs(a.effect)).slice(0, 20);
-  return h("div", { class: "scroll" }, h("table", { class: "list" }, h("caption", {}, "The largest effects: clean minus edited score"), h("thead", {}, h("tr", {}, ["component", "effect", "95 % interval"].map((one) => h("th", { scope: "col" }, one)))),
+  return scrolling(h("table", { class: "list" }, h("caption", {}, "The largest effects: clean minus edited score"), h("thead", {}, h("tr", {}, ["component", "effect", "95 % interval"].map((one) => h("th", { scope: "col" }, one)))),
     h("tbody", {}, sorted.map((row) => h("tr", {}, h("th", { scope: "row" }, row.id), h("td", { class: "number" }, signed(row.effect)), h("td", {}, row.ci_low === null ? "" : `[${signed(row.ci_low)}, ${signed(row.ci_high)}]`))))));
 }
 
@@ -120,7 +120,7 @@ function benchmark(answer: any, path: string): HTMLElement {
   return h("article", {},
     h("h1", {}, `bench ${card.benchmark}: ${card.subject}`),
     h("p", {}, `${card.n} cases, ${card.n_error} errors, ${card.cost ? `$${card.cost.toFixed(2)}` : "no cost"}`),
-    h("div", { class: "scroll" }, h("table", { class: "list" }, h("thead", {}, h("tr", {}, ["metric", "value", "n", "baseline"].map((one) => h("th", { scope: "col" }, one)))),
+    scrolling(h("table", { class: "list" }, h("thead", {}, h("tr", {}, ["metric", "value", "n", "baseline"].map((one) => h("th", { scope: "col" }, one)))),
       h("tbody", {}, Object.entries<Figure & { baseline?: number }>(card.metrics).map(([name, one]) => h("tr", {}, h("th", { scope: "row" }, name), h("td", {}, figure(one)), h("td", { class: "number" }, one.n), h("td", { class: "number" }, one.baseline === undefined ? "" : number(one.baseline))))))),
     cases.length ? [h("h2", {}, "Explanations"), h("ul", { class: "cases" }, cases.map((name) => h("li", {}, link(name.replace(/\.json$/, ""), "result", { path: `${path}/explanations/${name}` }))))] : null);
 }

@@ -1,7 +1,7 @@
 /** Every result below the directory, with filters; the list is read again every few seconds. */
 
 import { get } from "../ask";
-import { field, h, replace, select } from "../dom";
+import { field, h, replace, select, scrolling } from "../dom";
 import { duration } from "../numbers";
 import { during, go, link, remember } from "../page";
 import type { Query } from "../address";
@@ -42,7 +42,7 @@ export function runs(place: Element, query: Query): () => void {
     replace(table, shown.length ? list(shown) : h("p", {}, rows.length ? "No result matches." : "No results here yet. `vesalius explain`, `discover`, `sweep` and `bench` write some."));
   };
   const list = (shown: Row[]) =>
-    h("div", { class: "scroll" }, h("table", { class: "list" },
+    scrolling(h("table", { class: "list" },
       h("caption", {}, `${shown.length} of ${rows.length} results, the latest first`),
       h("thead", {}, h("tr", {}, ["", "result", "kind", "state", "figures", "cost", "took", "changed"].map((one) => h("th", { scope: "col" }, one)))),
       h("tbody", {}, shown.map((row) => h("tr", {},

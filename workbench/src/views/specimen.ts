@@ -1,7 +1,7 @@
 /** A model: its map, a prompt typed by the user with its tokens and answer, attention, what components write. */
 
 import { get, post } from "../ask";
-import { field, h, replace, select } from "../dom";
+import { field, h, replace, select, scrolling } from "../dom";
 import { during, go, link, remember } from "../page";
 import { attentionView, shown } from "../parts/attention";
 import { headMap, nameOf } from "../parts/headmap";
@@ -14,7 +14,7 @@ export function specimens(place: Element): void {
     return [
       h("h1", {}, "Specimens"),
       h("p", {}, "Models that need no download. A natural model is studied for a behaviour."),
-      h("div", { class: "scroll" }, h("table", { class: "list" }, h("thead", {}, h("tr", {}, ["specimen", "kind", "layers", "heads", "width", "components"].map((one) => h("th", { scope: "col" }, one)))),
+      scrolling(h("table", { class: "list" }, h("thead", {}, h("tr", {}, ["specimen", "kind", "layers", "heads", "width", "components"].map((one) => h("th", { scope: "col" }, one)))),
         h("tbody", {}, list.map((one: any) => h("tr", {},
           h("th", { scope: "row" }, one.kind === "natural" ? [one.name, " for ", behaviours.map((other: any) => [link(other.name, "specimen", { specimen: one.id, behaviour: other.name }), " "])] : link(one.name, "specimen", { specimen: one.id })),
           h("td", {}, one.kind), h("td", { class: "number" }, one.layers), h("td", { class: "number" }, one.heads), h("td", { class: "number" }, one.d_model), h("td", { class: "number" }, one.components.length)))))),
@@ -79,7 +79,7 @@ export function specimen(place: Element, query: Query): void {
       void during(lens, `What ${component} writes …`, async () => {
         const seen = await post("lens", { ...asked(), components: [component] });
         const places: [string, number][][] = seen.components[component];
-        return h("div", { class: "scroll" }, h("table", { class: "list" }, h("caption", {}, `What ${component} writes at each token: the tokens whose logits it raises most`), h("thead", {}, h("tr", {}, h("th", { scope: "col" }, "token"), h("th", { scope: "col" }, "raises"))),
+        return scrolling(h("table", { class: "list" }, h("caption", {}, `What ${component} writes at each token: the tokens whose logits it raises most`), h("thead", {}, h("tr", {}, h("th", { scope: "col" }, "token"), h("th", { scope: "col" }, "raises"))),
           h("tbody", {}, places.map((top, at) => h("tr", {}, h("th", { scope: "row" }, h("code", {}, shown(seen.tokens[at]))), h("td", {}, top.map(([token, gain]) => [h("code", {}, shown(token)), ` ${gain.toFixed(2)}  `])))))));
       });
     };

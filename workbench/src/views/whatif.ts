@@ -1,7 +1,7 @@
 /** Replace components together and see what the model says then. */
 
 import { post } from "../ask";
-import { field, h, replace, select } from "../dom";
+import { field, h, replace, select, scrolling } from "../dom";
 import { figure } from "../numbers";
 import { during, remember } from "../page";
 import { headMap } from "../parts/headmap";
@@ -18,7 +18,7 @@ export function whatIfTable(document: any): HTMLElement {
       h("dt", {}, "effect"), h("dd", { class: "effect" }, figure(document.effect)),
       h("dt", {}, "outputs changed"), h("dd", {}, `${changed.length} of ${document.rows.length}`)),
     h("p", { class: "quiet" }, `${document.unit}, n ${document.effect.n}, ${document.seconds.toFixed(2)} s`),
-    h("div", { class: "scroll" }, h("table", { class: "list" }, h("thead", {}, h("tr", {}, ["prompt", "clean", "edited", "clean score", "edited score"].map((one) => h("th", { scope: "col" }, one)))),
+    scrolling(h("table", { class: "list" }, h("thead", {}, h("tr", {}, ["prompt", "clean", "edited", "clean score", "edited score"].map((one) => h("th", { scope: "col" }, one)))),
       h("tbody", {}, [...document.rows].sort((a: any, b: any) => Number(b.changed) - Number(a.changed)).slice(0, 64).map((row: any) => h("tr", { class: row.changed ? "changed" : null },
         h("td", {}, row.prompt), h("td", {}, h("code", {}, output(row.clean))), h("td", {}, h("code", {}, output(row.edited)), row.changed ? h("span", { class: "quiet" }, "changed") : null),
         h("td", { class: "number" }, row.clean_score.toFixed(3)), h("td", { class: "number" }, row.edited_score.toFixed(3))))))));

@@ -1,0 +1,117 @@
+"""A server of `vesalius open` and a browser that clicks through it.
+
+`serving` starts the server as a user would; `Browser.page` opens a window that remembers every console error and every
+request, so that `Page.check` can say that none left loopback; `faults` are what axe-core finds wrong with a page.
+"""
+
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+from urllib.parse import urlsplit
+
+import pytest
+
+from tests.processes import PATIENCE
+from tests.report.browser import CHROMIUM
+
+sync_api = pytest.importorskip("playwright.sync_api", reason="the package playwright is not installed")
+
+
+@dataclass(frozen=True)
+class Served:
+    """A running server: `base` without a path, and its process."""
+
+    base: str
+    token: str
+    process: "subprocess.Popen[str]"
+
+    def address(self, view: str) -> str:
+        """The address of a view, with the token that lets a browser in."""
+        return f"{self.base}/{view}{'&' if '?' in view else '?'}token={self.token}"
+
+
+@contextmanager
+def serving(*arguments: str | Path, directory: Path | None = None) -> Iterator[Served]:
+    """`vesalius open ARGUMENTS --no-browser`; stopped at the end."""
+    command = [sys.executable, "-m", "vesalius", "open", *map(str, arguments), "--no-browser"]
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONUNBUFFERED": "1"}
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment, cwd=directory) as process:
+        assert process.stdout is not None
+        found = re.search(r"(http://[^/\s]+)/\S*token=(\S+)", process.stdout.readline())
+        assert found is not None, "the server printed no address"
+        try:
+            yield Served(found[1], found[2], process)
+        finally:
+            process.terminate()
+
+
+@dataclass
+class Window:
+    """One page of the browser with what it printed and asked for."""
+
+    page: Any
+    served: Served
+    errors: list[str] = field(default_factory=list)
+    hosts: set[str] = field(default_factory=set)
+
+    def open(self, view: str) -> Any:
+        """Go to a view and wait until its questions are answered."""
+        self.page.goto(self.served.address(view))
+        self.page.wait_for_load_state("networkidle")
+        return self.page
+
+    def check(self, *, refusals: bool = False) -> None:
+        """Nothing left loopback and nothing failed; `refusals` allows answers of status 4xx, which Chromium logs."""
+        assert self.hosts <= {urlsplit(self.served.base).netloc, ""}
+        kept = [line for line in self.errors if not (refusals and "status of 4" in line)]
+        assert kept == []
+
+    def faults(self) -> list[str]:
+        """Serious and critical faults that axe-core finds: rule and first element."""
+        from axe_playwright_python.sync_playwright import Axe
+
+        found = Axe().run(self.page).response["violations"]
+        grave = [fault for fault in found if fault["impact"] in ("serious", "critical")]
+        return [f"{fault['id']}: {fault['nodes'][0]['html']}" for fault in grave]
+
+
+class Browser:
+    """Chromium, started once for the tests of a module."""
+
+    def __init__(self, chromium: Any) -> None:
+        self._chromium = chromium
+
+    @contextmanager
+    def window(
+        self, served: Served, *, width: int = 1280, height: int = 900, scheme: Literal["light", "dark"] = "light"
+    ) -> Iterator[Window]:
+        """A window of its own, with its own cookies."""
+        viewport = {"width": width, "height": height}
+        context = self._chromium.new_context(viewport=viewport, color_scheme=scheme, accept_downloads=True)
+        context.set_default_timeout(PATIENCE * 1000)
+        page = context.new_page()
+        window = Window(page, served)
+        page.on("console", lambda said: window.errors.append(said.text) if said.type == "error" else None)
+        page.on("pageerror", lambda error: window.errors.append(str(error)))
+        page.on("request", lambda request: window.hosts.add(urlsplit(request.url).netloc))
+        try:
+            yield window
+        finally:
+            context.close()
+
+
+@contextmanager
+def running_browser() -> Iterator[Browser]:
+    """Chromium until the block ends. Close it before other tests run an event loop of their own."""
+    with sync_api.sync_playwright() as playwright:
+        chromium = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox", "--disable-gpu"])
+        try:
+            yield Browser(chromium)
+        finally:
+            chromium.close()
