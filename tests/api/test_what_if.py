@@ -78,6 +78,21 @@ def test_a_saved_question_is_asked_again(specimen: Specimen, tmp_path: Path) -> 
     assert ves.api.what_if_again(tmp_path / "b" / "what_if.json").rows == own.rows
 
 
+def test_saved_answers_get_names_of_their_own(specimen: Specimen, tmp_path: Path) -> None:
+    answer = ves.what_if(specimen, "L0_MLP,L1H2", n=2)
+    hostile = answer.request.model_copy(update={"specimen": "../<b>/x", "behaviour": "a/../../b.jsonl"})
+    files = [ves.api.save_what_if(answer.model_copy(update={"request": hostile}), tmp_path) for _ in range(2)]
+    assert [file.parent.name for file in files] == [
+        "b-x-a-b-jsonl-zero-L0_MLP-L1H2",
+        "b-x-a-b-jsonl-zero-L0_MLP-L1H2-2",
+    ]
+    assert all(file.parent.parent == tmp_path for file in files)
+    assert WhatIf.read(files[1]).rows == answer.rows
+    (tmp_path / "file").write_text("")
+    with pytest.raises(BadInput, match="cannot be used as a directory"):
+        ves.api.save_what_if(answer, tmp_path / "file")
+
+
 def test_a_natural_model(tmp_path: Path) -> None:
     specimen = ves.load("arithmetic", behaviour="addition:signs=-+,high=99,shots=0")
     result = ves.what_if(specimen, ["L0_MLP"], n=4)

@@ -2,6 +2,7 @@
 
 import { parse } from "./address";
 import { h, replace } from "./dom";
+import { save } from "./export";
 import { link } from "./page";
 import { compare } from "./views/compare";
 import { result } from "./views/result";
@@ -15,6 +16,7 @@ const VIEWS: Record<string, View> = { runs, result, specimens, specimen, "what-i
 const BAR: [string, string][] = [["Results", "runs"], ["Specimens", "specimens"], ["What if", "what-if"], ["Compare", "compare"]];
 
 let leave: (() => void) | void;
+let shown = false;
 
 function show(): void {
   const { view, query } = parse(location.pathname, location.search);
@@ -22,17 +24,29 @@ function show(): void {
   const place = h("main", { id: "main", tabindex: "-1" });
   replace(document.body,
     h("a", { class: "skip", href: "#main" }, "Skip to the view"),
-    h("header", { class: "bar" }, h("strong", {}, "Vesalius"), h("nav", { "aria-label": "views" }, BAR.map(([text, name]) => { const one = link(text, name); if (name === view) one.setAttribute("aria-current", "page"); return one; })), h("button", { type: "button", onclick: dark }, "Light or dark")),
+    h("header", { class: "bar" }, h("strong", {}, "Vesalius"), h("nav", { "aria-label": "views" }, BAR.map(([text, name]) => { const one = link(text, name); if (name === view) one.setAttribute("aria-current", "page"); return one; })), h("button", { type: "button", onclick: () => void keep(place) }, "Save this view"), h("button", { type: "button", onclick: dark }, "Light or dark")),
     place);
   const known = VIEWS[view];
   document.title = `${view} · Vesalius`;
   leave = known ? known(place, query) : void replace(place, h("p", {}, "There is no such view."));
+  if (shown) place.focus(); // the keyboard goes on where the view begins, not at the top of the bar
+  shown = true;
+}
+
+function scheme(): string {
+  return document.documentElement.dataset["theme"] ?? (matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light");
 }
 
 function dark(): void {
-  const root = document.documentElement;
-  const now = root.dataset["theme"] ?? (matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light");
-  root.dataset["theme"] = now === "dark" ? "light" : "dark";
+  document.documentElement.dataset["theme"] = scheme() === "dark" ? "light" : "dark";
+}
+
+async function keep(place: Element): Promise<void> {
+  try {
+    await save(place, parse(location.pathname, location.search), scheme());
+  } catch (error) {
+    place.prepend(h("p", { class: "problem not-saved", role: "alert" }, error instanceof Error ? error.message : String(error)));
+  }
 }
 
 document.addEventListener("click", (event) => {

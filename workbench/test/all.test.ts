@@ -1,10 +1,11 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { format, parse } from "../src/address";
+import { fileName } from "../src/export";
 import { duration, figure, number, scale, signed } from "../src/numbers";
 import { shown } from "../src/parts/attention";
-import { nameOf, shade } from "../src/parts/headmap";
-import { claimsOf, shape } from "../src/views/result";
+import { nameOf, shade, step } from "../src/parts/headmap";
+import { claimsOf, quoted, shape, spoken } from "../src/views/result";
 import { matches } from "../src/views/runs";
 import { tokensOf } from "../src/views/specimen";
 
@@ -73,4 +74,22 @@ test("filters of the list", () => {
 test("tokens are shown with their spaces", () => {
   assert.equal(shown(" the\n"), "·the⏎");
   assert.equal(shown(""), "∅");
+});
+
+test("arrow keys move by one cell", () => {
+  assert.deepEqual(step(2, 1, "ArrowRight"), [3, 1]);
+  assert.deepEqual(step(2, 1, "ArrowUp"), [2, 0]);
+  assert.deepEqual(step(2, 1, "Enter"), [2, 1]);
+});
+
+test("names of saved views hold no path", () => {
+  assert.equal(fileName({ view: "what-if", query: { specimen: "frac_prevs", components: "L0H1,L2_MLP" } }), "vesalius-what-if-frac_prevs-L0H1-L2_MLP.html");
+  assert.equal(fileName({ view: "result", query: { path: "../a/<b>" } }), "vesalius-result-a-b.html");
+});
+
+test("prompts and words of a command as they are typed", () => {
+  assert.equal(spoken('["a", "x"]'), "a x");
+  assert.equal(spoken("[sic] he said"), "[sic] he said");
+  assert.equal(quoted("what-ifs/a_1/what_if.json"), "what-ifs/a_1/what_if.json");
+  assert.equal(quoted("a b'c"), `'a b'\\''c'`);
 });

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from vesalius.api.families import check, check_document, models
     from vesalius.api.functions import sample_functions
     from vesalius.api.head_sets import discover_sets
-    from vesalius.api.knockouts import what_if, what_if_again
+    from vesalius.api.knockouts import save_what_if, what_if, what_if_again
     from vesalius.api.looking import attention, lens, look
     from vesalius.api.measuring import instruments
     from vesalius.api.mechrl import bench_mechrl
@@ -80,6 +80,7 @@ _HOMES = {
     "rerun": "vesalius.api.requests",
     "results": "vesalius.api.runs",
     "sample_functions": "vesalius.api.functions",
+    "save_what_if": "vesalius.api.knockouts",
     "schema": "vesalius.documents.schemas",
     "schema_names": "vesalius.documents.schemas",
     "show": "vesalius.api.catalogue",
@@ -127,6 +128,7 @@ __all__ = [
     "rerun",
     "results",
     "sample_functions",
+    "save_what_if",
     "schema",
     "schema_names",
     "show",

@@ -1,6 +1,7 @@
 """What if: replace some components together and see what the model says then."""
 
 import json
+import re
 import time
 from collections.abc import Iterable
 from contextlib import suppress
@@ -11,7 +12,7 @@ import torch
 from torch import Tensor
 
 from vesalius.api.catalogue import loaded
-from vesalius.api.places import Out, directory_for, require_place, subject_options
+from vesalius.api.places import Out, directory_for, removed_if_empty, require_place, subject_options
 from vesalius.behaviours.behaviour import label_of
 from vesalius.behaviours.metrics import BehaviourMetric
 from vesalius.behaviours.trial import Trial, require_drawable, trial, unchanged_outputs
@@ -20,7 +21,7 @@ from vesalius.discovery.what_if import KINDS, LIKELY, Reading, Replacements
 from vesalius.documents.metric import Metric
 from vesalius.documents.request import Request
 from vesalius.documents.what_if import WHAT_IF_FILE, Likely, WhatIf, WhatIfRow
-from vesalius.errors import BadInput, choices
+from vesalius.errors import BadInput, Failed, choices
 from vesalius.intervene import Batch, Readout
 from vesalius.model.devices import Devices
 from vesalius.model.specimen import Specimen, TextVocabulary
@@ -28,6 +29,8 @@ from vesalius.progress import Progress, shown
 from vesalius.statistics import interval_or_none
 
 PROMPTS = 16
+#: Saved answers to one question, and characters of their name.
+MOST_OF_ONE_NAME, LONGEST_NAME = 1_000, 80
 
 
 def what_if(
@@ -79,6 +82,28 @@ def what_if_again(file: str | Path, *, out: Out = None, progress: Progress | boo
     asked = WhatIf.read(file).request
     keywords = asked.keywords()
     return what_if(asked.specimen or "", keywords.pop("components"), **keywords, out=out, progress=progress)
+
+
+def save_what_if(document: WhatIf, directory: str | Path) -> Path:
+    """Write an answer into a directory of its own below `directory`, named after the question; returns the file.
+
+    An answer that lies there already is never overwritten: the next one of that name gets a number.
+    """
+    request = document.request
+    name = _file_name([request.specimen, request.behaviour, request.options.get("kind"), *(request.components or ())])
+    place = directory_for(directory)
+    for number in range(1, MOST_OF_ONE_NAME + 1):
+        own = place / (name if number == 1 else f"{name}-{number}")
+        try:
+            own.mkdir()
+        except FileExistsError:
+            continue
+        except OSError as error:
+            raise Failed(f"{own}: could not be made ({error.strerror}); choose another place") from None
+        with removed_if_empty(own):
+            document.write(own / WHAT_IF_FILE)
+        return own / WHAT_IF_FILE
+    raise BadInput(f"{place / name}: {MOST_OF_ONE_NAME} answers have this name; move some of them away")
 
 
 def prepare(
@@ -208,6 +233,12 @@ def _one_prompt(specimen: Specimen, prompt: Any, source: Any) -> Trial:
 def _position(at: str | int | None) -> str | int | None:
     """A position given as text is a number where it looks like one."""
     return int(at) if isinstance(at, str) and at.isdecimal() and at.isascii() else at
+
+
+def _file_name(words: Iterable[Any]) -> str:
+    """Words as the name of a directory: letters, digits and a few signs, never a path."""
+    named = "-".join(re.sub(r"[^A-Za-z0-9_]+", "-", str(word)).strip("-") for word in words if word)
+    return named[:LONGEST_NAME].strip("-") or "what-if"
 
 
 def _words(specimen: Specimen, document: WhatIf) -> list[str | None]:

@@ -1,6 +1,6 @@
 /** The model as a map: a column for each layer, a row for each head, the MLPs below. */
 
-import { h, scrolling } from "../dom";
+import { h, replace, scrolling } from "../dom";
 import { signed } from "../numbers";
 
 export interface MapOptions {
@@ -21,7 +21,32 @@ export function shade(value: number, largest: number): number {
   return largest > 0 ? Math.round(8 * Math.sqrt(Math.abs(value) / largest)) : 0;
 }
 
+/** The cell that an arrow key leads to; the map does not wrap around. */
+export function step(layer: number, head: number, key: string): [number, number] {
+  const moves: Record<string, [number, number]> = { ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, -1], ArrowDown: [0, 1] };
+  const [across, down] = moves[key] ?? [0, 0];
+  return [layer + across, head + down];
+}
+
+/** Draws the map in `place`; the component that had the focus keeps it. */
+export function redraw(place: Element, options: MapOptions): void {
+  const active = document.activeElement;
+  const focused = active instanceof HTMLElement && place.contains(active) ? active.dataset["component"] : undefined;
+  replace(place, headMap(options));
+  if (focused) reach(place, focused);
+}
+
+/** One cell is in the order of the tab key; arrow keys lead to the others. */
+function reach(map: Element, component: string): void {
+  const cell = map.querySelector<HTMLElement>(`[data-component="${component}"]`);
+  if (!cell) return;
+  for (const other of map.querySelectorAll<HTMLElement>("[data-component]")) other.tabIndex = -1;
+  cell.tabIndex = 0;
+  cell.focus();
+}
+
 export function headMap({ layers, heads, values, chosen, marked, pick }: MapOptions): HTMLElement {
+  const first = [...chosen].find((name) => /^L\d+(H\d+|_MLP)$/.test(name)) ?? nameOf(0, 0, heads);
   const largest = Math.max(0, ...[...values.values()].map(Math.abs));
   const header = h("tr", {}, h("th", {}), Array.from({ length: layers }, (_, layer) => h("th", { scope: "col" }, layer)));
   const rows = Array.from({ length: heads + 1 }, (_, head) =>
@@ -35,10 +60,16 @@ export function headMap({ layers, heads, values, chosen, marked, pick }: MapOpti
         const text = value === undefined ? name : `${name}, effect ${signed(value)}`;
         const sign = value !== undefined && value < 0 ? "negative" : "positive";
         const classes = ["cell", `shade${value === undefined ? 0 : shade(value, largest)}`, sign, marked.has(name) ? "marked" : ""].join(" ");
-        return h("td", {}, h("button", { type: "button", class: classes, title: text, "aria-label": text, "aria-pressed": chosen.has(name) ? "true" : "false", "data-component": name, onclick: () => pick(name) }));
+        return h("td", {}, h("button", { type: "button", class: classes, title: text, "aria-label": text, "aria-pressed": chosen.has(name) ? "true" : "false", "data-component": name, tabindex: name === first ? 0 : -1, onclick: () => pick(name) }));
       }),
     ),
   );
-  const key = ["Columns are layers, rows are heads, MLPs below.", values.size ? " Darker: larger effect; hatched: negative." : "", marked.size ? " Framed: the circuit." : ""].join("");
-  return h("div", {}, h("p", { class: "quiet" }, key), scrolling(h("table", { class: "headmap", "aria-label": "map of the model" }, h("thead", {}, header), h("tbody", {}, rows))));
+  const table = h("table", { class: "headmap", "aria-label": "map of the model", onkeydown: (event: KeyboardEvent) => {
+    const at = /^L(\d+)(?:H(\d+)|_MLP)$/.exec((event.target as HTMLElement).dataset["component"] ?? "");
+    if (!at || !event.key.startsWith("Arrow")) return;
+    event.preventDefault();
+    reach(table, nameOf(...step(Number(at[1]), at[2] === undefined ? heads : Number(at[2]), event.key), heads));
+  } }, h("thead", {}, header), h("tbody", {}, rows));
+  const key = ["Columns are layers, rows are heads, MLPs below; arrow keys move.", values.size ? " Darker: larger effect; hatched: negative." : "", marked.size ? " Framed: the circuit." : ""].join("");
+  return h("div", {}, h("p", { class: "quiet" }, key), scrolling(table));
 }

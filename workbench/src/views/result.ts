@@ -33,7 +33,7 @@ export function result(place: Element, query: Query): void {
     if (answer.kind === "explanation") return [title, explanation(answer.document, query)];
     if (answer.kind === "sweep") return [title, sweep(answer.document)];
     if (answer.kind === "discovery") return [title, discovery(answer.document)];
-    if (answer.kind === "what-if") return [title, h("h1", {}, "What if"), whatIfTable(answer.document), again(answer.document.request)];
+    if (answer.kind === "what-if") return [title, h("h1", {}, "What if"), whatIfTable(answer.document), asking(answer.document.request, path)];
     return [title, benchmark(answer, path)];
   });
 }
@@ -123,6 +123,29 @@ function benchmark(answer: any, path: string): HTMLElement {
     scrolling(h("table", { class: "list" }, h("thead", {}, h("tr", {}, ["metric", "value", "n", "baseline"].map((one) => h("th", { scope: "col" }, one)))),
       h("tbody", {}, Object.entries<Figure & { baseline?: number }>(card.metrics).map(([name, one]) => h("tr", {}, h("th", { scope: "row" }, name), h("td", {}, figure(one)), h("td", { class: "number" }, one.n), h("td", { class: "number" }, one.baseline === undefined ? "" : number(one.baseline))))))),
     cases.length ? [h("h2", {}, "Explanations"), h("ul", { class: "cases" }, cases.map((name) => h("li", {}, link(name.replace(/\.json$/, ""), "result", { path: `${path}/explanations/${name}` }))))] : null);
+}
+
+/** How a saved what-if is asked again: on the page, and on the command line. */
+function asking(request: any, path: string): HTMLElement[] {
+  const { kind = "zero", at = "", n = 16, prompt = "", source = "" } = request.options ?? {};
+  const own = (text: unknown) => spoken(String(text));
+  const query = { specimen: request.specimen ?? "", behaviour: request.behaviour ?? "", components: (request.components ?? []).join(","), kind, at: String(at), n: String(n), seed: String(request.seed ?? 0), prompt: own(prompt), source: own(source) };
+  return [h("p", { class: "quiet" }, link("Ask it again", "what-if", query), ", here or, in the directory that is open, on the command line:"), h("pre", {}, `vesalius what-if --from ${quoted(`${path}/what_if.json`)}`)];
+}
+
+/** A prompt as a form has it: a list of tokens with spaces between them, a text as it is. */
+export function spoken(prompt: string): string {
+  try {
+    const tokens = JSON.parse(prompt);
+    return Array.isArray(tokens) ? tokens.join(" ") : prompt;
+  } catch {
+    return prompt;
+  }
+}
+
+/** A word of a command line. */
+export function quoted(word: string): string {
+  return /^[\w./+-]+$/.test(word) ? word : `'${word.replace(/'/g, `'\\''`)}'`;
 }
 
 function again(request: any): HTMLElement | null {

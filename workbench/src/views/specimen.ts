@@ -1,10 +1,10 @@
 /** A model: its map, a prompt typed by the user with its tokens and answer, attention, what components write. */
 
 import { get, post } from "../ask";
-import { field, h, replace, select, scrolling } from "../dom";
+import { field, h, select, scrolling } from "../dom";
 import { during, go, link, remember } from "../page";
 import { attentionView, shown } from "../parts/attention";
-import { headMap, nameOf } from "../parts/headmap";
+import { nameOf, redraw } from "../parts/headmap";
 import { effectTable } from "./result";
 import type { Query } from "../address";
 
@@ -16,7 +16,7 @@ export function specimens(place: Element): void {
       h("p", {}, "Models that need no download. A natural model is studied for a behaviour."),
       scrolling(h("table", { class: "list" }, h("thead", {}, h("tr", {}, ["specimen", "kind", "layers", "heads", "width", "components"].map((one) => h("th", { scope: "col" }, one)))),
         h("tbody", {}, list.map((one: any) => h("tr", {},
-          h("th", { scope: "row" }, one.kind === "natural" ? [one.name, " for ", behaviours.map((other: any) => [link(other.name, "specimen", { specimen: one.id, behaviour: other.name }), " "])] : link(one.name, "specimen", { specimen: one.id })),
+          h("th", { scope: "row" }, one.kind === "natural" ? [one.name, " for ", behaviours.map((other: any) => [link(other.name, "specimen", { specimen: one.id, behaviour: other.name }), " "])] : link(one.name, "specimen", { specimen: one.name })),
           h("td", {}, one.kind), h("td", { class: "number" }, one.layers), h("td", { class: "number" }, one.heads), h("td", { class: "number" }, one.d_model), h("td", { class: "number" }, one.components.length)))))),
     ];
   });
@@ -50,14 +50,14 @@ export function specimen(place: Element, query: Query): void {
     const map = h("div", {});
     const effects = h("div", {});
 
-    const drawMap = () => replace(map, headMap({ layers: about.layers, heads: about.heads, values, chosen: new Set(focus ? [focus] : []), marked: new Set(listed ? about.components : []), pick: (component) => {
+    const drawMap = () => redraw(map, { layers: about.layers, heads: about.heads, values, chosen: new Set(focus ? [focus] : []), marked: new Set(listed ? about.components : []), pick: (component) => {
       focus = component;
       const found = /^L(\d+)/.exec(component);
       layer = Number(found?.[1] ?? 0);
       drawMap();
       drawAttention();
       drawLens();
-    } }));
+    } });
     const drawAnswer = () => during(answer, "Running the prompt …", async () => {
       keep();
       const seen = await post("look", asked());

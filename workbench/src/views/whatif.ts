@@ -3,8 +3,8 @@
 import { post } from "../ask";
 import { field, h, replace, select, scrolling } from "../dom";
 import { figure } from "../numbers";
-import { during, remember } from "../page";
-import { headMap } from "../parts/headmap";
+import { during, link, remember } from "../page";
+import { redraw } from "../parts/headmap";
 import { shown } from "../parts/attention";
 import { tokensOf } from "./specimen";
 import type { Query } from "../address";
@@ -26,6 +26,21 @@ export function whatIfTable(document: any): HTMLElement {
 
 function output(value: unknown): string {
   return typeof value === "string" ? shown(value) : JSON.stringify(value);
+}
+
+/** The answer as a result of the directory that is open, or as a file of the reader's. */
+function saving(asked: unknown, answer: unknown): HTMLElement {
+  const place = h("div", { class: "saving", role: "status" });
+  const button: HTMLButtonElement = h("button", { type: "button", onclick: async () => {
+    button.disabled = true;
+    await during(place, "Saving …", async () => {
+      const saved = await post("what-if/save", asked);
+      return [h("p", {}, "Saved as ", link(saved.path, "result", { path: saved.path }), ". To ask it again:"), h("pre", {}, saved.command)];
+    });
+    button.disabled = place.querySelector(".problem") === null;
+  } }, "Save among the results");
+  const file = h("a", { href: `data:application/json;charset=utf-8,${encodeURIComponent(JSON.stringify(answer, null, 2))}`, download: "what_if.json" }, "Download what_if.json");
+  return h("div", { class: "not-saved" }, h("p", {}, button, " ", file), place);
 }
 
 export function whatIf(place: Element, query: Query): void {
@@ -55,14 +70,15 @@ export function whatIf(place: Element, query: Query): void {
       if (!chosen.size) return replace(found, h("p", {}, "Choose one or more components on the map."));
       replace(found, h("p", { class: "waiting", role: "status" }, `Replacing ${[...chosen].join(", ")} …`));
       try {
-        const answer = await post("what-if", { specimen: name, behaviour, components: [...chosen], kind, at: at === "" ? null : /^\d+$/.test(at) ? Number(at) : at, n, seed, prompt: given(prompt), source: given(source) });
+        const asked = { specimen: name, behaviour, components: [...chosen], kind, at: at === "" ? null : /^\d+$/.test(at) ? Number(at) : at, n, seed, prompt: given(prompt), source: given(source) };
+        const answer = await post("what-if", asked);
         if (own !== number) return; // a later question is under way
-        replace(found, h("h2", {}, `Without ${[...chosen].join(", ")}`), whatIfTable(answer.document), h("p", { class: "quiet" }, "The same on the command line:"), h("pre", {}, answer.command), h("p", {}, h("a", { href: `data:application/json;charset=utf-8,${encodeURIComponent(JSON.stringify(answer.document, null, 2))}`, download: "what_if.json" }, "Save as what_if.json")));
+        replace(found, h("h2", {}, `Without ${[...chosen].join(", ")}`), whatIfTable(answer.document), h("p", { class: "quiet" }, "The same on the command line:"), h("pre", {}, answer.command), saving(asked, answer.document));
       } catch (error) {
         if (own === number) replace(found, h("p", { class: "problem", role: "alert" }, error instanceof Error ? error.message : String(error)));
       }
     };
-    const draw = () => replace(map, headMap({ layers: about.layers, heads: about.heads, values: new Map(), chosen, marked: new Set(listed ? about.components : []), pick: (component) => { chosen.has(component) ? chosen.delete(component) : chosen.add(component); draw(); void ask(); } }));
+    const draw = () => redraw(map, { layers: about.layers, heads: about.heads, values: new Map(), chosen, marked: new Set(listed ? about.components : []), pick: (component) => { chosen.has(component) ? chosen.delete(component) : chosen.add(component); draw(); void ask(); } });
     draw();
     void ask();
     const text = (label: string, value: string, changed: (value: string) => void) => field(label, h("input", { type: "text", value, onchange: (event: Event) => { changed((event.target as HTMLInputElement).value); void ask(); } }));
