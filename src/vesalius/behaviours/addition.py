@@ -93,7 +93,7 @@ def _description(options: Options) -> str:
     text = fill(template, {**_named(options, example), ANSWER: ""}).text
     kind = "Add numbers" if "-" not in options.every_sign else "Add and subtract numbers"
     shots = f"{options.shots} solved ones first" if options.shots else "nothing before it"
-    hint = f" Options: {NAME}:signs=-+,high=99,shots=0." if options == Options() else ""
+    hint = f" Other sums by options, such as {NAME}:signs=-+,high=99,shots=0." if options == Options() else ""
     return (
         f"{kind} from {options.low} to {options.high}: '{text}' + {options.total(example)}; answers {least} to {most}, "
         f"{shots}.{hint}"
