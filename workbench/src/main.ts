@@ -4,6 +4,7 @@ import { parse } from "./address";
 import { h, replace } from "./dom";
 import { save } from "./export";
 import { link } from "./page";
+import { circuit } from "./views/circuit";
 import { compare } from "./views/compare";
 import { result } from "./views/result";
 import { runs } from "./views/runs";
@@ -12,7 +13,7 @@ import { whatIf } from "./views/whatif";
 import type { Query } from "./address";
 
 type View = (place: Element, query: Query) => (() => void) | void;
-const VIEWS: Record<string, View> = { runs, result, specimens, specimen, "what-if": whatIf, compare };
+const VIEWS: Record<string, View> = { runs, result, specimens, specimen, "what-if": whatIf, compare, circuit };
 const BAR: [string, string][] = [["Results", "runs"], ["Specimens", "specimens"], ["What if", "what-if"], ["Compare", "compare"]];
 
 let leave: (() => void) | void;

@@ -4,6 +4,7 @@ import { format, parse } from "../src/address";
 import { fileName } from "../src/export";
 import { duration, figure, number, scale, signed } from "../src/numbers";
 import { shown } from "../src/parts/attention";
+import "./circuit.test";
 import { nameOf, shade, step } from "../src/parts/headmap";
 import { claimsOf, quoted, shape, spoken } from "../src/views/result";
 import { matches } from "../src/views/runs";

@@ -3,7 +3,7 @@
 | to                                        | call                                                                    |
 |-------------------------------------------|-------------------------------------------------------------------------|
 | find something to study                   | `specimens`, `load`, `show`, `predict`, `behaviours`, `models`, `check` |
-| measure, find a circuit, explain, grade   | `plan`, `sweep`, `what_if`, `discover`, `explain`, `grade`, ...         |
+| measure, find a circuit, explain, grade   | `plan`, `sweep`, `what_if`, `discover`, `faithfulness`, `explain`, ...   |
 | look closer                               | `look`, `attention`, `lens`, `instruments`                              |
 | compare models and behaviours             | `survey`, `survey_plan`                                                 |
 | repeat a published study                  | `study`, `study_plan`                                                   |
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from vesalius.api.families import check, check_document, models
     from vesalius.api.functions import sample_functions
     from vesalius.api.head_sets import discover_sets
+    from vesalius.api.kept_circuits import faithfulness
     from vesalius.api.knockouts import save_what_if, what_if, what_if_again
     from vesalius.api.looking import attention, lens, look
     from vesalius.api.measuring import instruments
@@ -63,6 +64,7 @@ _HOMES = {
     "discover": "vesalius.api.discoveries",
     "discover_sets": "vesalius.api.head_sets",
     "explain": "vesalius.api.explanations",
+    "faithfulness": "vesalius.api.kept_circuits",
     "generate": "vesalius.api.training",
     "grade": "vesalius.grading",
     "instruments": "vesalius.api.measuring",
@@ -111,6 +113,7 @@ __all__ = [
     "discover",
     "discover_sets",
     "explain",
+    "faithfulness",
     "generate",
     "grade",
     "instruments",

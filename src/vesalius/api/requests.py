@@ -10,11 +10,13 @@ from typing import Any
 
 from vesalius.api.discoveries import discover
 from vesalius.api.explanations import explain
+from vesalius.api.kept_circuits import faithfulness
 from vesalius.api.knockouts import what_if
 from vesalius.api.places import material_mark
 from vesalius.api.sweeps import sweep_report
 from vesalius.documents.discovery import Discovery
 from vesalius.documents.explanation import Explanation
+from vesalius.documents.faithfulness import Faithfulness
 from vesalius.documents.request import IN_PYTHON, MATERIAL, Request
 from vesalius.documents.sets import HeadSets
 from vesalius.documents.sweep import Sweep
@@ -26,13 +28,14 @@ CALLS: dict[str, Callable[..., Any]] = {
     "sweep": sweep_report,
     "what-if": what_if,
     "discover": discover,
+    "faithfulness": faithfulness,
     "explain": explain,
 }
 
 
 def rerun(
     request: Request | Any, specimen: Any = None, **given: Any
-) -> Sweep | WhatIf | Discovery | HeadSets | Explanation:
+) -> Sweep | WhatIf | Discovery | Faithfulness | HeadSets | Explanation:
     """Repeat a request, or that of a result: `ves.rerun(explanation)`.
 
     `specimen` replaces the name in the request, for a model in memory. `given` are further keywords of the call, such

@@ -13,6 +13,7 @@ import typer
 
 from vesalius.cli.commands import (
     bench,
+    checking,
     circuits,
     documents,
     functions,
@@ -36,7 +37,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 
-for part in (specimens, circuits, surveys, studies, training, runs, workbench, bench, functions, documents):
+for part in (specimens, circuits, checking, surveys, studies, training, runs, workbench, bench, functions, documents):
     app.add_typer(part.commands)
 
 #: The base class of all errors about the command line, in whichever copy of click typer uses.

@@ -82,10 +82,10 @@ def faithfulness_curves(
     if by_edges:
         if kind != "resample":
             raise BadInput(f"edges can be resampled only, not {kind!r}; leave out the kind or rank components")
-        scores = _without_edges(model, material, cast("Sequence[frozenset[Edge]]", different), memory)
+        scores = scores_without_edges(model, material, cast("Sequence[frozenset[Edge]]", different), memory)
         forwards = float(len(different) + 2)
     else:
-        scores, forwards = _without_components(model, material, different, kind, memory)
+        scores, forwards = scores_without_components(model, material, different, kind, memory)
     place = {one: i for i, one in enumerate(different)}
     shares = [size / len(candidates) for size in read]
     rows = [areas(scores[:, [place[one] for one in row]], shares) for row in removed]
@@ -111,19 +111,8 @@ def default_sizes(candidates: int) -> list[int]:
 
 def areas(scores: Float[Tensor, "prompt size"], shares: Sequence[float]) -> dict:
     """Faithfulness and its areas from the scores of every prompt at every size, from nothing kept to everything."""
-    if not bool(scores.isfinite().all()):
-        raise BadInput("some scores are not finite; faithfulness by them says nothing")
     scores, x = scores.double(), torch.tensor(shares, dtype=torch.float64)
-    mean = scores.mean(0)
-    spread, largest = float(scores.max() - scores.min()), float(scores.abs().max())
-    if abs(float(mean[-1] - mean[0])) <= max(_SMALLEST_RANGE * spread, _ROUNDING * largest):
-        raise NothingToKeep(
-            f"faithfulness is undefined: the mean score is {float(mean[-1]):.4g} also with everything ablated; "
-            "choose prompts or a readout that the ablation changes"
-        )
-    curve = _faithfulness(mean[None])
-    drawn = _faithfulness(bootstrap_means(scores))
-    drawn = drawn[drawn.isfinite().all(1)]
+    mean, curve, drawn = resampled_faithfulness(scores)
     ends = torch.tensor([0.025, 0.975], dtype=torch.float64)
     cpr, cmd = (torch.trapezoid(y, x) for y in (curve, (1 - curve).abs()))
     cpr_ends, cmd_ends = (torch.trapezoid(y, x).quantile(ends).tolist() for y in (drawn, (1 - drawn).abs()))
@@ -140,12 +129,31 @@ def areas(scores: Float[Tensor, "prompt size"], shares: Sequence[float]) -> dict
     }
 
 
+def resampled_faithfulness(
+    scores: Float[Tensor, "prompt size"],
+) -> tuple[Float[Tensor, " size"], Float[Tensor, "1 size"], Float[Tensor, "draw size"]]:
+    """Mean scores, their faithfulness, and that of resampled prompts, where it is defined. The first column is
+    everything ablated, the last nothing.
+    """
+    if not bool(scores.isfinite().all()):
+        raise BadInput("some scores are not finite; faithfulness by them says nothing")
+    mean = scores.mean(0)
+    spread, largest = float(scores.max() - scores.min()), float(scores.abs().max())
+    if abs(float(mean[-1] - mean[0])) <= max(_SMALLEST_RANGE * spread, _ROUNDING * largest):
+        raise NothingToKeep(
+            f"faithfulness is undefined: the mean score is {float(mean[-1]):.4g} also with everything ablated; "
+            "choose prompts or a readout that the ablation changes"
+        )
+    drawn = _faithfulness(bootstrap_means(scores))
+    return mean, _faithfulness(mean[None]), drawn[drawn.isfinite().all(1)]
+
+
 def _faithfulness(means: Float[Tensor, "draw size"]) -> Float[Tensor, "draw size"]:
     nothing, everything = means[:, :1], means[:, -1:]
     return (means - nothing) / (everything - nothing)
 
 
-def _without_components(
+def scores_without_components(
     model: Transformer, material: Trial, removed: Sequence[frozenset], kind: str, memory: int | None
 ) -> tuple[Float[Tensor, "prompt set"], float]:
     """The score of every prompt with each set of components ablated, and the work done."""
@@ -166,7 +174,7 @@ def _without_components(
 
 
 @torch.no_grad()
-def _without_edges(
+def scores_without_edges(
     model: Transformer, material: Trial, removed: Sequence[frozenset[Edge]], memory: int | None
 ) -> Float[Tensor, "prompt set"]:
     """The score of every prompt with each set of edges cut over to the counterfactual."""

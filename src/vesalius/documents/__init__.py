@@ -5,6 +5,7 @@
 | `Sweep`       | `sweep.json`       | `vesalius sweep`    |
 | `Circuit`     | `circuit.json`     | `vesalius discover` |
 | `Discovery`   | `discovery.json`   | `vesalius discover` |
+| `Faithfulness` | `faithfulness.json` | `vesalius faithfulness` |
 | `HeadSets`    | `sets.json`        | `vesalius discover --method sets` |
 | `Explanation` | `explanation.json` | `vesalius explain`  |
 | `Trace`       | `trace.json`       | `vesalius explain --scientist hyve` |
@@ -32,6 +33,7 @@ from vesalius.documents.explanation import (
     Tag,
     Verdict,
 )
+from vesalius.documents.faithfulness import Faithfulness
 from vesalius.documents.mechrl import MechrlStudy
 from vesalius.documents.metric import Metric
 from vesalius.documents.performance import Performance
@@ -55,6 +57,7 @@ __all__ = [
     "Evidence",
     "Executable",
     "Explanation",
+    "Faithfulness",
     "GeneratedTasks",
     "HeadSets",
     "MechrlStudy",

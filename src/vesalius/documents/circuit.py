@@ -10,7 +10,7 @@ instance) is kept and written back.
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -123,6 +123,60 @@ class Circuit(Viewable, Document):
         if not scores:
             return sorted(inside)
         return sorted(part for part, score in scores.items() if score and score >= share * largest)
+
+    @property
+    def kept_edges(self) -> list[Edge]:
+        """The edges in the graph whose ends are in it; an end that the circuit does not list is."""
+        outside = {node for node, member in self.nodes.items() if not member.in_graph}
+        return [
+            edge
+            for edge, member in self.edges.items()
+            if member.in_graph and edge.sender not in outside and edge.receiver not in outside
+        ]
+
+    def pruned(
+        self, *, least: float = 0.0, pin: Iterable[str | Component | Edge] = (), prune: Iterable[Any] = ()
+    ) -> "Circuit":
+        """The circuit without what scores less than `least` by magnitude, and without what `prune` names; what `pin`
+        names stays whatever it scores.
+
+        Where there are edges, `least` is about edges, and a component stays as long as an edge of it does. Otherwise it
+        is about components. A component that is pruned takes its edges with it.
+        """
+        if not _is_number(least) or least < 0:
+            raise BadInput(f"least={least!r}: is not a score; give a number of at least 0")
+        pinned, removed = (self._named(names, what) for names, what in ((pin, "pin"), (prune, "prune")))
+        if both := next((name for name in pinned if name in removed), None):
+            raise BadInput(f"{both}: is pinned and pruned; choose one")
+
+        def stays(name: Node | Edge, member: Member) -> bool:
+            return name in pinned or (name not in removed and member.in_graph and abs(member.score or 0.0) >= least)
+
+        edges = {
+            edge: member.model_copy(
+                update={"in_graph": stays(edge, member) and edge.sender not in removed and edge.receiver not in removed}
+            )
+            for edge, member in self.edges.items()
+        }
+        ends = {end for edge, member in edges.items() if member.in_graph for end in (edge.sender, edge.receiver)}
+        nodes = {
+            node: member.model_copy(
+                update={
+                    "in_graph": not isinstance(node, Component)
+                    or (node in pinned or node in ends if edges else stays(node, member))
+                }
+            )
+            for node, member in self.nodes.items()
+        }
+        return self.model_copy(update={"nodes": FrozenDict(nodes), "edges": FrozenDict(edges)})
+
+    def _named(self, names: Iterable[str | Component | Edge], what: str) -> set[Component | Edge]:
+        """Components and edges of the circuit by name."""
+        parsed = [_part(name) for name in names]
+        known = {*self.nodes, *self.edges}
+        if (stranger := next((name for name in parsed if name not in known), None)) is not None:
+            raise BadInput(f"{what}: {stranger} is not in this circuit; name a component or an edge of it")
+        return set(parsed)
 
     def require_fit(self, shape: Shape, d_model: int, *, source: str = "circuit") -> "Circuit":
         """This circuit, if it is one of a model of that shape."""
@@ -274,6 +328,12 @@ def _sizes(config: Mapping[str, Any], source: str) -> dict[str, int]:
         if isinstance(value, bool) or not isinstance(value, int) or value < 1:
             raise BadInput(f"{source}: cfg.{name} is {value!r}; a positive integer is needed")
     return {name: config[name] for name in names}
+
+
+def _part(name: str | Component | Edge) -> Component | Edge:
+    if isinstance(name, Component | Edge):
+        return name
+    return Edge.parse(name) if "->" in str(name) else Component.parse(name)
 
 
 def _node(name: str, shape: Shape) -> Node:

@@ -21,6 +21,7 @@ Command = Literal[
     "sweep",
     "what-if",
     "discover",
+    "faithfulness",
     "explain",
     "survey",
     "study af1",

@@ -9,6 +9,7 @@ from vesalius.documents.circuit import CIRCUIT_FILE, Circuit
 from vesalius.documents.difference import DIFFERENCE_FILE, Difference
 from vesalius.documents.discovery import DISCOVERY_FILE, Discovery
 from vesalius.documents.explanation import EXPLANATION_FILE, Explanation
+from vesalius.documents.faithfulness import FAITHFULNESS_FILE, Faithfulness
 from vesalius.documents.listing import ResultList
 from vesalius.documents.mechrl import MechrlStudy
 from vesalius.documents.plan import Plan
@@ -31,6 +32,7 @@ DOCUMENTS: dict[str, tuple[type[BaseModel], str | None]] = {
     "what_if": (WhatIf, WHAT_IF_FILE),
     "circuit": (Circuit, CIRCUIT_FILE),
     "discovery": (Discovery, DISCOVERY_FILE),
+    "faithfulness": (Faithfulness, FAITHFULNESS_FILE),
     "sets": (HeadSets, SETS_FILE),
     "explanation": (Explanation, EXPLANATION_FILE),
     "trace": (Trace, TRACE_FILE),

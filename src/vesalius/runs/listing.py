@@ -14,6 +14,7 @@ from vesalius.documents.base import Document
 from vesalius.documents.difference import DIFFERENCE_FILE, Difference
 from vesalius.documents.discovery import DISCOVERY_FILE, Discovery
 from vesalius.documents.explanation import EXPLANATION_FILE, Explanation
+from vesalius.documents.faithfulness import FAITHFULNESS_FILE, Faithfulness
 from vesalius.documents.listing import ResultList, ResultRow
 from vesalius.documents.ratings import RATINGS_FILE, Ratings
 from vesalius.documents.scorecard import Scorecard
@@ -127,6 +128,12 @@ def _what_if(one: WhatIf) -> Described:
     return {"title": title, "figures": f"effect {one.effect.figures}", "seconds": one.seconds}
 
 
+def _faithfulness(one: Faithfulness) -> Described:
+    title = f"{subject_of(one.request.specimen, one.request.behaviour)}, {one.size} {one.by}"
+    figures = f"faithfulness {one.faithfulness.figures}, random {one.random.figures}"
+    return {"title": title, "figures": figures, "seconds": one.seconds}
+
+
 def _survey(one: Survey) -> Described:
     return {"title": "survey", "figures": repr(one).splitlines()[0][:120]}
 
@@ -150,6 +157,7 @@ KINDS: dict[str, tuple[str, type[Document], Callable[[Any], Described]]] = {
     DISCOVERY_FILE: ("discovery", Discovery, _discovery),
     SWEEP_FILE: ("sweep", Sweep, _sweep),
     WHAT_IF_FILE: ("what-if", WhatIf, _what_if),
+    FAITHFULNESS_FILE: ("faithfulness", Faithfulness, _faithfulness),
     SETS_FILE: ("sets", HeadSets, _sets),
     SURVEY_FILE: ("survey", Survey, _survey),
     DIFFERENCE_FILE: ("difference", Difference, _difference),

@@ -6,7 +6,7 @@ are refused. The least recently used specimen goes first.
 
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
@@ -31,7 +31,7 @@ class Models:
 
     def __init__(self, directory: Path, allowed: set[str]) -> None:
         self.directory, self.allowed = directory.resolve(), allowed
-        self._specimens: OrderedDict[tuple[str, str | None], Any] = OrderedDict()
+        self._specimens: OrderedDict[tuple[Any, ...], Any] = OrderedDict()
         self._runs: OrderedDict[tuple[Any, ...], Any] = OrderedDict()
         self._turn, self._waiting, self._count = threading.Lock(), 0, threading.Lock()
 
@@ -49,13 +49,17 @@ class Models:
             with self._count:
                 self._waiting -= 1
 
-    def specimen(self, name: str, behaviour: str | None) -> Any:
-        """A loaded specimen; call it in one's turn."""
+    def specimen(self, name: str, behaviour: str | None, options: Mapping[str, Any] | None = None) -> Any:
+        """A loaded specimen; call it in one's turn. `options` are further ones of `load`."""
         self._check(name)
-        return _kept(
+        given = dict(options or {})
+        for what, file in (("behaviour", behaviour), ("tokenizer", given.get("tokenizer"))):
+            if isinstance(file, str) and any(mark in file for mark in "/\\.~"):
+                self._require_below(file, what)
+        return kept(
             self._specimens,
-            (name, behaviour),
-            lambda: api.load(name, behaviour=behaviour, progress=False),
+            (name, behaviour, *sorted(given.items())),
+            lambda: api.load(name, behaviour=behaviour, **given, progress=False),
             MOST_SPECIMENS,
         )
 
@@ -66,7 +70,7 @@ class Models:
         if asked["n"] > MOST_PROMPTS:
             raise BadInput(f"n={asked['n']}: at most {MOST_PROMPTS} prompts here; `vesalius what-if` takes more")
         drawn: dict[str, Any] = {key: asked.get(key) for key in ("prompt", "source", "n", "seed", "split")}
-        ready = _kept(
+        ready = kept(
             self._runs, (name, behaviour, *map(str, drawn.values())), lambda: prepare(specimen, **drawn), MOST_RUNS
         )
         chosen: dict[str, Any] = {key: asked.get(key) for key in ("kind", "at", "prompt", "source", "seed", "split")}
@@ -77,12 +81,16 @@ class Models:
         if name in self.allowed:
             return
         if "/" in name or "\\" in name or name.startswith((".", "~")) or name.endswith(".gguf"):
-            place = (self.directory / name).resolve()
-            if not place.is_relative_to(self.directory) or not place.exists():
-                raise BadInput(f"specimen {name!r}: is not below the directory that is open; start with it by name")
+            self._require_below(name, "specimen")
+
+    def _require_below(self, name: str, what: str) -> None:
+        place = (self.directory / name).resolve()
+        if "\0" in name or not place.is_relative_to(self.directory) or not place.exists():
+            raise BadInput(f"{what} {name!r:.200}: is not below the directory that is open; start with it by name")
 
 
-def _kept(cache: OrderedDict[Any, Kept], key: Any, make: Callable[[], Kept], most: int) -> Kept:
+def kept(cache: OrderedDict[Any, Kept], key: Any, make: Callable[[], Kept], most: int) -> Kept:
+    """What was made for this key before, or is made now; those used last are kept."""
     if key not in cache:
         cache[key] = make()
         while len(cache) > most:

@@ -16,7 +16,7 @@ from fastapi.responses import FileResponse, JSONResponse, Response
 from vesalius import api
 from vesalius.errors import BadInput, Failed
 from vesalius.version import __version__
-from vesalius.workbench import saving
+from vesalius.workbench import circuits, saving
 from vesalius.workbench.asking import (
     AttentionQuestion,
     LensQuestion,
@@ -30,7 +30,7 @@ from vesalius.workbench.models import Busy, Models
 from vesalius.workbench.store import Store
 
 #: Views that have an address of their own; the page itself decides what each shows.
-VIEWS = ("runs", "result", "specimens", "specimen", "what-if", "compare")
+VIEWS = ("runs", "result", "specimens", "specimen", "what-if", "compare", "circuit", "component")
 
 
 def create_app(directory: Path, *, token: str, hosts: set[str], opened: str | None = None) -> Guard:
@@ -41,6 +41,7 @@ def create_app(directory: Path, *, token: str, hosts: set[str], opened: str | No
     _results(app, store)
     _questions(app, models)
     saving.routes(app, store, models)
+    circuits.routes(app, store, models)
 
     @app.get("/api/start")
     def start() -> dict[str, Any]:

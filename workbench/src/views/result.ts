@@ -32,7 +32,7 @@ export function result(place: Element, query: Query): void {
     const title = h("p", { class: "path" }, path);
     if (answer.kind === "explanation") return [title, explanation(answer.document, query)];
     if (answer.kind === "sweep") return [title, sweep(answer.document)];
-    if (answer.kind === "discovery") return [title, discovery(answer.document)];
+    if (answer.kind === "discovery") return [title, discovery(answer.document, path)];
     if (answer.kind === "what-if") return [title, h("h1", {}, "What if"), whatIfTable(answer.document), asking(answer.document.request, path)];
     return [title, benchmark(answer, path)];
   });
@@ -55,6 +55,7 @@ function explanation(document: any, query: Query): HTMLElement {
     h("h1", {}, document.request?.specimen ?? document.specimen, document.behaviour ? `, ${document.behaviour}` : ""),
     h("p", { class: "lede" }, document.task_description),
     document.program ? h("pre", {}, document.program) : null,
+    h("p", {}, link("The circuit as a graph", "circuit", { path: query["path"] ?? "" })),
     h("h2", {}, "Components"),
     scrolling(h("table", { class: "list" }, h("thead", {}, h("tr", {}, ["component", "role", "verdict", "claims", "note"].map((one) => h("th", { scope: "col" }, one)))),
       h("tbody", {}, document.components.map((part: any) => h("tr", {}, h("th", { scope: "row" }, part.id), h("td", {}, part.role ?? part.tag ?? "no tag"), h("td", {}, verdict(part.verdict)), h("td", { class: "number" }, part.claims.length), h("td", {}, part.note)))))),
@@ -104,12 +105,13 @@ export function shape(names: string[]): { layers: number; heads: number } {
   return { layers, heads };
 }
 
-function discovery(document: any): HTMLElement {
+function discovery(document: any, path: string): HTMLElement {
   const values = new Map<string, number>(document.components.map((row: any) => [row.id, row.score]));
   const metrics: Record<string, number> = document.metrics ?? {};
   return h("article", {},
     h("h1", {}, `${document.specimen}${document.behaviour ? `, ${document.behaviour}` : ""}: circuit by ${document.method}`),
     h("dl", { class: "facts" }, Object.entries(metrics).map(([name, value]) => [h("dt", {}, name), h("dd", {}, number(value))])),
+    h("p", {}, link("The circuit as a graph: threshold, pin, prune, faithfulness", "circuit", { path })),
     headMap({ layers: document.layers, heads: document.heads, values, chosen: new Set(), marked: new Set(), pick: (name) => go("what-if", { specimen: document.specimen, behaviour: document.behaviour ?? "", components: name, kind: "resample" }) }),
     again(document.request));
 }

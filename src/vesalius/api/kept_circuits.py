@@ -1,0 +1,225 @@
+"""Whether a given circuit, whole or pruned, keeps the behaviour."""
+
+import time
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from vesalius.api.catalogue import loaded
+from vesalius.api.circuit_sources import Given, Source, read_circuit
+from vesalius.api.places import Out, directory_for, require_place, subject_options
+from vesalius.behaviours.behaviour import label_of
+from vesalius.behaviours.metrics import BehaviourMetric
+from vesalius.behaviours.trial import Trial, require_drawable, trial
+from vesalius.components import Component, Edge, parse_components, split_names
+from vesalius.discovery.checks import HELD_OUT_PROMPTS, HELD_OUT_SEED, HELD_OUT_SPLIT
+from vesalius.discovery.kept import RANDOM_CIRCUITS, candidates_of, kept_faithfulness
+from vesalius.documents.circuit import CIRCUIT_FILE, Circuit, Member
+from vesalius.documents.discovery import DISCOVERY_FILE, Discovery
+from vesalius.documents.explanation import EXPLANATION_FILE, Explanation
+from vesalius.documents.faithfulness import FAITHFULNESS_FILE, Faithfulness
+from vesalius.documents.request import MATERIAL, Request
+from vesalius.errors import BadInput, choices
+from vesalius.model.devices import Devices
+from vesalius.model.specimen import Specimen
+from vesalius.progress import Progress, shown
+
+KINDS = ("resample", "zero", "mean")
+
+
+@dataclass(frozen=True)
+class _Subject:
+    """A circuit, how a request names it, and the discovery that it comes from, where that is known."""
+
+    circuit: Circuit
+    named: dict[str, Any]
+    discovery: Discovery | None = None
+
+
+def faithfulness(
+    specimen: Specimen | str | int | Path,
+    components: Given = None,
+    *,
+    circuit: Source = None,
+    least: float = 0.0,
+    pin: Iterable[str | Component | Edge] | str = (),
+    prune: Iterable[str | Component | Edge] | str = (),
+    kind: str = "resample",
+    n: int = HELD_OUT_PROMPTS,
+    seed: int = 0,
+    split: str = HELD_OUT_SPLIT,
+    behaviour: Any = None,
+    metric: BehaviourMetric | None = None,
+    tokenizer: Any = None,
+    revision: str | None = None,
+    dtype: str | torch.dtype = "auto",
+    device: Devices = "auto",
+    out: Out = None,
+    progress: Progress | bool | None = None,
+) -> Faithfulness:
+    """Ablate everything that is not in a circuit and see how much of the behaviour stays: 0 nothing, 1 all of it.
+
+    `components` is what `ves.discover` returned, a circuit, or names; `circuit` the same, or a file or a directory of
+    one, or of an explanation. Where it lists edges, edges are cut, otherwise components are ablated (`kind`
+    "resample", "zero" or "mean"). Pruned first: what scores less than `least`, and what `prune` names; what `pin` names
+    stays. The prompts are those of the checks of a discovery: of another split than the discovery's, and for random
+    inputs other ones where the discovery is known.
+    """
+    if kind not in KINDS:
+        raise BadInput(f"kind {kind!r} does not exist; choose one of {choices(KINDS)}")
+    require_drawable(n, seed)
+    require_place(out)
+    start = time.perf_counter()
+    subject_of_work: dict[str, Any] = {"behaviour": behaviour, "metric": metric, "dtype": dtype, "device": device}
+    with shown(progress) as report:
+        specimen = loaded(specimen, tokenizer=tokenizer, revision=revision, progress=report, **subject_of_work)
+        subject = _subject(specimen, components, circuit)
+        edits: dict[str, Any] = {
+            "least": least,
+            "pin": _texts(pin),
+            "prune": _texts(prune),
+        }
+        pruned = subject.circuit.pruned(**edits)
+        report("ablating the rest", 0, 1)
+        document = _measured(specimen, subject, pruned, edits, kind, n, seed, split, start)
+        report("ablating the rest", 1, 1)
+    if out:
+        directory = directory_for(out, *_words(specimen, document))
+        if subject.named.get("circuit") is None and subject.named.get("components") is None:
+            document = _with_circuit_beside(document, subject, directory)
+        document.write(directory / FAITHFULNESS_FILE)
+    return document
+
+
+def _with_circuit_beside(document: Faithfulness, subject: _Subject, directory: Path) -> Faithfulness:
+    """A circuit that was in memory only is written below, with its discovery, so that the request can name it."""
+    kept = subject.circuit if subject.discovery is None else subject.discovery
+    place = {"circuit": str(kept.save(directory / "circuit").with_name(CIRCUIT_FILE))}
+    return document.model_copy(update={"request": document.request.model_copy(update=place)})
+
+
+def _measured(
+    specimen: Specimen,
+    subject: _Subject,
+    pruned: Circuit,
+    edits: dict[str, Any],
+    kind: str,
+    n: int,
+    seed: int,
+    split: str,
+    start: float,
+) -> Faithfulness:
+    model, by_edges = specimen.model, bool(pruned.edges)
+    heads_only = not by_edges and _searched_heads_only(pruned)
+    candidates = candidates_of(model, by_edges=by_edges, heads_only=heads_only)
+    kept: Collection[Any] = pruned.kept_edges if by_edges else _components_of(pruned)
+    seen = _seen(specimen, subject.discovery)
+    material = trial(specimen, n, seed=HELD_OUT_SEED + seed, split=split, apart_from=seen)
+    found = kept_faithfulness(model, material, kept, candidates, kind=kind, draw=f"random circuits/{seed}")
+    options = {
+        "kind": None if kind == "resample" else kind,
+        "n": n,
+        "split": None if split == HELD_OUT_SPLIT else split,
+    }
+    options |= {name: value for name, value in edits.items() if value}
+    options |= subject_options(specimen)
+    return Faithfulness(
+        request=Request(
+            command="faithfulness",
+            specimen=specimen.source or specimen.id,
+            behaviour=specimen.behaviour,
+            **subject.named,
+            options={name: value for name, value in options.items() if value is not None},
+            seed=seed,
+        ),
+        by="edges" if by_edges else "components",
+        size=len(kept),
+        candidates=len(candidates),
+        heads_only=heads_only,
+        faithfulness=found.faithfulness,
+        random=found.random,
+        random_circuits=RANDOM_CIRCUITS,
+        unit=material.readout.unit,
+        score=found.score,
+        full=found.full,
+        ablated=found.ablated,
+        forwards=found.forwards,
+        seconds=time.perf_counter() - start,
+    )
+
+
+def _subject(specimen: Specimen, components: Given, circuit: Source) -> _Subject:
+    """The circuit that is meant, checked against the model."""
+    if (components is None) == (circuit is None):
+        raise BadInput("give either `components` or `circuit`: a circuit, a file or a directory of one, or names")
+    given = components if circuit is None else circuit
+    config = specimen.model.config
+    if isinstance(given, Discovery):
+        file = None if given.directory is None else str(Path(given.directory) / CIRCUIT_FILE)
+        found = given.circuit.require_fit(config, config.d_model, source=file or "discovery")
+        return _Subject(found, {"circuit": file}, given)
+    if isinstance(given, Circuit):
+        return _Subject(given.require_fit(config, config.d_model), {})
+    if circuit is not None:
+        if not isinstance(circuit, str | Path):
+            raise BadInput(f"circuit {type(circuit).__name__} is none; give a path, a Circuit or a Discovery")
+        return _from_path(specimen, Path(circuit))
+    named = parse_components(split_names(given), config)  # type: ignore[arg-type]
+    return _Subject(_circuit_of(specimen, named), {"components": tuple(map(str, named))})
+
+
+def _from_path(specimen: Specimen, path: Path) -> _Subject:
+    explained = path if path.name == EXPLANATION_FILE else path / EXPLANATION_FILE
+    if explained.is_file() and not (path / DISCOVERY_FILE).is_file():
+        names = [part.id for part in Explanation.read(explained).components]
+        if not names:
+            raise BadInput(f"{path}: explains no component; give a circuit")
+        return _Subject(_circuit_of(specimen, parse_components(names, specimen.model.config)), {"circuit": str(path)})
+    config = specimen.model.config
+    found = read_circuit(path, specimen).require_fit(config, config.d_model, source=str(path))
+    beside = (path if path.is_dir() else path.parent) / DISCOVERY_FILE
+    return _Subject(found, {"circuit": str(path)}, Discovery.read(beside) if beside.is_file() else None)
+
+
+def _circuit_of(specimen: Specimen, components: Sequence[Component]) -> Circuit:
+    config = specimen.model.config
+    return Circuit(
+        n_layers=config.n_layers,
+        n_heads=config.n_heads,
+        d_model=config.d_model,
+        nodes=dict.fromkeys(components, Member()),
+        edges={},
+    )
+
+
+def _components_of(circuit: Circuit) -> list[Component]:
+    return [node for node, member in circuit.nodes.items() if isinstance(node, Component) and member.in_graph]
+
+
+def _searched_heads_only(circuit: Circuit) -> bool:
+    """Whether the circuit is one of heads among all heads: the method then searched no MLPs."""
+    listed = [node for node in circuit.nodes if isinstance(node, Component)]
+    return all(node.is_head for node in listed) and len(listed) == circuit.n_layers * circuit.n_heads
+
+
+def _seen(specimen: Specimen, discovery: Discovery | None) -> Trial | None:
+    """The prompts that the discovery has seen, where its request says which."""
+    if discovery is None or MATERIAL in discovery.request.options or not discovery.n:
+        return None
+    split = str(discovery.request.options.get("split", "test"))
+    return trial(specimen, discovery.n, seed=discovery.seed, split=split)
+
+
+def _texts(names: Iterable[str | Component | Edge] | str) -> list[str]:
+    given = names.split(",") if isinstance(names, str) else names
+    if not isinstance(given, Iterable):
+        raise BadInput(f"{names!r}: names no components or edges; give names such as L1H2 and a0.h1->m1")
+    return [text for name in given if (text := str(name).strip())]
+
+
+def _words(specimen: Specimen, document: Faithfulness) -> list[str | None]:
+    request = document.request
+    return ["faithfulness", specimen.name, request.behaviour and label_of(request.behaviour), f"{document.size}"]

@@ -1,0 +1,65 @@
+"""How much of a behaviour one circuit keeps when everything else is ablated, beside random circuits of its size."""
+
+from typing import Literal
+
+from pydantic import Field
+
+from vesalius.documents.base import Document
+from vesalius.documents.metric import Metric
+from vesalius.documents.request import Request
+from vesalius.documents.views import Row, Viewable, subject_of
+
+FAITHFULNESS_FILE = "faithfulness.json"
+
+
+class Faithfulness(Viewable, Document):
+    """The faithfulness of a circuit of `size` out of `candidates` components or edges: 0 with everything ablated
+    (`ablated`, a mean score), 1 for the whole model (`full`).
+
+    `random` is the mean of `random_circuits` circuits of the same size. `heads_only`: the circuit is one of heads, and
+    the MLPs are kept throughout. `forwards` the cost in forward passes of all
+    prompts.
+    """
+
+    SCHEMA = 1
+    REMEDY = "run `vesalius faithfulness` again"
+
+    schema_version: Literal[1] = Field(default=1, alias="schema")
+    request: Request
+    by: Literal["components", "edges"]
+    size: int
+    candidates: int
+    heads_only: bool = False
+    faithfulness: Metric
+    random: Metric
+    random_circuits: int
+    unit: str
+    score: float
+    full: float
+    ablated: float
+    forwards: float
+    seconds: float
+
+    def _summary(self) -> str:
+        subject = subject_of(self.request.specimen, self.request.behaviour)
+        return (
+            f"Faithfulness {self.faithfulness.figures} of {self.size} of {self.candidates} {self.by} in {subject}, "
+            f"n {self.faithfulness.n}\n"
+            f"{self.random_circuits} random circuits of that size: {self.random.figures}\n"
+            f"score {self.score:.4g} of the circuit, {self.full:.4g} of the model, {self.ablated:.4g} with everything "
+            f"ablated ({self.unit})"
+        )
+
+    def _rows(self) -> list[Row]:
+        figures = {"circuit": self.faithfulness, "random circuits of its size": self.random}
+        return [
+            {
+                "circuit": name,
+                "size": self.size,
+                "faithfulness": one.value,
+                "low": one.low,
+                "high": one.high,
+                "n": one.n,
+            }
+            for name, one in figures.items()
+        ]
