@@ -62,7 +62,7 @@ def test_the_graph_of_a_discovery(client: TestClient, found: Discovery) -> None:
 def test_the_graph_of_an_explanation(client: TestClient) -> None:
     graph = client.get("/api/circuit", params={"path": "explained"}).json()
     assert (graph["kind"], graph["by"]) == ("explanation", "components")
-    assert graph["edges"][0] == ["a1.h2->logits", 0.97]
+    assert graph["edges"][0] == ["L1H2->logits", 0.97]
     assert [node["id"] for node in graph["nodes"]] == ["L0_MLP", "L1H2"]
 
 

@@ -14,13 +14,11 @@ from fastapi.responses import JSONResponse, Response
 from pydantic import BaseModel, ConfigDict, Field
 
 from vesalius import api
-from vesalius.components import Component
 from vesalius.documents import Circuit, Discovery, Explanation
 from vesalius.documents.discovery import DISCOVERY_FILE
 from vesalius.documents.explanation import EXPLANATION_FILE
 from vesalius.documents.request import Request
 from vesalius.errors import BadInput
-from vesalius.files import write_json
 from vesalius.workbench.models import Models, kept
 from vesalius.workbench.store import Store
 
@@ -143,7 +141,7 @@ class Results:
             raise BadInput(f"{asked.name}: is there already; choose another name") from None
         except OSError as error:
             raise BadInput(f"{asked.name}: cannot be written ({error.strerror})") from None
-        write_json(file, pruned.as_data())
+        pruned.write(file)
         explain = Request(command="explain", **_names(self.read(asked.path)), circuit=str(file))
         inside = str(file.relative_to(self.store.directory))
         return {"path": inside, "file": str(file), "command": explain.command_line()}
@@ -196,7 +194,7 @@ def graph(result: Discovery | Explanation) -> dict[str, Any]:
 def _explained(result: Explanation) -> dict[str, Any]:
     """Connections that the scientist measured; they are drawn, and the circuit is that of its components."""
     edges = [
-        [f"{ENDS.get(sender) or _eap(sender)}->{ENDS.get(receiver) or _eap(receiver)}", strength]
+        [f"{ENDS.get(sender, sender)}->{ENDS.get(receiver, receiver)}", strength]
         for sender, receiver, strength in sorted(result.edges, key=lambda edge: -abs(edge[2]))
     ]
     nodes = [
@@ -205,10 +203,3 @@ def _explained(result: Explanation) -> dict[str, Any]:
     ]
     title = f"explained by {result.scientist}"
     return {"title": title, "nodes": nodes, "edges": edges[:MOST_EDGES], "n_edges": len(edges), "least": 0.0}
-
-
-def _eap(name: str) -> str:
-    try:
-        return Component.parse(name).format("eap")
-    except BadInput:
-        return name
