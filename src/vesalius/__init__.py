@@ -50,6 +50,7 @@ if TYPE_CHECKING:
         survey,
         sweep,
         train,
+        watch,
         what_if,
     )
     from vesalius.behaviours import Behaviour
@@ -94,6 +95,7 @@ __all__ = [
     "survey",
     "sweep",
     "train",
+    "watch",
     "what_if",
 ]
 _HOMES = {

@@ -4,6 +4,7 @@ import { parse } from "./address";
 import { h, replace } from "./dom";
 import { save } from "./export";
 import { link } from "./page";
+import { agent } from "./views/agent";
 import { circuit } from "./views/circuit";
 import { compare } from "./views/compare";
 import { result } from "./views/result";
@@ -13,8 +14,8 @@ import { whatIf } from "./views/whatif";
 import type { Query } from "./address";
 
 type View = (place: Element, query: Query) => (() => void) | void;
-const VIEWS: Record<string, View> = { runs, result, specimens, specimen, "what-if": whatIf, compare, circuit };
-const BAR: [string, string][] = [["Results", "runs"], ["Specimens", "specimens"], ["What if", "what-if"], ["Compare", "compare"]];
+const VIEWS: Record<string, View> = { runs, result, specimens, specimen, "what-if": whatIf, compare, circuit, agent };
+const BAR: [string, string][] = [["Results", "runs"], ["Specimens", "specimens"], ["What if", "what-if"], ["Compare", "compare"], ["Agent", "agent"]];
 
 let leave: (() => void) | void;
 let shown = false;

@@ -29,6 +29,16 @@ export function duration(seconds: number | null | undefined): string {
   return `${Math.round(seconds / 60)} min`;
 }
 
+/** A count with its thousands apart. */
+export function whole(value: number): string {
+  return String(value).replace(/\B(?=(\d{3})+$)/g, ",");
+}
+
+export function dollars(value: number | null | undefined): string {
+  if (value === null || value === undefined) return "cost not known";
+  return value === 0 ? "no cost" : `$${value.toFixed(value < 0.1 ? 4 : 2)}`;
+}
+
 /** Where a value stands on a strip from 0 to 100; the scale holds 0, 1 and every point. */
 export function scale(points: number[]): (value: number) => number {
   const bottom = Math.min(0, ...points);

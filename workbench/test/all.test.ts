@@ -9,6 +9,7 @@ import { nameOf, shade, step } from "../src/parts/headmap";
 import { claimsOf, quoted, shape, spoken } from "../src/views/result";
 import { matches } from "../src/views/runs";
 import { tokensOf } from "../src/views/specimen";
+import "./live.test";
 
 test("addresses survive a round trip", () => {
   const address = { view: "what-if", query: { specimen: "a/b c", components: "L0H1,L2_MLP" } };

@@ -7,7 +7,7 @@
 | look closer                               | `look`, `attention`, `lens`, `instruments`                              |
 | compare models and behaviours             | `survey`, `survey_plan`                                                 |
 | repeat a published study                  | `study`, `study_plan`                                                   |
-| run a benchmark and use finished runs     | `bench`, `replay`, `compare`, `diff`, `results`                         |
+| run a benchmark and use finished runs     | `bench`, `replay`, `compare`, `diff`, `results`, `watch`                |
 | hold ratings of people against each other | `ratings`, `rating_sheets`                                              |
 | repeat a result from its request          | `rerun`                                                                 |
 | make specimens and see black boxes        | `train`, `generate`, `sample_functions`                                 |
@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from vesalius.api.surveys import survey, survey_plan
     from vesalius.api.sweeps import sweep, sweep_report
     from vesalius.api.training import generate, train
+    from vesalius.api.watching import watch
     from vesalius.documents.schemas import schema, schema_names
     from vesalius.grading import grade
 
@@ -94,6 +95,7 @@ _HOMES = {
     "sweep": "vesalius.api.sweeps",
     "sweep_report": "vesalius.api.sweeps",
     "train": "vesalius.api.training",
+    "watch": "vesalius.api.watching",
     "what_if": "vesalius.api.knockouts",
     "what_if_again": "vesalius.api.knockouts",
 }
@@ -143,6 +145,7 @@ __all__ = [
     "sweep",
     "sweep_report",
     "train",
+    "watch",
     "what_if",
     "what_if_again",
 ]

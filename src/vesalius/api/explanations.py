@@ -39,6 +39,7 @@ from vesalius.progress import Progress, shown
 from vesalius.report.page import render_page
 from vesalius.runs.directory import EXECUTIONS, calls_path
 from vesalius.runs.parts import parts_on
+from vesalius.runs.under_way import under_way
 
 __all__ = [
     "ACCURACY",
@@ -137,6 +138,7 @@ def explain(
         )
         directory = directory_for(out, *_words(specimen, task)) if out else None
         stack.enter_context(removed_if_empty(directory))
+        task = replace(task, progress=stack.enter_context(under_way(directory, report)))
         kept = _kept_calls(record or directory, replay, specimen.id, scope=f"{specimen.id} {protocol} seed {seed}")
         task = replace(task, **kept.executions, **_circuit_file(task, directory))
         if isinstance(backbone, str):

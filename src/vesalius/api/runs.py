@@ -17,12 +17,23 @@ from vesalius.runs.comparison import UNNUMBERED, Comparison, Sheet
 from vesalius.runs.comparison import compare as compared
 from vesalius.runs.difference import difference
 from vesalius.runs.directory import is_run, read_run
-from vesalius.runs.listing import list_results
+from vesalius.runs.listing import ResultIndex, list_results
 from vesalius.runs.published import SOURCE
 from vesalius.runs.replay import Replayed
 from vesalius.runs.replay import replay as replayed
 
-__all__ = ["SOURCE", "UNNUMBERED", "Comparison", "Replayed", "Sheet", "compare", "diff", "replay", "results"]
+__all__ = [
+    "SOURCE",
+    "UNNUMBERED",
+    "Comparison",
+    "Replayed",
+    "ResultIndex",
+    "Sheet",
+    "compare",
+    "diff",
+    "replay",
+    "results",
+]
 
 
 def replay(

@@ -8,13 +8,15 @@ from vesalius.documents.base import Document, Record
 from vesalius.documents.views import Row, Viewable, join_first
 from vesalius.errors import BadInput, choices
 
-State = Literal["finished", "unfinished", "unreadable"]
+#: `running`: a process works on it now; `unfinished`: there is work left and no process does it.
+State = Literal["running", "finished", "unfinished", "unreadable"]
 
 
 class ResultRow(Record):
     """One result. `path` is relative to the directory listed; `figures` are one to three numbers in words.
 
-    `done` of `total` cases are there where a run has cases; `problem` says why a result cannot be read.
+    `done` of `total` cases are there where a run has cases; `problem` says why a result cannot be read; `started` is
+    when the process that works on it began; `has_calls` says that calls of a language model are on record.
     """
 
     path: str
@@ -27,6 +29,8 @@ class ResultRow(Record):
     cost: float | None = None
     seconds: float | None = None
     modified: float
+    started: float | None = None
+    has_calls: bool = False
     problem: str = ""
 
 

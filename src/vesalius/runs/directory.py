@@ -5,6 +5,7 @@ it asks for the same; otherwise the error says which setting differs. Explanatio
 """
 
 from collections.abc import Mapping
+from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
 from typing import Any, TypeVar
@@ -19,7 +20,10 @@ from vesalius.documents.scorecard import SCORECARD_FILE, Scorecard
 from vesalius.documents.trace import Trace
 from vesalius.errors import BadInput, Failed, choices
 from vesalius.files import read_json, write_json
+from vesalius.progress import silent
 from vesalius.runs.ledger import Ledger
+from vesalius.runs.under_way import FILE as UNDER_WAY
+from vesalius.runs.under_way import under_way
 
 SCHEMA = 1
 RUN, EVENTS, SCORECARD = "run.json", "events.jsonl", SCORECARD_FILE
@@ -47,10 +51,13 @@ class Run:
         self.directory = directory
         _refuse_other_files(directory)
         self.ledger = Ledger(directory / EVENTS)
+        self._mark = ExitStack()
         try:
+            self._mark.enter_context(under_way(directory, silent))
             self._resume(dict(settings), {**(notes or {}), "limits": dict(limits or {})})
             _sweep_leftovers(directory)
         except (BadInput, Failed):
+            self._mark.close()
             self.ledger.close()
             raise
 
@@ -105,6 +112,7 @@ class Run:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        self._mark.close()
         self.ledger.close()
 
     def _resume(self, settings: dict[str, Any], notes: dict[str, Any]) -> None:
@@ -205,7 +213,7 @@ def _refuse_other_files(directory: Path) -> None:
     """A directory with files of something else is not a place for a run."""
     if is_run(directory):
         return
-    ours = (EVENTS, f"{RUN}.partial-")  # what a run killed at its very beginning leaves
+    ours = (EVENTS, UNDER_WAY, f"{RUN}.partial-")  # what a run killed at its very beginning leaves
     others = sorted(path.name for path in directory.iterdir() if not path.name.startswith(ours))
     if others:
         raise BadInput(f"`out` {directory}: holds {choices(others, 2)} and no run; choose another directory")

@@ -4,12 +4,16 @@ Links are not followed, so nothing outside the directory is read. A result that 
 reason; it does not stop the others.
 """
 
+import math
 import os
+import threading
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from vesalius.backbones.records import FILE as CALLS_FILE
 from vesalius.documents.base import Document
 from vesalius.documents.difference import DIFFERENCE_FILE, Difference
 from vesalius.documents.discovery import DISCOVERY_FILE, Discovery
@@ -25,8 +29,11 @@ from vesalius.documents.sweep import SWEEP_FILE, Sweep
 from vesalius.documents.views import subject_of
 from vesalius.documents.what_if import WHAT_IF_FILE, WhatIf
 from vesalius.errors import BadInput, Failed
-from vesalius.runs.directory import EVENTS, RUN, SCORECARD, read_run
+from vesalius.runs.directory import CALLS, EVENTS, RUN, SCORECARD, read_run
 from vesalius.runs.ledger import read_ledger
+from vesalius.runs.under_way import FILE as UNDER_WAY
+from vesalius.runs.under_way import Worker, worker_of
+from vesalius.runs.work import totals
 
 #: Directories this far below are looked at, and so many results are listed.
 DEPTH, MOST = 6, 2_000
@@ -37,11 +44,65 @@ Described = dict[str, Any]
 
 def list_results(directory: Path) -> ResultList:
     """Every result below a directory, the latest first."""
-    if not directory.is_dir():
-        raise BadInput(f"{directory}: no such directory; name one that holds results, such as vesalius-runs")
-    rows = [_row(directory, place, file) for place, file in _places(directory)]
-    rows.sort(key=lambda row: -row.modified)
-    return ResultList(directory=str(directory), results=tuple(rows[:MOST]), left_out=max(0, len(rows) - MOST))
+    return ResultIndex(directory).look()
+
+
+@dataclass(frozen=True)
+class Changes:
+    """What changed in a directory since a version: rows that are new or other, and the paths of those that are gone."""
+
+    version: int
+    rows: tuple[ResultRow, ...]
+    gone: tuple[str, ...]
+    left_out: int
+
+
+class ResultIndex:
+    """The results below a directory, looked at again and again: only those whose files changed are read again."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self._rows: dict[str, tuple[Any, ResultRow]] = {}
+        self._versions: dict[str, int] = {}
+        self._gone: dict[str, int] = {}
+        self._version, self._left_out = 0, 0
+        self._lock = threading.Lock()
+
+    def look(self) -> ResultList:
+        """Every result, the latest first."""
+        with self._lock:
+            self._update()
+            rows = sorted((row for _, row in self._rows.values()), key=lambda row: -row.modified)
+        return ResultList(directory=str(self.directory), results=tuple(rows), left_out=self._left_out)
+
+    def changes(self, since: int) -> Changes:
+        """What changed since a version; everything since 0 or since a version of another server."""
+        with self._lock:
+            self._update()
+            since = since if 0 < since <= self._version else 0
+            rows = tuple(row for path, (_, row) in self._rows.items() if self._versions[path] > since)
+            gone = tuple(path for path, version in self._gone.items() if version > since) if since else ()
+            return Changes(self._version, rows, gone, self._left_out)
+
+    def _update(self) -> None:
+        if not self.directory.is_dir():
+            raise BadInput(f"{self.directory}: no such directory; name one that holds results, such as vesalius-runs")
+        places = sorted(_places(self.directory), key=lambda found: -_modified(found[0] / found[1]))
+        self._left_out = max(0, len(places) - MOST)
+        version = self._version + 1
+        seen = set()
+        for place, file in places[:MOST]:
+            path = str(place.relative_to(self.directory))
+            seen.add(path)
+            worker = worker_of(place) if file in (RUN, EXPLANATION_FILE, CALLS_FILE, UNDER_WAY) else None
+            mark = _signature(place, file, worker)
+            if path not in self._rows or self._rows[path][0] != mark:
+                self._rows[path] = mark, _row(self.directory, place, file, worker)
+                self._versions[path] = self._version = version
+                self._gone.pop(path, None)
+        for path in self._rows.keys() - seen:
+            del self._rows[path], self._versions[path]
+            self._gone[path] = self._version = version
 
 
 def _places(top: Path) -> Iterator[tuple[Path, str]]:
@@ -49,21 +110,54 @@ def _places(top: Path) -> Iterator[tuple[Path, str]]:
     for place, directories, files in os.walk(top, followlinks=False):
         inside = Path(place)
         deep = len(inside.relative_to(top).parts) >= DEPTH
-        file = next((name for name in (STUDY_FILE, RUN, *KINDS) if name in files), None)
+        telling = (name for name in (STUDY_FILE, RUN, *KINDS, CALLS_FILE, UNDER_WAY) if name in files)
+        file = next((name for name in telling if not (inside / name).is_symlink()), None)
         directories[:] = [] if deep or file in (RUN, STUDY_FILE) else sorted(directories)
         if file is not None:
             yield inside, file
 
 
-def _row(top: Path, place: Path, file: str) -> ResultRow:
-    path = place / file
-    common = {"path": str(place.relative_to(top)), "modified": _modified(path)}
-    kind = "benchmark" if file == RUN else KINDS[file][0] if file in KINDS else "study"
+def _signature(place: Path, file: str, worker: Worker | None) -> Any:
+    """What says that a row is still right: the files it is made of, and who works on it."""
+    names = (file, SCORECARD, EVENTS) if file == RUN else (file, CALLS_FILE)
+    return worker, *(_stamp(place / name) for name in names)
+
+
+def _stamp(path: Path) -> tuple[int, int, int] | None:
     try:
-        described = _run(place) if file == RUN else _study(path) if file == STUDY_FILE else _document(file, path)
+        stat = path.stat()
+    except OSError:
+        return None
+    return stat.st_ino, stat.st_size, stat.st_mtime_ns
+
+
+def _row(top: Path, place: Path, file: str, worker: Worker | None) -> ResultRow:
+    path = place / file
+    has_calls = (place / CALLS).is_dir() or (place / CALLS_FILE).is_file()
+    common = {"path": str(place.relative_to(top)), "modified": _modified(path), "has_calls": has_calls}
+    kind = "benchmark" if file == RUN else KINDS[file][0] if file in KINDS else "study"
+    kind = "explanation" if file in (CALLS_FILE, UNDER_WAY) else kind
+    try:
+        described = _described(place, file)
     except (BadInput, Failed, OSError) as error:
         return ResultRow(**common, kind=kind, state="unreadable", problem=" ".join(str(error).split())[:400])
-    return ResultRow(**common, kind=kind, **{"state": "finished", **described})
+    return ResultRow(**common, kind=kind, **{"state": "finished", **described, **_at_work(worker, described)})
+
+
+def _described(place: Path, file: str) -> Described:
+    if file == RUN:
+        return _run(place)
+    if file in (CALLS_FILE, UNDER_WAY):
+        return _unfinished(place)
+    return _study(place / file) if file == STUDY_FILE else _document(file, place / file)
+
+
+def _at_work(worker: Worker | None, described: Described) -> Described:
+    """What is said of a run while a process works on it."""
+    if worker is None:
+        return {}
+    counts = {} if described.get("total") or not worker.total else {"done": worker.done, "total": worker.total}
+    return {"state": "running", "figures": worker.step, "started": worker.started, "seconds": None, **counts}
 
 
 def _modified(path: Path) -> float:
@@ -71,6 +165,14 @@ def _modified(path: Path) -> float:
         return path.stat().st_mtime
     except OSError:
         return 0.0
+
+
+def _unfinished(place: Path) -> Described:
+    """An explanation that is not there yet: how many calls were made for it."""
+    if not (place / CALLS_FILE).is_file() or (place / CALLS_FILE).is_symlink():
+        return {"state": "unfinished"}
+    used = totals(place / CALLS_FILE)
+    return {"state": "unfinished", "figures": f"{used.calls} calls", "cost": used.cost}
 
 
 def _run(place: Path) -> Described:
@@ -82,13 +184,23 @@ def _run(place: Path) -> Described:
         card = Scorecard.read(place / SCORECARD)
         main = [name for name in MAIN if name in card.metrics] or list(card.metrics)[:2]
         figures = ", ".join(f"{name} {card.metrics[name].figures}" for name in main[:2])
-        totals = {"done": card.n, "total": card.n + card.n_error}
+        counts = {"done": card.n, "total": card.n + card.n_error}
         title = f"bench {benchmark}, {card.subject}"
-        return {"title": title, "figures": figures, "cost": card.cost, "seconds": card.seconds, **totals}
+        return {"title": title, "figures": figures, "cost": card.cost, "seconds": card.seconds, **counts}
     cases = settings.get("specimens")
-    done = Counter(str(record.get("event")) for record in read_ledger(place / EVENTS))
-    finished = {"done": max(done.values(), default=0), "total": len(cases) if isinstance(cases, dict) else None}
+    records = read_ledger(place / EVENTS)
+    done = Counter(str(record.get("event")) for record in records)
+    number = len(cases) if isinstance(cases, dict) else settings.get("count")
+    total = number if isinstance(number, int) and not isinstance(number, bool) and number > 0 else None
+    finished = {"done": max(done.values(), default=0), "total": total, "cost": _cost(records)}
     return {"title": f"bench {benchmark}, {title}", "state": "unfinished", **finished}
+
+
+def _cost(records: Iterable[Any]) -> float | None:
+    """What the calls of a ledger cost by now."""
+    used = [record["used"] for record in records if isinstance(record.get("used"), dict)]
+    costs = [one.get("cost") for one in used]
+    return math.fsum(cost for cost in costs if isinstance(cost, int | float)) if used else None
 
 
 def _study(path: Path) -> Described:

@@ -89,7 +89,7 @@ def _of_benchmark(directory: Path, name: str) -> RunUsage:
     files = sorted((directory / CALLS).glob("*.jsonl"))
     calls = [call for path in files for call in _calls(path, case=_case(path.stem, settings.get("specimens", {})))]
     scientist = str(settings.get("scientist", ""))
-    return _summed(calls, run=name, scientist=scientist, backbone=model_name(settings.get("backbone")))
+    return summed(calls, run=name, scientist=scientist, backbone=model_name(settings.get("backbone")))
 
 
 def _case(stem: str, cases: Iterable[str]) -> str:
@@ -106,7 +106,7 @@ def _of_explanation(directory: Path, name: str) -> RunUsage:
         "backbone": None if trace is None else trace.backbone,
     }
     if (directory / CALLS_FILE).is_file():
-        return _summed(list(_calls(directory / CALLS_FILE, case=explanation.specimen)), **made)
+        return summed(list(_calls(directory / CALLS_FILE, case=explanation.specimen)), **made)
     if trace is None:
         return RunUsage(**made)
     given = trace.usage.model_dump(include=set(CallUsage.model_fields))
@@ -120,7 +120,8 @@ def _calls(path: Path, *, case: str) -> Iterable[Call]:
         yield Call(case, stage, component, outcome)
 
 
-def _summed(calls: Sequence[Call], *, run: str, scientist: str, backbone: str | None) -> RunUsage:
+def summed(calls: Sequence[Call], *, run: str, scientist: str, backbone: str | None) -> RunUsage:
+    """What calls used, by stage and by component."""
     asked = [call for call in calls if not call.judged]
     about = sorted({(call.case, call.component) for call in asked}, key=lambda one: (one[0], one[1] or ""))
     components = [

@@ -4,7 +4,7 @@ Bad input is answered with its one line (status 400), a failure with its own (50
 server. Work is done in threads, one question at a time (`models`).
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from importlib import resources
 from pathlib import Path
 from typing import Annotated, Any
@@ -16,7 +16,7 @@ from fastapi.responses import FileResponse, JSONResponse, Response
 from vesalius import api
 from vesalius.errors import BadInput, Failed
 from vesalius.version import __version__
-from vesalius.workbench import circuits, saving
+from vesalius.workbench import circuits, live, saving
 from vesalius.workbench.asking import (
     AttentionQuestion,
     LensQuestion,
@@ -26,18 +26,24 @@ from vesalius.workbench.asking import (
     WhatIfQuestion,
 )
 from vesalius.workbench.guard import Guard
+from vesalius.workbench.jobs import Jobs
 from vesalius.workbench.models import Busy, Models
 from vesalius.workbench.store import Store
 
 #: Views that have an address of their own; the page itself decides what each shows.
-VIEWS = ("runs", "result", "specimens", "specimen", "what-if", "compare", "circuit", "component")
+VIEWS = ("runs", "result", "specimens", "specimen", "what-if", "compare", "circuit", "component", "agent", "functions")
 
 
-def create_app(directory: Path, *, token: str, hosts: set[str], opened: str | None = None) -> Guard:
-    """The application on one directory; `opened` is a specimen that was named at the start."""
-    app = FastAPI(title="Vesalius", docs_url=None, redoc_url=None, openapi_url=None)
-    store, models = Store(directory), Models(directory, {opened} if opened else set())
+def create_app(
+    directory: Path, *, token: str, hosts: set[str], opened: str | None = None, backbones: Collection[str] = ()
+) -> Guard:
+    """The application on one directory; `opened` is a specimen and `backbones` are those named at the start."""
+    named = {opened} if opened else set()
+    store, models = Store(directory), Models(directory, named)
+    jobs = Jobs(directory, specimens=named, backbones=backbones)
+    app = FastAPI(title="Vesalius", docs_url=None, redoc_url=None, openapi_url=None, lifespan=live.ending(jobs))
     _refusals(app)
+    live.routes(app, store, jobs)
     _results(app, store)
     _questions(app, models)
     saving.routes(app, store, models)

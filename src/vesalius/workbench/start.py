@@ -1,9 +1,10 @@
 """Start the workbench: pick a port, print the address with its token, open the browser, serve until Ctrl-C."""
 
+import signal
 import socket
 import threading
 import webbrowser
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from pathlib import Path
 
 import uvicorn
@@ -40,18 +41,23 @@ def serve(
     port: int,
     browser: bool,
     say: Callable[[str], None],
+    backbones: Collection[str] = (),
 ) -> None:
-    """Serve on loopback until interrupted. `first` is the address that the browser opens."""
+    """Serve on loopback until interrupted. `first` is the address that the browser opens, `backbones` are language
+    models that the page may use beside those of providers.
+    """
     listener = _listen(port)
     port = listener.getsockname()[1]
     token = new_token()
     hosts = {f"{name}:{port}" for name in (LOOPBACK, "localhost")}
-    app = create_app(directory, token=token, hosts=hosts, opened=opened)
+    app = create_app(directory, token=token, hosts=hosts, opened=opened, backbones=backbones)
     address = f"http://{LOOPBACK}:{port}{first}{'&' if '?' in first else '?'}token={token}"
     say(address)
     if browser:
         threading.Timer(0.5, webbrowser.open, [address]).start()
     config = uvicorn.Config(app, log_level="warning", access_log=False, timeout_graceful_shutdown=2, ws="none")
+    # A terminal that is closed ends the server as Ctrl-C does, so that it stops the runs it started.
+    signal.signal(signal.SIGHUP, lambda number, frame: signal.raise_signal(signal.SIGTERM))
     uvicorn.Server(config).run(sockets=[listener])
 
 

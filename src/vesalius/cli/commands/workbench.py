@@ -16,6 +16,15 @@ def open_workbench(
         typer.Argument(help="A run, a directory of results or a specimen.", metavar="[RUN | SPECIMEN | DIRECTORY]"),
     ] = None,
     port: Annotated[int, typer.Option(min=0, max=65535, help="Port on loopback; 0: any that is free.")] = 0,
+    allow_backbone: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--allow-backbone",
+            help="A scripted language model that runs started from the page may use, as scripted:FILE; it is a "
+            "program. May be given several times.",
+            metavar="P:M",
+        ),
+    ] = None,
     browser: Annotated[bool, typer.Option("--browser/--no-browser", help="Open the browser.")] = True,
 ) -> None:
     """Open results and specimens in the browser: maps, attention, what-ifs, claims, two results side by side.
@@ -31,4 +40,12 @@ def open_workbench(
     from vesalius.cli.console import print_line
 
     directory, opened, first = find_place(what)
-    serve(directory, opened=opened, first=first, port=port, browser=browser, say=print_line)
+    serve(
+        directory,
+        opened=opened,
+        first=first,
+        port=port,
+        browser=browser,
+        say=print_line,
+        backbones=allow_backbone or (),
+    )

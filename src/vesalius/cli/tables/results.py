@@ -28,8 +28,8 @@ def print_results(results: ResultList) -> None:
 
 
 def _state(row: ResultRow) -> str:
-    if row.state == "unfinished" and row.done is not None and row.total:
-        return f"{row.done} of {row.total}"
+    if row.state in ("running", "unfinished") and row.done is not None and row.total:
+        return f"{row.state}, {row.done} of {row.total}"
     return row.state
 
 

@@ -1,6 +1,6 @@
 """Verdicts by rule: what the checked claims of one hypothesis say about it."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable
 
 from vesalius.documents.explanation import ClaimRecord, Evidence, Verdict
 
@@ -13,18 +13,23 @@ FREE_CODE = "free_code"
 FREE_CODE_RULE = "decided by the language model from its own code"
 
 
-def verdict_of(records: Sequence[ClaimRecord]) -> Verdict:
+def verdict_of(records: Iterable[ClaimRecord]) -> Verdict:
     """Supported where a functional claim is and none is refuted; refuted where one is; else untested.
 
     Claims from free code do not count: their author also judged them.
     """
-    checked = [record for record in records if record.kind != FREE_CODE]
-    if any(record.verdict == "refuted" for record in checked):
+    return verdict_of_kinds((record.kind, record.verdict) for record in records)
+
+
+def verdict_of_kinds(claims: Iterable[tuple[str, Verdict]]) -> Verdict:
+    """The same rule on the kinds of claims and their verdicts."""
+    checked = [(kind, verdict) for kind, verdict in claims if kind != FREE_CODE]
+    if any(verdict == "refuted" for _, verdict in checked):
         return "refuted"
-    supported = any(
-        record.verdict == "supported" and record.kind in FUNCTIONAL | FUNCTIONAL_NATURAL for record in checked
+    functional = FUNCTIONAL | FUNCTIONAL_NATURAL
+    return (
+        "supported" if any(verdict == "supported" and kind in functional for kind, verdict in checked) else "untested"
     )
-    return "supported" if supported else "untested"
 
 
 def from_free_code(text: str, verdict: Verdict, *, programs: int, tried: int, seed: int) -> ClaimRecord:

@@ -1,0 +1,219 @@
+"""A run of a language model, watched: what it has done so far, from the files that it writes.
+
+A run is a directory of `vesalius explain` (its calls in `calls.jsonl`) or a run of `vesalius bench circuits` (a file of
+calls for each case). Nothing is changed or locked; links that lead out of the run are not followed.
+"""
+
+from collections import OrderedDict
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from vesalius.backbones.records import FILE as CALLS_FILE
+from vesalius.documents.agent import AgentCall, AgentCase, AgentRun, HypothesisState, RunState, Text
+from vesalius.documents.explanation import EXPLANATION_FILE, Explanation, Verdict
+from vesalius.documents.trace import TRACE_FILE, Decider, Trace
+from vesalius.errors import BadInput, choices
+from vesalius.explanations.hyve.verdicts import verdict_of_kinds
+from vesalius.runs.conversation import LONGEST, Conversation
+from vesalius.runs.directory import CALLS, EXPLANATIONS, SCORECARD, TRACES, document_or_none, is_run, read_run
+from vesalius.runs.under_way import FILE as UNDER_WAY
+from vesalius.runs.under_way import Worker, worker_of
+from vesalius.runs.usage import summed
+
+#: Conversations that are kept, so that the next look reads only what was added.
+MOST_KEPT = 16
+#: Calls of one look.
+MOST_CALLS = 400
+
+
+def run_state(directory: Path, worker: Worker | None = None) -> RunState:
+    """Whether a process works on a run, its result is there, or neither."""
+    if (worker or worker_of(directory)) is not None:
+        return "running"
+    result = SCORECARD if is_run(directory) else EXPLANATION_FILE
+    return "finished" if (directory / result).is_file() else "stopped"
+
+
+def is_watchable(directory: Path) -> bool:
+    """Whether there is something to watch in a directory."""
+    return is_run(directory) or any((directory / name).is_file() for name in (CALLS_FILE, UNDER_WAY, EXPLANATION_FILE))
+
+
+class Watcher:
+    """Looks at runs again and again, and reads only what was added."""
+
+    def __init__(self) -> None:
+        self._conversations: OrderedDict[Path, Conversation] = OrderedDict()
+
+    def look(self, directory: Path, *, case: str | None = None, first: int = 0, expected: bool = False) -> AgentRun:
+        """A run as it stands, with the calls from number `first` on; of a benchmark, those of one case. One that is
+        `expected` may have left no trace yet.
+        """
+        if not (expected or is_watchable(directory)):
+            raise BadInput(f"run {directory.name}: there is nothing to watch (no calls, no explanation)")
+        worker = worker_of(directory)
+        state = run_state(directory, worker)
+        common: dict[str, Any] = {"run": directory.name, "state": state, **_doing(worker)}
+        if is_run(directory):
+            return self._of_benchmark(directory, case, first, common)
+        explanation = _document(Explanation, directory, EXPLANATION_FILE)
+        trace = _document(Trace, directory, TRACE_FILE) if state == "finished" else None
+        conversation = self._conversation(_inside(directory, CALLS_FILE), case="")
+        scientist = explanation.scientist if explanation else "hyve" if conversation.calls else ""
+        specimen = explanation.title if explanation else conversation.scope
+        return _watched(conversation, first, trace, {**common, "scientist": scientist, "specimen": specimen})
+
+    def text(self, directory: Path, *, case: str | None, number: int, part: str) -> str:
+        """A whole text of one call."""
+        if is_run(directory):
+            file = _inside(directory, CALLS, f"{_known_case(directory, case)}.jsonl")
+        else:
+            file = _inside(directory, CALLS_FILE)
+        return self._conversation(file, case=case or "").whole(number, part)
+
+    def conversation(self, directory: Path, case: str) -> Conversation:
+        """The calls of one case of a benchmark's run."""
+        return self._conversation(_inside(directory, CALLS, f"{case}.jsonl"), case=case)
+
+    def _of_benchmark(self, directory: Path, case: str | None, first: int, common: dict[str, Any]) -> AgentRun:
+        asked = read_run(directory)
+        names = asked.get("names")
+        cases = [
+            AgentCase(case=name, name=_name(names, name), calls=0, explained=_is_explained(directory, name))
+            for name in _cases(asked)
+        ]
+        chosen = _known_case(directory, case) if case is not None else _latest(directory, cases)
+        settings = asked["settings"]
+        common |= {"scientist": str(settings.get("scientist", ""))[:100], "case": chosen}
+        conversation = self.conversation(directory, chosen) if chosen else Conversation(directory / CALLS)
+        trace = _document(Trace, directory, TRACES, f"{chosen}.json") if chosen else None
+        counted = tuple(
+            one.model_copy(update={"calls": len(conversation.calls)}) if one.case == chosen else one for one in cases
+        )
+        specimen = f"bench {settings.get('benchmark')}, {_name(names, chosen or '')}"
+        return _watched(conversation, first, trace, {**common, "cases": counted, "specimen": specimen})
+
+    def _conversation(self, path: Path, *, case: str) -> Conversation:
+        if path not in self._conversations:
+            self._conversations[path] = Conversation(path, case)
+            while len(self._conversations) > MOST_KEPT:
+                self._conversations.popitem(last=False)
+        self._conversations.move_to_end(path)
+        kept = self._conversations[path]
+        kept.update()
+        return kept
+
+
+def _watched(conversation: Conversation, first: int, trace: Trace | None, common: dict[str, Any]) -> AgentRun:
+    calls = conversation.calls
+    first = min(max(0, first), len(calls))
+    used = {"run": common["run"], "scientist": common["scientist"], "backbone": conversation.backbone}
+    return AgentRun(
+        **common,
+        first=first,
+        n_calls=len(calls),
+        calls=tuple(calls[first : first + MOST_CALLS]),
+        hypotheses=tuple(_decided(trace) if trace is not None else _hypotheses(calls)),
+        usage=summed(conversation.used, **used),
+        problems=tuple(conversation.problems) + (() if trace is None else trace.problems[:20]),
+    )
+
+
+def _doing(worker: Worker | None) -> dict[str, Any]:
+    if worker is None:
+        return {}
+    return {"step": worker.step, "done": worker.done, "total": worker.total, "started": worker.started}
+
+
+def _decided(trace: Trace) -> Iterator[HypothesisState]:
+    """What a trace says; it is there when the explanation is finished."""
+    for part in trace.components:
+        for attempt in part.attempts:
+            yield HypothesisState(
+                component=part.component,
+                attempt=attempt.iteration,
+                hypothesis=Text(text=attempt.hypothesis[:LONGEST], length=len(attempt.hypothesis)),
+                verdict=attempt.verdict,
+                decided_by=attempt.decided_by,
+            )
+
+
+def _hypotheses(calls: Sequence[AgentCall]) -> Iterator[HypothesisState]:
+    """What the calls say so far; typed, the first hypothesis may come with the observation."""
+    stated: dict[tuple[str, int], Text] = {}
+    for call in calls:
+        text = call.answer.get("hypothesis")
+        if call.component is None or text is None or not text.text.strip():
+            continue
+        if call.stage == "hypothesise" or (call.stage == "observe" and call.attempt is None):
+            stated[call.component, call.attempt or 1] = text
+    for (component, attempt), text in stated.items():
+        tests = [c for c in calls if c.stage == "validate" and (c.component, c.attempt) == (component, attempt)]
+        verdict, decided_by = _standing(tests)
+        yield HypothesisState(
+            component=component, attempt=attempt, hypothesis=text, verdict=verdict, decided_by=decided_by
+        )
+
+
+def _standing(tests: Sequence[AgentCall]) -> tuple[Verdict | None, Decider | None]:
+    """The verdict of one validation, by the rule of the engine or the model's word; None while it goes on."""
+    answered = [call.answer for call in tests if "explanation" in call.answer or "decision" in call.answer]
+    if not answered:
+        return None, None
+    if "decision" in answered[-1]:
+        said = answered[-1]["decision"].text
+        return ("supported" if said == "support" else "refuted"), "model"
+    uses = [use for call in tests for use in call.tools]
+    claims: list[tuple[str, Verdict]] = [(use.claim or "", use.verdict) for use in uses if use.verdict is not None]
+    return verdict_of_kinds(claims), "engine" if claims else "undecided"
+
+
+def _cases(asked: dict[str, Any]) -> list[str]:
+    specimens = asked["settings"].get("specimens")
+    return [name for name in specimens if _is_plain(name)] if isinstance(specimens, dict) else []
+
+
+def _is_plain(name: object) -> bool:
+    return isinstance(name, str) and bool(name) and "/" not in name and "\0" not in name and not name.startswith(".")
+
+
+def _name(names: Any, case: str) -> str:
+    name = names.get(case) if isinstance(names, dict) else None
+    return name[:200] if isinstance(name, str) else case
+
+
+def _known_case(directory: Path, case: str | None) -> str:
+    cases = _cases(read_run(directory))
+    if case not in cases:
+        raise BadInput(f"case {str(case)[:60]!r}: not in this run; it has {choices(cases)}")
+    return case
+
+
+def _is_explained(directory: Path, case: str) -> bool:
+    return (directory / EXPLANATIONS / f"{case}.json").is_file()
+
+
+def _latest(directory: Path, cases: Sequence[AgentCase]) -> str | None:
+    """The case that was asked about last; else the first."""
+
+    def changed(case: AgentCase) -> float:
+        try:
+            return (directory / CALLS / f"{case.case}.jsonl").stat().st_mtime
+        except OSError:
+            return 0.0
+
+    return max(cases, key=changed).case if cases else None
+
+
+def _inside(directory: Path, *parts: str) -> Path:
+    """A file of a run; a link that leads out of it is refused."""
+    path = directory.joinpath(*parts)
+    if path.exists() and not (path.is_file() and path.resolve().is_relative_to(directory.resolve())):
+        raise BadInput(f"{'/'.join(parts)}: is not a file of this run")
+    return path
+
+
+def _document(kind: Any, directory: Path, *parts: str) -> Any:
+    path = _inside(directory, *parts)
+    return document_or_none(kind, path) if path.is_file() else None

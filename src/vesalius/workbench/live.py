@@ -1,0 +1,94 @@
+"""Routes of runs that are under way: watch them, start, stop and resume them; and of the functions benchmark."""
+
+import threading
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from typing import Annotated, Any
+
+from fastapi import FastAPI, Query
+from pydantic import BaseModel, ConfigDict, Field
+from starlette.concurrency import run_in_threadpool
+
+from vesalius.api.runs import ResultIndex
+from vesalius.api.watching import Watcher
+from vesalius.workbench.jobs import Jobs, RunQuestion
+from vesalius.workbench.store import Store
+
+Path = Annotated[str, Query(max_length=2_000)]
+Case = Annotated[str | None, Query(max_length=200)]
+Count = Annotated[int, Query(ge=0, le=10**9)]
+
+
+class RunNamed(BaseModel):
+    """One run by its path."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    path: Annotated[str, Field(min_length=1, max_length=2_000)]
+
+
+def ending(jobs: Jobs) -> Callable[[FastAPI], AbstractAsyncContextManager[None]]:
+    """The life of the server: when it ends, so do the runs that it started."""
+
+    @asynccontextmanager
+    async def life(app: FastAPI) -> AsyncIterator[None]:
+        yield
+        await run_in_threadpool(jobs.close)
+
+    return life
+
+
+def routes(app: FastAPI, store: Store, jobs: Jobs) -> None:
+    """Add the routes of this module."""
+    _results(app, store)
+    _agent(app, store, jobs)
+    _starting(app, store, jobs)
+
+
+def _results(app: FastAPI, store: Store) -> None:
+    index = ResultIndex(store.directory)
+
+    @app.get("/api/changes")
+    def changes(since: Count = 0) -> dict[str, Any]:
+        found = index.changes(since)
+        rows = [row.as_data() for row in found.rows]
+        return {"version": found.version, "rows": rows, "gone": found.gone, "left_out": found.left_out}
+
+
+def _agent(app: FastAPI, store: Store, jobs: Jobs) -> None:
+    watcher, turn = Watcher(), threading.Lock()
+
+    @app.get("/api/agent")
+    def agent(path: Path, case: Case = None, first: Count = 0) -> dict[str, Any]:
+        place = store.place(path)
+        about = jobs.about(place)
+        with turn:
+            run = watcher.look(place, case=case, first=first, expected=about["asked"] is not None)
+        return {"run": run.as_data(), **about}
+
+    @app.get("/api/agent/text")
+    def text(
+        path: Path, number: Count, part: Annotated[str, Query(max_length=200)], case: Case = None
+    ) -> dict[str, Any]:
+        with turn:
+            return {"text": watcher.text(store.place(path), case=case, number=number, part=part)}
+
+
+def _starting(app: FastAPI, store: Store, jobs: Jobs) -> None:
+    @app.get("/api/jobs")
+    def started() -> dict[str, Any]:
+        return {"running": jobs.running(), "backbones": jobs.backbones}
+
+    @app.post("/api/jobs/start")
+    def start(asked: RunQuestion) -> dict[str, Any]:
+        return {"path": str(jobs.start(asked).relative_to(store.directory))}
+
+    @app.post("/api/jobs/stop")
+    def stop(asked: RunNamed) -> dict[str, Any]:
+        jobs.stop(store.place(asked.path))
+        return {"path": asked.path}
+
+    @app.post("/api/jobs/resume")
+    def resume(asked: RunNamed) -> dict[str, Any]:
+        jobs.resume(store.place(asked.path))
+        return {"path": asked.path}

@@ -1,0 +1,190 @@
+"""Runs from the page: what is refused, and what the command line is given."""
+
+import json
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pydantic import ValidationError
+
+pytest.importorskip("fastapi")
+from tests.processes import until, until_gone
+from vesalius.errors import BadInput
+from vesalius.workbench import jobs as module
+from vesalius.workbench.jobs import JOB, LOG, Jobs, RunQuestion
+
+SCRIPT = "scripted:model.py"
+#: Stands in for the command: says what it was given, and works until it is interrupted.
+CHILD = """
+import signal, sys, time
+signal.signal(signal.SIGINT, signal.default_int_handler)
+open(sys.argv[1] + "/given", "w").write("\\n".join(sys.argv[2:]))
+try:
+    while True:
+        time.sleep(0.02)
+except KeyboardInterrupt:
+    print("vesalius: interrupted", file=sys.stderr)
+    sys.exit(130)
+"""
+
+
+@pytest.fixture
+def jobs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """Jobs whose processes are stand-ins; stopped at the end."""
+    script = tmp_path / "child.py"
+    script.write_text(CHILD)
+    started = module.subprocess.Popen
+
+    def stand_in(command: list[str], **options: Any) -> Any:
+        out = next(word for word in command if word.startswith("--out=")).removeprefix("--out=")
+        return started([sys.executable, str(script), out, *command[3:]], **options)
+
+    monkeypatch.setattr(module.subprocess, "Popen", stand_in)
+    (tmp_path / "open").mkdir()
+    opened = Jobs(tmp_path / "open", specimens=["org/model"], backbones=[SCRIPT])
+    yield opened
+    opened.close()
+
+
+def question(**fields: Any) -> RunQuestion:
+    return RunQuestion(**{"specimen": "frac_prevs", "backbone": SCRIPT, **fields})
+
+
+def given(place: Path) -> list[str]:
+    until(lambda: (place / "given").exists() and bool((place / "given").read_text()))
+    return (place / "given").read_text().split("\n")
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"backbone": "scripted:/tmp/evil.py"}, "--allow-backbone scripted:/tmp/evil.py"),
+        ({"backbone": "scripted:model.py;x"}, "runs a program"),
+        ({"backbone": "banana:x"}, "give PROVIDER:MODEL"),
+        ({"backbone": "openai:"}, "give PROVIDER:MODEL"),
+        ({"backbone": None}, "needs a backbone"),
+        ({"backbone": "local:../m.gguf"}, "not below the directory"),
+        ({"scientist": "builtin"}, "leave backbone and protocol out"),
+        ({"specimen": "/etc"}, "not below the directory"),
+        ({"specimen": "../x"}, "not below the directory"),
+        ({"specimen": "--help"}, "not below the directory"),
+        ({"behaviour": "/etc/passwd"}, "not below the directory"),
+        ({"behaviour": '[{"prompt": "a"}]'}, "not below the directory"),
+        ({"name": "../x"}, "use letters"),
+        ({"name": ".x"}, "use letters"),
+        ({"name": "a/b"}, "use letters"),
+    ],
+)
+def test_what_is_not_allowed_is_refused_in_one_line(fields: dict[str, Any], message: str, jobs: Jobs) -> None:
+    with pytest.raises(BadInput) as refused:
+        jobs.start(question(**fields))
+    assert message in str(refused.value)
+    assert "\n" not in str(refused.value)
+    assert list(jobs.directory.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    "fields", [{"scientist": "os:system"}, {"seed": -1}, {"n": 0}, {"max_cost": 0}, {"components": ["x y"]}, {"key": 1}]
+)
+def test_fields_are_checked(fields: dict[str, Any]) -> None:
+    with pytest.raises(ValidationError):
+        question(**fields)
+
+
+def test_the_command_is_a_list_in_which_no_value_is_an_option(jobs: Jobs) -> None:
+    place = jobs.start(question(behaviour="ioi", components=["L0_MLP", "L1H2"], protocol="paper", seed=3, n=8))
+    assert place.name == "explain-frac_prevs-ioi-hyve-paper-seed3"
+    assert given(place) == [
+        "explain",
+        f"--out={place}",
+        "--scientist=hyve",
+        "--behaviour=ioi",
+        "--components=L0_MLP,L1H2",
+        f"--backbone={SCRIPT}",
+        "--protocol=paper",
+        "--seed=3",
+        "--n=8",
+        "--",
+        "frac_prevs",
+    ]
+    assert (place / JOB).exists()
+
+
+def test_two_at_a_time_and_names_of_their_own(jobs: Jobs) -> None:
+    first, second = jobs.start(question()), jobs.start(question(specimen="org/model", name="mine"))
+    assert (first.name, second.name) == ("explain-frac_prevs-hyve-seed0", "mine")
+    with pytest.raises(BadInput, match=r"2 runs are under way .*: stop one, or wait"):
+        jobs.start(question())
+    given(first)
+    jobs.stop(first)
+    until(lambda: jobs.about(first)["state"] == "stopped")
+    third = jobs.start(question())
+    assert third.name == "explain-frac_prevs-hyve-seed0-2"
+    given(third)
+    jobs.stop(third)
+    until(lambda: jobs.about(third)["state"] == "stopped")
+    with pytest.raises(BadInput, match="is there already"):
+        jobs.start(question(name="mine"))
+
+
+def test_stop_and_resume_give_the_same_command(jobs: Jobs) -> None:
+    place = jobs.start(question(seed=2))
+    before = given(place)
+    about = jobs.about(place)
+    assert (about["state"], about["can_stop"], about["can_resume"]) == ("running", True, False)
+    with pytest.raises(BadInput, match="under way already"):
+        jobs.resume(place)
+    jobs.stop(place)
+    until(lambda: jobs.about(place)["state"] == "stopped")
+    about = jobs.about(place)
+    assert (about["can_stop"], about["can_resume"]) == (False, True)
+    assert about["ended"] == "vesalius: interrupted"
+    assert about["command"].startswith(f"vesalius explain --out={place} --scientist=hyve")
+    (place / "given").unlink()
+    jobs.resume(place)
+    assert given(place) == before
+
+
+def test_the_end_of_the_server_stops_its_runs(jobs: Jobs) -> None:
+    places = [jobs.start(question()), jobs.start(question())]
+    for place in places:
+        given(place)
+    processes = [job.process.pid for job in jobs._jobs.values()]
+    jobs.close()
+    until_gone(*processes)
+    assert [(place / LOG).read_text() for place in places] == ["vesalius: interrupted\n"] * 2
+    with pytest.raises(Exception, match="the server is ending"):
+        jobs.start(question())
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ({"specimen": "frac_prevs", "backbone": "scripted:evil.py"}, "runs a program"),
+        ({"specimen": "/etc", "backbone": SCRIPT}, "not below"),
+        ({"specimen": 3}, "specimen"),
+        ({"command": ["rm"]}, "specimen"),
+        ([1], "cannot be read"),
+    ],
+)
+def test_a_planted_job_runs_nothing_that_was_not_allowed(content: Any, message: str, jobs: Jobs) -> None:
+    place = jobs.directory / "planted"
+    place.mkdir()
+    (place / "evil.py").write_text("raise SystemExit(9)")
+    (place / JOB).write_text(json.dumps(content))
+    with pytest.raises(BadInput, match=message):
+        jobs.resume(place)
+    assert jobs.running() == []
+    assert jobs.about(place)["command"] in (None, "")
+
+
+def test_a_run_of_nobody_cannot_be_stopped_or_resumed(jobs: Jobs) -> None:
+    place = jobs.directory / "other"
+    place.mkdir()
+    (place / "under_way.json").write_text(json.dumps({"pid": os.getpid(), "host": "x", "started": 1.0}))
+    with pytest.raises(BadInput, match="no process works on it"):
+        jobs.stop(place)
+    with pytest.raises(BadInput, match="was not started here"):
+        jobs.resume(place)

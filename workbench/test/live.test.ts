@@ -1,0 +1,45 @@
+/** Runs that are under way, and the list of results. */
+
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { dollars, whole } from "../src/numbers";
+import { costOf, heading, stagesOf, tokens, type Call } from "../src/views/agent";
+import { merged, progress, view, type Row } from "../src/views/runs";
+
+const call = (number: number, label: string, cost: number | null): Call => ({ number, label, stage: "observe", component: null, attempt: null, prompt: null, tools: [], answer: {}, text: null, reply: null, failure: null, input_tokens: 1000, output_tokens: 7, cost, seconds: null });
+
+test("calls under one label are one stage, and a stage comes again", () => {
+  const stages = stagesOf([call(0, "L0H1 observation", 0.5), call(1, "L0H1 observation", 0.25), call(2, "L0H1 hypothesis 1", null), call(3, "L0H1 observation", 0)]);
+  assert.deepEqual(stages.map((stage) => stage.calls.map((one) => one.number)), [[0, 1], [2], [3]]);
+  assert.equal(heading(stages[1]!), "L0H1 hypothesis 1");
+  assert.equal(heading({ label: "classification", calls: [] }), "Classification");
+  assert.equal(tokens(stages[0]!.calls), "2,000 tokens in, 14 out");
+  assert.equal(costOf(stages[0]!.calls), 0.75);
+  assert.equal(costOf(stages[1]!.calls), null);
+});
+
+test("counts and costs", () => {
+  assert.equal(whole(7), "7");
+  assert.equal(whole(1234567), "1,234,567");
+  assert.equal(dollars(0), "no cost");
+  assert.equal(dollars(0.01234), "$0.0123");
+  assert.equal(dollars(null), "cost not known");
+});
+
+const row = (path: string, modified: number, more: Partial<Row> = {}): Row => ({ path, kind: "explanation", title: "", state: "finished", figures: "", modified, problem: "", ...more });
+
+test("changes are merged, the latest first", () => {
+  const before = merged(new Map(), [row("a", 1), row("b", 2), row("c", 3)], []);
+  assert.deepEqual([...before.keys()], ["c", "b", "a"]);
+  const after = merged(before, [row("a", 9, { state: "running" }), row("d", 0)], ["b"]);
+  assert.deepEqual([...after.keys()], ["a", "c", "d"]);
+  assert.equal(after.get("a")!.state, "running");
+});
+
+test("a row leads to its view and tells how far it is", () => {
+  assert.equal(view(row("a", 1)), "result");
+  assert.equal(view(row("a", 1, { state: "running" })), "agent");
+  assert.equal(view(row("a", 1, { state: "unfinished", has_calls: true })), "agent");
+  assert.equal(view(row("a", 1, { kind: "benchmark", title: "bench functions, aia" })), "functions");
+  assert.equal(progress(row("a", 1, { state: "running", done: 3, total: 12 })), "▶ running, 3 of 12");
+});
