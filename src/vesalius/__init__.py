@@ -19,6 +19,7 @@ from vesalius.version import __version__
 
 if TYPE_CHECKING:
     from vesalius.api import (
+        annotate,
         attention,
         behaviours,
         bench,
@@ -64,6 +65,7 @@ __all__ = [
     "Failed",
     "Note",
     "__version__",
+    "annotate",
     "attention",
     "behaviours",
     "bench",

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+import vesalius as ves
 from tests.runs.models import perform, settings
 from vesalius.backbones import Prices, TokenUsage
 from vesalius.errors import BadInput
@@ -101,3 +102,42 @@ def test_two_runs_of_one_name_and_runs_of_something_else(tmp_path: Path) -> None
     assert list(figures(compare(runs)[0]))[:2] == [str(run) for run in runs]
     with pytest.raises(BadInput, match="a run of 'functions'; the tables are for circuits"):
         compare([finished(tmp_path / "c", benchmark="functions")])
+
+
+def rated_file(path: Path, rows: list[tuple[str, str, str, str, int]]) -> Path:
+    lines = ["run,agent,rater,item,score", *(",".join(map(str, row)) for row in rows)]
+    path.write_text("\n".join(lines))
+    return path
+
+
+def test_ratings_stand_beside_the_figures_of_a_run(tmp_path: Path) -> None:
+    judged = {"description_quality": {"value": 0.6, "low": 0.5, "high": 0.7, "n": 163}}
+    runs = [finished(tmp_path / "mine", metrics=judged), finished(tmp_path / "other")]
+    note, task = "description_quality:3:L0_MLP", "task_accuracy:3"
+    given = [("ann", 2), ("ben", 1), ("cem", 2)]
+    rows = [("mine", "gpt", rater, note, score) for rater, score in given]
+    rows += [("mine", "gpt", "ann", task, 1), ("elsewhere", "gpt", "ann", task, 0)]
+    comparison = ves.compare(runs, ratings=rated_file(tmp_path / "r.csv", rows))
+    sheet = comparison[-1]
+    assert (sheet.id, len(comparison)) == ("Ratings", 7)
+    own = figures(sheet)
+    # The lowest of 2, 1, 2 on a scale to 1 is a half, most gave 2; one rater of the task is no majority.
+    assert own["mine, gpt"] == {
+        "description_quality": 0.6,
+        "description_quality_lowest": 0.5,
+        "description_quality_majority": 1.0,
+        "description_quality_n": 1,
+        "task_accuracy": None,
+        "task_accuracy_lowest": 1.0,
+        "task_accuracy_majority": None,
+        "task_accuracy_n": 1,
+    }
+    assert list(own) == ["mine, gpt", *published.TABLE_2]
+    assert own[published.GPT] == {"description_quality": 0.46, "task_accuracy": 0.63}
+    assert set(own["mine, gpt"]) == set(sheet.columns)
+
+
+def test_ratings_of_other_runs_are_refused(tmp_path: Path) -> None:
+    file = rated_file(tmp_path / "r.csv", [("elsewhere", "gpt", "ann", "task_accuracy:3", 0)])
+    with pytest.raises(BadInput, match=r"none is of these runs \(mine\); rated are elsewhere"):
+        ves.compare([finished(tmp_path / "mine")], ratings=[file])

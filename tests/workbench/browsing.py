@@ -43,10 +43,10 @@ def serving(*arguments: str | Path, directory: Path | None = None) -> Iterator[S
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONUNBUFFERED": "1"}
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment, cwd=directory) as process:
         assert process.stdout is not None
-        found = re.search(r"(http://[^/\s]+)/\S*token=(\S+)", process.stdout.readline())
+        found = re.search(r"(http://[^/\s]+)/\S*?(?:token=(\S+)|$)", process.stdout.readline())
         assert found is not None, "the server printed no address"
         try:
-            yield Served(found[1], found[2], process)
+            yield Served(found[1], found[2] or "", process)
         finally:
             process.terminate()
 

@@ -1,9 +1,13 @@
-"""The browser that the tests of a module share."""
+"""The browser that the tests of a module share, and the command run inside this process."""
 
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
+
+from tests.cli.conftest import vesalius
+
+__all__ = ["browser", "vesalius"]
 
 
 @pytest.fixture(scope="module")

@@ -5,6 +5,7 @@ import { h, replace } from "./dom";
 import { save } from "./export";
 import { link } from "./page";
 import { agent } from "./views/agent";
+import { annotate } from "./views/annotate";
 import { circuit } from "./views/circuit";
 import { compare } from "./views/compare";
 import { result } from "./views/result";
@@ -14,7 +15,9 @@ import { whatIf } from "./views/whatif";
 import type { Query } from "./address";
 
 type View = (place: Element, query: Query) => (() => void) | void;
-const VIEWS: Record<string, View> = { runs, result, specimens, specimen, "what-if": whatIf, compare, circuit, agent };
+const VIEWS: Record<string, View> = { runs, result, specimens, specimen, "what-if": whatIf, compare, annotate, circuit, agent };
+/** While texts are rated there is nothing else to see: results say who wrote them. */
+const RATING: [string, string][] = [["Rate texts", "annotate"]];
 const BAR: [string, string][] = [["Results", "runs"], ["Specimens", "specimens"], ["What if", "what-if"], ["Compare", "compare"], ["Agent", "agent"]];
 
 let leave: (() => void) | void;
@@ -26,7 +29,7 @@ function show(): void {
   const place = h("main", { id: "main", tabindex: "-1" });
   replace(document.body,
     h("a", { class: "skip", href: "#main" }, "Skip to the view"),
-    h("header", { class: "bar" }, h("strong", {}, "Vesalius"), h("nav", { "aria-label": "views" }, BAR.map(([text, name]) => { const one = link(text, name); if (name === view) one.setAttribute("aria-current", "page"); return one; })), h("button", { type: "button", onclick: () => void keep(place) }, "Save this view"), h("button", { type: "button", onclick: dark }, "Light or dark")),
+    h("header", { class: "bar" }, h("strong", {}, "Vesalius"), h("nav", { "aria-label": "views" }, (view === "annotate" ? RATING : BAR).map(([text, name]) => { const one = link(text, name); if (name === view) one.setAttribute("aria-current", "page"); return one; })), view === "annotate" ? null : h("button", { type: "button", onclick: () => void keep(place) }, "Save this view"), h("button", { type: "button", onclick: dark }, "Light or dark")),
     place);
   const known = VIEWS[view];
   document.title = `${view} · Vesalius`;

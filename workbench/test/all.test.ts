@@ -6,6 +6,7 @@ import { duration, figure, number, scale, signed } from "../src/numbers";
 import { shown } from "../src/parts/attention";
 import "./circuit.test";
 import { nameOf, shade, step } from "../src/parts/headmap";
+import { action } from "../src/views/annotate";
 import { claimsOf, quoted, shape, spoken } from "../src/views/result";
 import { matches } from "../src/views/runs";
 import { tokensOf } from "../src/views/specimen";
@@ -94,4 +95,14 @@ test("prompts and words of a command as they are typed", () => {
   assert.equal(spoken("[sic] he said"), "[sic] he said");
   assert.equal(quoted("what-ifs/a_1/what_if.json"), "what-ifs/a_1/what_if.json");
   assert.equal(quoted("a b'c"), `'a b'\\''c'`);
+});
+
+test("keys of the rating view", () => {
+  const levels = [{ score: 0, name: "wrong", text: "", key: "1" }, { score: 1, name: "correct", text: "", key: "3" }];
+  assert.deepEqual(action("3", levels), { score: 1 });
+  assert.equal(action("2", levels), null);
+  assert.equal(action("Enter", levels), "next");
+  assert.equal(action("ArrowLeft", levels), "previous");
+  assert.equal(action("U", levels), "undo");
+  assert.equal(action("x", levels), null);
 });

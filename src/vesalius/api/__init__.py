@@ -8,7 +8,7 @@
 | compare models and behaviours             | `survey`, `survey_plan`                                                 |
 | repeat a published study                  | `study`, `study_plan`                                                   |
 | run a benchmark and use finished runs     | `bench`, `replay`, `compare`, `diff`, `results`, `watch`                |
-| hold ratings of people against each other | `ratings`, `rating_sheets`                                              |
+| let people rate texts blind, and compare  | `annotate`, `ratings`, `rating_sheets`                                  |
 | repeat a result from its request          | `rerun`                                                                 |
 | make specimens and see black boxes        | `train`, `generate`, `sample_functions`                                 |
 
@@ -22,6 +22,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from vesalius.api.annotating import annotate
     from vesalius.api.benchmarks import bench, bench_circuits, bench_discovery, bench_functions
     from vesalius.api.catalogue import behaviours, bos_text, load, next_tokens, predict, show, specimens
     from vesalius.api.discoveries import discover
@@ -50,6 +51,7 @@ if TYPE_CHECKING:
 
 #: Where each name is defined.
 _HOMES = {
+    "annotate": "vesalius.api.annotating",
     "attention": "vesalius.api.looking",
     "behaviours": "vesalius.api.catalogue",
     "bench": "vesalius.api.benchmarks",
@@ -100,6 +102,7 @@ _HOMES = {
     "what_if_again": "vesalius.api.knockouts",
 }
 __all__ = [
+    "annotate",
     "attention",
     "behaviours",
     "bench",

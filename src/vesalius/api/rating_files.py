@@ -6,9 +6,13 @@ from pathlib import Path
 from vesalius.api.places import Out, directory_for, require_place
 from vesalius.api.runs import require_run
 from vesalius.documents.ratings import RATINGS_FILE, Ratings
-from vesalius.errors import BadInput
+from vesalius.errors import BadInput, choices
+from vesalius.files import write_text
+from vesalius.grading.annotation import chosen_specimens, same_specimen
 from vesalius.grading.rating_report import rating_report
-from vesalius.grading.ratings import Rated, Rating, read_ratings
+from vesalius.grading.ratings import Rating
+from vesalius.runs.annotation import csv_of
+from vesalius.runs.rating_sources import read_ratings_of
 from vesalius.runs.rating_tables import judged_circuits, rating_sheets
 
 __all__ = ["rating_sheets", "ratings"]
@@ -19,50 +23,36 @@ def ratings(
     *,
     runs: Iterable[str | Path] = (),
     ids: Iterable[str] | None = None,
+    csv: str | Path | None = None,
     out: Out = None,
 ) -> Ratings:
     """Every rater, the agreement of every pair, the majority and the lowest score of each agent.
 
-    `files` are CSV or JSON files of ratings (docs/how-to/judges.md). `runs` are runs of `vesalius bench circuits`
-    whose judges scored the same texts; `ids` keeps the ratings of these specimens only. With `out` the figures are
-    written there.
+    `files` are CSV or JSON files of ratings (docs/how-to/judges.md) or directories of an annotation. `runs` are runs of
+    `vesalius bench circuits` whose judges scored the same texts; `ids` keeps the ratings of these specimens only,
+    "human-subset" those of ten circuits with 17 components. With `csv` the ratings are written to that file as one
+    table, with `out` the figures are written there.
     """
     require_place(out)
     paths = [Path(files)] if isinstance(files, str | Path) else [Path(file) for file in files]
     if not paths:
         raise BadInput("ratings: no file is named; give one or more .csv or .json files")
-    given = _together(paths)
+    given = read_ratings_of(paths)
     kept = given if ids is None else _of_specimens(given, ids)
     directories = [require_run(run) for run in runs]
     judged = {directory.resolve().name: judged_circuits(directory) for directory in directories}
     report = rating_report(kept, judged, files=[str(path) for path in paths])
+    if csv is not None:
+        write_text(Path(csv), csv_of(kept))
     if out:
         report.write(directory_for(out, "ratings") / RATINGS_FILE)
     return report
 
 
-def _together(paths: Sequence[Path]) -> list[Rating]:
-    """The ratings of all files; one rater scores a text once."""
-    places: dict[tuple[Rated, str], Path] = {}
-    together: list[Rating] = []
-    for path in paths:
-        for rating in read_ratings(path):
-            key = rating.rated, rating.rater
-            if key in places:
-                raise BadInput(
-                    f"ratings {path}: {rating.rater} has scored {rating.specimen} {rating.component} {rating.measure}"
-                    f" already in {places[key]}; keep one of them"
-                )
-            places[key] = path
-            together.append(rating)
-    return together
-
-
 def _of_specimens(given: Sequence[Rating], ids: Iterable[str]) -> list[Rating]:
-    wanted = list(dict.fromkeys(str(name).strip() for name in ([ids] if isinstance(ids, str) else ids)))
-    rated = {rating.specimen for rating in given}
-    if missing := [name for name in wanted if name not in rated]:
-        raise BadInput(
-            f"`ids`: no rating is of {', '.join(missing[:3])}; rated are {', '.join(sorted(rated)[:5])}, ..."
-        )
-    return [rating for rating in given if rating.specimen in wanted]
+    names = [str(name).strip() for name in ([ids] if isinstance(ids, str) else ids)]
+    rated = {same_specimen(rating.specimen) for rating in given}
+    if missing := [name for name in names if not chosen_specimens([name]) & rated]:
+        raise BadInput(f"`ids`: no rating is of {', '.join(missing[:3])}; rated are {choices(sorted(rated), 5)}")
+    wanted = chosen_specimens(names)
+    return [rating for rating in given if same_specimen(rating.specimen) in wanted]

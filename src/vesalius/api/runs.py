@@ -19,6 +19,8 @@ from vesalius.runs.difference import difference
 from vesalius.runs.directory import is_run, read_run
 from vesalius.runs.listing import ResultIndex, list_results
 from vesalius.runs.published import SOURCE
+from vesalius.runs.rating_sources import read_ratings_of
+from vesalius.runs.rating_tables import with_ratings
 from vesalius.runs.replay import Replayed
 from vesalius.runs.replay import replay as replayed
 
@@ -54,11 +56,16 @@ def replay(
         )
 
 
-def compare(runs: Sequence[str | Path]) -> Comparison:
+def compare(runs: Sequence[str | Path], *, ratings: str | Path | Sequence[str | Path] = ()) -> Comparison:
     """Runs side by side: of the circuits benchmark in the published tables, and of these and of explanations (made by
     `ves.explain` with `out`) the calls, tokens, cost and seconds by stage and by component.
+
+    `ratings` are files of ratings or directories of an annotation: what people gave the texts of these runs then stands
+    beside what judges gave them.
     """
-    return compared([Path(run) for run in runs])
+    comparison = compared([Path(run) for run in runs])
+    files = [Path(ratings)] if isinstance(ratings, str | Path) else [Path(file) for file in ratings]
+    return with_ratings(comparison, read_ratings_of(files)) if files else comparison
 
 
 def results(directory: str | Path = RUNS) -> ResultList:

@@ -5,6 +5,7 @@ from typing import Any
 from pydantic import BaseModel
 from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
 
+from vesalius.documents.annotation import ANNOTATION_FILE, Annotation
 from vesalius.documents.circuit import CIRCUIT_FILE, Circuit
 from vesalius.documents.difference import DIFFERENCE_FILE, Difference
 from vesalius.documents.discovery import DISCOVERY_FILE, Discovery
@@ -42,6 +43,7 @@ DOCUMENTS: dict[str, tuple[type[BaseModel], str | None]] = {
     "mechrl": (MechrlStudy, "mechrl-MODE.json"),
     "difference": (Difference, DIFFERENCE_FILE),
     "ratings": (Ratings, RATINGS_FILE),
+    "annotation": (Annotation, ANNOTATION_FILE),
     "results": (ResultList, None),
     "plan": (Plan, None),
 }

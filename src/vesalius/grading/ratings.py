@@ -36,6 +36,7 @@ from vesalius.files import parse_json
 from vesalius.grading.agreement import Kappa, cohen_kappa
 from vesalius.grading.judges.circuit import JudgedCircuit
 from vesalius.grading.judges.measures import MEASURES, Item, MeasureName
+from vesalius.grading.rating_csv import plain_cell
 
 REQUIRED = ("specimen", "component", "rater", "measure", "score")
 OPTIONAL = ("iteration", "agent", "explainer", "run", "comment")
@@ -120,16 +121,21 @@ def read_csv_or_json(path: Path | str, what: str) -> tuple[Path, str]:
 def read_ratings(path: Path | str) -> tuple[Rating, ...]:
     """Ratings from a .csv or .json file; the first slip is refused in one line that names its row."""
     file, text = read_csv_or_json(path, "ratings")
-    rows = _csv_rows(text, file) if file.suffix.lower() == ".csv" else _json_rows(text, file)
-    by_item_and_rater: dict[tuple[Rated, str], Rating] = {}
+    return tuple(rating for _, rating in placed_ratings(text, str(file), csv_text=file.suffix.lower() == ".csv"))
+
+
+def placed_ratings(text: str, file: str, *, csv_text: bool = True) -> list[tuple[str, Rating]]:
+    """Ratings from a text, each with its file and row as a refusal would name them."""
+    rows = _csv_rows(text, file) if csv_text else _json_rows(text, file)
+    by_item_and_rater: dict[tuple[Rated, str], tuple[str, Rating]] = {}
     for where, row in rows:
         rating = _rating(row, where)
         if (rating.rated, rating.rater) in by_item_and_rater:
             raise BadInput(f"{where}: {rating.rater} has already scored this item; keep one row per rater and item")
-        by_item_and_rater[rating.rated, rating.rater] = rating
+        by_item_and_rater[rating.rated, rating.rater] = where, rating
     if not by_item_and_rater:
         raise BadInput(f"ratings {file}: holds no ratings; expected rows with {', '.join(REQUIRED)}")
-    return tuple(by_item_and_rater.values())
+    return list(by_item_and_rater.values())
 
 
 def lowest(ratings: Iterable[Rating]) -> dict[Item, int]:
@@ -202,7 +208,7 @@ def _by_measure(
     return kappas
 
 
-def _csv_rows(text: str, file: Path) -> list[tuple[str, dict[str, Any]]]:
+def _csv_rows(text: str, file: str) -> list[tuple[str, dict[str, Any]]]:
     reader = csv.DictReader(io.StringIO(text, newline=""), strict=True)
     rows = []
     try:
@@ -211,13 +217,13 @@ def _csv_rows(text: str, file: Path) -> list[tuple[str, dict[str, Any]]]:
             where = f"ratings {file}, row {reader.line_num}"
             if None in row or None in row.values():
                 raise BadInput(f"{where}: has more or fewer fields than the header; put a text with commas in quotes")
-            rows.append((where, {name: value.strip() for name, value in row.items()}))
+            rows.append((where, {name: plain_cell(value.strip()) for name, value in row.items()}))
     except csv.Error as error:
         raise BadInput(f"ratings {file}, row {reader.line_num}: is not CSV ({error}); fix its quotes") from None
     return rows
 
 
-def _json_rows(text: str, file: Path) -> list[tuple[str, dict[str, Any]]]:
+def _json_rows(text: str, file: str) -> list[tuple[str, dict[str, Any]]]:
     entries = parse_json(text, source=f"ratings {file}")
     if not isinstance(entries, list):
         raise BadInput(f"ratings {file}: is not a list; give a list of objects with {', '.join(REQUIRED)}")

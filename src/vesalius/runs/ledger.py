@@ -16,6 +16,7 @@ import json
 import os
 import re
 import time
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -52,13 +53,14 @@ class Ledger:
         body = json.dumps(record, ensure_ascii=False, allow_nan=False).encode("utf-8", "replace")
         digest = _next_digest(self._digest, body)
         line = body[:-1] + b', "check": "' + digest.encode() + b'"}\n'
+        size = os.fstat(self._file).st_size
         try:
             written = os.write(self._file, line)
             os.fsync(self._file)
         except OSError as error:
-            raise self._unwritten(error.strerror or str(error)) from None
+            raise self._unwritten(error.strerror or str(error), size) from None
         if written < len(line):
-            raise self._unwritten("only part of a record fitted")
+            raise self._unwritten("only part of a record fitted", size)
         self._digest = digest
         self.records.append(record)
         return record
@@ -85,7 +87,10 @@ class Ledger:
         except OSError as error:
             raise Failed(f"{self.path}: cannot be locked ({error.strerror}); choose another place") from None
 
-    def _unwritten(self, why: str) -> Failed:
+    def _unwritten(self, why: str, size: int) -> Failed:
+        """Half a record is taken away again, so that whoever goes on in this process appends after a whole one."""
+        with suppress(OSError):
+            os.ftruncate(self._file, size)
         return Failed(f"{self.path}: could not be written ({why}); free some space, then the same command continues")
 
 

@@ -1,12 +1,16 @@
 """Agreement of raters in the tables of the published benchmark, beside its rows."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from vesalius.documents.ratings import RaterPair, Ratings
+from vesalius.errors import BadInput, choices
 from vesalius.grading.judges import JudgedCircuit
+from vesalius.grading.judges.measures import MEASURES
+from vesalius.grading.rating_report import rating_report
+from vesalius.grading.ratings import Rating
 from vesalius.runs import published
-from vesalius.runs.comparison import Sheet
+from vesalius.runs.comparison import Comparison, Sheet
 from vesalius.runs.directory import EVENTS, read_run
 from vesalius.runs.ledger import read_ledger
 from vesalius.runs.published import SOURCE, Row
@@ -31,6 +35,45 @@ def rating_sheets(ratings: Ratings) -> list[Sheet]:
         _sheet("Table 8", "each person with each judge", _rows(ratings.pairs, "human-judge"), published.TABLE_8),
         _sheet("judges", "each judge with each other", _rows(ratings.pairs, "judge-judge"), {}),
     ]
+
+
+def with_ratings(comparison: Comparison, ratings: Sequence[Rating]) -> Comparison:
+    """Runs side by side, with a table of what people gave their texts. Ratings of other runs are left out; those that
+    name no run count for all.
+    """
+    runs = [one.run for one in comparison.usage]
+    kept = [one for one in ratings if one.run in ("", *runs)]
+    if not kept:
+        rated = choices(sorted({one.run for one in ratings}), 5)
+        raise BadInput(f"`ratings`: none is of these runs ({choices(runs, 5)}); rated are {rated or 'none'}")
+    first = comparison.tables[0].rows if comparison.tables else ()
+    measured = {name: row for name, source, row in first if source != SOURCE}
+    return Comparison((*comparison.tables, _rated_sheet(rating_report(kept, {}), measured)), comparison.usage)
+
+
+def _rated_sheet(ratings: Ratings, measured: Mapping[str, Row]) -> Sheet:
+    """What people gave the texts of each run and agent, beside the judges' figures of the run."""
+    rows: dict[tuple[str, str], Row] = {}
+    for kind, scores in (("lowest", ratings.lowest), ("majority", ratings.majority)):
+        for one in scores:
+            row = rows.setdefault((one.run, one.agent), {})
+            row.setdefault(one.measure, measured.get(one.run, {}).get(one.measure))
+            row[f"{one.measure}_{kind}"] = one.value
+            if kind == "lowest":
+                row[f"{one.measure}_n"] = one.n
+    columns = [
+        f"{measure}{ending}"
+        for measure in MEASURES
+        for ending in ("", "_lowest", "_majority", "_n")
+        if any(measure in row for row in rows.values())
+    ]
+    ours = [(", ".join(filter(None, key)) or "all", "rated by people", row) for key, row in rows.items()]
+    theirs = [
+        (name, SOURCE, {column: row[column] for column in row if column in columns})
+        for name, row in published.TABLE_2.items()
+    ]
+    scale = "by judges, then by people: the lowest score of each text, the majority of three, the number of texts"
+    return Sheet("Ratings", "texts rated by people", tuple(columns), (*ours, *theirs), scale)
 
 
 def _rows(pairs: Iterable[RaterPair], *kinds: str) -> dict[str, tuple[str, Row]]:

@@ -4,19 +4,20 @@ Bad input is answered with its one line (status 400), a failure with its own (50
 server. Work is done in threads, one question at a time (`models`).
 """
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable
 from importlib import resources
 from pathlib import Path
 from typing import Annotated, Any
 
 from fastapi import FastAPI, Query, Request
 from fastapi.exceptions import RequestValidationError
-from fastapi.responses import FileResponse, JSONResponse, Response
+from fastapi.responses import FileResponse, JSONResponse, RedirectResponse, Response
 
 from vesalius import api
+from vesalius.api.annotating import Annotating
 from vesalius.errors import BadInput, Failed
 from vesalius.version import __version__
-from vesalius.workbench import circuits, live, saving
+from vesalius.workbench import annotation, circuits, live, saving
 from vesalius.workbench.asking import (
     AttentionQuestion,
     LensQuestion,
@@ -35,14 +36,21 @@ VIEWS = ("runs", "result", "specimens", "specimen", "what-if", "compare", "circu
 
 
 def create_app(
-    directory: Path, *, token: str, hosts: set[str], opened: str | None = None, backbones: Collection[str] = ()
+    directory: Path,
+    *,
+    token: str,
+    hosts: set[str],
+    opened: str | None = None,
+    backbones: Collection[str] = (),
+    **access: Any,
 ) -> Guard:
-    """The application on one directory; `opened` is a specimen and `backbones` are those named at the start."""
+    """The application on one directory; `opened` is a specimen and `backbones` are those named at the start, `access`
+    are further options of the guard.
+    """
     named = {opened} if opened else set()
     store, models = Store(directory), Models(directory, named)
     jobs = Jobs(directory, specimens=named, backbones=backbones)
-    app = FastAPI(title="Vesalius", docs_url=None, redoc_url=None, openapi_url=None, lifespan=live.ending(jobs))
-    _refusals(app)
+    app = _bare_app(lifespan=live.ending(jobs))
     live.routes(app, store, jobs)
     _results(app, store)
     _questions(app, models)
@@ -54,7 +62,22 @@ def create_app(
         return {"directory": str(store.directory), "version": __version__, "opened": opened}
 
     _page(app)
-    return Guard(app, token=token, hosts=hosts)
+    return Guard(app, token=token, hosts=hosts, **access)
+
+
+def create_annotation_app(annotating: Annotating, *, token: str, hosts: set[str], **access: Any) -> Guard:
+    """The application for blind rating: it answers nothing that would say who wrote a text."""
+    app = _bare_app()
+    annotation.routes(app, annotating)
+    app.add_api_route("/", lambda: RedirectResponse("/annotate"), methods=["GET"], include_in_schema=False)
+    _page(app, ("annotate",))
+    return Guard(app, token=token, hosts=hosts, **access)
+
+
+def _bare_app(**options: Any) -> FastAPI:
+    app = FastAPI(title="Vesalius", docs_url=None, redoc_url=None, openapi_url=None, **options)
+    _refusals(app)
+    return app
 
 
 def _results(app: FastAPI, store: Store) -> None:
@@ -116,7 +139,7 @@ def _questions(app: FastAPI, models: Models) -> None:
             return {"document": answer.as_data(), "command": answer.request.command_line()}
 
 
-def _page(app: FastAPI) -> None:
+def _page(app: FastAPI, views: Iterable[str] = VIEWS) -> None:
     """The page and its files; every view has the same page at its address."""
     static = Path(str(resources.files("vesalius.workbench") / "static"))
     page = static / "index.html"
@@ -125,7 +148,7 @@ def _page(app: FastAPI) -> None:
     def index() -> Response:
         return FileResponse(page)
 
-    for view in VIEWS:
+    for view in views:
         app.add_api_route(f"/{view}", index, methods=["GET"], include_in_schema=False)
 
     @app.get("/static/{name}")

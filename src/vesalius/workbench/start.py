@@ -1,7 +1,16 @@
-"""Start the workbench: pick a port, print the address with its token, open the browser, serve until Ctrl-C."""
+"""Start the workbench: pick a port, print the address with its token, open the browser, serve until Ctrl-C.
 
+On loopback a token in the address lets one browser in. Another address needs a password, which is read from a file,
+from the environment or from the terminal, and never from the command line, where every user could see it.
+"""
+
+import getpass
+import ipaddress
+import os
 import signal
 import socket
+import stat
+import sys
 import threading
 import webbrowser
 from collections.abc import Callable, Collection
@@ -9,12 +18,15 @@ from pathlib import Path
 
 import uvicorn
 
-from vesalius.errors import BadInput
+from vesalius.api.annotating import Annotating
+from vesalius.errors import BadInput, note
 from vesalius.workbench.guard import new_token
-from vesalius.workbench.server import create_app
+from vesalius.workbench.password import SHORTEST, Password
+from vesalius.workbench.server import create_annotation_app, create_app
 from vesalius.workbench.store import SHOWN
 
 LOOPBACK = "127.0.0.1"
+PASSWORD_VARIABLE = "VESALIUS_PASSWORD"
 
 
 def find_place(what: str | None) -> tuple[Path, str | None, str]:
@@ -36,23 +48,47 @@ def find_place(what: str | None) -> tuple[Path, str | None, str]:
 def serve(
     directory: Path,
     *,
-    opened: str | None,
+    opened: str | None = None,
     first: str,
     port: int,
     browser: bool,
     say: Callable[[str], None],
+    host: str = LOOPBACK,
+    password: str | None = None,
+    annotating: Annotating | None = None,
     backbones: Collection[str] = (),
 ) -> None:
-    """Serve on loopback until interrupted. `first` is the address that the browser opens, `backbones` are language
-    models that the page may use beside those of providers.
+    """Serve until interrupted: on loopback, or on `host` with a password. `first` is the address that the browser
+    opens, `backbones` are language models that the page may use beside those of providers; `annotating` are texts to
+    rate in place of everything else.
     """
-    listener = _listen(port)
+    listener = _listen(host, port)
     port = listener.getsockname()[1]
     token = new_token()
-    hosts = {f"{name}:{port}" for name in (LOOPBACK, "localhost")}
-    app = create_app(directory, token=token, hosts=hosts, opened=opened, backbones=backbones)
-    address = f"http://{LOOPBACK}:{port}{first}{'&' if '?' in first else '?'}token={token}"
+    access = {
+        "token": token,
+        "hosts": {f"{name}:{port}" for name in _names(host)},
+        "any_address": is_everywhere(host),
+        "password": None if password is None else Password(password),
+    }
+    app = (
+        create_app(directory, opened=opened, backbones=backbones, **access)
+        if annotating is None
+        else create_annotation_app(annotating, **access)
+    )
+    shown = _bracketed(socket.gethostname() if is_everywhere(host) else host)
+    address = f"http://{shown}:{port}{first}"
+    if password is None:
+        address += f"{'&' if '?' in first else '?'}token={token}"
     say(address)
+    if annotating is not None:
+        say(f"{len(annotating.texts)} texts to rate; ratings are kept in {annotating.directory}")
+    if password is not None:
+        say(
+            f"Other machines can reach this server. What it sends, the password too, is not encrypted: use it on a"
+            f" network you trust, or start without --host and on the other machine run"
+            f" `ssh -N -L {port}:{LOOPBACK}:{port} USER@{socket.gethostname()}` (with --port {port})."
+        )
     if browser:
         threading.Timer(0.5, webbrowser.open, [address]).start()
     config = uvicorn.Config(app, log_level="warning", access_log=False, timeout_graceful_shutdown=2, ws="none")
@@ -61,13 +97,85 @@ def serve(
     uvicorn.Server(config).run(sockets=[listener])
 
 
-def _listen(port: int) -> socket.socket:
-    listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+def is_loopback(host: str) -> bool:
+    """Whether only this machine can reach an address."""
+    try:
+        return host == "localhost" or ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def is_everywhere(host: str) -> bool:
+    """Whether a host stands for all addresses of this machine: 0.0.0.0 or ::."""
+    try:
+        return ipaddress.ip_address(host).is_unspecified
+    except ValueError:
+        return False
+
+
+def read_password(file: str | None, host: str) -> str | None:
+    """The password of a server on `host`: from a file, from the environment, or asked for on the terminal."""
+    if file is not None:
+        return _checked(_from_file(Path(file).expanduser()), f"--password-file {file}")
+    if is_loopback(host):
+        return None
+    if (given := os.environ.get(PASSWORD_VARIABLE)) is not None:
+        return _checked(given, PASSWORD_VARIABLE)
+    if not sys.stdin.isatty():
+        raise BadInput(
+            f"--host {host}: other machines could reach the server, so it needs a password; give --password-file FILE"
+            f" or set {PASSWORD_VARIABLE}"
+        )
+    given = _checked(getpass.getpass(f"A password for {host} (at least {SHORTEST} characters): "), "password")
+    if getpass.getpass("The same again: ") != given:
+        raise BadInput("password: the two differ; start again")
+    return given
+
+
+def _from_file(path: Path) -> str:
+    try:
+        text = path.read_text(encoding="utf-8")
+        others = path.stat().st_mode & (stat.S_IRWXG | stat.S_IRWXO)
+    except (OSError, UnicodeDecodeError) as error:
+        raise BadInput(f"--password-file {path}: cannot be read ({error}); give a text file") from None
+    if others:
+        note(f"--password-file {path}: other users of this machine can read it; run: chmod 600 {path}")
+    return text.rstrip("\r\n")
+
+
+def _checked(password: str, where: str) -> str:
+    if len(password) < SHORTEST or "\n" in password:
+        raise BadInput(f"{where}: the password is one line of at least {SHORTEST} characters; choose a longer one")
+    return password
+
+
+def _names(host: str) -> set[str]:
+    """What a browser may call the server."""
+    if is_loopback(host) and host in (LOOPBACK, "localhost"):
+        return {LOOPBACK, "localhost"}
+    own = {LOOPBACK, "localhost", socket.gethostname(), socket.getfqdn()} if is_everywhere(host) else {host}
+    return {_bracketed(name).lower() for name in own} | {_bracketed(name) for name in own}
+
+
+def _bracketed(host: str) -> str:
+    """A host as an address has it: IPv6 in brackets."""
+    return f"[{host}]" if ":" in host else host
+
+
+def _listen(host: str, port: int) -> socket.socket:
+    try:
+        family, kind, _, _, place = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+    except (OSError, OverflowError, UnicodeError) as error:
+        raise BadInput(
+            f"--host {host}: is not an address of this machine ({error}); give one, such as 0.0.0.0"
+        ) from None
+    listener = socket.socket(family, kind)
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
-        listener.bind((LOOPBACK, port))
+        listener.bind(place)
     except (OSError, OverflowError) as error:
         listener.close()
-        raise BadInput(f"--port {port}: cannot be used ({error}); choose another, or 0 for any") from None
+        what = f"--port {port}" if is_loopback(host) else f"--host {host} --port {port}"
+        raise BadInput(f"{what}: cannot be used ({error}); choose another, or port 0 for any") from None
     listener.listen(64)
     return listener

@@ -48,12 +48,17 @@ def compare(
             metavar="RUN...",
         ),
     ],
+    ratings: Annotated[
+        list[str] | None,
+        typer.Option("--ratings", help="Ratings by people of these runs' texts, a file or a directory; repeatable."),
+    ] = None,
     json: JsonOption = False,
 ) -> None:
     """Print the published tables of the circuits benchmark with these runs beside the published rows, and what was
     asked of language models: calls, tokens (those from the cache too), cost and seconds by stage and by component.
 
-    Of `vesalius explain` only the calls are compared.
+    Of `vesalius explain` only the calls are compared. With --ratings a table has what people gave the texts of each run
+    beside what judges gave them.
 
     Example: vesalius compare vesalius-runs/bench-circuits-builtin-seed0
     """
@@ -61,7 +66,7 @@ def compare(
     from vesalius.cli.console import print_json
     from vesalius.cli.tables.runs import print_comparison
 
-    comparison = api.compare(runs)
+    comparison = api.compare(runs, ratings=ratings or ())
     if json:
         return print_json({"runs": runs, **comparison.as_data()})
     return print_comparison(comparison)
@@ -93,12 +98,19 @@ def diff(
 
 @commands.command()
 def ratings(
-    files: Annotated[list[str], typer.Argument(help="Ratings by people, CSV or JSON.", metavar="FILE...")],
+    files: Annotated[
+        list[str],
+        typer.Argument(help="Ratings by people, CSV or JSON, or the directory of an annotation.", metavar="FILE..."),
+    ],
     run: Annotated[
         list[str] | None,
         typer.Option("--run", help="A run of `vesalius bench circuits` with judges of the same texts; repeatable."),
     ] = None,
-    ids: Annotated[str | None, typer.Option(help="Only these specimens, comma-separated.")] = None,
+    ids: Annotated[
+        str | None,
+        typer.Option(help="Only these specimens, comma-separated; human-subset names ten circuits with 17 components."),
+    ] = None,
+    csv: Annotated[str | None, typer.Option(help="File for all these ratings as one CSV.")] = None,
     out: DocumentOutOption = None,
     json: JsonOption = False,
 ) -> None:
@@ -115,7 +127,7 @@ def ratings(
     from vesalius.cli.tables.ratings import print_ratings
 
     chosen = None if ids is None else [name for name in ids.split(",") if name.strip()]
-    report = api.ratings(files, runs=run or (), ids=chosen, out=out)
+    report = api.ratings(files, runs=run or (), ids=chosen, csv=csv, out=out)
     if json:
         return print_json(report.as_data())
     return print_ratings(report, api.rating_sheets(report))
