@@ -26,6 +26,9 @@ VIEWS = {
     "circuit?path=found": ["circuit by eap", "Recompute the faithfulness", "dotted end"],
     "circuit?path=scored": ["circuit by sweep", "No edges were measured"],
     "circuit?path=explained": ["explained by builtin", "drawn and not cut"],
+    "component?specimen=frac_prevs&component=L1H2&prompt=a+x": ["L1H2 of frac_prevs", "is attended to from"],
+    "component?specimen=frac_prevs&component=L0_MLP&path=explained": ["reads at its own position", "computes is_x"],
+    "component": ["Choose a component"],
     "circuit": ["Choose a discovery or an explanation"],
 }
 
@@ -186,7 +189,7 @@ def test_a_pruned_circuit_is_saved_and_downloaded(served: Served, browser: Brows
     with browser.window(served) as window:
         page = window.open("circuit?path=found&least=0.05&prune=L1_MLP")
         page.get_by_label("file beside the result").fill("kept.json")
-        page.get_by_role("button", name="Save").click()
+        page.get_by_role("button", name="Save", exact=True).click()
         page.get_by_text(re.compile("Written: ")).wait_for()
         with page.expect_download() as fetched:
             page.get_by_role("link", name="Download the circuit file").click()
@@ -216,3 +219,37 @@ def test_a_refusal_is_told(served: Served, browser: Browser) -> None:
     with browser.window(served) as window:
         assert "holds no circuit" in window.open("circuit?path=none").content()
         window.check(refusals=True)
+
+
+def test_attention_under_the_mouse_and_by_keyboard(served: Served, browser: Browser) -> None:
+    pattern = ves.attention("frac_prevs", ["a", "x", "b"], layer=1).heads[2].pattern
+    with browser.window(served) as window:
+        page = window.open("component?specimen=frac_prevs&component=L1H2&prompt=a+x+b")
+        said = page.locator(".attention [role=status]")
+        assert "“b” (position 3)" in said.inner_text()
+        page.locator(".token.two").nth(1).hover()
+        assert f"“a” (position 1) attends to “BOS” {100 * pattern[1][0]:.0f} %" in said.inner_text() or (
+            f"“a” {100 * pattern[1][1]:.0f} %" in said.inner_text()
+        )
+        page.locator(".token.two").nth(1).focus()
+        page.keyboard.press("ArrowRight")
+        assert "“x” (position 2)" in said.inner_text()
+        page.keyboard.press("Home")
+        assert "“BOS” (position 0)" in said.inner_text()
+        page.get_by_role("link", name="L1H0").click()
+        page.get_by_role("heading", name="L1H0 of frac_prevs").wait_for()
+        assert query(page)["component"] == ["L1H0"]
+        window.check()
+
+
+def test_a_component_is_reached_from_results_and_circuits(served: Served, browser: Browser) -> None:
+    with browser.window(served) as window:
+        page = window.open("result?path=explained")
+        page.get_by_role("link", name="L1H2", exact=True).click()
+        page.get_by_role("heading", name="L1H2 of frac_prevs").wait_for()
+        page.get_by_text("averages is_x").first.wait_for()
+        page = window.open("circuit?path=explained")
+        page.locator(".box[data-name='L0_MLP']").click()
+        page.get_by_role("link", name="Look at it").click()
+        page.get_by_role("heading", name="L0_MLP of frac_prevs").wait_for()
+        window.check()

@@ -142,6 +142,30 @@ def test_bad_questions_get_one_line(route: str, question: dict[str, Any], messag
     assert "\n" not in answer.json()["error"]
 
 
+def about(client: TestClient, **query: str) -> Any:
+    return client.get("/api/component", params={"specimen": "frac_prevs", "component": "L1H2", **query})
+
+
+def test_what_results_say_about_a_component(client: TestClient, found: Discovery) -> None:
+    one = about(client, path="explained").json()["results"][0]
+    assert [claim["verdict"] for claim in one["claims"]] == ["supported", "refuted", "untested"]
+    assert one["edges"] == [["L0_MLP", "L1H2", 0.91], ["L1H2", "logits", 0.97], ["tokens", "L1H2", 0.04]]
+    all_of_them = {row["path"]: row for row in about(client).json()["results"]}
+    assert set(all_of_them) == {"explained", "found", "scored"}
+    ranked = [str(part) for part, _ in found.circuit.ranked()]
+    assert all_of_them["found"]["rank"] == 1 + ranked.index("L1H2")
+    edges = [score for edge, score in found.circuit.ranked_edges() if score and "a1.h2" in str(edge)]
+    assert all_of_them["found"]["n_edges"] == len(edges)
+    assert about(client, behaviour="ioi").json()["results"] == []
+
+
+@pytest.mark.parametrize(
+    "query", [{"component": "<b>"}, {"path": "../found"}, {"path": "none"}, {"specimen": "x" * 3_000}]
+)
+def test_bad_questions_about_a_component_are_refused(query: dict[str, str], client: TestClient) -> None:
+    assert about(client, **query).status_code in (400, 422)
+
+
 def test_a_circuit_of_a_million_edges_is_too_large_a_question(client: TestClient) -> None:
     answer = ask(client, "faithfulness", path="found", prune=["a0.h0->m0"] * 1_000_000)
     assert answer.status_code == 413

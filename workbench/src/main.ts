@@ -7,6 +7,7 @@ import { link } from "./page";
 import { agent } from "./views/agent";
 import { annotate } from "./views/annotate";
 import { circuit } from "./views/circuit";
+import { component } from "./views/component";
 import { compare } from "./views/compare";
 import { result } from "./views/result";
 import { runs } from "./views/runs";
@@ -15,7 +16,7 @@ import { whatIf } from "./views/whatif";
 import type { Query } from "./address";
 
 type View = (place: Element, query: Query) => (() => void) | void;
-const VIEWS: Record<string, View> = { runs, result, specimens, specimen, "what-if": whatIf, compare, annotate, circuit, agent };
+const VIEWS: Record<string, View> = { runs, result, specimens, specimen, "what-if": whatIf, compare, annotate, circuit, component, agent };
 /** While texts are rated there is nothing else to see: results say who wrote them. */
 const RATING: [string, string][] = [["Rate texts", "annotate"]];
 const BAR: [string, string][] = [["Results", "runs"], ["Specimens", "specimens"], ["What if", "what-if"], ["Compare", "compare"], ["Agent", "agent"]];

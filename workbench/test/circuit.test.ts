@@ -2,6 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { countFrom, edgeOf, gapsOf, keptBy, positionOf, rankOf, SLIDER, Steps, thresholdAt, type Graph } from "../src/parts/circuit";
 import { layoutOf, neighbour } from "../src/parts/graph";
+import { placeOf, readers } from "../src/views/component";
 
 const GRAPH: Graph = {
   kind: "discovery", by: "edges",
@@ -64,4 +65,11 @@ test("boxes stand in order of computation, and arrow keys find their way", () =>
   assert.equal(neighbour(layout, "L0H0", "ArrowDown"), "L0_MLP");
   assert.equal(neighbour(layout, "input", "ArrowUp"), null);
   assert.equal(neighbour(layout, "L0H0", "ArrowLeft"), null);
+});
+
+test("components by name, and what attends to a token", () => {
+  assert.deepEqual(placeOf("L3H12"), { layer: 3, head: 12 });
+  assert.deepEqual(placeOf("L0_MLP"), { layer: 0, head: null });
+  assert.equal(placeOf("<b>"), null);
+  assert.deepEqual(readers([[1, 0], [0.25, 0.75]], 0), [1, 0.25]);
 });

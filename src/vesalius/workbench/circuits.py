@@ -70,9 +70,8 @@ class SaveQuestion(Edits):
     name: Annotated[str, Field(max_length=90)] = "pruned.json"
 
 
-def routes(app: FastAPI, store: Store, models: Models) -> None:
+def routes(app: FastAPI, store: Store, models: Models, results: "Results") -> None:
     """The questions about circuits."""
-    results = Results(store)
 
     @app.get("/api/circuit")
     def circuit(path: Annotated[str, Query(max_length=2_000)]) -> dict[str, Any]:

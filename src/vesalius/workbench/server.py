@@ -17,7 +17,7 @@ from vesalius import api
 from vesalius.api.annotating import Annotating
 from vesalius.errors import BadInput, Failed
 from vesalius.version import __version__
-from vesalius.workbench import annotation, circuits, live, saving
+from vesalius.workbench import annotation, circuits, components, live, saving
 from vesalius.workbench.asking import (
     AttentionQuestion,
     LensQuestion,
@@ -55,7 +55,9 @@ def create_app(
     _results(app, store)
     _questions(app, models)
     saving.routes(app, store, models)
-    circuits.routes(app, store, models)
+    results = circuits.Results(store)
+    circuits.routes(app, store, models, results)
+    components.routes(app, store, results)
 
     @app.get("/api/start")
     def start() -> dict[str, Any]:

@@ -1,6 +1,6 @@
 /** Attention on real tokens: all heads of a layer as small grids, one of them in full under the mouse. */
 
-import { h, replace } from "../dom";
+import { h, replace, scrolling } from "../dom";
 
 export interface HeadPattern {
   head: string;
@@ -12,7 +12,7 @@ export function shown(token: string): string {
   return token.replace(/ /g, "·").replace(/\n/g, "⏎").replace(/\t/g, "⇥") || "∅";
 }
 
-function grid(one: HeadPattern, size: number): SVGElement {
+export function grid(one: HeadPattern, size: number): SVGElement {
   const n = one.pattern.length;
   const cell = size / n;
   const squares = one.pattern.flatMap((row, query) =>
@@ -44,4 +44,10 @@ export function attentionView(tokens: string[], heads: HeadPattern[], start: str
     h("button", { type: "button", class: "head", "data-head": one.head, "aria-pressed": "false", onclick: () => { chosen = one; draw(); } }, grid(one, 84), h("span", {}, one.head))));
   draw();
   return h("div", { class: "attention" }, small, large);
+}
+
+/** What a component writes at each token, under the logit lens. */
+export function lensTable(component: string, tokens: string[], places: [string, number][][]): HTMLElement {
+  return scrolling(h("table", { class: "list" }, h("caption", {}, `What ${component} writes at each token: the tokens whose logits it raises most`), h("thead", {}, h("tr", {}, h("th", { scope: "col" }, "token"), h("th", { scope: "col" }, "raises"))),
+    h("tbody", {}, places.map((top, at) => h("tr", {}, h("th", { scope: "row" }, h("code", {}, shown(tokens[at] ?? ""))), h("td", {}, top.map(([token, gain]) => [h("code", {}, shown(token)), ` ${gain.toFixed(2)}  `])))))));
 }

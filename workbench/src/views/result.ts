@@ -4,8 +4,10 @@ import { get } from "../ask";
 import { field, h, replace, select, scrolling } from "../dom";
 import { figure, number, signed, type Figure } from "../numbers";
 import { during, go, link, remember, verdict } from "../page";
+import { claim } from "../parts/claim";
 import { headMap } from "../parts/headmap";
-import { strip, type Evidence } from "../parts/strip";
+import { type Evidence } from "../parts/strip";
+import { placeOf } from "./component";
 import { whatIfTable } from "./whatif";
 import type { Query } from "../address";
 
@@ -47,7 +49,7 @@ function explanation(document: any, query: Query): HTMLElement {
     const kept = Object.entries(chosen).filter(([, value]) => value !== ANY);
     remember("result", { path: query["path"] ?? "", ...Object.fromEntries(kept) });
     const shown = claims.filter((one) => (chosen.verdict === ANY || one.verdict === chosen.verdict) && (chosen.kind === ANY || one.kind === chosen.kind) && (chosen.component === ANY || one.component === chosen.component));
-    replace(list, h("p", { role: "status" }, `${shown.length} of ${claims.length} claims${shown.length > MOST ? `; the first ${MOST} are shown` : ""}`), shown.slice(0, MOST).map(claim));
+    replace(list, h("p", { role: "status" }, `${shown.length} of ${claims.length} claims${shown.length > MOST ? `; the first ${MOST} are shown` : ""}`), shown.slice(0, MOST).map((one) => claim(one)));
   };
   const choose = (name: keyof typeof chosen, options: string[]) => field(name, select([ANY, ...options], chosen[name], (value) => { chosen = { ...chosen, [name]: value }; draw(); }));
   draw();
@@ -58,20 +60,11 @@ function explanation(document: any, query: Query): HTMLElement {
     h("p", {}, link("The circuit as a graph", "circuit", { path: query["path"] ?? "" })),
     h("h2", {}, "Components"),
     scrolling(h("table", { class: "list" }, h("thead", {}, h("tr", {}, ["component", "role", "verdict", "claims", "note"].map((one) => h("th", { scope: "col" }, one)))),
-      h("tbody", {}, document.components.map((part: any) => h("tr", {}, h("th", { scope: "row" }, part.id), h("td", {}, part.role ?? part.tag ?? "no tag"), h("td", {}, verdict(part.verdict)), h("td", { class: "number" }, part.claims.length), h("td", {}, part.note)))))),
+      h("tbody", {}, document.components.map((part: any) => h("tr", {}, h("th", { scope: "row" }, placeOf(part.id) ? link(part.id, "component", { specimen: document.request?.specimen ?? document.specimen, behaviour: document.behaviour ?? "", component: part.id, path: query["path"] ?? "" }) : part.id), h("td", {}, part.role ?? part.tag ?? "no tag"), h("td", {}, verdict(part.verdict)), h("td", { class: "number" }, part.claims.length), h("td", {}, part.note)))))),
     h("h2", {}, "Claims"),
     h("form", { class: "filters" }, choose("verdict", ["supported", "refuted", "untested"]), choose("kind", [...new Set(claims.map((one) => one.kind))]), choose("component", parts)),
     list,
     again(document.request));
-}
-
-function claim(one: Claim): HTMLElement {
-  return h("section", { class: "claim" },
-    h("h3", {}, verdict(one.verdict), " ", one.text),
-    one.evidence.map((line) => h("div", { class: "evidence" },
-      h("span", { class: "mark" }, line.passed === null ? "–" : line.passed ? "pass" : "FAIL"),
-      h("span", {}, `${line.experiment}: ${line.measure} `, h("b", {}, figure(line)), `, n ${line.n}`, h("span", { class: "quiet" }, line.rule)),
-      strip(line))));
 }
 
 function sweep(document: any): HTMLElement {

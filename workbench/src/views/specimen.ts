@@ -3,7 +3,7 @@
 import { get, post } from "../ask";
 import { field, h, select, scrolling } from "../dom";
 import { during, go, link, remember } from "../page";
-import { attentionView, shown } from "../parts/attention";
+import { attentionView, lensTable, shown } from "../parts/attention";
 import { nameOf, redraw } from "../parts/headmap";
 import { effectTable } from "./result";
 import type { Query } from "../address";
@@ -71,16 +71,14 @@ export function specimen(place: Element, query: Query): void {
     const drawAttention = () => during(attention, `Attention of layer ${layer} …`, async () => {
       keep();
       const seen = await post("attention", { ...asked(), layer });
-      return attentionView(seen.tokens, seen.heads, focus);
+      return [focus ? h("p", {}, link(`More about ${focus}`, "component", { specimen: name, behaviour: behaviour ?? "", component: focus, prompt })) : null, attentionView(seen.tokens, seen.heads, focus)];
     });
     const drawLens = () => {
       if (listed || !focus) return;
       const component = focus;
       void during(lens, `What ${component} writes …`, async () => {
         const seen = await post("lens", { ...asked(), components: [component] });
-        const places: [string, number][][] = seen.components[component];
-        return scrolling(h("table", { class: "list" }, h("caption", {}, `What ${component} writes at each token: the tokens whose logits it raises most`), h("thead", {}, h("tr", {}, h("th", { scope: "col" }, "token"), h("th", { scope: "col" }, "raises"))),
-          h("tbody", {}, places.map((top, at) => h("tr", {}, h("th", { scope: "row" }, h("code", {}, shown(seen.tokens[at]))), h("td", {}, top.map(([token, gain]) => [h("code", {}, shown(token)), ` ${gain.toFixed(2)}  `])))))));
+        return lensTable(component, seen.tokens, seen.components[component]);
       });
     };
     const runSweep = () => during(effects, `Replacing ${about.layers * (about.heads + 1)} components on ${n} prompts …`, async () => {
