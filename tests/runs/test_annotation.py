@@ -10,6 +10,7 @@ import pytest
 import vesalius as ves
 from tests.report.explanations import frac_prevs
 from tests.runs.annotated import RUNS, write_runs
+from tests.runs.models import perform, settings
 from vesalius.api.annotating import Annotating, annotate
 from vesalius.errors import BadInput, Failed
 from vesalius.files import read_json, write_json
@@ -278,3 +279,25 @@ def test_ratings_and_compare_read_an_annotation(runs: list[Path], place: Path, t
     assert {item.item.split(":")[1] for item in ves.ratings(place, ids=["frac_prevs"]).items} == {"3"}
     with pytest.raises(BadInput, match="no rating is of hist"):
         ves.ratings(place, ids=["hist"])
+
+
+def test_people_are_held_against_the_judges_of_the_run(tmp_path: Path) -> None:
+    """The judge of this run gives 1 to everything, so whoever gives 1 to all notes but one agrees on all but one."""
+    run = tmp_path / "judged"
+    perform(run, settings(tmp_path, cases=2, judges=2))
+    with annotate(run, out=tmp_path / "rated") as texts:
+        cards = [texts.card("ann", number) for number in range(1, len(texts.texts) + 1)]
+        notes = [card for card in cards if card.measure == "description_quality"]
+        for card in cards:
+            texts.rate("ann", card.id, 2 if card == notes[0] else 1)
+    report = ves.ratings(tmp_path / "rated", runs=[run])
+    pairs = {pair.measure: pair for pair in report.pairs if pair.kind == "human-judge"}
+    assert {name: pair.n for name, pair in pairs.items()} == {
+        "description_quality": len(notes),
+        "task_accuracy": len(cards) - len(notes),
+    }
+    assert len(notes) > 1
+    assert pairs["description_quality"].agreement == pytest.approx(1 - 1 / len(notes))
+    assert pairs["description_quality"].kappa == pytest.approx(0.0)  # one of the two does not tell texts apart
+    assert pairs["task_accuracy"].agreement == pytest.approx(1.0)
+    assert any(pair.kind == "lowest human-lowest judge" for pair in report.pairs)

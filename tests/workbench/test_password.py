@@ -1,6 +1,7 @@
 """A server that other machines can reach: only with a password, which cannot be guessed by trying."""
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -10,6 +11,7 @@ import pytest
 pytest.importorskip("fastapi")
 pytest.importorskip("httpx")
 pytest.importorskip("uvicorn")
+import httpx
 from starlette.testclient import TestClient
 
 from tests.processes import PATIENCE
@@ -166,8 +168,9 @@ def test_where_a_password_comes_from(tmp_path: Path, monkeypatch: pytest.MonkeyP
     with pytest.warns(Note, match="chmod 600"):
         start.read_password(str(file), "0.0.0.0")
     monkeypatch.setenv("VESALIUS_PASSWORD", "from the environment")
-    assert start.read_password(None, "192.0.2.7") == "from the environment"
     assert start.read_password(None, "localhost") is None
+    assert start.read_password(None, "192.0.2.7") == "from the environment"
+    assert "VESALIUS_PASSWORD" not in os.environ
     monkeypatch.setenv("VESALIUS_PASSWORD", "short")
     with pytest.raises(BadInput, match="at least 8 characters"):
         start.read_password(None, "192.0.2.7")
@@ -200,3 +203,28 @@ def test_a_host_without_a_password_is_refused(tmp_path: Path) -> None:
     assert (done.returncode, done.stdout) == (2, "")
     assert "--host 0.0.0.0: other machines could reach the server, so it needs a password" in done.stderr
     assert done.stderr.count("\n") == 1
+
+
+def test_a_server_for_other_machines(tmp_path: Path) -> None:
+    """The real thing on all addresses: what it prints, and who is answered what."""
+    environment = {**os.environ, "VESALIUS_PASSWORD": RIGHT, "PYTHONUNBUFFERED": "1", "OMP_NUM_THREADS": "1"}
+    command = [sys.executable, "-m", "vesalius", "open", str(tmp_path), "--no-browser", "--host", "0.0.0.0"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment) as process:
+        assert process.stdout is not None
+        address, warning = process.stdout.readline(), process.stdout.readline()
+        try:
+            found = re.fullmatch(r"http://[^/]+:(\d+)/runs\n", address)
+            assert found is not None
+            port = found[1]
+            assert "not encrypted" in warning
+            assert f"ssh -N -L {port}:127.0.0.1:{port}" in warning
+            with httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=PATIENCE) as client:
+                assert 'type="password"' in client.get("/runs").text
+                assert client.get("/runs", headers={"host": f"evil.example:{port}"}).status_code == 400
+                origin = {"origin": f"http://127.0.0.1:{port}"}
+                wrong = client.post("/enter", data={"password": "wrong"}, headers=origin)
+                right = client.post("/enter", data={"password": RIGHT, "place": "/runs"}, headers=origin)
+                assert (wrong.status_code, right.status_code) == (401, 303)
+                assert client.get("/api/results").json()["results"] == []
+        finally:
+            process.terminate()

@@ -12,7 +12,7 @@ from starlette.testclient import TestClient
 
 import vesalius as ves
 from tests.report.explanations import frac_prevs
-from vesalius.workbench.guard import MOST_BYTES
+from vesalius.workbench.guard import MOST_BYTES, cookie_name
 from vesalius.workbench.server import VIEWS, create_app
 from vesalius.workbench.start import find_place
 
@@ -53,8 +53,15 @@ def test_nobody_enters_without_the_token(directory: Path) -> None:
         assert stranger.get(path).status_code == 401
     assert stranger.get("/?token=wrong").status_code == 401
     assert "set-cookie" not in stranger.get("/?token=wrong").headers
-    stranger.cookies.set("vesalius", "guess")
+    stranger.cookies.set(cookie_name(HOST), "guess")
     assert stranger.get("/").status_code == 401
+
+
+def test_two_servers_on_one_machine_do_not_lock_each_other_out(client: TestClient) -> None:
+    """A browser sends the cookies of 127.0.0.1 to all ports, so each port has a name of its own."""
+    (name,) = client.cookies
+    assert name == cookie_name(HOST) == "vesalius-4321"
+    assert cookie_name("127.0.0.1:8000") == cookie_name("[::1]:8000") == "vesalius-8000"
 
 
 def test_other_names_of_this_machine_are_refused(client: TestClient) -> None:

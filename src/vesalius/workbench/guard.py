@@ -88,8 +88,8 @@ class Guard:
             return await self._ask(scope, headers, receive, send, self.password)
         token = parse_qs(scope["query_string"].decode("latin-1")).get("token")
         if self.password is None and scope["method"] == "GET" and token:
-            return await self._enter(scope, guarded, token[0])
-        if not self._known(headers.get("cookie", "")):
+            return await self._enter(scope, guarded, token[0], host)
+        if not self._known(headers.get("cookie", ""), host):
             if self.password is not None and scope["method"] == "GET" and not scope["path"].startswith("/api/"):
                 if scope["path"] == "/static/style.css":
                     return await self.app(scope, receive, guarded)
@@ -106,10 +106,10 @@ class Guard:
             return await _refuse(guarded, 413, f"a request may have {MOST_BYTES:,} bytes")
         return await self.app(scope, _bounded(receive), guarded)
 
-    async def _enter(self, scope: Scope, send: Send, given: str) -> None:
+    async def _enter(self, scope: Scope, send: Send, given: str, host: str) -> None:
         if not hmac.compare_digest(given.encode(), self.token.encode()):
             return await _refuse(send, 401, "this token is not the one that `vesalius open` printed last")
-        return await self._let_in(send, _place(scope))
+        return await self._let_in(send, _place(scope), host)
 
     async def _ask(
         self, scope: Scope, headers: dict[str, str], receive: Receive, send: Send, password: Password
@@ -125,18 +125,26 @@ class Guard:
             return await _send_form(send, 429, place=place, why=f"Too many wrong passwords; wait {seconds} seconds.")
         if not password.accepts(sent.get("password", [""])[0], address):
             return await _send_form(send, 401, place=place, why="This is not the password.")
-        return await self._let_in(guarded, place)
+        return await self._let_in(guarded, place, host)
 
-    async def _let_in(self, send: Send, place: str) -> None:
-        cookie = f"{COOKIE}={self._session}; Path=/; HttpOnly; SameSite=Strict"
+    async def _let_in(self, send: Send, place: str, host: str) -> None:
+        cookie = f"{cookie_name(host)}={self._session}; Path=/; HttpOnly; SameSite=Strict"
         location, set_cookie = (b"location", place.encode("ascii", "replace")), (b"set-cookie", cookie.encode())
         await send({"type": "http.response.start", "status": 303, "headers": [location, set_cookie]})
         await send({"type": "http.response.body", "body": b""})
 
-    def _known(self, cookies: str) -> bool:
+    def _known(self, cookies: str, host: str) -> bool:
         values = [part.strip().split("=", 1) for part in cookies.split(";")]
-        given = next((pair[1] for pair in values if len(pair) == 2 and pair[0] == COOKIE), "")
+        given = next((pair[1] for pair in values if len(pair) == 2 and pair[0] == cookie_name(host)), "")
         return hmac.compare_digest(given.encode(), self._session.encode())
+
+
+def cookie_name(host: str) -> str:
+    """A cookie of this port's own: browsers send the cookies of a host to all its ports, so servers would otherwise
+    lock each other's visitors out.
+    """
+    port = host.rpartition(":")[2]
+    return f"{COOKIE}-{port}" if port.isdecimal() else COOKIE
 
 
 def _place(scope: Scope) -> str:

@@ -119,7 +119,8 @@ def read_password(file: str | None, host: str) -> str | None:
         return _checked(_from_file(Path(file).expanduser()), f"--password-file {file}")
     if is_loopback(host):
         return None
-    if (given := os.environ.get(PASSWORD_VARIABLE)) is not None:
+    # Taken out of the environment, so that runs started from the page do not inherit it.
+    if (given := os.environ.pop(PASSWORD_VARIABLE, None)) is not None:
         return _checked(given, PASSWORD_VARIABLE)
     if not sys.stdin.isatty():
         raise BadInput(

@@ -46,8 +46,8 @@ interface Progress {
 export function action(key: string, levels: Level[]): { score: number } | "next" | "previous" | "left" | "comment" | "undo" | null {
   const level = levels.find((one) => one.key === key);
   if (level) return { score: level.score };
-  if (key === "Enter" || key === "ArrowRight" || key === "ArrowDown") return "next";
-  if (key === "ArrowLeft" || key === "ArrowUp") return "previous";
+  if (key === "Enter" || key === "ArrowRight") return "next";
+  if (key === "ArrowLeft") return "previous";
   if (key === "n" || key === "N") return "left";
   if (key === "c" || key === "C") return "comment";
   if (key === "u" || key === "U") return "undo";
@@ -182,7 +182,7 @@ function rating(place: Element, rater: string, first: number | null): () => void
         h("button", { type: "button", onclick: () => void undo() }, "Undo (U)"),
         h("button", { type: "button", onclick: () => go("annotate") }, "Leave")),
       status,
-      h("p", { class: "quiet" }, "Keys: ", levels.map((level) => [h("kbd", {}, level.key), ` ${level.name}, `]), h("kbd", {}, "Enter"), " or arrows next and previous, ", h("kbd", {}, "C"), " comment, ", h("kbd", {}, "U"), " undo, ", h("kbd", {}, "N"), " next without a score."));
+      h("p", { class: "quiet" }, "Keys: ", levels.map((level) => [h("kbd", {}, level.key), ` ${level.name}, `]), h("kbd", {}, "Enter"), " or → next, ", h("kbd", {}, "←"), " previous, ", h("kbd", {}, "C"), " comment, ", h("kbd", {}, "U"), " undo, ", h("kbd", {}, "N"), " next without a score."));
   };
   const context = (): Child => {
     const task = card.component && card.task !== null ? h("p", {}, h("strong", {}, "The whole model: "), card.task) : null;
