@@ -27,6 +27,18 @@ export async function during(place: Element, text: string, work: () => Promise<C
   }
 }
 
+/** Characters of a text from a result that are shown at once; a page with a megabyte in one cell could not be read. */
+const LONG = 2000;
+
+/** A text from a result; the end of a very long one is shown on request. */
+export function long(text: string | null | undefined): Child {
+  if (!text || text.length <= LONG) return text;
+  const place = h("span", {}, `${text.slice(0, LONG)} … `);
+  const more = h("button", { type: "button", onclick: () => replace(place, text) }, `Show all ${text.length.toLocaleString("en")} characters`);
+  place.append(more);
+  return place;
+}
+
 const MARKS: Record<string, string> = { supported: "✓", refuted: "✗", untested: "?" };
 
 /** A verdict is told by its mark and its word, never by colour alone. */

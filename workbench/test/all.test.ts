@@ -7,7 +7,7 @@ import { shown } from "../src/parts/attention";
 import "./circuit.test";
 import { nameOf, shade, step } from "../src/parts/headmap";
 import { action } from "../src/views/annotate";
-import { claimsOf, quoted, shape, spoken } from "../src/views/result";
+import { quoted, shape, spoken } from "../src/views/result";
 import { matches } from "../src/views/runs";
 import { tokensOf } from "../src/views/specimen";
 import "./live.test";
@@ -59,11 +59,6 @@ test("tokens of a listed vocabulary", () => {
   assert.deepEqual(tokensOf(" a x, b ", ["a", "x", "b"]), ["a", "x", "b"]);
   assert.deepEqual(tokensOf("1 2", [1, 2]), [1, 2]);
   assert.deepEqual(tokensOf("1 2", ["1", "2"]), ["1", "2"]);
-});
-
-test("claims of an explanation carry their component", () => {
-  const claims = claimsOf({ components: [{ id: "L0H0", claims: [{ kind: "necessary", text: "t", verdict: "supported", evidence: [] }] }, { id: "L1H0", claims: [] }] });
-  assert.deepEqual(claims.map((one) => [one.component, one.kind]), [["L0H0", "necessary"]]);
 });
 
 test("filters of the list", () => {

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from vesalius.behaviours import behaviours as all_behaviours
 from vesalius.behaviours import measure
@@ -216,15 +217,18 @@ def next_tokens(
     for text in _several(specimen, inputs):
         tokens = specimen.tokenize([text]).to(specimen.model.device)
         with torch.no_grad():
-            probabilities = specimen.model(tokens)[0, -1].float().softmax(-1)
-        best = probabilities.topk(min(top, len(probabilities)))
-        likeliest.append(
-            [
-                {"token": vocabulary.tokenizer.piece(token), "probability": probability}
-                for probability, token in zip(best.values.tolist(), best.indices.tolist(), strict=True)
-            ]
-        )
+            likeliest.append(likeliest_tokens(vocabulary, specimen.model(tokens)[0, -1], top))
     return likeliest
+
+
+def likeliest_tokens(vocabulary: TextVocabulary, logits: Tensor, top: int) -> list[dict[str, Any]]:
+    """The `top` likeliest tokens by the logits of one position, with their probabilities."""
+    probabilities = logits.float().softmax(-1)
+    best = probabilities.topk(min(top, len(probabilities)))
+    return [
+        {"token": vocabulary.tokenizer.piece(token), "probability": probability}
+        for probability, token in zip(best.values.tolist(), best.indices.tolist(), strict=True)
+    ]
 
 
 def _several(specimen: Specimen, inputs: Sequence[Any] | str) -> Sequence[Any]:

@@ -8,15 +8,15 @@ import torch
 from jaxtyping import Int
 from torch import Tensor
 
-from vesalius.api.catalogue import loaded, next_tokens
+from vesalius.api.catalogue import likeliest_tokens, loaded
 from vesalius.components import Component, parse_components, split_names
 from vesalius.documents.look import AttentionLook, HeadAttention, LensLook, Look
 from vesalius.documents.what_if import Likely
 from vesalius.errors import BadInput
-from vesalius.intervene import Batch, activations
+from vesalius.intervene import Batch
 from vesalius.intervene.logit_lens import direct_logits
-from vesalius.intervene.values import contribution
-from vesalius.model.specimen import Specimen, TextVocabulary
+from vesalius.intervene.values import OUTPUT_HOOKS, contribution, values_of
+from vesalius.model.specimen import Specimen, TextVocabulary, json_value
 
 #: A longer prompt is refused: its picture could not be read, and takes memory quadratic in its length.
 MOST_TOKENS = 256
@@ -28,13 +28,17 @@ def look(specimen: Specimen | str | int | Path, prompt: Any, *, top: int = 10, b
     """The tokens of a prompt, the output at each of them and, of a natural model, the likeliest next tokens."""
     specimen = loaded(specimen, behaviour=behaviour)
     tokens = _tokens(specimen, prompt)
-    natural = isinstance(specimen.vocabulary, TextVocabulary)
-    likely = next_tokens(specimen, [prompt], top=top)[0] if natural else []
+    if top < 1:
+        raise BadInput(f"top={top} tokens are none; ask for at least 1")
+    with torch.no_grad():
+        logits = specimen.model(tokens.to(specimen.model.device)).cpu()
+    vocabulary = specimen.vocabulary
+    likely = likeliest_tokens(vocabulary, logits[0, -1], top) if isinstance(vocabulary, TextVocabulary) else []
     return Look(
         specimen=specimen.name,
         prompt=prompt if isinstance(prompt, str) else " ".join(map(str, prompt)),
         tokens=_pieces(specimen, tokens),
-        outputs=tuple(specimen.predict([prompt])[0]),
+        outputs=tuple(json_value(value) for value in specimen.decode(logits)[0]),
         likely=tuple(Likely.model_validate(one) for one in likely),
     )
 
@@ -86,11 +90,11 @@ def lens(
         raise BadInput(f"{len(parts)} components in one call; at most {MOST_COMPONENTS}")
     tokens = _tokens(specimen, prompt)
     batch = Batch(tokens.to(model.device))
-    values = activations(model, batch)
+    final = f"blocks.{model.config.n_layers - 1}.hook_resid_post"
+    ends = ("blocks.0.hook_resid_pre", final)
     with torch.no_grad():
-        final = f"blocks.{model.config.n_layers - 1}.hook_resid_post"
-        _, cache = model.run_with_cache(batch.tokens, names=final)
-    resid = cache[final][0]
+        _, cache = model.run_with_cache(batch.tokens, names=lambda name: name.endswith(OUTPUT_HOOKS) or name in ends)
+    values, resid = values_of(model, cache, batch), cache[final][0]
     return LensLook(
         specimen=specimen.name,
         tokens=_pieces(specimen, tokens),

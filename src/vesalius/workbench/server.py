@@ -93,6 +93,16 @@ def _results(app: FastAPI, store: Store) -> None:
     def result(path: Annotated[str, Query(max_length=2_000)]) -> dict[str, Any]:
         return store.document(path)
 
+    @app.get("/api/claims")
+    def claims(
+        path: Annotated[str, Query(max_length=2_000)],
+        verdict: Annotated[str | None, Query(max_length=40)] = None,
+        kind: Annotated[str | None, Query(max_length=200)] = None,
+        component: Annotated[str | None, Query(max_length=200)] = None,
+        start: Annotated[int, Query(ge=0, le=2**31)] = 0,
+    ) -> dict[str, Any]:
+        return store.claims(path, verdict=verdict, kind=kind, component=component, start=start)
+
     @app.get("/api/diff")
     def diff(a: Annotated[str, Query(max_length=2_000)], b: Annotated[str, Query(max_length=2_000)]) -> dict[str, Any]:
         return store.difference(a, b)

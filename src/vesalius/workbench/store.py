@@ -1,5 +1,7 @@
 """Results below one directory, and nothing else: paths that lead outside are refused."""
 
+import os
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -8,6 +10,7 @@ from vesalius.documents import Discovery, Explanation, Scorecard, Sweep
 from vesalius.documents.base import Document
 from vesalius.documents.what_if import WhatIf
 from vesalius.errors import BadInput
+from vesalius.workbench.reading import MOST_BYTES, Reader, claims_page, sent
 
 #: Files that the page shows, with the kind that it knows them by.
 SHOWN: dict[str, tuple[str, type[Document]]] = {
@@ -17,6 +20,8 @@ SHOWN: dict[str, tuple[str, type[Document]]] = {
     "what_if.json": ("what-if", WhatIf),
     "scorecard.json": ("benchmark", Scorecard),
 }
+#: Explanations of a benchmark's run that are listed, and rows of each list of a comparison.
+MOST_CASES, MOST_ROWS = 2_000, 500
 
 
 class Store:
@@ -24,6 +29,8 @@ class Store:
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory.resolve()
+        self.reader = Reader()
+        self._comparing = threading.Lock()
 
     def results(self) -> dict[str, Any]:
         """Every result, as `vesalius runs` lists them."""
@@ -40,20 +47,53 @@ class Store:
 
     def document(self, path: str) -> dict[str, Any]:
         """One result with what kind it is. `path` is its directory, or a file below a benchmark's run."""
+        place, kind, document = self._found(path)
+        cases = [] if place.is_file() else sorted(file.name for file in (place / "explanations").glob("*.json"))
+        told = {"kind": kind, "path": path, **sent(document)}
+        return {**told, "cases": cases[:MOST_CASES]} if cases else told
+
+    def claims(self, path: str, **chosen: Any) -> dict[str, Any]:
+        """A page of the claims of an explanation."""
+        _, kind, document = self._found(path)
+        if not isinstance(document, Explanation):
+            raise BadInput(f"{path!r:.80}: is a {kind}, which makes no claims")
+        return claims_page(document, **chosen)
+
+    def _found(self, path: str) -> tuple[Path, str, Document]:
+        """The place of a result, its kind, and what it holds."""
         place = self.place(path)
         if place.is_file():
-            kind = Explanation if place.parent.name == "explanations" else None
-            named = ("explanation", kind) if kind else SHOWN.get(place.name)
+            named = ("explanation", Explanation) if place.parent.name == "explanations" else SHOWN.get(place.name)
             if named is None:
                 raise BadInput(f"{path!r:.80}: is not a result that the page shows")
-            return {"kind": named[0], "path": path, "document": named[1].read(place).as_data()}
+            return place, named[0], self.reader.read(place, named[1])
         for name, (kind, document) in SHOWN.items():
             if (place / name).is_file():
-                data = document.read(self.place(f"{path}/{name}")).as_data()
-                cases = sorted(file.name for file in (place / "explanations").glob("*.json"))
-                return {"kind": kind, "path": path, "document": data, **({"cases": cases} if cases else {})}
+                return place, kind, self.reader.read(self.place(f"{path}/{name}"), document)
         raise BadInput(f"{path!r:.80}: holds no result that the page shows")
 
     def difference(self, a: str, b: str) -> dict[str, Any]:
-        """What differs between two results."""
-        return api.diff(self.place(a), self.place(b)).as_data()
+        """What differs between two results: the first rows of every list, and how many there are."""
+        places = [self.place(a), self.place(b)]
+        for place in places:
+            self._check_files(place)
+        with self._comparing:
+            data = api.diff(places[0], places[1]).as_data()
+        lists = {name: value for name, value in data.items() if isinstance(value, list)}
+        cut = {name: value[:MOST_ROWS] for name, value in lists.items()}
+        return {**data, **cut, "totals": {name: len(value) for name, value in lists.items()}}
+
+    def _check_files(self, place: Path) -> None:
+        """Refuse a result with files that lie elsewhere, or that are too large to be compared here."""
+        size = place.stat().st_size if place.is_file() else 0
+        for inside, directories, files in os.walk(place, followlinks=False):
+            for name in (*directories, *files):
+                own = Path(inside, name)
+                if own.is_symlink() and not own.resolve().is_relative_to(self.directory):
+                    raise BadInput(f"{str(own.relative_to(self.directory))!r:.80}: is a link that leads elsewhere")
+                size += own.lstat().st_size if name.endswith(".json") else 0
+        if size > MOST_BYTES:
+            raise BadInput(
+                f"{place.name}: has {size / 2**20:,.0f} MB; the page compares results of {MOST_BYTES // 2**20} MB,"
+                " `vesalius diff` larger ones"
+            )

@@ -2,7 +2,7 @@
 
 import { h, type Child } from "../dom";
 import { figure } from "../numbers";
-import { verdict } from "../page";
+import { long, verdict } from "../page";
 import { strip, type Evidence } from "./strip";
 
 export interface ClaimRecord {
@@ -13,7 +13,7 @@ export interface ClaimRecord {
 }
 
 export function claim(one: ClaimRecord, ...more: Child[]): HTMLElement {
-  return h("section", { class: "claim" }, h("h3", {}, verdict(one.verdict), " ", one.text), one.evidence.map(evidenceLine), more);
+  return h("section", { class: "claim" }, h("h3", {}, verdict(one.verdict), " ", long(one.text)), one.evidence.map(evidenceLine), more);
 }
 
 export function evidenceLine(line: Evidence): HTMLElement {

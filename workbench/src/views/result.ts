@@ -3,36 +3,21 @@
 import { get } from "../ask";
 import { field, h, replace, select, scrolling } from "../dom";
 import { figure, number, signed, type Figure } from "../numbers";
-import { during, go, link, remember, verdict } from "../page";
-import { claim } from "../parts/claim";
+import { during, go, link, long, remember, verdict } from "../page";
+import { claim, type ClaimRecord } from "../parts/claim";
 import { headMap } from "../parts/headmap";
-import { type Evidence } from "../parts/strip";
 import { placeOf } from "./component";
 import { whatIfTable } from "./whatif";
 import type { Query } from "../address";
 
 const ANY = "any";
-/** Claims that are drawn at once; a page of 100,000 would stop the browser. */
-const MOST = 200;
-
-interface Claim {
-  component: string;
-  kind: string;
-  text: string;
-  verdict: string;
-  evidence: Evidence[];
-}
-
-export function claimsOf(explanation: any): Claim[] {
-  return explanation.components.flatMap((part: any) => part.claims.map((claim: any) => ({ component: part.id, ...claim })));
-}
 
 export function result(place: Element, query: Query): void {
   const path = query["path"] ?? "";
   void during(place, "Reading the result …", async () => {
     const answer = await get("result", { path });
     const title = h("p", { class: "path" }, path);
-    if (answer.kind === "explanation") return [title, explanation(answer.document, query)];
+    if (answer.kind === "explanation") return [title, explanation(answer.document, answer.claims, query)];
     if (answer.kind === "sweep") return [title, sweep(answer.document)];
     if (answer.kind === "discovery") return [title, discovery(answer.document, path)];
     if (answer.kind === "what-if") return [title, h("h1", {}, "What if"), whatIfTable(answer.document), asking(answer.document.request, path)];
@@ -40,29 +25,46 @@ export function result(place: Element, query: Query): void {
   });
 }
 
-function explanation(document: any, query: Query): HTMLElement {
-  const claims = claimsOf(document);
+function explanation(document: any, about: { counts: number[]; kinds: string[] }, query: Query): HTMLElement {
+  const path = query["path"] ?? "";
   const parts: string[] = document.components.map((part: any) => part.id);
   let chosen = { verdict: query["verdict"] ?? ANY, kind: query["kind"] ?? ANY, component: query["component"] ?? ANY };
   const list = h("div", {});
+  let asked = 0;
   const draw = () => {
-    const kept = Object.entries(chosen).filter(([, value]) => value !== ANY);
-    remember("result", { path: query["path"] ?? "", ...Object.fromEntries(kept) });
-    const shown = claims.filter((one) => (chosen.verdict === ANY || one.verdict === chosen.verdict) && (chosen.kind === ANY || one.kind === chosen.kind) && (chosen.component === ANY || one.component === chosen.component));
-    replace(list, h("p", { role: "status" }, `${shown.length} of ${claims.length} claims${shown.length > MOST ? `; the first ${MOST} are shown` : ""}`), shown.slice(0, MOST).map((one) => claim(one)));
+    const own = ++asked;
+    const kept = Object.fromEntries(Object.entries(chosen).filter(([, value]) => value !== ANY));
+    remember("result", { path, ...kept });
+    void during(list, "Reading the claims …", async () => {
+      const page = await get("claims", { path, ...kept });
+      const claims = h("div", {}, page.claims.map((one: ClaimRecord) => claim(one)));
+      const more: HTMLButtonElement = h("button", { type: "button", onclick: async () => {
+        const next = await get("claims", { path, ...kept, start: String(claims.childElementCount) });
+        if (own !== asked) return; // the filters are others by now
+        claims.append(...next.claims.map((one: ClaimRecord) => claim(one)));
+        say(claims.childElementCount);
+      } }, "Show more");
+      const status = h("p", { role: "status" });
+      const say = (shown: number) => {
+        replace(status, `${page.matching} of ${page.total} claims${shown < page.matching ? `; the first ${shown} are shown` : ""}`);
+        more.hidden = shown >= page.matching;
+      };
+      say(page.claims.length);
+      return [status, claims, more];
+    });
   };
   const choose = (name: keyof typeof chosen, options: string[]) => field(name, select([ANY, ...options], chosen[name], (value) => { chosen = { ...chosen, [name]: value }; draw(); }));
   draw();
   return h("article", {},
     h("h1", {}, document.request?.specimen ?? document.specimen, document.behaviour ? `, ${document.behaviour}` : ""),
-    h("p", { class: "lede" }, document.task_description),
-    document.program ? h("pre", {}, document.program) : null,
-    h("p", {}, link("The circuit as a graph", "circuit", { path: query["path"] ?? "" })),
+    h("p", { class: "lede" }, long(document.task_description)),
+    document.program ? h("pre", {}, long(document.program)) : null,
+    h("p", {}, link("The circuit as a graph", "circuit", { path })),
     h("h2", {}, "Components"),
     scrolling(h("table", { class: "list" }, h("thead", {}, h("tr", {}, ["component", "role", "verdict", "claims", "note"].map((one) => h("th", { scope: "col" }, one)))),
-      h("tbody", {}, document.components.map((part: any) => h("tr", {}, h("th", { scope: "row" }, placeOf(part.id) ? link(part.id, "component", { specimen: document.request?.specimen ?? document.specimen, behaviour: document.behaviour ?? "", component: part.id, path: query["path"] ?? "" }) : part.id), h("td", {}, part.role ?? part.tag ?? "no tag"), h("td", {}, verdict(part.verdict)), h("td", { class: "number" }, part.claims.length), h("td", {}, part.note)))))),
+      h("tbody", {}, document.components.map((part: any, at: number) => h("tr", {}, h("th", { scope: "row" }, placeOf(part.id) ? link(part.id, "component", { specimen: document.request?.specimen ?? document.specimen, behaviour: document.behaviour ?? "", component: part.id, path }) : part.id), h("td", {}, part.role ?? part.tag ?? "no tag"), h("td", {}, verdict(part.verdict)), h("td", { class: "number" }, about.counts[at]), h("td", {}, long(part.note))))))),
     h("h2", {}, "Claims"),
-    h("form", { class: "filters" }, choose("verdict", ["supported", "refuted", "untested"]), choose("kind", [...new Set(claims.map((one) => one.kind))]), choose("component", parts)),
+    h("form", { class: "filters" }, choose("verdict", ["supported", "refuted", "untested"]), choose("kind", about.kinds), choose("component", parts)),
     list,
     again(document.request));
 }

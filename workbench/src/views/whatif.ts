@@ -3,7 +3,7 @@
 import { post } from "../ask";
 import { field, h, replace, select, scrolling } from "../dom";
 import { figure } from "../numbers";
-import { during, link, remember } from "../page";
+import { during, link, long, remember } from "../page";
 import { redraw } from "../parts/headmap";
 import { shown } from "../parts/attention";
 import { tokensOf } from "./specimen";
@@ -20,7 +20,7 @@ export function whatIfTable(document: any): HTMLElement {
     h("p", { class: "quiet" }, `${document.unit}, n ${document.effect.n}, ${document.seconds.toFixed(2)} s`),
     scrolling(h("table", { class: "list" }, h("thead", {}, h("tr", {}, ["prompt", "clean", "edited", "clean score", "edited score"].map((one) => h("th", { scope: "col" }, one)))),
       h("tbody", {}, [...document.rows].sort((a: any, b: any) => Number(b.changed) - Number(a.changed)).slice(0, 64).map((row: any) => h("tr", { class: row.changed ? "changed" : null },
-        h("td", {}, row.prompt), h("td", {}, h("code", {}, output(row.clean))), h("td", {}, h("code", {}, output(row.edited)), row.changed ? h("span", { class: "quiet" }, "changed") : null),
+        h("td", {}, long(row.prompt)), h("td", {}, h("code", {}, output(row.clean))), h("td", {}, h("code", {}, output(row.edited)), row.changed ? h("span", { class: "quiet" }, "changed") : null),
         h("td", { class: "number" }, row.clean_score.toFixed(3)), h("td", { class: "number" }, row.edited_score.toFixed(3))))))));
 }
 

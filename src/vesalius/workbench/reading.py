@@ -1,0 +1,81 @@
+"""Reading results for the page: one file at a time, not too large a one, and the last few are kept.
+
+A run directory may come from anywhere. Reading takes memory several times the size of a file, so that many windows
+asking for a large one must not read it many times at once; and of its claims a page at a time is sent.
+"""
+
+import threading
+from collections import OrderedDict
+from pathlib import Path
+from typing import Any, TypeVar
+
+from vesalius.documents import Explanation
+from vesalius.documents.base import Document
+from vesalius.errors import BadInput
+
+#: Bytes of a file that is read, and of all files whose documents are kept.
+MOST_BYTES = 128 * 2**20
+MOST_KEPT = 8
+#: Claims of one page of them; an explanation with no more than a few pages is sent whole.
+CLAIMS, MOST_WHOLE = 200, 600
+Kind = TypeVar("Kind", bound=Document)
+
+
+class Reader:
+    """Documents by file and by when it was written."""
+
+    def __init__(self) -> None:
+        self._kept: OrderedDict[tuple[Any, ...], tuple[int, Document]] = OrderedDict()
+        self._turn = threading.Lock()
+
+    def read(self, place: Path, kind: type[Kind]) -> Kind:
+        """The document of a file, as it is now."""
+        try:
+            stat = place.stat()
+        except OSError as error:
+            raise BadInput(f"{place.name}: cannot be read ({error.strerror})") from None
+        if stat.st_size > MOST_BYTES:
+            raise BadInput(
+                f"{place.name}: has {stat.st_size / 2**20:,.0f} MB; the page reads files of {MOST_BYTES // 2**20} MB"
+            )
+        key = (place, kind, stat.st_ino, stat.st_size, stat.st_mtime_ns)
+        with self._turn:
+            if key not in self._kept:
+                self._kept[key] = stat.st_size, kind.read(place)
+                while len(self._kept) > MOST_KEPT or sum(size for size, _ in self._kept.values()) > MOST_BYTES:
+                    self._kept.popitem(last=False)
+            self._kept.move_to_end(key)
+            document = self._kept[key][1]
+        assert isinstance(document, kind)
+        return document
+
+
+def sent(document: Document) -> dict[str, Any]:
+    """A document as it goes to the page; an explanation with very many claims goes without them (`claims_page`)."""
+    if not isinstance(document, Explanation):
+        return {"document": document.as_data()}
+    counts = [len(part.claims) for part in document.components]
+    kinds = sorted({claim.kind for part in document.components for claim in part.claims})
+    if sum(counts) > MOST_WHOLE:
+        bare = tuple(part.model_copy(update={"claims": ()}) for part in document.components)
+        document = document.model_copy(update={"components": bare})
+    return {"document": document.as_data(), "claims": {"counts": counts, "kinds": kinds}}
+
+
+def claims_page(
+    explanation: Explanation, *, verdict: str | None, kind: str | None, component: str | None, start: int
+) -> dict[str, Any]:
+    """The claims that match, `CLAIMS` of them from `start` on, and how many there are."""
+    every = [
+        (part.id, claim)
+        for part in explanation.components
+        if component in (None, part.id)
+        for claim in part.claims
+        if verdict in (None, claim.verdict) and kind in (None, claim.kind)
+    ]
+    page = every[start : start + CLAIMS]
+    return {
+        "total": sum(len(part.claims) for part in explanation.components),
+        "matching": len(every),
+        "claims": [{"component": name, **claim.as_data()} for name, claim in page],
+    }
