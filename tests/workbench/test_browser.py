@@ -1,6 +1,8 @@
 """The page in a real browser: every view answers from its address, at a phone's width and a desk's, light and dark."""
 
+import re
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -12,12 +14,18 @@ pytest.importorskip("uvicorn")
 pytest.importorskip("playwright")
 
 from tests.workbench.browsing import Browser, Served, serving
+from vesalius import api
+from vesalius.documents import Sweep
+from vesalius.report.headmap import shade
+from vesalius.report.html import macro, package_text
+from vesalius.report.page import plot
 
 pytestmark = needs_browser
 HOSTILE = "<img src=x onerror=\"document.title='executed'\">"
 VIEWS = {
-    "runs": ["explained", "hostile", "2 of 2 results"],
+    "runs": ["explained", "hostile", "3 of 3 results"],
     "result?path=explained": ["L1H2", " claims", "AGGREGATOR"],
+    "result?path=swept": ["frac_prevs: zero ablation", "L0H0", "arrow keys move"],
     "specimens": ["frac_prevs", "smollm2-135m"],
     "specimen?specimen=frac_prevs&layer=1": ["2 layers of 4 heads", "L1H3", "Outputs"],
     "what-if?specimen=frac_prevs&components=L0_MLP,L1H2&n=4": [
@@ -30,12 +38,18 @@ VIEWS = {
 
 
 @pytest.fixture(scope="module")
-def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
-    """A server on results, one of them hostile."""
+def results(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Results, one of them hostile."""
     place = tmp_path_factory.mktemp("results")
     frac_prevs().save(place / "explained")
     frac_prevs().model_copy(update={"task_description": HOSTILE}).save(place / "hostile")
-    with serving(place) as server:
+    api.sweep_report("frac_prevs", n=2, out=place / "swept", progress=False)
+    return place
+
+
+@pytest.fixture(scope="module")
+def served(results: Path) -> Iterator[Served]:
+    with serving(results) as server:
         yield server
 
 
@@ -82,3 +96,48 @@ def test_nothing_of_a_result_is_executed(served: Served, browser: Browser) -> No
         assert "&lt;img src=x" in page.content()
         assert page.title() != "executed"
         window.check()
+
+
+def test_strips_are_those_of_the_static_page(served: Served, browser: Browser) -> None:
+    """Every path and circle of every strip, as the template draws it."""
+    claims = [claim for part in frac_prevs().components for claim in part.claims]
+    expected = [macro("parts.html", "forest", plot(line)) for claim in claims for line in claim.evidence]
+    with browser.window(served) as window:
+        page = window.open("result?path=explained")
+        page.locator(".claim").first.wait_for()
+        strips = page.locator(".strip").evaluate_all(
+            "(all) => all.map((one) => [one.getAttribute('viewBox'), ...[...one.children].map((part) => "
+            "part.getAttribute('d') || part.getAttribute('cx') + ' ' + part.getAttribute('r'))])"
+        )
+    drawn = [
+        [re.findall(r'viewBox="([^"]+)"', text)[0]]
+        + [d or f"{x} {r}" for d, x, r in re.findall(r' d="([^"]+)"|<circle cx="([^"]+)" cy="9" r="([^"]+)"', text)]
+        for text in expected
+        if text.strip()
+    ]
+    assert strips == drawn
+
+
+def test_shades_are_those_of_the_static_page(served: Served, browser: Browser, results: Path) -> None:
+    rows = Sweep.read(results / "swept" / "sweep.json").components
+    reach = max(abs(row.effect) for row in rows)
+    with browser.window(served) as window:
+        page = window.open("result?path=swept")
+        found = page.locator(".cell").evaluate_all("(all) => all.map((one) => [one.dataset.component, one.className])")
+    classes = dict(found)
+    for row in rows:
+        assert f"shade{shade(row.effect, reach)} " in classes[row.id]
+
+
+def test_both_style_sheets_give_shared_names_one_colour() -> None:
+    """`light-dark(A, B)` of the static pages against the two blocks of the workbench."""
+    shared = set(re.findall(r"var\((--[a-z]+)\)", package_text("parts.css")))
+    pages = dict(re.findall(r"(--[a-z]+): light-dark\(([^)]+)\)", package_text("style.css")))
+    own = (Path(api.__file__).parents[1] / "workbench" / "static" / "style.css").read_text(encoding="utf-8")
+    values: dict[str, list[str]] = {}
+    for name, value in re.findall(r"(--[a-z]+): (#[0-9a-f]+);", own):
+        values.setdefault(name, []).append(value)
+    assert shared == {"--ink", "--paper", "--quiet", "--line"}
+    for name in (*shared, "--ground", "--link", "--heat"):
+        light, dark = pages[name].split(", ")
+        assert values[name] == [light, dark, dark], name

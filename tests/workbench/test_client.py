@@ -7,6 +7,8 @@ from pathlib import Path
 import pytest
 
 from tests.processes import PATIENCE
+from vesalius.report.html import package_text
+from vesalius.report.widgets import SCRIPT as WIDGET
 
 ROOT = Path(__file__).parents[2]
 SOURCES, STATIC = ROOT / "workbench" / "src", ROOT / "src" / "vesalius" / "workbench" / "static"
@@ -16,16 +18,19 @@ needs_tools = pytest.mark.skipif(
 )
 
 
-@pytest.mark.parametrize("name", ["index.html", "style.css"])
-def test_plain_files_are_current(name: str) -> None:
-    assert (STATIC / name).read_text(encoding="utf-8") == (SOURCES / name).read_text(encoding="utf-8")
+def test_plain_files_are_current() -> None:
+    assert (STATIC / "index.html").read_text(encoding="utf-8") == (SOURCES / "index.html").read_text(encoding="utf-8")
+    style = str(package_text("parts.css")) + (SOURCES / "style.css").read_text(encoding="utf-8")
+    assert (STATIC / "style.css").read_text(encoding="utf-8") == style
 
 
 @needs_tools
-def test_the_built_script_is_current(tmp_path: Path) -> None:
-    options = ["--bundle", "--minify", "--target=es2022", "--format=esm", f"--outfile={tmp_path / 'app.js'}"]
-    subprocess.run([TOOLS / "esbuild", SOURCES / "main.ts", *options], check=True, timeout=PATIENCE)
-    assert (tmp_path / "app.js").read_bytes() == (STATIC / "app.js").read_bytes()
+@pytest.mark.parametrize(("source", "built"), [("main.ts", STATIC / "app.js"), ("widget.ts", WIDGET)])
+def test_the_built_scripts_are_current(source: str, built: Path, tmp_path: Path) -> None:
+    options = ["--bundle", "--minify", "--target=es2022", "--format=esm", "--loader:.css=text"]
+    command = [TOOLS / "esbuild", SOURCES / source, *options, f"--outfile={tmp_path / 'built.js'}"]
+    subprocess.run(command, check=True, timeout=PATIENCE)
+    assert (tmp_path / "built.js").read_bytes() == built.read_bytes()
 
 
 @needs_tools
@@ -42,8 +47,9 @@ def test_the_sources_have_no_type_errors_and_pass_their_tests() -> None:
         assert done.returncode == 0, done.stdout + done.stderr
 
 
-def test_the_script_asks_for_nothing_elsewhere() -> None:
-    script = (STATIC / "app.js").read_text(encoding="utf-8")
+@pytest.mark.parametrize("built", [STATIC / "app.js", WIDGET])
+def test_the_scripts_ask_for_nothing_elsewhere(built: Path) -> None:
+    script = built.read_text(encoding="utf-8")
     outside = script.replace("http://www.w3.org/2000/svg", "")
     assert "http:" not in outside
     assert "https:" not in outside

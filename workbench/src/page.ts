@@ -2,6 +2,7 @@
 
 import { format, type Query } from "./address";
 import { h, replace, type Child } from "./dom";
+import shared from "./shared";
 
 export function link(text: Child, view: string, query: Query = {}): HTMLElement {
   return h("a", { href: format({ view, query }) }, text);
@@ -39,7 +40,7 @@ export function long(text: string | null | undefined): Child {
   return place;
 }
 
-const MARKS: Record<string, string> = { supported: "✓", refuted: "✗", untested: "?" };
+const MARKS: Record<string, string> = shared.verdicts;
 
 /** A verdict is told by its mark and its word, never by colour alone. */
 export function verdict(name: string | null): HTMLElement {

@@ -46,8 +46,9 @@ test("names and shades of the map", () => {
   assert.equal(nameOf(3, 2, 4), "L3H2");
   assert.equal(nameOf(3, 4, 4), "L3_MLP");
   assert.equal(shade(0, 1), 0);
-  assert.equal(shade(-1, 1), 8);
-  assert.equal(shade(0.25, 1), 4);
+  assert.equal(shade(-1, 1), 9);
+  assert.equal(shade(0.25, 1), 5);
+  assert.equal(shade(1 / 9, 1), 3);
   assert.equal(shade(1, 0), 0);
 });
 

@@ -46,6 +46,10 @@ class Renderer(Protocol):
         """Write an object that cannot write itself, and return the path of its main file."""
         ...
 
+    def widget(self, shown: Any) -> Any:
+        """The notebook widget of an object."""
+        ...
+
 
 _renderers: list[Renderer] = []
 
@@ -128,6 +132,14 @@ class Viewable:
     def plot(self) -> "Figure":
         """A matplotlib figure."""
         return renderer().plot(self)
+
+    def widget(self) -> Any:
+        """An interactive picture for notebooks: a map of heads, or attention on the tokens.
+
+        It needs the extra `notebook` (anywidget); without it the result itself comes back, which notebooks show as a
+        table.
+        """
+        return renderer().widget(self)
 
     def save(self, directory: Path | str) -> Path:
         """Write it into a directory, which is made if needed; returns the path of the main file."""

@@ -9,8 +9,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from vesalius.components import Component
+from vesalius.report.html import SHARED
 
-SHADES = 9
+SHADES: int = SHARED["headmap"]["shades"]
 RANKED = 10
 LEFT, TOP, GAP = 40.0, 22.0, 8.0
 #: Cell sizes by the number of layers they still suit.
@@ -33,6 +34,11 @@ class HeadMap:
     summary: str
 
 
+def shade(score: float, reach: float) -> int:
+    """How dark a cell is, from 0 to `SHADES`, where `reach` is the largest magnitude."""
+    return min(SHADES, round(math.sqrt(abs(score) / reach) * SHADES))
+
+
 def draw_headmap(ranked: Sequence[tuple[Component, float]], *, n_layers: int, n_heads: int) -> HeadMap:
     """Draw scores given strongest first; components without a score stay blank."""
     cell = next((size for most, size in CELLS.items() if n_layers <= most), SMALLEST_CELL)
@@ -42,9 +48,7 @@ def draw_headmap(ranked: Sequence[tuple[Component, float]], *, n_layers: int, n_
         return LEFT + part.layer * cell, TOP + (n_heads * cell + GAP if part.head is None else part.head * cell)
 
     paths: dict[tuple[int, bool], list[str]] = {}
-    shade_of: Mapping[Component, int] = {
-        part: min(SHADES, round(math.sqrt(abs(score) / reach) * SHADES)) for part, score in ranked
-    }
+    shade_of: Mapping[Component, int] = {part: shade(score, reach) for part, score in ranked}
     for part, score in ranked:
         if shade_of[part]:
             px, py = place(part)

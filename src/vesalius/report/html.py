@@ -6,6 +6,7 @@ hash, so the only code a page can run is ours, whatever a note or a name contain
 
 import base64
 import hashlib
+import json
 import math
 import re
 from collections.abc import Sequence
@@ -25,7 +26,10 @@ from vesalius.version import __version__
 LIMIT_BYTES = 2_000_000
 #: A longer text of a document is cut.
 LONGEST_TEXT = 20_000
-VERDICTS = {"supported": "✓", "refuted": "✕", "untested": "○"}
+TEMPLATES = Path(__file__).parent / "templates"
+#: Marks, geometry and shades that pages and the workbench draw alike (docs/decisions/0016).
+SHARED: dict[str, Any] = json.loads((TEMPLATES / "parts.json").read_text(encoding="utf-8"))
+VERDICTS: dict[str, str] = SHARED["verdicts"]
 
 
 def render(template: str, scripts: Sequence[str], **values: Any) -> str:
@@ -36,7 +40,7 @@ def render(template: str, scripts: Sequence[str], **values: Any) -> str:
         .get_template(template)
         .render(
             **values,
-            style=package_text("style.css"),
+            style=package_text("parts.css") + package_text("style.css"),
             script=Markup(code),
             script_hash=script_hash(code),
             version=__version__,
@@ -110,7 +114,7 @@ def _environment() -> Environment:
         "spaced": spaced,
         "short_role": short_role,
     }
-    environment.globals |= {"verdict_mark": VERDICTS}
+    environment.globals |= {"verdict_mark": VERDICTS, "strip": SHARED["strip"]}
     return environment
 
 
@@ -121,4 +125,4 @@ def spaced(name: str) -> str:
 
 def package_text(name: str) -> Markup:
     """A style sheet or script of the package, which a page may carry as it is."""
-    return Markup((Path(__file__).parent / "templates" / name).read_text(encoding="utf-8"))
+    return Markup((TEMPLATES / name).read_text(encoding="utf-8"))

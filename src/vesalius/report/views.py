@@ -45,6 +45,7 @@ from vesalius.report.plots import (
 from vesalius.report.profiles import short_role
 from vesalius.report.study import render_study
 from vesalius.report.survey import render_survey
+from vesalius.report.widgets import widget
 
 PAGE = "report.html"
 
@@ -202,6 +203,7 @@ class _Renderer:
     plot = staticmethod(plot)
     page = staticmethod(page)
     save = staticmethod(save)
+    widget = staticmethod(widget)
 
 
 register(_Renderer())

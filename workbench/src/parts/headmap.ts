@@ -2,6 +2,7 @@
 
 import { h, replace, scrolling } from "../dom";
 import { signed } from "../numbers";
+import shared from "../shared";
 
 export interface MapOptions {
   layers: number;
@@ -16,9 +17,9 @@ export function nameOf(layer: number, head: number, heads: number): string {
   return head === heads ? `L${layer}_MLP` : `L${layer}H${head}`;
 }
 
-/** Shades from 0 to 8 by the size of a value, on a square-root scale so that one giant does not hide the rest. */
+/** Shades from 0 to 9 by the size of a value, on a square-root scale so that one giant does not hide the rest. */
 export function shade(value: number, largest: number): number {
-  return largest > 0 ? Math.round(8 * Math.sqrt(Math.abs(value) / largest)) : 0;
+  return largest > 0 ? Math.round(shared.headmap.shades * Math.sqrt(Math.abs(value) / largest)) : 0;
 }
 
 /** The cell that an arrow key leads to; the map does not wrap around. */
@@ -30,7 +31,7 @@ export function step(layer: number, head: number, key: string): [number, number]
 
 /** Draws the map in `place`; the component that had the focus keeps it. */
 export function redraw(place: Element, options: MapOptions): void {
-  const active = document.activeElement;
+  const active = (place.getRootNode() as Document | ShadowRoot).activeElement;
   const focused = active instanceof HTMLElement && place.contains(active) ? active.dataset["component"] : undefined;
   replace(place, headMap(options));
   if (focused) reach(place, focused);

@@ -2,6 +2,7 @@
 
 import { h } from "../dom";
 import { scale } from "../numbers";
+import shared from "../shared";
 
 export interface Evidence {
   experiment: string;
@@ -19,16 +20,16 @@ export function strip(evidence: Evidence): SVGElement | null {
   const { value, low, high } = evidence;
   if (low === null || high === null) return null;
   const controls = Object.values(evidence.controls).filter((one): one is number => one !== null);
-  const at = scale([low, high, ...controls, ...(value === null ? [] : [value])]);
-  const line = (x: number, y1: number, y2: number, name: string) => h("line", { x1: x, x2: x, y1, y2, class: name });
+  const place = scale([low, high, ...controls, ...(value === null ? [] : [value])]);
+  const at = (point: number) => place(point).toFixed(1);
+  const { left, width, height, middle, end_top, end_height, control_top, control_height, radius } = shared.strip;
+  const path = (d: string, name: string) => h("path", { d, class: name });
   return h(
     "svg",
-    { viewBox: "-4 0 108 16", class: "strip", role: "img", "aria-label": `interval ${low.toFixed(3)} to ${high.toFixed(3)}` },
-    h("line", { x1: 0, x2: 100, y1: 8, y2: 8, class: "axis" }),
-    line(at(0), 5, 11, "axis"),
-    line(at(1), 5, 11, "axis"),
-    controls.map((one) => line(at(one), 2, 14, "control")),
-    h("line", { x1: at(low), x2: at(high), y1: 8, y2: 8, class: "range" }),
-    value === null ? null : h("circle", { cx: at(value), cy: 8, r: 2.6 }),
+    { viewBox: `${left} 0 ${width} ${height}`, class: "forest strip", role: "img", "aria-label": `interval ${low.toFixed(3)} to ${high.toFixed(3)}` },
+    path(`M${at(0)} ${end_top}v${end_height}M${at(1)} ${end_top}v${end_height}M${at(0)} ${middle}H${at(1)}`, "scale"),
+    controls.map((one) => path(`M${at(one)} ${control_top}v${control_height}`, "control")),
+    path(`M${at(low)} ${middle}H${at(high)}`, "range"),
+    value === null ? null : h("circle", { cx: at(value), cy: middle, r: radius }),
   );
 }

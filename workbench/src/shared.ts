@@ -1,0 +1,5 @@
+/** Marks, geometry and shades that static pages draw as well: one file for both (docs/decisions/0016). */
+
+import parts from "../../src/vesalius/report/templates/parts.json";
+
+export default parts;
