@@ -23,6 +23,7 @@ pytest.importorskip("uvicorn")
 pytest.importorskip("playwright")
 
 from tests.workbench.browsing import Browser, Served, serving
+from tests.workbench.graphs import large_discovery
 from vesalius.documents import Explanation
 from vesalius.errors import BadInput
 from vesalius.workbench import reading
@@ -53,6 +54,10 @@ def write_hostile(place: Path) -> None:
     (place / "within").mkdir()
     os.symlink(outside / "explanation.json", place / "within" / "explanation.json")
     os.symlink(outside, place / "what-ifs")
+    large_discovery(5, layers=2, heads=2).save(outside / "found")
+    large_discovery(5, layers=2, heads=2).save(place / "found")
+    (place / "found" / "circuit.json").unlink()
+    os.symlink(outside / "found" / "circuit.json", place / "found" / "circuit.json")
     (place / "deep").mkdir()
     (place / "deep" / "explanation.json").write_text("[" * 200_000, encoding="utf-8")
     (place / "torn").mkdir()
@@ -109,6 +114,8 @@ def test_fifty_requests_at_once_leak_nothing_and_are_all_answered(served: Served
         (f"/api/result?{of('../outside')}", None, {}, {400}),
         (f"/api/result?{of('many/../../outside/explanation.json')}", None, {}, {400}),
         ("/api/diff?a=many&b=within", None, {}, {400}),
+        (f"/api/result?{of('found')}", None, {}, {400}),
+        (f"/api/circuit?{of('found')}", None, {}, {400}),
         ("/static/..%2f..%2fserver.py", None, {}, {404}),
         ("/../../etc/passwd", None, {}, {404}),
         ("/api/what-if", what_if, {}, {200, 503}),
@@ -207,7 +214,7 @@ def test_what_is_kept_is_bounded(place: Path, tmp_path: Path, monkeypatch: pytes
         reader.read(tmp_path / name / "explanation.json", Explanation)
     assert len(reader._kept) == 2
     monkeypatch.setattr(reading, "MOST_BYTES", size - 1)
-    with pytest.raises(BadInput, match="the page reads files of"):
+    with pytest.raises(BadInput, match="the page reads results of"):
         reader.read(tmp_path / "a" / "explanation.json", Explanation)
 
 

@@ -6,7 +6,6 @@ stays small and the server and the command line prune by the same rule.
 
 import os
 import re
-from collections import OrderedDict
 from typing import Annotated, Any
 
 from fastapi import FastAPI, Query
@@ -19,11 +18,11 @@ from vesalius.documents.discovery import DISCOVERY_FILE
 from vesalius.documents.explanation import EXPLANATION_FILE
 from vesalius.documents.request import Request
 from vesalius.errors import BadInput
-from vesalius.workbench.models import Models, kept
+from vesalius.workbench.models import Models
 from vesalius.workbench.store import Store
 
-#: Edges that the page is sent, the strongest first, and results that are kept in memory.
-MOST_EDGES, MOST_RESULTS = 20_000, 4
+#: Edges that the page is sent, the strongest first.
+MOST_EDGES = 20_000
 #: Prompts of one question.
 MOST_PROMPTS = 128
 #: Where a page that was just opened starts: about so many edges, or the components worth explaining.
@@ -104,11 +103,10 @@ def routes(app: FastAPI, store: Store, models: Models, results: "Results") -> No
 
 
 class Results:
-    """Discoveries and explanations below the directory that is open; those read last are kept until they change."""
+    """Discoveries and explanations below the directory that is open."""
 
     def __init__(self, store: Store) -> None:
         self.store = store
-        self._read: OrderedDict[tuple[Any, ...], Discovery | Explanation] = OrderedDict()
 
     def read(self, path: str) -> Discovery | Explanation:
         """The discovery or the explanation of a directory, or the explanation of a file."""
@@ -121,8 +119,7 @@ class Results:
                 f"{path!r:.80}: holds no circuit; name a result of `vesalius discover` or `vesalius explain`"
             )
         kind = Discovery if file.name == DISCOVERY_FILE else Explanation
-        changed = tuple(one.stat().st_mtime_ns for one in (file, file.with_name("circuit.json")) if one.is_file())
-        return kept(self._read, (str(file), changed), lambda: kind.read(file), MOST_RESULTS)
+        return self.store.reader.read(file, kind)
 
     def save(self, asked: SaveQuestion) -> dict[str, Any]:
         """Write a pruned circuit beside its result, never over another file."""

@@ -4,13 +4,15 @@ A run directory may come from anywhere. Reading takes memory several times the s
 asking for a large one must not read it many times at once; and of its claims a page at a time is sent.
 """
 
+import os
 import threading
 from collections import OrderedDict
 from pathlib import Path
 from typing import Any, TypeVar
 
-from vesalius.documents import Explanation
+from vesalius.documents import Discovery, Explanation
 from vesalius.documents.base import Document
+from vesalius.documents.circuit import CIRCUIT_FILE
 from vesalius.errors import BadInput
 
 #: Bytes of a file that is read, and of all files whose documents are kept.
@@ -18,6 +20,8 @@ MOST_BYTES = 128 * 2**20
 MOST_KEPT = 8
 #: Claims of one page of them; an explanation with no more than a few pages is sent whole.
 CLAIMS, MOST_WHOLE = 200, 600
+#: Files that are read together with that of a document.
+BESIDE: dict[type[Document], tuple[str, ...]] = {Discovery: (CIRCUIT_FILE,)}
 Kind = TypeVar("Kind", bound=Document)
 
 
@@ -30,24 +34,33 @@ class Reader:
 
     def read(self, place: Path, kind: type[Kind]) -> Kind:
         """The document of a file, as it is now."""
-        try:
-            stat = place.stat()
-        except OSError as error:
-            raise BadInput(f"{place.name}: cannot be read ({error.strerror})") from None
-        if stat.st_size > MOST_BYTES:
+        files = [place, *(place.with_name(name) for name in BESIDE.get(kind, ()) if place.with_name(name).is_file())]
+        stats = [_stat(file) for file in files]
+        size = sum(stat.st_size for stat in stats)
+        if size > MOST_BYTES:
             raise BadInput(
-                f"{place.name}: has {stat.st_size / 2**20:,.0f} MB; the page reads files of {MOST_BYTES // 2**20} MB"
+                f"{place.name}: has {size / 2**20:,.0f} MB; the page reads results of {MOST_BYTES // 2**20} MB"
             )
-        key = (place, kind, stat.st_ino, stat.st_size, stat.st_mtime_ns)
+        key = (place, kind, *((stat.st_ino, stat.st_size, stat.st_mtime_ns) for stat in stats))
         with self._turn:
             if key not in self._kept:
-                self._kept[key] = stat.st_size, kind.read(place)
+                self._kept[key] = size, kind.read(place)
                 while len(self._kept) > MOST_KEPT or sum(size for size, _ in self._kept.values()) > MOST_BYTES:
                     self._kept.popitem(last=False)
             self._kept.move_to_end(key)
             document = self._kept[key][1]
         assert isinstance(document, kind)
         return document
+
+
+def _stat(file: Path) -> os.stat_result:
+    """A file's size and when it was written; what is read beside a result must not be a link that leads elsewhere."""
+    if file.is_symlink():
+        raise BadInput(f"{file.name}: is a link; the page reads plain files")
+    try:
+        return file.stat()
+    except OSError as error:
+        raise BadInput(f"{file.name}: cannot be read ({error.strerror})") from None
 
 
 def sent(document: Document) -> dict[str, Any]:
