@@ -4,6 +4,7 @@ They quote the prompts of their day. Where a prompt changed, record them again: 
 """
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -18,6 +19,14 @@ RUNS = sorted(path.name for path in RECORDED.iterdir() if path.is_dir())
 
 def stored(run: str) -> Explanation:
     return Explanation.read(RECORDED / run / "explanation.json")
+
+
+def without_predictions(explanation: Explanation) -> Any:
+    """Files of earlier versions hold no typed predictions."""
+    data = explanation.as_data()
+    for claim in (claim for part in data["components"] for claim in part["claims"]):
+        claim.pop("prediction", None)
+    return data
 
 
 def test_there_is_a_run_of_each_kind() -> None:
@@ -40,4 +49,4 @@ def test_a_run_is_replayed_without_the_model(run: str) -> None:
     before = stored(run)
     after = ves.rerun(before, replay=RECORDED / run, progress=False)
     assert isinstance(after, Explanation)
-    assert_same_document(after.as_data(), before.as_data(), leave_out=("seconds", "request"))
+    assert_same_document(without_predictions(after), without_predictions(before), leave_out=("seconds", "request"))

@@ -23,7 +23,7 @@ from vesalius.version import __version__
 
 COMMANDS = [
     *("specimens", "show", "predict", "behaviours", "models", "check"),
-    *("sweep", "what-if", "discover", "explain", "report", "faithfulness", "survey", "study"),
+    *("sweep", "what-if", "discover", "explain", "report", "faithfulness", "retest", "survey", "study"),
     *("train", "generate", "replay", "compare", "diff", "ratings", "runs", "open", "schema"),
 ]
 BENCHMARKS = ["circuits", "discovery", "mechrl", "functions"]

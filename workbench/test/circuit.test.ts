@@ -1,6 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { countFrom, edgeOf, gapsOf, keptBy, positionOf, rankOf, SLIDER, Steps, thresholdAt, type Graph } from "../src/parts/circuit";
+import { decidable } from "../src/parts/claim";
 import { layoutOf, neighbour } from "../src/parts/graph";
 import { placeOf, readers } from "../src/views/component";
 
@@ -72,4 +73,13 @@ test("components by name, and what attends to a token", () => {
   assert.deepEqual(placeOf("L0_MLP"), { layer: 0, head: null });
   assert.equal(placeOf("<b>"), null);
   assert.deepEqual(readers([[1, 0], [0.25, 0.75]], 0), [1, 0.25]);
+});
+
+test("claims that the engine can decide again", () => {
+  const one = (kind: string, prediction?: Record<string, unknown>) => ({ kind, text: "", verdict: "supported", evidence: [], prediction });
+  assert.ok(decidable(one("copies", {}), { scientist: "hyve" }));
+  assert.ok(decidable(one("necessary"), { scientist: "hyve" }));
+  assert.ok(decidable(one("computes"), { scientist: "builtin", executable: {} }));
+  assert.ok(!decidable(one("computes"), { scientist: "hyve", executable: {} }));
+  assert.ok(!decidable(one("free_code"), { scientist: "hyve" }));
 });

@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from vesalius.api.plans import plan
     from vesalius.api.rating_files import rating_sheets, ratings
     from vesalius.api.requests import rerun
+    from vesalius.api.retesting import retest
     from vesalius.api.runs import compare, diff, replay, results
     from vesalius.api.studies import study
     from vesalius.api.study_plans import study_plan
@@ -84,6 +85,7 @@ _HOMES = {
     "report": "vesalius.api.pages",
     "rerun": "vesalius.api.requests",
     "results": "vesalius.api.runs",
+    "retest": "vesalius.api.retesting",
     "sample_functions": "vesalius.api.functions",
     "save_what_if": "vesalius.api.knockouts",
     "schema": "vesalius.documents.schemas",
@@ -135,6 +137,7 @@ __all__ = [
     "report",
     "rerun",
     "results",
+    "retest",
     "sample_functions",
     "save_what_if",
     "schema",

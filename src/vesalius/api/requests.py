@@ -13,11 +13,13 @@ from vesalius.api.explanations import explain
 from vesalius.api.kept_circuits import faithfulness
 from vesalius.api.knockouts import what_if
 from vesalius.api.places import material_mark
+from vesalius.api.retesting import retest
 from vesalius.api.sweeps import sweep_report
 from vesalius.documents.discovery import Discovery
 from vesalius.documents.explanation import Explanation
 from vesalius.documents.faithfulness import Faithfulness
 from vesalius.documents.request import IN_PYTHON, MATERIAL, Request
+from vesalius.documents.retest import Retest
 from vesalius.documents.sets import HeadSets
 from vesalius.documents.sweep import Sweep
 from vesalius.documents.what_if import WhatIf
@@ -30,12 +32,13 @@ CALLS: dict[str, Callable[..., Any]] = {
     "discover": discover,
     "faithfulness": faithfulness,
     "explain": explain,
+    "retest": retest,
 }
 
 
 def rerun(
     request: Request | Any, specimen: Any = None, **given: Any
-) -> Sweep | WhatIf | Discovery | Faithfulness | HeadSets | Explanation:
+) -> Sweep | WhatIf | Discovery | Faithfulness | HeadSets | Explanation | Retest:
     """Repeat a request, or that of a result: `ves.rerun(explanation)`.
 
     `specimen` replaces the name in the request, for a model in memory. `given` are further keywords of the call, such

@@ -8,6 +8,7 @@
 | `Faithfulness` | `faithfulness.json` | `vesalius faithfulness` |
 | `HeadSets`    | `sets.json`        | `vesalius discover --method sets` |
 | `Explanation` | `explanation.json` | `vesalius explain`  |
+| `Retest`      | `retest.json`      | `vesalius retest`   |
 | `Trace`       | `trace.json`       | `vesalius explain --scientist hyve` |
 | `Scorecard`   | `scorecard.json`   | `vesalius bench`    |
 | `Survey`      | `survey.json`      | `vesalius survey`   |
@@ -39,6 +40,7 @@ from vesalius.documents.metric import Metric
 from vesalius.documents.performance import Performance
 from vesalius.documents.plan import Plan, SurveyPlan
 from vesalius.documents.request import Request
+from vesalius.documents.retest import Retest
 from vesalius.documents.scorecard import Scorecard
 from vesalius.documents.sets import HeadSets
 from vesalius.documents.study import Study
@@ -67,6 +69,7 @@ __all__ = [
     "Plan",
     "Record",
     "Request",
+    "Retest",
     "Score",
     "Scorecard",
     "SpecimenDescription",

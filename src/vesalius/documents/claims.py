@@ -8,7 +8,7 @@ import html
 from collections import Counter
 from typing import Any, Literal, get_args
 
-from pydantic import Field
+from pydantic import Field, SerializerFunctionWrapHandler, model_serializer
 
 from vesalius.documents.base import Record
 from vesalius.documents.frozen import FrozenDict, FrozenMap
@@ -63,7 +63,7 @@ class Evidence(Record):
 
 class ClaimRecord(Viewable, Record):
     """A claim after its experiment. `tried` counts the claims of this kind tried on the component, this one
-    included.
+    included. `prediction` is what the claim says beside its kind and component, so that it can be decided again.
     """
 
     kind: str
@@ -71,6 +71,11 @@ class ClaimRecord(Viewable, Record):
     verdict: Verdict
     evidence: tuple[Evidence, ...]
     tried: int = 1
+    prediction: FrozenMap[str, Any] | None = None
+
+    @model_serializer(mode="wrap")
+    def _without_absent(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        return {name: value for name, value in handler(self).items() if value is not None or name != "prediction"}
 
     def _summary(self) -> str:
         shown = "\n".join(map(repr, self.evidence[:2]))

@@ -23,6 +23,7 @@ Command = Literal[
     "discover",
     "faithfulness",
     "explain",
+    "retest",
     "survey",
     "study af1",
     "bench circuits",

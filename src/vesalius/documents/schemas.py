@@ -16,6 +16,7 @@ from vesalius.documents.mechrl import MechrlStudy
 from vesalius.documents.plan import Plan
 from vesalius.documents.ratings import RATINGS_FILE, Ratings
 from vesalius.documents.request import Request
+from vesalius.documents.retest import RETEST_FILE, Retest
 from vesalius.documents.scorecard import SCORECARD_FILE, Scorecard
 from vesalius.documents.sets import SETS_FILE, HeadSets
 from vesalius.documents.study import STUDY_FILE, Study
@@ -36,6 +37,7 @@ DOCUMENTS: dict[str, tuple[type[BaseModel], str | None]] = {
     "faithfulness": (Faithfulness, FAITHFULNESS_FILE),
     "sets": (HeadSets, SETS_FILE),
     "explanation": (Explanation, EXPLANATION_FILE),
+    "retest": (Retest, RETEST_FILE),
     "trace": (Trace, TRACE_FILE),
     "scorecard": (Scorecard, SCORECARD_FILE),
     "survey": (Survey, SURVEY_FILE),

@@ -121,6 +121,17 @@ class Results:
         kind = Discovery if file.name == DISCOVERY_FILE else Explanation
         return self.store.reader.read(file, kind)
 
+    def explanation(self, path: str) -> Explanation:
+        """The explanation of a directory or of a file, which knows its place."""
+        place = self.store.place(path)
+        file = place if place.is_file() else place / EXPLANATION_FILE
+        if not file.is_file():
+            raise BadInput(f"{path!r:.80}: holds no explanation; name a result of `vesalius explain`")
+        found = self.read(str(file.relative_to(self.store.directory)))
+        if not isinstance(found, Explanation):
+            raise BadInput(f"{path!r:.80}: is no explanation; name a result of `vesalius explain`")
+        return found if file.name != EXPLANATION_FILE else found.model_copy(update={"directory": str(file.parent)})
+
     def save(self, asked: SaveQuestion) -> dict[str, Any]:
         """Write a pruned circuit beside its result, never over another file."""
         if not FILE_NAME.fullmatch(asked.name):

@@ -78,17 +78,19 @@ def sent(document: Document) -> dict[str, Any]:
 def claims_page(
     explanation: Explanation, *, verdict: str | None, kind: str | None, component: str | None, start: int
 ) -> dict[str, Any]:
-    """The claims that match, `CLAIMS` of them from `start` on, and how many there are."""
+    """The claims that match, `CLAIMS` of them from `start` on, and how many there are. `number` counts from 1 among
+    those about a component.
+    """
     every = [
-        (part.id, claim)
+        (part.id, number, claim)
         for part in explanation.components
         if component in (None, part.id)
-        for claim in part.claims
+        for number, claim in enumerate(part.claims, 1)
         if verdict in (None, claim.verdict) and kind in (None, claim.kind)
     ]
     page = every[start : start + CLAIMS]
     return {
         "total": sum(len(part.claims) for part in explanation.components),
         "matching": len(every),
-        "claims": [{"component": name, **claim.as_data()} for name, claim in page],
+        "claims": [{"component": name, "number": number, **claim.as_data()} for name, number, claim in page],
     }

@@ -17,7 +17,7 @@ from vesalius import api
 from vesalius.api.annotating import Annotating
 from vesalius.errors import BadInput, Failed
 from vesalius.version import __version__
-from vesalius.workbench import annotation, circuits, components, live, saving
+from vesalius.workbench import annotation, circuits, claims, components, live, saving
 from vesalius.workbench.asking import (
     AttentionQuestion,
     LensQuestion,
@@ -58,6 +58,7 @@ def create_app(
     results = circuits.Results(store)
     circuits.routes(app, store, models, results)
     components.routes(app, store, results)
+    claims.routes(app, models, results)
 
     @app.get("/api/start")
     def start() -> dict[str, Any]:

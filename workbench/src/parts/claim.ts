@@ -1,8 +1,9 @@
 /** A claim with its evidence: verdict, sentence, and each line with its interval and controls. */
 
-import { h, type Child } from "../dom";
+import { post } from "../ask";
+import { field, h, type Child } from "../dom";
 import { figure } from "../numbers";
-import { long, verdict } from "../page";
+import { during, long, verdict } from "../page";
 import { strip, type Evidence } from "./strip";
 
 export interface ClaimRecord {
@@ -10,6 +11,7 @@ export interface ClaimRecord {
   text: string;
   verdict: string;
   evidence: Evidence[];
+  prediction?: Record<string, unknown> | null;
 }
 
 export function claim(one: ClaimRecord, ...more: Child[]): HTMLElement {
@@ -21,4 +23,25 @@ export function evidenceLine(line: Evidence): HTMLElement {
     h("span", { class: "mark" }, line.passed === null ? "–" : line.passed ? "pass" : "FAIL"),
     h("span", {}, `${line.experiment}: ${line.measure} `, h("b", {}, figure(line)), `, n ${line.n}`, h("span", { class: "quiet" }, line.rule)),
     strip(line));
+}
+
+/** Whether the engine can decide a claim again: it knows what the claim predicts. */
+export function decidable(one: ClaimRecord, explanation: { scientist: string; executable?: unknown }): boolean {
+  const known = one.prediction !== undefined && one.prediction !== null;
+  return known || one.kind === "necessary" || (["computes", "aggregates"].includes(one.kind) && explanation.scientist === "builtin" && Boolean(explanation.executable));
+}
+
+/** A claim's experiment on the inputs of another seed, and both outcomes side by side. */
+export function testAgain(path: string, component: string, number: number, own: number): HTMLElement {
+  const seed: HTMLInputElement = h("input", { type: "number", min: 0, max: 2 ** 31, value: own + 1, class: "seed", "aria-label": `seed for claim ${number} about ${component}` });
+  const found = h("div", { "aria-live": "polite" });
+  const ask = () => during(found, "Running its experiment on other inputs …", async () => {
+    const { document, command } = await post("retest", { path, component, claim: number, seed: Number(seed.value) });
+    const side = (title: string, record: ClaimRecord, name: string) => h("div", { class: name }, h("h4", {}, title, ": ", verdict(record.verdict)), record.evidence.map(evidenceLine));
+    return [
+      h("p", { class: "outcome" }, document.same ? "The same verdict." : "Another verdict."),
+      h("div", { class: "sides" }, side(`seed ${document.before_seed}, in the explanation`, document.before, "before"), side(`seed ${document.request.seed}`, document.after, "after")),
+      document.request.specimen ? h("pre", {}, command) : null];
+  });
+  return h("div", { class: "again" }, h("form", { class: "filters", onsubmit: (event: Event) => { event.preventDefault(); void ask(); } }, field("seed", seed), h("button", { type: "submit", class: "small", "aria-label": `test claim ${number} about ${component} again` }, "Test again with this seed")), found);
 }

@@ -4,7 +4,7 @@ import { get } from "../ask";
 import { field, h, replace, select, scrolling } from "../dom";
 import { figure, number, signed, type Figure } from "../numbers";
 import { during, go, link, long, remember, verdict } from "../page";
-import { claim, type ClaimRecord } from "../parts/claim";
+import { claim, decidable, testAgain, type ClaimRecord } from "../parts/claim";
 import { headMap } from "../parts/headmap";
 import { placeOf } from "./component";
 import { whatIfTable } from "./whatif";
@@ -31,17 +31,18 @@ function explanation(document: any, about: { counts: number[]; kinds: string[] }
   let chosen = { verdict: query["verdict"] ?? ANY, kind: query["kind"] ?? ANY, component: query["component"] ?? ANY };
   const list = h("div", {});
   let asked = 0;
+  const told = (one: ClaimRecord & { component: string; number: number }) => claim(one, decidable(one, document) ? testAgain(path, one.component, one.number, document.seed) : null);
   const draw = () => {
     const own = ++asked;
     const kept = Object.fromEntries(Object.entries(chosen).filter(([, value]) => value !== ANY));
     remember("result", { path, ...kept });
     void during(list, "Reading the claims …", async () => {
       const page = await get("claims", { path, ...kept });
-      const claims = h("div", {}, page.claims.map((one: ClaimRecord) => claim(one)));
+      const claims = h("div", {}, page.claims.map(told));
       const more: HTMLButtonElement = h("button", { type: "button", onclick: async () => {
         const next = await get("claims", { path, ...kept, start: String(claims.childElementCount) });
         if (own !== asked) return; // the filters are others by now
-        claims.append(...next.claims.map((one: ClaimRecord) => claim(one)));
+        claims.append(...next.claims.map(told));
         say(claims.childElementCount);
       } }, "Show more");
       const status = h("p", { role: "status" });

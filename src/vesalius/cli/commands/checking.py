@@ -1,4 +1,4 @@
-"""Check what was found: whether a circuit keeps the behaviour."""
+"""Check what was found: whether a circuit keeps the behaviour, and whether a claim holds on other inputs."""
 
 from typing import Annotated
 
@@ -79,3 +79,28 @@ def faithfulness(
         out=out or True,
     )
     return output(result, print_faithfulness, as_json=json)
+
+
+@commands.command()
+def retest(
+    explanation: Annotated[str, typer.Argument(help="A directory of `vesalius explain`, or an explanation file.")],
+    component: Annotated[str, typer.Option("--component", "-c", help="The component that the claim is about.")],
+    claim: Annotated[
+        str, typer.Option(help="Its number among the claims about the component, from 1, or its kind: necessary.")
+    ] = "1",
+    seed: Annotated[int, typer.Option(help="Seed of the held-out inputs; the explanation's own repeats it.")] = 1,
+    out: Annotated[str | None, typer.Option(help="Directory for retest.json. Default: vesalius-runs/...")] = None,
+    dtype: DtypeOption = "auto",
+    device: DeviceOption = "auto",
+    json: JsonOption = False,
+) -> None:
+    """Decide one claim of an explanation again, on the held-out inputs of another seed, by the same rule.
+
+    Example: vesalius retest vesalius-runs/explain-frac_prevs-seed0 -c L0_MLP --claim necessary --seed 5
+    """
+    from vesalius import api
+    from vesalius.cli.console import output
+    from vesalius.cli.tables.checking import print_retest
+
+    result = api.retest(explanation, component, claim, seed=seed, dtype=dtype, device=device, out=out or True)
+    return output(result, print_retest, as_json=json)

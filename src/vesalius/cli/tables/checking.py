@@ -1,7 +1,8 @@
-"""How faithful a circuit is."""
+"""How faithful a circuit is, and what another seed says about a claim."""
 
 from vesalius.cli.console import print_line
 from vesalius.documents.faithfulness import Faithfulness
+from vesalius.documents.retest import Retest
 
 
 def print_faithfulness(result: Faithfulness) -> None:
@@ -9,3 +10,13 @@ def print_faithfulness(result: Faithfulness) -> None:
     for line in repr(result).splitlines():
         print_line(line)
     print_line(f"again: {result.request.command_line()}")
+
+
+def print_retest(result: Retest) -> None:
+    """Both verdicts, then the evidence of the new one."""
+    for line in repr(result).splitlines():
+        print_line(line)
+    for one in result.after.evidence:
+        print_line(repr(one))
+    if result.request.specimen is not None:
+        print_line(f"again: {result.request.command_line()}")

@@ -24,6 +24,7 @@ from vesalius.explanations.claims.inputs import input_words, unsupported_inputs
 from vesalius.explanations.claims.interchange import Computes
 from vesalius.explanations.claims.laboratory import Lab
 from vesalius.explanations.claims.moved import scoped
+from vesalius.explanations.claims.prediction import prediction_of
 from vesalius.explanations.claims.reading import Copies, ReadsFrom
 
 __all__ = [
@@ -84,7 +85,14 @@ def check(
     if verdict == "supported":
         evidence += unsupported_inputs(claim, lab, carriers or {})
     text = worded(claim.text, verdict, evidence)
-    return ClaimRecord(kind=claim.kind, text=text, verdict=verdict, evidence=evidence, tried=tried)
+    return ClaimRecord(
+        kind=claim.kind,
+        text=text,
+        verdict=verdict,
+        evidence=evidence,
+        tried=tried,
+        prediction=prediction_of(claim),
+    )
 
 
 def worded(text: str, verdict: Verdict, evidence: tuple[Evidence, ...]) -> str:

@@ -1,0 +1,55 @@
+"""A claim of an explanation decided again: its record, and the one on the inputs of another seed."""
+
+from typing import Literal
+
+from pydantic import Field, computed_field
+
+from vesalius.documents.base import Document
+from vesalius.documents.claims import ClaimRecord
+from vesalius.documents.request import Request
+from vesalius.documents.views import Row, Viewable, shortened
+
+RETEST_FILE = "retest.json"
+
+
+class Retest(Viewable, Document):
+    """The claim numbered `claim` about a component, as the explanation has it (`before`, on inputs of `before_seed`)
+    and as the same experiment decides it on inputs of the request's seed (`after`).
+    """
+
+    SCHEMA = 1
+    REMEDY = "run `vesalius retest` again"
+
+    schema_version: Literal[1] = Field(default=1, alias="schema")
+    request: Request
+    specimen: str
+    behaviour: str | None = None
+    component: str
+    claim: int
+    before: ClaimRecord
+    before_seed: int
+    after: ClaimRecord
+    seconds: float
+
+    @computed_field
+    @property
+    def same(self) -> bool:
+        """Whether both verdicts are equal."""
+        return self.before.verdict == self.after.verdict
+
+    def _summary(self) -> str:
+        seed = self.request.seed
+        return (
+            f"{shortened(self.before.text, 200)} ({self.before.kind})\n"
+            f"seed {self.before_seed}: {self.before.verdict}; seed {seed}: {self.after.verdict}"
+            f"{'' if self.same else ', another verdict'}"
+        )
+
+    def _rows(self) -> list[Row]:
+        names = ("experiment", "measure", "value", "low", "high", "n", "mark")
+        sides = {self.before_seed: self.before, self.request.seed: self.after}
+        return [
+            {"seed": seed, **{name: getattr(one, name) for name in names}}
+            for seed, record in sides.items()
+            for one in record.evidence
+        ]

@@ -1,0 +1,61 @@
+"""Decide a claim of an explanation again, on inputs of another seed.
+
+The laboratory is the one that the explanation's scientists use: the same experiment, controls and rule, on other
+held-out inputs. With the seed of the explanation the same inputs are drawn, and the record comes out again.
+"""
+
+from typing import get_args
+
+from vesalius.components import parse_components
+from vesalius.documents.explanation import ClaimRecord, Explanation
+from vesalius.errors import BadInput, choices
+from vesalius.explanations.claims import Claim, Lab, check, claim_from
+from vesalius.explanations.claims.laboratory import CLAIM_SEED
+from vesalius.explanations.claims.prediction import claim_data
+from vesalius.explanations.natural import PROMPTS
+from vesalius.explanations.natural.claims import NaturalClaim, natural_claim_from
+from vesalius.explanations.scientist.explain import blinded, laboratory
+from vesalius.explanations.scientists import BUILTIN
+from vesalius.model.specimen import Specimen, TextVocabulary
+
+_NATURAL = {kind.model_fields["kind"].default for kind in get_args(get_args(NaturalClaim)[0])}
+
+
+def record_of(explanation: Explanation, component: str, claim: int | str) -> tuple[int, ClaimRecord]:
+    """A claim about a component with its number from 1, by that number or, the first of it, by its kind."""
+    parts = {part.id: part.claims for part in explanation.components}
+    if component not in parts:
+        raise BadInput(f"component {component!r:.80}: is not explained here; choose one of {choices(parts) or 'none'}")
+    claims = parts[component]
+    if isinstance(claim, str) and not (claim.isascii() and claim.isdecimal()):
+        numbers = [number for number, record in enumerate(claims, 1) if record.kind == claim]
+        if not numbers:
+            kinds = choices(dict.fromkeys(record.kind for record in claims))
+            raise BadInput(f"claim {claim!r:.80}: none of this kind about {component}; there are {kinds or 'none'}")
+        return numbers[0], claims[numbers[0] - 1]
+    number = int(claim)
+    if not 1 <= number <= len(claims):
+        raise BadInput(f"claim {number}: there are {len(claims)} claims about {component}, counted from 1")
+    return number, claims[number - 1]
+
+
+def decide_again(
+    specimen: Specimen, explanation: Explanation, component: str, record: ClaimRecord, *, seed: int
+) -> ClaimRecord:
+    """The record of the same claim on the inputs of another seed."""
+    natural = isinstance(specimen.vocabulary, TextVocabulary)
+    builtin = explanation.scientist == BUILTIN
+    data = claim_data(record, component, explanation.executable, builtin=builtin)
+    read = natural_claim_from if natural and record.kind in _NATURAL else claim_from
+    claim: Claim = read(data)
+    claim.part.within(specimen.model.config)
+    circuit = sorted(set(parse_components([part.id for part in explanation.components], specimen.model.config)))
+    if natural:
+        asked = explanation.request.options.get("n") if explanation.request else None
+        n = asked if isinstance(asked, int) else PROMPTS
+        lab = Lab(specimen, n=n, seed=CLAIM_SEED + seed, circuit=circuit)
+    else:
+        lab = laboratory(blinded(specimen), circuit, seed=seed)
+    executable = explanation.executable
+    carriers = executable.carriers if builtin and executable is not None and not natural else None
+    return check(claim, lab, tried=record.tried, carriers=carriers)
