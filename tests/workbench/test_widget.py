@@ -9,6 +9,7 @@ import pytest
 import vesalius as ves
 from tests.report.browser import needs_browser
 from tests.report.explanations import frac_prevs
+from tests.workbench.graphs import large_discovery
 from vesalius.errors import BadInput, Note
 from vesalius.report.widgets import SCRIPT, shown_of
 
@@ -133,4 +134,22 @@ def test_attention_is_drawn(browser: Any) -> None:
         page.locator(".token").nth(2).focus()
         page.keyboard.press("Enter")
         assert "L1H2 from “x” (position 2)" in page.locator(".large").inner_text()
+        assert window.errors == []
+
+
+@needs_browser
+def test_the_graph_of_a_circuit_is_drawn(browser: Any) -> None:
+    circuit = large_discovery(60, layers=3, heads=2).circuit
+    shown = shown_of(circuit)
+    assert [id for id, _ in shown["edges"]] == [edge.format() for edge, _ in circuit.ranked_edges()]
+    with browser.bare_window() as window:
+        page = drawn(window, shown)
+        assert page.locator(".picture path.edge:not(.hot)").count() == 40
+        page.get_by_label("edges by score").fill("1000")
+        assert page.locator(".picture path.edge:not(.hot)").count() == 60
+        page.get_by_role("button", name="L1H0").click()
+        assert page.evaluate("window.saved") == ["L1H0"]
+        assert page.locator(".box[aria-pressed=true]").inner_text() == "L1H0"
+        assert page.locator(".picture path.edge:not(.hot)").count() == 60
+        assert window.faults() == []
         assert window.errors == []

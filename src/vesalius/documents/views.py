@@ -134,7 +134,7 @@ class Viewable:
         return renderer().plot(self)
 
     def widget(self) -> Any:
-        """An interactive picture for notebooks: a map of heads, or attention on the tokens.
+        """An interactive picture for notebooks: a map of heads, the graph of a circuit, or attention on the tokens.
 
         It needs the extra `notebook` (anywidget); without it the result itself comes back, which notebooks show as a
         table.

@@ -24,6 +24,8 @@ from vesalius.model.specimen import Specimen
 SCRIPT = Path(__file__).parent / "static" / "widget.js"
 #: Positions of a prompt whose attention is drawn.
 MOST_TOKENS = 256
+#: Edges of a graph, the strongest first, and how many of them are drawn at first.
+MOST_EDGES, FIRST_EDGES = 1_200, 40
 Shown = dict[str, Any]
 
 
@@ -54,14 +56,22 @@ def _(result: Sweep) -> Shown:
 
 @shown_of.register
 def _(result: Circuit) -> Shown:
-    scores = {str(part): score for part, score in result.components.items()}
-    return _head_map("circuit", scores, layers=result.n_layers, heads=result.n_heads)
+    edges = [[edge.format(), score] for edge, score in result.ranked_edges() if result.edges[edge].in_graph]
+    if not edges:
+        return _scores(result, "circuit")
+    counts = {"total": len(edges), "first": FIRST_EDGES}
+    return {"kind": "graph", "title": "circuit", "edges": edges[:MOST_EDGES], **counts}
 
 
 @shown_of.register
 def _(result: Discovery) -> Shown:
     subject = subject_of(result.specimen, result.behaviour)
-    return {**shown_of(result.circuit), "title": f"{subject}: circuit by {result.method}"}
+    return _scores(result.circuit, f"{subject}: circuit by {result.method}")
+
+
+def _scores(circuit: Circuit, title: str) -> Shown:
+    scores = {str(part): score for part, score in circuit.components.items()}
+    return _head_map(title, scores, layers=circuit.n_layers, heads=circuit.n_heads)
 
 
 @shown_of.register
