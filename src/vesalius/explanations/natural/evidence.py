@@ -257,12 +257,11 @@ def composes(study: Study, head: Component, port: AttentionPort, sender: Compone
 
 
 def feeds(study: Study, sender: Component, receiver: Component) -> ClaimRecord:
-    """The path between two components matters, more than the path from a neighbour of the sender."""
-    sign = 1.0 if study.selection.paths[sender, receiver] >= 0 else -1.0
-    control = path_control(study, sender, receiver)
-    controls = {} if control is None else {str(control): sign * study.path(control, receiver)}
-    bar = _bar(MIN_CUT_EFFECT, controls)
-    whole = _figure(study, "path replaced", "effect" if sign > 0 else "gain", sign * study.path(sender, receiver), bar)
+    """The path between two components matters, more than the path from a neighbour of the sender. Which input of a head
+    it goes by is reported where it does.
+    """
+    sign = _sign(study, sender, receiver)
+    whole, verdict = _whole_path(study, sender, receiver)
     ports = [
         mean_evidence(
             study.lab,
@@ -272,10 +271,28 @@ def feeds(study: Study, sender: Component, receiver: Component) -> ClaimRecord:
             level=LEVEL,
             rule="reported; the verdict rests on the whole path",
         )
-        for port in ("qkv" if receiver.is_head else "")
+        for port in ("qkv" if shows_ports(study, sender, receiver) else "")
     ]
     kind, harm = ("feeds", "") if sign > 0 else ("hinders", ", against the answer")
-    return _claim(kind, f"{sender} feeds {receiver} directly{harm}.", above(whole, bar.value), whole, *ports)
+    return _claim(kind, f"{sender} feeds {receiver} directly{harm}.", verdict, whole, *ports)
+
+
+def shows_ports(study: Study, sender: Component, receiver: Component) -> bool:
+    """Whether the path into a head matters, so that its inputs are measured one by one."""
+    return receiver.is_head and _whole_path(study, sender, receiver)[1] == "supported"
+
+
+def _whole_path(study: Study, sender: Component, receiver: Component) -> tuple[Evidence, Verdict]:
+    sign, control = _sign(study, sender, receiver), path_control(study, sender, receiver)
+    controls = {} if control is None else {str(control): sign * study.path(control, receiver)}
+    bar = _bar(MIN_CUT_EFFECT, controls)
+    whole = _figure(study, "path replaced", "effect" if sign > 0 else "gain", sign * study.path(sender, receiver), bar)
+    return whole, above(whole, bar.value)
+
+
+def _sign(study: Study, sender: Component, receiver: Component) -> float:
+    """1 where the path was found to help, else -1."""
+    return 1.0 if study.selection.paths[sender, receiver] >= 0 else -1.0
 
 
 def path_control(study: Study, sender: Component, receiver: Component) -> Component | None:

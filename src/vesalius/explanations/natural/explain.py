@@ -28,7 +28,7 @@ from vesalius.errors import BadInput
 from vesalius.explanations.claims import Lab
 from vesalius.explanations.claims.laboratory import CLAIM_SEED
 from vesalius.explanations.claims.reading import MIN_CUT_EFFECT
-from vesalius.explanations.natural.evidence import path_control
+from vesalius.explanations.natural.evidence import path_control, shows_ports
 from vesalius.explanations.natural.pool import Pool
 from vesalius.explanations.natural.roles import NO_ROLE, Findings, investigate
 from vesalius.explanations.natural.selection import Selection, select
@@ -155,6 +155,7 @@ def _study(specimen: Specimen, part: StudyPart, progress: Progress) -> tuple[lis
     if part.performs:
         progress(f"cutting {len(pairs)} paths on held-out prompts", 0, 0)
         study.measure_paths([key for pair in pairs for key in _path_keys(study, pair)])
+        study.measure_paths([(*pair, port) for pair in pairs if shows_ports(study, *pair) for port in "qkv"])
         progress(f"replacing {len(part.components)} components and their controls", 0, 0)
         study.measure_replacements(part.components)
     studied = []
@@ -167,11 +168,10 @@ def _study(specimen: Specimen, part: StudyPart, progress: Progress) -> tuple[lis
 
 
 def _path_keys(study: Study, pair: tuple[Component, Component]) -> list[tuple[Component, Component, str | None]]:
-    """A path as a whole, each of its inputs, and its control."""
+    """A path as a whole, and its control."""
     sender, receiver = pair
-    ports: list[str | None] = [None, *("qkv" if receiver.is_head else "")]
     control = path_control(study, sender, receiver)
-    return [(sender, receiver, port) for port in ports] + ([] if control is None else [(control, receiver, None)])
+    return [(one, receiver, None) for one in (sender, control) if one is not None]
 
 
 def _component(finding: Findings, study: Study, request: dict[str, Any]) -> ComponentExplanation:
