@@ -31,7 +31,7 @@ def without_predictions(explanation: Explanation) -> Any:
 
 def test_there_is_a_run_of_each_kind() -> None:
     kinds = {(one.scientist, one.request.protocol) for one in map(stored, RUNS) if one.request is not None}
-    assert kinds >= {("hybrid", None), ("hyve", "typed")}
+    assert kinds >= {("hybrid", None), ("hyve", "typed"), ("hyve", "paper")}
 
 
 @pytest.mark.parametrize("run", RUNS)
