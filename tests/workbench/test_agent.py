@@ -1,4 +1,6 @@
-"""The Agent view in a real browser: a run is started, watched, stopped, killed and resumed, and ends as it should."""
+"""The views Agent and Functions in a real browser: a run is started, watched, stopped, killed and resumed, and ends as
+it should; nothing that a run wrote is executed.
+"""
 
 import json
 import os
@@ -13,6 +15,7 @@ from tests.closeness import assert_same_document
 from tests.processes import alive, until_gone
 from tests.report.browser import needs_browser
 from tests.runs.conversations import write_conversation
+from tests.runs.function_runs import SECRET, write_function_run
 
 pytest.importorskip("fastapi")
 pytest.importorskip("uvicorn")
@@ -58,6 +61,10 @@ VIEWS = {
     "agent?path=recorded": ["L0_MLP validation 1", "❙❙ stopped", "It reads y.", "cost not known", "By component"],
     "agent?path=hostile": ["Show the first", "&lt;script&gt;"],
     "runs": ["recorded", "unfinished"],
+    "functions": ["graded", "ungraded"],
+    "functions?path=graded&function=f00001": ["quadratic", "A line.", "f(0) = 3", "the answer's code", "1 of 3"],
+    "functions?path=graded&function=f00002": ["&lt;script&gt;"],
+    "functions?path=ungraded": ["when the whole run is graded", "A parabola.", "not graded yet"],
 }
 
 
@@ -70,6 +77,8 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     write_conversation(top / "results" / "recorded" / "calls.jsonl")
     note = HOSTILE + "n" * 1_000_000
     write_conversation(top / "results" / "hostile" / "calls.jsonl", note=note, result=HOSTILE, code=HOSTILE)
+    write_function_run(top / "results" / "graded", description=HOSTILE)
+    write_function_run(top / "results" / "ungraded", graded=False)
     (top / "results" / "broken" / "calls.jsonl").write_text('{"kind": "outcome"\n[[[\n')
     return top
 
@@ -152,7 +161,7 @@ def test_a_view_answers(view: str, served: Served, browser: Browser) -> None:
 @pytest.mark.parametrize("width", [390, 1600])
 def test_every_view_fits_and_is_accessible(width: int, scheme: str, served: Served, browser: Browser) -> None:
     with browser.window(served, width=width, scheme=scheme) as window:  # type: ignore[arg-type]
-        for view in ("agent", "agent?path=recorded"):
+        for view in ("agent", "agent?path=recorded", "functions?path=graded&function=f00001"):
             page = window.open(view)
             assert window.faults() == []
             assert not page.evaluate("document.documentElement.scrollWidth > innerWidth"), view
@@ -178,12 +187,29 @@ def test_nothing_of_a_record_is_executed_and_long_texts_are_shown_on_request(ser
         ("agent?path=broken", "calls.jsonl, line 1: not a record of a call"),
         ("agent?path=nothing", "there is nothing to watch"),
         ("agent?path=../secret", "is not below the directory"),
+        ("functions?path=recorded", "no run there"),
+        ("functions?path=graded&function=../x", "not interpreted in this run"),
     ],
 )
 def test_what_cannot_be_read_is_told(view: str, expected: str, served: Served, browser: Browser) -> None:
     with browser.window(served) as window:
         assert expected in window.open(view).content()
         window.check(refusals=True)
+
+
+def test_functions_by_keyboard_and_no_truth_before_the_grades(served: Served, browser: Browser) -> None:
+    with browser.window(served) as window:
+        page = window.open("functions?path=graded&function=f00000")
+        page.locator("[data-function=f00000]").focus()
+        page.keyboard.press("ArrowDown")
+        page.keyboard.press("Enter")
+        page.wait_for_selector("article[aria-label=f00001]")
+        assert "function=f00001" in page.url
+        assert SECRET in page.content()
+        page.get_by_label("answers").select_option("right")
+        assert page.locator(".functions-list button").count() == 1
+        assert SECRET not in window.open("functions?path=ungraded").content()
+        window.check()
 
 
 def test_a_program_that_was_not_allowed_is_refused(served: Served, browser: Browser) -> None:

@@ -9,6 +9,7 @@ import { annotate } from "./views/annotate";
 import { circuit } from "./views/circuit";
 import { component } from "./views/component";
 import { compare } from "./views/compare";
+import { functions } from "./views/functions";
 import { result } from "./views/result";
 import { runs } from "./views/runs";
 import { specimen, specimens } from "./views/specimen";
@@ -16,10 +17,10 @@ import { whatIf } from "./views/whatif";
 import type { Query } from "./address";
 
 type View = (place: Element, query: Query) => (() => void) | void;
-const VIEWS: Record<string, View> = { runs, result, specimens, specimen, "what-if": whatIf, compare, annotate, circuit, component, agent };
+const VIEWS: Record<string, View> = { runs, result, specimens, specimen, "what-if": whatIf, compare, annotate, circuit, component, agent, functions };
 /** While texts are rated there is nothing else to see: results say who wrote them. */
 const RATING: [string, string][] = [["Rate texts", "annotate"]];
-const BAR: [string, string][] = [["Results", "runs"], ["Specimens", "specimens"], ["What if", "what-if"], ["Compare", "compare"], ["Agent", "agent"]];
+const BAR: [string, string][] = [["Results", "runs"], ["Specimens", "specimens"], ["What if", "what-if"], ["Compare", "compare"], ["Agent", "agent"], ["Functions", "functions"]];
 
 let leave: (() => void) | void;
 let shown = false;

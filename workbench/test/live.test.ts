@@ -4,6 +4,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { dollars, whole } from "../src/numbers";
 import { costOf, heading, stagesOf, tokens, type Call } from "../src/views/agent";
+import { mark, matchesFunction, type FunctionRow } from "../src/views/functions";
 import { merged, progress, view, type Row } from "../src/views/runs";
 
 const call = (number: number, label: string, cost: number | null): Call => ({ number, label, stage: "observe", component: null, attempt: null, prompt: null, tools: [], answer: {}, text: null, reply: null, failure: null, input_tokens: 1000, output_tokens: 7, cost, seconds: null });
@@ -42,4 +43,17 @@ test("a row leads to its view and tells how far it is", () => {
   assert.equal(view(row("a", 1, { state: "unfinished", has_calls: true })), "agent");
   assert.equal(view(row("a", 1, { kind: "benchmark", title: "bench functions, aia" })), "functions");
   assert.equal(progress(row("a", 1, { state: "running", done: 3, total: 12 })), "▶ running, 3 of 12");
+});
+
+const asked = (more: Partial<FunctionRow>): FunctionRow => ({ id: "f00001", state: "interpreted", score: null, right: null, queries: 3, seconds: 1, problem: "", ...more });
+
+test("a function is right, wrong, not graded or an error, in words", () => {
+  assert.equal(mark(asked({ right: true, score: 1 })), "✓ right");
+  assert.equal(mark(asked({ right: false, score: 0 })), "✗ wrong");
+  assert.equal(mark(asked({ right: false, score: 0.25 })), "✗ 0.25");
+  assert.equal(mark(asked({})), "not graded yet");
+  assert.equal(mark(asked({ state: "failed" })), "error");
+  assert.ok(matchesFunction(asked({ right: true }), "right", "F0000"));
+  assert.ok(!matchesFunction(asked({ right: true }), "wrong", ""));
+  assert.ok(!matchesFunction(asked({}), "any", "f2"));
 });

@@ -128,7 +128,7 @@ def render_functions(directory: Path, *, progress: Progress | None = None) -> Pa
     shown = [*list(failures)[:SHOWN_FAILURES], *others[:SHOWN_OTHERS]]
     cases = []
     for done, name in enumerate(shown, 1):
-        case = _case(directory, name, failures.get(name))
+        case = function_case(directory, name, failures.get(name))
         if case is not None:
             cases.append(case)
         if progress is not None:
@@ -165,7 +165,8 @@ def _request(directory: Path) -> Request:
     )
 
 
-def _case(directory: Path, case: str, failure: FunctionFailure | None) -> Case | None:
+def function_case(directory: Path, case: str, failure: FunctionFailure | None) -> Case | None:
+    """One function of a graded run; None where its files are not whole. `failure` is there if it is less than right."""
     interpreted = document_or_none(Interpreted, explanation_path(directory, case))
     graded = document_or_none(Graded, directory / GRADES / f"{case}.json")
     if interpreted is None or graded is None:
@@ -187,8 +188,13 @@ def _case(directory: Path, case: str, failure: FunctionFailure | None) -> Case |
         curves=_curves(graded.picture, interpreted),
         examples=_examples(graded.picture),
         tests=tuple(map(_test, graded.picture.get("triplets", [])[:MOST_EXAMPLES])),
-        asked=tuple((_text(x), _text(y)) for x, y in interpreted.log[:MOST_QUERIES]),
+        asked=asked_of(interpreted, MOST_QUERIES),
     )
+
+
+def asked_of(interpreted: Interpreted, most: int) -> tuple[tuple[str, str], ...]:
+    """The first queries of a function with their outputs, as texts."""
+    return tuple((_text(x), _text(y)) for x, y in interpreted.log[:most])
 
 
 def _scores(metrics: dict[str, float | None]) -> str:

@@ -59,7 +59,7 @@ class Watcher:
             return self._of_benchmark(directory, case, first, common)
         explanation = _document(Explanation, directory, EXPLANATION_FILE)
         trace = _document(Trace, directory, TRACE_FILE) if state == "finished" else None
-        conversation = self._conversation(_inside(directory, CALLS_FILE), case="")
+        conversation = self._conversation(inside(directory, CALLS_FILE), case="")
         scientist = explanation.scientist if explanation else "hyve" if conversation.calls else ""
         specimen = explanation.title if explanation else conversation.scope
         return _watched(conversation, first, trace, {**common, "scientist": scientist, "specimen": specimen})
@@ -67,14 +67,14 @@ class Watcher:
     def text(self, directory: Path, *, case: str | None, number: int, part: str) -> str:
         """A whole text of one call."""
         if is_run(directory):
-            file = _inside(directory, CALLS, f"{_known_case(directory, case)}.jsonl")
+            file = inside(directory, CALLS, f"{_known_case(directory, case)}.jsonl")
         else:
-            file = _inside(directory, CALLS_FILE)
+            file = inside(directory, CALLS_FILE)
         return self._conversation(file, case=case or "").whole(number, part)
 
     def conversation(self, directory: Path, case: str) -> Conversation:
         """The calls of one case of a benchmark's run."""
-        return self._conversation(_inside(directory, CALLS, f"{case}.jsonl"), case=case)
+        return self._conversation(inside(directory, CALLS, f"{case}.jsonl"), case=case)
 
     def _of_benchmark(self, directory: Path, case: str | None, first: int, common: dict[str, Any]) -> AgentRun:
         asked = read_run(directory)
@@ -184,7 +184,10 @@ def _name(names: Any, case: str) -> str:
 
 
 def _known_case(directory: Path, case: str | None) -> str:
-    cases = _cases(read_run(directory))
+    asked = read_run(directory)
+    cases = _cases(asked)
+    if not isinstance(asked["settings"].get("specimens"), dict) and isinstance(case, str) and _is_plain(case):
+        return case  # a functions run does not list its functions
     if case not in cases:
         raise BadInput(f"case {str(case)[:60]!r}: not in this run; it has {choices(cases)}")
     return case
@@ -206,7 +209,7 @@ def _latest(directory: Path, cases: Sequence[AgentCase]) -> str | None:
     return max(cases, key=changed).case if cases else None
 
 
-def _inside(directory: Path, *parts: str) -> Path:
+def inside(directory: Path, *parts: str) -> Path:
     """A file of a run; a link that leads out of it is refused."""
     path = directory.joinpath(*parts)
     if path.exists() and not (path.is_file() and path.resolve().is_relative_to(directory.resolve())):
@@ -215,5 +218,5 @@ def _inside(directory: Path, *parts: str) -> Path:
 
 
 def _document(kind: Any, directory: Path, *parts: str) -> Any:
-    path = _inside(directory, *parts)
+    path = inside(directory, *parts)
     return document_or_none(kind, path) if path.is_file() else None

@@ -9,6 +9,7 @@ from fastapi import FastAPI, Query
 from pydantic import BaseModel, ConfigDict, Field
 from starlette.concurrency import run_in_threadpool
 
+from vesalius.api.function_runs import functions_run, one_function
 from vesalius.api.runs import ResultIndex
 from vesalius.api.watching import Watcher
 from vesalius.workbench.jobs import Jobs, RunQuestion
@@ -40,8 +41,10 @@ def ending(jobs: Jobs) -> Callable[[FastAPI], AbstractAsyncContextManager[None]]
 
 def routes(app: FastAPI, store: Store, jobs: Jobs) -> None:
     """Add the routes of this module."""
+    watcher, turn = Watcher(), threading.Lock()
     _results(app, store)
-    _agent(app, store, jobs)
+    _agent(app, store, jobs, watcher, turn)
+    _functions(app, store, watcher, turn)
     _starting(app, store, jobs)
 
 
@@ -55,9 +58,7 @@ def _results(app: FastAPI, store: Store) -> None:
         return {"version": found.version, "rows": rows, "gone": found.gone, "left_out": found.left_out}
 
 
-def _agent(app: FastAPI, store: Store, jobs: Jobs) -> None:
-    watcher, turn = Watcher(), threading.Lock()
-
+def _agent(app: FastAPI, store: Store, jobs: Jobs, watcher: Watcher, turn: threading.Lock) -> None:
     @app.get("/api/agent")
     def agent(path: Path, case: Case = None, first: Count = 0) -> dict[str, Any]:
         place = store.place(path)
@@ -72,6 +73,17 @@ def _agent(app: FastAPI, store: Store, jobs: Jobs) -> None:
     ) -> dict[str, Any]:
         with turn:
             return {"text": watcher.text(store.place(path), case=case, number=number, part=part)}
+
+
+def _functions(app: FastAPI, store: Store, watcher: Watcher, turn: threading.Lock) -> None:
+    @app.get("/api/functions")
+    def functions(path: Path) -> dict[str, Any]:
+        return functions_run(store.place(path)).as_data()
+
+    @app.get("/api/function")
+    def function(path: Path, function: Annotated[str, Query(max_length=200)]) -> dict[str, Any]:
+        with turn:
+            return one_function(store.place(path), function, watcher=watcher).as_data()
 
 
 def _starting(app: FastAPI, store: Store, jobs: Jobs) -> None:

@@ -4,12 +4,10 @@ import { get, post } from "../ask";
 import { field, h, replace, scrolling, select, type Child } from "../dom";
 import { dollars, duration, whole } from "../numbers";
 import { during, go, link, verdict } from "../page";
+import * as texts from "../parts/said";
+import type { Text } from "../parts/said";
 import type { Query } from "../address";
 
-interface Text {
-  text: string;
-  length: number;
-}
 interface ToolUse {
   tool: string;
   given: Text;
@@ -42,8 +40,6 @@ export interface Stage {
 
 const AGAIN_RUNNING = 1000;
 const AGAIN_AT_REST = 4000;
-/** Characters of one text that the server hands out. */
-const MOST_SHOWN = 1_000_000;
 const STATES: Record<string, string> = { running: "▶ running", stopping: "◼ stopping", stopped: "❙❙ stopped", finished: "✓ finished" };
 
 /** Calls that follow each other under one label are one stage. */
@@ -94,24 +90,7 @@ function watch(place: Element, path: string, wanted: string): () => void {
   let left = false;
   let first = true;
 
-  const more = (part: string, call: Call, into: HTMLElement, text: Text): Child =>
-    text.length > text.text.length
-      ? h("button", { type: "button", class: "more", onclick: async (event: Event) => {
-          const button = event.currentTarget as HTMLButtonElement;
-          button.disabled = true;
-          try {
-            const answer = await get("agent/text", { path, number: String(call.number), part, ...(wanted ? { case: wanted } : {}) });
-            into.textContent = answer.text;
-            button.remove();
-          } catch (error) {
-            button.replaceWith(h("span", { class: "problem", role: "alert" }, error instanceof Error ? error.message : String(error)));
-          }
-        } }, text.length > MOST_SHOWN ? `Show the first ${whole(MOST_SHOWN)} of ${whole(text.length)} characters` : `Show all ${whole(text.length)} characters`)
-      : null;
-  const said = (text: Text, part: string, call: Call, label: string): Child => {
-    const box = h("pre", { class: "said", tabindex: 0, "aria-label": label }, text.text);
-    return [box, more(part, call, box, text)];
-  };
+  const said = (text: Text, part: string, call: Call, label: string): Child => texts.said(text, { path, case: wanted, number: call.number, part }, label);
   const tool = (use: ToolUse, at: number, call: Call): Child =>
     h("div", { class: "use" },
       h("h4", {}, use.claim ? `Claim: ${use.claim.replaceAll("_", " ")}` : use.is_code ? "Code" : use.tool, " ", use.verdict ? verdict(use.verdict) : null),
@@ -121,7 +100,7 @@ function watch(place: Element, path: string, wanted: string): () => void {
     h("div", { class: "call", "data-call": call.number },
       call.failure ? h("p", { class: "problem" }, `The call failed: ${call.failure}`) : null,
       call.tools.map((use, at) => tool(use, at, call)),
-      Object.entries(call.answer).length ? h("dl", { class: "answer" }, Object.entries(call.answer).map(([name, text]) => { const words = h("dd", {}, text.text); return [h("dt", {}, name.replaceAll("_", " ")), words, text.length > text.text.length ? h("dd", {}, more(`answer.${name}`, call, words, text)) : null]; })) : null,
+      Object.entries(call.answer).length ? h("dl", { class: "answer" }, Object.entries(call.answer).map(([name, text]) => { const words = h("dd", {}, text.text); return [h("dt", {}, name.replaceAll("_", " ")), words, text.length > text.text.length ? h("dd", {}, texts.more(text, { path, case: wanted, number: call.number, part: `answer.${name}` }, words)) : null]; })) : null,
       call.text ? said(call.text, "text", call, "answer") : null,
       call.reply ? h("details", {}, h("summary", {}, "What the model was told then"), said(call.reply, "reply", call, "reply")) : null);
 
