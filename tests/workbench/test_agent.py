@@ -102,7 +102,8 @@ def answers(run: Path) -> int:
     return sum(b'"kind":"outcome"' in line for line in (run / "calls.jsonl").read_bytes().splitlines())
 
 
-def test_a_run_is_started_stopped_killed_and_resumed(place: Path, browser: Browser) -> None:
+@pytest.mark.slow
+def test_a_run_is_started_stopped_killed_and_resumed(place: Path, served: Served, browser: Browser) -> None:
     run, gate = place / "results" / "mine", place / "gate"
     arguments = (place / "results", "--allow-backbone", f"scripted:{place / 'model.py'}")
     with serving(*arguments) as server, browser.window(server) as window:
@@ -128,7 +129,7 @@ def test_a_run_is_started_stopped_killed_and_resumed(place: Path, browser: Brows
         server.process.kill()
     assert answers(run) == before  # what was recorded is not asked again
     assert alive(child)  # a server that is killed takes no run with it
-    with serving(*arguments) as server, browser.window(server) as window:
+    with browser.window(served) as window:  # another server on the same directory
         page = window.open("agent?path=mine")
         shown_state(page, "running")
         os.kill(child, signal.SIGKILL)

@@ -188,3 +188,18 @@ def test_a_run_of_nobody_cannot_be_stopped_or_resumed(jobs: Jobs) -> None:
         jobs.stop(place)
     with pytest.raises(BadInput, match="was not started here"):
         jobs.resume(place)
+
+
+def test_a_server_that_others_can_reach_starts_nothing(tmp_path: Path) -> None:
+    shown = Jobs(tmp_path, backbones=[SCRIPT], watch_only=True)
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / JOB).write_text(json.dumps({"specimen": "frac_prevs", "backbone": SCRIPT}))
+    assert shown.about(tmp_path / "run")["can_resume"] is False
+    for act in (
+        lambda: shown.start(question()),
+        lambda: shown.resume(tmp_path / "run"),
+        lambda: shown.stop(tmp_path / "run"),
+    ):
+        with pytest.raises(BadInput, match="runs are only watched here; start it without --host"):
+            act()
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["run"]

@@ -170,6 +170,10 @@ def test_what_open_is_given(directory: Path, monkeypatch: pytest.MonkeyPatch) ->
     assert find_place(str(directory)) == (directory, None, "/runs")
     place, opened, first = find_place(str(directory / "explained"))
     assert (place, opened, first) == (directory.resolve(), None, "/result?path=explained")
+    (directory / "begun").mkdir()
+    (directory / "begun" / "calls.jsonl").touch()
+    assert find_place(str(directory / "begun"))[2] == "/agent?path=begun"
+    (directory / "begun" / "calls.jsonl").unlink()
     assert find_place("frac_prevs")[1:] == ("frac_prevs", "/specimen?specimen=frac_prevs")
     monkeypatch.chdir(directory)
     assert find_place(None)[0] == Path.cwd()

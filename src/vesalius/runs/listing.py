@@ -87,54 +87,64 @@ class ResultIndex:
     def _update(self) -> None:
         if not self.directory.is_dir():
             raise BadInput(f"{self.directory}: no such directory; name one that holds results, such as vesalius-runs")
-        places = sorted(_places(self.directory), key=lambda found: -_modified(found[0] / found[1]))
-        self._left_out = max(0, len(places) - MOST)
+        found = sorted(_found(self.directory), key=lambda one: -one.modified)
+        self._left_out = max(0, len(found) - MOST)
         version = self._version + 1
         seen = set()
-        for place, file in places[:MOST]:
-            path = str(place.relative_to(self.directory))
-            seen.add(path)
-            worker = worker_of(place) if file in (RUN, EXPLANATION_FILE, CALLS_FILE, UNDER_WAY) else None
-            mark = _signature(place, file, worker)
-            if path not in self._rows or self._rows[path][0] != mark:
-                self._rows[path] = mark, _row(self.directory, place, file, worker)
-                self._versions[path] = self._version = version
-                self._gone.pop(path, None)
+        for one in found[:MOST]:
+            seen.add(one.path)
+            worker = worker_of(self.directory / one.path) if one.marked else None
+            mark = worker, one
+            if one.path not in self._rows or self._rows[one.path][0] != mark:
+                self._rows[one.path] = mark, _row(self.directory / one.path, one, worker)
+                self._versions[one.path] = self._version = version
+                self._gone.pop(one.path, None)
         for path in self._rows.keys() - seen:
             del self._rows[path], self._versions[path]
             self._gone[path] = self._version = version
 
 
-def _places(top: Path) -> Iterator[tuple[Path, str]]:
-    """Directories with a result, and the file that tells. Inside a run of a benchmark nothing else is looked for."""
+@dataclass(frozen=True)
+class _Found:
+    """A directory with a result: its path, the file that tells, and what says whether it is still as it was.
+
+    Texts and numbers alone: there are thousands, and they are looked at every few seconds.
+    """
+
+    path: str
+    file: str
+    modified: float
+    marked: bool
+    stamps: tuple[tuple[int, int, int] | None, ...]
+
+
+def _found(top: Path) -> Iterator[_Found]:
+    """Directories with a result. Inside a run of a benchmark nothing else is looked for."""
     for place, directories, files in os.walk(top, followlinks=False):
-        inside = Path(place)
-        deep = len(inside.relative_to(top).parts) >= DEPTH
+        path = os.path.relpath(place, top)
+        deep = path.count(os.sep) + 1 >= DEPTH
         telling = (name for name in (STUDY_FILE, RUN, *KINDS, CALLS_FILE, UNDER_WAY) if name in files)
-        file = next((name for name in telling if not (inside / name).is_symlink()), None)
+        file = next((name for name in telling if not os.path.islink(f"{place}/{name}")), None)
         directories[:] = [] if deep or file in (RUN, STUDY_FILE) else sorted(directories)
         if file is not None:
-            yield inside, file
+            names = (file, SCORECARD, EVENTS) if file == RUN else (file, CALLS_FILE)
+            stamps = tuple(_stamp(f"{place}/{name}") if name in files else None for name in names)
+            modified = stamps[0][2] / 1e9 if stamps[0] else 0.0
+            yield _Found(path, file, modified, UNDER_WAY in files, stamps)
 
 
-def _signature(place: Path, file: str, worker: Worker | None) -> Any:
-    """What says that a row is still right: the files it is made of, and who works on it."""
-    names = (file, SCORECARD, EVENTS) if file == RUN else (file, CALLS_FILE)
-    return worker, *(_stamp(place / name) for name in names)
-
-
-def _stamp(path: Path) -> tuple[int, int, int] | None:
+def _stamp(path: str) -> tuple[int, int, int] | None:
     try:
-        stat = path.stat()
+        stat = os.stat(path)
     except OSError:
         return None
     return stat.st_ino, stat.st_size, stat.st_mtime_ns
 
 
-def _row(top: Path, place: Path, file: str, worker: Worker | None) -> ResultRow:
-    path = place / file
+def _row(place: Path, found: _Found, worker: Worker | None) -> ResultRow:
+    file = found.file
     has_calls = (place / CALLS).is_dir() or (place / CALLS_FILE).is_file()
-    common = {"path": str(place.relative_to(top)), "modified": _modified(path), "has_calls": has_calls}
+    common = {"path": found.path, "modified": found.modified, "has_calls": has_calls}
     kind = "benchmark" if file == RUN else KINDS[file][0] if file in KINDS else "study"
     kind = "explanation" if file in (CALLS_FILE, UNDER_WAY) else kind
     try:
@@ -158,13 +168,6 @@ def _at_work(worker: Worker | None, described: Described) -> Described:
         return {}
     counts = {} if described.get("total") or not worker.total else {"done": worker.done, "total": worker.total}
     return {"state": "running", "figures": worker.step, "started": worker.started, "seconds": None, **counts}
-
-
-def _modified(path: Path) -> float:
-    try:
-        return path.stat().st_mtime
-    except OSError:
-        return 0.0
 
 
 def _unfinished(place: Path) -> Described:

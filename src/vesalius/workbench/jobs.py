@@ -75,10 +75,19 @@ class Job:
 
 
 class Jobs:
-    """Runs below one directory. `backbones` are those named at the start, beside the providers'."""
+    """Runs below one directory. `backbones` are those named at the start, beside the providers'. With `watch_only`
+    nothing is started or stopped: other machines can reach the server, and a run spends on the keys of this one.
+    """
 
-    def __init__(self, directory: Path, *, specimens: Collection[str] = (), backbones: Collection[str] = ()) -> None:
-        self.directory = directory.resolve()
+    def __init__(
+        self,
+        directory: Path,
+        *,
+        specimens: Collection[str] = (),
+        backbones: Collection[str] = (),
+        watch_only: bool = False,
+    ) -> None:
+        self.directory, self.watch_only = directory.resolve(), watch_only
         self._specimens, self._backbones = set(specimens), list(backbones)
         self._jobs: dict[Path, Job] = {}
         self._lock = threading.Lock()
@@ -91,6 +100,7 @@ class Jobs:
 
     def start(self, asked: RunQuestion) -> Path:
         """Start a run in a new directory, and return it."""
+        self._require_this_machine()
         arguments = self._arguments(asked)
         with self._lock:
             self._require_room()
@@ -105,6 +115,7 @@ class Jobs:
 
     def resume(self, place: Path) -> None:
         """Give the command of a run again that was stopped."""
+        self._require_this_machine()
         arguments = self._arguments(self._asked(place))
         with self._lock:
             self._require_room()
@@ -114,6 +125,7 @@ class Jobs:
 
     def stop(self, place: Path) -> None:
         """Interrupt a run, as Ctrl-C does; it ends by itself or is ended a little later."""
+        self._require_this_machine()
         with self._lock:
             job = self._jobs.get(place)
             if job is not None and job.running:
@@ -136,8 +148,8 @@ class Jobs:
         return {
             "state": state,
             "started_here": ours,
-            "can_stop": can_stop,
-            "can_resume": state == "stopped" and asked is not None,
+            "can_stop": can_stop and not self.watch_only,
+            "can_resume": state == "stopped" and asked is not None and not self.watch_only,
             "asked": None if asked is None else asked.model_dump(exclude_none=True),
             "command": None if asked is None else self._command(asked, place),
             "ended": None if state in ("running", "stopping", "finished") else _last_words(place),
@@ -158,6 +170,12 @@ class Jobs:
         for process in left:
             if not _wait(process, end - time.monotonic()):
                 _end(process, interrupted=True)
+
+    def _require_this_machine(self) -> None:
+        if self.watch_only:
+            raise BadInput(
+                "other machines can reach this server, so runs are only watched here; start it without --host"
+            )
 
     def _require_room(self) -> None:
         if self._closed:

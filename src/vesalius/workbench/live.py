@@ -89,7 +89,7 @@ def _functions(app: FastAPI, store: Store, watcher: Watcher, turn: threading.Loc
 def _starting(app: FastAPI, store: Store, jobs: Jobs) -> None:
     @app.get("/api/jobs")
     def started() -> dict[str, Any]:
-        return {"running": jobs.running(), "backbones": jobs.backbones}
+        return {"running": jobs.running(), "backbones": jobs.backbones, "watch_only": jobs.watch_only}
 
     @app.post("/api/jobs/start")
     def start(asked: RunQuestion) -> dict[str, Any]:

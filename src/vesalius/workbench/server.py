@@ -49,7 +49,7 @@ def create_app(
     """
     named = {opened} if opened else set()
     store, models = Store(directory), Models(directory, named)
-    jobs = Jobs(directory, specimens=named, backbones=backbones)
+    jobs = Jobs(directory, specimens=named, backbones=backbones, watch_only=access.get("password") is not None)
     app = _bare_app(lifespan=live.ending(jobs))
     live.routes(app, store, jobs)
     _results(app, store)

@@ -25,6 +25,8 @@ from vesalius.workbench.password import SHORTEST, Password
 from vesalius.workbench.server import create_annotation_app, create_app
 from vesalius.workbench.store import SHOWN
 
+#: Files of a run that has no result yet.
+UNFINISHED = ("run.json", "calls.jsonl", "under_way.json", "job.json")
 LOOPBACK = "127.0.0.1"
 PASSWORD_VARIABLE = "VESALIUS_PASSWORD"
 
@@ -32,14 +34,16 @@ PASSWORD_VARIABLE = "VESALIUS_PASSWORD"
 def find_place(what: str | None) -> tuple[Path, str | None, str]:
     """What `vesalius open` was given: the directory to open, a specimen named, and the first address.
 
-    A run or a result opens the directory around it at that result; a directory opens as it is; anything else is a
-    specimen.
+    A run or a result opens the directory around it at that result, or at what it does so far; a directory opens as it
+    is; anything else is a specimen.
     """
     if what is None:
         return Path("vesalius-runs") if Path("vesalius-runs").is_dir() else Path.cwd(), None, "/runs"
     place = Path(what).expanduser()
-    if place.is_dir() and any((place / name).is_file() for name in ("run.json", *SHOWN)):
+    if place.is_dir() and any((place / name).is_file() for name in SHOWN):
         return place.resolve().parent, None, f"/result?path={place.resolve().name}"
+    if place.is_dir() and any((place / name).is_file() for name in UNFINISHED):
+        return place.resolve().parent, None, f"/agent?path={place.resolve().name}"
     if place.is_dir() and not any((place / name).is_file() for name in ("specimen.json", "config.json")):
         return place, None, "/runs"
     return Path.cwd(), what, f"/specimen?specimen={what}"

@@ -158,7 +158,7 @@ function watch(place: Element, path: string, wanted: string): () => void {
       h("div", { class: "filters" },
         answer.can_stop ? h("button", { type: "button", "data-act": "stop", onclick: (event: Event) => void act("stop", event.currentTarget as HTMLButtonElement) }, "Stop") : null,
         answer.can_resume ? h("button", { type: "button", "data-act": "resume", onclick: (event: Event) => void act("resume", event.currentTarget as HTMLButtonElement) }, "Resume") : null,
-        answer.state === "finished" ? link("The result", "result", { path }) : null,
+        run.specimen.startsWith("bench functions") ? link("The functions", "functions", { path }) : answer.state === "finished" ? link("The result", "result", { path }) : null,
         run.cases.length ? field("case", select(run.cases.map((each: any) => each.case), run.case, (value) => go("agent", { path, case: value }))) : null),
       answer.state === "running" && !answer.can_stop ? h("p", { class: "quiet" }, "It was started elsewhere and can only be watched here: press Ctrl-C there to stop it.") : null,
       answer.state === "stopped" && !answer.can_resume ? h("p", { class: "quiet" }, "It was not started from this page: give its command again in the terminal, and it goes on.") : null,
@@ -244,7 +244,7 @@ async function starting(): Promise<Child> {
     h("p", { class: "lede" }, "A run of a scientist on one specimen. It is a process of its own: closing this page does not end it, stopping loses nothing, and the same run goes on when it is resumed."),
     rows.length ? [h("h2", {}, "Under way or stopped"), h("ul", { class: "plain" }, rows.slice(0, 50).map((row: any) => h("li", {}, link(row.path, "agent", { path: row.path }), h("span", { class: "quiet" }, ` ${row.state === "unfinished" ? "stopped" : row.state}${row.figures ? `, ${row.figures}` : ""}`))))] : null,
     h("h2", {}, "Start a run"),
-    form(jobs.backbones, known),
+    jobs.watch_only ? h("p", {}, "Other machines can reach this server, so runs are only watched here. Start it without --host to start them.") : form(jobs.backbones, known),
   ];
 }
 

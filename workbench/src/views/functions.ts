@@ -100,8 +100,8 @@ export function functions(place: Element, query: Query): () => void {
     await look();
     if (left) return [];
     if (run.state === "running") again();
-    const first = run.functions.find((row: FunctionRow) => row.id === chosen && row.state !== "failed") ?? run.functions.find((row: FunctionRow) => row.state !== "failed");
-    if (first) choose(first.id);
+    const first = chosen || run.functions.find((row: FunctionRow) => row.state !== "failed")?.id;
+    if (first) choose(first);
     else replace(one, h("p", {}, "No function is answered yet."));
     return [
       head,
