@@ -26,9 +26,9 @@ from vesalius.grading.ratings import item_text
 from vesalius.grading.roles import known_roles
 
 BLOT = "[author]"
-#: Ten circuits with 17 components, as many as the published human study rated. Its text names four of them in examples
-#: (frac_prevs, spam_message_detector, unique_token_extractor, multiply_by_length) and does not list the others: the six
-#: circuits of one component here are our choice.
+#: Ten circuits with 17 components, as many as the published human study rated, which does not list its own. Four are
+#: like tasks of its examples (frac_prevs, spam_message_detector, unique_token_extractor, multiply_by_length); the six
+#: circuits of one component are our choice.
 HUMAN_SUBSET = ("3", "20", "21", "67", "8", "29", "43", "62", "79", "106")
 SUBSET_NAME = "human-subset"
 
