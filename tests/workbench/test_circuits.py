@@ -75,6 +75,9 @@ def test_no_more_edges_than_a_page_can_draw(tmp_path: Path) -> None:
     assert (len(graph["edges"]), graph["n_edges"]) == (MOST_EDGES, MOST_EDGES + 100)
     sizes = [abs(score) for _, score in graph["edges"]]
     assert sizes == sorted(sizes, reverse=True)
+    refused = ask(entered, "faithfulness", path="large", least=0.5)
+    assert refused.status_code == 400
+    assert "in a terminal: vesalius faithfulness gpt2" in refused.json()["error"]
 
 
 def test_faithfulness_is_what_the_composer_says(client: TestClient, found: Discovery) -> None:

@@ -25,6 +25,8 @@ from vesalius.workbench.store import Store
 MOST_EDGES = 20_000
 #: Prompts of one question.
 MOST_PROMPTS = 128
+#: Edges of a model whose circuit of edges is measured here: cutting more takes minutes and everybody else waits.
+MOST_EDGES_CUT = 6_000
 #: Where a page that was just opened starts: about so many edges, or the components worth explaining.
 FIRST_EDGES = 40
 #: Options of a request that decide which model and which score is meant.
@@ -79,6 +81,11 @@ def routes(app: FastAPI, store: Store, models: Models, results: "Results") -> No
     @app.post("/api/faithfulness")
     def faithfulness(asked: FaithfulnessQuestion) -> Any:
         result = results.read(asked.path)
+        if isinstance(result, Discovery) and (edges := len(result.circuit.edges)) > MOST_EDGES_CUT:
+            raise BadInput(
+                f"{asked.path!r:.80}: this model has {edges:,} edges and at most {MOST_EDGES_CUT:,} are cut here; "
+                f"in a terminal: vesalius faithfulness {result.specimen} --circuit DIR --least {asked.least:g}"
+            )
         with models.turn():
             specimen = models.specimen(*subject(result))
             given = {"components": result} if isinstance(result, Discovery) else {"circuit": store.place(asked.path)}
