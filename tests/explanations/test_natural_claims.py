@@ -15,6 +15,7 @@ from vesalius.explanations.natural.claims import (
     LensOnly,
     MovesRole,
     ReadsRole,
+    Together,
     WritesAnswer,
     natural_claim_from,
 )
@@ -58,6 +59,9 @@ def saturated() -> Lab:
         (MovesRole(component="L0H0", role="B"), "refuted"),
         (Inhibits(component="L1H1"), "supported"),
         (Inhibits(component="L1H0"), "refuted"),
+        # Without L0H0 it no longer works against the answer; it gains by that, and costs nothing.
+        (BacksUp(component="L1H1", of=("L0H0",)), "refuted"),
+        (Together(component="L1H1", others=("L0H0",)), "refuted"),
         (WritesAnswer(component="L1H0"), "supported"),
         (WritesAnswer(component="L1H1"), "refuted"),
         (LensOnly(component="L1H0"), "refuted"),

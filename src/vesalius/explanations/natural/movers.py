@@ -28,6 +28,10 @@ from vesalius.explanations.natural.deciding import (
 )
 from vesalius.explanations.natural.instruments import END, How
 
+#: What a gain may not exceed: the cost once the others are replaced, and the cost of all.
+ONCE = ("effect once they are replaced", "right answers lost once they are replaced")
+JOINT = ("joint effect", "right answers lost by all")
+
 
 class MovesRole(Claim, frozen=True):
     """The component's output at a position carries the token of a role there: with the output from a run that has
@@ -90,7 +94,10 @@ class BacksUp(Claim, frozen=True):
         return f"{self.component} is a backup of {join_names(self.of)}: it matters more once they are replaced."
 
     def examine(self, lab: Lab, *, level: float) -> Outcome:
-        """The gain of its effect once the others are replaced, against that of matched components."""
+        """The gain of its effect once the others are replaced, against that of matched components. It counts at most as
+        what replacing it costs then, and as what replacing all costs: a head that works against the answer, or whose
+        work another undoes, gains by comparison and is no backup.
+        """
         tools, others = instruments_of(lab), _others(self, self.of)
 
         def gains(parts):
@@ -99,8 +106,12 @@ class BacksUp(Claim, frozen=True):
         weak = weak_controls(lab, lab.matched(self.part, exclude=others, k=CANDIDATES), gains)
         controls = {f"{part} instead": pair for part, pair in weak.items()}
         experiment = f"{self.replacement} replacement{_at(self.at)} with and without {join_names(self.of)}"
-        (own,) = gains([self.part])
-        return either(lab, experiment, own, controls, least=MIN_EFFECT, level=level, measures=GAINS)
+        (gain,) = gains([self.part])
+        joint, rest = (tools.losses(one, self.replacement, self.at) for one in ([*others, self.part], others))
+        bounds = [{GAINS[i]: gain[i], ONCE[i]: joint[i] - rest[i], JOINT[i]: joint[i]} for i in (0, 1)]
+        score, answers = (min(one, key=lambda name: float(one[name].mean())) for one in bounds)
+        own = bounds[0][score], bounds[1][answers]
+        return either(lab, experiment, own, controls, least=MIN_EFFECT, level=level, measures=(score, answers))
 
 
 class Primary(Claim, frozen=True):
@@ -159,7 +170,9 @@ class Together(Claim, frozen=True):
         return f"{names} matter together: replacing all of them costs more than the sum of what each costs alone."
 
     def examine(self, lab: Lab, *, level: float) -> Outcome:
-        """The excess of the joint cost over the sum of the single ones, against that of as many matched components."""
+        """The excess of the joint cost over the sum of the single ones, against that of as many matched components. A
+        member that helps when it is replaced costs nothing, it does not lower the sum.
+        """
         members = [self.part, *_others(self, self.others)]
         excess = _excess(lab, members, self.replacement, self.at)
         matched = lab.matched(self.part, exclude=members, k=len(members))
@@ -206,5 +219,6 @@ def _excess(lab: Lab, members: list, how: How, at: str | None) -> Losses:
     tools = instruments_of(lab)
     tools.measure([members, *([member] for member in members)], how, at)
     joint, singles = tools.losses(members, how, at), [tools.losses([member], how, at) for member in members]
-    score, answers = (joint[place] - torch.stack([one[place] for one in singles]).sum(0) for place in (0, 1))
+    costs = ([one[place] for one in singles if float(one[place].mean()) > 0] for place in (0, 1))
+    score, answers = (whole - sum(parts, torch.zeros_like(whole)) for whole, parts in zip(joint, costs, strict=True))
     return score, answers
