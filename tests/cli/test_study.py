@@ -274,6 +274,15 @@ def rate(sheet: Path, scores: dict[str, tuple[int, int, int]]) -> Path:
     return sheet
 
 
+def test_two_raters_are_too_few_and_the_study_says_so(copy: Path) -> None:
+    sheet = copy / "rating-sheet.csv"
+    header, *rows = rate(sheet, {"L0H3": (2, 2, 1), "L1H0": (0, 0, 0), "L2_MLP": (0, 1, 2)}).read_text().splitlines()
+    sheet.write_text("\n".join([header, *(row for row in rows if "rater 3" not in row)]))
+    rated = again(copy, ratings=sheet)
+    assert rated.table_4[-1].not_rated == 3
+    assert rated.rated_by == "2 raters (rater 1, rater 2; fewer than 3: nothing is rated)"
+
+
 def test_the_sheet_filled_in_gives_the_row_of_the_table(copy: Path) -> None:
     """Correct by two of three, wrong by all, and no majority: 1, 0, 1 and one that is not rated."""
     sheet = rate(copy / "rating-sheet.csv", {"L0H3": (2, 2, 1), "L1H0": (0, 0, 0), "L2_MLP": (0, 1, 2)})

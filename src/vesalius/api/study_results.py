@@ -20,7 +20,7 @@ from vesalius.documents.study import (
     StudyRow,
 )
 from vesalius.explanations.scientists import BUILTIN
-from vesalius.grading.ratings import Rating, rater_agreement
+from vesalius.grading.ratings import LEAST_RATERS, Rating, rater_agreement
 from vesalius.grading.roles import MEASURE, RatedText, ReferenceRoles
 from vesalius.report.study import render_study
 from vesalius.runs.directory import read_explanation
@@ -105,7 +105,10 @@ def _raters(scores: Sequence[Rating], judges: Sequence[str]) -> str | None:
     if judges:
         return f"{', '.join(judges)} (judges; the lowest score counts)"
     raters = sorted({rating.rater for rating in scores if rating.measure == MEASURE})
-    return f"{len(raters)} raters ({', '.join(raters)}; the majority counts)" if raters else None
+    if not raters:
+        return None
+    rule = "the majority counts" if len(raters) >= LEAST_RATERS else f"fewer than {LEAST_RATERS}: nothing is rated"
+    return f"{len(raters)} rater{'s' * (len(raters) > 1)} ({', '.join(raters)}; {rule})"
 
 
 def _agreement(scores: Sequence[Rating]) -> list[RaterAgreement]:
