@@ -7,6 +7,7 @@ Needs the extra `dev` and Chromium (scripts/install-browser).
 """
 
 import io
+import shutil
 import sys
 import tempfile
 from collections.abc import Iterator
@@ -15,8 +16,6 @@ from pathlib import Path
 from typing import Any
 
 from PIL import Image
-from tests.runs.annotated import write_runs
-from tests.runs.conversations import write_conversation
 from tests.workbench.browsing import Browser, Served, running_browser, serving
 
 import vesalius as ves
@@ -36,7 +35,9 @@ VIEWS: dict[str, tuple[str, str | None]] = {
     "circuit": ("circuit?path=found", None),
     "component": ("component?specimen=frac_prevs&component=L1H2&path=explained", None),
     "compare": ("compare?a=explained&b=other-seed", None),
-    "agent": ("agent?path=conversation", None),
+    "agent": ("agent?path=recorded", None),
+    "functions": ("functions?path=functions", None),
+    "specimens": ("specimens", None),
     "smollm2-specimen": (f"specimen?{SMOLLM}&layer=5&prompt={TEXT.replace(' ', '+')}", None),
     "smollm2-what-if": (f"what-if?{SMOLLM}&components=L8H4,L14H2&n=8", None),
     "smollm2-circuit": ("circuit?path=smollm2", None),
@@ -62,9 +63,9 @@ def make_results(place: Path, named: list[str]) -> None:
             out=place / "smollm2",
             progress=False,
         )
-    (place / "conversation").mkdir()
-    write_conversation(place / "conversation" / "calls.jsonl")
-    write_runs(place / "runs-to-rate")
+    shutil.copytree(ROOT / "examples" / "recorded" / "typed", place / "recorded")
+    if "functions" in named:
+        ves.bench("functions", category="numeric", count=4, out=place / "functions", progress=False)
 
 
 @contextmanager
@@ -103,8 +104,8 @@ def main() -> None:
                         page.get_by_role("heading", name=heading, exact=True).evaluate("(one) => one.scrollIntoView()")
                     write_picture(page, name)
         if "annotate" in named:
-            rated = sorted((place / "runs-to-rate").iterdir())
-            rating = (*rated, "--annotate", "--out", Path(folder) / "ratings")
+            rated = (place / "explained", place / "other-seed")
+            rating = (*rated, "--annotate", "--reference", "--out", Path(folder) / "ratings")
             with serving(*rating) as served, opened(browser, served, "annotate") as window:
                 page = window.open("annotate")
                 page.locator("[name=rater]").fill("ann")

@@ -48,7 +48,7 @@ button { cursor: pointer; background: var(--ground); } button:disabled { opacity
 .scroll { overflow-x: auto; max-width: 100%; }
 table { border-collapse: collapse; font-size: 0.9375rem; } caption { text-align: left; color: var(--quiet); font-size: 0.875rem; padding-bottom: 0.35rem; }
 .list th, .list td { text-align: left; vertical-align: top; padding: 0.4rem 1rem 0.4rem 0; border-bottom: 1px solid var(--line); overflow-wrap: break-word; max-width: 48rem; }
-.list thead th { color: var(--quiet); font-weight: 400; font-size: 0.875rem; } .list tbody th { font-weight: 500; } .list .number { text-align: right; font-variant-numeric: tabular-nums; }
+.list thead th { color: var(--quiet); font-weight: 400; font-size: 0.875rem; } .list tbody th { font-weight: 500; } .list .number { text-align: right; white-space: nowrap; font-variant-numeric: tabular-nums; }
 .list input[type="checkbox"] { min-height: 1.25rem; width: 1.25rem; height: 1.25rem; } tr.changed td { background: var(--ground); }
 .facts { display: flex; flex-wrap: wrap; gap: 0.25rem 1rem; margin: 0.75rem 0; } .facts dt { color: var(--quiet); } .facts dd { margin: 0 1.25rem 0 0; font-variant-numeric: tabular-nums; overflow-wrap: anywhere; } .facts .effect { font-weight: 600; }
 pre { background: var(--ground); padding: 0.75rem 1rem; border-radius: 4px; white-space: pre-wrap; overflow-wrap: anywhere; font: 0.875rem/1.5 var(--mono); } code { font-family: var(--mono); font-size: 0.9375em; }
