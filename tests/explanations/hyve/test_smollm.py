@@ -28,11 +28,12 @@ def test_every_stage_runs_and_the_explanation_is_valid(
     monkeypatch.setattr(prompting, "MOST_EXAMPLES", 2)
     monkeypatch.setattr(prompting, "describe_claims", lambda kinds: describe_claims(kinds).splitlines()[0])
     monkeypatch.setattr(prompting, "helper_lines", lambda *libraries: [])
-    monkeypatch.setattr(tools, "MAX_LOOKS", 1)  # held to a schema, the model would ask for experiments to the limit
+    for limit in ("MAX_LOOKS", "MAX_EXECUTIONS_COMPACT", "MAX_CLAIMS_COMPACT"):  # held to a schema, the model would go to the limits
+        monkeypatch.setattr(tools, limit, 1)
     with open_backbone(
         f"local:{NAME}", base_url=local_server.url, max_tokens=32, reasks=0, timeout=600, retry=RetryPolicy(tries=2)
     ) as backbone:
-        found = explain_hyve(load("frac_prevs"), backbone=backbone, components=["L0_MLP"])
+        found = explain_hyve(load("frac_prevs"), backbone=backbone, components=["L0_MLP"], compact=True)
     text = json.dumps(found.explanation.model_dump(mode="json"), allow_nan=False)
     assert Explanation.model_validate_json(text) == found.explanation
     (component,) = found.trace.components
