@@ -28,7 +28,8 @@ def test_every_stage_runs_and_the_explanation_is_valid(
     monkeypatch.setattr(prompting, "MOST_EXAMPLES", 2)
     monkeypatch.setattr(prompting, "describe_claims", lambda kinds: describe_claims(kinds).splitlines()[0])
     monkeypatch.setattr(prompting, "helper_lines", lambda *libraries: [])
-    for limit in ("MAX_LOOKS", "MAX_EXECUTIONS_COMPACT", "MAX_CLAIMS_COMPACT"):  # held to a schema, the model would go to the limits
+    # Held to a schema, the model would go to the limits.
+    for limit in ("MAX_LOOKS", "MAX_EXECUTIONS_COMPACT", "MAX_CLAIMS_COMPACT"):
         monkeypatch.setattr(tools, limit, 1)
     with open_backbone(
         f"local:{NAME}", base_url=local_server.url, max_tokens=32, reasks=0, timeout=600, retry=RetryPolicy(tries=2)
