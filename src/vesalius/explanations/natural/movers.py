@@ -34,8 +34,9 @@ JOINT = ("joint effect", "right answers lost by all")
 
 
 class MovesRole(Claim, frozen=True):
-    """The component's output at a position carries the token of a role there: with the output from a run that has
-    another token at the role, the answer moves towards that run's.
+    """The component's output at a position depends on the token of a role, and the answer on it: with the output from a
+    run that has another token at the role, the answer moves towards that run's. Whether the token is what the head
+    reads, or the key by which it finds something else, is not told; `ReadsRole` tells the first.
     """
 
     kind: Literal["moves_role"] = "moves_role"
@@ -45,7 +46,7 @@ class MovesRole(Claim, frozen=True):
 
     @property
     def text(self) -> str:
-        return f"{self.component} moves {self.role} to {self.to}{given(self.suppressed)}."
+        return f"What {self.component} writes at {self.to} depends on {self.role}{given(self.suppressed)}."
 
     def examine(self, lab: Lab, *, level: float) -> Outcome:
         """Patch its output from runs with another token at the role; matched components are the control."""
