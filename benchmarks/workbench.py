@@ -48,7 +48,7 @@ def main() -> None:
     out = parser.parse_args().out
     with tempfile.TemporaryDirectory() as folder:
         large_discovery(EDGES).save(Path(folder) / "large")
-        with serving(folder) as served, running_browser() as browser:
+        with serving(folder, threads=2) as served, running_browser() as browser:
             rows = [*_pages(served, browser), *_what_ifs(served, browser), *_graph(served, browser), *_memory(served)]
     for row in rows:
         ratio = f"   cold / warm {row['ratio']:.1f}" if "ratio" in row else ""

@@ -37,10 +37,10 @@ class Served:
 
 
 @contextmanager
-def serving(*arguments: str | Path, directory: Path | None = None) -> Iterator[Served]:
-    """`vesalius open ARGUMENTS --no-browser`; stopped at the end."""
+def serving(*arguments: str | Path, directory: Path | None = None, threads: int = 1) -> Iterator[Served]:
+    """`vesalius open ARGUMENTS --no-browser`, with so many threads to compute; stopped at the end."""
     command = [sys.executable, "-m", "vesalius", "open", *map(str, arguments), "--no-browser"]
-    environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONUNBUFFERED": "1"}
+    environment = {**os.environ, "OMP_NUM_THREADS": str(threads), "PYTHONUNBUFFERED": "1"}
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment, cwd=directory) as process:
         assert process.stdout is not None
         found = re.search(r"(http://[^/\s]+)/\S*?(?:token=(\S+)|$)", process.stdout.readline())

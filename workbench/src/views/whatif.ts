@@ -56,7 +56,7 @@ export function whatIf(place: Element, query: Query): void {
     const chosen = new Set((query["components"] ?? "").split(",").filter(Boolean));
     let kind = query["kind"] ?? "zero";
     let at = query["at"] ?? "";
-    let n = Number(query["n"] ?? 16);
+    let n = Number(query["n"] ?? (listed ? 16 : 8));
     let seed = Number(query["seed"] ?? 0);
     let prompt = query["prompt"] ?? "";
     let source = query["source"] ?? "";
