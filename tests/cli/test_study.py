@@ -340,6 +340,12 @@ def test_roles_of_ones_own(copy: Path, tmp_path: Path) -> None:
         assert str(tmp_path / name) in study.request.command_line()
 
 
+def test_roles_of_another_circuit_are_refused(copy: Path, tmp_path: Path) -> None:
+    (tmp_path / "roles.json").write_text('{"L9H9": "brings B"}')
+    with pytest.raises(ves.BadInput, match="names none of the components of the circuit; it has L"):
+        again(copy, roles=tmp_path / "roles.json")
+
+
 @pytest.mark.parametrize(
     ("name", "text", "complaint"),
     [
@@ -369,6 +375,7 @@ def test_a_slip_in_roles_is_refused(tmp_path: Path, name: str, text: str, compla
         (["af1"], "Missing option '--model'"),
         (["af1", "--model", "nosuch"], "specimen 'nosuch' is not known"),
         (["af1", "--model", "frac_prevs"], "model 'frac_prevs' is not a natural model"),
+        (["af1", "--model", "arithmetic"], "a circuit is discovered on at least 8 prompts"),
         (["af1", "--model", "arithmetic", "-b", "ioi"], "behaviour 'ioi': the study is about addition"),
         (
             ["af1", "--model", "arithmetic", "-b", "addition:signs=++,high=49,answers=0..99,shots=0"],

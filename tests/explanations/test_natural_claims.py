@@ -70,6 +70,8 @@ def saturated() -> Lab:
         (Feeds(component="L0H0", receiver="L1H0", port="k"), "supported"),
         (Feeds(component="L0H0", receiver="L1H0", port="q"), "refuted"),
         (Feeds(component="L0H2", receiver="L1H0"), "refuted"),
+        # Its path makes the head that works against the answer: it matters, against the answer.
+        (Feeds(component="L0H0", receiver="L1H1"), "supported"),
     ],
     ids=lambda value: value if isinstance(value, str) else f"{value.kind}-{value.component}",
 )

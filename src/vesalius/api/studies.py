@@ -36,6 +36,7 @@ from vesalius.behaviours.behaviour import label_of
 from vesalius.behaviours.trial import require_drawable
 from vesalius.components import Component, split_names
 from vesalius.discovery.af1 import LLAMA_3_8B, is_llama_3_8b
+from vesalius.discovery.sets.synergy import LEAST_PROMPTS
 from vesalius.documents.circuit import Circuit, Member
 from vesalius.documents.discovery import Discovery
 from vesalius.documents.study import Localisation, Study
@@ -154,6 +155,7 @@ def study(
                     model_options |= {**one.options, **asking}
                 _explain(work, one, specimen, settings, report, model_options)
         references = own_roles or _known(work, settings)
+        _require_known(work, own_roles, roles)
         rated = _rated(work, references, scores, judge, {**asking, "limit": max_cost, "progress": report})
         files = {"roles": roles, "ratings": ratings, "prices": prices}
         named = {key: str(file) for key, file in files.items() if file}
@@ -232,6 +234,9 @@ def _circuit(
         progress(f"{specimen.name}: does it add?", 0, 0)
         found = required_performance(specimen, seed=settings.seed)
         recognised = LLAMA_3_8B if is_llama_3_8b(specimen.model.config) else None
+        if given is None and recognised is None and settings.n < LEAST_PROMPTS:
+            needed = f"a circuit is discovered on at least {LEAST_PROMPTS} prompts"
+            raise BadInput(f"`n` {settings.n}: {needed}; ask for more, or give `circuit`")
         work.note(
             PERFORMED,
             behaviour=specimen.behaviour,
@@ -309,6 +314,14 @@ def _left(work: StudyRun, wanted: ExplainedBy, max_cost: float | None) -> float 
 def _known(work: StudyRun, settings: StudySettings) -> ReferenceRoles | None:
     assert work.performed is not None
     return known_roles(work.performed.recognised_as or settings.model)
+
+
+def _require_known(work: StudyRun, own: ReferenceRoles | None, file: str | Path | None) -> None:
+    """Refuse reference roles of which none is about the circuit."""
+    assert work.localisation is not None
+    components = work.localisation.components
+    if own is not None and not any(one in own.roles for one in components):
+        raise BadInput(f"{file}: names none of the components of the circuit; it has {choices(components)}")
 
 
 def _rated(

@@ -171,7 +171,7 @@ class Feeds(Claim, frozen=True):
         return f"{self.component} feeds {self.receiver}{port}."
 
     def examine(self, lab: Lab, *, level: float) -> Outcome:
-        """The effect of resampling that path alone, against the paths of matched senders."""
+        """The effect of resampling that path alone, in either direction, against the paths of matched senders."""
         tools, receiver = instruments_of(lab), Component.parse(self.receiver).within(lab.model.config)
         parallel = lab.model.config.parallel
         if not feeds(self.part.within(lab.model.config), receiver, parallel=parallel):
@@ -183,14 +183,16 @@ class Feeds(Claim, frozen=True):
             ports = choices(edge.port for edge in edges_between(self.part, receiver))
             raise BadInput(f"feeds: {self.receiver} has no input {self.port!r}; it has {ports}")
         effects = tools.pool.path_effects(paths) / tools.pool.scale
-        controls = {str(one): rounded(effects[:, i].mean()) for i, one in enumerate(senders) if i}
+        # A path may help the answer or work against it; which is not said, so each is held to half of the error.
+        helps = not float(effects[:, 0].mean()) < 0
+        controls = {str(one): rounded(effects[:, i].mean().abs()) for i, one in enumerate(senders) if i}
         bar, rule = bar_of(MIN_CUT_EFFECT, controls)
         evidence = mean_evidence(
             lab,
             f"resampled path into {self.receiver}",
-            measure="effect",
-            values=effects[:, 0],
-            level=level,
+            measure="effect" if helps else "gain, against the answer",
+            values=effects[:, 0] if helps else -effects[:, 0],
+            level=1 - (1 - level) / 2,
             rule=rule,
             bar=bar,
             controls=controls,

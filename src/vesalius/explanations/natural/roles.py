@@ -6,6 +6,7 @@ A role has two halves. Where a head attends: *induction head*, *previous-token h
     inhibits the answer          replacing it helps
     primary mover of X           of the heads that move X it costs most when replaced at the answer position
     primary mover                a head that is necessary, mostly at the answer position
+    necessary at the answer      the same, where it is also a backup of others or was tested and is not the primary one
     necessary upstream           a head that is necessary, mostly elsewhere
     necessary                    a head that is necessary; where it acts is undecided
     writes the answer            an MLP that is necessary, mostly on its direct path to the logits
@@ -69,9 +70,10 @@ class Findings:
 
     @property
     def claims(self) -> tuple[ClaimRecord, ...]:
-        """Every claim, those about the component alone first."""
+        """Every claim, those about the component alone first; one that is made for two roles once."""
         paths = (*(claim for _, _, claim in self.incoming), *(claim for _, claim in self.outgoing))
-        return (*self.own, *(claim for _, claim in self.grouped), *paths)
+        grouped = {(claim.kind, claim.text): claim for _, claim in reversed(self.grouped)}
+        return (*self.own, *reversed(grouped.values()), *paths)
 
     def roles(self, *kinds: str) -> list[str]:
         """The roles of the prompts that a supported claim of these kinds about heads that move them is about."""
@@ -107,8 +109,12 @@ class Findings:
         if self.supported("necessary") and not shared:
             if not head:
                 return "writes the answer" if self.supported("acts_directly") else "builds features"
+            second = self.roles("backs_up") or any(
+                claim.kind == "primary" and claim.verdict == "refuted" for _, claim in self.grouped
+            )
+            at_answer = "necessary at the answer" if second else "primary mover"
             where = self.verdict("acts_at_answer")
-            return {"supported": "primary mover", "refuted": "necessary upstream"}.get(where or "", "necessary")
+            return {"supported": at_answer, "refuted": "necessary upstream"}.get(where or "", "necessary")
         if self.roles("backs_up"):
             return f"backup mover{self._of('backs_up')}"
         if self.supported("covers"):
