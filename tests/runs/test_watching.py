@@ -194,6 +194,24 @@ def test_a_process_at_work_is_seen_and_its_death_too(tmp_path: Path) -> None:
     assert not (tmp_path / FILE).exists()
 
 
+def test_a_link_in_place_of_the_mark_is_not_followed(tmp_path: Path) -> None:
+    other, run = tmp_path / "other", tmp_path / "run"
+    other.mkdir()
+    run.mkdir()
+    (tmp_path / "letter.txt").write_text("keep me")
+    os.symlink(tmp_path / "letter.txt", run / FILE)
+    with pytest.raises(Failed, match="cannot be opened"), under_way(run, silent):
+        pass
+    assert (tmp_path / "letter.txt").read_text() == "keep me"
+    process = worker(other)
+    (run / FILE).unlink()
+    os.symlink(other / FILE, run / FILE)
+    assert worker_of(other) is not None
+    assert worker_of(run) is None
+    process.kill()
+    process.communicate(timeout=PATIENCE)
+
+
 def test_the_word_of_a_file_alone_names_no_process(tmp_path: Path) -> None:
     (tmp_path / "run").mkdir()
     (tmp_path / "run" / FILE).write_text(json.dumps({"pid": os.getpid(), "started": 1.0, "step": "<b>"}))

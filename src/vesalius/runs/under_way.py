@@ -54,7 +54,7 @@ def under_way(directory: Path | None, progress: Progress) -> Iterator[Progress]:
     if directory is None:
         yield progress
         return
-    path = (directory / FILE).resolve()
+    path = _path(directory)
     file = _lock(path)
     if file is None:
         yield progress
@@ -71,7 +71,7 @@ def under_way(directory: Path | None, progress: Progress) -> Iterator[Progress]:
 
 def worker_of(directory: Path) -> Worker | None:
     """The process that works on a directory; None where there is none."""
-    path = (directory / FILE).resolve()
+    path = _path(directory)
     own = _held.get(path)
     pid = _holder(path) if own is None else os.getpid()
     if pid is None:
@@ -111,6 +111,11 @@ class _Mark:
         with suppress(OSError):
             os.pwrite(self._file, data, 0)
             os.ftruncate(self._file, len(data))
+
+
+def _path(directory: Path) -> Path:
+    """The file in a directory; a link in its place is not followed, since the file is overwritten and removed."""
+    return directory.resolve() / FILE
 
 
 def _lock(path: Path) -> int | None:
