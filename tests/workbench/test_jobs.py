@@ -11,7 +11,7 @@ from pydantic import ValidationError
 
 pytest.importorskip("fastapi")
 from tests.processes import until, until_gone
-from vesalius.errors import BadInput
+from vesalius.errors import BadInput, Failed
 from vesalius.workbench import jobs as module
 from vesalius.workbench.jobs import JOB, LOG, Jobs, RunQuestion
 
@@ -178,6 +178,27 @@ def test_a_planted_job_runs_nothing_that_was_not_allowed(content: Any, message: 
         jobs.resume(place)
     assert jobs.running() == []
     assert jobs.about(place)["command"] in (None, "")
+
+
+@pytest.mark.parametrize("name", [LOG, "calls.jsonl", "explanation.json", "executions/1"])
+def test_a_run_with_links_is_not_resumed(name: str, jobs: Jobs, tmp_path: Path) -> None:
+    place = jobs.directory / "planted"
+    (place / name).parent.mkdir(parents=True)
+    (place / JOB).write_text(json.dumps({"specimen": "frac_prevs", "backbone": SCRIPT}))
+    (tmp_path / "letter.txt").write_text("keep me")
+    os.symlink(tmp_path / "letter.txt", place / name)
+    with pytest.raises(BadInput, match="is a link"):
+        jobs.resume(place)
+    with pytest.raises(Failed, match="could not be started"):
+        jobs._launch(_with_link_as_log(tmp_path), [])
+    assert jobs.running() == []
+    assert (tmp_path / "letter.txt").read_text() == "keep me"
+
+
+def _with_link_as_log(place: Path) -> Path:
+    (place / "other").mkdir()
+    os.symlink(place / "letter.txt", place / "other" / LOG)
+    return place / "other"
 
 
 def test_a_run_of_nobody_cannot_be_stopped_or_resumed(jobs: Jobs) -> None:

@@ -14,6 +14,7 @@ import os
 import re
 import shlex
 import signal
+import stat
 import subprocess
 import sys
 import threading
@@ -36,6 +37,8 @@ MOST_JOBS = 2
 PATIENCE, LAST = 10.0, 5.0
 #: Bytes of job.json, and of the end of the log that is looked at.
 MOST_BYTES, MOST_LOG = 20_000, 4_000
+#: A link in place of the log is not followed.
+LOG_FLAGS = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
 PROVIDERS = ("openai", "anthropic", "google", "compatible", "local")
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,79}")
 Word = Annotated[str, Field(min_length=1, max_length=500)]
@@ -117,6 +120,7 @@ class Jobs:
         """Give the command of a run again that was stopped."""
         self._require_this_machine()
         arguments = self._arguments(self._asked(place))
+        _require_plain(place)
         with self._lock:
             self._require_room()
             if self._running(place) or worker_of(place) is not None:
@@ -189,7 +193,7 @@ class Jobs:
     def _launch(self, place: Path, arguments: list[str]) -> None:
         command = [sys.executable, "-m", "vesalius.workbench.child", "explain", f"--out={place}", *arguments]
         try:
-            with (place / LOG).open("ab") as log:
+            with os.fdopen(os.open(place / LOG, LOG_FLAGS, 0o644), "ab") as log:
                 # A session of its own: Ctrl-C in the server's terminal reaches the server alone, which stops its runs.
                 process = subprocess.Popen(
                     command,
@@ -303,6 +307,15 @@ class Jobs:
 
 def _is_path(name: str) -> bool:
     return "/" in name or "\\" in name or name.startswith((".", "~", "-")) or Path(name).suffix in (".gguf", ".jsonl")
+
+
+def _require_plain(place: Path) -> None:
+    """Refuse a run with links or pipes: the command writes into its files, which somebody else may have put there."""
+    for inside, directories, files in os.walk(place, followlinks=False):
+        for name in (*directories, *files):
+            mode = os.lstat(f"{inside}/{name}").st_mode
+            if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):
+                raise BadInput(f"{place.name}: {name[:80]} is a link or no plain file; remove it, then resume")
 
 
 def _signal(process: "subprocess.Popen[bytes]", number: int) -> None:
