@@ -53,6 +53,41 @@ def test_links_are_not_followed(tmp_path: Path) -> None:
     assert ves.results(tmp_path / "inside").results == ()
 
 
+@pytest.mark.parametrize(
+    ("kind", "name"), [("run.json", "events.jsonl"), ("run.json", "scorecard.json"), ("discovery.json", "circuit.json")]
+)
+def test_links_beside_a_result_are_not_followed(kind: str, name: str, tmp_path: Path) -> None:
+    place = tmp_path / "inside" / "one"
+    place.mkdir(parents=True)
+    (place / kind).write_text(json.dumps({"schema": 1, "settings": {"benchmark": "circuits"}}))
+    os.symlink("/dev/zero", place / name)  # a reader would never come to its end
+    (row,) = ves.results(tmp_path / "inside").results
+    assert (row.state, row.problem.startswith(f"{name}: is a link")) == ("unreadable", True)
+
+
+def test_nobody_waits_for_a_pipe(tmp_path: Path) -> None:
+    for name in ("explanation.json", "calls.jsonl", "run.json"):
+        (tmp_path / name.partition(".")[0]).mkdir()
+        os.mkfifo(tmp_path / name.partition(".")[0] / name)
+    assert ves.results(tmp_path).results == ()
+
+
+def test_a_file_that_is_too_large_is_listed_and_not_read(tmp_path: Path) -> None:
+    for name in ("explanation.json", "events.jsonl", "calls.jsonl"):
+        place = tmp_path / name.partition(".")[0]
+        place.mkdir()
+        with (place / name).open("wb") as file:
+            file.truncate(2**33)
+    (tmp_path / "events" / "run.json").write_text(json.dumps({"schema": 1, "settings": {"benchmark": "circuits"}}))
+    rows = {row.path: row for row in ves.results(tmp_path).results}
+    assert {path: row.state for path, row in rows.items()} == {
+        "explanation": "unreadable",
+        "events": "unreadable",
+        "calls": "unfinished",
+    }
+    assert rows["explanation"].problem == "explanation.json: has 8,192 MB; the list reads files of 128 MB"
+
+
 def test_a_directory_that_is_not_there(tmp_path: Path) -> None:
     with pytest.raises(BadInput, match="no such directory"):
         ves.results(tmp_path / "none")

@@ -1,11 +1,12 @@
 """What lies below a directory: every run and every result, told by its files.
 
-Links are not followed, so nothing outside the directory is read. A result that cannot be read is listed with the
-reason; it does not stop the others.
+Only plain files are read: links are not followed, so nothing outside the directory is, and nobody waits for a pipe. A
+result that cannot be read, or is too large to be, is listed with the reason; it does not stop the others.
 """
 
 import math
 import os
+import stat
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
@@ -15,6 +16,7 @@ from typing import Any
 
 from vesalius.backbones.records import FILE as CALLS_FILE
 from vesalius.documents.base import Document
+from vesalius.documents.circuit import CIRCUIT_FILE
 from vesalius.documents.difference import DIFFERENCE_FILE, Difference
 from vesalius.documents.discovery import DISCOVERY_FILE, Discovery
 from vesalius.documents.explanation import EXPLANATION_FILE, Explanation
@@ -37,6 +39,10 @@ from vesalius.runs.work import totals
 
 #: Directories this far below are looked at, and so many results are listed.
 DEPTH, MOST = 6, 2_000
+#: Bytes of a file that is read for the list.
+MOST_BYTES = 128 * 2**20
+#: Files that are read for a row beside the one that tells of it.
+BESIDE = {RUN: (SCORECARD, EVENTS), DISCOVERY_FILE: (CIRCUIT_FILE,)}
 #: The first main metrics of a scorecard.
 MAIN = ("tag_accuracy", "task_exact", "success", "exact_match", "sweep.node_auroc_mean")
 Described = dict[str, Any]
@@ -124,13 +130,31 @@ def _found(top: Path) -> Iterator[_Found]:
         path = os.path.relpath(place, top)
         deep = path.count(os.sep) + 1 >= DEPTH
         telling = (name for name in (STUDY_FILE, RUN, *KINDS, CALLS_FILE, UNDER_WAY) if name in files)
-        file = next((name for name in telling if not os.path.islink(f"{place}/{name}")), None)
+        file = next((name for name in telling if _is_plain(f"{place}/{name}")), None)
         directories[:] = [] if deep or file in (RUN, STUDY_FILE) else sorted(directories)
         if file is not None:
             names = (file, SCORECARD, EVENTS) if file == RUN else (file, CALLS_FILE)
             stamps = tuple(_stamp(f"{place}/{name}") if name in files else None for name in names)
             modified = stamps[0][2] / 1e9 if stamps[0] else 0.0
             yield _Found(path, file, modified, UNDER_WAY in files, stamps)
+
+
+def _is_plain(path: str) -> bool:
+    try:
+        return stat.S_ISREG(os.lstat(path).st_mode)
+    except OSError:
+        return False
+
+
+def _require_readable(place: Path, names: Iterable[str]) -> None:
+    """Refuse files that are links or pipes, or too large."""
+    for path in (place / name for name in names):
+        if not os.path.lexists(path):
+            continue
+        if not _is_plain(str(path)):
+            raise BadInput(f"{path.name}: is a link or no plain file, which is not read; put the file itself there")
+        if (size := path.stat().st_size) > MOST_BYTES:
+            raise BadInput(f"{path.name}: has {size / 2**20:,.0f} MB; the list reads files of {MOST_BYTES // 2**20} MB")
 
 
 def _stamp(path: str) -> tuple[int, int, int] | None:
@@ -155,10 +179,11 @@ def _row(place: Path, found: _Found, worker: Worker | None) -> ResultRow:
 
 
 def _described(place: Path, file: str) -> Described:
-    if file == RUN:
-        return _run(place)
     if file in (CALLS_FILE, UNDER_WAY):
         return _unfinished(place)
+    _require_readable(place, (file, *BESIDE.get(file, ())))
+    if file == RUN:
+        return _run(place)
     return _study(place / file) if file == STUDY_FILE else _document(file, place / file)
 
 
@@ -172,9 +197,10 @@ def _at_work(worker: Worker | None, described: Described) -> Described:
 
 def _unfinished(place: Path) -> Described:
     """An explanation that is not there yet: how many calls were made for it."""
-    if not (place / CALLS_FILE).is_file() or (place / CALLS_FILE).is_symlink():
+    calls = place / CALLS_FILE
+    if not _is_plain(str(calls)) or calls.stat().st_size > MOST_BYTES:
         return {"state": "unfinished"}
-    used = totals(place / CALLS_FILE)
+    used = totals(calls)
     return {"state": "unfinished", "figures": f"{used.calls} calls", "cost": used.cost}
 
 
