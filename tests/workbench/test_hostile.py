@@ -204,6 +204,21 @@ def test_many_windows_read_a_file_once(place: Path, monkeypatch: pytest.MonkeyPa
     frac_prevs().model_copy(update={"task_description": SCRIPT}).write(file)
 
 
+def test_many_windows_list_the_results_once(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    store, reads, gate = Store(place), [], threading.Barrier(8)
+    original = Explanation.read
+    monkeypatch.setattr(Explanation, "read", classmethod(lambda cls, path: reads.append(path) or original(path)))
+
+    def results(_: int) -> int:
+        gate.wait()
+        return len(store.results()["results"])
+
+    with ThreadPoolExecutor(8) as pool:
+        counts = set(pool.map(results, range(8)))
+    assert len(counts) == 1
+    assert len(reads) == len(set(reads)) > 0
+
+
 def test_what_is_kept_is_bounded(place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     reader = Reader()
     for name in "abc":

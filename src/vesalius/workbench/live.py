@@ -10,7 +10,6 @@ from pydantic import BaseModel, ConfigDict, Field
 from starlette.concurrency import run_in_threadpool
 
 from vesalius.api.function_runs import functions_run, one_function
-from vesalius.api.runs import ResultIndex
 from vesalius.api.watching import Watcher
 from vesalius.workbench.jobs import Jobs, RunQuestion
 from vesalius.workbench.store import Store
@@ -49,11 +48,9 @@ def routes(app: FastAPI, store: Store, jobs: Jobs) -> None:
 
 
 def _results(app: FastAPI, store: Store) -> None:
-    index = ResultIndex(store.directory)
-
     @app.get("/api/changes")
     def changes(since: Count = 0) -> dict[str, Any]:
-        found = index.changes(since)
+        found = store.index.changes(since)
         rows = [row.as_data() for row in found.rows]
         return {"version": found.version, "rows": rows, "gone": found.gone, "left_out": found.left_out}
 

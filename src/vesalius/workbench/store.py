@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from vesalius import api
+from vesalius.api.runs import ResultIndex
 from vesalius.documents import Discovery, Explanation, Scorecard, Sweep
 from vesalius.documents.base import Document
 from vesalius.documents.what_if import WhatIf
@@ -29,12 +30,12 @@ class Store:
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory.resolve()
-        self.reader = Reader()
+        self.reader, self.index = Reader(), ResultIndex(self.directory)
         self._comparing = threading.Lock()
 
     def results(self) -> dict[str, Any]:
-        """Every result, as `vesalius runs` lists them."""
-        return api.results(self.directory).as_data()
+        """Every result, as `vesalius runs` lists them; only those that changed since the last look are read."""
+        return self.index.look().as_data()
 
     def place(self, path: str) -> Path:
         """A path below the directory; links that lead out of it are refused like any other way out."""
