@@ -29,6 +29,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from vesalius.api.watching import run_state, worker_of
 from vesalius.documents.base import first_error
 from vesalius.errors import BadInput, Failed
+from vesalius.workbench.store import below, located
 
 JOB, LOG = "job.json", "run.log"
 #: Runs that may be under way at once; each holds a model in memory.
@@ -245,15 +246,12 @@ class Jobs:
 
     def _specimen(self, name: str) -> str:
         """A specimen that ships or was named at the start, or a directory below the one that is open."""
-        if name in self._specimens or not _is_path(name):
-            return name
-        return self._below(name, "specimen")
+        return name if name in self._specimens else located(self.directory, name, "specimen")
 
     def _behaviour(self, name: str) -> str:
         """A behaviour by its name, or a file below the directory."""
-        if not _is_path(name) and not name.lstrip().startswith(("{", "[")) and not Path(name).exists():
-            return name
-        return self._below(name, "behaviour")
+        is_row = name.lstrip().startswith(("{", "["))
+        return (below if is_row else located)(self.directory, name, "behaviour")
 
     def _backbone(self, asked: RunQuestion) -> str | None:
         """A model of a provider, one named at the start, or a local model's file below the directory."""
@@ -276,14 +274,8 @@ class Jobs:
             raise BadInput(f"backbone {name!r}: give PROVIDER:MODEL, such as openai:gpt-5.4; providers: {PROVIDERS}")
         if provider == "local" and _is_path(model.partition("?")[0]):
             file, mark, options = model.partition("?")
-            return f"local:{self._below(file, 'backbone')}{mark}{options}"
+            return f"local:{below(self.directory, file, 'backbone')}{mark}{options}"
         return name
-
-    def _below(self, name: str, what: str) -> str:
-        place = (self.directory / name).resolve()
-        if "\0" in name or not place.is_relative_to(self.directory) or not place.exists():
-            raise BadInput(f"{what} {name!r:.80}: is not below the directory that is open")
-        return str(place)
 
     def _asked(self, place: Path) -> RunQuestion:
         path = place / JOB

@@ -15,6 +15,7 @@ from vesalius import api
 from vesalius.api.knockouts import answer, prepare
 from vesalius.documents.what_if import WhatIf
 from vesalius.errors import BadInput
+from vesalius.workbench.store import located
 
 MOST_SPECIMENS, MOST_RUNS, MOST_WAITING = 2, 6, 32
 #: Prompts of one what-if: more would take longer than a page should wait.
@@ -51,15 +52,15 @@ class Models:
 
     def specimen(self, name: str, behaviour: str | None, options: Mapping[str, Any] | None = None) -> Any:
         """A loaded specimen; call it in one's turn. `options` are further ones of `load`."""
-        self._check(name)
-        given = dict(options or {})
-        for what, file in (("behaviour", behaviour), ("tokenizer", given.get("tokenizer"))):
-            if isinstance(file, str) and any(mark in file for mark in "/\\.~"):
-                self._require_below(file, what)
+        given: dict[str, Any] = {"behaviour": behaviour, **(options or {})}
+        for what in ("behaviour", "tokenizer"):
+            if isinstance(file := given.get(what), str):
+                given[what] = located(self.directory, file, what)
+        place = name if name in self.allowed else located(self.directory, name, "specimen")
         return kept(
             self._specimens,
-            (name, behaviour, *sorted(given.items())),
-            lambda: api.load(name, behaviour=behaviour, **given, progress=False),
+            (name, *sorted((option, repr(value)) for option, value in given.items())),
+            lambda: api.load(place, **given, progress=False),
             MOST_SPECIMENS,
         )
 
@@ -75,18 +76,6 @@ class Models:
         )
         chosen: dict[str, Any] = {key: asked.get(key) for key in ("kind", "at", "prompt", "source", "seed", "split")}
         return answer(ready, asked["components"], **chosen)
-
-    def _check(self, name: str) -> None:
-        """Only specimens that ship, those named at the start, and directories below the one that is open."""
-        if name in self.allowed:
-            return
-        if "/" in name or "\\" in name or name.startswith((".", "~")) or name.endswith(".gguf"):
-            self._require_below(name, "specimen")
-
-    def _require_below(self, name: str, what: str) -> None:
-        place = (self.directory / name).resolve()
-        if "\0" in name or not place.is_relative_to(self.directory) or not place.exists():
-            raise BadInput(f"{what} {name!r:.200}: is not below the directory that is open; start with it by name")
 
 
 def kept(cache: OrderedDict[Any, Kept], key: Any, make: Callable[[], Kept], most: int) -> Kept:

@@ -2,6 +2,7 @@
 
 import os
 import threading
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,31 @@ SHOWN: dict[str, tuple[str, type[Document]]] = {
 }
 #: Explanations of a benchmark's run that are listed, and rows of each list of a comparison.
 MOST_CASES, MOST_ROWS = 2_000, 500
+
+
+def located(directory: Path, name: str, what: str) -> str:
+    """What ships by its name, anything else by its place below the directory that is open: as a name it would be looked
+    for where the server was started, and then on a hub.
+    """
+    is_path = name.startswith("-") or any(mark in name for mark in "/\\.~")
+    if is_path or ((os.path.exists(directory / name) or os.path.exists(name)) and name not in _shipped()):
+        return below(directory, name, what)
+    return name
+
+
+@cache
+def _shipped() -> frozenset[str]:
+    """Names of specimens and behaviours that need no file of the user's."""
+    specimens = (name for one in api.specimens() for name in (one.id, one.name))
+    return frozenset([*specimens, *(one.name for one in api.behaviours())])
+
+
+def below(directory: Path, name: str, what: str) -> str:
+    """The place of something below a directory; `what` says in a refusal what was named."""
+    place = None if "\0" in name else (directory / name).resolve()
+    if place is None or not place.is_relative_to(directory) or not os.path.exists(place):
+        raise BadInput(f"{what} {name!r:.80}: is not below the directory that is open; start with it by name")
+    return str(place)
 
 
 class Store:
