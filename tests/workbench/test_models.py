@@ -19,7 +19,7 @@ def loads(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Any, Any]]:
 
     def load(name: Any, **options: Any) -> Any:
         seen.append((name, {key: value for key, value in options.items() if value is not None and key != "progress"}))
-        return SimpleNamespace(name=name)
+        return SimpleNamespace(name=name, vocabulary=SimpleNamespace(lengths=lambda given: [len(given[0])]))
 
     monkeypatch.setattr(module.api, "load", load)
     return seen
@@ -61,3 +61,37 @@ def test_what_lies_elsewhere_is_not_loaded(
     with pytest.raises(BadInput, match="is not below the directory that is open"):
         opened.specimen(specimen, behaviour)
     assert loads == []
+
+
+def ask(models: Models, specimen: str = "3", **fields: Any) -> Any:
+    return models.what_if({"specimen": specimen, "components": ["L0H0"], "n": 4, "seed": 0, "split": "test", **fields})
+
+
+@pytest.fixture
+def runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The clean run of a question stands for its answer."""
+    monkeypatch.setattr(module, "prepare", lambda specimen, **drawn: SimpleNamespace(specimen=specimen, drawn=drawn))
+    monkeypatch.setattr(module, "answer", lambda ready, components, **chosen: ready)
+
+
+def test_every_prompt_has_a_clean_run_of_its_own(opened: Models, loads: list[Any], runs: None) -> None:
+    prompts: list[Any] = [None, "None", ["a"], "['a']", [1], ["1"]]
+    answers = [ask(opened, prompt=prompt) for prompt in prompts]
+    assert [answer.drawn["prompt"] for answer in answers] == prompts
+    assert ask(opened, prompt=["1"]) is answers[-1]
+
+
+def test_a_model_that_is_let_go_leaves_no_clean_run(opened: Models, loads: list[Any], runs: None) -> None:
+    first = ask(opened)
+    for name in ("4", "5"):
+        ask(opened, name)
+    assert {run.specimen.name for run in opened._runs.values()} == {"4", "5"}
+    assert ask(opened) is not first
+    assert len(loads) == 4
+
+
+def test_long_prompts_are_for_the_command_line(opened: Models, loads: list[Any], runs: None) -> None:
+    ask(opened, prompt="x" * module.MOST_TOKENS)
+    for fields in ({"prompt": "x" * 257}, {"prompt": "x", "source": "x" * 257}):
+        with pytest.raises(BadInput, match="has 257 tokens; at most 256 here"):
+            ask(opened, **fields)

@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 
 from vesalius import api
 from vesalius.api.knockouts import answer, prepare
+from vesalius.api.looking import MOST_TOKENS
 from vesalius.documents.what_if import WhatIf
 from vesalius.errors import BadInput
 from vesalius.workbench.store import located
@@ -71,9 +72,16 @@ class Models:
         if asked["n"] > MOST_PROMPTS:
             raise BadInput(f"n={asked['n']}: at most {MOST_PROMPTS} prompts here; `vesalius what-if` takes more")
         drawn: dict[str, Any] = {key: asked.get(key) for key in ("prompt", "source", "n", "seed", "split")}
-        ready = kept(
-            self._runs, (name, behaviour, *map(str, drawn.values())), lambda: prepare(specimen, **drawn), MOST_RUNS
-        )
+        for given in (drawn["prompt"], drawn["source"]):
+            if given is not None and (length := specimen.vocabulary.lengths([given])[0]) > MOST_TOKENS:
+                raise BadInput(
+                    f"prompt: has {length} tokens; at most {MOST_TOKENS} here; `vesalius what-if` takes more"
+                )
+        loaded = [id(one) for one in self._specimens.values()]
+        for key in [key for key, run in self._runs.items() if id(run.specimen) not in loaded]:
+            del self._runs[key]  # it would keep a model in memory that was let go
+        key = (name, behaviour, *map(repr, drawn.values()))  # not str: a prompt may be the word None
+        ready = kept(self._runs, key, lambda: prepare(specimen, **drawn), MOST_RUNS)
         chosen: dict[str, Any] = {key: asked.get(key) for key in ("kind", "at", "prompt", "source", "seed", "split")}
         return answer(ready, asked["components"], **chosen)
 
