@@ -1,6 +1,7 @@
 """The server of the workbench: who is let in, what is answered, and that nothing outside the directory is read."""
 
 import os
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -174,6 +175,9 @@ def test_what_open_is_given(directory: Path, monkeypatch: pytest.MonkeyPatch) ->
     (directory / "begun" / "calls.jsonl").touch()
     assert find_place(str(directory / "begun"))[2] == "/agent?path=begun"
     (directory / "begun" / "calls.jsonl").unlink()
+    frac_prevs().save(directory / "two & #2")
+    assert find_place(str(directory / "two & #2"))[2] == "/result?path=two%20%26%20%232"
+    shutil.rmtree(directory / "two & #2")
     assert find_place("frac_prevs")[1:] == ("frac_prevs", "/specimen?specimen=frac_prevs")
     monkeypatch.chdir(directory)
     assert find_place(None)[0] == Path.cwd()

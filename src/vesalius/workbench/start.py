@@ -15,6 +15,7 @@ import threading
 import webbrowser
 from collections.abc import Callable, Collection
 from pathlib import Path
+from urllib.parse import quote
 
 import uvicorn
 
@@ -41,12 +42,12 @@ def find_place(what: str | None) -> tuple[Path, str | None, str]:
         return Path("vesalius-runs") if Path("vesalius-runs").is_dir() else Path.cwd(), None, "/runs"
     place = Path(what).expanduser()
     if place.is_dir() and any((place / name).is_file() for name in SHOWN):
-        return place.resolve().parent, None, f"/result?path={place.resolve().name}"
+        return place.resolve().parent, None, f"/result?path={quote(place.resolve().name)}"
     if place.is_dir() and any((place / name).is_file() for name in UNFINISHED):
-        return place.resolve().parent, None, f"/agent?path={place.resolve().name}"
+        return place.resolve().parent, None, f"/agent?path={quote(place.resolve().name)}"
     if place.is_dir() and not any((place / name).is_file() for name in ("specimen.json", "config.json")):
         return place, None, "/runs"
-    return Path.cwd(), what, f"/specimen?specimen={what}"
+    return Path.cwd(), what, f"/specimen?specimen={quote(what)}"
 
 
 def serve(
