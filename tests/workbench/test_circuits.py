@@ -26,6 +26,8 @@ def found(tmp_path_factory: pytest.TempPathFactory) -> Discovery:
     ves.discover("frac_prevs", "eap", n=4, checks=False).save(place / "found")
     ves.discover("frac_prevs", "sweep", n=4, checks=False).save(place / "scored")
     frac_prevs().save(place / "explained")
+    (place / "bench" / "explanations").mkdir(parents=True)
+    frac_prevs().write(place / "bench" / "explanations" / "3.json")
     hostile = frac_prevs().model_copy(update={"specimen": "/etc"})
     hostile.save(place / "hostile")
     return Discovery.read(place / "found" / "discovery.json")
@@ -91,6 +93,9 @@ def test_faithfulness_is_what_the_composer_says(client: TestClient, found: Disco
     assert answer["command"].startswith("vesalius faithfulness frac_prevs --circuit ")
     explained = ask(client, "faithfulness", path="explained", prune=["L0_MLP"], n=4).json()["document"]
     assert (explained["by"], explained["size"], explained["candidates"]) == ("components", 1, 10)
+    case = ask(client, "faithfulness", path="bench/explanations/3.json", prune=["L0_MLP"], n=4).json()["document"]
+    assert (case["size"], case["request"]["components"]) == (1, ["L0_MLP", "L1H2"])
+    assert case["score"] == pytest.approx(explained["score"])
 
 
 def test_a_pruned_circuit_is_saved_once_and_explained(client: TestClient, directory: Path, found: Discovery) -> None:

@@ -6,6 +6,7 @@ stays small and the server and the command line prune by the same rule.
 
 import os
 import re
+from pathlib import Path
 from typing import Annotated, Any
 
 from fastapi import FastAPI, Query
@@ -88,7 +89,7 @@ def routes(app: FastAPI, store: Store, models: Models, results: "Results") -> No
             )
         with models.turn():
             specimen = models.specimen(*subject(result))
-            given = {"components": result} if isinstance(result, Discovery) else {"circuit": store.place(asked.path)}
+            given = _given(result, store.place(asked.path))
             options = {**asked.keywords, "n": asked.n, "seed": asked.seed}
             document = api.faithfulness(specimen, **given, **options, progress=False)
         return {"document": document.as_data(), "command": document.request.command_line()}
@@ -107,6 +108,15 @@ def routes(app: FastAPI, store: Store, models: Models, results: "Results") -> No
         named = {"pin": list(filter(None, pin.split(","))), "prune": list(filter(None, prune.split(",")))}
         pruned = circuit_of(results.read(path)).pruned(least=least, **named)
         return JSONResponse(pruned.as_data(), headers={"content-disposition": 'attachment; filename="pruned.json"'})
+
+
+def _given(result: Discovery | Explanation, place: Path) -> dict[str, Any]:
+    """A circuit as `faithfulness` takes it; that of a benchmark's case is told by its components."""
+    if isinstance(result, Discovery):
+        return {"components": result}
+    if place.is_file() and place.name != EXPLANATION_FILE:
+        return {"components": [part.id for part in result.components]}
+    return {"circuit": place}
 
 
 class Results:
