@@ -13,7 +13,7 @@ import vesalius as ves
 from tests.report.explanations import frac_prevs
 from tests.workbench.graphs import large_discovery
 from vesalius.documents import Circuit, Discovery
-from vesalius.workbench.circuits import MOST_EDGES, MOST_PROMPTS
+from vesalius.workbench.circuits import MOST_EDGES, MOST_PROMPTS, RESERVED
 from vesalius.workbench.server import create_app
 
 HOST = "127.0.0.1:4321"
@@ -113,7 +113,8 @@ def test_a_pruned_circuit_is_saved_once_and_explained(client: TestClient, direct
 
 
 @pytest.mark.parametrize(
-    "name", ["../x.json", "/tmp/x.json", "x", "x.json/..", ".json", "a b.json", "circuit.json", "discovery.json", ""]
+    "name",
+    ["../x.json", "/tmp/x.json", "x", "x.json/..", ".json", "a b.json", "circuit.json", "discovery.json", "", *RESERVED],
 )
 def test_files_are_written_beside_the_result_only(name: str, client: TestClient, directory: Path) -> None:
     before = sorted(directory.rglob("*"))

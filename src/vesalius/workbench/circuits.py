@@ -36,6 +36,8 @@ OF_THE_MODEL = ("metric", "tokenizer", "revision", "dtype")
 SHOWN = (DISCOVERY_FILE, EXPLANATION_FILE)
 #: What explanations call the ends of a circuit.
 ENDS = {"tokens": "input", "indices": "input", "logits": "logits", "output": "logits"}
+#: Names by which a directory is known as something else than a discovery.
+RESERVED = (EXPLANATION_FILE, "run.json", "study.json", "job.json", "under_way.json")
 FILE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,79}\.json")
 Name = Annotated[str, Field(min_length=1, max_length=200)]
 Names = Annotated[list[Name], Field(max_length=5_000)]
@@ -155,6 +157,8 @@ class Results:
             raise BadInput(
                 f"name {asked.name!r:.100}: is no file name; use letters, digits, - and _, such as pruned.json"
             )
+        if asked.name in RESERVED:
+            raise BadInput(f"{asked.name}: would make the result look like another; choose another name")
         pruned = circuit_of(self.read(asked.path)).pruned(**asked.keywords)
         place = self.store.place(asked.path)
         directory = place.parent if place.is_file() else place
