@@ -12,8 +12,9 @@ from starlette.testclient import TestClient
 import vesalius as ves
 from tests.report.explanations import frac_prevs
 from tests.workbench.graphs import large_discovery
+from vesalius.components import Component
 from vesalius.documents import Circuit, Discovery
-from vesalius.workbench.circuits import MOST_EDGES, MOST_PROMPTS, RESERVED
+from vesalius.workbench.circuits import MOST_EDGES, MOST_PROMPTS, RESERVED, graph
 from vesalius.workbench.server import create_app
 
 HOST = "127.0.0.1:4321"
@@ -58,7 +59,20 @@ def test_the_graph_of_a_discovery(client: TestClient, found: Discovery) -> None:
     assert graph["n_edges"] == len(edges)
     assert graph["edges"] == [[str(edge), pytest.approx(score)] for edge, score in edges]
     parts = client.get("/api/circuit", params={"path": "scored"}).json()
-    assert (parts["by"], parts["edges"], len(parts["nodes"])) == ("components", [], 10)
+    assert (parts["by"], parts["edges"]) == ("components", [])
+    assert found.directory is not None
+    scored = Discovery.read(Path(found.directory).parent / "scored" / "discovery.json")
+    assert [node["id"] for node in parts["nodes"]] == [str(part) for part, score in scored.circuit.ranked() if score]
+
+
+def test_what_is_not_in_the_circuit_is_not_counted_as_kept() -> None:
+    parts = {Component(0, 0): 0.5, Component(0, 1): 0.0, Component(1, 0): -0.25}
+    discovery = large_discovery(5, layers=2, heads=2)
+    circuit = Circuit.scored(discovery.circuit, 4, parts, {})
+    drawn = graph(discovery.model_copy(update={"circuit": circuit}))
+    kept = circuit.pruned(least=0.0).nodes
+    inside = [str(part) for part in parts if kept[part].in_graph]
+    assert [node["id"] for node in drawn["nodes"]] == inside == ["L0H0", "L1H0"]
 
 
 def test_the_graph_of_an_explanation(client: TestClient) -> None:
@@ -114,7 +128,18 @@ def test_a_pruned_circuit_is_saved_once_and_explained(client: TestClient, direct
 
 @pytest.mark.parametrize(
     "name",
-    ["../x.json", "/tmp/x.json", "x", "x.json/..", ".json", "a b.json", "circuit.json", "discovery.json", "", *RESERVED],
+    [
+        "../x.json",
+        "/tmp/x.json",
+        "x",
+        "x.json/..",
+        ".json",
+        "a b.json",
+        "circuit.json",
+        "discovery.json",
+        "",
+        *RESERVED,
+    ],
 )
 def test_files_are_written_beside_the_result_only(name: str, client: TestClient, directory: Path) -> None:
     before = sorted(directory.rglob("*"))

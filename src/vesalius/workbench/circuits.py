@@ -204,13 +204,18 @@ def graph(result: Discovery | Explanation) -> dict[str, Any]:
     edges = [
         [edge.format(), score] for edge, score in result.circuit.ranked_edges() if result.circuit.edges[edge].in_graph
     ]
-    nodes = [{"id": str(part), "score": score} for part, score in result.circuit.ranked()]
+    by_edges, members = bool(result.circuit.edges), result.circuit.nodes
+    nodes = [
+        {"id": str(part), "score": score}
+        for part, score in result.circuit.ranked()
+        if by_edges or members[part].in_graph
+    ]
     chosen = [abs(result.circuit.components[part]) for part in result.circuit.chosen()]
     least = abs(edges[min(FIRST_EDGES, len(edges)) - 1][1]) if edges else min(chosen, default=0.0)
     return {
         **common,
         "kind": "discovery",
-        "by": "edges" if result.circuit.edges else "components",
+        "by": "edges" if by_edges else "components",
         "title": f"circuit by {result.method}",
         "nodes": nodes,
         "edges": edges[:MOST_EDGES],
