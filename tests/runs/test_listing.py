@@ -88,6 +88,29 @@ def test_a_file_that_is_too_large_is_listed_and_not_read(tmp_path: Path) -> None
     assert rows["explanation"].problem == "explanation.json: has 8,192 MB; the list reads files of 128 MB"
 
 
+@pytest.mark.parametrize("cost", ["NaN", "1e308", "9" * 400])
+def test_an_absurd_ledger_does_not_stop_the_list(cost: str, directory: Path) -> None:
+    line = f'{{"event": "explained", "used": {{"cost": {cost}}}}}\n'
+    (directory / "bench" / "events.jsonl").write_text(2 * line)
+    with pytest.warns(ves.Note, match="without checksums"):
+        results = ves.results(directory)
+    states = {row.path: row.state for row in results.results}
+    assert states["bench"] == "unreadable"
+    assert states["explained"] == "finished"
+    json.dumps(results.as_data(), allow_nan=False)
+
+
+def test_a_name_that_is_no_text_does_not_stop_the_list(tmp_path: Path) -> None:
+    frac_prevs().save(tmp_path / "good")
+    place = os.path.join(os.fsencode(tmp_path), b"a\xff")
+    os.mkdir(place)
+    with open(os.path.join(place, b"sweep.json"), "w") as file:
+        file.write("{")
+    results = ves.results(tmp_path)
+    assert [row.path for row in results.results] == ["good"]
+    json.dumps(results.as_data(), ensure_ascii=False).encode()
+
+
 def test_a_directory_that_is_not_there(tmp_path: Path) -> None:
     with pytest.raises(BadInput, match="no such directory"):
         ves.results(tmp_path / "none")

@@ -2,7 +2,7 @@
 
 from typing import Literal
 
-from pydantic import Field
+from pydantic import ConfigDict, Field
 
 from vesalius.documents.base import Document, Record
 from vesalius.documents.views import Row, Viewable, join_first
@@ -18,6 +18,8 @@ class ResultRow(Record):
     `done` of `total` cases are there where a run has cases; `problem` says why a result cannot be read; `started` is
     when the process that works on it began; `has_calls` says that calls of a language model are on record.
     """
+
+    model_config = ConfigDict(allow_inf_nan=False)
 
     path: str
     kind: str

@@ -31,6 +31,7 @@ from vesalius.documents.sweep import SWEEP_FILE, Sweep
 from vesalius.documents.views import subject_of
 from vesalius.documents.what_if import WHAT_IF_FILE, WhatIf
 from vesalius.errors import BadInput, Failed
+from vesalius.files import plain_text
 from vesalius.runs.directory import CALLS, EVENTS, RUN, SCORECARD, read_run
 from vesalius.runs.ledger import read_ledger
 from vesalius.runs.under_way import FILE as UNDER_WAY
@@ -128,6 +129,7 @@ def _found(top: Path) -> Iterator[_Found]:
     """Directories with a result. Inside a run of a benchmark nothing else is looked for."""
     for place, directories, files in os.walk(top, followlinks=False):
         path = os.path.relpath(place, top)
+        directories[:] = [name for name in directories if plain_text(name) == name]  # others have no address
         deep = path.count(os.sep) + 1 >= DEPTH
         telling = (name for name in (STUDY_FILE, RUN, *KINDS, CALLS_FILE, UNDER_WAY) if name in files)
         file = next((name for name in telling if _is_plain(f"{place}/{name}")), None)
@@ -173,9 +175,9 @@ def _row(place: Path, found: _Found, worker: Worker | None) -> ResultRow:
     kind = "explanation" if file in (CALLS_FILE, UNDER_WAY) else kind
     try:
         described = _described(place, file)
-    except (BadInput, Failed, OSError) as error:
+        return ResultRow(**common, kind=kind, **{"state": "finished", **described, **_at_work(worker, described)})
+    except (BadInput, Failed, OSError, ValueError, TypeError, LookupError, AttributeError, ArithmeticError) as error:
         return ResultRow(**common, kind=kind, state="unreadable", problem=" ".join(str(error).split())[:400])
-    return ResultRow(**common, kind=kind, **{"state": "finished", **described, **_at_work(worker, described)})
 
 
 def _described(place: Path, file: str) -> Described:
