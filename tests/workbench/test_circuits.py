@@ -14,6 +14,7 @@ from tests.report.explanations import frac_prevs
 from tests.workbench.graphs import large_discovery
 from vesalius.components import Component
 from vesalius.documents import Circuit, Discovery
+from vesalius.documents.frozen import FrozenDict
 from vesalius.workbench.circuits import MOST_EDGES, MOST_PROMPTS, RESERVED, graph
 from vesalius.workbench.server import create_app
 
@@ -29,6 +30,9 @@ def found(tmp_path_factory: pytest.TempPathFactory) -> Discovery:
     frac_prevs().save(place / "explained")
     (place / "bench" / "explanations").mkdir(parents=True)
     frac_prevs().write(place / "bench" / "explanations" / "3.json")
+    seen = large_discovery(5, layers=2, heads=2)
+    asked = seen.request.model_copy(update={"options": FrozenDict({"n": 5_000})})
+    seen.model_copy(update={"request": asked}).save(place / "seen")
     hostile = frac_prevs().model_copy(update={"specimen": "/etc"})
     hostile.save(place / "hostile")
     return Discovery.read(place / "found" / "discovery.json")
@@ -165,6 +169,7 @@ def test_files_are_written_beside_the_result_only(name: str, client: TestClient,
         ("faithfulness", {"path": "x\0y"}, "null"),
         ("faithfulness", {"path": "."}, "holds no circuit"),
         ("faithfulness", {"path": "hostile"}, "is not below the directory"),
+        ("faithfulness", {"path": "seen"}, "saw 5,000 prompts, and at most 4,096 are told apart here"),
         ("circuit/save", {"path": "explained"}, "is no circuit file"),
         ("circuit/save", {"path": "found/circuit.json"}, "holds no circuit"),
     ],

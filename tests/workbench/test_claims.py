@@ -14,6 +14,7 @@ import vesalius as ves
 from tests.report.browser import needs_browser
 from tests.report.explanations import frac_prevs
 from vesalius.documents import Explanation
+from vesalius.documents.frozen import FrozenDict
 from vesalius.workbench.server import create_app
 
 HOST = "127.0.0.1:4321"
@@ -23,7 +24,11 @@ HERE = {"origin": f"http://{HOST}"}
 @pytest.fixture(scope="module")
 def directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
     place = tmp_path_factory.mktemp("results")
-    ves.explain("frac_prevs", ["L0_MLP"]).save(place / "explained")
+    explained = ves.explain("frac_prevs", ["L0_MLP"])
+    explained.save(place / "explained")
+    assert explained.request is not None
+    asked = explained.request.model_copy(update={"options": FrozenDict({"n": 100_000})})
+    explained.model_copy(update={"request": asked}).save(place / "long")
     frac_prevs().save(place / "by_hand")
     frac_prevs().model_copy(update={"specimen": "/etc/passwd"}).save(place / "hostile")
     frac_prevs().model_copy(update={"specimen": "no_such_model"}).save(place / "unknown")
@@ -71,6 +76,7 @@ def test_a_claim_is_decided_as_the_composer_does(client: TestClient, directory: 
         ({"path": "by_hand"}, "saved without its prediction"),
         ({"path": "hostile"}, "is not below the directory"),
         ({"path": "unknown"}, "no_such_model"),
+        ({"path": "long"}, "was tested on 100,000 prompts, and at most 256 are drawn here"),
         ({"verdict": "supported"}, "verdict"),
     ],
 )

@@ -26,6 +26,8 @@ from vesalius.workbench.store import Store
 MOST_EDGES = 20_000
 #: Prompts of one question.
 MOST_PROMPTS = 128
+#: Prompts of a discovery that are drawn again, so that none of them is measured on.
+MOST_SEEN = 4_096
 #: Edges of a model whose circuit of edges is measured here: cutting more takes minutes and everybody else waits.
 MOST_EDGES_CUT = 6_000
 #: Where a page that was just opened starts: about so many edges, or the components worth explaining.
@@ -88,6 +90,10 @@ def routes(app: FastAPI, store: Store, models: Models, results: "Results") -> No
             raise BadInput(
                 f"{asked.path!r:.80}: this model has {edges:,} edges and at most {MOST_EDGES_CUT:,} are cut here; "
                 f"in a terminal: vesalius faithfulness {result.specimen} --circuit DIR --least {asked.least:g}"
+            )
+        if isinstance(result, Discovery) and result.n > MOST_SEEN:
+            raise BadInput(
+                f"{asked.path!r:.80}: saw {result.n:,} prompts, and at most {MOST_SEEN:,} are told apart here"
             )
         with models.turn():
             specimen = models.specimen(*subject(result))

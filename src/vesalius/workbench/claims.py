@@ -6,8 +6,9 @@ from fastapi import FastAPI
 from pydantic import BaseModel, ConfigDict, Field
 
 from vesalius import api
+from vesalius.errors import BadInput
 from vesalius.workbench.circuits import Place, Results, subject
-from vesalius.workbench.models import Models
+from vesalius.workbench.models import MOST_PROMPTS, Models
 
 
 class RetestQuestion(BaseModel):
@@ -27,6 +28,12 @@ def routes(app: FastAPI, models: Models, results: Results) -> None:
     @app.post("/api/retest")
     def retest(asked: RetestQuestion) -> Any:
         explanation = results.explanation(asked.path)
+        n = explanation.request.options.get("n") if explanation.request else None
+        if isinstance(n, int) and n > MOST_PROMPTS:
+            raise BadInput(
+                f"{asked.path!r:.80}: was tested on {n:,} prompts, and at most {MOST_PROMPTS} are drawn here; in a"
+                f" terminal: vesalius retest DIR -c {asked.component} --claim {asked.claim} --seed {asked.seed}"
+            )
         with models.turn():
             specimen = models.specimen(*subject(explanation))
             named = {"seed": asked.seed, "specimen": specimen, "progress": False}
