@@ -176,6 +176,24 @@ def test_a_case_of_a_benchmark_is_watched(run: Path) -> None:
             api.watch(run, case=case)
 
 
+@pytest.mark.parametrize("kind", ["link", "large"])
+@pytest.mark.parametrize("name", ["run.json", "explanation.json"])
+def test_what_lies_elsewhere_or_is_too_large_is_not_read(name: str, kind: str, tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    run.mkdir()
+    (run / "calls.jsonl").touch()
+    if kind == "link":
+        settings = {"benchmark": "circuits", "specimens": {"secret": "x"}}
+        (tmp_path / "outside.json").write_text(json.dumps({"schema": 1, "settings": settings}))
+        os.symlink(tmp_path / "outside.json", run / name)
+    else:
+        with (run / name).open("wb") as file:
+            file.truncate(2**33)
+    with pytest.raises(BadInput, match=r"is not a file of this run|has 8,192 MB") as refused:
+        api.watch(run)
+    assert "secret" not in str(refused.value)
+
+
 def test_a_process_at_work_is_seen_and_its_death_too(tmp_path: Path) -> None:
     process = worker(tmp_path)
     seen = worker_of(tmp_path)

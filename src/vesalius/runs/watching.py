@@ -16,13 +16,15 @@ from vesalius.documents.trace import TRACE_FILE, Decider, Trace
 from vesalius.errors import BadInput, choices
 from vesalius.explanations.hyve.verdicts import verdict_of_kinds
 from vesalius.runs.conversation import LONGEST, Conversation
-from vesalius.runs.directory import CALLS, EXPLANATIONS, SCORECARD, TRACES, document_or_none, is_run, read_run
+from vesalius.runs.directory import CALLS, EXPLANATIONS, RUN, SCORECARD, TRACES, document_or_none, is_run, read_run
 from vesalius.runs.under_way import FILE as UNDER_WAY
 from vesalius.runs.under_way import Worker, worker_of
 from vesalius.runs.usage import summed
 
 #: Conversations that are kept, so that the next look reads only what was added.
 MOST_KEPT = 16
+#: Bytes of a file that is read whole; calls are read piece by piece.
+MOST_BYTES = 128 * 2**20
 #: Calls of one look.
 MOST_CALLS = 400
 
@@ -77,7 +79,7 @@ class Watcher:
         return self._conversation(inside(directory, CALLS, f"{case}.jsonl"), case=case)
 
     def _of_benchmark(self, directory: Path, case: str | None, first: int, common: dict[str, Any]) -> AgentRun:
-        asked = read_run(directory)
+        asked = _asked(directory)
         names = asked.get("names")
         cases = [
             AgentCase(case=name, name=_name(names, name), calls=0, explained=_is_explained(directory, name))
@@ -169,6 +171,11 @@ def _standing(tests: Sequence[AgentCall]) -> tuple[Verdict | None, Decider | Non
     return verdict_of_kinds(claims), "engine" if claims else "undecided"
 
 
+def _asked(directory: Path) -> dict[str, Any]:
+    inside(directory, RUN)
+    return read_run(directory)
+
+
 def _cases(asked: dict[str, Any]) -> list[str]:
     specimens = asked["settings"].get("specimens")
     return [name for name in specimens if _is_plain(name)] if isinstance(specimens, dict) else []
@@ -184,7 +191,7 @@ def _name(names: Any, case: str) -> str:
 
 
 def _known_case(directory: Path, case: str | None) -> str:
-    asked = read_run(directory)
+    asked = _asked(directory)
     cases = _cases(asked)
     if not isinstance(asked["settings"].get("specimens"), dict) and isinstance(case, str) and _is_plain(case):
         return case  # a functions run does not list its functions
@@ -210,10 +217,12 @@ def _latest(directory: Path, cases: Sequence[AgentCase]) -> str | None:
 
 
 def inside(directory: Path, *parts: str) -> Path:
-    """A file of a run; a link that leads out of it is refused."""
+    """A file of a run; a link that leads out of it is refused, and a file that is too large to be read whole."""
     path = directory.joinpath(*parts)
     if path.exists() and not (path.is_file() and path.resolve().is_relative_to(directory.resolve())):
         raise BadInput(f"{'/'.join(parts)}: is not a file of this run")
+    if parts[0] not in (CALLS, CALLS_FILE) and path.is_file() and (size := path.stat().st_size) > MOST_BYTES:
+        raise BadInput(f"{'/'.join(parts)}: has {size / 2**20:,.0f} MB; files of {MOST_BYTES // 2**20} MB are read")
     return path
 
 

@@ -75,7 +75,8 @@ def _agent(app: FastAPI, store: Store, jobs: Jobs, watcher: Watcher, turn: threa
 def _functions(app: FastAPI, store: Store, watcher: Watcher, turn: threading.Lock) -> None:
     @app.get("/api/functions")
     def functions(path: Path) -> dict[str, Any]:
-        return functions_run(store.place(path)).as_data()
+        with turn:
+            return functions_run(store.place(path)).as_data()
 
     @app.get("/api/function")
     def function(path: Path, function: Annotated[str, Query(max_length=200)]) -> dict[str, Any]:
