@@ -185,6 +185,26 @@ def test_a_comment_undo_and_a_change_by_keyboard(served: Served, browser: Browse
         window.check()
 
 
+def test_a_rating_that_is_not_saved_stays_on_the_page(served: Served, browser: Browser) -> None:
+    with browser.window(served) as window:
+        page = window.open("annotate?rater=hal&text=1")
+        full = {"status": 400, "content_type": "application/json", "body": '{"error": "the disk is full"}'}
+        page.route("**/api/annotation/rate", lambda route: route.fulfill(**full))
+        page.keyboard.press("1")
+        page.keyboard.press("Enter")
+        page.get_by_text("Not saved: the disk is full").wait_for()
+        page.keyboard.press("c")
+        page.keyboard.press("Escape")
+        assert page.get_by_text("Not saved: the disk is full").count() == 1
+        assert read(page)[0] == 1
+        page.unroute("**/api/annotation/rate")
+        page.keyboard.press("1")
+        page.wait_for_selector('.level[aria-pressed="true"]')
+        page.keyboard.press("Enter")
+        shows(page, 2)
+        window.check(refusals=True)
+
+
 def test_a_button_keeps_the_keyboards_place(served: Served, browser: Browser) -> None:
     with browser.window(served) as window:
         page = window.open("annotate?rater=eve&text=1")

@@ -113,6 +113,7 @@ function rating(place: Element, rater: string, first: number | null): () => void
   let levels: Level[] = [];
   let rubrics: Record<string, Rubric> = {};
   let busy: Promise<void> = Promise.resolve();
+  let unsaved = false;
   const status = h("p", { class: "quiet", role: "status" });
   const panel: HTMLElement = h("section", { class: "rating", tabindex: "-1", "aria-label": "text to rate" });
   const writing: HTMLTextAreaElement = h("textarea", { rows: 2, maxlength: 4000, onchange: () => save(card.score), onkeydown: (event: KeyboardEvent) => { if (event.key === "Escape" || (event.key === "Enter" && (event.ctrlKey || event.metaKey))) { event.preventDefault(); panel.focus(); } } });
@@ -134,7 +135,9 @@ function rating(place: Element, rater: string, first: number | null): () => void
     const at = card.id;
     const comment = writing.value;
     return then(async () => {
+      unsaved = true;
       const answer = await post("annotation/rate", { rater, id: at, score, comment });
+      unsaved = false;
       progress = answer.progress;
       if (card.id === at) { card = answer.text; redraw(); }
       replace(status, score === null ? "Comment saved; no score yet." : "Saved.");
@@ -155,8 +158,10 @@ function rating(place: Element, rater: string, first: number | null): () => void
     panel.focus({ preventScroll: true });
     replace(status, answer.text ? "Taken back." : "There is nothing to take back.");
   });
-  const step = (by: number) => then(async () => undefined).then(() => { const to = card.number + by; if (to >= 1 && to <= card.total) void show(to); else replace(status, by > 0 ? "This is the last text." : "This is the first text."); });
-  const left = () => then(async () => undefined).then(() => { if (progress.next === null) replace(status, "Every text has a score."); else void show(progress.next); });
+  /** After a rating that was not saved the first press goes nowhere, so that the text and the reason stay on the page. */
+  const stays = () => { const stay = unsaved; unsaved = false; return stay; };
+  const step = (by: number) => then(async () => undefined).then(() => { if (stays()) return; const to = card.number + by; if (to >= 1 && to <= card.total) void show(to); else replace(status, by > 0 ? "This is the last text." : "This is the first text."); });
+  const left = () => then(async () => undefined).then(() => { if (stays()) return; if (progress.next === null) replace(status, "Every text has a score."); else void show(progress.next); });
 
   const draw = () => {
     remember("annotate", { rater, text: String(card.number) });
