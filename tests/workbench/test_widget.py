@@ -134,6 +134,7 @@ def test_attention_is_drawn(browser: Any) -> None:
         page.locator(".token").nth(2).focus()
         page.keyboard.press("Enter")
         assert "L1H2 from “x” (position 2)" in page.locator(".large").inner_text()
+        assert page.locator(".token.query:focus").count() == 1
         assert window.errors == []
 
 

@@ -22,22 +22,24 @@ export function grid(one: HeadPattern, size: number): SVGElement {
 }
 
 export function attentionView(tokens: string[], heads: HeadPattern[], start: string | null): HTMLElement {
-  const large = h("div", { class: "large" });
+  const said = h("p", {});
   let chosen = heads.find((one) => one.head === start) ?? heads[0]!;
   let query = tokens.length - 1;
 
+  const look = (at: number) => { query = at; draw(); };
+  const strip: HTMLElement[] = tokens.map((token, at) => h("button", { type: "button", class: "token", onclick: () => look(at), onmouseenter: () => look(at) }, h("span", { class: "weight" }), shown(token)));
+  const large = h("div", { class: "large" }, said, h("div", { class: "tokens", role: "group", "aria-label": "tokens; choose the query" }, strip));
+
+  /** The buttons stay and only their looks change, so that the keyboard keeps its place. */
   const draw = () => {
     const row = chosen.pattern[query] ?? [];
-    const strip = tokens.map((token, at) =>
-      h("button", { type: "button", class: `token${at === query ? " query" : ""}`, style: null, title: `${shown(token)}: ${((row[at] ?? 0) * 100).toFixed(1)} %`, onclick: () => { query = at; draw(); }, onmouseenter: () => { query = at; draw(); } },
-        h("span", { class: `weight w${Math.round(10 * (row[at] ?? 0))}` }), shown(token)),
-    );
+    strip.forEach((button, at) => {
+      button.classList.toggle("query", at === query);
+      button.title = `${shown(tokens[at] ?? "")}: ${((row[at] ?? 0) * 100).toFixed(1)} %`;
+      button.firstElementChild!.className = `weight w${Math.round(10 * (row[at] ?? 0))}`;
+    });
     const top = row.map((weight, at) => ({ weight, at })).sort((a, b) => b.weight - a.weight).slice(0, 5).filter((one) => one.weight > 0.005);
-    replace(
-      large,
-      h("p", {}, h("strong", {}, chosen.head), ` from “${shown(tokens[query] ?? "")}” (position ${query}): `, top.map((one) => `“${shown(tokens[one.at] ?? "")}” ${(100 * one.weight).toFixed(0)} %`).join(", ")),
-      h("div", { class: "tokens", role: "group", "aria-label": "tokens; choose the query" }, strip),
-    );
+    replace(said, h("strong", {}, chosen.head), ` from “${shown(tokens[query] ?? "")}” (position ${query}): `, top.map((one) => `“${shown(tokens[one.at] ?? "")}” ${(100 * one.weight).toFixed(0)} %`).join(", "));
     for (const button of small.querySelectorAll("button")) button.setAttribute("aria-pressed", String(button.dataset["head"] === chosen.head));
   };
   const small = h("div", { class: "heads" }, heads.map((one) =>
