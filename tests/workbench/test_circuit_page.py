@@ -127,6 +127,24 @@ def test_pinned_parts_stay_and_pruned_ones_go(served: Served, browser: Browser, 
         window.check()
 
 
+def test_buttons_keep_the_keyboards_place(served: Served, browser: Browser) -> None:
+    focused = "document.activeElement.innerText"
+    with browser.window(served) as window:
+        page = window.open("circuit?path=scored&least=0")
+        page.locator(".box:not(.end)").first.click()
+        page.get_by_role("button", name="Pin", exact=True).focus()
+        for word in ("Unpin", "Pin"):
+            page.keyboard.press("Enter")
+            assert page.evaluate(focused) == word
+        page.get_by_role("button", name="Prune", exact=True).focus()
+        page.keyboard.press("Enter")
+        assert page.evaluate(focused) == "Restore"
+        page.locator(".chip").focus()
+        page.keyboard.press("Enter")
+        assert page.evaluate(focused) == "Undo"
+        window.check()
+
+
 def test_the_faithfulness_shown_is_the_composers(served: Served, browser: Browser, found: Discovery) -> None:
     ranked = found.circuit.ranked_edges()
     least, pruned = abs(ranked[11][1]), str(ranked[0][0])

@@ -123,6 +123,8 @@ class CircuitView {
     if (!anew) return this.paint();
     const now = this.steps.now;
     const kept = keptBy(this.graph, now);
+    const held = [this.panel, this.chips, this.gaps].find((part) => part.contains(document.activeElement));
+    const at = held ? [...held.querySelectorAll("button")].indexOf(document.activeElement) : -1;
     this.drawing = { kept, layout: layoutOf(kept), gaps: gapsOf(kept), pin: now.pin, largest: Math.abs(this.scores[0] ?? 0) };
     this.slider.value = String(positionOf(now.least, this.scores));
     this.exact.value = String(now.least);
@@ -133,6 +135,7 @@ class CircuitView {
     this.drawChips();
     this.drawGaps();
     this.choose(this.chosen);
+    if (held) (held.querySelectorAll("button")[at] ?? held.querySelector("button") ?? this.undo).focus(); // its button was made anew
     this.say(kept, now.least);
     this.keep();
     for (const row of this.figures.querySelectorAll(".current")) row.classList.replace("current", "earlier");
@@ -177,7 +180,7 @@ class CircuitView {
     const box: HTMLButtonElement = h("button", { type: "button", class: `box${name === INPUT || name === LOGITS ? " end" : ""}${pinned ? " pinned" : ""}`, "data-name": name, title: said, "aria-label": said, "aria-pressed": String(name === this.chosen), tabindex: name === this.focused ? 0 : -1,
       onclick: (event: Event) => { event.stopPropagation(); this.choose(name); },
       onfocus: () => { this.focus(name, false); },
-      onmouseenter: () => highlight(this.hot, this.drawing, this.edgesOf(name)), onmouseleave: () => this.choose(this.chosen),
+      onmouseenter: () => highlight(this.hot, this.drawing, this.edgesOf(name)), onmouseleave: () => highlight(this.hot, this.drawing, this.chosen === null ? [] : this.edgesOf(this.chosen)),
       onkeydown: (event: KeyboardEvent) => this.boxKey(event, name) }, pinned ? `★ ${shown(name)}` : shown(name));
     box.style.setProperty("left", `${at.x - BOX.width / 2}px`);
     box.style.setProperty("top", `${at.y - BOX.height / 2}px`);
