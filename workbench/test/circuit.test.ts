@@ -3,6 +3,7 @@ import { test } from "node:test";
 import { countFrom, edgeOf, gapsOf, keptBy, positionOf, rankOf, SLIDER, Steps, thresholdAt, type Graph } from "../src/parts/circuit";
 import { decidable } from "../src/parts/claim";
 import { layoutOf, neighbour } from "../src/parts/graph";
+import { comparable } from "../src/views/circuit";
 import { placeOf, readers } from "../src/views/component";
 
 const GRAPH: Graph = {
@@ -73,6 +74,13 @@ test("components by name, and what attends to a token", () => {
   assert.deepEqual(placeOf("L0_MLP"), { layer: 0, head: null });
   assert.equal(placeOf("<b>"), null);
   assert.deepEqual(readers([[1, 0], [0.25, 0.75]], 0), [1, 0.25]);
+});
+
+test("figures of other prompts do not stand in one table", () => {
+  const measured = (seed: number, n: number) => ({ request: { seed }, faithfulness: { n } });
+  assert.ok(comparable(measured(1, 12), measured(1, 12)));
+  assert.ok(!comparable(measured(1, 12), measured(2, 12)));
+  assert.ok(!comparable(measured(1, 12), measured(1, 64)));
 });
 
 test("claims that the engine can decide again", () => {

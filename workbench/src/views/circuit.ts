@@ -312,7 +312,7 @@ class CircuitView {
       const own = await post("faithfulness", { ...asked, n: this.n, seed: this.seed });
       const plain = edited ? await post("faithfulness", { ...asked, pin: [], prune: [], n: this.n, seed: this.seed }) : null;
       for (const one of this.measured) one.label = "earlier";
-      this.measured = [{ label: "this circuit", document: own.document }, ...(plain ? [{ label: "without your pins and prunes", document: plain.document }] : []), ...this.measured.filter((one) => one.document.request.seed === this.seed)].slice(0, 8);
+      this.measured = [{ label: "this circuit", document: own.document }, ...(plain ? [{ label: "without your pins and prunes", document: plain.document }] : []), ...this.measured.filter((one) => comparable(one.document, own.document))].slice(0, 8);
       return [measuredTable(this.measured), h("p", { class: "quiet" }, "The same on the command line:"), h("pre", {}, own.command)];
     });
   }
@@ -342,6 +342,11 @@ function about(graph: Graph, data: any): string {
   if (graph.kind === "explanation") return `The circuit are the components that were explained. The edges are those that were measured; they are drawn and not cut.${score}`;
   if (graph.by === "components") return `This method scores components; what scores less than the threshold is not in the circuit.${score}`;
   return `Edges that score less than the threshold are not in the circuit, and a component is while one of its edges is. Solid lines help the score, dashed ones hinder it; stars are pinned.${score}`;
+}
+
+/** Whether two figures may stand in one table: they are of the same prompts. */
+export function comparable(one: any, other: any): boolean {
+  return one.request.seed === other.request.seed && one.faithfulness.n === other.faithfulness.n;
 }
 
 export function measuredTable(measured: Measured[]): HTMLElement {
