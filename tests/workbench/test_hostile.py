@@ -233,6 +233,18 @@ def test_what_is_kept_is_bounded(place: Path, tmp_path: Path, monkeypatch: pytes
         reader.read(tmp_path / "a" / "explanation.json", Explanation)
 
 
+def test_files_elsewhere_are_not_even_named(tmp_path: Path) -> None:
+    for name in ("open/one/explanations", "outside"):
+        (tmp_path / name).mkdir(parents=True)
+        (tmp_path / name / f"{SECRET}.json").touch()
+    for name in ("one", "two"):
+        frac_prevs().save(tmp_path / "open" / name)
+    os.symlink(tmp_path / "outside", tmp_path / "open" / "two" / "explanations")
+    store = Store(tmp_path / "open")
+    assert store.document("one")["cases"] == [f"{SECRET}.json"]
+    assert "cases" not in store.document("two")
+
+
 def test_a_comparison_reads_nothing_elsewhere(place: Path) -> None:
     store = Store(place)
     for one in ("within", "link", "../outside"):

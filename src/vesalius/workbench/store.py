@@ -75,9 +75,14 @@ class Store:
     def document(self, path: str) -> dict[str, Any]:
         """One result with what kind it is. `path` is its directory, or a file below a benchmark's run."""
         place, kind, document = self._found(path)
-        cases = [] if place.is_file() else sorted(file.name for file in (place / "explanations").glob("*.json"))
+        cases = [] if place.is_file() else self._cases(place)
         told = {"kind": kind, "path": path, **sent(document)}
         return {**told, "cases": cases[:MOST_CASES]} if cases else told
+
+    def _cases(self, run: Path) -> list[str]:
+        """The explanations of a benchmark's run; a link that leads elsewhere has none."""
+        place = (run / "explanations").resolve()
+        return sorted(file.name for file in place.glob("*.json")) if place.is_relative_to(self.directory) else []
 
     def claims(self, path: str, **chosen: Any) -> dict[str, Any]:
         """A page of the claims of an explanation."""
