@@ -271,7 +271,7 @@ def feeds(study: Study, sender: Component, receiver: Component) -> ClaimRecord:
             level=LEVEL,
             rule="reported; the verdict rests on the whole path",
         )
-        for port in ("qkv" if shows_ports(study, sender, receiver) else "")
+        for port in ("qkv" if receiver.is_head and verdict == "supported" else "")
     ]
     kind, harm = ("feeds", "") if sign > 0 else ("hinders", ", against the answer")
     return _claim(kind, f"{sender} feeds {receiver} directly{harm}.", verdict, whole, *ports)
