@@ -30,7 +30,7 @@ FLOORS = [
     {"runs"},
     {"report"},
     {"api"},
-    {"workbench", "inspection"},
+    {"workbench", "mcp", "inspection"},
     {"cli"},
     {"__main__"},
 ]
@@ -40,7 +40,7 @@ ALONE = {"sandbox": set(), "backbones": set(), "functions": {"documents", "sandb
 FACES = {"cli", "inspection", "workbench", "mcp"}
 OPEN_TO_FACES = {"api", "documents", "errors", "report", "version"}
 #: A face that starts another.
-STARTS = {"cli": {"workbench"}}
+STARTS = {"cli": {"workbench", "mcp"}}
 #: Everything above may use `functions`; it stands on its two rooms, beside the rest.
 HEIGHT = {room: height for height, floor in enumerate(FLOORS) for room in floor} | {"functions": 2}
 

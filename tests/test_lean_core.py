@@ -122,6 +122,7 @@ def test_the_extras_are_the_documented_ones() -> None:
         "text",
         "ray",
         "workbench",
+        "mcp",
         "notebook",
         "inspect",
     }
