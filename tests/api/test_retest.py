@@ -11,6 +11,8 @@ from tests.closeness import assert_same_document
 from tests.explanations.induction_model import as_specimen, induction_model
 from tests.report.explanations import frac_prevs
 from vesalius.documents import ClaimRecord, Explanation, Retest
+from vesalius.documents.frozen import FrozenDict
+from vesalius.explanations.retesting import why_not_again
 from vesalius.model.specimen import Specimen
 
 
@@ -102,23 +104,94 @@ def test_refusals(component: str, claim: int | str, message: str, specimen: Spec
         ves.retest(frac_prevs(), component, claim, specimen=specimen)
 
 
-def test_claims_about_a_natural_model_are_repeated() -> None:
-    natural = as_specimen(induction_model(word_tokenizer().size))
-    explained = ves.explain(natural, ["L0H0", "L1H0"], n=8)
-    typed = {
-        record.kind: (part.id, number, record)
-        for part in explained.components
-        for number, record in enumerate(part.claims, 1)
-        if record.prediction is not None
-    }
-    assert set(typed) >= {"necessary", "reads_from", "moves_role"}
-    for component, number, record in typed.values():
-        again = ves.retest(explained, component, number, seed=0, specimen=natural)
-        assert_same_document(decided(again.after), decided(record))
-        assert again.same
-    attends = next(number for number, one in enumerate(explained.components[0].claims, 1) if one.kind == "attends")
-    with pytest.raises(ves.BadInput, match="saved without its prediction"):
-        ves.retest(explained, explained.components[0].id, attends, specimen=natural)
+@pytest.fixture(scope="module")
+def natural() -> tuple[Specimen, Explanation]:
+    """An induction head, one that covers for it a little and one that works against both."""
+    strengths = {0: 2.0, 1: 0.2, 2: -0.5}
+    specimen = as_specimen(induction_model(word_tokenizer().size, strengths=strengths, norm="rms"))
+    return specimen, ves.explain(specimen, ["L0H0", "L1H0", "L1H1", "L1H2", "L1H3"], n=8)
+
+
+def first_of_each_kind(explained: Explanation) -> dict[str, tuple[str, int, ClaimRecord]]:
+    found: dict[str, tuple[str, int, ClaimRecord]] = {}
+    for part in explained.components:
+        for number, record in enumerate(part.claims, 1):
+            found.setdefault(record.kind, (part.id, number, record))
+    return found
+
+
+MEASURED = {"attends", "uses", "composes", "feeds", "hinders", "covers", "inhibits", "writes_answer"}
+
+
+def test_claims_about_a_natural_model_are_repeated(natural: tuple[Specimen, Explanation]) -> None:
+    """Every kind that the built-in scientist wrote: the same seed repeats the record, another has other prompts."""
+    specimen, explained = natural
+    claims = first_of_each_kind(explained)
+    assert set(claims) >= MEASURED | {"acts_at_answer", "acts_directly", "necessary", "moves_role"}
+    for kind, (component, number, record) in claims.items():
+        assert why_not_again(explained, component, record) is None
+        again = ves.retest(explained, component, number, seed=0, specimen=specimen)
+        assert_same_document(again.after.as_data(), record.as_data())
+        if kind in MEASURED:
+            other = ves.retest(explained, component, number, seed=3, specimen=specimen).after
+            assert (other.kind, other.text, other.prediction) == (kind, record.text, record.prediction)
+            assert {one.seed for one in other.evidence}.isdisjoint({one.seed for one in record.evidence})
+
+
+def test_that_a_component_is_not_needed_is_decided_again(natural: tuple[Specimen, Explanation]) -> None:
+    """The MLP writes next to nothing; without the head before it nothing is left of the behaviour."""
+    for component, verdict in (("L1_MLP", "supported"), ("L0H0", "refuted")):
+        assert planted(natural, component, "not_needed_alone", {"replacement": "zero"}).after.verdict == verdict
+
+
+def planted(natural: tuple[Specimen, Explanation], component: str, kind: str, said: Any) -> Retest:
+    """A measured claim that nobody made, decided on other prompts."""
+    specimen, explained = natural
+    claim = ClaimRecord(kind=kind, text="", verdict="untested", evidence=(), prediction=FrozenDict({"measured": said}))
+    part = explained.components[0].model_copy(update={"id": component, "claims": (claim,)})
+    others = tuple(one for one in explained.components if one.id != component)
+    return ves.retest(
+        explained.model_copy(update={"components": (part, *others)}), component, seed=2, specimen=specimen
+    )
+
+
+def test_a_measured_claim_that_is_false_is_refuted_again(natural: tuple[Specimen, Explanation]) -> None:
+    """L1H0 attends to what follows earlier copies, not to the previous token."""
+    assert planted(natural, "L1H0", "attends", {"role": "induction"}).after.verdict == "supported"
+    assert planted(natural, "L1H0", "attends", {"role": "previous"}).after.verdict == "refuted"
+
+
+@pytest.mark.parametrize(
+    ("kind", "said", "message"),
+    [
+        ("attends", {"role": "banana"}, "'banana': is none of this behaviour's"),
+        ("composes", {"role": "induction", "port": "v", "sender": "L0H0"}, "cannot be read"),
+        ("composes", {"role": "induction", "port": "k", "sender": "L9H9"}, "L9H9 is not in this model"),
+        ("feeds", {"receiver": "L0H0"}, "cannot be read"),
+        ("covers", {"others": []}, "cannot be read"),
+        ("not_needed_alone", {"replacement": "rm"}, "cannot be read"),
+        ("necessary", {}, "no kind that is measured"),
+        ("uses", "text", "cannot be read"),
+    ],
+)
+def test_measured_claims_that_cannot_be_read_get_one_line(
+    kind: str, said: Any, message: str, natural: tuple[Specimen, Explanation]
+) -> None:
+    with pytest.raises(ves.BadInput, match=message):
+        planted(natural, "L1H0", kind, said)
+
+
+def test_records_without_a_prediction_say_why(natural: tuple[Specimen, Explanation]) -> None:
+    specimen, explained = natural
+    part = explained.components[0]
+    bare = part.claims[0].model_copy(update={"prediction": None})
+    for scientist, line in (("builtin", "explain again with this version"), ("hyve", "rests on code")):
+        old = explained.model_copy(
+            update={"scientist": scientist, "components": (part.model_copy(update={"claims": (bare,)}),)}
+        )
+        assert line in (why_not_again(old, part.id, bare) or "")
+        with pytest.raises(ves.BadInput, match=line):
+            ves.retest(old, part.id, specimen=specimen)
 
 
 def test_what_is_no_explanation_is_refused(tmp_path: Path) -> None:

@@ -116,9 +116,10 @@ def test_a_claim_is_tested_again_on_the_page(width: int, scheme: str, served: An
 
 
 @needs_browser
-def test_a_claim_that_cannot_be_decided_has_no_button(served: Any, browser: Any) -> None:
+def test_a_claim_that_cannot_be_decided_says_why(served: Any, browser: Any) -> None:
     with browser.window(served) as window:
         page = window.open("result?path=by_hand")
         assert page.locator(".claim").count() == 5
         assert page.get_by_role("button", name="again").count() == 0
+        assert "saved without its prediction" in page.locator(".claim .refusal").first.inner_text()
         window.check()

@@ -1,7 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { countFrom, edgeOf, gapsOf, keptBy, positionOf, rankOf, SLIDER, Steps, thresholdAt, type Graph } from "../src/parts/circuit";
-import { decidable } from "../src/parts/claim";
 import { layoutOf, neighbour } from "../src/parts/graph";
 import { comparable } from "../src/views/circuit";
 import { placeOf, readers } from "../src/views/component";
@@ -83,11 +82,3 @@ test("figures of other prompts do not stand in one table", () => {
   assert.ok(!comparable(measured(1, 12), measured(1, 64)));
 });
 
-test("claims that the engine can decide again", () => {
-  const one = (kind: string, prediction?: Record<string, unknown>) => ({ kind, text: "", verdict: "supported", evidence: [], prediction });
-  assert.ok(decidable(one("copies", {}), { scientist: "hyve" }));
-  assert.ok(decidable(one("necessary"), { scientist: "hyve" }));
-  assert.ok(decidable(one("computes"), { scientist: "builtin", executable: {} }));
-  assert.ok(!decidable(one("computes"), { scientist: "hyve", executable: {} }));
-  assert.ok(!decidable(one("free_code"), { scientist: "hyve" }));
-});

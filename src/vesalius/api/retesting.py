@@ -13,10 +13,12 @@ from vesalius.documents.explanation import EXPLANATION_FILE, Explanation
 from vesalius.documents.request import Request
 from vesalius.documents.retest import RETEST_FILE, Retest
 from vesalius.errors import BadInput
-from vesalius.explanations.retesting import decide_again, record_of
+from vesalius.explanations.retesting import decide_again, record_of, why_not_again
 from vesalius.model.devices import Devices
 from vesalius.model.specimen import Specimen
 from vesalius.progress import Progress, shown
+
+__all__ = ["retest", "why_not_again"]
 
 #: Options of an explanation's request that say how its model was read.
 _OF_THE_MODEL = ("metric", "tokenizer", "revision", "dtype")

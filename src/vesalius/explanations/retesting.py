@@ -6,14 +6,16 @@ held-out inputs. With the seed of the explanation the same inputs are drawn, and
 
 from typing import get_args
 
-from vesalius.components import parse_components
+from vesalius.components import Component, parse_components
 from vesalius.documents.explanation import ClaimRecord, Explanation
 from vesalius.errors import BadInput, choices
 from vesalius.explanations.claims import Claim, Lab, check, claim_from
 from vesalius.explanations.claims.laboratory import CLAIM_SEED
 from vesalius.explanations.claims.prediction import claim_data
 from vesalius.explanations.natural import PROMPTS
+from vesalius.explanations.natural.again import measured_again
 from vesalius.explanations.natural.claims import NaturalClaim, natural_claim_from
+from vesalius.explanations.natural.evidence import MEASURED
 from vesalius.explanations.scientist.explain import blinded, laboratory
 from vesalius.explanations.scientists import BUILTIN
 from vesalius.model.specimen import Specimen, TextVocabulary
@@ -39,20 +41,40 @@ def record_of(explanation: Explanation, component: str, claim: int | str) -> tup
     return number, claims[number - 1]
 
 
+def why_not_again(explanation: Explanation, component: str, record: ClaimRecord) -> str | None:
+    """Why a claim cannot be decided again, in one line; None where it can, as far as the explanation shows."""
+    if _is_measured(record):
+        return None
+    try:
+        claim_data(record, component, explanation.executable, builtin=explanation.scientist == BUILTIN)
+    except BadInput as error:
+        return str(error)
+    return None
+
+
+def _is_measured(record: ClaimRecord) -> bool:
+    return record.prediction is not None and MEASURED in record.prediction
+
+
 def decide_again(
     specimen: Specimen, explanation: Explanation, component: str, record: ClaimRecord, *, seed: int
 ) -> ClaimRecord:
     """The record of the same claim on the inputs of another seed."""
     natural = isinstance(specimen.vocabulary, TextVocabulary)
+    circuit = sorted(set(parse_components([part.id for part in explanation.components], specimen.model.config)))
+    asked = explanation.request.options.get("n") if explanation.request else None
+    n = asked if isinstance(asked, int) else PROMPTS
+    if _is_measured(record):
+        if not natural:
+            raise BadInput(f"the claim {record.kind!r:.40} is about a natural model, and {specimen.name} is none")
+        part = Component.parse(component).within(specimen.model.config)
+        return measured_again(specimen, part, record, circuit=circuit, n=n, seed=CLAIM_SEED + seed)
     builtin = explanation.scientist == BUILTIN
     data = claim_data(record, component, explanation.executable, builtin=builtin)
     read = natural_claim_from if natural and record.kind in _NATURAL else claim_from
     claim: Claim = read(data)
     claim.part.within(specimen.model.config)
-    circuit = sorted(set(parse_components([part.id for part in explanation.components], specimen.model.config)))
     if natural:
-        asked = explanation.request.options.get("n") if explanation.request else None
-        n = asked if isinstance(asked, int) else PROMPTS
         lab = Lab(specimen, n=n, seed=CLAIM_SEED + seed, circuit=circuit)
     else:
         lab = laboratory(blinded(specimen), circuit, seed=seed)

@@ -10,6 +10,7 @@ from collections import OrderedDict
 from pathlib import Path
 from typing import Any, TypeVar
 
+from vesalius.api.retesting import why_not_again
 from vesalius.documents import Discovery, Explanation
 from vesalius.documents.base import Document
 from vesalius.documents.circuit import CIRCUIT_FILE
@@ -79,7 +80,7 @@ def claims_page(
     explanation: Explanation, *, verdict: str | None, kind: str | None, component: str | None, start: int
 ) -> dict[str, Any]:
     """The claims that match, `CLAIMS` of them from `start` on, and how many there are. `number` counts from 1 among
-    those about a component.
+    those about a component; `refusal` says why a claim cannot be tested again, where it cannot.
     """
     every = [
         (part.id, number, claim)
@@ -92,5 +93,8 @@ def claims_page(
     return {
         "total": sum(len(part.claims) for part in explanation.components),
         "matching": len(every),
-        "claims": [{"component": name, "number": number, **claim.as_data()} for name, number, claim in page],
+        "claims": [
+            {"component": name, "number": number, "refusal": why_not_again(explanation, name, claim), **claim.as_data()}
+            for name, number, claim in page
+        ],
     }

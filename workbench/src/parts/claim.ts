@@ -11,7 +11,12 @@ export interface ClaimRecord {
   text: string;
   verdict: string;
   evidence: Evidence[];
-  prediction?: Record<string, unknown> | null;
+}
+/** A claim with its place: its number among those about its component, and why it cannot be tested again, if so. */
+export interface PlacedClaim extends ClaimRecord {
+  component: string;
+  number: number;
+  refusal: string | null;
 }
 
 export function claim(one: ClaimRecord, ...more: Child[]): HTMLElement {
@@ -23,12 +28,6 @@ export function evidenceLine(line: Evidence): HTMLElement {
     h("span", { class: "mark" }, line.passed === null ? "–" : line.passed ? "pass" : "FAIL"),
     h("span", {}, `${line.experiment}: ${line.measure} `, h("b", {}, figure(line)), `, n ${line.n}`, h("span", { class: "quiet" }, line.rule)),
     strip(line));
-}
-
-/** Whether the engine can decide a claim again: it knows what the claim predicts. */
-export function decidable(one: ClaimRecord, explanation: { scientist: string; executable?: unknown }): boolean {
-  const known = one.prediction !== undefined && one.prediction !== null;
-  return known || one.kind === "necessary" || (["computes", "aggregates"].includes(one.kind) && explanation.scientist === "builtin" && Boolean(explanation.executable));
 }
 
 /** A claim's experiment on the inputs of another seed, and both outcomes side by side. */

@@ -4,7 +4,7 @@ import { get } from "../ask";
 import { field, h, replace, select, scrolling } from "../dom";
 import { figure, number, signed, type Figure } from "../numbers";
 import { during, go, link, long, remember, verdict } from "../page";
-import { claim, decidable, testAgain, type ClaimRecord } from "../parts/claim";
+import { claim, testAgain, type PlacedClaim } from "../parts/claim";
 import { headMap } from "../parts/headmap";
 import { placeOf } from "./component";
 import { whatIfTable } from "./whatif";
@@ -31,7 +31,7 @@ function explanation(document: any, about: { counts: number[]; kinds: string[] }
   let chosen = { verdict: query["verdict"] ?? ANY, kind: query["kind"] ?? ANY, component: query["component"] ?? ANY };
   const list = h("div", {});
   let asked = 0;
-  const told = (one: ClaimRecord & { component: string; number: number }) => claim(one, decidable(one, document) ? testAgain(path, one.component, one.number, document.seed) : null);
+  const told = (one: PlacedClaim) => claim(one, one.refusal === null ? testAgain(path, one.component, one.number, document.seed) : h("p", { class: "quiet refusal" }, `Cannot be tested again: ${one.refusal}.`));
   const draw = () => {
     const own = ++asked;
     const kept = Object.fromEntries(Object.entries(chosen).filter(([, value]) => value !== ANY));

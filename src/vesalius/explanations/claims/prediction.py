@@ -41,10 +41,13 @@ def claim_data(record: ClaimRecord, component: str, executable: Executable | Non
     elif prediction is None and builtin and executable is not None and record.kind in ("computes", "aggregates"):
         prediction = {HYPOTHESIS: digest([executable.program, executable.carriers])}
     if prediction is None:
-        raise BadInput(
-            f"the claim {record.kind!r:.40} about {component} was saved without its prediction; explain again with "
-            "this version, or choose a claim that the engine decided"
+        why = (
+            "explain again with this version"
+            if builtin
+            else "it rests on code or on a judgement of the scientist, or on an earlier version: choose one that the "
+            "engine decided, or explain again"
         )
+        raise BadInput(f"the claim {record.kind!r:.40} about {component} was saved without its prediction; {why}")
     return {**prediction, **_programs(prediction, executable), "kind": record.kind, "component": component}
 
 

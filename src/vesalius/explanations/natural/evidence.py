@@ -7,12 +7,15 @@ claim counts as the first of its kind, unless a component has several.
 """
 
 import math
+from collections.abc import Sequence
+from typing import Any
 
 import torch
 
 from vesalius.components import Component
 from vesalius.discovery.attention import Target, masses
 from vesalius.documents.explanation import ClaimRecord, Evidence, Verdict
+from vesalius.documents.frozen import FrozenDict
 from vesalius.explanations.claims import BackupOf, Necessary, ReadsFrom, check
 from vesalius.explanations.claims.ablation import MIN_EFFECT, Bar, effect_bar
 from vesalius.explanations.claims.base import above, all_of, join_names, level_for, marked, mean_evidence, rounded
@@ -26,6 +29,9 @@ from vesalius.explanations.natural.selection import MIN_ATTENTION_LOSS
 from vesalius.explanations.natural.study import SINKS, PerPrompt, Study, finite
 from vesalius.explanations.natural.token_roles import MEANINGS, everywhere_in, random_keys, shuffled
 
+#: Under this name the prediction of a claim of this module stands in its record: typed claims have kinds of the same
+#: name that are decided by other experiments.
+MEASURED = "measured"
 #: Direct logit attribution below this share of the clean score does not count as writing the answer; as for effects.
 MIN_LENS = MIN_EFFECT
 #: A component acts at the answer position if more than this part of its effect arises there.
@@ -52,26 +58,30 @@ def not_needed_alone(study: Study, component: Component, necessity: ClaimRecord)
     score alone shows that they do.
     """
     shown = {one.experiment: one for one in necessity.evidence}
-    for how, value in NEUTRAL.items():
+    for how in NEUTRAL:
         score = shown.get(f"{how} replacement")
-        if score is None or score.high is None or score.high >= MIN_EFFECT:
-            continue
-        evidence: list[Evidence] = []
-        verdicts: list[Verdict] = []
-        for measure, lost in zip(LOSSES, study.tools.losses([component], how), strict=True):
-            one = mean_evidence(
-                study.lab,
-                f"{how} replacement",
-                measure=measure,
-                values=lost,
-                level=LEVEL,
-                rule=f"interval below {MIN_EFFECT:.3f}",
-            )
-            verdicts.append(below(one, MIN_EFFECT))
-            evidence.append(marked(one, verdicts[-1]))
-        text = f"{component} is not needed alone: {value} at every position in its place cost next to nothing."
-        return _claim("not_needed_alone", text, all_of(*verdicts), *evidence)
+        if score is not None and score.high is not None and score.high < MIN_EFFECT:
+            return not_needed_by(study, component, how)
     return None
+
+
+def not_needed_by(study: Study, component: Component, how: How) -> ClaimRecord:
+    """The same for one kind of replacement."""
+    evidence: list[Evidence] = []
+    verdicts: list[Verdict] = []
+    for measure, lost in zip(LOSSES, study.tools.losses([component], how), strict=True):
+        one = mean_evidence(
+            study.lab,
+            f"{how} replacement",
+            measure=measure,
+            values=lost,
+            level=LEVEL,
+            rule=f"interval below {MIN_EFFECT:.3f}",
+        )
+        verdicts.append(below(one, MIN_EFFECT))
+        evidence.append(marked(one, verdicts[-1]))
+    text = f"{component} is not needed alone: {NEUTRAL[how]} at every position in its place cost next to nothing."
+    return _claim("not_needed_alone", text, all_of(*verdicts), *evidence, replacement=how)
 
 
 def inhibits(study: Study, component: Component) -> ClaimRecord:
@@ -100,7 +110,8 @@ def attends(study: Study, head: Component) -> ClaimRecord | None:
     controls = {name: values for name, values in controls.items() if len(values)}
     bar = _bar(MIN_MASS, controls)
     evidence = _figure(study, "attention", f"mass on {role}", study.mass(head, target), bar)
-    return _claim("attends", f"{head} attends mostly to {meaning(role)}.", above(evidence, bar.value), evidence)
+    text = f"{head} attends mostly to {meaning(role)}."
+    return _claim("attends", text, above(evidence, bar.value), evidence, role=role)
 
 
 def uses(study: Study, head: Component) -> ClaimRecord | None:
@@ -115,7 +126,8 @@ def uses(study: Study, head: Component) -> ClaimRecord | None:
     controls = {"as many other keys": lost[:, 1]}
     bar = _bar(MIN_CUT_EFFECT, controls)
     evidence = _figure(study, f"{role} keys cut out of the attention", "effect", lost[:, 0], bar)
-    return _claim("uses", f"{head} uses what it finds at {meaning(role)}.", above(evidence, bar.value), evidence)
+    text = f"{head} uses what it finds at {meaning(role)}."
+    return _claim("uses", text, above(evidence, bar.value), evidence, role=role)
 
 
 def reads_previous(study: Study, head: Component) -> ClaimRecord:
@@ -166,10 +178,12 @@ def writes_answer(study: Study, component: Component) -> ClaimRecord:
 
 def covers(study: Study, component: Component) -> ClaimRecord | None:
     """With the rest of its group replaced, it matters more than alone and more than matched components do."""
-    group = study.group(component)
-    rest = [c for c in group.members if c != component]
-    if not rest:
-        return None
+    rest = [c for c in study.group(component).members if c != component]
+    return covers_for(study, component, rest) if rest else None
+
+
+def covers_for(study: Study, component: Component, rest: Sequence[Component]) -> ClaimRecord:
+    """The same for a group that is given: `rest` are its other members."""
     matched = study.lab.matched(component, exclude=rest)[:GROUP_CONTROLS]
     controls = {f"{c} instead": study.gain(c, rest) for c in matched}
     bar = _bar(MIN_EFFECT, controls)
@@ -181,7 +195,7 @@ def covers(study: Study, component: Component) -> ClaimRecord | None:
         bar,
     )
     text = f"{component} covers for {join_names(rest)}: it matters more once they are replaced."
-    return _claim("covers", text, above(evidence, bar.value), evidence)
+    return _claim("covers", text, above(evidence, bar.value), evidence, others=list(map(str, rest)))
 
 
 def backup_of(study: Study, component: Component) -> ClaimRecord | None:
@@ -250,10 +264,10 @@ def composes(study: Study, head: Component, port: AttentionPort, sender: Compone
         level=LEVEL,
         rule="reported; the verdict rests on the attention",
     )
-    text = (
-        f"{sender} makes the {PORT_WORDS[port]} by which {head} finds {meaning(study.selection.looks_at[head] or '')}."
-    )
-    return _claim("composes", text, above(attention, bar.value), attention, effect)
+    role = study.selection.looks_at[head] or ""
+    text = f"{sender} makes the {PORT_WORDS[port]} by which {head} finds {meaning(role)}."
+    said = {"sender": str(sender), "port": port, "role": role}
+    return _claim("composes", text, above(attention, bar.value), attention, effect, **said)
 
 
 def feeds(study: Study, sender: Component, receiver: Component) -> ClaimRecord:
@@ -274,7 +288,8 @@ def feeds(study: Study, sender: Component, receiver: Component) -> ClaimRecord:
         for port in ("qkv" if receiver.is_head and verdict == "supported" else "")
     ]
     kind, harm = ("feeds", "") if sign > 0 else ("hinders", ", against the answer")
-    return _claim(kind, f"{sender} feeds {receiver} directly{harm}.", verdict, whole, *ports)
+    text = f"{sender} feeds {receiver} directly{harm}."
+    return _claim(kind, text, verdict, whole, *ports, receiver=str(receiver))
 
 
 def shows_ports(study: Study, sender: Component, receiver: Component) -> bool:
@@ -348,5 +363,8 @@ def _figure(study: Study, experiment: str, measure: str, values: PerPrompt, bar:
     )
 
 
-def _claim(kind: str, text: str, verdict: Verdict, *evidence: Evidence) -> ClaimRecord:
-    return ClaimRecord(kind=kind, text=text, verdict=verdict, evidence=evidence)
+def _claim(kind: str, text: str, verdict: Verdict, *evidence: Evidence, **said: Any) -> ClaimRecord:
+    """The record of a claim of this module; `said` is what `measured_again` needs beside its kind and component."""
+    return ClaimRecord(
+        kind=kind, text=text, verdict=verdict, evidence=evidence, prediction=FrozenDict({MEASURED: said})
+    )

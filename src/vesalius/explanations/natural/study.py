@@ -50,10 +50,14 @@ class Study:
     """Everything measured about the selected components on held-out prompts.
 
     The lab draws the same prompts (same seed, same split), so typed claims and the others are about the same cases.
+    `components` are those of the selection that are measured one by one; default: all.
     """
 
-    def __init__(self, pool: Pool, lab: Lab, selection: Selection) -> None:
+    def __init__(
+        self, pool: Pool, lab: Lab, selection: Selection, *, components: Sequence[Component] | None = None
+    ) -> None:
         self.pool, self.lab, self.selection = pool, lab, selection
+        self.components = selection.components if components is None else list(components)
         self.general, self.answer = everywhere(pool), at_answer(pool)
         self.tools = instruments_of(lab, pool)
 
@@ -179,11 +183,11 @@ class Study:
 
     @cached_property
     def _place(self) -> dict[Component, int]:
-        return {component: place for place, component in enumerate(self.selection.components)}
+        return {component: place for place, component in enumerate(self.components)}
 
     @cached_property
     def _singletons(self) -> list[list[Component]]:
-        return [[component] for component in self.selection.components]
+        return [[component] for component in self.components]
 
     @cached_property
     def _at_answer(self) -> Float[Tensor, "prompt component"]:
@@ -195,7 +199,7 @@ class Study:
 
     @cached_property
     def _direct(self) -> Float[Tensor, "prompt component"]:
-        paths = [edges_between(component, None) for component in self.selection.components]
+        paths = [edges_between(component, None) for component in self.components]
         return self.pool.path_effects(paths) / self.pool.scale
 
     def from_tokens(self, component: Component) -> PerPrompt:
