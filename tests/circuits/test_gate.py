@@ -66,7 +66,7 @@ def test_gate_on_fresh_inputs(id: str) -> None:
 @pytest.mark.all_specimens
 @pytest.mark.parametrize("id", EVERY)
 def test_gate_of_every_specimen_on_fresh_inputs(id: str) -> None:
-    assert_accepted(measure_gate(id, 128 if id == LONG else 1024))
+    assert_accepted(measure_gate(id, 128 if id == LONG else 512))
 
 
 def test_position_flags_are_shown_across_positions_and_a_constant_by_nothing() -> None:

@@ -12,7 +12,7 @@ import torch
 import vesalius as ves
 from vesalius.circuits.specimens import benchmark_cards
 from vesalius.documents.explanation import ClaimRecord, Explanation
-from vesalius.explanations.scientist import explain, explain_specimen
+from vesalius.explanations.scientist import explain, explain_specimen, observe
 from vesalius.explanations.scientist.judge import ClaimJudge
 from vesalius.rasp import random_inputs
 from vesalius.rasp.document import from_document
@@ -20,6 +20,7 @@ from vesalius.rasp.text import parse, render
 
 INPUTS = 1_000
 FEW = {"POOL": 200, "FITTING": 400, "EXCHANGES": 80, "REFINING_PAIRS": 40, "FRESH": 200, "REFINEMENTS": 1}
+FEW_OBSERVATIONS = 400
 SAMPLE = ("3", "14", "36")
 
 
@@ -28,6 +29,7 @@ def explained(name: str, monkeypatch: pytest.MonkeyPatch) -> Explanation:
     monkeypatch.setattr(ClaimJudge, "records", lambda judge, component: (untested,))
     for size, n in FEW.items():
         monkeypatch.setattr(explain, size, n)
+    monkeypatch.setattr(observe, "MOST_OBSERVATIONS", FEW_OBSERVATIONS)
     return explain_specimen(ves.load(name))
 
 
