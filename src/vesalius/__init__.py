@@ -40,6 +40,7 @@ if TYPE_CHECKING:
         plan,
         predict,
         ratings,
+        register_claim,
         replay,
         report,
         rerun,
@@ -52,6 +53,7 @@ if TYPE_CHECKING:
         survey,
         sweep,
         train,
+        verify_claim,
         watch,
         what_if,
     )
@@ -87,6 +89,7 @@ __all__ = [
     "plan",
     "predict",
     "ratings",
+    "register_claim",
     "replay",
     "report",
     "rerun",
@@ -99,6 +102,7 @@ __all__ = [
     "survey",
     "sweep",
     "train",
+    "verify_claim",
     "watch",
     "what_if",
 ]

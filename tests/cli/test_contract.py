@@ -27,7 +27,8 @@ COMMANDS = [
     *("train", "generate", "replay", "compare", "diff", "ratings", "runs", "open", "schema"),
 ]
 BENCHMARKS = ["circuits", "discovery", "mechrl", "functions"]
-ALL = [*COMMANDS, *(f"bench {name}" for name in BENCHMARKS), "functions sample"]
+CLAIMS = ["register", "verify", "show", "key"]
+ALL = [*COMMANDS, *(f"bench {name}" for name in BENCHMARKS), "functions sample", *(f"claims {name}" for name in CLAIMS)]
 
 #: Runs in a fresh interpreter: every help text, then the modules that are loaded.
 HELP = """
@@ -61,7 +62,7 @@ def test_every_command_has_a_help_text_here(vesalius: Vesalius) -> None:
     names = [name for name in offered if name not in groups]
     assert names == COMMANDS
     assert all(name in listed for name in [*names, *groups])
-    assert groups == {"bench": BENCHMARKS, "functions": ["sample"]}
+    assert groups == {"bench": BENCHMARKS, "functions": ["sample"], "claims": CLAIMS}
 
 
 def test_version(vesalius: Vesalius) -> None:

@@ -9,6 +9,7 @@
 | repeat a published study                  | `study`, `study_plan`                                                   |
 | run a benchmark and use finished runs     | `bench`, `replay`, `compare`, `diff`, `results`, `watch`                |
 | let people rate texts blind, and compare  | `annotate`, `ratings`, `rating_sheets`                                  |
+| register a claim before its test, verify  | `register_claim`, `verify_claim`, `check_verdict`, `show_claim`, ...    |
 | repeat a result from its request          | `rerun`                                                                 |
 | make specimens and see black boxes        | `train`, `generate`, `sample_functions`                                 |
 
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
     from vesalius.api.pages import report
     from vesalius.api.plans import plan
     from vesalius.api.rating_files import rating_sheets, ratings
+    from vesalius.api.registered_claims import check_verdict, register_claim, show_claim, signing_key, verify_claim
     from vesalius.api.requests import rerun
     from vesalius.api.retesting import retest
     from vesalius.api.runs import compare, diff, replay, results
@@ -63,6 +65,7 @@ _HOMES = {
     "bos_text": "vesalius.api.catalogue",
     "check": "vesalius.api.families",
     "check_document": "vesalius.api.families",
+    "check_verdict": "vesalius.api.registered_claims",
     "compare": "vesalius.api.runs",
     "diff": "vesalius.api.runs",
     "discover": "vesalius.api.discoveries",
@@ -81,6 +84,7 @@ _HOMES = {
     "predict": "vesalius.api.catalogue",
     "rating_sheets": "vesalius.api.rating_files",
     "ratings": "vesalius.api.rating_files",
+    "register_claim": "vesalius.api.registered_claims",
     "replay": "vesalius.api.runs",
     "report": "vesalius.api.pages",
     "rerun": "vesalius.api.requests",
@@ -91,6 +95,8 @@ _HOMES = {
     "schema": "vesalius.documents.schemas",
     "schema_names": "vesalius.documents.schemas",
     "show": "vesalius.api.catalogue",
+    "show_claim": "vesalius.api.registered_claims",
+    "signing_key": "vesalius.api.registered_claims",
     "specimens": "vesalius.api.catalogue",
     "study": "vesalius.api.studies",
     "study_plan": "vesalius.api.study_plans",
@@ -99,6 +105,7 @@ _HOMES = {
     "sweep": "vesalius.api.sweeps",
     "sweep_report": "vesalius.api.sweeps",
     "train": "vesalius.api.training",
+    "verify_claim": "vesalius.api.registered_claims",
     "watch": "vesalius.api.watching",
     "what_if": "vesalius.api.knockouts",
     "what_if_again": "vesalius.api.knockouts",
@@ -115,6 +122,7 @@ __all__ = [
     "bos_text",
     "check",
     "check_document",
+    "check_verdict",
     "compare",
     "diff",
     "discover",
@@ -133,6 +141,7 @@ __all__ = [
     "predict",
     "rating_sheets",
     "ratings",
+    "register_claim",
     "replay",
     "report",
     "rerun",
@@ -143,6 +152,8 @@ __all__ = [
     "schema",
     "schema_names",
     "show",
+    "show_claim",
+    "signing_key",
     "specimens",
     "study",
     "study_plan",
@@ -151,6 +162,7 @@ __all__ = [
     "sweep",
     "sweep_report",
     "train",
+    "verify_claim",
     "watch",
     "what_if",
     "what_if_again",

@@ -14,6 +14,7 @@ from vesalius.behaviours.metrics import metric_name
 from vesalius.behaviours.trial import Trial
 from vesalius.documents.request import MATERIAL
 from vesalius.errors import BadInput
+from vesalius.intervene import Batch
 from vesalius.model.specimen import Specimen
 
 RUNS = "vesalius-runs"
@@ -67,12 +68,17 @@ def subject_options(specimen: Specimen, material: Trial | None = None) -> dict[s
 
 
 def material_mark(material: Trial) -> str:
-    """A digest of the prompts and of their counterfactuals."""
+    """A short digest of the prompts and of their counterfactuals."""
+    return prompts_sha256(material.batch, material.counterfactual)[:16]
+
+
+def prompts_sha256(*batches: Batch) -> str:
+    """SHA-256 over the tokens and masks of batches of prompts."""
     digest = hashlib.sha256()
-    for batch in (material.batch, material.counterfactual):
+    for batch in batches:
         mask = None if batch.mask is None else batch.mask.int().tolist()
         digest.update(json.dumps([batch.tokens.tolist(), mask]).encode())
-    return digest.hexdigest()[:16]
+    return digest.hexdigest()
 
 
 @contextmanager

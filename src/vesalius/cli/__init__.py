@@ -15,6 +15,7 @@ from vesalius.cli.commands import (
     bench,
     checking,
     circuits,
+    claims,
     documents,
     functions,
     runs,
@@ -37,7 +38,11 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 
-for part in (specimens, circuits, checking, surveys, studies, training, runs, workbench, bench, functions, documents):
+PARTS = (
+    *(specimens, circuits, checking, surveys, studies, training, runs),
+    *(workbench, bench, functions, claims, documents),
+)
+for part in PARTS:
     app.add_typer(part.commands)
 
 #: The base class of all errors about the command line, in whichever copy of click typer uses.

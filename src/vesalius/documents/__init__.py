@@ -9,6 +9,8 @@
 | `HeadSets`    | `sets.json`        | `vesalius discover --method sets` |
 | `Explanation` | `explanation.json` | `vesalius explain`  |
 | `Retest`      | `retest.json`      | `vesalius retest`   |
+| `Registration` | `claim.json`      | `vesalius claims register` |
+| `ClaimVerdict` | `verdict.json`    | `vesalius claims verify` |
 | `Trace`       | `trace.json`       | `vesalius explain --scientist hyve` |
 | `Scorecard`   | `scorecard.json`   | `vesalius bench`    |
 | `Survey`      | `survey.json`      | `vesalius survey`   |
@@ -39,6 +41,7 @@ from vesalius.documents.mechrl import MechrlStudy
 from vesalius.documents.metric import Metric
 from vesalius.documents.performance import Performance
 from vesalius.documents.plan import Plan, SurveyPlan
+from vesalius.documents.registration import ClaimVerdict, Registration
 from vesalius.documents.request import Request
 from vesalius.documents.retest import Retest
 from vesalius.documents.scorecard import Scorecard
@@ -53,6 +56,7 @@ __all__ = [
     "Checks",
     "Circuit",
     "ClaimRecord",
+    "ClaimVerdict",
     "ComponentExplanation",
     "Discovery",
     "Document",
@@ -68,6 +72,7 @@ __all__ = [
     "Performance",
     "Plan",
     "Record",
+    "Registration",
     "Request",
     "Retest",
     "Score",

@@ -15,6 +15,7 @@ from vesalius.documents.listing import ResultList
 from vesalius.documents.mechrl import MechrlStudy
 from vesalius.documents.plan import Plan
 from vesalius.documents.ratings import RATINGS_FILE, Ratings
+from vesalius.documents.registration import CLAIM_FILE, VERDICT_FILE, ClaimVerdict, Registration
 from vesalius.documents.request import Request
 from vesalius.documents.retest import RETEST_FILE, Retest
 from vesalius.documents.scorecard import SCORECARD_FILE, Scorecard
@@ -38,6 +39,8 @@ DOCUMENTS: dict[str, tuple[type[BaseModel], str | None]] = {
     "sets": (HeadSets, SETS_FILE),
     "explanation": (Explanation, EXPLANATION_FILE),
     "retest": (Retest, RETEST_FILE),
+    "registration": (Registration, CLAIM_FILE),
+    "verdict": (ClaimVerdict, VERDICT_FILE),
     "trace": (Trace, TRACE_FILE),
     "scorecard": (Scorecard, SCORECARD_FILE),
     "survey": (Survey, SURVEY_FILE),

@@ -132,9 +132,14 @@ def _norm_views(prefix: str, norm: nn.Module) -> State:
 
 def fingerprint(model: Transformer) -> str:
     """A short hash of a model's shape and weights."""
+    return weights_sha256(model)[:16]
+
+
+def weights_sha256(model: Transformer) -> str:
+    """SHA-256 over a model's shape and weights."""
     digest = hashlib.sha256(json.dumps(model.config.identity(), sort_keys=True).encode())
     for name, tensor in sorted(to_state(model).items()):
         digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
         exact = tensor if tensor.dtype == torch.float64 else tensor.float()  # numpy has no bfloat16
         digest.update(exact.detach().cpu().numpy().tobytes())
-    return digest.hexdigest()[:16]
+    return digest.hexdigest()

@@ -1,0 +1,183 @@
+"""A registered claim: hypothesis, prediction and test, written and sealed before the test is run; and its verdict.
+
+Another laboratory reruns the file with one command: it holds the claim, the rows of the behaviour and the digests of
+the model's weights and of the prompts that are drawn.
+"""
+
+from typing import Any, Literal
+
+from pydantic import Field, model_validator
+
+from vesalius.documents.base import Document, Record
+from vesalius.documents.claims import ClaimRecord
+from vesalius.documents.frozen import FrozenMap
+from vesalius.documents.views import Row, Viewable, shortened
+
+CLAIM_FILE = "claim.json"
+VERDICT_FILE = "verdict.json"
+Result = Literal["PASS", "FAIL", "TAMPERED"]
+
+
+class Seal(Record):
+    """What closes a document: the SHA-256 digest of its canonical JSON and, where it was signed, the Ed25519 signature
+    and the public key that checks it, both in hexadecimal.
+    """
+
+    signer: str | None = None
+    signature: str | None = None
+    digest: str
+
+
+class RegisteredHypothesis(Record):
+    """What is claimed: in the author's words, as the engine's sentence, and as the typed claim that is decided."""
+
+    text: str | None = None
+    sentence: str
+    claim: FrozenMap[str, Any]
+
+
+class Bound(Record):
+    """Where a value must lie: that of the first evidence with this measure, or of the first evidence of all."""
+
+    measure: str | None = None
+    at_least: float | None = None
+    at_most: float | None = None
+
+    @model_validator(mode="after")
+    def _bounded(self) -> "Bound":
+        if self.at_least is None and self.at_most is None:
+            raise ValueError("a bound needs at_least, at_most or both")
+        if self.at_least is not None and self.at_most is not None and self.at_least > self.at_most:
+            raise ValueError(f"at_least {self.at_least} is above at_most {self.at_most}")
+        return self
+
+
+class RegisteredPrediction(Record):
+    """The verdict that the test will give and, optionally, where the measured value will lie."""
+
+    verdict: Literal["supported", "refuted"]
+    value: Bound | None = None
+
+
+class RegisteredTest(Record):
+    """The experiment and how it is decided. `inputs_seed` draws the held-out inputs of `seed`; `level` is that of every
+    interval, from the number of claims `tried`; `thresholds` are the bars of the rules of this version.
+    """
+
+    kind: str
+    replacement: str | None = None
+    experiment: str
+    split: str
+    n: int
+    seed: int
+    inputs_seed: int
+    tried: int
+    level: float
+    circuit: tuple[str, ...]
+    thresholds: FrozenMap[str, float]
+
+
+class BehaviourRows(Record):
+    """The file of a behaviour, whole."""
+
+    name: str
+    text: str
+    sha256: str
+
+
+class RegisteredData(Record):
+    """What is tested: the model by name and weights, the behaviour by name or rows, and the prompts that are drawn.
+
+    `where` says where another laboratory gets the model. `weights_sha256` covers shape and weights, `prompts_sha256`
+    the tokens of every held-out prompt and of its counterfactual.
+    """
+
+    specimen: str
+    where: str
+    weights_sha256: str
+    behaviour: str | None = None
+    rows: BehaviourRows | None = None
+    prompts_sha256: str
+    metric: str | None = None
+    tokenizer: str | None = None
+    revision: str | None = None
+    dtype: str | None = None
+
+
+class Registration(Viewable, Document):
+    """A claim before its test: nothing of it may change afterwards. `code` has the versions and, as `source`, the
+    digest of the package's own source files.
+    """
+
+    SCHEMA = 1
+    REMEDY = "run `vesalius claims register` again"
+
+    schema_version: Literal[1] = Field(default=1, alias="schema")
+    document: Literal["registered claim"] = "registered claim"
+    registered: str
+    hypothesis: RegisteredHypothesis
+    prediction: RegisteredPrediction
+    test: RegisteredTest
+    data: RegisteredData
+    code: FrozenMap[str, str]
+    seal: Seal
+
+    def _summary(self) -> str:
+        signed = f"signed by {self.seal.signer}" if self.seal.signer else "not signed"
+        return (
+            f"registered {self.registered}: {shortened(self.hypothesis.sentence, 200)}\n"
+            f"predicted {self.prediction.verdict}, {self.data.specimen}"
+            f"{f' on {self.data.behaviour}' if self.data.behaviour else ''}, n {self.test.n}, seed {self.test.seed}\n"
+            f"digest {self.seal.digest}, {signed}"
+        )
+
+    def _rows(self) -> list[Row]:
+        parts = {"prediction": self.prediction, "test": self.test, "data": self.data}
+        return [
+            {"part": part, "field": name, "value": value}
+            for part, record in parts.items()
+            for name, value in record.as_data().items()
+            if name != "rows"
+        ]
+
+
+class IntegrityCheck(Record):
+    """One check of a registered claim; `passed` is None for what is said without a part in the result."""
+
+    name: str
+    passed: bool | None
+    detail: str
+
+
+class ClaimVerdict(Viewable, Document):
+    """What became of a registered claim, bound to its registration by that one's digest.
+
+    PASS: the prediction came true. FAIL: it did not. TAMPERED: a check failed, and nothing was run. `record` is the
+    claim with its evidence, `code` the versions that ran the test.
+    """
+
+    SCHEMA = 1
+    REMEDY = "run `vesalius claims verify` again"
+
+    schema_version: Literal[1] = Field(default=1, alias="schema")
+    document: Literal["verdict"] = "verdict"
+    result: Result
+    reason: str
+    registration: str | None
+    checks: tuple[IntegrityCheck, ...]
+    record: ClaimRecord | None = None
+    verified: str
+    code: FrozenMap[str, str]
+    seconds: float
+    seal: Seal | None = None
+
+    @property
+    def notes(self) -> list[str]:
+        """What is said of the checks without a part in the result."""
+        return [check.detail for check in self.checks if check.passed is None]
+
+    def _summary(self) -> str:
+        return f"{self.result}: {self.reason}"
+
+    def _rows(self) -> list[Row]:
+        return [one.as_data() for one in self.checks]
