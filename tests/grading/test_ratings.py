@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from vesalius.errors import BadInput
-from vesalius.grading.judges import Item, JudgedCircuit, JudgedItem
-from vesalius.grading.ratings import Rating, agreement_with_judges, lowest, rater_agreement, read_ratings
+from vesalius.grading.judges import Item
+from vesalius.grading.ratings import Rating, rater_agreement, read_ratings
 
 HEADER = "specimen,component,rater,measure,score\n"
 
@@ -117,31 +117,9 @@ def rated(rater: str, scores: list[int]) -> list[Rating]:
 
 
 def test_agreement_by_hand() -> None:
-    """Anna and Ben give [[4, 1, 0], [1, 2, 1], [0, 0, 3]] (kappa 47/65, see test_agreement); the judges always give the
-    lower of the two, so the lowest human scores and theirs are the same."""
+    """Anna and Ben give [[4, 1, 0], [1, 2, 1], [0, 0, 3]]: kappa 47/65, see test_agreement."""
     pairs = [(0, 0)] * 4 + [(0, 1), (1, 0), (1, 1), (1, 1), (1, 2)] + [(2, 2)] * 3
     ratings = [*rated("ben", [b for _, b in pairs]), *rated("anna", [a for a, _ in pairs])]
     (kappa,) = rater_agreement(ratings)["description_quality"].values()
     assert rater_agreement(ratings)["description_quality"].keys() == {"anna | ben"}
     assert (kappa.value, kappa.n, kappa.weighted) == (pytest.approx(47 / 65), 12, True)
-    assert list(lowest(ratings).values()) == [min(pair) for pair in pairs]
-    judged = [
-        JudgedCircuit(
-            specimen=str(n),
-            judges=("j",),
-            items=(JudgedItem(measure="description_quality", component="L0_MLP", score=None if n == 0 else min(pair)),),
-        )
-        for n, pair in enumerate(pairs)
-    ]
-    against = agreement_with_judges(ratings, judged)
-    assert set(against) == {"description_quality"}
-    assert (against["description_quality"].value, against["description_quality"].n) == (1.0, 11)  # one has no score
-
-
-def test_ratings_of_something_else_are_refused() -> None:
-    judged = [
-        JudgedCircuit(specimen="frac_prevs", judges=("j",), items=(JudgedItem(measure="task_accuracy", score=1),))
-    ]
-    ratings = [Rating(specimen="3", component="", rater="anna", measure="task_accuracy", score=1)]
-    with pytest.raises(BadInput, match="spell specimen and component as the explanation does, not as '3'"):
-        agreement_with_judges(ratings, judged)

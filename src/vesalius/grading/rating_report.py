@@ -7,7 +7,7 @@ both orders of the texts; the lowest judge is held against the lowest human.
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import combinations
 
-from vesalius.documents.ratings import AgentScore, RatedItem, RaterPair, RaterSummary, Ratings
+from vesalius.documents.ratings import AgentScore, RatedItem, RaterKind, RaterPair, RaterSummary, Ratings
 from vesalius.grading.judges.circuit import JudgedCircuit
 from vesalius.grading.judges.measures import MEASURES, Item, Measure, MeasureName
 from vesalius.grading.judges.metrics import score_metric
@@ -29,7 +29,10 @@ def rating_report(
     unmatched = judged and not judges
     return Ratings(
         files=tuple(files),
-        raters=(*(_rater(name, people[name]) for name in sorted(people)), *(_judge(name, judges) for name in judges)),
+        raters=(
+            *(_summary(name, people[name], "person") for name in sorted(people)),
+            *(_summary(name, scores, "judge") for name, scores in judges.items()),
+        ),
         pairs=tuple(_pairs(people, judges, by_item)),
         majority=tuple(_agents(by_item, lambda row: row.majority)),
         lowest=tuple(_agents(by_item, lambda row: row.lowest)),
@@ -68,12 +71,8 @@ def _row(rated: Rated, people: Mapping[str, Scores], judges: Mapping[str, Scores
     )
 
 
-def _rater(name: str, scores: Scores) -> RaterSummary:
-    return RaterSummary(rater=name, n=len(scores), means=_means(scores))
-
-
-def _judge(name: str, judges: Mapping[str, Scores]) -> RaterSummary:
-    return RaterSummary(rater=name, kind="judge", n=len(judges[name]), means=_means(judges[name]))
+def _summary(name: str, scores: Scores, kind: RaterKind) -> RaterSummary:
+    return RaterSummary(rater=name, kind=kind, n=len(scores), means=_means(scores))
 
 
 def _means(scores: Scores) -> dict[str, float]:

@@ -15,17 +15,17 @@ A ratings file is CSV with a header, or JSON: a list of objects. Both have these
 Annotation in the workbench writes one column `item` in place of specimen, component, measure and iteration:
 `description_quality:frac_prevs:L0_MLP`, `task_accuracy:frac_prevs`, `plan_soundness:frac_prevs:L1H2:2`.
 
-As with judges, the lowest score of the raters of an item is kept;
+Reports give, as with judges, the lowest score of an item;
 studies take the score that most of at least three raters give (`majority`).
 """
 
 import csv
 import io
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping
 from itertools import combinations
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 from urllib.parse import quote, unquote
 
 from pydantic import BaseModel, ConfigDict
@@ -34,7 +34,6 @@ from vesalius.components import Component
 from vesalius.errors import BadInput, choices, quoted
 from vesalius.files import parse_json
 from vesalius.grading.agreement import Kappa, cohen_kappa
-from vesalius.grading.judges.circuit import JudgedCircuit
 from vesalius.grading.judges.measures import MEASURES, Item, MeasureName
 from vesalius.grading.rating_csv import plain_cell
 
@@ -45,7 +44,6 @@ BY_ITEM = ("item", "rater", "score")
 SEPARATOR = ":"
 #: Fewer raters of an item have no majority.
 LEAST_RATERS = 3
-Key = TypeVar("Key")
 
 
 class Rated(NamedTuple):
@@ -138,14 +136,6 @@ def placed_ratings(text: str, file: str, *, csv_text: bool = True) -> list[tuple
     return list(by_item_and_rater.values())
 
 
-def lowest(ratings: Iterable[Rating]) -> dict[Item, int]:
-    """The lowest score of each item over its raters."""
-    kept: dict[Item, int] = {}
-    for rating in ratings:
-        kept[rating.item] = min(rating.score, kept.get(rating.item, rating.score))
-    return kept
-
-
 def votes(ratings: Iterable[Rating]) -> dict[Item, dict[str, int]]:
     """The score of each rater, by item."""
     given: dict[Item, dict[str, int]] = {}
@@ -172,18 +162,6 @@ def rater_agreement(ratings: Iterable[Rating]) -> dict[MeasureName, dict[str, Ka
     return kappas
 
 
-def agreement_with_judges(ratings: Sequence[Rating], judged: Iterable[JudgedCircuit]) -> dict[MeasureName, Kappa]:
-    """Cohen's kappa between the lowest human and the lowest judged score, by measure, over the items that have both."""
-    scores = {item: score for circuit in judged for item, score in circuit.scores().items()}
-    kappas = _by_measure(lowest(ratings), scores, lambda item: item.measure)
-    if not kappas and ratings:
-        raise BadInput(
-            f"ratings: none of {len(ratings)} is of a judged item; spell specimen and component as the explanation"
-            f" does, not as {ratings[0].specimen!r}, {ratings[0].component!r}"
-        )
-    return kappas
-
-
 def scores_by_rater(ratings: Iterable[Rating]) -> dict[str, dict[Rated, int]]:
     """The scores of every rater, by what was rated."""
     given: dict[str, dict[Rated, int]] = {}
@@ -194,15 +172,9 @@ def scores_by_rater(ratings: Iterable[Rating]) -> dict[str, dict[Rated, int]]:
 
 def agreement_of(first: Mapping[Rated, int], second: Mapping[Rated, int]) -> dict[MeasureName, Kappa]:
     """Cohen's kappa of two raters over what both scored, by measure."""
-    return _by_measure(first, second, lambda rated: rated.item.measure)
-
-
-def _by_measure(
-    first: Mapping[Key, int], second: Mapping[Key, int], measure_of: Callable[[Key], MeasureName]
-) -> dict[MeasureName, Kappa]:
     kappas: dict[MeasureName, Kappa] = {}
     for name, measure in MEASURES.items():
-        pairs = [(score, second[key]) for key, score in first.items() if measure_of(key) == name and key in second]
+        pairs = [(score, second[key]) for key, score in first.items() if key.item.measure == name and key in second]
         if pairs:
             kappas[name] = cohen_kappa(pairs, categories=measure.best + 1, weighted=measure.ordinal)
     return kappas
