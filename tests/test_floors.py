@@ -16,7 +16,10 @@ from vesalius.model import Transformer
 ROOT = Path(vesalius.__file__).parent
 
 #: What each room may import, apart from itself and the ground. Order of the floors, bottom to top.
-GROUND = {"components", "errors", "files", "plugins", "progress", "sealing", "statistics", "values", "version"}
+GROUND = {
+    *("components", "errors", "files", "json_lines", "plugins", "progress", "sealing", "statistics", "values"),
+    "version",
+}
 FLOORS = [
     {"documents"},
     {"model", "sandbox", "backbones"},

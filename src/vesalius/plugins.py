@@ -1,10 +1,129 @@
-"""User-supplied functions, named on the command line as `package.module:function`."""
+"""What other people bring: functions named as `package.module:function`, and plug-ins of installed packages.
+
+A package offers plug-ins by entry points, one group per kind:
+
+    [project.entry-points."vesalius.interpreters"]
+    constant = "my_package:constant"
+
+The name is then accepted wherever a built-in name of that kind is. A plug-in is imported when it is used. One that
+cannot be imported is refused in one line that names its package, and no other is touched. A built-in name cannot be
+taken, nor a name that two packages claim.
+"""
 
 import importlib
+import re
+import sys
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from functools import lru_cache
+from importlib.metadata import EntryPoint, distributions
 from typing import Any
 
-from vesalius.errors import BadInput, choices
+from vesalius.errors import BadInput, choices, quoted
+
+
+@dataclass(frozen=True)
+class Group:
+    """A kind of plug-in: its entry points, what one is called, and whether `package.module:function` names one too."""
+
+    entry_points: str
+    role: str
+    by_module: bool = False
+
+
+SCIENTISTS = Group("vesalius.scientists", "scientist", by_module=True)
+INTERPRETERS = Group("vesalius.interpreters", "interpreter", by_module=True)
+DISCOVERY_METHODS = Group("vesalius.discovery_methods", "method")
+BEHAVIOURS = Group("vesalius.behaviours", "behaviour")
+MODEL_LOADERS = Group("vesalius.model_loaders", "model loader")
+JUDGES = Group("vesalius.judges", "judge")
+GROUPS = (SCIENTISTS, INTERPRETERS, DISCOVERY_METHODS, BEHAVIOURS, MODEL_LOADERS, JUDGES)
+#: What a plug-in may be called: names stand in lists, options, file names and before colons.
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.+-]{0,63}")
+
+
+@dataclass(frozen=True)
+class Plugin:
+    """One plug-in: the group and name it has, the package it is of, and what it names there."""
+
+    group: Group
+    name: str
+    package: str
+    version: str
+    entry: EntryPoint
+
+    def load(self) -> Any:
+        """Import it; refused, with the name of the package, where that fails."""
+        try:
+            return self.entry.load()
+        except (Exception, SystemExit) as error:  # an imported module may raise anything
+            problem = " ".join(f"{type(error).__name__}: {error}".split())
+            raise self.refused(f"cannot be loaded ({problem})") from error
+
+    def refused(self, problem: str) -> BadInput:
+        """The error for a plug-in that is not what it should be."""
+        return BadInput(
+            f"{self.group.role} {self.name!r}: the plug-in of package {self.package} {self.version} {problem}; "
+            f"fix or uninstall {self.package}"
+        )
+
+
+def installed(group: Group) -> tuple[Plugin, ...]:
+    """Every plug-in of a group, whatever it is called; nothing is imported."""
+    return tuple(plugin for plugin in _installed(tuple(sys.path)) if plugin.group == group)
+
+
+def why_hidden(plugin: Plugin, known: Iterable[str]) -> str | None:
+    """Why a plug-in cannot be used under its name; None where it can."""
+    if plugin.name in set(known):
+        return f"{plugin.name} is a built-in name"
+    if not _NAME.fullmatch(plugin.name):
+        return "a name has letters, digits, '.', '_', '+' and '-' only"
+    others = sorted({one.package for one in installed(plugin.group) if one.name == plugin.name} - {plugin.package})
+    return f"{', '.join(others)} offers the same name" if others else None
+
+
+def plugin_names(group: Group, known: Iterable[str]) -> list[str]:
+    """The names of the plug-ins that can be used beside the built-in names `known`."""
+    known = list(known)
+    return [plugin.name for plugin in installed(group) if why_hidden(plugin, known) is None]
+
+
+def all_names(group: Group, known: Iterable[str]) -> list[str]:
+    """The built-in names, then those of plug-ins."""
+    known = list(known)
+    return [*known, *plugin_names(group, known)]
+
+
+def find_plugin(group: Group, name: str, known: Iterable[str]) -> Plugin | None:
+    """The plug-in of that name, None where there is none; refused where two packages claim the name."""
+    known = list(known)
+    found = [plugin for plugin in installed(group) if plugin.name == name and name not in known]
+    packages = sorted({plugin.package for plugin in found})
+    if len(packages) > 1:
+        raise BadInput(f"{group.role} {name!r}: packages {choices(packages)} both offer it; uninstall one of them")
+    return found[0] if found and why_hidden(found[0], known) is None else None
+
+
+def loaded_plugin(group: Group, name: str, known: Iterable[str]) -> Any:
+    """What the plug-in of that name is, imported; None where there is none."""
+    plugin = find_plugin(group, name, known)
+    return None if plugin is None else plugin.load()
+
+
+def named_function(group: Group, name: str, known: Iterable[str]) -> Callable[..., Any]:
+    """The function that a plug-in's name or `package.module:function` names, where the group allows the latter."""
+    known = list(known)
+    plugin = find_plugin(group, name, known)
+    if plugin is not None:
+        function = plugin.load()
+        if not callable(function):
+            raise plugin.refused("is not a function")
+        return function
+    names = all_names(group, known)
+    if not group.by_module:
+        raise BadInput(f"{group.role} {quoted(name, 80)} does not exist; choose one of {choices(names)}")
+    return function_named(name, role=group.role, known=names)
 
 
 def function_named(name: str, *, role: str, known: Iterable[str]) -> Callable[..., Any]:
@@ -25,3 +144,22 @@ def function_named(name: str, *, role: str, known: Iterable[str]) -> Callable[..
     if not callable(target):
         raise BadInput(f"{role} {name!r} is not a function; {fix}")
     return target
+
+
+@lru_cache(maxsize=4)
+def _installed(path: tuple[str, ...]) -> tuple[Plugin, ...]:
+    """The plug-ins of all packages on the path, the first of packages of one name; damaged metadata is passed over."""
+    groups = {group.entry_points: group for group in GROUPS}
+    found: list[Plugin] = []
+    seen: set[str] = set()
+    for package in distributions(path=list(path)):
+        try:
+            name, version = str(package.metadata["Name"]), str(package.version)
+            entries = [entry for entry in package.entry_points if entry.group in groups]
+        except Exception:
+            continue
+        same = re.sub(r"[-_.]+", "-", name).lower()
+        if same not in seen:
+            seen.add(same)
+            found += [Plugin(groups[entry.group], entry.name, name, version, entry) for entry in entries]
+    return tuple(sorted(found, key=lambda plugin: (plugin.group.entry_points, plugin.name, plugin.package)))

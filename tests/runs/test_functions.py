@@ -12,6 +12,7 @@ from tests.closeness import assert_same_document
 from tests.functions.fakes import asks
 from vesalius.errors import BadInput, Failed
 from vesalius.functions import suite as suites
+from vesalius.functions.answer import json_value
 from vesalius.functions.categories import CATEGORIES
 from vesalius.functions.suite import Suite
 from vesalius.report.run import render_run
@@ -20,7 +21,7 @@ from vesalius.runs.engine import attempt
 from vesalius.runs.functions.benchmark import FunctionsBenchmark
 from vesalius.runs.functions.scorecard import metrics_of
 from vesalius.runs.functions.settings import FunctionSettings
-from vesalius.runs.functions.work import baselines, json_value
+from vesalius.runs.functions.work import baselines
 from vesalius.runs.replay import replay
 from vesalius.runs.settings import RunLimits
 from vesalius.sandbox import Sandbox

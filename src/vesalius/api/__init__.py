@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from vesalius.api.mechrl import bench_mechrl
     from vesalius.api.pages import report
     from vesalius.api.plans import plan
+    from vesalius.api.plugin_listing import plugins
     from vesalius.api.rating_files import rating_sheets, ratings
     from vesalius.api.registered_claims import check_verdict, register_claim, show_claim, signing_key, verify_claim
     from vesalius.api.requests import rerun
@@ -81,6 +82,7 @@ _HOMES = {
     "models": "vesalius.api.families",
     "next_tokens": "vesalius.api.catalogue",
     "plan": "vesalius.api.plans",
+    "plugins": "vesalius.api.plugin_listing",
     "predict": "vesalius.api.catalogue",
     "rating_sheets": "vesalius.api.rating_files",
     "ratings": "vesalius.api.rating_files",
@@ -138,6 +140,7 @@ __all__ = [
     "models",
     "next_tokens",
     "plan",
+    "plugins",
     "predict",
     "rating_sheets",
     "ratings",

@@ -20,6 +20,7 @@ from vesalius.documents.scorecard import Scorecard
 from vesalius.errors import BadInput, choices, note
 from vesalius.explanations.scientists import BUILTIN, chosen_scientist
 from vesalius.functions.agents import DialogueLimits as Talk
+from vesalius.json_lines import short_name
 from vesalius.progress import Progress, shown
 from vesalius.report.run import render_run
 from vesalius.runs.circuits import CircuitsBenchmark
@@ -99,7 +100,7 @@ def bench_circuits(
     directory = directory_for(
         out,
         "bench-circuits",
-        scientist.replace(":", "."),
+        short_name(scientist),
         None if backbone is None else backbone.replace(":", "_"),
         protocol,
         "compact" if compact else None,
@@ -207,7 +208,7 @@ def bench_functions(
         out,
         "bench-functions",
         category,
-        interpreter.replace(":", "."),
+        short_name(interpreter),
         None if backbone is None else Path(backbone.replace(":", "_")).name,
         None if mode == usual_mode(dataset) else mode,
         None if dataset is None else Path(dataset).resolve().name,

@@ -8,12 +8,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from vesalius.behaviours import Behaviour, measure
 from vesalius.behaviours import behaviours as all_behaviours
-from vesalius.behaviours import measure
 from vesalius.behaviours.check import check_behaviour
 from vesalius.behaviours.metrics import BehaviourMetric
 from vesalius.behaviours.natural import load_natural, with_behaviour
-from vesalius.behaviours.registry import find_behaviour
+from vesalius.behaviours.registry import behaviour as behaviour_named
+from vesalius.behaviours.registry import find_behaviour, plugin_behaviours
 from vesalius.behaviours.trial import MOST_PROMPTS, require_drawable
 from vesalius.circuits.originals import WEIGHTS as ORIGINAL_WEIGHTS
 from vesalius.circuits.originals import load_original
@@ -34,12 +35,13 @@ from vesalius.documents.catalogue import (
     SpecimenEntry,
 )
 from vesalius.documents.request import IN_PYTHON
-from vesalius.errors import BadInput
+from vesalius.errors import BadInput, note
 from vesalius.model.arithmetic import NAME as ARITHMETIC
 from vesalius.model.config import Config
 from vesalius.model.devices import Devices, named_devices, place
 from vesalius.model.dtypes import asked_dtype
 from vesalius.model.smollm import NAME as SMOLLM
+from vesalius.model.sources import loader_names, loader_of
 from vesalius.model.specimen import Specimen, TextVocabulary
 from vesalius.progress import Progress, shown
 
@@ -108,11 +110,11 @@ def load(
         specimen = load_specimen(directory)
     elif (path / ORIGINAL_WEIGHTS).is_file():
         specimen = load_original(path)
-    elif text in NATURAL or path.exists() or "/" in text or text.endswith(".gguf"):
+    elif text in NATURAL or loader_of(text) is not None or path.exists() or "/" in text or text.endswith(".gguf"):
         with shown(progress) as report:
             specimen = load_natural(text, behaviour=behaviour, metric=metric, progress=report, **reading)
     else:
-        known = f"{', '.join(NATURAL)}, {known_names(3)}"
+        known = f"{', '.join([*NATURAL, *loader_names()])}, {known_names(3)}"
         raise BadInput(f"specimen {text!r} is not known; use {known}, a path or a hub id such as org/model")
     natural = specimen.kind == "natural"
     place(specimen.model, device, natural=natural)
@@ -254,7 +256,7 @@ def behaviours(
     if specimen is None:
         if behaviour is not None:
             raise BadInput(f"behaviour {behaviour!r}: name the model whose tokenizer reads it, before `behaviour`")
-        return Listing(BehaviourEntry(name=one.name, description=one.description) for one in all_behaviours())
+        return Listing(BehaviourEntry(name=one.name, description=one.description) for one in _all_behaviours())
     require_drawable(MEASURED if n is None else n, seed)
     own = None if behaviour is None else find_behaviour(behaviour, metric=metric)
     with shown(progress) as report:
@@ -270,8 +272,9 @@ def behaviours(
         if metric is not None:
             raise BadInput(f"metric {metric!r}: name the behaviour that is measured by it, `behaviour` NAME or FILE")
         rows: list[MeasuredBehaviour] = []
-        for done, one in enumerate(all_behaviours()):
-            report(f"measuring {one.name}", done, len(all_behaviours()))
+        listed = _all_behaviours()
+        for done, one in enumerate(listed):
+            report(f"measuring {one.name}", done, len(listed))
             try:
                 result = measure(one, model, tokenizer, n=n or MEASURED, seed=seed, progress=report)
             except BadInput as error:  # the tokenizer cannot say this one; the others are measured all the same
@@ -279,3 +282,14 @@ def behaviours(
             else:
                 rows.append(MeasuredBehaviour(name=one.name, **result.model_dump()))
     return Listing(rows)
+
+
+def _all_behaviours() -> list[Behaviour]:
+    """The built-in behaviours and those of plug-ins; one that cannot be loaded is a note, and the others are there."""
+    found = all_behaviours()
+    for name in plugin_behaviours():
+        try:
+            found.append(behaviour_named(name))
+        except BadInput as error:
+            note(str(error))
+    return found

@@ -33,6 +33,7 @@ from vesalius.explanations.scientists import (
     explain_task,
     scientist_named,
 )
+from vesalius.json_lines import short_name
 from vesalius.model.devices import Devices
 from vesalius.model.specimen import Specimen
 from vesalius.progress import Progress, shown
@@ -205,7 +206,7 @@ def _place(specimen: Specimen) -> Path | None:
 
 def _words(specimen: Specimen, task: Task) -> tuple[str | None, ...]:
     """The parts of the directory's name."""
-    scientist = None if task.scientist == BUILTIN else task.scientist.replace(":", ".")
+    scientist = None if task.scientist == BUILTIN else short_name(task.scientist)
     label = specimen.behaviour and label_of(specimen.behaviour)
     metric = subject_options(specimen).get("metric")
     return "explain", specimen.name, label, metric, scientist, task.protocol, f"seed{task.seed}"

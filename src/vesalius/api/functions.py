@@ -6,10 +6,9 @@ from typing import Any, cast
 from vesalius.errors import BadInput, note
 from vesalius.functions.agents import exemplars_for
 from vesalius.functions.agents.writing import said_input, said_output
-from vesalius.functions.answer import Mode
+from vesalius.functions.answer import Mode, json_value
 from vesalius.functions.box import Box, Function
 from vesalius.functions.suite import SEED, Suite, in_words
-from vesalius.runs.functions.work import json_value
 
 __all__ = ["SEED", "chosen_suite", "in_words", "sample_functions", "usual_mode"]
 

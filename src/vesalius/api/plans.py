@@ -28,6 +28,7 @@ from vesalius.discovery.checks import HELD_OUT_PROMPTS, LARGEST_CIRCUIT
 from vesalius.discovery.detectors import ROWS as ATTENTION_ROWS
 from vesalius.discovery.faithfulness import default_sizes
 from vesalius.discovery.methods import (
+    BUILT_IN,
     DEFAULT_PROMPTS,
     DEFAULT_STEPS,
     affordable_prompts,
@@ -182,6 +183,8 @@ def _require_plannable(method: str, search: SearchOptions) -> None:
     if method == "sets":
         raise BadInput("method 'sets' has no plan: what it measures depends on what it finds; limit it with a budget")
     require_method(method, search)
+    if method not in BUILT_IN:
+        raise BadInput(f"method {method!r} has no plan: what a plug-in measures is not known before it runs")
 
 
 def _require_builtin(scientist: str | None, protocol: str | None, leave_out: str | None) -> None:

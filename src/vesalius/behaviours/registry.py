@@ -1,4 +1,4 @@
-"""All behaviours by name, and whatever else stands for one: a file, rows, a prompt written out."""
+"""All behaviours by name, those of plug-ins too, and whatever else stands for one: a file, rows, a prompt."""
 
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -19,13 +19,22 @@ from vesalius.behaviours.successor import SUCCESSOR
 from vesalius.documents.views import has_options
 from vesalius.errors import BadInput, choices
 from vesalius.model.specimen import Specimen
+from vesalius.plugins import BEHAVIOURS, all_names, find_plugin, plugin_names
 
 _ALL = (INDUCTION, INDUCTION_OUT, IOI, DOCSTRING, GREATER_THAN, CAPITAL, SUCCESSOR, ADDITION)
 
 
+_NAMES = tuple(one.name for one in _ALL)
+
+
 def behaviours() -> list[Behaviour]:
-    """Every behaviour, in a fixed order."""
+    """Every built-in behaviour, in a fixed order."""
     return list(_ALL)
+
+
+def plugin_behaviours() -> list[str]:
+    """The names of behaviours that installed packages offer."""
+    return plugin_names(BEHAVIOURS, _NAMES)
 
 
 def behaviour(name: str) -> Behaviour:
@@ -33,14 +42,20 @@ def behaviour(name: str) -> Behaviour:
     for candidate in _ALL:
         if candidate.name == name:
             return candidate
+    if (plugin := find_plugin(BEHAVIOURS, name, _NAMES)) is not None:
+        offered = plugin.load()
+        made = offered if isinstance(offered, Behaviour) or not callable(offered) else offered()
+        if not isinstance(made, Behaviour) or made.name != name:
+            raise plugin.refused(f"is no ves.Behaviour of the name {name!r}, nor a function that returns one")
+        return made
     if has_options(name):
         head = name.partition(":")[0]
         if head != ADDITION.name:
             raise BadInput(f"behaviour {name!r}: only {ADDITION.name} takes options")
         return parse_addition(name)
     raise BadInput(
-        f"behaviour {name!r} does not exist; choose one of {choices(b.name for b in _ALL)}, or give a file of rows "
-        "(.jsonl, .json, .csv, .toml)"
+        f"behaviour {name!r} does not exist; choose one of {choices(all_names(BEHAVIOURS, _NAMES))}, or give a file of "
+        "rows (.jsonl, .json, .csv, .toml)"
     )
 
 
@@ -63,7 +78,7 @@ def _behaviour_given(given: Any) -> Behaviour:
             f"behaviour {given!r} is {type(given).__name__}; give a name, a path, a list of rows or a ves.Behaviour"
         )
     text = str(given)
-    if text in {one.name for one in _ALL} or has_options(text):
+    if text in all_names(BEHAVIOURS, _NAMES) or has_options(text):
         return behaviour(text)
     if (rows := inline_rows(text)) is not None:
         return from_prompt(rows[0]) if len(rows) == 1 and isinstance(rows[0], Mapping) else from_rows(rows)

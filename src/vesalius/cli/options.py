@@ -12,7 +12,7 @@ SpecimenArgument = Annotated[
     str,
     typer.Argument(
         help="A benchmark circuit by id or name (3, frac_prevs), a directory made by `vesalius train`, "
-        "or a natural model: smollm2-135m, arithmetic, a model directory, a GGUF file, a hub id.",
+        "or a natural model: smollm2-135m, arithmetic, a model directory, a GGUF file, a hub id, PLUGIN:NAME.",
         metavar="SPECIMEN",
     ),
 ]
@@ -22,8 +22,8 @@ BehaviourOption = Annotated[
     typer.Option(
         "--behaviour",
         "-b",
-        help="What a natural model is studied for: induction, ioi, ..., addition:high=99,shots=0, or a file of rows "
-        "(.jsonl, .json, .csv), of templates (.toml), or a dataset's directory.",
+        help="What a natural model is studied for: induction, ioi, ..., addition:high=99,shots=0, a plug-in, or a file "
+        "of rows (.jsonl, .json, .csv), of templates (.toml), or a dataset's directory.",
     ),
 ]
 MetricOption = Annotated[
@@ -74,7 +74,9 @@ ForceOption = Annotated[
 TopOption = Annotated[int, typer.Option("--top", min=1, help="Rows of the printed table.")]
 CircuitFromOption = Annotated[
     str | None,
-    typer.Option("--circuit-from", help="Discover the circuit by this method first: sweep, eap, eap-ig or acdc."),
+    typer.Option(
+        "--circuit-from", help="Discover the circuit by this method first: sweep, eap, eap-ig, acdc or a plug-in."
+    ),
 ]
 BackboneOption = Annotated[
     str | None,
@@ -142,7 +144,10 @@ PricesOption = Annotated[
     typer.Option("--prices", help="A JSON file of prices that replace or join the package's table."),
 ]
 TimeoutOption = Annotated[
-    float, typer.Option("--timeout", help="Seconds to wait for an answer of a language model before trying again.")
+    float,
+    typer.Option(
+        "--timeout", help="Seconds to wait for a language model before trying again, or for a line of a command."
+    ),
 ]
 BaseUrlOption = Annotated[
     str | None, typer.Option("--base-url", help="Address of your own server, for compatible and local models.")

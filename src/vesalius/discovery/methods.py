@@ -46,6 +46,7 @@ from vesalius.intervene.values import embeddings
 from vesalius.model.hooks import HookPoint
 from vesalius.model.specimen import Specimen
 from vesalius.model.transformer import Transformer
+from vesalius.plugins import DISCOVERY_METHODS, Plugin, all_names, find_plugin
 from vesalius.progress import Progress
 
 DEFAULT_STEPS = 5
@@ -123,7 +124,12 @@ def acdc_stability(
 
 
 @dataclass(frozen=True)
-class _Scores:
+class Scores:
+    """What a method found: a score per component and per edge (none where it does not look at edges), the forward
+    passes of all prompts that it took, what the scores are measured in and, where they are means over prompts, those of
+    each prompt.
+    """
+
     components: dict[Component, float]
     edges: dict[Edge, float]
     forwards: float
@@ -145,8 +151,8 @@ def discover(
     spread: Spread | None = None,
     progress: Progress | None = None,
 ) -> MethodResult:
-    """Score the components (and edges) of a specimen on `n` prompts with a method of `METHODS`, or its heads with one
-    of `SEARCHES`; `search` is for those.
+    """Score the components (and edges) of a specimen on `n` prompts with a method of `METHODS` or of a plug-in, or its
+    heads with one of `SEARCHES`; `search` is for those.
 
     A behaviour that a natural model does not perform is refused, unless `force`. `spread` runs parts of a sweep (some
     components) and of EAP and EAP-IG (some prompts) elsewhere; ACDC and searches decide one step by the last.
@@ -164,6 +170,8 @@ def discover(
     notes: tuple[str, ...] = ()
     if method in SEARCHES:
         scores = _searched(specimen, material, method, search or SearchOptions(), seed, progress)
+    elif method not in METHODS:
+        scores = _plugin_scores(method, specimen, material, seed)
     else:
         scores = METHODS[method](specimen, material, spread, progress)
         if material.prompts is None:
@@ -188,13 +196,13 @@ def discover(
 
 def require_circuit_method(method: str | None) -> None:
     """Refuse a method that does not score a whole circuit, where one is discovered before it is explained."""
-    if method is not None and method not in METHODS:
-        raise BadInput(f"`circuit_from` {method!r} does not exist; use {choices(METHODS)}")
+    if method is not None and method not in METHODS and _plugin(method) is None:
+        raise BadInput(f"`circuit_from` {method!r} does not exist; use {choices(method_names())}")
 
 
 def _with_moved(
-    specimen: Specimen, material: Trial, scored: _Scores, method: str, seed: int
-) -> tuple[_Scores, tuple[str, ...]]:
+    specimen: Specimen, material: Trial, scored: Scores, method: str, seed: int
+) -> tuple[Scores, tuple[str, ...]]:
     """The scores with those of components that hold the position alone, and what is to be said about these."""
     candidates = list(scored.components) if method in ESTIMATES else silent(scored.components)
     moved = moved_effects(specimen.model, material, candidates, seed=seed)
@@ -217,21 +225,23 @@ def require_method(method: str, search: SearchOptions | None = None) -> None:
     """Refuse a method that does not exist, and options of a search for a method that is not a search."""
     if method == "sets":
         raise BadInput("method 'sets' finds sets instead of scores; use ves.discover_sets")
-    if method not in (*METHODS, *SEARCHES):
-        raise BadInput(f"method {method!r} does not exist; choose one of {choices((*METHODS, *SEARCHES, 'sets'))}")
+    if method not in BUILT_IN and _plugin(method) is None:
+        raise BadInput(
+            f"method {method!r} does not exist; choose one of {choices(all_names(DISCOVERY_METHODS, BUILT_IN))}"
+        )
     if method not in SEARCHES and search not in (None, SearchOptions()):
         raise BadInput(f"`budget`, `paper`, `seeds` and `steps` are for `method` bandit and rl, not {method}")
 
 
 def _searched(
     specimen: Specimen, material: Trial, method: str, options: SearchOptions, seed: int, progress: Progress | None
-) -> _Scores:
+) -> Scores:
     search = search_heads(specimen, material, method, options, smooth=smooth_readout, seed=seed, progress=progress)
     metrics = {} if search.jaccard is None else {"seeds_jaccard": search.jaccard}
-    return _Scores(search.components, {}, search.forwards, material.readout.unit, metrics=metrics)
+    return Scores(search.components, {}, search.forwards, material.readout.unit, metrics=metrics)
 
 
-def _sweep(specimen: Specimen, material: Trial, spread: Spread | None, progress: Progress | None) -> _Scores:
+def _sweep(specimen: Specimen, material: Trial, spread: Spread | None, progress: Progress | None) -> Scores:
     if spread is not None:
         return _swept_in_parts(specimen, material, spread)
     swept = effects(
@@ -244,10 +254,10 @@ def _sweep(specimen: Specimen, material: Trial, spread: Spread | None, progress:
         progress=progress,
     )
     scores = {members[0]: float(mean) for members, mean in zip(swept.sets, swept.mean, strict=True)}
-    return _Scores(scores, {}, swept.forwards + 1, material.readout.unit, swept.matrix)
+    return Scores(scores, {}, swept.forwards + 1, material.readout.unit, swept.matrix)
 
 
-def _swept_in_parts(specimen: Specimen, material: Trial, spread: Spread) -> _Scores:
+def _swept_in_parts(specimen: Specimen, material: Trial, spread: Spread) -> Scores:
     model, readout, n = specimen.model, material.readout, len(material.batch)
     sets = [(component,) for component in model.components]
     baseline = Recordings(model, material.batch.to(model.device), readout).scores().cpu()
@@ -259,18 +269,18 @@ def _swept_in_parts(specimen: Specimen, material: Trial, spread: Spread) -> _Sco
 
     swept_in_parts(spread, material, "resample", sets, keep, largest=len(sets))
     scores = {members[0]: float(mean) for members, mean in zip(sets, matrix.mean(0), strict=True)}
-    return _Scores(scores, {}, forwards[0], readout.unit, matrix)
+    return Scores(scores, {}, forwards[0], readout.unit, matrix)
 
 
-def _eap(specimen: Specimen, material: Trial, spread: Spread | None, progress: Progress | None) -> _Scores:
+def _eap(specimen: Specimen, material: Trial, spread: Spread | None, progress: Progress | None) -> Scores:
     return _attributed(specimen, material, 1, spread)
 
 
-def _eap_ig(specimen: Specimen, material: Trial, spread: Spread | None, progress: Progress | None) -> _Scores:
+def _eap_ig(specimen: Specimen, material: Trial, spread: Spread | None, progress: Progress | None) -> Scores:
     return _attributed(specimen, material, DEFAULT_STEPS, spread)
 
 
-def _attributed(specimen: Specimen, material: Trial, steps: int, spread: Spread | None) -> _Scores:
+def _attributed(specimen: Specimen, material: Trial, steps: int, spread: Spread | None) -> Scores:
     readout, passes = smooth_readout(specimen.model, material)
     if spread is not None:
         scores = attributed_in_parts(spread, material, steps)
@@ -287,7 +297,7 @@ def _attributed(specimen: Specimen, material: Trial, steps: int, spread: Spread 
     return replace(_by_edges(specimen, scores.mean(0), forwards, readout.unit), per_prompt=scores)
 
 
-def _acdc(specimen: Specimen, material: Trial, spread: Spread | None, progress: Progress | None) -> _Scores:
+def _acdc(specimen: Specimen, material: Trial, spread: Spread | None, progress: Progress | None) -> Scores:
     pruned = acdc(
         specimen.model,
         material.batch,
@@ -301,12 +311,38 @@ def _acdc(specimen: Specimen, material: Trial, spread: Spread | None, progress: 
 
 #: Methods whose scores estimate effects: also a component that no exchange in place shows can have one.
 ESTIMATES = ("eap", "eap-ig")
-METHODS: dict[str, Callable[[Specimen, Trial, Spread | None, Progress | None], _Scores]] = {
+METHODS: dict[str, Callable[[Specimen, Trial, Spread | None, Progress | None], Scores]] = {
     "sweep": _sweep,
     "eap": _eap,
     "eap-ig": _eap_ig,
     "acdc": _acdc,
 }
+#: Every name that is taken.
+BUILT_IN = (*METHODS, *SEARCHES, "sets")
+
+
+def method_names() -> list[str]:
+    """The methods that score a whole circuit: built-in ones, then those of plug-ins."""
+    return [name for name in all_names(DISCOVERY_METHODS, BUILT_IN) if name in METHODS or name not in BUILT_IN]
+
+
+def _plugin(method: str) -> Plugin | None:
+    return find_plugin(DISCOVERY_METHODS, method, BUILT_IN)
+
+
+def _plugin_scores(method: str, specimen: Specimen, material: Trial, seed: int) -> Scores:
+    """What a plug-in's method gives: it is called with the specimen, the prompts and `seed=`, and returns `Scores`."""
+    plugin = _plugin(method)
+    assert plugin is not None
+    scores = plugin.load()(specimen, material, seed=seed)
+    if not isinstance(scores, Scores):
+        raise plugin.refused(f"returned a {type(scores).__name__} instead of vesalius.discovery.methods.Scores")
+    graph = EdgeGraph.of(specimen.model.config)
+    foreign = [part for part in scores.components if part not in specimen.model.components]
+    foreign += [edge for edge in scores.edges if edge not in graph.edges]
+    if foreign:
+        raise plugin.refused(f"scored {foreign[0]}, which the model does not have")
+    return scores
 
 
 def affordable_prompts(method: str, shape: Shape, n: int) -> int:
@@ -353,9 +389,9 @@ def _switched(model: Transformer, batch: Batch, other: Batch, where: Tensor | No
     return model.run_with_hooks(batch.tokens, mask=batch.mask, fwd_hooks=[("blocks.0.hook_resid_pre", switch)])
 
 
-def _by_edges(specimen: Specimen, scores: Tensor, forwards: float, unit: str) -> _Scores:
+def _by_edges(specimen: Specimen, scores: Tensor, forwards: float, unit: str) -> Scores:
     graph = EdgeGraph.of(specimen.model.config)
-    return _Scores(graph.by_sender(scores), graph.by_edge(scores), forwards, unit)
+    return Scores(graph.by_sender(scores), graph.by_edge(scores), forwards, unit)
 
 
 def _require_finite(model: Transformer, material: Trial) -> None:

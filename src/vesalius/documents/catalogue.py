@@ -112,6 +112,19 @@ class ModelFamily(Entry):
     exact: bool
 
 
+class PluginEntry(Entry):
+    """A plug-in of an installed package. `problem` says why it cannot be used, None where nothing is known to be wrong
+    with it.
+    """
+
+    kind: str
+    name: str
+    package: str
+    version: str
+    target: str
+    problem: str | None = None
+
+
 class BehaviourEntry(Entry):
     """A behaviour by its name."""
 

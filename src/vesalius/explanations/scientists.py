@@ -7,7 +7,8 @@
 | `hyve`                    | any vocabulary    | a language model proposes, the engine decides (`hyve`)       |
 | `hybrid`                  | listed vocabulary | built in, then a language model for the rest (`hyve.hybrid`) |
 | `hybrid`, no backbone     | all               | as `builtin`                                                 |
-| `package.module:function` | what it accepts   | it is called with a `Task` and an open `Backbone`, or None   |
+| a plug-in's name, or      | what it accepts   | it is called with a `Task` and an open `Backbone`, or None   |
+| `package.module:function` |                   |                                                              |
 
 An empty circuit (no names, or no component with a score) means the same for all of them: nothing is explained, and the
 explanation says so. Failures of the infrastructure are raised (`BackboneError`), so that a run counts them as errors.
@@ -28,7 +29,8 @@ from vesalius.documents.explanation import Explanation
 from vesalius.documents.request import Request
 from vesalius.documents.trace import DEFAULT_PROTOCOL, Protocol, Trace
 from vesalius.errors import BadInput, choices
-from vesalius.plugins import function_named
+from vesalius.plugins import SCIENTISTS as PLUGINS
+from vesalius.plugins import named_function
 from vesalius.progress import Progress
 
 if TYPE_CHECKING:
@@ -120,10 +122,10 @@ def explain_task(task: Task, backbone: Backbone | None = None) -> Explained:
 
 
 def scientist_named(name: str) -> Scientist:
-    """The scientist of that name, or the function that `package.module:function` names."""
+    """The scientist of that name: built in, a plug-in's, or the function that `package.module:function` names."""
     if name in SCIENTISTS:
         return SCIENTISTS[name]
-    return function_named(name, role="scientist", known=SCIENTISTS)
+    return named_function(PLUGINS, name, known=SCIENTISTS)
 
 
 def chosen_scientist(

@@ -1,5 +1,6 @@
 """What an interpreter says about a function, and what a grader says about that."""
 
+import math
 from typing import Any, Literal, Protocol
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator
@@ -12,6 +13,8 @@ Mode = Literal["fixed", "published"]
 ENTRY = "f"
 #: The published rule for numeric functions: a normalised squared error below this.
 SUCCESS = 0.1
+#: Integers of more bits are not floats either; such an input or output is only mentioned.
+LONGEST_INTEGER = 1000
 
 
 class Answer(BaseModel):
@@ -46,6 +49,21 @@ class Answer(BaseModel):
 def writable(text: str) -> str:
     """A text that a file can hold: halves of characters, which language models sometimes send, become `?`."""
     return text.encode("utf-8", "replace").decode("utf-8")
+
+
+def json_value(value: Any) -> Any:
+    """A value as JSON holds it: NaN, infinities, complex and endless numbers as texts, tuples as lists."""
+    if isinstance(value, dict):
+        return {writable(str(name)): json_value(item) for name, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [json_value(item) for item in value]
+    if isinstance(value, str):
+        return writable(value)
+    if value is None or isinstance(value, bool) or (isinstance(value, int) and value.bit_length() <= LONGEST_INTEGER):
+        return value
+    if isinstance(value, float):
+        return value if math.isfinite(value) else str(value)
+    return f"an integer of {value.bit_length()} bits" if isinstance(value, int) else writable(str(value))
 
 
 class Grade(BaseModel):

@@ -2,8 +2,9 @@
 
 `builtin` searches without a language model. `oracle` knows the truth: what it scores is the ceiling. `table` asks for
 points and interpolates between them: it predicts and understands nothing, and is the baseline of the numeric functions.
-`aia`, `milan` and `aia+milan` need a language model. `package.module:function` names anybody else's: it is called with
-the box and `seed=`, and returns an `Answer`.
+`aia`, `milan` and `aia+milan` need a language model. Others bring their own: `command:./mine.sh` is a program that asks
+by JSON lines (`command`), `answers:DIR` reads what an agent wrote about functions that were served to it (`serving`),
+and a plug-in's name or `package.module:function` is called with the box and `seed=`, and returns an `Answer`.
 """
 
 import random
@@ -16,8 +17,10 @@ from vesalius.functions.agents import DialogueLimits, interpret_with
 from vesalius.functions.agents.exemplars import exemplars_for
 from vesalius.functions.answer import Answer, Interpreter
 from vesalius.functions.box import Box, Function
+from vesalius.functions.command import interpret_by_command
 from vesalius.functions.suite import Suite
-from vesalius.plugins import function_named
+from vesalius.json_lines import TIMEOUT, arguments_of, command_of
+from vesalius.plugins import INTERPRETERS, named_function
 
 BUILTIN, ORACLE, TABLE = "builtin", "oracle", "table"
 AIA, MILAN, BOTH = "aia", "milan", "aia+milan"
@@ -38,7 +41,11 @@ class Interpretation:
 
 def check_interpreter(name: str, category: str, *, backbone: str | None) -> None:
     """Refuse a name that does not exist, or that does not go with the category or the language model."""
-    if name not in NAMES:
+    if name in NAMES:
+        pass
+    elif (command := command_of(name)) is not None:
+        arguments_of(command)
+    else:
         _guest(name)
     if name == TABLE and category != "numeric":
         raise BadInput("interpreter table interpolates between numbers; use it with `category` numeric")
@@ -65,10 +72,12 @@ def interpret(
     backbone: Backbone | None = None,
     limits: DialogueLimits | None = None,
     grading_seed: int | None = None,
+    timeout: float = TIMEOUT,
 ) -> Interpretation:
     """Let the interpreter of that name explain a function. Only the oracle is given more than the box.
 
-    `grading_seed` is needed only to show no exemplar that is an input of a unit test.
+    `grading_seed` is needed only to show no exemplar that is an input of a unit test, `timeout` only for commands: the
+    seconds that one may be silent.
     """
     if name == ORACLE:
         return Interpretation(suite.module.oracle(function))
@@ -77,6 +86,8 @@ def interpret(
         return Interpretation(suite.module.interpret(box, seed=seed))
     if name == TABLE:
         return Interpretation(interpolate(box, seed=seed))
+    if (command := command_of(name)) is not None:
+        return Interpretation(interpret_by_command(command, box, seed=seed, timeout=timeout))
     if name not in WITH_MODEL:
         answer = _guest(name)(box, seed=seed)
         if not isinstance(answer, Answer):
@@ -115,4 +126,4 @@ def _table_code(points: Sequence[tuple[float, float]]) -> str:
 
 
 def _guest(name: str) -> Interpreter:
-    return function_named(name, role="interpreter", known=NAMES)
+    return named_function(INTERPRETERS, name, known=NAMES)

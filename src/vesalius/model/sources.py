@@ -1,7 +1,12 @@
-"""Where a model comes from: a name, a directory, a GGUF file, a hub id, or a transformers model in memory."""
+"""Where a model comes from: a name, a directory, a GGUF file, a hub id, or a transformers model in memory.
+
+A plug-in of the group `vesalius.model_loaders` is one more source: `NAME` or `NAME:what` calls the loader of that name
+with the text after the colon. It returns a `LoadedModel`, or a model of transformers, in a pair with its tokenizer
+where it has one.
+"""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -21,10 +26,13 @@ from vesalius.model.smollm import NAME as SMOLLM
 from vesalius.model.smollm import installed_gguf, smollm_directory
 from vesalius.model.tokenizer import Tokenizer
 from vesalius.model.transformer import Transformer
+from vesalius.plugins import MODEL_LOADERS, Plugin, find_plugin, plugin_names
 from vesalius.progress import Progress
 
 #: The family of a directory in our own format, whose config is already a `Config`.
 OWN = "vesalius"
+#: Names that no plug-in may take.
+BUILT_IN = (SMOLLM, ARITHMETIC)
 
 
 @dataclass(frozen=True)
@@ -62,6 +70,8 @@ def read_model(
         return LoadedModel(model, _given(tokenizer, model), Path(label).name, family(raw, where=label).name)
     if not str(source).strip():
         raise BadInput(f"model {str(source)!r} is not a name; give a directory, a GGUF file or a hub id")
+    if isinstance(source, str) and (loader := loader_of(source)) is not None:
+        return _from_loader(loader, source, tokenizer, wanted)
     name, path = str(source), Path(source).expanduser()
     label = path.name if path.exists() else name
     if path.suffix == ".gguf":
@@ -83,6 +93,29 @@ def read_model(
     kind = OWN if ours else family(read_json(path / "config.json"), where=str(path / "config.json")).name
     own = _given(tokenizer, model) if tokenizer is not None else _beside(path, model)
     return LoadedModel(model, own, label, kind, None if ours else path, gguf)
+
+
+def loader_of(name: str) -> Plugin | None:
+    """The plug-in that loads `NAME` or `NAME:what`; None where no plug-in has that name."""
+    return find_plugin(MODEL_LOADERS, name.partition(":")[0], BUILT_IN)
+
+
+def loader_names() -> list[str]:
+    """How models of plug-ins are named."""
+    return [f"{name}:..." for name in plugin_names(MODEL_LOADERS, BUILT_IN)]
+
+
+def _from_loader(loader: Plugin, name: str, tokenizer: Any, dtype: torch.dtype | None) -> LoadedModel:
+    given = loader.load()(name.partition(":")[2], dtype=dtype)
+    if isinstance(given, LoadedModel):
+        return given if tokenizer is None else replace(given, tokenizer=_given(tokenizer, given.model))
+    source, own = given if isinstance(given, tuple) and len(given) == 2 else (given, None)
+    if not hasattr(getattr(source, "config", None), "to_dict"):
+        raise loader.refused(f"returned a {type(source).__name__}, neither a LoadedModel nor a model of transformers")
+    read = read_model(
+        source, tokenizer=own if tokenizer is None else tokenizer, dtype="auto" if dtype is None else dtype
+    )
+    return replace(read, label=name.strip(":").replace(":", "-"))
 
 
 def _beside(directory: Path, model: Transformer) -> Tokenizer | None:

@@ -40,6 +40,12 @@ MEANINGS = {
 BY_EDGES = "A component's score is the largest magnitude among its outgoing edges."
 
 
+def _meaning(discovery: Discovery) -> str:
+    if discovery.method in MEANINGS or discovery.circuit.edges:
+        return MEANINGS.get(discovery.method, BY_EDGES)
+    return f"A component's score is what the method {discovery.method} gave it."
+
+
 def is_discovery(directory: Path) -> bool:
     """Whether a directory is one that `vesalius discover` has written."""
     return (directory / DISCOVERY_FILE).is_file()
@@ -69,7 +75,7 @@ def draw_discovery(discovery: Discovery, directory: Path) -> Path:
         facts=_facts(discovery),
         headmap=headmap,
         negative=any(score < 0 for _, score in ranked),
-        score_meaning=MEANINGS.get(discovery.method, BY_EDGES),
+        score_meaning=_meaning(discovery),
         strongest=_strongest(ranked, checks, score_column),
         diagram=diagram,
         scored="heads" if discovery.method in SEARCHES else "components",

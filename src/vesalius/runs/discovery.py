@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from vesalius.behaviours.trial import require_drawable
-from vesalius.discovery.methods import LARGE_EDGES, LARGE_PROMPTS, METHODS
+from vesalius.discovery.methods import LARGE_EDGES, LARGE_PROMPTS, method_names
 from vesalius.documents.metric import Metric
 from vesalius.documents.request import Request
 from vesalius.documents.scorecard import AREAS, MEAN, DiscoveryFigures, DiscoveryRow, MethodFigures, Scorecard
@@ -39,9 +39,10 @@ class DiscoverySettings:
     seed: int
 
     def __post_init__(self) -> None:
-        unknown = [name for name in self.methods if name not in METHODS]
+        known = method_names()
+        unknown = [name for name in self.methods if name not in known]
         if unknown or not self.methods:
-            raise BadInput(f"`methods`: {', '.join(unknown) or 'none named'}; choose from {choices(METHODS)}")
+            raise BadInput(f"`methods`: {', '.join(unknown) or 'none named'}; choose from {choices(known)}")
         if len(set(self.methods)) < len(self.methods):
             raise BadInput(f"`methods`: {', '.join(self.methods)} names one twice; name each once")
         if not self.circuits:

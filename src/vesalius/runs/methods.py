@@ -16,7 +16,7 @@ from vesalius.behaviours.trial import NothingUnseen, Trial, trial
 from vesalius.circuits.specimens import load_specimen
 from vesalius.discovery.checks import beside_random, stability_of
 from vesalius.discovery.faithfulness import NothingToKeep, Ranking
-from vesalius.discovery.methods import MethodResult, affordable_prompts, discover
+from vesalius.discovery.methods import METHODS, MethodResult, affordable_prompts, discover
 from vesalius.documents.checks import Stability
 from vesalius.documents.scorecard import DiscoveryFigures
 from vesalius.grading.discovery import grade_circuit_scores, true_circuit
@@ -72,8 +72,10 @@ def run_case(case: DiscoveryCase) -> DiscoveryFigures:
 
 
 def _stability(specimen: Specimen, discovery: MethodResult, top: int) -> Stability | None:
-    """None for ACDC where the model is large."""
+    """None for ACDC where the model is large, and for a plug-in's scores that are not means over prompts."""
     config = specimen.model.config
+    if discovery.per_prompt is None and discovery.method not in METHODS:
+        return None
     work = EdgeGraph.of(config).n_edges * config.d_model if discovery.per_prompt is None else 0
     return None if work > MOST_RESAMPLED else stability_of(specimen, discovery, top)[0]
 

@@ -10,9 +10,10 @@ from pydantic import JsonValue
 from vesalius.backbones import MAX_TOKENS, TIMEOUT, SpendingCap, open_backbone
 from vesalius.discovery.methods import require_circuit_method
 from vesalius.documents.request import Request
-from vesalius.errors import BadInput
+from vesalius.errors import BadInput, choices, quoted
 from vesalius.explanations.scientists import BUILTIN, check_scientist
 from vesalius.files import sha256
+from vesalius.plugins import JUDGES, find_plugin, loaded_plugin, plugin_names
 from vesalius.runs.selection import CircuitCase, selection_options
 from vesalius.version import __version__
 
@@ -69,6 +70,10 @@ class Settings:
             self.scientist, backbone=self.backbone is not None, protocol=self.protocol, leave_out=self.leave_out
         )
         require_circuit_method(self.circuit_from)
+        for judge in self.judges:
+            if loaded_plugin(JUDGES, judge, ()) is None and ":" not in judge:
+                names = choices([*plugin_names(JUDGES, ()), "PROVIDER:MODEL"])
+                raise BadInput(f"`judge` {quoted(judge, 80)} does not exist; use {names}")
         if not self.circuits:
             raise BadInput("a benchmark of no circuits says nothing; choose at least one")
         if self.prices is not None and not self.models:
@@ -79,7 +84,8 @@ class Settings:
     @property
     def models(self) -> tuple[str, ...]:
         """Every language model of the run, the scientist's first."""
-        return (*(() if self.backbone is None else (self.backbone,)), *self.judges)
+        judges = (judge for judge in self.judges if find_plugin(JUDGES, judge, ()) is None)
+        return (*(() if self.backbone is None else (self.backbone,)), *judges)
 
     @property
     def _asking(self) -> dict[str, Any]:

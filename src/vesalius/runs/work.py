@@ -116,12 +116,16 @@ def grade_case(case: ToGrade) -> "tuple[CircuitGrade, float]":
 
 def judge_case(case: ToJudge) -> dict[str, Any]:
     """Have one explanation judged; JSON data of a `JudgedCircuit`. A cap that was reached is raised, not kept."""
-    from vesalius.grading.judges import Judge, judge_explanation
+    from vesalius.grading.judges import Judge, PluginJudge, judge_explanation, judge_plugin
     from vesalius.runs.directory import read_explanation, read_trace
 
     trace = None if case.trace is None else read_trace(case.trace)
     with ExitStack() as stack:
-        judges = [Judge(stack.enter_context(access.open())) for access in case.judges]
+        judges = [
+            Judge(stack.enter_context(access.open())) if plugin is None else PluginJudge(plugin)
+            for access in case.judges
+            for plugin in [judge_plugin(access.model)]
+        ]
         explanation = read_explanation(case.explanation)
         judged = judge_explanation(explanation, trace, judges=judges, directory=case.directory).model_dump(mode="json")
     capped = next((error for error in judging_errors(judged) if error["kind"] == CapReached.kind), None)

@@ -43,15 +43,17 @@ def circuits(
         str | None,
         typer.Option(
             "--scientist",
-            help="Who explains: builtin, hyve, hybrid, or your own as package.module:function. "
-            "Default: hyve with --backbone.",
+            help="Who explains: builtin, hyve, hybrid, a plug-in, command:PROGRAM that speaks JSON lines, or "
+            "package.module:function. Default: hyve with --backbone.",
         ),
     ] = None,
     backbone: BackboneOption = None,
     protocol: ProtocolOption = None,
     judge: Annotated[
         list[str] | None,
-        typer.Option("--judge", help="A language model that judges the texts; give it twice for two judges."),
+        typer.Option(
+            "--judge", help="Who judges the texts: a language model, P:M, or a plug-in; give it twice for two."
+        ),
     ] = None,
     specimens: SpecimensOption = None,
     ids: IdsOption = None,
@@ -111,7 +113,7 @@ def circuits(
 @commands.command()
 def discovery(
     methods: Annotated[
-        str, typer.Option("--methods", help="Discovery methods, comma-separated.")
+        str, typer.Option("--methods", help="Discovery methods, comma-separated; also of plug-ins.")
     ] = "sweep,eap,eap-ig,acdc",
     specimens: SpecimensOption = None,
     ids: IdsOption = None,
@@ -210,7 +212,8 @@ def functions(
         str,
         typer.Option(
             "--interpreter",
-            help="builtin, oracle (the ceiling), table (numeric), aia, milan, aia+milan, or package.module:function.",
+            help="builtin, oracle (the ceiling), table (numeric), aia, milan, aia+milan, a plug-in, command:PROGRAM "
+            "that speaks JSON lines, answers:DIR of `functions serve`, or package.module:function.",
         ),
     ] = "builtin",
     backbone: BackboneOption = None,

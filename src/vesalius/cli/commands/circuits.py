@@ -195,7 +195,7 @@ def discover(
     counterfactual: CounterfactualOption = None,
     metric: MetricOption = None,
     method: Annotated[
-        str, typer.Option("--method", "-m", help="sweep, eap, eap-ig, acdc, bandit, rl, sets.")
+        str, typer.Option("--method", "-m", help="sweep, eap, eap-ig, acdc, bandit, rl, sets, or a plug-in.")
     ] = "sweep",
     n: Annotated[int, typer.Option("--n", min=1, help="Prompts.")] = 32,
     seed: Annotated[int, typer.Option(help="Seed of the prompts.")] = 0,
@@ -332,7 +332,7 @@ def explain(
         str | None,
         typer.Option(
             help="Who explains: builtin, hyve with a language model, hybrid (built in, then a language model for the "
-            "rest), or your own as package.module:function. "
+            "rest), a plug-in, command:PROGRAM that speaks JSON lines, or package.module:function. "
             "Default: hyve if --backbone is given."
         ),
     ] = None,

@@ -1,4 +1,4 @@
-"""The documents that results are written as."""
+"""What is there to be read: the documents that results are written as, and the plug-ins of installed packages."""
 
 from typing import Annotated
 
@@ -28,3 +28,23 @@ def schema(
     for each in api.schema_names():
         print_line(each)
     return None
+
+
+@commands.command()
+def plugins(
+    check: Annotated[
+        bool, typer.Option("--check", help="Import each, and say what is wrong with those that fail.")
+    ] = False,
+    json: JsonOption = False,
+) -> None:
+    """List the plug-ins of installed packages: names that are accepted beside the built-in ones.
+
+    Scientists, interpreters, discovery methods, behaviours, model loaders and judges; see examples/plugin.
+
+    Example: vesalius plugins --check
+    """
+    from vesalius import api
+    from vesalius.cli.console import output
+    from vesalius.cli.tables.specimens import print_plugins
+
+    output(api.plugins(check=check), print_plugins, as_json=json)

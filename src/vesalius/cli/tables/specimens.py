@@ -5,7 +5,14 @@ from typing import Any
 from rich.table import Column, Table
 
 from vesalius.cli.console import print_line, stdout, with_flags
-from vesalius.documents.catalogue import BehaviourReport, Listing, ModelFamily, SpecimenDescription, SpecimenEntry
+from vesalius.documents.catalogue import (
+    BehaviourReport,
+    Listing,
+    ModelFamily,
+    PluginEntry,
+    SpecimenDescription,
+    SpecimenEntry,
+)
 from vesalius.documents.views import title_of
 
 #: Options that the reasons of rows name.
@@ -145,6 +152,21 @@ def print_models(rows: Listing[ModelFamily]) -> None:
     for row in rows:
         table.add_row(row["family"], ", ".join(row["model_types"]), "yes" if row["exact"] else "no")
     stdout.print(table)
+
+
+def print_plugins(rows: Listing[PluginEntry]) -> None:
+    """One line per plug-in, and below what is wrong with some."""
+    if not rows:
+        print_line("no installed package offers plug-ins")
+        return
+    table = Table("kind", "name", "package", "usable", box=None)
+    for row in rows:
+        usable = "yes" if row["problem"] is None else "no"
+        table.add_row(row["kind"], row["name"], f"{row['package']} {row['version']}", usable)
+    stdout.print(table)
+    for row in rows:
+        if row["problem"] is not None:
+            print_line(f"{row['kind']} {row['name']} of {row['package']}: {row['problem']}")
 
 
 def print_agreement(document: dict[str, Any]) -> None:

@@ -1,14 +1,16 @@
 """Texts graded by language models: how well a note describes a component, and whether the task was understood.
 
-`Judge` asks one model for one score; `judge_explanation` asks all judges about a whole explanation and keeps the lowest
-score of each item; `judged_metrics` makes a scorecard's figures out of many. What is graded stays in its block of the
-prompt (`blocks`), and a judge that fails gives an error, never a zero.
+`Judge` asks one model for one score, `PluginJudge` a function of an installed package; `judge_explanation` asks all
+judges about a whole explanation and keeps the lowest score of each item; `judged_metrics` makes a scorecard's figures
+out of many. What is graded stays in its block of the prompt (`blocks`), and a judge that fails gives an error, never a
+zero.
 """
 
 from vesalius.grading.judges.circuit import JudgedCircuit, JudgedItem, judge_explanation
 from vesalius.grading.judges.judge import Judge, Judgement, Opinion
 from vesalius.grading.judges.measures import MEASURES, Item, Measure, MeasureName
 from vesalius.grading.judges.metrics import judge_agreement, judged_metrics
+from vesalius.grading.judges.plugin import PluginJudge, judge_plugin
 
 __all__ = [
     "MEASURES",
@@ -20,7 +22,9 @@ __all__ = [
     "Measure",
     "MeasureName",
     "Opinion",
+    "PluginJudge",
     "judge_agreement",
     "judge_explanation",
+    "judge_plugin",
     "judged_metrics",
 ]

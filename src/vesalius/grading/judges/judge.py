@@ -69,7 +69,9 @@ class Judgement(BaseModel):
     @property
     def consistent(self) -> bool | None:
         """Whether the order made no difference; None if that is not known."""
-        return None if self.score is None else len({opinion.score for opinion in self.opinions}) == 1
+        if self.score is None or len(self.opinions) < len(ORDERS):
+            return None
+        return len({opinion.score for opinion in self.opinions}) == 1
 
 
 class Judge:

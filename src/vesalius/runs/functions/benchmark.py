@@ -92,6 +92,7 @@ class FunctionsBenchmark(Steps):
                 s.interpreter,
                 budget=s.budget,
                 talk=s.talk,
+                timeout=self.limits.timeout,
                 access=None if s.backbone is None else self._reach(s.backbone, function.id),
                 grading_seed=seed,
                 executions=self.run.executions_path(function.id),

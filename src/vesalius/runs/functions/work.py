@@ -16,18 +16,16 @@ from pydantic import BaseModel, ConfigDict
 
 from vesalius.functions.agents import DialogueLimits as Talk
 from vesalius.functions.agents import take_unit_tests
-from vesalius.functions.answer import SUCCESS, Answer, writable
+from vesalius.functions.answer import SUCCESS, Answer, json_value
 from vesalius.functions.box import Box
 from vesalius.functions.interpreters import interpret
 from vesalius.functions.scripts import recorded
 from vesalius.functions.suite import Suite
+from vesalius.json_lines import TIMEOUT
 from vesalius.runs.functions.state import EvaluatedResult
 from vesalius.runs.work import ModelAccess
 from vesalius.sandbox import Executions, RecordedSandbox
 from vesalius.sandbox.libraries import PRELOAD
-
-#: Integers of more bits are not floats either; such an input or output is only mentioned.
-LONGEST_INTEGER = 1000
 
 
 class Interpreted(BaseModel):
@@ -67,6 +65,8 @@ class ToInterpret:
     interpreter: str
     budget: int | None = None
     talk: Talk = field(default_factory=Talk)
+    #: Seconds that a command may be silent.
+    timeout: float = TIMEOUT
     access: ModelAccess | None = None
     #: Only where exemplars are shown that must not be inputs of unit tests.
     grading_seed: int | None = None
@@ -105,12 +105,14 @@ def interpret_case(case: ToInterpret) -> Interpreted:
     function = case.suite.functions()[case.index]
     box = Box(function, budget=case.budget)
     options: dict[str, Any] = {"suite": case.suite, "seed": case.suite.seed, "limits": case.talk}
-    options["grading_seed"] = case.grading_seed
+    options |= {"grading_seed": case.grading_seed, "timeout": case.timeout}
     with recorded(function, Executions(case.executions)), ExitStack() as stack:
         if case.access is not None:
             options["backbone"] = stack.enter_context(case.access.open()).within(case.id)
         result = interpret(case.interpreter, function, box, **options)
-    answer = result.answer.model_copy(update={"interpreter": case.interpreter, "queries": box.asked})
+    answer = result.answer.model_copy(
+        update={"interpreter": case.interpreter, "queries": box.asked or result.answer.queries}
+    )
     log = [
         (json_value(asked.input), {"error": asked.reply.error} if asked.reply.error else json_value(asked.reply.value))
         for asked in box.log
@@ -176,21 +178,6 @@ def baselines(picture: dict[str, Any]) -> dict[str, float | None]:
 
 def _answer(path: Path) -> Answer:
     return Interpreted.model_validate_json(path.read_bytes()).answer
-
-
-def json_value(value: Any) -> Any:
-    """A value as JSON holds it: NaN, infinities, complex and endless numbers as texts, tuples as lists."""
-    if isinstance(value, dict):
-        return {writable(str(name)): json_value(item) for name, item in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [json_value(item) for item in value]
-    if isinstance(value, str):
-        return writable(value)
-    if value is None or isinstance(value, bool) or (isinstance(value, int) and value.bit_length() <= LONGEST_INTEGER):
-        return value
-    if isinstance(value, float):
-        return value if math.isfinite(value) else str(value)
-    return f"an integer of {value.bit_length()} bits" if isinstance(value, int) else writable(str(value))
 
 
 def _finite(value: float | None) -> float | None:
