@@ -18,6 +18,7 @@ from vesalius.cli.commands import (
     claims,
     documents,
     functions,
+    mcp,
     runs,
     specimens,
     studies,
@@ -40,7 +41,7 @@ app = typer.Typer(
 
 PARTS = (
     *(specimens, circuits, checking, surveys, studies, training, runs),
-    *(workbench, bench, functions, claims, documents),
+    *(workbench, mcp, bench, functions, claims, documents),
 )
 for part in PARTS:
     app.add_typer(part.commands)

@@ -34,6 +34,7 @@ from vesalius.errors import BadInput, Failed
 from vesalius.files import plain_text
 from vesalius.runs.directory import CALLS, EVENTS, RUN, SCORECARD, read_run
 from vesalius.runs.ledger import read_ledger
+from vesalius.runs.tools import TOOLS, tool_calls
 from vesalius.runs.under_way import FILE as UNDER_WAY
 from vesalius.runs.under_way import Worker, worker_of
 from vesalius.runs.work import totals
@@ -210,6 +211,8 @@ def _run(place: Path) -> Described:
     """A run of a benchmark: its scorecard, or how many of its cases have a result by now."""
     settings = read_run(place)["settings"]
     benchmark = str(settings.get("benchmark"))
+    if benchmark == TOOLS:
+        return _tool_calls(tool_calls(place))
     title = ", ".join(str(settings[name]) for name in ("scientist", "backbone", "interpreter") if settings.get(name))
     if (place / SCORECARD).is_file():
         card = Scorecard.read(place / SCORECARD)
@@ -225,6 +228,15 @@ def _run(place: Path) -> Described:
     total = number if isinstance(number, int) and not isinstance(number, bool) and number > 0 else None
     finished = {"done": max(done.values(), default=0), "total": total, "cost": _cost(records)}
     return {"title": f"bench {benchmark}, {title}", "state": "unfinished", **finished}
+
+
+def _tool_calls(calls: list[Any]) -> Described:
+    """A run of tool calls: it has no end of its own."""
+    clients = len({call["connection"] for call in calls})
+    seconds = math.fsum(call["used"].get("seconds", 0.0) for call in calls)
+    forwards = math.fsum(call["used"].get("forwards", 0.0) for call in calls)
+    title = f"mcp, {clients} connection{'s' if clients != 1 else ''}"
+    return {"title": title, "figures": f"{len(calls)} calls, {forwards:,.0f} forward passes", "seconds": seconds}
 
 
 def _cost(records: Iterable[Any]) -> float | None:

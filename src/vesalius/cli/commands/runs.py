@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 
 from vesalius.cli.options import JsonOption
+from vesalius.errors import BadInput
 
 commands = typer.Typer()
 DocumentOutOption = Annotated[str | None, typer.Option(help="Directory for the result as JSON. Default: none.")]
@@ -13,21 +14,29 @@ DocumentOutOption = Annotated[str | None, typer.Option(help="Directory for the r
 
 @commands.command()
 def replay(
-    run: Annotated[str, typer.Argument(help="A finished run of `vesalius bench`.", metavar="RUN")],
+    run: Annotated[
+        str, typer.Argument(help="A finished run of `vesalius bench`, or a run of `vesalius mcp`.", metavar="RUN")
+    ],
     jobs: Annotated[int, typer.Option("--jobs", min=1, help="Cases at a time.")] = 2,
     execute: Annotated[bool, typer.Option("--execute", help="Run the code again that the run has executed.")] = False,
     json: JsonOption = False,
 ) -> None:
     """Repeat a run from its recorded calls, without network or key, and compare the scorecards.
 
-    What executed code gave is read from the run too, unless --execute is given.
+    What executed code gave is read from the run too, unless --execute is given. Of `vesalius mcp` every call that
+    succeeded is made again, and the results are compared.
     Exit code 0 if the stored scorecard is reproduced, 1 if not, with what differs.
 
     Example: vesalius replay vesalius-runs/bench-circuits-builtin-first5-seed0
     """
+    from pathlib import Path
+
     from vesalius import api
+    from vesalius.api.tool_runs import is_tool_run
     from vesalius.cli.console import print_json, print_line
 
+    if is_tool_run(Path(run)):
+        return _replay_tools(run, as_json=json)
     result = api.replay(run, jobs=jobs, execute=execute)
     if json:
         print_json({"run": run, "equal": result.equal, "differences": list(result.differences)})
@@ -36,6 +45,26 @@ def replay(
     if not result.equal:
         differences = "; ".join(result.differences[:3])
         print(f"vesalius: {run}: the scorecard is not reproduced; {differences}", file=sys.stderr)
+        raise typer.Exit(1)
+    return None
+
+
+def _replay_tools(run: str, *, as_json: bool) -> None:
+    """Make the calls of a run of `vesalius mcp` again."""
+    try:
+        from vesalius.mcp.replaying import replay_calls
+    except ModuleNotFoundError as missing:
+        raise BadInput(f"calls of tools need {missing.name}; run: pip install 'vesalius[mcp]'") from None
+    from vesalius.cli.console import print_json, print_line
+
+    result = replay_calls(run)
+    if as_json:
+        print_json({"run": run, "equal": result.equal, "differences": list(result.differences), "calls": result.calls})
+    elif result.equal:
+        print_line(f"{run}: {result.calls} calls give the same results again")
+    if not result.equal:
+        differences = "; ".join(result.differences[:3])
+        print(f"vesalius: {run}: the calls do not give the same results; {differences}", file=sys.stderr)
         raise typer.Exit(1)
 
 

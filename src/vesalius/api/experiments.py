@@ -1,0 +1,186 @@
+"""Experiments on one specimen, for those who propose explanations: decide a claim, run a program in the sandbox, score
+candidate variables, exchange the values of a component.
+
+    with Experiments("frac_prevs") as experiments:
+        record = experiments.check_claim({"kind": "necessary", "component": "L0_MLP"})
+        outcome = experiments.run_code("result = [len(inputs), vocab]")
+
+Everything happens on a copy of the specimen without its name: neither a claim nor a program sees the answer key.
+"""
+
+import ast
+import dataclasses
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from vesalius.api.catalogue import loaded
+from vesalius.components import Component
+from vesalius.documents.claims import ClaimRecord, Executable
+from vesalius.errors import BadInput, quoted
+from vesalius.explanations.claims import check
+from vesalius.explanations.hyve.grammar import describe_claims
+from vesalius.explanations.hyve.natural.prompting import KINDS as NATURAL_KINDS
+from vesalius.explanations.hyve.notation import OPERATORS, read_program
+from vesalius.explanations.hyve.prompting import helper_lines
+from vesalius.explanations.hyve.setting import LazyWorkspace, Setting, listed_setting, natural_setting
+from vesalius.explanations.hyve.subject import Subject
+from vesalius.explanations.hyve.toolbox.validation_tools import Validation
+from vesalius.model.metering import metered
+from vesalius.model.specimen import FiniteVocabulary, Specimen
+from vesalius.rasp.document import to_document
+from vesalius.sandbox import Executions, Outcome
+
+__all__ = ["LONGEST_CODE", "Experiments", "claims_grammar", "interchange", "metered"]
+LONGEST_CODE = 20_000
+MOST_CANDIDATES = 24
+
+
+class Experiments:
+    """Experiments on one specimen. The sandbox starts with the first program and ends with the `with` statement.
+
+    `memory` bounds the bytes of a program beyond those of the model. For a natural model every component that claims
+    are about has held-out prompts of its own.
+    """
+
+    def __init__(
+        self,
+        specimen: Specimen | str | int | Path,
+        *,
+        behaviour: Any = None,
+        seed: int = 0,
+        memory: int | None = None,
+        unsafe: bool = False,
+    ) -> None:
+        self.specimen = loaded(specimen, behaviour=behaviour, progress=False)
+        self._seed, self._memory, self._unsafe = seed, memory, unsafe
+        self._stack = ExitStack()
+        self._settings: dict[str, Setting] = {}
+        self._workspace: LazyWorkspace | None = None
+
+    @property
+    def listed(self) -> bool:
+        """Whether the specimen has listed tokens, so that programs and variables can be written about it."""
+        return isinstance(self.specimen.vocabulary, FiniteVocabulary)
+
+    def check_claim(self, claim: Mapping[str, Any], *, tried: int = 1) -> ClaimRecord:
+        """Decide one claim by its experiment. `tried` is how many claims of its kind were tried on its component, this
+        one included: the more there were, the stricter the rule.
+        """
+        given = dict(claim)
+        if not isinstance(given.get("component"), str):
+            raise BadInput('claim: name the component it is about, as in {"kind": "necessary", "component": "L0H1"}')
+        part = Component.parse(given["component"]).within(self.specimen.model.config)
+        setting = self._setting(part)
+        return check(setting.prompts.read_claim(given, part), setting.lab(), tried=tried)
+
+    def run_code(self, code: str) -> Outcome:
+        """Run a program in the sandbox; it must assign `result`."""
+        if len(code) > LONGEST_CODE:
+            raise BadInput(f"code: has {len(code)} characters; at most {LONGEST_CODE} are run")
+        if self._workspace is None:
+            setting = self._setting(self.specimen.components[0])
+            if self._memory is not None:
+                memory = min(self._memory, setting.limits.memory_bytes)
+                setting = dataclasses.replace(setting, limits=dataclasses.replace(setting.limits, memory_bytes=memory))
+            self._workspace = LazyWorkspace(setting, self._stack, Executions(), unsafe=self._unsafe)
+        return self._workspace.execute(code)
+
+    def which_variable(self, component: str, candidates: Mapping[str, str]) -> Outcome:
+        """Score candidate variables, Python expressions in `tokens` and `i`, by moving the component's value; the
+        result is a list, best first.
+        """
+        if not self.listed:
+            raise BadInput(f"specimen {self.specimen.name!r} is a natural model; variables are for listed tokens")
+        part = Component.parse(component).within(self.specimen.model.config)
+        if not 1 <= len(candidates) <= MOST_CANDIDATES:
+            raise BadInput(f"candidates: {len(candidates)} are given; give 1 to {MOST_CANDIDATES}")
+        functions = []
+        for name, expression in candidates.items():
+            try:
+                ast.parse(expression.strip(), mode="eval")
+            except (SyntaxError, ValueError, RecursionError, MemoryError):
+                line = f"{quoted(expression, 80)} is not a Python expression in tokens and i"
+                raise BadInput(f"candidate {quoted(name, 60)}: {line}") from None
+            functions.append(f"    {name!r}: lambda tokens, i: ({expression.strip()}\n    ),")
+        body = "\n".join(functions)
+        return self.run_code(f"result = which_variable({str(part)!r}, {{\n{body}\n}}, inputs)")
+
+    def executable(self, program: Any, carriers: Any) -> Executable:
+        """A program in the notation of claims, and which of its variables each component carries, ready to be
+        graded.
+        """
+        vocabulary = self.specimen.vocabulary
+        if not isinstance(vocabulary, FiniteVocabulary):
+            raise BadInput(f"specimen {self.specimen.name!r} is a natural model; programs are for listed tokens")
+        compiled = read_program(program, vocabulary, causal=self.specimen.model.config.causal)
+        if not isinstance(carriers, Mapping) or not all(isinstance(names, list) for names in carriers.values()):
+            raise BadInput('carriers: say which variables each component carries, as in {"L0_MLP": ["v1"]}')
+        known = {name for placed in compiled.components for name in placed.variables}
+        named: dict[str, tuple[str, ...]] = {}
+        for component, variables in carriers.items():
+            part = str(Component.parse(component).within(self.specimen.model.config))
+            if strange := [name for name in variables if name not in known]:
+                raise BadInput(f"carriers: {part} carries {quoted(strange[0], 40)}, which the program does not write")
+            named[part] = tuple(variables)
+        return Executable(program=to_document(compiled), carriers=named)
+
+    def close(self) -> None:
+        """End the sandbox."""
+        self._workspace = None
+        self._stack.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _setting(self, part: Component) -> Setting:
+        name = "" if self.listed else str(part)
+        if name not in self._settings:
+            if self.listed:
+                self._settings[name] = listed_setting(self.specimen, None, self._stack, seed=self._seed)
+            else:
+                options: dict[str, Any] = {"n": None, "top": None, "force": False, "progress": None}
+                self._settings[name] = natural_setting(self.specimen, [part], self._stack, seed=self._seed, **options)
+        return self._settings[name]
+
+
+def interchange(
+    specimen: Specimen | str | int | Path,
+    component: str,
+    base: Sequence[Any],
+    source: Sequence[Any],
+    *,
+    at: Sequence[int] | None = None,
+    source_at: Sequence[int] | None = None,
+) -> dict[str, Any]:
+    """Run `base` while a component takes, at the positions `at`, its values from `source` at `source_at`; both may
+    have any length. The outputs of both, those of the exchange, where they changed, and the `effect`: how far the
+    outputs went from those of `base` (0) to those of `source` (1).
+    """
+    specimen = loaded(specimen, progress=False)
+    if not isinstance(specimen.vocabulary, FiniteVocabulary):
+        raise BadInput(f"specimen {specimen.name!r} is a natural model; use kind 'patch' with prompts of one length")
+    tools = Validation(Subject(specimen.model, specimen.vocabulary))
+    places = [None if one is None else list(one) for one in (at, source_at)]
+    return tools.patch(component, list(base), list(source), *places)
+
+
+def claims_grammar(*, natural: bool = False) -> str:
+    """Every kind of claim with its JSON form, the notation of programs, and the helper functions of the sandbox."""
+    if natural:
+        return f"Claims:\n{describe_claims(NATURAL_KINDS)}\n"
+    operators = "\n".join(f"- {name} of {reads}: {takes}" for name, (reads, takes) in OPERATORS.items())
+    example = '{"variables": [{"name": "v1", "op": "map", "of": ["tokens"], "formula": "x == \'a\'"}], "output": "v1"}'
+    helpers = "\n".join(f"- {line}" for line in helper_lines())
+    return (
+        f"Claims:\n{describe_claims()}\n\nPROGRAM is {example}; it reads `tokens` and `indices`. Operators:\n"
+        f"{operators}\n\nHelper functions of the sandbox, beside model, tokenize, decode, vocab, examples, inputs:\n"
+        f"{helpers}\n"
+    )

@@ -1,0 +1,162 @@
+"""What lasts between calls: the run directory, loaded models, and for every connection its budget and submissions.
+
+One call computes at a time. A result is kept by what was asked, so that asking again costs nothing; the ledger holds
+every finished call, and a server that is started on the same run directory goes on where the last one stopped.
+"""
+
+import hashlib
+import json
+import threading
+from collections import Counter, OrderedDict
+from collections.abc import Callable
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, TypeVar
+
+from vesalius import api
+from vesalius.api.black_boxes import BlackBoxes
+from vesalius.api.experiments import Experiments
+from vesalius.api.tool_runs import ToolRun
+from vesalius.mcp.budget import Budget, Spending
+from vesalius.mcp.paths import Names
+
+MOST_SPECIMENS = 3
+Kept = TypeVar("Kept")
+
+
+@dataclass
+class Connection:
+    """One client: what it has used, what it has submitted, and what it has asked of functions."""
+
+    name: str
+    spending: Spending
+    #: Explanations by specimen, answers by function, as they were submitted.
+    explanations: dict[str, dict[str, Any]] = field(default_factory=dict)
+    answers: dict[str, dict[str, Any]] = field(default_factory=dict)
+    #: Inputs asked of each function, and claims tried by specimen, component and kind.
+    asked: dict[str, list[Any]] = field(default_factory=dict)
+    tried: Counter[str] = field(default_factory=Counter)
+    #: Boxes that were opened in this process.
+    boxes: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Options:
+    """How a server is started."""
+
+    root: Path
+    budget: Budget = field(default_factory=Budget)
+    functions_seed: int = 2309
+    functions: int = 50
+    hub: bool = False
+    unsafe_sandbox: bool = False
+
+
+class Desk:
+    """Everything that the tools of one server share."""
+
+    def __init__(self, run: Path, options: Options) -> None:
+        self.options = options
+        listed = api.specimens()
+        known = {str(name) for one in listed for name in (one.id, one.name)}
+        behaviours = {one.name for one in api.behaviours()}
+        self.names = Names(options.root, known=known, behaviours=behaviours, hub=options.hub)
+        settings = {"functions_seed": options.functions_seed, "functions": options.functions}
+        limits = {name: getattr(options.budget, name) for name in Budget.__dataclass_fields__}
+        self.run = ToolRun(run, settings=settings, limits=limits)
+        self.turn = threading.Lock()
+        self._specimens: OrderedDict[Any, Any] = OrderedDict()
+        self._experiments: OrderedDict[Any, Experiments] = OrderedDict()
+        self._functions: dict[str, BlackBoxes] = {}
+        self._cache: dict[str, dict[str, Any]] = {}
+        self._connections: dict[str, Connection] = {}
+        self._writing = threading.Lock()
+        for record in self.run.calls:
+            self._take_in(record)
+
+    def connection(self, name: str) -> Connection:
+        """The client of this name, with what it has used in earlier processes."""
+        with self._writing:
+            if name not in self._connections:
+                self._connections[name] = Connection(name, Spending(self.options.budget))
+            return self._connections[name]
+
+    def cached(self, key: str) -> dict[str, Any] | None:
+        """The result of the same call before."""
+        return self._cache.get(key)
+
+    def write(self, **fields: Any) -> None:
+        """Write a finished call down and remember it."""
+        with self._writing:
+            record = self.run.append(**fields)
+        self._take_in(record)
+
+    def specimen(self, name: str, behaviour: str | None, progress: Callable[[str, int, int], None]) -> Any:
+        """A loaded specimen; those used last are kept."""
+        place, given = self.names.specimen(name), self.names.behaviour(behaviour)
+        return self._kept(self._specimens, (place, given), lambda: api.load(place, behaviour=given, progress=progress))
+
+    def experiments(self, name: str, behaviour: str | None, specimen: Any) -> Experiments:
+        """The claims and the sandbox of a specimen; of those used longest ago the sandbox is ended."""
+        options: dict[str, Any] = {"memory": self.options.budget.memory, "unsafe": self.options.unsafe_sandbox}
+        return self._kept(
+            self._experiments, (name, behaviour), lambda: Experiments(specimen, **options), Experiments.close
+        )
+
+    def functions(self, category: str) -> BlackBoxes:
+        """The black-box functions of a category."""
+        if category not in self._functions:
+            self._functions[category] = BlackBoxes(
+                category,
+                seed=self.options.functions_seed,
+                count=self.options.functions,
+                unsafe=self.options.unsafe_sandbox,
+            )
+        return self._functions[category]
+
+    def close(self) -> None:
+        """End sandboxes and release the run directory."""
+        with ExitStack() as stack:
+            stack.callback(self.run.close)
+            for one in (*self._experiments.values(), *self._functions.values()):
+                stack.callback(one.close)
+
+    def _take_in(self, record: dict[str, Any]) -> None:
+        """What a record of the ledger says about its connection and the cache."""
+        client = self.connection(record["connection"])
+        if not record.get("cached"):
+            client.spending.add(**record["used"])
+        if not record["ok"]:
+            return
+        if record.get("key"):
+            self._cache[record["key"]] = record["result"]
+        noted = record.get("noted") or {}
+        for name, value in noted.get("explanation", {}).items():
+            client.explanations[name] = value
+        for name, value in noted.get("answer", {}).items():
+            client.answers[name] = value
+        for name, value in noted.get("asked", {}).items():
+            client.asked.setdefault(name, []).extend(value)
+        for name in noted.get("tried", ()):
+            client.tried[name] += 1
+
+    def _kept(
+        self,
+        store: OrderedDict[Any, Kept],
+        key: Any,
+        make: Callable[[], Kept],
+        drop: Callable[[Kept], None] = lambda _: None,
+    ) -> Kept:
+        if key not in store:
+            store[key] = make()
+            while len(store) > MOST_SPECIMENS:
+                drop(store.popitem(last=False)[1])
+        store.move_to_end(key)
+        return store[key]
+
+
+def key_of(tool: str, arguments: dict[str, Any], *more: str) -> str:
+    """What a call asks, as the name of its result."""
+    text = json.dumps([tool, arguments, *more], sort_keys=True, default=str)
+    return hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()[:16]

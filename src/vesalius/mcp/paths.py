@@ -1,0 +1,60 @@
+"""Which models and files an agent may name: what ships, and what lies below the directory of `--root`."""
+
+from pathlib import Path
+from typing import Any
+
+import vesalius
+from vesalius.api.catalogue import NATURAL
+from vesalius.errors import BadInput, quoted
+
+_PACKAGE = Path(vesalius.__file__).resolve().parent
+_BEHAVIOURS = (".jsonl", ".json", ".csv", ".toml")
+
+
+class Names:
+    """Reads names of specimens and behaviours; `root` is the only directory from which files are read by path."""
+
+    def __init__(self, root: Path, *, known: set[str], behaviours: set[str], hub: bool = False) -> None:
+        if not root.is_dir():
+            raise BadInput(f"`root` {root}: no such directory")
+        self.root, self._known, self._behaviours, self._hub = root.resolve(), known, behaviours, hub
+
+    def specimen(self, name: str) -> str:
+        """What `api.load` is given for a name: a specimen that ships, or a path below the root."""
+        if name in self._known or name in NATURAL:
+            return name
+        place = self._below(name, "specimen")
+        if place is not None:
+            return str(place)
+        if "/" in name and self._hub and not name.startswith((".", "/", "~")) and name.count("/") == 1:
+            return name
+        raise BadInput(
+            f"specimen {quoted(name, 80)} is not known; use a name of list_specimens or a path below the server's root"
+        )
+
+    def behaviour(self, name: str | None) -> Any:
+        """A behaviour by name, or a file of rows below the root."""
+        if name is None or name in self._behaviours or name.partition(":")[0] in self._behaviours:
+            return name
+        place = self._below(name, "behaviour")
+        if place is None or place.suffix not in _BEHAVIOURS or not place.is_file():
+            known = ", ".join(sorted(self._behaviours))
+            raise BadInput(f"behaviour {quoted(name, 80)} does not exist; use {known}, or a file below the root")
+        if any((near / "specimen.json").is_file() for near in (place.parent, place.parent.parent)):
+            raise BadInput(f"behaviour {quoted(name, 80)}: a file of a specimen is not one of prompts; give another")
+        return str(place)
+
+    def _below(self, name: str, what: str) -> Path | None:
+        """A path below the root that exists; None where there is none. Links are followed before it is decided."""
+        try:
+            place = (self.root / name).resolve()
+            exists = bool(name.strip()) and place.exists()
+        except (OSError, ValueError, RuntimeError):
+            return None
+        if not exists:
+            return None
+        if not place.is_relative_to(self.root) or place == self.root:
+            raise BadInput(f"{what} {quoted(name, 80)}: lies outside the server's root, which is all that is read")
+        if place.is_relative_to(_PACKAGE):
+            raise BadInput(f"{what} {quoted(name, 80)}: lies in the package itself; use a name of list_specimens")
+        return place

@@ -1,0 +1,68 @@
+"""A run of tool calls that another agent made: its ledger, and the whole results beside it.
+
+Every call that came to an end is one record `call`: who called which tool with what, what it cost, and what came back.
+Whole results, which are too long for an answer, are files of their own, written before the record that names them.
+"""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from vesalius.errors import BadInput, Failed
+from vesalius.files import read_json, write_json
+from vesalius.runs.directory import EVENTS, Run, is_run, read_run
+from vesalius.runs.ledger import Record, read_ledger
+
+#: What `run.json` calls such a run, and the event of a call.
+TOOLS, CALL = "mcp", "call"
+RESULTS = "results"
+
+
+class ToolRun:
+    """An open run of tool calls. `settings` decide what the tools return; `limits` may change when it is resumed."""
+
+    def __init__(self, directory: Path, *, settings: Mapping[str, Any], limits: Mapping[str, Any]) -> None:
+        self.directory = directory
+        try:
+            directory.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise Failed(f"{directory}: cannot be made ({error.strerror}); choose another `run`") from None
+        self._run = Run(directory, settings={"benchmark": TOOLS, **settings}, limits=limits)
+        (directory / RESULTS).mkdir(exist_ok=True)
+
+    @property
+    def calls(self) -> list[Record]:
+        """Every finished call, those of earlier processes first."""
+        return [record for record in self._run.ledger.records if record["event"] == CALL]
+
+    def append(self, **fields: Any) -> Record:
+        """Write down a finished call; it is on the disk when this returns."""
+        return self._run.ledger.append(CALL, **fields)
+
+    def write_result(self, name: str, data: Any) -> None:
+        """Keep a whole result."""
+        write_json(self.result_path(name), data)
+
+    def read_result(self, name: str) -> Any:
+        """A whole result."""
+        return read_json(self.result_path(name))
+
+    def result_path(self, name: str, ending: str = "json") -> Path:
+        """Where a whole result is kept."""
+        return self.directory / RESULTS / f"{name}.{ending}"
+
+    def close(self) -> None:
+        """Release the run for other processes."""
+        self._run.__exit__(None, None, None)
+
+
+def is_tool_run(directory: Path) -> bool:
+    """Whether a directory holds a run of tool calls."""
+    return is_run(directory) and read_run(directory)["settings"].get("benchmark") == TOOLS
+
+
+def tool_calls(directory: Path) -> list[Record]:
+    """The calls of a run that this process does not hold."""
+    if not is_tool_run(directory):
+        raise BadInput(f"{directory}: holds no run of `vesalius mcp`; name one")
+    return [record for record in read_ledger(directory / EVENTS) if record["event"] == CALL]
