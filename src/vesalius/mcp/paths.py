@@ -3,11 +3,10 @@
 from pathlib import Path
 from typing import Any
 
-import vesalius
 from vesalius.api.catalogue import NATURAL
 from vesalius.errors import BadInput, quoted
 
-_PACKAGE = Path(vesalius.__file__).resolve().parent
+_PACKAGE = Path(__file__).resolve().parents[1]
 _BEHAVIOURS = (".jsonl", ".json", ".csv", ".toml")
 
 

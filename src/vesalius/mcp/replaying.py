@@ -42,7 +42,7 @@ def replay_calls(run: str | Path, *, root: Path | None = None) -> ReplayedCalls:
     calls = [one for one in tool_calls(Path(run)) if one["ok"] and not one.get("cached")]
     repeated = [one for one in calls if one["tool"] not in _NOT_REPEATED]
     settings = run_settings(run)
-    unlimited = replace(Budget(), forwards=float("inf"), executions=10**9, seconds=float("inf"), queries=10**9)
+    unlimited = replace(Budget(), forwards=1e15, executions=10**9, seconds=1e9, queries=10**9)
     entries = {entry.function.__name__: entry for entry in TOOLS}
     differences: list[str] = []
     with tempfile.TemporaryDirectory(prefix="vesalius-replay-") as place:
