@@ -176,7 +176,7 @@ def _row(place: Path, found: _Found, worker: Worker | None) -> ResultRow:
     kind = "explanation" if file in (CALLS_FILE, UNDER_WAY) else kind
     try:
         described = _described(place, file)
-        return ResultRow(**common, kind=kind, **{"state": "finished", **described, **_at_work(worker, described)})
+        return ResultRow(**common, **{"kind": kind, "state": "finished", **described, **_at_work(worker, described)})
     except (BadInput, Failed, OSError, ValueError, TypeError, LookupError, AttributeError, ArithmeticError) as error:
         return ResultRow(**common, kind=kind, state="unreadable", problem=" ".join(str(error).split())[:400])
 
@@ -236,7 +236,8 @@ def _tool_calls(calls: list[Any]) -> Described:
     seconds = math.fsum(call["used"].get("seconds", 0.0) for call in calls)
     forwards = math.fsum(call["used"].get("forwards", 0.0) for call in calls)
     title = f"mcp, {clients} connection{'s' if clients != 1 else ''}"
-    return {"title": title, "figures": f"{len(calls)} calls, {forwards:,.0f} forward passes", "seconds": seconds}
+    figures = f"{len(calls)} calls, {forwards:,.0f} forward passes"
+    return {"kind": TOOLS, "title": title, "figures": figures, "seconds": seconds}
 
 
 def _cost(records: Iterable[Any]) -> float | None:
