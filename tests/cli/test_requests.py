@@ -99,6 +99,10 @@ def parsed(command_line: str) -> dict:
             FunctionSettings(suite=Suite("strings", seed=7, count=4), budget=50).request(),
             {"category": "strings", "seed": 7, "count": 4, "budget": 50, "mode": "fixed", "interpreter": "builtin"},
         ),
+        (
+            FunctionSettings(suite=Suite("strings", seed=7, ids=("42", "f00107"))).request(),
+            {"category": "strings", "seed": 7, "count": None, "ids": "f00042,f00107"},
+        ),
     ],
 )
 def test_the_command_line_takes_it(request_: Request, expected: dict) -> None:

@@ -266,6 +266,10 @@ def test_bad_settings(options: dict[str, Any], reason: str) -> None:
         ({"category": "numeric", "mode": "loose"}, "mode 'loose' does not exist"),
         ({"category": "numeric", "seed": -1}, "seed -1"),
         ({"category": "numeric", "dataset": "/nowhere"}, "dataset /nowhere: no such directory"),
+        ({"category": "numeric", "ids": ("f00001",), "count": 3}, "`ids` and `count`: give one of them"),
+        ({"category": "numeric", "ids": ()}, "`ids`: is empty"),
+        ({"category": "numeric", "ids": ("g7",)}, "function 'g7': drawn functions are called f00000 to f19999"),
+        ({"category": "numeric", "ids": ("f99999",)}, "function 'f99999': drawn functions are called"),
     ],
 )
 def test_bad_suites(options: dict[str, Any], reason: str) -> None:
@@ -316,6 +320,21 @@ def test_a_dataset_folder(place: Path, tmp_path: Path) -> None:
     suites._made.cache_clear()
     chosen = Suite("numeric", dataset=str(tmp_path), count=2, mode="published")
     assert [function.id for function in chosen.functions()] == ["f00000", "f00001"]
+    chosen = Suite("numeric", dataset=str(tmp_path), ids=("f00001",), mode="published")
+    assert [function.id for function in chosen.functions()] == ["f00001"]
+    with pytest.raises(BadInput, match=r"function 'f00077': not in dataset .*; it has f00000"):
+        Suite("numeric", dataset=str(tmp_path), ids=("77",)).functions()
+
+
+def test_functions_chosen_by_id(place: Path) -> None:
+    chosen = Suite("numeric", seed=0, ids=("2", "f00000", "f00002"))
+    assert [(one.id, one.truth()) for one in chosen.functions()] == [
+        (one.id, one.truth()) for one in Suite("numeric", seed=0, count=3).functions() if one.id != "f00001"
+    ]
+    card = carried_out(place, FunctionSettings(suite=chosen))
+    assert (card["n"], card["request"]["options"]["ids"]) == (2, ["f00002", "f00000"])
+    assert card["suite"] == "2 numeric functions drawn under seed 0: f00002, f00000"
+    assert FunctionSettings.of_run(json.loads((place / "run.json").read_text())).suite == chosen
 
 
 def test_baselines_by_hand() -> None:

@@ -171,6 +171,7 @@ def bench_functions(
     dataset: str | Path | None = None,
     seed: int | None = None,
     count: int | None = None,
+    ids: Sequence[str | int] | None = None,
     mode: str | None = None,
     budget: int | None = None,
     rounds: int = 20,
@@ -188,10 +189,11 @@ def bench_functions(
 
     `category` is numeric, strings, entities or relations; `interpreter` is "builtin", "oracle", "table", "aia",
     "milan", "aia+milan" or `package.module:function`; `evaluator` a language model that takes the unit tests of
-    descriptions; `budget` the number of queries per function. The seed of the test points is drawn when the answers are
+    descriptions; `count` takes the first functions, `ids` those of that name; `budget` is the number of queries per
+    function. The seed of the test points is drawn when the answers are
     written; the scorecard names it, and `grading_seed` repeats it.
     """
-    suite = chosen_suite(category, seed, count, mode, dataset)
+    suite = chosen_suite(category, seed, count, mode, dataset, ids=ids)
     settings = FunctionSettings(
         suite=suite,
         interpreter=interpreter,
@@ -213,6 +215,7 @@ def bench_functions(
         None if mode == usual_mode(dataset) else mode,
         None if dataset is None else Path(dataset).resolve().name,
         None if count is None else f"first{count}",
+        None if suite.ids is None else selection_word(None, suite.ids, None),
         None if budget is None else f"budget{budget}",
         f"seed{FUNCTIONS_SEED if seed is None else seed}",
     )

@@ -53,7 +53,8 @@ def functions_run(run: str | Path) -> FunctionsRun:
     settings = require_benchmark(directory, "functions")["settings"]
     state, card = _state(directory), _card(directory)
     worker = worker_of(directory)
-    count = settings.get("count")
+    ids = settings.get("ids")
+    count = len(ids) if isinstance(ids, list) else settings.get("count")
     return FunctionsRun(
         run=directory.name,
         state=run_state(directory, worker),

@@ -1,5 +1,6 @@
 """Black-box functions with known answers, to look at."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, cast
 
@@ -11,32 +12,45 @@ from vesalius.functions.box import Box, Function
 from vesalius.functions.suite import SEED, Suite, in_words
 
 __all__ = ["SEED", "chosen_suite", "in_words", "sample_functions", "usual_mode"]
+#: How many are shown where nothing is said.
+SHOWN = 5
 
 
 def sample_functions(
     category: str,
     *,
     seed: int | None = None,
-    count: int = 5,
+    count: int | None = None,
+    ids: Sequence[str | int] | None = None,
     mode: str | None = None,
     dataset: str | Path | None = None,
 ) -> list[dict[str, Any]]:
     """Functions of a category (numeric, strings, entities, relations) with their truth and a few examples.
 
-    `mode` is "fixed", or "published" with the published faults; `dataset` a folder of the published dataset.
+    The first `count` (5 where nothing is said), or those that `ids` names, such as "f00042" or 42. `mode` is
+    "fixed", or "published" with the published faults; `dataset` a folder of the published dataset.
     """
-    suite = chosen_suite(category, seed, count, mode, dataset)
+    count = SHOWN if count is None and ids is None else count
+    suite = chosen_suite(category, seed, count, mode, dataset, ids=ids)
     return [_described(suite, function) for function in suite.functions()]
 
 
 def chosen_suite(
-    category: str, seed: int | None, count: int | None, mode: str | None, dataset: str | Path | None
+    category: str,
+    seed: int | None,
+    count: int | None,
+    mode: str | None,
+    dataset: str | Path | None,
+    *,
+    ids: Sequence[str | int] | None = None,
 ) -> Suite:
     """The functions that the options choose; says how many records of a dataset were left out."""
     if dataset is not None and not str(dataset).strip():
         raise BadInput("`dataset`: is empty; give the folder of a published dataset, or leave it out")
     folder = None if dataset is None else str(Path(dataset).resolve())
-    suite = Suite(category, SEED if seed is None else seed, count, cast(Mode, mode or usual_mode(dataset)), folder)
+    named = None if ids is None else tuple(map(str, ids))
+    chosen_mode = cast(Mode, mode or usual_mode(dataset))
+    suite = Suite(category, SEED if seed is None else seed, count, chosen_mode, folder, named)
     functions, left_out = suite.functions(), suite.left_out
     if left_out:
         name, reason = next(iter(left_out.items()))

@@ -114,6 +114,10 @@ FunctionsSeedOption = Annotated[
     int | None,
     typer.Option("--seed", min=0, help="Seed of the draw. Default: 2309, the reported suite."),
 ]
+FunctionIdsOption = Annotated[
+    str | None,
+    typer.Option("--ids", help="Only these functions, comma-separated: f00042,f00107 (or 42,107)."),
+]
 DatasetOption = Annotated[
     str | None,
     typer.Option("--dataset", help="A folder of the published dataset, instead of drawing functions."),

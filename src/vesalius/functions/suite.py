@@ -5,8 +5,9 @@ Nothing was tuned on it. A shorter draw under a seed is the beginning of a longe
 """
 
 import json
+import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -25,17 +26,25 @@ MOST = 20_000
 GRADING_SEEDS = 2**31
 #: Between two draws of unit tests.
 _NEXT_DRAW = 100_003
+#: The names of drawn functions.
+_MOST_DIGITS = 5
+_DRAWN = re.compile(rf"f[0-9]{{{_MOST_DIGITS}}}")
 
 
 @dataclass(frozen=True)
 class Suite:
-    """A choice of functions. `count` None means all: as many as the reported suite has, or the whole dataset."""
+    """A choice of functions. `count` None means all: as many as the reported suite has, or the whole dataset.
+
+    `ids` chooses single ones by name instead, such as `f00042` (or 42): the function of that name in any draw under the
+    same seed that is long enough.
+    """
 
     category: str
     seed: int = SEED
     count: int | None = None
     mode: Mode = "fixed"
     dataset: str | None = None
+    ids: tuple[str, ...] | None = None
 
     def __post_init__(self) -> None:
         if self.category not in SUITE:
@@ -48,6 +57,21 @@ class Suite:
             raise BadInput(f"seed {self.seed}: give 0 or more")
         if self.dataset is not None and not Path(self.dataset).exists():
             raise BadInput(f"dataset {self.dataset}: no such directory")
+        if self.ids is not None:
+            object.__setattr__(self, "ids", self._checked(self.ids))
+
+    def _checked(self, ids: Sequence[str]) -> tuple[str, ...]:
+        """The names in full, each once."""
+        if self.count is not None:
+            raise BadInput("`ids` and `count`: give one of them; `ids` names the functions, `count` takes the first")
+        names = tuple(dict.fromkeys(_full_name(name) for name in ids))
+        if not names:
+            raise BadInput("`ids`: is empty; name functions, as in f00042")
+        if self.dataset is None:
+            for name in names:
+                if not _DRAWN.fullmatch(name) or _number(name) >= MOST:
+                    raise BadInput(f"function {name!r:.60}: drawn functions are called f00000 to f{MOST - 1:05d}")
+        return names
 
     @property
     def module(self) -> CategoryModule:
@@ -57,6 +81,10 @@ class Suite:
     def functions(self) -> Sequence[Function]:
         """The functions; made once per process."""
         return _made(self)
+
+    def pool(self) -> Sequence[Function]:
+        """The functions that exemplars are taken from: the whole suite, whichever of them were chosen."""
+        return _made(replace(self, count=None, ids=None))
 
     @property
     def left_out(self) -> dict[str, str]:
@@ -92,15 +120,42 @@ def in_words(truth: dict[str, Any]) -> str:
     return " ".join(str(loaded).split()) + (f" ({', '.join(extras)})" if extras else "")
 
 
-@lru_cache(maxsize=2)
+@lru_cache(maxsize=4)
 def _made(suite: Suite) -> Sequence[Function]:
+    if suite.dataset is None and suite.ids is not None:
+        return _drawn_at(suite, sorted(map(_number, suite.ids)))
     if suite.dataset is None:
         return suite.module.sample(suite.count or SUITE[suite.category], seed=suite.seed, mode=suite.mode)
     loaded = suite.module.load_published(Path(suite.dataset), mode=suite.mode)
     if not loaded:
         raise BadInput(f"dataset {suite.dataset}: holds no {suite.category} function that can be run")
     ordered = sorted(loaded, key=lacks_source)  # those that were published whole come first
-    return Loaded(ordered[: suite.count], getattr(loaded, "left_out", {}))
+    left_out = getattr(loaded, "left_out", {})
+    if suite.ids is None:
+        return Loaded(ordered[: suite.count], left_out)
+    known = {function.id: function for function in ordered}
+    for name in suite.ids:
+        if name not in known:
+            raise BadInput(f"function {name!r:.60}: not in dataset {suite.dataset}; it has {choices(known)}")
+    return Loaded([known[name] for name in suite.ids], left_out)
+
+
+def _drawn_at(suite: Suite, places: Sequence[int]) -> Sequence[Function]:
+    """The functions at these places of a draw; a category that can draws no others on the way."""
+    sample_at = getattr(suite.module, "sample_at", None)
+    if sample_at is not None:
+        return sample_at(places, seed=suite.seed, mode=suite.mode)
+    drawn = suite.module.sample(places[-1] + 1, seed=suite.seed, mode=suite.mode)
+    return [drawn[place] for place in places]
+
+
+def _full_name(name: str) -> str:
+    name = str(name).strip()
+    return f"f{int(name):05d}" if name.isascii() and name.isdigit() and len(name) <= _MOST_DIGITS else name
+
+
+def _number(name: str) -> int:
+    return int(name.removeprefix("f"))
 
 
 def lacks_source(function: Function) -> bool:

@@ -88,7 +88,7 @@ def selection_options(circuits: Sequence[CircuitCase]) -> dict[str, JsonValue]:
     return {"specimens": str(folder), **({"limit": len(circuits)} if shorter else {})}
 
 
-def selection_word(specimens: str | None, ids: list[str] | None, limit: int | None) -> str | None:
+def selection_word(specimens: str | None, ids: Sequence[str] | None, limit: int | None) -> str | None:
     """The choice as part of a directory's name."""
     words = [] if specimens is None else [Path(specimens).resolve().name]
     words += [] if ids is None else ["_".join(name.strip() for name in ids)[:60]]

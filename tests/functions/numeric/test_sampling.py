@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from vesalius.errors import BadInput
 from vesalius.functions.answer import Mode
-from vesalius.functions.numeric import nets, sample
+from vesalius.functions.numeric import nets, sample, sample_at
 from vesalius.functions.numeric.expressions import Atom, Pair
 from vesalius.functions.numeric.sampling import suite_expressions
 
@@ -30,6 +30,8 @@ def test_a_shorter_draw_begins_a_longer_one(seed: int, short: int, more: int, mo
     x = np.linspace(-120, 120, 7)
     for one, other in zip(first, longer, strict=False):
         np.testing.assert_array_equal(one.values(x, first_call=3), other.values(x, first_call=3))
+    some = list(range(0, short + more, 3))
+    assert [f.truth() for f in sample_at(some, seed=seed, mode=mode)] == [longer[place].truth() for place in some]
 
 
 def test_shares_are_exact_in_every_twenty() -> None:

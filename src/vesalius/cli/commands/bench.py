@@ -12,6 +12,7 @@ from vesalius.cli.options import (
     CompactOption,
     DatasetOption,
     EngineOption,
+    FunctionIdsOption,
     FunctionsSeedOption,
     IdsOption,
     JobsOption,
@@ -227,6 +228,7 @@ def functions(
         int | None,
         typer.Option("--count", min=1, help="How many functions. Default: 1000, 1000, 200 or 75, by category."),
     ] = None,
+    ids: FunctionIdsOption = None,
     mode: ModeOption = None,
     budget: Annotated[
         int | None,
@@ -270,6 +272,7 @@ def functions(
             dataset=dataset,
             seed=seed,
             count=count,
+            ids=names(ids),
             mode=mode,
             budget=budget,
             rounds=rounds,

@@ -4,7 +4,15 @@ from typing import Annotated
 
 import typer
 
-from vesalius.cli.options import CategoryOption, DatasetOption, FunctionsSeedOption, JsonOption, ModeOption
+from vesalius.cli.options import (
+    CategoryOption,
+    DatasetOption,
+    FunctionIdsOption,
+    FunctionsSeedOption,
+    JsonOption,
+    ModeOption,
+    names,
+)
 
 commands = typer.Typer(
     name="functions",
@@ -23,8 +31,10 @@ def sample(
     category: CategoryOption,
     seed: FunctionsSeedOption = None,
     count: Annotated[
-        int, typer.Option("--count", min=1, help="How many; the first of a longer draw are the same.")
-    ] = 5,
+        int | None,
+        typer.Option("--count", min=1, help="How many; the first of a longer draw are the same. Default: 5."),
+    ] = None,
+    ids: FunctionIdsOption = None,
     mode: ModeOption = None,
     dataset: DatasetOption = None,
     json: JsonOption = False,
@@ -37,5 +47,5 @@ def sample(
     from vesalius.cli.console import output
     from vesalius.cli.tables.functions import print_functions
 
-    rows = api.sample_functions(category, seed=seed, count=count, mode=mode, dataset=dataset)
+    rows = api.sample_functions(category, seed=seed, count=count, ids=names(ids), mode=mode, dataset=dataset)
     output(rows, print_functions, as_json=json)

@@ -3,8 +3,8 @@
 Published entity and relation functions come with a list of their own: two words that belong, eight that do not. Some of
 those words stand in the unit tests as well, as right or as wrong examples, and to see either's output gives an answer
 away: they are left out in `fixed` mode and counted in either mode. For functions drawn afresh such a list is put
-together here from what defines this function and others of the suite, without any input of a unit test. Numeric and
-string functions have no list: the harness draws inputs by seed.
+together here from what defines this function and others of the whole suite, however few of them are interpreted, and
+without any input of a unit test. Numeric and string functions have no list: the harness draws inputs by seed.
 """
 
 import random
@@ -53,8 +53,11 @@ def _put_together(function: Function, suite: Suite, tested: Collection[Any], cou
     """Two inputs that belong to the function, the rest from other functions, in a random order."""
     dice = random.Random(f"exemplars:{function.id}:{suite.seed}")
     chosen = _belonging(function, suite, tested, dice)[:BELONGING]
-    others = [other for other in suite.functions() if other.id != function.id]
-    for other in dice.sample(others, min(count - len(chosen), len(others))):
+    others = [other for other in suite.pool() if other.id != function.id]
+    dice.shuffle(others)
+    for other in others:
+        if len(chosen) == count:
+            break
         strange = [value for value in _belonging(other, suite, tested, dice) if value not in chosen]
         chosen += strange[:1]
     dice.shuffle(chosen)

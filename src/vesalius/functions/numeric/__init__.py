@@ -10,6 +10,6 @@ from vesalius.functions.numeric.grading import grade
 from vesalius.functions.numeric.interpreter import interpret
 from vesalius.functions.numeric.oracle import oracle
 from vesalius.functions.numeric.published import load_published
-from vesalius.functions.numeric.sampling import sample
+from vesalius.functions.numeric.sampling import sample, sample_at
 
-__all__ = ["NumericFunction", "grade", "interpret", "load_published", "oracle", "sample"]
+__all__ = ["NumericFunction", "grade", "interpret", "load_published", "oracle", "sample", "sample_at"]

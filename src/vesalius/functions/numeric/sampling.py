@@ -9,7 +9,7 @@ Function number i of a seed is drawn from (seed, i) alone, so a shorter draw is 
   parameters as its generator draws them, degenerate ones included; the functions then have the faults of its scripts.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, cast
 
 import numpy as np
@@ -50,12 +50,17 @@ def sample(count: int, *, seed: int, mode: Mode = "fixed") -> list[NumericFuncti
         raise BadInput(f"count {count}: draw between 0 and {_LONGEST_SUITE} functions")
     if seed < 0:
         raise BadInput(f"seed {seed}: give 0 or more")
-    drawn = [_draw(index, seed, mode) for index in range(count)]
+    return sample_at(range(count), seed=seed, mode=mode)
+
+
+def sample_at(places: Sequence[int], *, seed: int, mode: Mode = "fixed") -> list[NumericFunction]:
+    """The functions at these places of a draw, without those before them."""
+    drawn = [_draw(index, seed, mode) for index in places]
     approximated = [expression for expression, kind, _ in drawn if kind == "mlp"]
     known = iter(nets.trained(approximated))
     return [
-        _function(index, *parts, seed=seed, mode=mode, net=next(known) if parts[1] == "mlp" else None)
-        for index, parts in enumerate(drawn)
+        _function(index, *parts, mode=mode, net=next(known) if parts[1] == "mlp" else None)
+        for index, parts in zip(places, drawn, strict=True)
     ]
 
 
@@ -92,7 +97,7 @@ def draw_expression(rng: Generator, *, composed: bool, mode: Mode) -> Expression
 
 
 def _function(
-    index: int, expression: Expression, kind: Kind, rng: Generator, *, seed: int, mode: Mode, net: nets.Net | None
+    index: int, expression: Expression, kind: Kind, rng: Generator, *, mode: Mode, net: nets.Net | None
 ) -> NumericFunction:
     odds = NOISE_ODDS[mode]
     noise = cast(NoiseKind, str(rng.choice(list(odds), p=list(odds.values()))))

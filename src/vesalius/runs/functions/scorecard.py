@@ -13,7 +13,7 @@ import torch
 
 from vesalius.documents.metric import Metric
 from vesalius.documents.scorecard import Family, FunctionFailure, Scorecard
-from vesalius.errors import Failed
+from vesalius.errors import Failed, choices
 from vesalius.functions.box import Function
 from vesalius.functions.interpreters import BUILTIN
 from vesalius.functions.suite import SEED, lacks_source
@@ -195,8 +195,10 @@ def _suite_name(settings: FunctionSettings, functions: Sequence[Function]) -> st
     suite = settings.suite
     if suite.dataset is not None:
         return f"published folder {suite.dataset}"
-    reported = "; the reported suite" if suite.seed == SEED and suite.count is None else ""
-    return f"{len(functions)} {suite.category} functions drawn under seed {suite.seed}{reported}"
+    whole = suite.count is None and suite.ids is None
+    reported = "; the reported suite" if suite.seed == SEED and whole else ""
+    chosen = "" if suite.ids is None else f": {choices(suite.ids)}"
+    return f"{len(functions)} {suite.category} functions drawn under seed {suite.seed}{reported}{chosen}"
 
 
 def _one_line(text: str | None) -> str | None:

@@ -57,6 +57,7 @@ class FunctionSettings:
             "evaluator": self.evaluator,
             "dataset": suite.dataset,
             "count": suite.count,
+            "ids": None if suite.ids is None else list(suite.ids),
             "mode": suite.mode,
             "budget": self.budget,
             "rounds": self.talk.rounds if self.interpreter in WITH_MODEL else None,
@@ -75,7 +76,8 @@ class FunctionSettings:
         """The settings as run.json holds and compares them."""
         return {
             "benchmark": BENCHMARK,
-            **{name: value for name, value in asdict(self.suite).items() if name != "dataset"},
+            **{name: value for name, value in asdict(self.suite).items() if name not in ("dataset", "ids")},
+            **({} if self.suite.ids is None else {"ids": list(self.suite.ids)}),
             "dataset": self.suite.dataset,
             "interpreter": self.interpreter,
             "backbone": self.backbone,
@@ -97,7 +99,8 @@ class FunctionSettings:
         asked = data["settings"]
         if asked.get("version") != __version__:
             raise BadInput(f"the run was made by version {asked.get('version')}, this is {__version__}; use that one")
-        suite = Suite(**{name: asked[name] for name in ("category", "seed", "count", "mode", "dataset")})
+        ids = None if asked.get("ids") is None else tuple(asked["ids"])
+        suite = Suite(**{name: asked[name] for name in ("category", "seed", "count", "mode", "dataset")}, ids=ids)
         kept = {name: asked[name] for name in ("interpreter", "backbone", "evaluator", "budget")}
         drawn = {"grading_seed": asked.get("grading_seed"), "prices": data.get("prices")}
         return cls(suite=suite, **kept, talk=Talk(**asked["talk"] or {}), **drawn)
