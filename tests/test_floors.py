@@ -18,7 +18,7 @@ ROOT = Path(vesalius.__file__).parent
 #: What each room may import, apart from itself and the ground. Order of the floors, bottom to top.
 GROUND = {
     *("components", "errors", "files", "json_lines", "plugins", "progress", "sealing", "statistics", "values"),
-    "version",
+    *("stopping", "version"),
 }
 FLOORS = [
     {"documents"},

@@ -8,7 +8,7 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -78,6 +78,20 @@ class Window:
         assert self.hosts <= {urlsplit(self.served.base).netloc, ""}
         kept = [line for line in self.errors if not (refusals and "status of 4" in line)]
         assert kept == []
+
+    def check_views(self, views: Iterable[str], before: Callable[[Any], object] = lambda page: None) -> None:
+        """Every view is accessible and no wider than the page, and none leaves loopback or prints an error; `before`
+        is done on each first.
+        """
+        wrong: list[str] = []
+        for view in views:
+            page = self.open(view)
+            before(page)
+            wrong += [f"{view}: {fault}" for fault in self.faults()]
+            if page.evaluate("document.documentElement.scrollWidth > innerWidth"):
+                wrong.append(f"{view}: is wider than the page")
+        assert wrong == []
+        self.check()
 
     def faults(self) -> list[str]:
         """Serious and critical faults that axe-core finds: rule and first element."""

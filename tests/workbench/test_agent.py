@@ -162,11 +162,7 @@ def test_a_view_answers(view: str, served: Served, browser: Browser) -> None:
 @pytest.mark.parametrize("width", [390, 1600])
 def test_every_view_fits_and_is_accessible(width: int, scheme: str, served: Served, browser: Browser) -> None:
     with browser.window(served, width=width, scheme=scheme) as window:  # type: ignore[arg-type]
-        for view in ("agent", "agent?path=recorded", "functions?path=graded&function=f00001"):
-            page = window.open(view)
-            assert window.faults() == []
-            assert not page.evaluate("document.documentElement.scrollWidth > innerWidth"), view
-        window.check()
+        window.check_views(["agent", "agent?path=recorded", "functions?path=graded&function=f00001"])
 
 
 def test_nothing_of_a_record_is_executed_and_long_texts_are_shown_on_request(served: Served, browser: Browser) -> None:

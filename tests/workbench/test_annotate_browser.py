@@ -122,7 +122,7 @@ def test_two_raters_by_keyboard_alone(runs: list[Path], browser: Browser, vesali
         rate(first, "ann", keys, TOTAL - 20)
         rate(second, "ben", keys, TOTAL - 3)
         assert f"{TOTAL} of {TOTAL} rated" in second.inner_text(".progress")
-        exported = export(ann)
+        exported = export(ann, "#all-ratings")
         ann.check()
         ben.check()
     (tmp_path / "all.csv").write_text(exported)
@@ -141,10 +141,10 @@ def vesalius_ratings(vesalius: Vesalius, place: Path) -> dict[str, Any]:
     return json.loads(vesalius("ratings", place, "--json").out)
 
 
-def export(window: Window) -> str:
-    """Download the file by keyboard."""
+def export(window: Window, link: str) -> str:
+    """Download a file of ratings by keyboard."""
     page = window.open("annotate")
-    page.focus('a[download="ratings.csv"]')
+    page.focus(link)
     with page.expect_download() as download:
         page.keyboard.press("Enter")
     return Path(download.value.path()).read_text(encoding="utf-8")
@@ -180,7 +180,8 @@ def test_a_comment_undo_and_a_change_by_keyboard(served: Served, browser: Browse
         page.keyboard.press("n")
         shows(page, 2)
         assert "text=2" in page.url
-        (row,) = [one for one in csv.DictReader(io.StringIO(export(window))) if one["rater"] == "cem"]
+        (row,) = csv.DictReader(io.StringIO(export(window, 'a[aria-label="ratings of cem as a file"]')))
+        assert window.page.locator("#all-ratings").count() == 0
         assert row["comment"] == "1, 2 and 3 are words here: =u"
         window.check()
 
@@ -225,6 +226,7 @@ def test_a_file_is_imported_and_a_bad_one_refused(served: Served, browser: Brows
     with browser.window(served) as window:
         page = window.open("annotate")
         for file, told in ((good, "1 ratings added"), (bad, "row 2: score '7'"), (good, "1 were here already")):
+            page.get_by_label("your name, for ratings").fill("dan")
             page.set_input_files('input[type="file"]', file)
             page.get_by_role("button", name="Import").press("Enter")
             page.get_by_text(told).wait_for()

@@ -57,8 +57,9 @@ def test_nothing_but_the_export_says_who_wrote_a_text(client: TestClient, texts:
             answers.append(rate(client, rater, answers[-1].json()["text"]["id"], number % 2, "yes"))
         answers.append(client.post("/api/annotation/undo", json={"rater": rater}, headers=HERE))
     answers.append(client.get("/api/annotation"))
-    exported = client.get("/api/annotation/ratings.csv")
-    answers.append(client.post("/api/annotation/import", json={"csv": exported.text}, headers=HERE))
+    assert client.get("/api/annotation/ratings.csv").status_code == 400  # the undo left two texts without a score
+    exported = client.get("/api/annotation/ratings.csv?rater=ann")
+    answers.append(client.post("/api/annotation/import", json={"csv": exported.text, "rater": "ann"}, headers=HERE))
     secret = Annotation.read(texts.directory / "annotation.json").secret
     hidden = [*RUNS, *RUNS.values(), "model-a", "model-b", "openai", "hyve", secret, str(texts.directory), "digest"]
     for answer in answers:
@@ -115,12 +116,60 @@ def test_many_windows_at_once_lose_nothing(client: TestClient, texts: Annotating
 
 def test_the_export_is_a_file_with_safe_cells(client: TestClient) -> None:
     rate(client, "=ann", text(client, "=ann", 1)["id"], 0, "=1+1")
-    answer = client.get("/api/annotation/ratings.csv")
+    answer = client.get("/api/annotation/ratings.csv", params={"rater": "=ann"})
     assert answer.headers["content-disposition"] == 'attachment; filename="ratings.csv"'
     (row,) = csv.DictReader(io.StringIO(answer.text, newline=""))
     assert (row["rater"], row["comment"], row["score"]) == ("'=ann", "'=1+1", "0")
-    again = client.post("/api/annotation/import", json={"csv": answer.text}, headers=HERE)
+    again = client.post("/api/annotation/import", json={"csv": answer.text, "rater": "=ann"}, headers=HERE)
     assert again.json() == {"added": 0, "replaced": 0, "unchanged": 1}
+
+
+def exported(client: TestClient, rater: str | None) -> Any:
+    return client.get("/api/annotation/ratings.csv", params={} if rater is None else {"rater": rater})
+
+
+def raters_in(answer: Any) -> set[str]:
+    return {row["rater"] for row in csv.DictReader(io.StringIO(answer.text, newline=""))}
+
+
+def rate_everything(client: TestClient, rater: str, score: int) -> None:
+    for number in range(1, TOTAL + 1):
+        rate(client, rater, text(client, rater, number)["id"], score)
+
+
+def test_a_rater_sees_the_scores_of_others_once_they_have_finished(client: TestClient) -> None:
+    rate_everything(client, "ann", 1)
+    rate(client, "ben", text(client, "ben", 1)["id"], 0)
+    assert raters_in(exported(client, "ben")) == {"ben"}
+    assert raters_in(exported(client, "carla")) == set()
+    assert raters_in(exported(client, "ann")) == {"ann", "ben"}
+    assert "not everybody has finished" in exported(client, None).json()["error"]
+    assert client.get("/api/annotation").json()["finished"] is False
+    rate_everything(client, "ben", 0)
+    for rater in ("ben", None, "carla"):
+        assert raters_in(exported(client, rater)) == {"ann", "ben"}
+
+
+def test_an_import_says_the_same_whatever_others_have_scored(client: TestClient) -> None:
+    """A file with a guess for somebody else is refused in the same words, right or wrong, with or without a score."""
+    rate_everything(client, "ann", 1)
+    rows = exported(client, "ann").text
+    head, *lines = rows.splitlines()
+    said = set()
+    for rater in ("ben", ""):
+        for score in (0, 1):
+            for replace in (False, True):
+                file = "\n".join([head, lines[0].replace(",1,", f",{score},")])
+                asked = {"csv": file, "rater": rater, "replace": replace}
+                answer = client.post("/api/annotation/import", json=asked, headers=HERE)
+                assert answer.status_code == 400
+                said.add(answer.text)
+    assert len(said) == 1
+    assert "ann rates here" in said.pop()
+    assert exported(client, "ann").text == rows
+    new = "\n".join([head, lines[0].replace("ann", "dora")])
+    answer = client.post("/api/annotation/import", json={"csv": new, "rater": "ben"}, headers=HERE)
+    assert answer.json() == {"added": 1, "replaced": 0, "unchanged": 0}
 
 
 @pytest.mark.parametrize(

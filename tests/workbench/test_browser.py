@@ -3,6 +3,7 @@
 import re
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -79,15 +80,36 @@ def test_a_refusal_is_told(view: str, expected: str, served: Served, browser: Br
 @pytest.mark.parametrize("width", [390, 1600])
 def test_every_view_fits_and_is_accessible(width: int, scheme: str, served: Served, browser: Browser) -> None:
     with browser.window(served, width=width, scheme=scheme) as window:  # type: ignore[arg-type]
-        faults, wide = [], []
-        for view in VIEWS:
-            page = window.open(view)
-            faults += [f"{view}: {fault}" for fault in window.faults()]
-            if page.evaluate("document.documentElement.scrollWidth > innerWidth"):
-                wide.append(view)
+        window.check_views(VIEWS)
+
+
+def test_a_long_question_shows_how_far_it_is_and_is_cancelled(served: Served, browser: Browser) -> None:
+    """The server's side of it is in `test_working`; here its answers are held back until the button is pressed."""
+    work = {"waiting": False, "step": "interventions", "done": 3, "total": 12, "seconds": 4.0}
+    with browser.window(served) as window:
+        page = window.page
+        held = []
+        page.route("**/api/what-if", lambda route: held.append(route))
+        page.route("**/api/work?*", lambda route: route.fulfill(json={"work": work}))
+
+        def cancelled(route: Any) -> None:
+            assert route.request.post_data_json["name"] == held[0].request.headers["x-vesalius-work"]
+            held[0].fulfill(json={"stopped": "it was cancelled"})
+            route.fulfill(json={"found": True})
+
+        page.route("**/api/work/cancel", cancelled)
+        page.goto(served.address("what-if?specimen=frac_prevs&components=L0_MLP"))
+        page.get_by_text("interventions 3 of 12, 4.0 s").wait_for()
+        assert page.locator(".work progress").evaluate("(bar) => [bar.value, bar.max]") == [3, 12]
+        assert window.faults() == []
+        page.get_by_role("button", name="Cancel").press("Enter")
+        page.get_by_text("Cancelled.").wait_for()
+        assert page.locator(".work progress").count() == 0
+        page.unroute("**/api/what-if")
+        page.get_by_label("seed").fill("3")
+        page.get_by_label("seed").press("Tab")
+        page.get_by_text("outputs changed").wait_for()
         window.check()
-    assert faults == []
-    assert wide == []
 
 
 def test_nothing_of_a_result_is_executed(served: Served, browser: Browser) -> None:

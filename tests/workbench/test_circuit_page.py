@@ -71,16 +71,16 @@ def test_a_circuit_is_shown(view: str, served: Served, browser: Browser) -> None
         assert text in shown
 
 
+def choose_a_box(page: Any) -> None:
+    """Its panel is part of what is looked at."""
+    if page.locator(".box").count():
+        page.locator(".box").nth(1).click()
+
+
 @pytest.mark.parametrize(("width", "scheme"), [(390, "dark"), (390, "light"), (1600, "dark"), (1600, "light")])
 def test_circuits_fit_and_are_accessible(width: int, scheme: str, served: Served, browser: Browser) -> None:
     with browser.window(served, width=width, scheme=scheme) as window:  # type: ignore[arg-type]
-        for view in VIEWS:
-            page = window.open(view)
-            if page.locator(".box").count():
-                page.locator(".box").nth(1).click()
-            assert window.faults() == [], view
-            assert not page.evaluate("document.documentElement.scrollWidth > innerWidth"), view
-        window.check()
+        window.check_views(VIEWS, before=choose_a_box)
 
 
 def test_the_threshold_moves_edges_and_the_address_keeps_it(served: Served, browser: Browser, found: Discovery) -> None:

@@ -10,6 +10,7 @@ async function answer(response: Response): Promise<any> {
   } catch {
     if (!response.ok) throw new Refused(text || `the server answered ${response.status}`);
   }
+  if (data?.stopped) throw new Refused(data.stopped);
   if (!response.ok) throw new Refused(data?.error ?? `the server answered ${response.status}`);
   return data;
 }
@@ -19,6 +20,8 @@ export async function get(path: string, query: Record<string, string> = {}): Pro
   return answer(await fetch(`/api/${path}${search ? `?${search}` : ""}`));
 }
 
-export async function post(path: string, body: unknown): Promise<any> {
-  return answer(await fetch(`/api/${path}`, { method: "POST", headers: { "content-type": "application/json" }, body: JSON.stringify(body) }));
+/** `work` is a name under which the server says how far it is. */
+export async function post(path: string, body: unknown, work?: string): Promise<any> {
+  const headers: Record<string, string> = { "content-type": "application/json", ...(work ? { "x-vesalius-work": work } : {}) };
+  return answer(await fetch(`/api/${path}`, { method: "POST", headers, body: JSON.stringify(body) }));
 }

@@ -3,6 +3,7 @@
 import { format, type Query } from "./address";
 import { h, replace, type Child } from "./dom";
 import shared from "./shared";
+import { Work } from "./work";
 
 export function link(text: Child, view: string, query: Query = {}): HTMLElement {
   return h("a", { href: format({ view, query }) }, text);
@@ -18,14 +19,28 @@ export function remember(view: string, query: Query): void {
   history.replaceState(null, "", format({ view, query }));
 }
 
-/** Shows that work is under way in `place`, then what came of it. */
-export async function during(place: Element, text: string, work: () => Promise<Child>): Promise<void> {
-  replace(place, h("p", { class: "waiting", role: "status" }, text));
+export type Ask = (path: string, body: unknown) => Promise<any>;
+/** What is under way in a place: the next piece of work there ends it. */
+const underWay = new WeakMap<Element, Work>();
+
+/**
+ * Shows that work is under way in `place`, then what came of it. Questions that it asks by `ask` say how far they are
+ * and can be cancelled.
+ */
+export async function during(place: Element, text: string, work: (ask: Ask) => Promise<Child>): Promise<void> {
+  underWay.get(place)?.cancel();
+  const own = new Work();
+  underWay.set(place, own);
+  replace(place, h("p", { class: "waiting", role: "status" }, text), own.place);
+  let shown: Child;
   try {
-    replace(place, await work());
+    shown = await work((path, body) => own.ask(path, body));
   } catch (error) {
-    replace(place, h("p", { class: "problem", role: "alert" }, error instanceof Error ? error.message : String(error)));
+    shown = h("p", { class: "problem", role: "alert" }, error instanceof Error ? error.message : String(error));
   }
+  if (underWay.get(place) !== own) return; // something else is under way here by now
+  underWay.delete(place);
+  replace(place, shown);
 }
 
 /** Characters of a text from a result that are shown at once; a page with a megabyte in one cell could not be read. */

@@ -6,8 +6,9 @@ from vesalius.documents.agent import AgentRun
 from vesalius.errors import BadInput
 from vesalius.runs.under_way import worker_of
 from vesalius.runs.watching import Watcher, run_state
+from vesalius.stopping import Stopped, stoppable
 
-__all__ = ["Watcher", "run_state", "watch", "worker_of"]
+__all__ = ["Stopped", "Watcher", "run_state", "stoppable", "watch", "worker_of"]
 
 
 def watch(run: str | Path, *, case: str | None = None) -> AgentRun:

@@ -21,6 +21,7 @@ from vesalius.intervene.values import Batch, activations, sender_outputs
 from vesalius.model.attention import Heads, take_positions
 from vesalius.model.hooks import Tap
 from vesalius.model.transformer import Block, Transformer
+from vesalius.stopping import checkpoint
 
 _CLEAN = Tap()
 
@@ -90,8 +91,12 @@ def run_edge_masks(
     """
     per_mask = 3 * recordings.clean.numel() * recordings.clean.element_size()
     at_once = max(1, activation_memory(recordings.model, memory) // per_mask)
-    cut = cut.to(recordings.model.device)
-    return torch.cat([_MaskedRun(recordings, part, first_layer).scores() for part in cut.split(at_once)])
+    scores, done = [], 0
+    for part in cut.to(recordings.model.device).split(at_once):
+        scores.append(_MaskedRun(recordings, part, first_layer).scores())
+        done += len(part)
+        checkpoint("circuits", done, len(cut))
+    return torch.cat(scores)
 
 
 class _MaskedRun:
@@ -109,6 +114,7 @@ class _MaskedRun:
         layout = recordings.layout.take(prompt)
         resid = recordings.resid[self.first_layer].repeat(self.n_masks, 1)
         for layer in range(self.first_layer, len(self.model.blocks)):
+            checkpoint()
             block = self.model.blocks[layer]
             z = block.attn.mix(self._heads(layer, resid), layout.on(block.device), None, _CLEAN)
             contributions, out = self._written(block, z)

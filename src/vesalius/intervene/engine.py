@@ -35,6 +35,7 @@ from vesalius.model.devices import Copies
 from vesalius.model.hooks import Tap
 from vesalius.model.transformer import Block, Transformer
 from vesalius.progress import Progress
+from vesalius.stopping import checkpoint
 
 _CLEAN = Tap()
 
@@ -105,6 +106,7 @@ def run_with_outputs(
             outputs.append(walk.outputs())
             order.append(chunk)
             done += len(chunk)
+            checkpoint("interventions", done, len(plan))
             if progress:
                 progress("interventions", done, len(plan))
     cost.rows += recordings.n_run - n_run
@@ -155,6 +157,7 @@ class _Walk:
         """Walk all layers and score every row."""
         resid: Tensor | None = None
         for layer, block in enumerate(self.model.blocks):
+            checkpoint()
             n, until = self.until[3 * layer - 1] if layer else 0, self.until[3 * layer]
             resid = self._join(resid, self.recording.pre[layer], n, until, self.everywhere)
             before, mid = self._attention(block, layer, resid)

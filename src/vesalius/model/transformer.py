@@ -29,6 +29,7 @@ from vesalius.model.hooks import Cache, Hook, NameFilter, Tap, name_filter
 from vesalius.model.mlp import ExpertMlp, Mlp
 from vesalius.model.norms import NormLayer, widened
 from vesalius.model.positions import Layout
+from vesalius.stopping import checkpoint
 
 _PORTS: tuple[HeadPort, ...] = ("q", "k", "v")
 
@@ -208,6 +209,7 @@ class Transformer(nn.Module):
             raise BadInput(f"resid has shape {tuple(resid.shape)}; these tokens need {expected}")
         last, stream = self.config.n_layers - 1, resid
         for layer in range(start_layer, self.config.n_layers):
+            checkpoint()
             stream = self.blocks[layer](stream, layout, tap, at if layer == last else None)
         return self.unembed(stream, choose, tap)
 

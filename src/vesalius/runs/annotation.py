@@ -217,12 +217,40 @@ class Annotating:
         """All ratings as the text of one CSV file, which names the authors."""
         return csv_of(self.ratings())
 
+    @property
+    def finished(self) -> bool:
+        """Whether somebody has rated, and everybody who has begun has rated everything."""
+        raters = self.raters()
+        return bool(raters) and all(one.next is None for one in raters)
+
+    def csv_for(self, rater: str | None) -> str:
+        """What a rater may see as a CSV file: everything after they have rated everything, before that their own
+        ratings. Somebody without a name sees everything once everybody has finished.
+        """
+        with self._turn:
+            if self.finished or (rater is not None and self.progress(rater).next is None):
+                return self.csv()
+            if rater is None:
+                raise BadInput("ratings: not everybody has finished; name a rater, to see theirs")
+            own = rater_name(rater)
+            return csv_of(one for one in self.ratings() if one.rater == own)
+
     def import_ratings(
-        self, text: str, *, source: str = "import", replace: bool = False, csv_text: bool = True
+        self,
+        text: str,
+        *,
+        source: str = "import",
+        replace: bool = False,
+        csv_text: bool = True,
+        by: str | None = None,
     ) -> ImportedRatings:
         """Add the ratings of a CSV (or JSON) file, all or none. Where a rater has said something else here the file is
         refused, unless `replace` lets it win.
+
+        `by` is the rater who imports (empty: nobody in particular). They may add ratings of their own and of raters who
+        have none here; others are refused whatever their scores are, so that an answer says nothing of them.
         """
+        own = None if by is None else rater_name(by) if by else ""
         rows = placed_ratings(text, source, csv_text=csv_text)
         with self._turn:
             changed, conflicts, unchanged = [], [], 0
@@ -234,6 +262,11 @@ class Annotating:
                     rater, given = rater_name(row.rater), Given(row.score, clean_comment(row.comment))
                 except BadInput as error:
                     raise BadInput(f"{where}: {error}") from None
+                if own is not None and rater != own and rater in self._state.given:
+                    raise BadInput(
+                        f"{where}: {rater} rates here, and only they add to their ratings; import under that name, or "
+                        "start the server with --import"
+                    )
                 before = self._state.given.get(rater, {}).get(key, NOTHING)
                 if before == given:
                     unchanged += 1

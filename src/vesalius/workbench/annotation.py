@@ -1,7 +1,7 @@
 """What the annotation view asks: the texts of one rater, scores, undo, and one CSV out and in.
 
 While texts are rated the server answers nothing else, because results say who wrote them. No answer but the export
-names a run or an agent.
+names a run or an agent; before a rater has finished, it holds their own ratings alone.
 """
 
 from typing import Annotated, Any
@@ -35,11 +35,12 @@ class UndoQuestion(BaseModel):
 
 
 class ImportQuestion(BaseModel):
-    """The text of a CSV file, and whether it may replace what was rated here."""
+    """The text of a CSV file, who imports it, and whether it may replace what they rated here."""
 
     model_config = ConfigDict(extra="forbid")
 
     csv: str
+    rater: Annotated[str, Field(max_length=200)] = ""
     replace: bool = False
 
 
@@ -50,7 +51,8 @@ def routes(app: FastAPI, annotating: Annotating) -> None:
     def annotation() -> dict[str, Any]:
         rubrics = {rubric.measure: rubric.as_data() for rubric in annotating.rubrics()}
         raters = [progress.as_data() for progress in annotating.raters()]
-        return {"total": len(annotating.texts), "reference": annotating.reference, "rubrics": rubrics, "raters": raters}
+        about = {"total": len(annotating.texts), "reference": annotating.reference, "finished": annotating.finished}
+        return {**about, "rubrics": rubrics, "raters": raters}
 
     @app.get("/api/annotation/text")
     def text(
@@ -69,12 +71,12 @@ def routes(app: FastAPI, annotating: Annotating) -> None:
 
     @app.post("/api/annotation/import")
     def import_ratings(asked: ImportQuestion) -> dict[str, Any]:
-        return annotating.import_ratings(asked.csv, replace=asked.replace).as_data()
+        return annotating.import_ratings(asked.csv, replace=asked.replace, by=asked.rater).as_data()
 
     @app.get("/api/annotation/ratings.csv")
-    def export() -> Response:
+    def export(rater: Annotated[str | None, Query(max_length=200)] = None) -> Response:
         headers = {"content-disposition": 'attachment; filename="ratings.csv"'}
-        return Response(annotating.csv(), media_type="text/csv; charset=utf-8", headers=headers)
+        return Response(annotating.csv_for(rater), media_type="text/csv; charset=utf-8", headers=headers)
 
 
 def _shown(annotating: Annotating, rater: str, card: Any) -> dict[str, Any]:

@@ -99,7 +99,7 @@ def routes(app: FastAPI, store: Store, models: Models, results: "Results") -> No
             specimen = models.specimen(*subject(result))
             given = _given(result, store.place(asked.path))
             options = {**asked.keywords, "n": asked.n, "seed": asked.seed}
-            document = api.faithfulness(specimen, **given, **options, progress=False)
+            document = api.faithfulness(specimen, **given, **options, progress=models.report)
         return {"document": document.as_data(), "command": document.request.command_line()}
 
     @app.post("/api/circuit/save")

@@ -36,6 +36,6 @@ def routes(app: FastAPI, models: Models, results: Results) -> None:
             )
         with models.turn():
             specimen = models.specimen(*subject(explanation))
-            named = {"seed": asked.seed, "specimen": specimen, "progress": False}
+            named = {"seed": asked.seed, "specimen": specimen, "progress": models.report}
             document = api.retest(explanation, asked.component, asked.claim, **named)
         return {"document": document.as_data(), "command": document.request.command_line()}

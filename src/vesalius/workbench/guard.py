@@ -63,14 +63,22 @@ def new_token() -> str:
 
 class Guard:
     """ASGI middleware around the server. `hosts` are the values of `Host` that it answers to; with `any_address` also
-    every address in digits, which no other site can make a browser send. A `password` takes the place of the token.
+    every address in digits, which no other site can make a browser send. A `password` takes the place of the token;
+    `works` is what the server works on, for whoever ends it.
     """
 
     def __init__(
-        self, app: Any, *, token: str, hosts: set[str], any_address: bool = False, password: Password | None = None
+        self,
+        app: Any,
+        *,
+        token: str,
+        hosts: set[str],
+        any_address: bool = False,
+        password: Password | None = None,
+        works: Any = None,
     ) -> None:
         self.app, self.token, self.hosts = app, token, hosts
-        self.any_address, self.password = any_address, password
+        self.any_address, self.password, self.works = any_address, password, works
         self._session = secrets.token_urlsafe(24)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:

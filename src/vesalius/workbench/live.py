@@ -13,6 +13,7 @@ from vesalius.api.function_runs import functions_run, one_function
 from vesalius.api.watching import Watcher
 from vesalius.workbench.jobs import Jobs, RunQuestion
 from vesalius.workbench.store import Store
+from vesalius.workbench.working import Works
 
 Path = Annotated[str, Query(max_length=2_000)]
 Case = Annotated[str | None, Query(max_length=200)]
@@ -27,12 +28,13 @@ class RunNamed(BaseModel):
     path: Annotated[str, Field(min_length=1, max_length=2_000)]
 
 
-def ending(jobs: Jobs) -> Callable[[FastAPI], AbstractAsyncContextManager[None]]:
-    """The life of the server: when it ends, so do the runs that it started."""
+def ending(jobs: Jobs, works: Works) -> Callable[[FastAPI], AbstractAsyncContextManager[None]]:
+    """The life of the server: when it ends, so do its work and the runs that it started."""
 
     @asynccontextmanager
     async def life(app: FastAPI) -> AsyncIterator[None]:
         yield
+        works.close()
         await run_in_threadpool(jobs.close)
 
     return life

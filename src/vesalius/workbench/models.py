@@ -14,11 +14,15 @@ from typing import Any, TypeVar
 from vesalius import api
 from vesalius.api.knockouts import answer, prepare
 from vesalius.api.looking import MOST_TOKENS
+from vesalius.api.watching import stoppable
 from vesalius.documents.what_if import WhatIf
 from vesalius.errors import BadInput
 from vesalius.workbench.store import located
+from vesalius.workbench.working import Work, current
 
 MOST_SPECIMENS, MOST_RUNS, MOST_WAITING = 2, 6, 32
+#: Seconds after which waiting work looks whether it was cancelled.
+LOOK = 0.2
 #: Prompts of one what-if: more would take longer than a page should wait.
 MOST_PROMPTS = 256
 Kept = TypeVar("Kept")
@@ -39,17 +43,32 @@ class Models:
 
     @contextmanager
     def turn(self) -> Iterator[None]:
-        """Wait for one's turn to compute."""
+        """Wait for one's turn to compute; work that is cancelled ends while it waits or at its next layer."""
+        work = current() or Work()
         with self._count:
             if self._waiting >= MOST_WAITING:
                 raise Busy
             self._waiting += 1
         try:
-            with self._turn:
-                yield
+            while not self._turn.acquire(timeout=LOOK):
+                work.check()
+            try:
+                work.begin()
+                work.check()
+                with stoppable(work.check):
+                    yield
+            finally:
+                work.end()
+                self._turn.release()
         finally:
             with self._count:
                 self._waiting -= 1
+
+    @staticmethod
+    def report(step: str, done: int, total: int) -> None:
+        """What work reports of itself goes to the page that waits for it."""
+        if (work := current()) is not None:
+            work.check(step, done, total)
 
     def specimen(self, name: str, behaviour: str | None, options: Mapping[str, Any] | None = None) -> Any:
         """A loaded specimen; call it in one's turn. `options` are further ones of `load`."""
@@ -61,7 +80,7 @@ class Models:
         return kept(
             self._specimens,
             (name, *sorted((option, repr(value)) for option, value in given.items())),
-            lambda: api.load(place, **given, progress=False),
+            lambda: api.load(place, **given, progress=self.report),
             MOST_SPECIMENS,
         )
 

@@ -15,9 +15,10 @@ from fastapi.responses import FileResponse, JSONResponse, RedirectResponse, Resp
 
 from vesalius import api
 from vesalius.api.annotating import Annotating
+from vesalius.api.watching import Stopped
 from vesalius.errors import BadInput, Failed
 from vesalius.version import __version__
-from vesalius.workbench import annotation, circuits, claims, components, live, saving
+from vesalius.workbench import annotation, circuits, claims, components, live, saving, working
 from vesalius.workbench.asking import (
     AttentionQuestion,
     LensQuestion,
@@ -48,9 +49,10 @@ def create_app(
     are further options of the guard.
     """
     named = {opened} if opened else set()
-    store, models = Store(directory), Models(directory, named)
+    store, models, works = Store(directory), Models(directory, named), working.Works()
     jobs = Jobs(directory, specimens=named, backbones=backbones, watch_only=access.get("password") is not None)
-    app = _bare_app(lifespan=live.ending(jobs))
+    app = _bare_app(lifespan=live.ending(jobs, works))
+    working.routes(app, works)
     live.routes(app, store, jobs)
     _results(app, store)
     _questions(app, models)
@@ -65,7 +67,7 @@ def create_app(
         return {"directory": str(store.directory), "version": __version__, "opened": opened}
 
     _page(app)
-    return Guard(app, token=token, hosts=hosts, **access)
+    return Guard(working.Watching(app, works), token=token, hosts=hosts, works=works, **access)
 
 
 def create_annotation_app(annotating: Annotating, *, token: str, hosts: set[str], **access: Any) -> Guard:
@@ -143,7 +145,7 @@ def _questions(app: FastAPI, models: Models) -> None:
         with models.turn():
             model = models.specimen(asked.specimen, asked.behaviour)
             options = {"kind": asked.kind, "n": asked.n, "seed": asked.seed}
-            return api.sweep_report(model, **options, progress=False).as_data()
+            return api.sweep_report(model, **options, progress=models.report).as_data()
 
     @app.post("/api/what-if")
     def what_if(asked: WhatIfQuestion) -> Any:
@@ -180,8 +182,16 @@ def _refusals(app: FastAPI) -> None:
     app.add_exception_handler(BadInput, answer(400, str))
     app.add_exception_handler(Failed, answer(500, str))
     app.add_exception_handler(Busy, answer(503, lambda error: "too many questions are waiting; ask again in a moment"))
+    app.add_exception_handler(Stopped, _stopped)
     app.add_exception_handler(RequestValidationError, answer(422, _first_problem))
     app.add_exception_handler(MemoryError, answer(500, lambda error: "out of memory; ask on fewer prompts"))
+
+
+def _stopped(request: Request, error: Exception) -> Response:
+    """Work that the page cancelled is no fault, and a browser would log one."""
+    if str(error) == working.CANCELLED:
+        return JSONResponse({"stopped": str(error)})
+    return JSONResponse({"error": f"stopped: {error}"}, 503)
 
 
 def _first_problem(error: RequestValidationError) -> str:

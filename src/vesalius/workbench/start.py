@@ -15,6 +15,7 @@ import threading
 import webbrowser
 from collections.abc import Callable, Collection
 from pathlib import Path
+from typing import Any
 from urllib.parse import quote
 
 import uvicorn
@@ -25,10 +26,13 @@ from vesalius.workbench.guard import new_token
 from vesalius.workbench.password import SHORTEST, Password
 from vesalius.workbench.server import create_annotation_app, create_app
 from vesalius.workbench.store import SHOWN
+from vesalius.workbench.working import Works
 
 #: Files of a run that has no result yet.
 UNFINISHED = ("run.json", "calls.jsonl", "under_way.json", "job.json")
 LOOPBACK = "127.0.0.1"
+#: Seconds that work has to end after the server; then it is cut off.
+LAST_SECONDS = 3.0
 PASSWORD_VARIABLE = "VESALIUS_PASSWORD"
 
 
@@ -99,7 +103,27 @@ def serve(
     config = uvicorn.Config(app, log_level="warning", access_log=False, timeout_graceful_shutdown=2, ws="none")
     # A terminal that is closed ends the server as Ctrl-C does, so that it stops the runs it started.
     signal.signal(signal.SIGHUP, lambda number, frame: signal.raise_signal(signal.SIGTERM))
-    uvicorn.Server(config).run(sockets=[listener])
+    try:
+        _Server(config, app.works).run(sockets=[listener])
+    finally:
+        if app.works is not None and not app.works.ended(LAST_SECONDS):
+            # A thread that nothing can stop would keep the process alive; what was saved is on the disk.
+            sys.stdout.flush()
+            os._exit(130)
+
+
+class _Server(uvicorn.Server):
+    """A server that asks its work to end as soon as it is told to end itself."""
+
+    def __init__(self, config: uvicorn.Config, works: Works | None) -> None:
+        super().__init__(config)
+        self._works = works
+
+    def handle_exit(self, sig: int, frame: Any) -> None:
+        """Ctrl-C, or the signal that ends a process."""
+        if self._works is not None:
+            self._works.close()
+        super().handle_exit(sig, frame)
 
 
 def is_loopback(host: str) -> bool:

@@ -71,13 +71,13 @@ function welcome(about: any): Child {
     h("h2", {}, "Rubric"),
     Object.values<Rubric>(about.rubrics).map(rubricText),
     h("h2", {}, "All ratings as one file"),
-    files(),
+    files(about.finished),
   ];
 }
 
 function progressTable(raters: Progress[]): HTMLElement {
-  return scrolling(h("table", { class: "list" }, h("thead", {}, h("tr", {}, ["rater", "rated", ""].map((one) => h("th", { scope: "col" }, one)))),
-    h("tbody", {}, raters.map((one) => h("tr", {}, h("th", { scope: "row" }, one.rater), h("td", { class: "number" }, `${one.rated} of ${one.total}`), h("td", {}, h("button", { type: "button", "aria-label": `go on as ${one.rater}`, onclick: () => go("annotate", { rater: one.rater }) }, "Go on")))))));
+  return scrolling(h("table", { class: "list" }, h("thead", {}, h("tr", {}, ["rater", "rated", "", "file"].map((one) => h("th", { scope: "col" }, one)))),
+    h("tbody", {}, raters.map((one) => h("tr", {}, h("th", { scope: "row" }, one.rater), h("td", { class: "number" }, `${one.rated} of ${one.total}`), h("td", {}, h("button", { type: "button", "aria-label": `go on as ${one.rater}`, onclick: () => go("annotate", { rater: one.rater }) }, "Go on")), h("td", {}, h("a", { href: `/api/annotation/ratings.csv?${new URLSearchParams({ rater: one.rater })}`, download: "ratings.csv", "aria-label": `ratings of ${one.rater} as a file` }, one.next === null ? "all ratings" : "own ratings")))))));
 }
 
 function rubricText(rubric: Rubric): HTMLElement {
@@ -85,25 +85,27 @@ function rubricText(rubric: Rubric): HTMLElement {
     h("dl", {}, rubric.levels.map((level) => [h("dt", {}, h("kbd", {}, level.key), ` ${level.name}`), h("dd", {}, level.text)])));
 }
 
-/** The file names the authors, so it is for the end. */
-function files(): HTMLElement {
+/** The file names the authors, so it is for the end: before everybody has finished, each rater has a file of their own. */
+function files(finished: boolean): HTMLElement {
   const said = h("p", { role: "status" });
   const chosen: HTMLInputElement = h("input", { type: "file", accept: ".csv,text/csv" });
+  const own: HTMLInputElement = h("input", { type: "text", autocomplete: "off", maxlength: 60 });
   const replacing: HTMLInputElement = h("input", { type: "checkbox" });
   const send = async (event: Event) => {
     event.preventDefault();
     const file = chosen.files?.[0];
     if (!file) return void replace(said, "Choose a file first.");
     try {
-      const done = await post("annotation/import", { csv: await file.text(), replace: replacing.checked });
+      const done = await post("annotation/import", { csv: await file.text(), rater: own.value.trim(), replace: replacing.checked });
       replace(said, `${done.added} ratings added, ${done.replaced} replaced, ${done.unchanged} were here already.`);
     } catch (error) {
       replace(said, h("span", { class: "problem" }, error instanceof Error ? error.message : String(error)));
     }
   };
   return h("div", {},
-    h("p", {}, h("a", { href: "/api/annotation/ratings.csv", download: "ratings.csv" }, "Download ratings.csv"), ". It names the authors: open it when you have rated everything."),
-    h("form", { class: "filters", onsubmit: send }, field("Add the ratings of a file", chosen), h("label", { class: "check" }, replacing, " replace other scores that are here"), h("button", { type: "submit" }, "Import")),
+    finished ? h("p", {}, h("a", { href: "/api/annotation/ratings.csv", download: "ratings.csv", id: "all-ratings" }, "Download ratings.csv"), ". It names the authors.")
+      : h("p", {}, "The file with the ratings of all is here once everybody who began has rated everything. Until then a rater has their own ratings, in the table above. The file names the authors: open it when you have rated everything."),
+    h("form", { class: "filters", onsubmit: send }, field("Add the ratings of a file", chosen), field("your name, for ratings of your own", own), h("label", { class: "check" }, replacing, " replace my scores that are here"), h("button", { type: "submit" }, "Import")),
     said);
 }
 

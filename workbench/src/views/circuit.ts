@@ -308,9 +308,9 @@ class CircuitView {
   private async measure(): Promise<void> {
     const asked = this.asked();
     const edited = this.steps.now.pin.size + this.steps.now.prune.size > 0;
-    await during(this.figures, "Replacing everything outside the circuit …", async () => {
-      const own = await post("faithfulness", { ...asked, n: this.n, seed: this.seed });
-      const plain = edited ? await post("faithfulness", { ...asked, pin: [], prune: [], n: this.n, seed: this.seed }) : null;
+    await during(this.figures, "Replacing everything outside the circuit …", async (ask) => {
+      const own = await ask("faithfulness", { ...asked, n: this.n, seed: this.seed });
+      const plain = edited ? await ask("faithfulness", { ...asked, pin: [], prune: [], n: this.n, seed: this.seed }) : null;
       for (const one of this.measured) one.label = "earlier";
       this.measured = [{ label: "this circuit", document: own.document }, ...(plain ? [{ label: "without your pins and prunes", document: plain.document }] : []), ...this.measured.filter((one) => comparable(one.document, own.document))].slice(0, 8);
       return [measuredTable(this.measured), h("p", { class: "quiet" }, "The same on the command line:"), h("pre", {}, own.command)];

@@ -43,7 +43,7 @@ export function specimen(place: Element, query: Query): void {
     let focus: string | null = query["component"] ?? null;
     const own = () => (listed ? tokensOf(prompt, about.vocab) : prompt);
     const asked = () => ({ specimen: name, behaviour, prompt: own() });
-    const keep = () => remember("specimen", { specimen: name, behaviour: behaviour ?? "", prompt, layer: String(layer), kind, component: focus ?? "" });
+    const keep = () => remember("specimen", { specimen: name, behaviour: behaviour ?? "", prompt, layer: String(layer), kind, n: String(n), component: focus ?? "" });
     const answer = h("div", { class: "answer" });
     const attention = h("div", {});
     const lens = h("div", {});
@@ -81,8 +81,8 @@ export function specimen(place: Element, query: Query): void {
         return lensTable(component, seen.tokens, seen.components[component]);
       });
     };
-    const runSweep = () => during(effects, `Replacing ${about.layers * (about.heads + 1)} components on ${n} prompts …`, async () => {
-      const found = await post("sweep", { specimen: name, behaviour, kind, n });
+    const runSweep = () => during(effects, `Replacing ${about.layers * (about.heads + 1)} components on ${n} prompts …`, async (ask) => {
+      const found = await ask("sweep", { specimen: name, behaviour, kind, n });
       values = new Map(found.components.map((row: any) => [row.id, row.effect]));
       drawMap();
       return effectTable(found.components);
@@ -101,7 +101,7 @@ export function specimen(place: Element, query: Query): void {
       h("h2", {}, "Map"),
       h("form", { class: "filters", onsubmit: (event: Event) => { event.preventDefault(); void runSweep(); } },
         field("replace by", select(["zero", "mean", "resample"], kind, (value) => { kind = value; keep(); })),
-        field("prompts", h("input", { type: "number", min: 1, max: 64, value: n, onchange: (event: Event) => { n = Number((event.target as HTMLInputElement).value); } })),
+        field("prompts", h("input", { type: "number", min: 1, max: 64, value: n, onchange: (event: Event) => { n = Number((event.target as HTMLInputElement).value); keep(); } })),
         h("button", { type: "submit" }, "Sweep")),
       map, effects,
       h("h2", {}, "A prompt of your own"),

@@ -1,7 +1,7 @@
 /** Replace components together and see what the model says then. */
 
 import { post } from "../ask";
-import { field, h, replace, select, scrolling } from "../dom";
+import { field, h, select, scrolling } from "../dom";
 import { figure } from "../numbers";
 import { during, link, long, remember } from "../page";
 import { redraw } from "../parts/headmap";
@@ -33,8 +33,8 @@ function saving(asked: unknown, answer: unknown): HTMLElement {
   const place = h("div", { class: "saving", role: "status" });
   const button: HTMLButtonElement = h("button", { type: "button", onclick: async () => {
     button.disabled = true;
-    await during(place, "Saving …", async () => {
-      const saved = await post("what-if/save", asked);
+    await during(place, "Saving …", async (ask) => {
+      const saved = await ask("what-if/save", asked);
       return [h("p", {}, "Saved as ", link(saved.path, "result", { path: saved.path }), ". To ask it again:"), h("pre", {}, saved.command)];
     });
     button.disabled = place.querySelector(".problem") === null;
@@ -62,21 +62,15 @@ export function whatIf(place: Element, query: Query): void {
     let source = query["source"] ?? "";
     const map = h("div", {});
     const found = h("div", { "aria-live": "polite" });
-    let number = 0;
     const given = (text: string) => (text.trim() === "" ? null : listed ? tokensOf(text, about.vocab) : text);
-    const ask = async () => {
-      const own = ++number;
+    const ask = () => {
       remember("what-if", { specimen: name, behaviour: behaviour ?? "", components: [...chosen].join(","), kind, at, n: String(n), seed: String(seed), prompt, source });
-      if (!chosen.size) return replace(found, h("p", {}, "Choose one or more components on the map."));
-      replace(found, h("p", { class: "waiting", role: "status" }, `Replacing ${[...chosen].join(", ")} …`));
-      try {
+      if (!chosen.size) return during(found, "", async () => h("p", {}, "Choose one or more components on the map."));
+      return during(found, `Replacing ${[...chosen].join(", ")} …`, async (question) => {
         const asked = { specimen: name, behaviour, components: [...chosen], kind, at: at === "" ? null : /^\d+$/.test(at) ? Number(at) : at, n, seed, prompt: given(prompt), source: given(source) };
-        const answer = await post("what-if", asked);
-        if (own !== number) return; // a later question is under way
-        replace(found, h("h2", {}, `Without ${[...chosen].join(", ")}`), whatIfTable(answer.document), h("p", { class: "quiet" }, "The same on the command line:"), h("pre", {}, answer.command), saving(asked, answer.document));
-      } catch (error) {
-        if (own === number) replace(found, h("p", { class: "problem", role: "alert" }, error instanceof Error ? error.message : String(error)));
-      }
+        const answer = await question("what-if", asked);
+        return [h("h2", {}, `Without ${asked.components.join(", ")}`), whatIfTable(answer.document), h("p", { class: "quiet" }, "The same on the command line:"), h("pre", {}, answer.command), saving(asked, answer.document)];
+      });
     };
     const draw = () => redraw(map, { layers: about.layers, heads: about.heads, values: new Map(), chosen, marked: new Set(listed ? about.components : []), pick: (component) => { chosen.has(component) ? chosen.delete(component) : chosen.add(component); draw(); void ask(); } });
     draw();
