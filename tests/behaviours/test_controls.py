@@ -1,5 +1,6 @@
 """Control text: whole articles belong to one split, rows are consecutive tokens of one article."""
 
+import hashlib
 import importlib.util
 import math
 from pathlib import Path
@@ -10,6 +11,7 @@ import torch
 from tests.behaviours.word_tokenizer import BOS, byte_tokenizer
 from tests.models import small_config
 from vesalius.behaviours import SPLITS, Corpus, control, factbook, wikitext
+from vesalius.behaviours.controls import control_name, corpus_named
 from vesalius.errors import BadInput
 from vesalius.model import Transformer
 
@@ -141,3 +143,39 @@ def _bytes_of(ids: list[int]) -> bytes:
     symbols |= {chr(256 + i): byte for i, byte in enumerate(b for b in range(256) if b not in printable)}
     alphabet = sorted(symbols)
     return bytes(symbols[alphabet[token - 1]] for token in ids)
+
+
+def test_a_corpus_by_its_name(tmp_path: Path) -> None:
+    """A file's corpus is named by its contents, so that effects measured on another text are told apart."""
+    file = tmp_path / "notes.txt"
+    file.write_text("first article\nsecond line\n\n  \nsecond\r\n\r\nthird\n\nsecond\n", encoding="utf-8")
+    found = corpus_named(str(file))
+    assert [article.text for article in found.articles] == ["first article\nsecond line", "second", "third"]
+    assert found.name == control_name(str(file)) == f"notes-{hashlib.sha256(file.read_bytes()).hexdigest()[:8]}"
+    file.write_text("a\n\nb\n\nc", encoding="utf-8")
+    assert corpus_named(str(file)).name != found.name
+    assert control_name("factbook") == "factbook"
+    wiki = tmp_path / "wiki.train.tokens"
+    wiki.write_text("\n".join(f" = Title {n} = \n text {n}" for n in range(3)), encoding="utf-8")
+    named = [corpus_named(text) for text in (f"wikitext:{tmp_path}", f"wikitext {wiki}")]
+    assert named[0] == named[1]
+    assert named[0].name == f"wikitext-{hashlib.sha256(wiki.read_bytes()).hexdigest()[:8]}"
+
+
+@pytest.mark.parametrize(
+    ("name", "reason"),
+    [
+        ("wikitext", "control wikitext: say where the file is"),
+        ("nowhere.txt", "no such file; choose factbook, wikitext:PATH, or a text file"),
+        ("two.txt", "2 articles found; separate at least 3 by blank lines"),
+        ("latin.txt", "not UTF-8 text"),
+    ],
+)
+def test_control_texts_that_cannot_be_read(
+    name: str, reason: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("two.txt").write_text("one\n\ntwo\n\none", encoding="utf-8")
+    Path("latin.txt").write_bytes("caf\xe9\n\nb\n\nc".encode("latin-1"))
+    with pytest.raises(BadInput, match=reason):
+        corpus_named(name)

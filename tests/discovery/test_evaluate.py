@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.discovery.planted import planted_tables
-from vesalius.discovery.mechrl.evaluate import compare, pick_ranks, policy_orders
+from vesalius.discovery.mechrl.evaluate import compare, most_picked, pick_ranks, policy_orders
 from vesalius.discovery.mechrl.ppo import Settings, Trainer, train
 from vesalius.discovery.search.comparison import static_scores
 from vesalius.errors import BadInput
@@ -79,3 +79,10 @@ def test_ties_share_a_rank_and_the_published_ranks_depend_on_luck() -> None:
     assert pick_ranks(one, 5).tolist() == pick_ranks(other, 5).tolist() == [2, 4.5, 2, 4.5, 2]
     assert pick_ranks(one, 5, paper=True).tolist() == [3, 6, 2, 6, 1]
     assert pick_ranks(other, 5, paper=True).tolist() == [1, 6, 3, 6, 2]
+
+
+def test_most_picked_heads_by_hand() -> None:
+    orders = [[4, 2, 0], [4, 3], [2, 4]]
+    assert most_picked(orders, 6) == [(4, 3), (2, 2), (0, 1), (3, 1)], "ties in the order of the model"
+    assert most_picked([[3, 1], [1, 3], [2]], 6, paper=True) == [(3, 2), (1, 2), (2, 1)], "ties by who came first"
+    assert most_picked([[3, 1], [1, 3], [2]], 6) == [(1, 2), (3, 2), (2, 1)]

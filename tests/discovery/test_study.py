@@ -14,12 +14,13 @@ from tests.explanations.induction_model import as_specimen, induction_model
 from tests.models import random_model, small_config
 from vesalius.api.mechrl import write_study
 from vesalius.cli.tables.mechrl import print_mechrl
+from vesalius.discovery import known_heads
 from vesalius.discovery.matrices import behaviour_matrix
+from vesalius.discovery.mechrl.canonical import CATEGORIES, canonical_heads, heads_by_attention
 from vesalius.discovery.mechrl.ppo import Settings, Trainer
 from vesalius.discovery.mechrl.study import (
     Scope,
     _in_top_ten,
-    heads_by_attention,
     study,
     train_policies,
     trainings,
@@ -55,6 +56,41 @@ def test_held_out_tasks_have_test_rows_only(suite: Suite) -> None:
     assert suite.test.unit == "logits - 1 * nats"
     assert heads_by_attention(suite, "induction", "after copy", 1) == ["L1H0"], "where the induction head was put"
     assert heads_by_attention(suite, "induction", "previous", 1) == ["L0H0"]
+
+
+def test_a_suite_names_its_control_text_and_refuses_another(suite: Suite, directory: Path) -> None:
+    assert suite.control == corpus().name
+    with pytest.raises(BadInput, match=f"measured on the control text {corpus().name}, not on factbook"):
+        load_suite(directory, plan=replace(PLAN, control="factbook"))
+
+
+def test_canonical_heads_are_detected_unless_the_model_is_gpt2_small(
+    suite: Suite, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The rule of recognition is replaced by this model's shape, and its heads take the place of the published ones."""
+    specimen = as_specimen(induction_model(SIZE))
+    detected = canonical_heads(suite, specimen)
+    assert detected.ranked[0] == "L1H0"
+    assert detected.ranked_from.startswith("detected: most attention on what came after an earlier copy")
+    sizes = {"S-Inhibition": 4, "Induction-in-IOI": 4, "Backup Name Movers": 8, "Name Movers": 3}
+    sizes |= {"Negative Name Movers": 2, "Duplicate Token": 3, "Previous Token": 2}
+    assert {category.name: category.size for category in detected.categories} == sizes, "Table 3 of the paper"
+    told = [category.name for category in detected.categories if category.heads is not None]
+    assert told == ["Induction-in-IOI", "Duplicate Token", "Previous Token"]
+
+    here = {name: getattr(specimen.model.config, name) for name in known_heads.GPT2_SMALL}
+    monkeypatch.setattr(known_heads, "GPT2_SMALL", here)
+    published = canonical_heads(suite, replace(specimen, source=str(tmp_path)))
+    assert published.ranked == ("L5H1", "L5H5", "L6H9", "L7H2", "L7H10")
+    assert published.ranked_from.endswith("GPT-2 small by its shape; its weights were not compared")
+    assert "Wang et al. 2022" in published.categories_from
+    by_name = {category.name: category.heads for category in published.categories}
+    assert list(by_name) == list(CATEGORIES)
+    assert by_name["Name Movers"] == ("L9H6", "L9H9", "L10H0")
+    (tmp_path / "model.safetensors").write_bytes(b"other weights")
+    assert known_heads.recognised_by(tmp_path).endswith("is not that of the published file")
+    monkeypatch.setattr(known_heads, "GPT2_SMALL_SHA256", known_heads.sha256(tmp_path / "model.safetensors"))
+    assert known_heads.recognised_by(tmp_path).endswith("and by the hash of its weights")
 
 
 def test_a_suite_of_another_model_or_half_measured_is_refused(directory: Path, tmp_path: Path) -> None:
@@ -101,6 +137,23 @@ def test_all_tables_of_a_small_study(
         oracle = {row["task"]: row["found"]["value"] for row in document["table4"] if row["method"] == "oracle"}
         assert all(row["found"]["value"] <= oracle[row["task"]] + 1e-9 for row in document["table4"])
         assert "one-hot best-of-5" in methods
+    conditions = {row["method"]: set() for row in document["table4"]}
+    for row in document["table4"]:
+        conditions[row["method"]].add(row["condition"])
+    primed = {"no label", "primed induction", "primed ioi"}
+    for method in ("paper K=1", "paper K=5") if paper else ("one-hot", "one-hot best-of-5"):
+        assert conditions[method] == primed
+    assert len(document["table3"]) == 7 * len(policies)
+    for row in document["picks"]:
+        counts = [pick["count"] for pick in row["heads"]]
+        assert counts == sorted(counts, reverse=True)
+        queries = 8 - 3 if row["method"] == "per-head" else 8
+        assert sum(counts) == queries * row["episodes"], "eight heads; three queries pay for attribution"
+        assert counts[0] <= row["episodes"]
+        assert row["tied_with_last"] == 0
+    assert {(row["task"], row["method"], row["seed"]) for row in document["picks"]} == {
+        (task, method, seed) for task in ("induction", "ioi") for method in policies for seed in (1, 2)
+    }
     request = Request(command="bench mechrl", specimen="tiny", options={"paper": paper, "seeds": 2})
     saved = write_study(as_specimen(induction_model(SIZE)), document, request, tmp_path)
     assert len(saved.conclusions()) == (0 if paper else 3)
@@ -111,7 +164,11 @@ def test_all_tables_of_a_small_study(
     assert len(repr(saved)) < 500
     assert all(Path(picture).stat().st_size > 1000 for picture in saved.pictures)
     print_mechrl(saved)
-    assert "Table 4" in capsys.readouterr().out
+    printed = capsys.readouterr().out
+    assert "Table 4" in printed
+    assert f"control text: {corpus().name}" in printed
+    assert printed.count("heads: detected: most attention") == 2
+    assert "not told by attention" in printed
 
 
 def test_ties_across_the_tenth_place_share_it() -> None:

@@ -11,8 +11,9 @@ from pydantic import JsonValue
 from vesalius.api.catalogue import loaded
 from vesalius.api.notes import note_unperformed
 from vesalius.api.places import Out, directory_for
-from vesalius.behaviours.controls import factbook
+from vesalius.behaviours.controls import FACTBOOK, WIKITEXT, control_name, corpus_named
 from vesalius.behaviours.natural import require_performance
+from vesalius.discovery.mechrl.canonical import canonical_heads
 from vesalius.discovery.mechrl.environment import PAPER_QUIRKS
 from vesalius.discovery.mechrl.study import Scope, study, train_policies, trainings
 from vesalius.discovery.mechrl.suite import (
@@ -46,6 +47,7 @@ def bench_mechrl(
     size: str = "laptop",
     training: Sequence[str] = (),
     held_out: Sequence[str] = HELD_OUT,
+    control: str = FACTBOOK,
     matrices: str | Path | None = None,
     jobs: int = 2,
     device: str | torch.device = "cpu",
@@ -56,22 +58,29 @@ def bench_mechrl(
     nothing.
 
     `paper` reproduces what was published, quirks included. `size` is "laptop" or "full"; `training` are the behaviours
-    to train on, `held_out` those that no policy is trained on; `matrices` is a directory of effect matrices measured
-    before. What an interrupted call measured and trained is used again by the same call.
+    to train on, `held_out` those that no policy is trained on; `control` is the ordinary text of the reward:
+    "factbook", "wikitext:PATH" (as published) or a text file whose articles are separated by blank lines; `matrices`
+    is a directory of effect matrices measured before. Tables 2 and 3 look for the published heads in a model of GPT-2
+    small's shape, and for heads told by their attention in any other. What an interrupted call measured and trained is
+    used again by the same call.
     """
     name = specimen.source or specimen.name if isinstance(specimen, Specimen) else str(specimen)
-    plan = _plan(size, tuple(training), tuple(held_out), paper=paper)
-    directory = directory_for(out, "bench-mechrl", Path(name).name, size)
+    text = control_name(control)
+    plan = replace(_plan(size, tuple(training), tuple(held_out), paper=paper), control=text)
+    word = None if text == FACTBOOK else text
+    directory = directory_for(out, "bench-mechrl", Path(name).name, size, word)
     effects = Path(matrices) if matrices else directory / "matrices"
     if effects.exists() and not effects.is_dir():
         raise BadInput(f"`matrices` {effects}: not a directory; name one of effect matrices, or an empty one")
     for name, quirk in PAPER_QUIRKS.items() if paper else ():
         note(f"paper mode, {name}: {quirk}")
+    if paper and not text.startswith(WIKITEXT):
+        note(f"paper mode: the control text is {text}; published: wikitext-2 (`--control wikitext:PATH`)")
     scope = Scope(paper, seeds, steps, episodes)
     with shown(progress) as report:
         specimen = loaded(specimen, device=device, progress=report)
         require_text(specimen)
-        figures = _studied(specimen, plan, scope, directory, effects, jobs=jobs, progress=report)
+        figures = _studied(specimen, plan, control, scope, directory, effects, jobs=jobs, progress=report)
     options: dict[str, JsonValue] = {
         "paper": paper,
         "seeds": seeds,
@@ -80,6 +89,7 @@ def bench_mechrl(
         "size": size,
         "training": list[JsonValue](plan.training),
         "held_out": list[JsonValue](plan.held_out),
+        "control": control,
     }
     source = specimen.source or specimen.id
     request = Request(command="bench mechrl", specimen=source, options=options)
@@ -93,12 +103,20 @@ def _plan(size: str, training: tuple[str, ...], held_out: tuple[str, ...], *, pa
 
 
 def _studied(
-    specimen: Specimen, plan: SuitePlan, scope: Scope, directory: Path, effects: Path, *, jobs: int, progress: Progress
+    specimen: Specimen,
+    plan: SuitePlan,
+    control: str,
+    scope: Scope,
+    directory: Path,
+    effects: Path,
+    *,
+    jobs: int,
+    progress: Progress,
 ) -> dict[str, Any]:
     """Measure what is missing, train what is missing, and play."""
     if missing := missing_sources(effects, plan):
         _note_unperformed(specimen, [source for source in missing if source != CONTROL])
-        measure_suite(specimen, factbook(), effects, plan=plan, progress=progress)
+        measure_suite(specimen, corpus_named(control), effects, plan=plan, progress=progress)
     suite = load_suite(effects, plan=plan, model=specimen.model)
     jobs_to_train = trainings(scope, directory / "policies")
     progress("training policies", 0, len(jobs_to_train))
@@ -106,7 +124,7 @@ def _studied(
         progress(f"trained {training.name}, seed {training.settings.seed}", done, len(jobs_to_train))
     policies = train_policies(suite, jobs_to_train)
     progress("playing", 0, 0)
-    return study(suite, policies, scope)
+    return study(suite, policies, scope, canonical=canonical_heads(suite, specimen))
 
 
 def write_study(specimen: Specimen, figures: dict[str, Any], request: Request, directory: Path) -> MechrlStudy:

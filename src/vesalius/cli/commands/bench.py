@@ -166,6 +166,13 @@ def mechrl(
     held_out: Annotated[
         str, typer.Option(help="Behaviours to search that no policy is trained on.")
     ] = "docstring,greater-than,capitals",
+    control: Annotated[
+        str,
+        typer.Option(
+            help="Ordinary text of the reward: factbook, wikitext:PATH (as published), or a text file whose articles "
+            "are separated by blank lines."
+        ),
+    ] = "factbook",
     matrices: Annotated[
         str | None,
         typer.Option(help="Directory of measured effect matrices. Default: measured into the run's directory."),
@@ -180,7 +187,8 @@ def mechrl(
     """Print the tables of MechRL for a natural model, with intervals, beside searches that learn nothing.
 
     Measures effect matrices, trains policies, and plays. An interrupted benchmark continues when the same
-    command is given again.
+    command is given again. Tables 2 and 3 look for the published heads where the model has GPT-2 small's shape, and
+    for heads told by their attention elsewhere.
 
     Example: vesalius bench mechrl smollm2-135m --seeds 5
     """
@@ -198,6 +206,7 @@ def mechrl(
             size=size,
             training=names(training) or (),
             held_out=names(held_out) or (),
+            control=control,
             matrices=matrices,
             jobs=jobs,
             device=device,

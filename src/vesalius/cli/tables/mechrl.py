@@ -10,10 +10,13 @@ from vesalius.documents.survey import Figure
 def print_mechrl(document: MechrlStudy) -> None:
     """Every table, the conclusions, and where the files are."""
     _print("Table 1: best reward found and the best there is", _gaps(document))
-    _print("Table 2: rank of the heads that look like induction heads", _ranks(document))
-    _print("Table 3: groups among the ten most picked heads", _groups(document))
+    canonical = document.canonical
+    _print("Table 2: rank of the canonical heads", _ranks(document), canonical.get("table2"))
+    _print("Table 3: categories among the ten most picked heads", _groups(document), canonical.get("table3"))
     _print("Table 4: transfer to tasks never trained on", _transfer(document))
+    _print("Most picked heads (in how many episodes)", _picks(document))
     _print("Regret against queries paid", _regret(document))
+    print_line(f"reward in {document.unit}; control text: {document.control}")
     for line in document.conclusions():
         print_line(line)
     print_line(f"numbers: {document.numbers}")
@@ -39,9 +42,18 @@ def _ranks(document: MechrlStudy) -> Table:
 
 
 def _groups(document: MechrlStudy) -> Table:
-    table = Table("group", "heads", "method", "overlap (each seed)", box=None)
+    table = Table("category", "heads", "method", "overlap (each seed)", box=None)
     for row in document.table3:
-        table.add_row(row.group, str(row.size), row.method, ", ".join(f"{part:.3g}" for part in row.overlap))
+        overlap = ", ".join(f"{part:.3g}" for part in row.overlap)
+        table.add_row(row.group, str(row.size), row.method, overlap or "not told by attention")
+    return table
+
+
+def _picks(document: MechrlStudy) -> Table:
+    table = Table("task", "method", "seed", "heads", "tied with the last", box=None)
+    for row in document.picks:
+        heads = ", ".join(f"{pick.head} {pick.count}/{row.episodes}" for pick in row.heads)
+        table.add_row(row.task, row.method, str(row.seed), heads, str(row.tied_with_last))
     return table
 
 
@@ -67,6 +79,8 @@ def _interval(figure: Figure) -> str:
     return f"{figure.value:.3f} [{figure.low:.3f}, {figure.high:.3f}]"
 
 
-def _print(title: str, table: Table) -> None:
+def _print(title: str, table: Table, source: str | None = None) -> None:
     stdout.print(f"\n[bold]{title}[/bold]")
+    if source:
+        print_line(f"heads: {source}")
     stdout.print(table)

@@ -4,6 +4,7 @@ A policy observes what it was trained on (`Settings.view`); one that observes at
 candidates count as queries.
 """
 
+from collections import Counter
 from collections.abc import Sequence
 
 import numpy as np
@@ -107,13 +108,26 @@ def pick_ranks(orders: Sequence[Sequence[int]], heads: int, *, paper: bool = Fal
     Heads picked equally often share the mean of their ranks. Published: ties go to the head that was picked first, and
     all beyond ten places get the number of heads plus one.
     """
-    counts: dict[int, int] = {}
-    for order in orders:
-        for head in order:
-            counts[head] = counts.get(head, 0) + 1
     if not paper:
-        return rankdata([-counts.get(head, 0) for head in range(heads)], method="average")
+        counts = _pick_counts(orders)
+        return rankdata([-counts[head] for head in range(heads)], method="average")
     ranks = np.full(heads, heads + 1.0)
-    ranking = sorted(counts, key=lambda head: -counts[head])[:PUBLISHED_PLACES]
+    ranking = [head for head, _ in most_picked(orders, heads, paper=True)[:PUBLISHED_PLACES]]
     ranks[ranking] = np.arange(1, len(ranking) + 1)
     return ranks
+
+
+def most_picked(orders: Sequence[Sequence[int]], heads: int, *, paper: bool = False) -> list[tuple[int, int]]:
+    """Heads with how often each was picked, the most first; those never picked are left out.
+
+    Heads picked equally often follow in the order of the model. Published: in the order in which they were first
+    picked.
+    """
+    counts = _pick_counts(orders)
+    if paper:
+        return counts.most_common()
+    return sorted(((head, counts[head]) for head in range(heads) if counts[head]), key=lambda pick: -pick[1])
+
+
+def _pick_counts(orders: Sequence[Sequence[int]]) -> Counter[int]:
+    return Counter(head for order in orders for head in order)

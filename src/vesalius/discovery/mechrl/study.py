@@ -1,7 +1,8 @@
 """The published tables on a measured suite, as published and corrected.
 
-1. Policy and oracle per task. 2. Ranks of the induction heads. 3. Groups of heads among the ten most picked.
-4. Transfer to tasks that were not trained on. In addition, the regret of every strategy by budget on every task.
+1. Policy and oracle per task. 2. Ranks of the induction heads. 3. Categories of heads among the ten most picked.
+4. Transfer to tasks that were not trained on, with K = 1 and K = 5 in every priming condition. In addition, the ten
+most picked heads of every policy, and the regret of every strategy by budget on every task.
 
 As published (`paper`): policies trained with the quirks listed in `environment.PAPER_QUIRKS`; one head is drawn per
 step at test time, whatever K the policy was trained with; policy and oracle are averaged over different numbers of
@@ -9,9 +10,8 @@ episodes, and held-out tasks are primed as the first training task in Table 1. C
 the same episodes, ranks that average ties, no label for a held-out task, and K at test time with every candidate
 counted as a query.
 
-GPT-2's canonical heads mean nothing in another model, so the sets of Tables 2 and 3 come from a detector: the heads
-with most attention on the target that the set is named after, on training rows, as many as the published set has.
-Groups that only path patching could identify have no row.
+The heads of Tables 2 and 3 are the published ones for GPT-2 small and detected ones for any other model
+(`canonical`).
 """
 
 from collections.abc import Mapping, Sequence
@@ -23,9 +23,16 @@ import numpy as np
 import torch
 from jaxtyping import Float
 
-from vesalius.discovery.clean_features import ATTENTION_TARGETS
+from vesalius.discovery.mechrl.canonical import Canonical, canonical_heads
 from vesalius.discovery.mechrl.environment import STEPS
-from vesalius.discovery.mechrl.evaluate import pick_ranks, policy_orders, policy_strategy, start_episodes
+from vesalius.discovery.mechrl.evaluate import (
+    PUBLISHED_PLACES,
+    most_picked,
+    pick_ranks,
+    policy_orders,
+    policy_strategy,
+    start_episodes,
+)
 from vesalius.discovery.mechrl.ppo import PER_HEAD, Policy, Settings, play, train
 from vesalius.discovery.mechrl.suite import Suite
 from vesalius.discovery.search.comparison import (
@@ -48,9 +55,6 @@ PER_HEAD_SHARE = 4
 PLANNED_K = 5
 PAPER_POLICY_EPISODES, PAPER_ORACLE_EPISODES = 20, 10
 PAPER_TRANSFER_EPISODES, PAPER_TRANSFER_ORACLE = 30, 15
-INDUCTION_HEADS = 5
-#: Groups that a detector can identify: published name, size of the published set, and the attention target.
-GROUPS = {"Induction": (4, "after copy"), "Duplicate Token": (3, "copy"), "Previous Token": (2, "previous")}
 
 
 @dataclass(frozen=True)
@@ -96,13 +100,16 @@ def train_policies(suite: Suite, jobs: Sequence[Training]) -> dict[str, list[Pol
     return policies
 
 
-def study(suite: Suite, policies: Mapping[str, Sequence[Policy]], scope: Scope) -> dict[str, Any]:
-    """All tables of one mode as a document."""
+def study(
+    suite: Suite, policies: Mapping[str, Sequence[Policy]], scope: Scope, *, canonical: Canonical | None = None
+) -> dict[str, Any]:
+    """All tables of one mode as a document; `canonical` are the heads to look for (default: detected ones)."""
+    canonical = canonical or canonical_heads(suite)
     comparisons = [_comparison(suite, policies, task, scope) for task in suite.test.names]
     tables = {
         "table1": table_of_gaps(suite, policies, scope),
-        "table2": table_of_ranks(suite, policies, scope),
-        "table3": table_of_groups(suite, policies, scope),
+        "table2": table_of_ranks(suite, policies, scope, canonical),
+        "table3": table_of_groups(suite, policies, scope, canonical),
         "table4": table_of_transfer(suite, policies, comparisons, scope),
     }
     return {
@@ -115,7 +122,10 @@ def study(suite: Suite, policies: Mapping[str, Sequence[Policy]], scope: Scope) 
         "rows_per_episode": suite.test.rows,
         "training_tasks": list(suite.train.names),
         "held_out": list(suite.held_out),
+        "control": suite.control,
+        "canonical": canonical.sources,
         **tables,
+        "picks": table_of_picks(suite, policies, scope),
         "regret": [comparison.document() for comparison in comparisons],
         "verdicts": [] if scope.paper else verdicts(comparisons, suite.held_out),
         "curves": {name: [policy.curve for policy in trained] for name, trained in policies.items()},
@@ -140,34 +150,53 @@ def table_of_gaps(suite: Suite, policies: Mapping[str, Sequence[Policy]], scope:
     return rows
 
 
-def table_of_ranks(suite: Suite, policies: Mapping[str, Sequence[Policy]], scope: Scope) -> list[dict[str, Any]]:
-    """Table 2: the ranks of the detected induction heads by pick frequency and by mean reward."""
+def table_of_ranks(
+    suite: Suite, policies: Mapping[str, Sequence[Policy]], scope: Scope, canonical: Canonical
+) -> list[dict[str, Any]]:
+    """Table 2: the ranks of the canonical heads of the first training task by pick frequency and by mean reward."""
     task = suite.train.names[0]
-    heads = heads_by_attention(suite, task, "after copy", INDUCTION_HEADS)
     episodes = PAPER_ORACLE_EPISODES if scope.paper else scope.episodes
     oracle = _oracle_ranks(suite, task, episodes)
     rows = []
     for name, trained in policies.items():
         ranks = _picks(trained, suite, task, scope)
-        for head in heads:
+        for head in canonical.ranked:
             place = suite.test.heads.index(head)
             row = {"head": head, "method": name, "policy_ranks": [float(each[place]) for each in ranks]}
             rows.append({**row, "oracle_rank": float(oracle[place])})
     return rows
 
 
-def table_of_groups(suite: Suite, policies: Mapping[str, Sequence[Policy]], scope: Scope) -> list[dict[str, Any]]:
-    """Table 3: how many heads of each group are among the ten most picked on the second training task.
+def table_of_groups(
+    suite: Suite, policies: Mapping[str, Sequence[Policy]], scope: Scope, canonical: Canonical
+) -> list[dict[str, Any]]:
+    """Table 3: how many heads of each category are among the ten most picked on the last training task.
 
-    Heads tied across the tenth place count fractionally.
+    Heads tied across the tenth place count fractionally. A category without heads has no overlap.
     """
     task, rows = suite.train.names[-1], []
     for name, trained in policies.items():
         ranks = _picks(trained, suite, task, scope)
-        for group, (size, target) in GROUPS.items():
-            members = [suite.test.heads.index(head) for head in heads_by_attention(suite, task, target, size)]
-            overlap = [float(_in_top_ten(each)[members].sum()) for each in ranks]
-            rows.append({"group": group, "size": size, "method": name, "overlap": overlap})
+        for group in canonical.categories:
+            members = [suite.test.heads.index(head) for head in group.heads or ()]
+            overlap = [float(_in_top_ten(each)[members].sum()) for each in ranks] if group.heads is not None else []
+            row = {"group": group.name, "size": group.size, "method": name, "overlap": overlap}
+            rows.append({**row, "members": None if group.heads is None else list(group.heads)})
+    return rows
+
+
+def table_of_picks(suite: Suite, policies: Mapping[str, Sequence[Policy]], scope: Scope) -> list[dict[str, Any]]:
+    """The ten most picked heads of every policy on every training task, in order, with how often each was picked."""
+    rows = []
+    for task in suite.train.names:
+        for name, trained in policies.items():
+            for seed, orders in enumerate(_orders(trained, suite, task, scope)):
+                counts = most_picked(orders, len(suite.test.heads), paper=scope.paper)
+                shown = counts[:PUBLISHED_PLACES]
+                heads = [{"head": suite.test.heads[head], "count": count} for head, count in shown]
+                tied = sum(count == shown[-1][1] for _, count in counts[PUBLISHED_PLACES:])
+                row = {"task": task, "method": name, "seed": seed + 1, "episodes": len(orders)}
+                rows.append({**row, "heads": heads, "tied_with_last": tied})
     return rows
 
 
@@ -181,15 +210,17 @@ def table_of_transfer(
         episodes = PAPER_TRANSFER_EPISODES if scope.paper else scope.episodes
         for name, trained in policies.items():
             labelled = trained[0].settings.view == "one-hot"
-            for prime in (None, *suite.train.names) if labelled else (None,):
-                best = [
-                    _mean_best(each, suite, task, episode_seeds(seed, episodes), seed, prime=prime)
-                    for seed, each in enumerate(trained)
-                ]
-                condition = "no label" if prime is None else f"primed {prime}"
-                rows.append({"task": task, "condition": condition, "method": name, "found": _figure(best)})
+            planned = {name: 1} if scope.paper else {name: 1, planned_name(name): PLANNED_K}
+            for method, k in planned.items():
+                for prime in (None, *suite.train.names) if labelled else (None,):
+                    best = [
+                        _mean_best(each, suite, task, episode_seeds(seed, episodes), seed, prime=prime, k=k)
+                        for seed, each in enumerate(trained)
+                    ]
+                    condition = "no label" if prime is None else f"primed {prime}"
+                    rows.append({"task": task, "condition": condition, "method": method, "found": _figure(best)})
         comparison = by_task[task]
-        others = ("static", "attribution", "thompson", "thompson-static", "halving", f"one-hot best-of-{PLANNED_K}")
+        others = ("static", "attribution", "thompson", "thompson-static", "halving")
         for regret in comparison.methods:
             if regret.method == "random" or (not scope.paper and regret.method in others):
                 at = regret.budgets.index(min(float(STEPS), regret.budgets[-1]))
@@ -232,11 +263,9 @@ def is_learned(method: str) -> bool:
     return any(method.startswith(name) for runs in RUNS.values() for name in runs)
 
 
-def heads_by_attention(suite: Suite, task: str, target: str, size: int) -> list[str]:
-    """The heads with most attention on a target, on training rows."""
-    assert suite.train.features is not None
-    scores = suite.train.features.attention[task].mean(0)[:, ATTENTION_TARGETS.index(target)]
-    return [suite.train.heads[i] for i in np.argsort(-scores, kind="stable")[:size]]
+def planned_name(name: str) -> str:
+    """The name of a policy that is run with best-of-K planning."""
+    return f"{name} best-of-{PLANNED_K}"
 
 
 def _comparison(suite: Suite, policies: Mapping[str, Sequence[Policy]], task: str, scope: Scope) -> Comparison:
@@ -244,18 +273,18 @@ def _comparison(suite: Suite, policies: Mapping[str, Sequence[Policy]], task: st
     for name, trained in policies.items():
         strategies[name] = policy_strategy(trained)
         if not scope.paper:
-            strategies[f"{name} best-of-{PLANNED_K}"] = policy_strategy(trained, k=PLANNED_K)
+            strategies[planned_name(name)] = policy_strategy(trained, k=PLANNED_K)
     return compare_strategies(
         strategies, suite.test, task, seeds=scope.seeds, episodes=scope.episodes, budgets=scope.budgets
     )
 
 
 def _mean_best(
-    policy: Policy, suite: Suite, task: str, numbers: Sequence[int], seed: int, *, prime: str | None = None
+    policy: Policy, suite: Suite, task: str, numbers: Sequence[int], seed: int, *, prime: str | None = None, k: int = 1
 ) -> float:
-    """Mean best reward of a policy over episodes."""
+    """Mean best reward of a policy over episodes, with best-of-`k` planning."""
     games = start_episodes(policy, suite.test, task, numbers, prime=prime)
-    play(policy.network, games, k=1, generator=torch.Generator().manual_seed(seed))
+    play(policy.network, games, k=k, generator=torch.Generator().manual_seed(seed))
     return float(games.best.mean())
 
 
@@ -270,12 +299,17 @@ def _oracle_ranks(suite: Suite, task: str, episodes: int) -> Float[np.ndarray, "
 
 def _picks(trained: Sequence[Policy], suite: Suite, task: str, scope: Scope) -> list[Float[np.ndarray, " head"]]:
     """Ranks by pick frequency, one array per seed."""
+    heads = len(suite.test.heads)
+    return [pick_ranks(orders, heads, paper=scope.paper) for orders in _orders(trained, suite, task, scope)]
+
+
+def _orders(trained: Sequence[Policy], suite: Suite, task: str, scope: Scope) -> list[list[list[int]]]:
+    """The heads picked in each episode, in order, one list of episodes per seed."""
     episodes = PAPER_POLICY_EPISODES if scope.paper else scope.episodes
-    ranks = []
-    for seed, policy in enumerate(trained):
-        orders = policy_orders(policy, suite.test, task, episode_seeds(seed, episodes), seed=seed)
-        ranks.append(pick_ranks(orders, len(suite.test.heads), paper=scope.paper))
-    return ranks
+    return [
+        policy_orders(policy, suite.test, task, episode_seeds(seed, episodes), seed=seed)
+        for seed, policy in enumerate(trained)
+    ]
 
 
 def _in_top_ten(ranks: Float[np.ndarray, " head"]) -> Float[np.ndarray, " head"]:

@@ -38,7 +38,7 @@ class SuitePlan:
     """What is measured: rows per pool, rows per episode, tokens of a row of control text.
 
     The default takes about half an hour of one core for SmolLM2-135M; `fewer` are the test rows of a held-out
-    behaviour with long prompts.
+    behaviour with long prompts; `control` names the control text that measured matrices must have (None: any).
     """
 
     pools: Mapping[str, int] = field(default_factory=lambda: {"train": 24, "validation": 8, "test": 16})
@@ -49,6 +49,7 @@ class SuitePlan:
     held_out: tuple[str, ...] = HELD_OUT
     fewer: Mapping[str, int] = field(default_factory=lambda: {"docstring": 12})
     block: int = 8
+    control: str | None = None
 
     def __post_init__(self) -> None:
         tasks = (*self.training, *self.held_out)
@@ -85,12 +86,13 @@ SIZES = {
 
 @dataclass(frozen=True)
 class Suite:
-    """The tables: training tasks in three pools, and every task on test rows."""
+    """The tables: training tasks in three pools, and every task on test rows; `control` names the control text."""
 
     train: Tables
     validation: Tables
     test: Tables
     held_out: tuple[str, ...]
+    control: str
 
 
 def measure_suite(
@@ -147,6 +149,12 @@ def load_suite(directory: Path, *, plan: SuitePlan | None = None, model: Transfo
                 f"{directory / source}: was measured without {' and '.join(sorted(missing_pools))} rows (as held out); "
                 "choose another directory, or delete it to measure it again"
             )
+    measured_on = matrices[CONTROL].identity.source.split("/")[1]
+    if plan.control not in (None, measured_on):
+        raise BadInput(
+            f"{directory / CONTROL}: was measured on the control text {measured_on}, not on {plan.control}; "
+            "choose another directory, or delete it to measure it again"
+        )
     features = {source: load_clean_features(matrix, directory / source) for source, matrix in matrices.items()}
 
     def tables(split: str, tasks: Sequence[str]) -> Tables:
@@ -157,6 +165,7 @@ def load_suite(directory: Path, *, plan: SuitePlan | None = None, model: Transfo
         tables("validation", plan.training),
         tables("test", (*plan.training, *plan.held_out)),
         plan.held_out,
+        measured_on,
     )
 
 
