@@ -47,6 +47,8 @@ def command_of(name: str) -> str | None:
 def short_name(name: str) -> str:
     """A name for files: `command:'./mine.sh --fast'` is `command.mine.sh`."""
     command = command_of(name)
+    if name.startswith("answers:"):
+        return f"answers.{Path(name).name}"
     return name.replace(":", ".") if command is None else f"command.{Path(arguments_of(command)[0]).name}"
 
 

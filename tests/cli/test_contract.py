@@ -28,7 +28,9 @@ COMMANDS = [
 ]
 BENCHMARKS = ["circuits", "discovery", "mechrl", "functions"]
 CLAIMS = ["register", "verify", "show", "key"]
-ALL = [*COMMANDS, *(f"bench {name}" for name in BENCHMARKS), "functions sample", *(f"claims {name}" for name in CLAIMS)]
+FUNCTIONS = ["sample", "serve"]
+GROUPS = {"bench": BENCHMARKS, "functions": FUNCTIONS, "claims": CLAIMS}
+ALL = [*COMMANDS, *(f"{group} {name}" for group, names in GROUPS.items() for name in names)]
 
 #: Runs in a fresh interpreter: every help text, then the modules that are loaded.
 HELP = """
@@ -62,7 +64,7 @@ def test_every_command_has_a_help_text_here(vesalius: Vesalius) -> None:
     names = [name for name in offered if name not in groups]
     assert names == COMMANDS
     assert all(name in listed for name in [*names, *groups])
-    assert groups == {"bench": BENCHMARKS, "functions": ["sample"], "claims": CLAIMS}
+    assert groups == GROUPS
 
 
 def test_version(vesalius: Vesalius) -> None:

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from vesalius.api.discoveries import discover
     from vesalius.api.explanations import explain
     from vesalius.api.families import check, check_document, models
-    from vesalius.api.functions import sample_functions
+    from vesalius.api.functions import sample_functions, serve_functions
     from vesalius.api.head_sets import discover_sets
     from vesalius.api.kept_circuits import faithfulness
     from vesalius.api.knockouts import save_what_if, what_if, what_if_again
@@ -96,6 +96,7 @@ _HOMES = {
     "save_what_if": "vesalius.api.knockouts",
     "schema": "vesalius.documents.schemas",
     "schema_names": "vesalius.documents.schemas",
+    "serve_functions": "vesalius.api.functions",
     "show": "vesalius.api.catalogue",
     "show_claim": "vesalius.api.registered_claims",
     "signing_key": "vesalius.api.registered_claims",
@@ -154,6 +155,7 @@ __all__ = [
     "save_what_if",
     "schema",
     "schema_names",
+    "serve_functions",
     "show",
     "show_claim",
     "signing_key",

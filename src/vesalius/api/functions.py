@@ -1,17 +1,21 @@
-"""Black-box functions with known answers, to look at."""
+"""Black-box functions with known answers: to look at, and to serve to agents as the published scripts."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, cast
 
+from vesalius.api.places import directory_for
 from vesalius.errors import BadInput, note
 from vesalius.functions.agents import exemplars_for
 from vesalius.functions.agents.writing import said_input, said_output
 from vesalius.functions.answer import Mode, json_value
 from vesalius.functions.box import Box, Function
+from vesalius.functions.interpreters import check_askable
+from vesalius.functions.serving import ServedFunctions
 from vesalius.functions.suite import SEED, Suite, in_words
 
-__all__ = ["SEED", "chosen_suite", "in_words", "sample_functions", "usual_mode"]
+__all__ = ["SEED", "chosen_suite", "in_words", "sample_functions", "serve_functions", "usual_mode"]
 #: How many are shown where nothing is said.
 SHOWN = 5
 
@@ -33,6 +37,33 @@ def sample_functions(
     count = SHOWN if count is None and ids is None else count
     suite = chosen_suite(category, seed, count, mode, dataset, ids=ids)
     return [_described(suite, function) for function in suite.functions()]
+
+
+@contextmanager
+def serve_functions(
+    category: str,
+    out: str | Path,
+    *,
+    ids: Sequence[str | int] | None = None,
+    seed: int | None = None,
+    count: int | None = None,
+    mode: str | None = None,
+    dataset: str | Path | None = None,
+    budget: int | None = None,
+) -> Iterator[ServedFunctions]:
+    """Put functions behind scripts in the published form (`python function.py x`) while the block runs.
+
+    `out` gets a folder per function; the definitions are in no file there. `ids` names some of the functions that the
+    other options choose, `budget` is the number of inputs that each may be asked. Every query is a line of
+    `queries.jsonl`, also for a server that is started again. `bench_functions(interpreter="answers:DIR")` grades what
+    an agent wrote into the folders.
+    """
+    suite = chosen_suite(category, seed, count, mode, dataset, ids=ids)
+    functions = {function.id: function for function in suite.functions()}
+    for function in functions.values():
+        check_askable(function)
+    with ServedFunctions(functions, directory_for(out), budget=budget) as served:
+        yield served
 
 
 def chosen_suite(

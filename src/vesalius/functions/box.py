@@ -75,16 +75,17 @@ class Box:
     Args:
         function: what is inside.
         budget: how many inputs may be asked in all; None for any number.
+        asked: what was asked before, which counts.
     """
 
     __slots__ = ("_ask", "_budget", "_category", "_log")
 
-    def __init__(self, function: Function, *, budget: int | None = None) -> None:
+    def __init__(self, function: Function, *, budget: int | None = None, asked: Sequence[Asked] = ()) -> None:
         if budget is not None and budget < 1:
             raise BadInput(f"budget {budget}: a function that may not be asked cannot be interpreted; give 1 or more")
         self._category: Category = function.category
         self._budget = budget
-        self._ask, self._log = _door(function.replies, budget)
+        self._ask, self._log = _door(function.replies, budget, asked)
 
     @property
     def category(self) -> Category:
@@ -117,10 +118,10 @@ class Box:
 
 
 def _door(
-    replies: Callable[..., list[Reply]], budget: int | None
+    replies: Callable[..., list[Reply]], budget: int | None, asked: Sequence[Asked]
 ) -> tuple[Callable[[Sequence[Any]], list[Reply]], Callable[[], tuple[Asked, ...]]]:
     """How to ask, and how to read what was asked: the only two that hold the function, the budget and the log."""
-    log: list[Asked] = []
+    log: list[Asked] = list(asked)
 
     def ask(inputs: Sequence[Any]) -> list[Reply]:
         inputs = list(inputs)

@@ -18,6 +18,7 @@ from vesalius.functions.agents.exemplars import exemplars_for
 from vesalius.functions.answer import Answer, Interpreter
 from vesalius.functions.box import Box, Function
 from vesalius.functions.command import interpret_by_command
+from vesalius.functions.serving import answer_in, answers_directory
 from vesalius.functions.suite import Suite
 from vesalius.json_lines import TIMEOUT, arguments_of, command_of
 from vesalius.plugins import INTERPRETERS, named_function
@@ -45,6 +46,8 @@ def check_interpreter(name: str, category: str, *, backbone: str | None) -> None
         pass
     elif (command := command_of(name)) is not None:
         arguments_of(command)
+    elif answers_directory(name) is not None:
+        pass
     else:
         _guest(name)
     if name == TABLE and category != "numeric":
@@ -81,6 +84,8 @@ def interpret(
     """
     if name == ORACLE:
         return Interpretation(suite.module.oracle(function))
+    if (directory := answers_directory(name)) is not None:
+        return Interpretation(answer_in(directory, function.id))
     check_askable(function)
     if name == BUILTIN:
         return Interpretation(suite.module.interpret(box, seed=seed))

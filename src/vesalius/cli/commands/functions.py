@@ -20,7 +20,8 @@ commands = typer.Typer(
     "Each hides a rule: a formula with noise or a corrupted interval, operations on text, a concept that words are "
     "scored by, a fact about the world with an exception. [bold]vesalius functions sample[/bold] shows some of them "
     "with their truth; [bold]vesalius bench functions[/bold] finds the rules from queries alone and "
-    "grades the answers; [bold]vesalius report RUN[/bold] draws them.",
+    "grades the answers; [bold]vesalius report RUN[/bold] draws them. [bold]vesalius functions serve[/bold] puts them "
+    "behind scripts for agents of your own.",
     no_args_is_help=True,
     rich_markup_mode="rich",
 )
@@ -49,3 +50,37 @@ def sample(
 
     rows = api.sample_functions(category, seed=seed, count=count, ids=names(ids), mode=mode, dataset=dataset)
     output(rows, print_functions, as_json=json)
+
+
+@commands.command()
+def serve(
+    category: CategoryOption,
+    out: Annotated[str, typer.Option("--out", help="Directory that gets a folder with function.py per function.")],
+    ids: FunctionIdsOption = None,
+    seed: FunctionsSeedOption = None,
+    count: Annotated[int | None, typer.Option("--count", min=1, help="Draw only so many.")] = None,
+    mode: ModeOption = None,
+    dataset: DatasetOption = None,
+    budget: Annotated[
+        int | None, typer.Option("--budget", min=1, help="Inputs that each function may be asked. Default: any number.")
+    ] = None,
+) -> None:
+    """Put functions behind scripts in the published form until Ctrl-C: `python DIR/ID/function.py 1 2.5`.
+
+    The scripts ask this process; no definition is in the directory. Every query is a line of DIR/queries.jsonl and
+    counts against the budget, over restarts too. `vesalius bench functions --interpreter answers:DIR` grades the
+    description.txt, code.py and domain.txt that an agent leaves in the folders. An agent that can run vesalius itself
+    could draw the same functions: give it a --seed that it does not know.
+
+    Example: vesalius functions serve --category numeric --ids f00003 --out served --budget 50 --seed 71
+    """
+    from vesalius import api
+    from vesalius.cli.console import print_line
+
+    options = {"seed": seed, "count": count, "mode": mode, "dataset": dataset, "budget": budget}
+    with api.serve_functions(category, out, ids=names(ids), **options) as served:  # type: ignore[arg-type]
+        print_line(f"{len(served.asked)} {category} functions are served in {out} until Ctrl-C")
+        try:
+            served.wait()
+        except KeyboardInterrupt:
+            print_line(f"{sum(served.asked.values())} queries in {out}/queries.jsonl")
