@@ -1,0 +1,215 @@
+"""Plug-ins by entry points: an installed package with one of each kind, each used, and broken packages."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.behaviours.word_tokenizer import BOS, word_tokenizer
+from tests.model.tiny_gpt2 import write_tiny_gpt2
+from vesalius import api
+from vesalius.errors import BadInput
+from vesalius.plugins import INTERPRETERS, SCIENTISTS, find_plugin, named_function, plugin_names
+
+ROOT = Path(__file__).parents[1]
+Run = Callable[..., Any]
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The example package, installed as any other."""
+    place = tmp_path_factory.mktemp("site")
+    source = shutil.copytree(ROOT / "examples" / "plugin", tmp_path_factory.mktemp("source") / "plugin")
+    options = ["--quiet", "--no-build-isolation", "--no-deps", "--no-index", "--disable-pip-version-check"]
+    command = [sys.executable, "-m", "pip", "install", *options, "--target", str(place), str(source)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if "No module named pip" in done.stderr or "hatchling" in done.stderr:
+        pytest.skip(done.stderr.strip().splitlines()[-1])
+    assert done.returncode == 0, done.stderr
+    return place
+
+
+@pytest.fixture
+def offered(site: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The package on the path, of this process and of its workers."""
+    monkeypatch.syspath_prepend(site)
+    before = os.environ.get("PYTHONPATH")
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(filter(None, [str(site), before])))
+    return site
+
+
+@pytest.fixture
+def tiny_model(tmp_path: Path) -> Path:
+    tokenizer = word_tokenizer()
+    write_tiny_gpt2(tmp_path / "tiny", d_vocab=tokenizer.size, n_ctx=48, bos=BOS)
+    tokenizer._backend.save(str(tmp_path / "tiny" / "tokenizer.json"))
+    return tmp_path / "tiny"
+
+
+def test_all_six_are_listed_with_their_package(offered: Path) -> None:
+    rows = [row for row in api.plugins(check=True) if row["package"] == "vesalius-example-plugin"]
+    assert [(row["kind"], row["name"], row["problem"]) for row in rows] == [
+        ("scientist", "by-kind", None),
+        ("interpreter", "two-points", None),
+        ("method", "write-norm", None),
+        ("behaviour", "days", None),
+        ("model loader", "example-models", None),
+        ("judge", "shared-words", None),
+    ]
+
+
+@pytest.mark.slow
+def test_scientist_and_judge_go_through_the_circuits_bench(offered: Path, tmp_path: Path) -> None:
+    card = api.bench_circuits(
+        scientist="by-kind", judges=["shared-words"], ids=["3"], circuit_from="write-norm", jobs=1, out=tmp_path
+    )
+    assert (card.n, card.n_error, card.subject) == (1, 0, "by-kind")
+    assert card.metrics["tag_accuracy"].n > 0
+    assert card.metrics["description_quality"].value == 0  # it says nothing about any component
+    judged = [json.loads(line) for line in (tmp_path / "events.jsonl").read_text().splitlines()]
+    (said,) = [record["judged"] for record in judged if record["event"] == "judged"]
+    assert said["judges"] == ["shared-words"]
+    opinions = [one for item in said["items"] for judgement in item["judgements"] for one in judgement["opinions"]]
+    assert opinions
+    assert all(one["reason"].endswith("of the words are there") and one["error"] == "" for one in opinions)
+
+
+@pytest.mark.slow
+def test_the_method_goes_through_the_discovery_bench(offered: Path, tmp_path: Path) -> None:
+    card = api.bench_discovery(methods=["write-norm"], ids=["3"], n=4, jobs=1, out=tmp_path)
+    assert card.n_error == 0
+    figures = card.as_data()["methods"]["write-norm"]
+    assert (figures["forwards"], figures["node_auroc"]["n"]) == (1, 1)
+
+
+@pytest.mark.slow
+def test_the_interpreter_goes_through_the_functions_bench(offered: Path, tmp_path: Path) -> None:
+    options: dict[str, Any] = {"category": "numeric", "count": 3, "jobs": 1, "progress": False}
+    card = api.bench_functions(interpreter="two-points", out=tmp_path, **options)
+    assert (card.n, card.n_error, card.metrics["queries"].value) == (3, 0, 2)
+
+
+def test_loader_and_behaviour_make_a_specimen(offered: Path, tiny_model: Path) -> None:
+    import vesalius as ves
+
+    specimen = ves.load(f"example-models:{tiny_model}", behaviour="days")
+    assert (specimen.behaviour, specimen.source) == ("days", f"example-models:{tiny_model}")
+    direct = ves.load(tiny_model, behaviour="days")
+    assert specimen.examples == direct.examples
+    found = ves.discover(specimen, "write-norm", n=4, force=True, checks=False)
+    assert found.method == "write-norm"
+    assert {str(part) for part, _ in found.circuit.ranked()} == {str(part) for part in specimen.model.components}
+
+
+def test_a_name_that_does_not_exist_is_refused_with_those_of_plugins(offered: Path, tmp_path: Path) -> None:
+    refusals: list[tuple[Callable[[], Any], str]] = [
+        (lambda: api.bench_circuits(scientist="nobody", out=tmp_path), "by-kind"),
+        (lambda: api.bench_functions(category="numeric", interpreter="nobody", count=1, out=tmp_path), "two-points"),
+        (lambda: api.bench_discovery(methods=["nothing"], ids=["3"], out=tmp_path), "write-norm"),
+        (lambda: api.discover("3", "nothing"), "write-norm"),
+        (lambda: api.load("smollm2-135m", behaviour="nothing"), "days"),
+        (lambda: api.load("nothing"), "example-models:..."),
+        (lambda: api.bench_circuits(judges=["nobody"], ids=["3"], out=tmp_path), "shared-words"),
+    ]
+    for call, name in refusals:
+        with pytest.raises(BadInput, match=name):
+            call()
+
+
+# Packages written by hand: what is wrong with them must stay theirs.
+
+
+def package(site: Path, name: str, entries: dict[str, str], code: str = "") -> None:
+    """A package as an installer leaves it, with entry points `group:name` to functions of one module."""
+    module = name.replace("-", "_")
+    (site / f"{module}.py").write_text(code)
+    folder = site / f"{module}-1.0.dist-info"
+    folder.mkdir(parents=True)
+    (folder / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n")
+    lines = [f"[vesalius.{key.partition(':')[0]}]\n{key.partition(':')[2]} = {to}\n" for key, to in entries.items()]
+    (folder / "entry_points.txt").write_text("\n".join(lines))
+
+
+@pytest.fixture
+def packages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    site = tmp_path / "site"
+    site.mkdir()
+    monkeypatch.syspath_prepend(site)
+    return site
+
+
+def test_a_plugin_that_cannot_be_imported_names_its_package_and_leaves_the_others(packages: Path) -> None:
+    package(packages, "broken-pack", {"interpreters:bad": "broken_pack:f"}, "1 / 0")
+    package(packages, "sound-pack", {"interpreters:good": "sound_pack:f"}, "def f(box, *, seed): ...")
+    assert plugin_names(INTERPRETERS, ["builtin"])[-2:] == ["bad", "good"]
+    assert callable(named_function(INTERPRETERS, "good", ["builtin"]))
+    with pytest.raises(BadInput) as caught:
+        named_function(INTERPRETERS, "bad", ["builtin"])
+    assert str(caught.value) == (
+        "interpreter 'bad': the plug-in of package broken-pack 1.0 cannot be loaded (ZeroDivisionError: division by "
+        "zero); fix or uninstall broken-pack"
+    )
+    problems = {row["name"]: row["problem"] for row in api.plugins(check=True)}
+    assert problems["good"] is None
+    assert "broken-pack" in problems["bad"]
+
+
+@pytest.mark.parametrize(
+    ("target", "problem"),
+    [("no_such_module:f", "ModuleNotFoundError"), ("faulty:g", "AttributeError"), ("faulty:leaves", "")],
+)
+def test_other_faults_are_one_line_too(target: str, problem: str, packages: Path) -> None:
+    package(packages, "faulty", {"interpreters:bad": target}, "leaves = 3")
+    with pytest.raises(BadInput, match=rf"package faulty 1\.0 .*{problem}") as caught:
+        named_function(INTERPRETERS, "bad", [])
+    assert "\n" not in str(caught.value)
+
+
+def test_a_built_in_name_cannot_be_taken(packages: Path) -> None:
+    package(packages, "taker", {"scientists:builtin": "taker:f", "behaviours:ioi": "taker:f"}, "raise RuntimeError")
+    assert "builtin" not in plugin_names(SCIENTISTS, ["builtin", "hyve"])
+    assert find_plugin(SCIENTISTS, "builtin", ["builtin", "hyve"]) is None
+    rows = {row["name"]: row["problem"] for row in api.plugins(check=True) if row["package"] == "taker"}
+    assert rows == {"builtin": "builtin is a built-in name", "ioi": "ioi is a built-in name"}
+    assert "ioi" in [row["name"] for row in api.behaviours()]
+
+
+def test_a_name_of_two_packages_is_refused(packages: Path) -> None:
+    for name in ("one-pack", "two-pack"):
+        package(packages, name, {"interpreters:same": f"{name.replace('-', '_')}:f"}, "def f(box, *, seed): ...")
+    assert "same" not in plugin_names(INTERPRETERS, [])
+    with pytest.raises(BadInput, match="packages one-pack, two-pack both offer it"):
+        find_plugin(INTERPRETERS, "same", [])
+
+
+def test_metadata_that_cannot_be_read_breaks_nothing(packages: Path) -> None:
+    package(packages, "sound-pack", {"interpreters:good": "sound_pack:f"}, "def f(box, *, seed): ...")
+    damaged = packages / "damaged-1.0.dist-info"
+    damaged.mkdir()
+    (damaged / "METADATA").write_bytes(b"\xff\xfe")
+    (damaged / "entry_points.txt").write_bytes(b"\xff[[[\x00")
+    assert "good" in plugin_names(INTERPRETERS, [])
+
+
+@pytest.mark.parametrize("name", ["a b", "a/b", "../up"])
+def test_a_name_that_no_file_can_have_is_hidden(name: str, packages: Path) -> None:
+    package(packages, "odd-pack", {f"interpreters:{name}": "odd_pack:f"}, "def f(box, *, seed): ...")
+    assert plugin_names(INTERPRETERS, []) == []
+    (row,) = [row for row in api.plugins() if row["package"] == "odd-pack"]
+    assert "letters, digits" in row["problem"]
+
+
+def test_a_behaviour_that_is_none_and_a_broken_one_leave_the_list_whole(packages: Path) -> None:
+    package(packages, "behaving", {"behaviours:empty": "behaving:three"}, "three = 3")
+    with pytest.raises(BadInput, match=r"package behaving 1\.0 is no ves\.Behaviour of the name 'empty'"):
+        api.load("smollm2-135m", behaviour="empty")
+    with pytest.warns(UserWarning, match="behaving"):
+        names = [row["name"] for row in api.behaviours()]
+    assert "ioi" in names
+    assert "empty" not in names
