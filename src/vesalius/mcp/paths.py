@@ -47,13 +47,14 @@ class Names:
         """A path below the root that exists; None where there is none. Links are followed before it is decided."""
         try:
             place = (self.root / name).resolve()
-            exists = bool(name.strip()) and place.exists()
+            exists = place.is_relative_to(self.root) and place.exists()
         except (OSError, ValueError, RuntimeError):
             return None
-        if not exists:
-            return None
-        if not place.is_relative_to(self.root) or place == self.root:
+        # Said of any such path, so that nobody learns what exists outside.
+        if not place.is_relative_to(self.root):
             raise BadInput(f"{what} {quoted(name, 80)}: lies outside the server's root, which is all that is read")
+        if not exists or place == self.root:
+            return None
         if place.is_relative_to(_PACKAGE):
             raise BadInput(f"{what} {quoted(name, 80)}: lies in the package itself; use a name of list_specimens")
         return place

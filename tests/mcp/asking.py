@@ -1,0 +1,88 @@
+"""Clients of the official SDK for the tests: a server in memory, and one behind HTTP in a process of its own."""
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, TypeVar
+
+import anyio
+
+from mcp import Client
+from vesalius.mcp.budget import Budget
+from vesalius.mcp.desk import Desk, Options
+from vesalius.mcp.server import Server
+
+#: A circuit of one component, whose task is the absolute value of the token.
+ABSOLUTE, PART = "absolute", "L0_MLP"
+ABS = {"variables": [{"name": "v1", "op": "map", "of": ["tokens"], "formula": "abs(x)"}], "output": "v1"}
+Returned = TypeVar("Returned")
+
+
+@contextmanager
+def desk_in(directory: Path, **budget: float) -> Iterator[Desk]:
+    """A desk on `directory`/run; the same directory continues."""
+    desk = Desk(directory / "run", Options(root=directory, budget=Budget(**budget), functions=4))  # type: ignore[arg-type]
+    try:
+        yield desk
+    finally:
+        desk.close()
+
+
+def with_client(server: Any, use: Callable[[Client], Awaitable[Returned]], **options: Any) -> Returned:
+    """What a function does with a client of a server, in memory or at an address."""
+
+    async def run() -> Returned:
+        async with Client(server, **options) as client:
+            return await use(client)
+
+    return anyio.run(run)
+
+
+def asked(desk: Desk, tool: str, **arguments: Any) -> Any:
+    """The result of one call in memory."""
+
+    async def use(client: Client) -> Any:
+        return await client.call_tool(tool, arguments)
+
+    return with_client(Server(desk), use)
+
+
+async def data(client: Client, tool: str, **arguments: Any) -> dict[str, Any]:
+    """The typed data of a call that must succeed."""
+    result = await client.call_tool(tool, arguments)
+    assert not result.is_error, text_of(result)
+    assert result.structured_content is not None
+    return result.structured_content
+
+
+async def refusal(client: Client, tool: str, **arguments: Any) -> str:
+    """The line of a call that must be refused."""
+    result = await client.call_tool(tool, arguments)
+    assert result.is_error, text_of(result)
+    return text_of(result)
+
+
+def text_of(result: Any) -> str:
+    return "\n".join(block.text for block in result.content)
+
+
+@contextmanager
+def http_server(directory: Path, *options: str) -> Iterator[tuple[str, subprocess.Popen[str]]]:
+    """A server in a process of its own, and its address."""
+    command = [sys.executable, "-m", "vesalius", "mcp", "--http", "--root", str(directory)]
+    command += ["--run", str(directory / "run"), *options]
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment) as process:
+        try:
+            assert process.stdout is not None
+            address = process.stdout.readline().strip()
+            assert address.startswith("http://127.0.0.1:"), address
+            yield address, process
+        finally:
+            if process.poll() is None:
+                process.send_signal(signal.SIGTERM)
+            process.wait(timeout=30)

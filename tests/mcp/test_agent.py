@@ -1,0 +1,226 @@
+"""An agent explains a circuit and a function by tools alone; what it must not see or do is refused in one line."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mcp import Client
+from tests.mcp.asking import ABSOLUTE, PART, asked, data, desk_in, refusal, text_of, with_client
+from vesalius.mcp.listing import listed_tools
+from vesalius.mcp.server import Server
+from vesalius.mcp.tools import TOOLS
+
+IDEAS = ("x", "-x", "abs(x)")
+
+
+def program(formula: str) -> dict[str, Any]:
+    return {"variables": [{"name": "v1", "op": "map", "of": ["tokens"], "formula": formula}], "output": "v1"}
+
+
+async def explains_a_circuit(client: Client) -> dict[str, Any]:
+    """From the list to the grade: the agent keeps the first idea that the engine supports."""
+    listed = await data(client, "list_specimens", contains="abso")
+    name = listed["rows"][0]["name"]
+    described = (await data(client, "describe_specimen", specimen=name))["rows"][0]
+    effects = await data(client, "sweep", specimen=name, n=16)
+    strongest = effects["rows"][0]["id"]
+    assert strongest in described["components"]
+    assert all(abs(row["effect"]) < 1e-6 for row in effects["rows"][1:])
+    verdicts = {}
+    for idea in IDEAS:
+        claim = {"kind": "computes", "component": strongest, "program": program(idea), "carriers": {strongest: ["v1"]}}
+        checked = await data(client, "check_claim", specimen=name, claim=claim)
+        verdicts[idea] = checked["verdict"]
+        assert checked["tried"] == len(verdicts)
+    assert [idea for idea, verdict in verdicts.items() if verdict == "supported"] == ["abs(x)"]
+    await refusal(client, "grade", specimen=name)
+    said = {"components": {strongest: "MAPPER"}, "program": program("abs(x)"), "carriers": {strongest: ["v1"]}}
+    await data(client, "submit_explanation", specimen=name, **said, task_description="absolute value")
+    assert "already" in await refusal(client, "submit_explanation", specimen=name, **said)
+    return await data(client, "grade", specimen=name)
+
+
+def test_an_agent_explains_a_circuit_from_list_to_grade(tmp_path: Path) -> None:
+    with desk_in(tmp_path) as desk:
+        grade = with_client(Server(desk), explains_a_circuit)
+    assert {name: grade["metrics"][name]["value"] for name in ("tag_accuracy", "task_exact", "component_iia")} == {
+        "tag_accuracy": 1.0,
+        "task_exact": 1.0,
+        "component_iia": pytest.approx(1.0, abs=0.02),
+    }
+    assert "MAPPER" not in json.dumps(grade)  # figures only
+
+
+def test_an_agent_explains_a_function(tmp_path: Path) -> None:
+    async def use(client: Client) -> None:
+        names = [row["function"] for row in (await data(client, "list_functions", category="strings"))["rows"]]
+        assert names == [f"strings/f0000{number}" for number in range(4)]
+        rows = (await data(client, "query_function", function=names[0], inputs=["abc", "d"]))["rows"]
+        assert [row["input"] for row in rows] == ["abc", "d"]
+        assert "9 inputs asked, 8" in await refusal(client, "query_function", function=names[0], inputs=["a"] * 9)
+        await refusal(client, "grade_function", function=names[0])
+        await data(client, "submit_function", function=names[0], description="nothing")
+        assert "already" in await refusal(client, "query_function", function=names[0], inputs=["x"])
+        grade = await data(client, "grade_function", function=names[0])
+        assert grade["metrics"]["exact_match"] == 0.0
+
+    with desk_in(tmp_path, queries=10) as desk:
+        with_client(Server(desk), use)
+
+
+def test_whatever_is_wrong_is_one_line(tmp_path: Path) -> None:
+    (tmp_path / "below").mkdir()
+    wrong: list[tuple[str, dict[str, Any], str]] = [
+        ("predict", {}, "specimen: Field required"),
+        ("no_such_tool", {}, "no_such_tool"),
+        ("predict", {"specimen": "none", "inputs": [[1]]}, "specimen 'none' is not known"),
+        ("predict", {"specimen": ABSOLUTE, "inputs": [["no token"]]}, "no token"),
+        ("predict", {"specimen": "../../etc", "inputs": [[1]]}, "outside the server's root"),
+        ("describe_specimen", {"specimen": "/etc"}, "outside the server's root"),
+        ("describe_specimen", {"specimen": "org/model"}, "is not known"),
+        ("describe_specimen", {"specimen": "arithmetic", "behaviour": "/etc/passwd"}, "outside the server's root"),
+        ("intervene", {"specimen": ABSOLUTE, "components": ["L9H9"]}, "L9H9"),
+        ("intervene", {"specimen": ABSOLUTE, "components": [PART], "kind": "patch"}, "source"),
+        ("check_claim", {"specimen": ABSOLUTE, "claim": {"kind": "odd", "component": PART}}, "odd"),
+        ("submit_explanation", {"specimen": ABSOLUTE, "components": {PART: "WIZARD"}}, "INDICATOR"),
+        ("submit_explanation", {"specimen": "arithmetic", "components": {"L0H0": "MAPPER"}}, "no answer key"),
+        ("query_function", {"function": "numeric/f99", "inputs": [1]}, "f99"),
+        ("query_function", {"function": "numeric/f00001", "inputs": ["one"]}, "not a number"),
+        ("report", {"explanation": "../run"}, "is not here"),
+    ]
+
+    async def use(client: Client) -> None:
+        for tool, arguments, what in wrong:
+            line = await refusal(client, tool, **arguments)
+            assert what in line, (tool, line)
+            assert "\n" not in line
+            assert "Traceback" not in line
+            assert len(line) <= 480
+
+    with desk_in(tmp_path) as desk:
+        with_client(Server(desk), use)
+        assert len([call for call in desk.run.calls if not call["ok"]]) == len(wrong)
+
+
+def test_looking_and_interventions_agree_with_each_other(tmp_path: Path) -> None:
+    async def use(client: Client) -> None:
+        base, source = [-3, 2], [5, -6, 7]
+        assert (await data(client, "predict", specimen=ABSOLUTE, inputs=[base, source]))["outputs"] == [
+            [3, 2],
+            [5, 6, 7],
+        ]
+        asked_of = {"specimen": ABSOLUTE, "components": [PART], "kind": "interchange", "prompt": base, "source": source}
+        moved = await data(client, "intervene", **asked_of, at=[0], source_at=[1])
+        assert (moved["clean"], moved["edited"]) == ([3, 2], [6, 2])
+        patched = await data(client, "intervene", **{**asked_of, "kind": "patch", "source": [-6, 7]})
+        assert (patched["rows"][0]["clean"], patched["rows"][0]["edited"]) == ([3, 2], [6, 7])
+        look = await data(client, "attention", specimen=ABSOLUTE, prompt=base, layer=0)
+        whole = json.loads((await client.read_resource(look["resource"])).contents[0].text)  # type: ignore[union-attr]
+        assert [len(head["pattern"]) for head in whole["heads"]] == [3] * 4  # BOS and two tokens
+        for head in whole["heads"]:
+            assert all(sum(row) == pytest.approx(1, abs=1e-2) for row in head["pattern"])
+        found = await data(client, "discover", specimen=ABSOLUTE, method="eap", n=8)
+        assert found["rows"][0]["id"] == PART
+        whole = (await client.read_resource(found["resource"])).contents[0].text  # type: ignore[union-attr]
+        assert "auroc" not in whole
+        assert "metrics" not in json.loads(whole)
+
+    with desk_in(tmp_path) as desk:
+        with_client(Server(desk), use)
+
+
+def test_an_explanation_has_a_page_to_read(tmp_path: Path) -> None:
+    async def use(client: Client) -> None:
+        explained = await data(client, "explain", specimen=ABSOLUTE)
+        assert explained["components"][0]["verdict"] == "supported"
+        page = await data(client, "report", explanation=explained["resource"])
+        html = (await client.read_resource(page["resource"])).contents[0].text  # type: ignore[union-attr]
+        assert html.startswith("<!")
+        assert PART in html
+
+    with desk_in(tmp_path) as desk:
+        with_client(Server(desk), use)
+
+
+def test_the_list_of_tools_is_short_and_whole(tmp_path: Path) -> None:
+    tools = listed_tools()
+    assert [tool.name for tool in tools] == [entry.function.__name__ for entry in TOOLS]
+    assert sum(tool.tokens for tool in tools) < 6_000
+
+    async def use(client: Client) -> None:
+        for tool in (await client.list_tools()).tools:
+            assert tool.description, tool.name
+            assert tool.output_schema is not None
+            assert set(tool.output_schema["properties"]) >= {"text", "left", "resource"}
+        prompts = {prompt.name for prompt in (await client.list_prompts()).prompts}
+        assert prompts == {"hyve_protocol", "find_protocol", "investigate"}
+        asked_for = await client.get_prompt("hyve_protocol", {"specimen": "absolute"})
+        assert "absolute" in asked_for.messages[0].content.text  # type: ignore[union-attr]
+        for address in ("grammar/claims", "grammar/natural-claims", "docs/guide", "schemas/explanation"):
+            assert (await client.read_resource(f"vesalius://{address}")).contents
+
+    with desk_in(tmp_path) as desk:
+        with_client(Server(desk), use)
+
+
+def test_a_budget_is_stated_counted_down_and_then_refuses(tmp_path: Path) -> None:
+    async def use(client: Client) -> None:
+        assert "40 forward passes" in (client.instructions or "")
+        left = (await data(client, "predict", specimen=ABSOLUTE, inputs=[[1], [2]]))["left"]
+        assert left["forwards"] == 38
+        assert (await data(client, "predict", specimen=ABSOLUTE, inputs=[[1], [2]]))["left"]["forwards"] == 38  # kept
+        for _ in range(2):
+            line = await refusal(client, "sweep", specimen=ABSOLUTE, n=32)
+            assert line.startswith("budget exhausted: all 40 forward passes")
+        await data(client, "list_specimens")
+        await data(client, "submit_explanation", specimen=ABSOLUTE, components={PART: "MAPPER"})
+        await data(client, "grade", specimen=ABSOLUTE)
+
+    with desk_in(tmp_path, forwards=40) as desk:
+        with_client(Server(desk), use)
+        assert desk.connection("local").spending.used["forwards"] <= 40
+
+
+def test_code_runs_in_the_sandbox_as_often_as_the_budget_says(tmp_path: Path) -> None:
+    async def use(client: Client) -> None:
+        code = "result = decode(model(tokenize([[-3, 2]])))[0][:2]"
+        assert (await data(client, "run_code", specimen=ABSOLUTE, code=code))["result"] == [3, 2]
+        scored = await data(
+            client, "which_variable", specimen=ABSOLUTE, component=PART, candidates={"size": "abs(tokens[i])", "i": "i"}
+        )
+        assert scored["rows"][0]["variable"] == "size"
+        failed = await data(client, "run_code", specimen=ABSOLUTE, code="open('/etc/passwd')\nresult = 1")
+        assert failed["error"]
+        assert failed["result"] is None
+        line = await refusal(client, "run_code", specimen=ABSOLUTE, code="result = 1")
+        assert line.startswith("budget exhausted: all 3 executions")
+
+    with desk_in(tmp_path, executions=3) as desk:
+        with_client(Server(desk), use)
+
+
+def test_a_specimen_below_the_root_is_read_and_others_are_not(tmp_path: Path) -> None:
+    import vesalius as ves
+    from vesalius.mcp.paths import Names
+
+    package = Path(ves.__file__).parent
+    names = Names(package.parent, known={"absolute"}, behaviours={"ioi"})
+    for inside in ("vesalius/circuits/key/af1.json", "vesalius/circuits/key"):
+        with pytest.raises(ves.BadInput, match="package itself"):
+            names.behaviour(inside)
+    (tmp_path / "rows.jsonl").write_text("{}\n")
+    (tmp_path / "link.jsonl").symlink_to("/etc/hostname")
+    names = Names(tmp_path, known=set(), behaviours=set())
+    assert names.behaviour("rows.jsonl") == str(tmp_path.resolve() / "rows.jsonl")
+    with pytest.raises(ves.BadInput, match="outside"):
+        names.behaviour("link.jsonl")
+
+
+def test_a_single_call_is_in_the_ledger(tmp_path: Path) -> None:
+    with desk_in(tmp_path) as desk:
+        assert "absolute" in text_of(asked(desk, "list_specimens", contains="absol"))
+        (call,) = desk.run.calls
+    assert (call["tool"], call["connection"], call["ok"]) == ("list_specimens", "local", True)
+    assert call["arguments"] == {"contains": "absol", "first": 0, "count": 30}
