@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import anyio
+from mcp.client.client import Client
 
-from mcp import Client
 from vesalius.mcp.budget import Budget
 from vesalius.mcp.desk import Desk, Options
 from vesalius.mcp.server import Server

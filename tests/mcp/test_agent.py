@@ -5,8 +5,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from mcp.client.client import Client
 
-from mcp import Client
 from tests.mcp.asking import ABSOLUTE, PART, asked, data, desk_in, refusal, text_of, with_client
 from vesalius.mcp.listing import listed_tools
 from vesalius.mcp.server import Server

@@ -1,0 +1,170 @@
+"""What lasts: progress and cancellation, the ledger after a kill, several clients, both transports."""
+
+import json
+import os
+import signal
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import anyio
+import httpx
+import pytest
+from mcp.client.client import Client
+from mcp.client.stdio import StdioServerParameters
+
+from tests.mcp.asking import ABSOLUTE, PART, asked, data, desk_in, http_server, refusal, text_of, with_client
+from vesalius.api.runs import results
+from vesalius.mcp.desk import Desk
+from vesalius.mcp.replaying import differing, replay_calls
+from vesalius.mcp.server import Server
+
+#: A circuit whose explanation takes several seconds.
+LARGER = "reverse"
+
+
+def wait_for(desk: Desk, calls: int) -> None:
+    """Until the ledger has so many calls: a thread that was cancelled ends by itself."""
+    until = time.monotonic() + 60
+    while len(desk.run.calls) < calls:
+        assert time.monotonic() < until, "the cancelled call goes on"
+        time.sleep(0.02)
+
+
+def test_long_work_reports_progress_and_stops_when_cancelled(tmp_path: Path) -> None:
+    heard: list[tuple[float, str]] = []
+
+    async def use(client: Client) -> None:
+        with anyio.CancelScope() as scope:
+
+            async def on_progress(progress: float, total: float | None, message: str | None) -> None:
+                heard.append((progress, message or ""))
+                scope.cancel()
+
+            await client.call_tool("explain", {"specimen": LARGER}, progress_callback=on_progress)
+        assert scope.cancelled_caught
+        assert (await data(client, "list_specimens", count=1))["rows"]  # the server goes on
+
+    with desk_in(tmp_path) as desk:
+        with_client(Server(desk), use)
+        wait_for(desk, 2)
+        ended = next(call for call in desk.run.calls if call["tool"] == "explain")
+        assert (ended["ok"], ended["error"]) == (False, "cancelled by the client")
+        # The turn is free again, and nothing half done is kept as a result.
+        assert not asked(desk, "predict", specimen=ABSOLUTE, inputs=[[1]]).is_error
+        assert desk.cached(ended["key"] or "") is None
+    assert heard
+    assert all(message for _, message in heard)
+    numbers = [number for number, _ in heard]
+    assert numbers == sorted(set(numbers))
+
+
+def test_a_second_start_knows_what_the_first_one_did(tmp_path: Path) -> None:
+    claim = {"kind": "necessary", "component": PART}
+    noisy = "numeric/f00003"
+    with desk_in(tmp_path) as desk:
+        asked(desk, "predict", specimen=ABSOLUTE, inputs=[[1, -2]])
+        asked(desk, "submit_explanation", specimen=ABSOLUTE, components={PART: "MAPPER"})
+        assert asked(desk, "check_claim", specimen=ABSOLUTE, claim=claim).structured_content["tried"] == 1
+        asked(desk, "query_function", function=noisy, inputs=[1, 2])
+        used = dict(desk.connection("local").spending.used)
+    with (tmp_path / "run" / "events.jsonl").open("a") as file:
+        file.write('{"event": "call", "tool": "pre')  # a process killed while it wrote
+    with desk_in(tmp_path) as desk:
+        client = desk.connection("local")
+        assert client.spending.used == pytest.approx(used)
+        again = asked(desk, "predict", specimen=ABSOLUTE, inputs=[[1, -2]])
+        assert client.spending.used == pytest.approx(used)
+        assert again.structured_content["outputs"] == [[1, 2]]
+        assert "already" in text_of(asked(desk, "submit_explanation", specimen=ABSOLUTE, components={PART: "ROUTER"}))
+        grade = asked(desk, "grade", specimen=ABSOLUTE).structured_content
+        assert grade["metrics"]["tag_accuracy"]["value"] == 1.0
+        assert asked(desk, "check_claim", specimen=ABSOLUTE, claim=claim).structured_content["tried"] == 2
+        later = asked(desk, "query_function", function=noisy, inputs=[1, 2]).structured_content
+        assert "(396 inputs left)" in later["text"]
+    (tmp_path / "other").mkdir()
+    with desk_in(tmp_path / "other") as other:  # the same four queries in one process
+        asked(other, "query_function", function=noisy, inputs=[1, 2])
+        whole = asked(other, "query_function", function=noisy, inputs=[1, 2]).structured_content
+    assert later["rows"] == whole["rows"]
+
+
+def test_a_run_of_calls_is_listed_and_replayed(tmp_path: Path) -> None:
+    with desk_in(tmp_path) as desk:
+        asked(desk, "predict", specimen=ABSOLUTE, inputs=[[1, -2]])
+        asked(desk, "sweep", specimen=ABSOLUTE, n=4)
+        asked(desk, "query_function", function="numeric/f00001", inputs=[1.5])
+        asked(desk, "predict", specimen="none", inputs=[[1]])
+    (row,) = results(tmp_path).results
+    assert (row.kind, row.title, row.state) == ("mcp", "mcp, 1 connection", "finished")
+    assert row.figures.startswith("4 calls")
+    replayed = replay_calls(tmp_path / "run")
+    assert (replayed.calls, replayed.differences) == (3, ())
+    stored = [call["result"] for call in map(json.loads, (tmp_path / "run" / "events.jsonl").open()) if call["ok"]]
+    other: dict[str, Any] = {**stored[0], "outputs": [[1, 3]]}
+    assert list(differing(stored[0], other, "call 1")) == ["call 1.outputs[0][1]: 2 is stored, 3 came out"]
+
+
+def test_two_clients_at_once_and_a_kill(tmp_path: Path) -> None:
+    """Over HTTP: budgets and submissions are each client's own, and a killed server has lost nothing."""
+
+    async def ada(client: Client) -> float:
+        await data(client, "submit_explanation", specimen=ABSOLUTE, components={PART: "MAPPER"})
+        return (await data(client, "predict", specimen=ABSOLUTE, inputs=[[1], [2], [3]]))["left"]["forwards"]
+
+    async def bob(client: Client) -> float:
+        left = (await data(client, "predict", specimen=ABSOLUTE, inputs=[[4]]))["left"]["forwards"]
+        assert "nothing was submitted" in await refusal(client, "grade", specimen=ABSOLUTE)
+        await data(client, "submit_explanation", specimen=ABSOLUTE, components={PART: "ROUTER"})
+        assert (await data(client, "grade", specimen=ABSOLUTE))["metrics"]["tag_accuracy"]["value"] == 0.0
+        return left
+
+    async def both(address: str) -> dict[str, float]:
+        left: dict[str, float] = {}
+
+        async def one(name: str, use: Any, **options: Any) -> None:
+            async with Client(f"{address}?client={name}", **options) as client:
+                left[name] = await use(client)
+
+        async with anyio.create_task_group() as group:
+            group.start_soon(one, "ada", ada)
+            group.start_soon(one, "bob", bob)
+        async with Client(address, mode="legacy") as client:  # told apart by its session
+            left["session"] = (await data(client, "predict", specimen=ABSOLUTE, inputs=[[5]]))["left"]["forwards"]
+        return left
+
+    async def ada_again(client: Client) -> dict[str, Any]:
+        assert "already" in await refusal(client, "submit_explanation", specimen=ABSOLUTE, components={PART: "ROUTER"})
+        await refusal(client, "predict", specimen="none", inputs=[[1]])
+        return await data(client, "grade", specimen=ABSOLUTE)
+
+    options = ("--forwards", "100")
+    with http_server(tmp_path, *options) as (address, process):
+        assert anyio.run(both, address) == {"ada": 97, "bob": 99, "session": 99}
+        for headers, status in (({"Host": "evil.example"}, 421), ({"Origin": "http://evil.example"}, 403)):
+            sent = {"Accept": "application/json, text/event-stream", **headers}
+            answer = httpx.post(address, json={"jsonrpc": "2.0", "id": 1, "method": "ping"}, headers=sent)
+            assert answer.status_code == status
+        os.kill(process.pid, signal.SIGKILL)
+        process.wait(timeout=30)
+    with http_server(tmp_path, *options) as (address, _):
+        grade = with_client(f"{address}?client=ada", ada_again)
+    assert grade["metrics"]["tag_accuracy"]["value"] == 1.0
+    assert grade["left"]["forwards"] == 97
+
+
+def test_over_stdin_and_stdout(tmp_path: Path) -> None:
+    arguments = ["-m", "vesalius", "mcp", "--root", str(tmp_path), "--run", str(tmp_path / "run"), "--forwards", "50"]
+    server = StdioServerParameters(command=sys.executable, args=arguments, env={**os.environ, "OMP_NUM_THREADS": "1"})
+
+    async def use(client: Client) -> None:
+        assert "50 forward passes" in (client.instructions or "")
+        assert len((await client.list_tools()).tools) == 19
+        made = await data(client, "predict", specimen=ABSOLUTE, inputs=[[-4]])
+        assert (made["outputs"], made["left"]["forwards"]) == ([[4]], 49)
+        assert "Field required" in await refusal(client, "sweep")
+
+    with_client(server, use)
+    calls = [json.loads(line) for line in (tmp_path / "run" / "events.jsonl").open()]
+    assert [(call["tool"], call["ok"]) for call in calls] == [("predict", True), ("sweep", False)]
