@@ -4,6 +4,7 @@ The laboratory is the one that the explanation's scientists use: the same experi
 held-out inputs. With the seed of the explanation the same inputs are drawn, and the record comes out again.
 """
 
+from functools import cached_property
 from typing import get_args
 
 from vesalius.components import Component, parse_components
@@ -60,24 +61,41 @@ def decide_again(
     specimen: Specimen, explanation: Explanation, component: str, record: ClaimRecord, *, seed: int
 ) -> ClaimRecord:
     """The record of the same claim on the inputs of another seed."""
-    natural = isinstance(specimen.vocabulary, TextVocabulary)
-    circuit = sorted(set(parse_components([part.id for part in explanation.components], specimen.model.config)))
-    asked = explanation.request.options.get("n") if explanation.request else None
-    n = asked if isinstance(asked, int) else PROMPTS
-    if _is_measured(record):
-        if not natural:
-            raise BadInput(f"the claim {record.kind!r:.40} is about a natural model, and {specimen.name} is none")
-        part = Component.parse(component).within(specimen.model.config)
-        return measured_again(specimen, part, record, circuit=circuit, n=n, seed=CLAIM_SEED + seed)
-    builtin = explanation.scientist == BUILTIN
-    data = claim_data(record, component, explanation.executable, builtin=builtin)
-    read = natural_claim_from if natural and record.kind in _NATURAL else claim_from
-    claim: Claim = read(data)
-    claim.part.within(specimen.model.config)
-    if natural:
-        lab = Lab(specimen, n=n, seed=CLAIM_SEED + seed, circuit=circuit)
-    else:
-        lab = laboratory(blinded(specimen), circuit, seed=seed)
-    executable = explanation.executable
-    carriers = executable.carriers if builtin and executable is not None and not natural else None
-    return check(claim, lab, tried=record.tried, carriers=carriers)
+    return Retester(specimen, explanation, seed=seed).decide(component, record)
+
+
+class Retester:
+    """Claims of one explanation, decided again on the inputs of another seed, all in one laboratory."""
+
+    def __init__(self, specimen: Specimen, explanation: Explanation, *, seed: int) -> None:
+        self._specimen, self._explanation, self._seed = specimen, explanation, seed
+        self._natural = isinstance(specimen.vocabulary, TextVocabulary)
+
+        self._circuit = sorted(
+            set(parse_components([part.id for part in explanation.components], specimen.model.config))
+        )
+        asked = explanation.request.options.get("n") if explanation.request else None
+        self._n = asked if isinstance(asked, int) else PROMPTS
+
+    @cached_property
+    def _lab(self) -> Lab:
+        if not self._natural:
+            return laboratory(blinded(self._specimen), self._circuit, seed=self._seed)
+        return Lab(self._specimen, n=self._n, seed=CLAIM_SEED + self._seed, circuit=self._circuit)
+
+    def decide(self, component: str, record: ClaimRecord) -> ClaimRecord:
+        """The record of the same claim on these inputs."""
+        specimen, explanation = self._specimen, self._explanation
+        if _is_measured(record):
+            if not self._natural:
+                raise BadInput(f"the claim {record.kind!r:.40} is about a natural model, and {specimen.name} is none")
+            part = Component.parse(component).within(specimen.model.config)
+            seed = CLAIM_SEED + self._seed
+            return measured_again(specimen, part, record, circuit=self._circuit, n=self._n, seed=seed)
+        executable, builtin = explanation.executable, explanation.scientist == BUILTIN
+        data = claim_data(record, component, executable, builtin=builtin)
+        read = natural_claim_from if self._natural and record.kind in _NATURAL else claim_from
+        claim: Claim = read(data)
+        claim.part.within(specimen.model.config)
+        carriers = executable.carriers if builtin and executable is not None and not self._natural else None
+        return check(claim, self._lab, tried=record.tried, carriers=carriers)

@@ -18,6 +18,7 @@ from vesalius.discovery.checks import beside_random, stability_of
 from vesalius.discovery.faithfulness import NothingToKeep, Ranking
 from vesalius.discovery.methods import METHODS, MethodResult, affordable_prompts, discover
 from vesalius.documents.checks import Stability
+from vesalius.documents.circuit import Circuit
 from vesalius.documents.scorecard import DiscoveryFigures
 from vesalius.grading.discovery import grade_circuit_scores, true_circuit
 from vesalius.intervene.edge_graph import EdgeGraph
@@ -49,25 +50,58 @@ def run_case(case: DiscoveryCase) -> DiscoveryFigures:
     """Every figure of one method on one circuit."""
     started = time.perf_counter()
     specimen = load_specimen(case.directory)
-    n = affordable_prompts(case.method, specimen.model.config, case.n)
-    discovery = discover(specimen, case.method, material=trial(specimen, n, seed=case.seed))
-    areas = grade_circuit_scores(discovery.circuit, true_circuit(case.id, case.directory))
-    held_out = _held_out(specimen, discovery, n=case.n, seed=case.seed)
-    faithful, chance = _faithfulness(specimen, discovery, held_out, seed=case.seed)
-    chosen = discovery.circuit.chosen()
-    stability = _stability(specimen, discovery, max(1, len(chosen)))
+    discovery = discover(specimen, case.method, material=_material(specimen, case))
+    graded = _graded(discovery.circuit, specimen, case, discovery.material)
+    stability = _stability(specimen, discovery, max(1, len(graded.chosen)))
+    return graded.model_copy(
+        update={
+            "jaccard": None if stability is None else stability.value,
+            "jaccard_size": None if stability is None else stability.top,
+            "chance": graded.chance | ({} if stability is None else {"jaccard": stability.chance}),
+            "forwards": discovery.forwards,
+            "seconds": discovery.seconds,
+            "work_seconds": time.perf_counter() - started,
+        }
+    )
+
+
+def discover_case(case: DiscoveryCase) -> Circuit:
+    """What the method finds on the case's prompts, ungraded."""
+    specimen = load_specimen(case.directory)
+    return discover(specimen, case.method, material=_material(specimen, case)).circuit
+
+
+def grade_found(circuit: Circuit, case: DiscoveryCase) -> DiscoveryFigures:
+    """The figures of scores that anybody gave: all but stability, which needs the method itself, and its cost."""
+    specimen = load_specimen(case.directory)
+    return _graded(circuit, specimen, case, _material(specimen, case))
+
+
+def _material(specimen: Specimen, case: DiscoveryCase) -> Trial:
+    """The prompts that the method sees."""
+    return trial(specimen, _prompts(specimen, case), seed=case.seed)
+
+
+def _prompts(specimen: Specimen, case: DiscoveryCase) -> int:
+    return affordable_prompts(case.method, specimen.model.config, case.n)
+
+
+def _graded(circuit: Circuit, specimen: Specimen, case: DiscoveryCase, material: Trial) -> DiscoveryFigures:
+    areas = grade_circuit_scores(circuit, true_circuit(case.id, case.directory))
+    held_out = _held_out(specimen, material, n=case.n, seed=case.seed)
+    faithful, chance = _faithfulness(specimen, circuit, held_out, seed=case.seed)
     return DiscoveryFigures(
         **areas.model_dump(),
         **faithful,  # type: ignore[arg-type]
-        jaccard=None if stability is None else stability.value,
-        jaccard_size=None if stability is None else stability.top,
-        chance=chance | ({} if stability is None else {"jaccard": stability.chance}),
-        chosen=tuple(str(part) for part in chosen),
-        prompts=n,
+        jaccard=None,
+        jaccard_size=None,
+        chance=chance,
+        chosen=tuple(str(part) for part in circuit.chosen()),
+        prompts=_prompts(specimen, case),
         held_out=0 if held_out is None else len(held_out.batch),
-        forwards=discovery.forwards,
-        seconds=discovery.seconds,
-        work_seconds=time.perf_counter() - started,
+        forwards=0.0,
+        seconds=0.0,
+        work_seconds=0.0,
     )
 
 
@@ -80,22 +114,22 @@ def _stability(specimen: Specimen, discovery: MethodResult, top: int) -> Stabili
     return None if work > MOST_RESAMPLED else stability_of(specimen, discovery, top)[0]
 
 
-def _held_out(specimen: Specimen, discovery: MethodResult, *, n: int, seed: int) -> Trial | None:
+def _held_out(specimen: Specimen, material: Trial, *, n: int, seed: int) -> Trial | None:
     """Up to `n` prompts that the method has not seen; None where there are none."""
     try:
-        return trial(specimen, n, seed=seed + HELD_OUT, apart_from=discovery.material)
+        return trial(specimen, n, seed=seed + HELD_OUT, apart_from=material)
     except NothingUnseen:
         return None
 
 
 def _faithfulness(
-    specimen: Specimen, discovery: MethodResult, held_out: Trial | None, *, seed: int
+    specimen: Specimen, circuit: Circuit, held_out: Trial | None, *, seed: int
 ) -> tuple[dict[str, float | None], dict[str, float]]:
     """The areas of components and edges on held-out prompts, and those of a random ranking; None where undefined."""
     graph = EdgeGraph.of(specimen.model.config)
     rankings: dict[str, tuple[Ranking, Sequence[Any]]] = {
-        "": ([part for part, _ in discovery.circuit.ranked()], specimen.model.components),
-        "edge_": ([edge for edge, _ in discovery.circuit.ranked_edges()], graph.edges),
+        "": ([part for part, _ in circuit.ranked()], specimen.model.components),
+        "edge_": ([edge for edge, _ in circuit.ranked_edges()], graph.edges),
     }
     areas: dict[str, float | None] = {}
     chance: dict[str, float] = {}

@@ -147,7 +147,7 @@ def read_claim(given: Any, component: Component, vocabulary: FiniteVocabulary, *
         nested = fields.pop("hypothesis", None)
         flat = nested if isinstance(nested, dict) else fields
         program = read_program(flat.get("program"), vocabulary, causal=causal)
-        fields["hypothesis"] = {"program": program, "carriers": _carriers(flat.get("carriers"), program)}
+        fields["hypothesis"] = {"program": program, "carriers": read_carriers(flat.get("carriers"), program)}
         fields = {name: value for name, value in fields.items() if name not in ("program", "carriers")}
     elif "program" in kind.model_fields:
         fields["program"] = read_program(fields.get("program", INPUTS_ONLY), vocabulary, causal=causal)
@@ -162,7 +162,9 @@ def read_circuit(
 ) -> list[Computes]:
     """A claim about a whole circuit as one claim per component that its carriers name, in the circuit's order."""
     program = read_program(given.get("program"), vocabulary, causal=causal)
-    carriers = {str(Component.parse(name)): names for name, names in _carriers(given.get("carriers"), program).items()}
+    carriers = {
+        str(Component.parse(name)): names for name, names in read_carriers(given.get("carriers"), program).items()
+    }
     named = [str(component) for component in circuit]
     if strangers := sorted(set(carriers) - set(named)):
         raise BadInput(f"carriers: {strangers[0]} is not in the circuit; its components are {choices(named)}")
@@ -170,7 +172,7 @@ def read_circuit(
     return [Computes(component=name, hypothesis=hypothesis) for name in named if name in carriers]
 
 
-def _carriers(given: Any, program: Program) -> dict[str, tuple[str, ...]]:
+def read_carriers(given: Any, program: Program) -> dict[str, tuple[str, ...]]:
     """Who carries what, every variable being one that a component of the program writes."""
     if not isinstance(given, dict) or not given:
         raise BadInput('carriers must say which variables each component carries, as in {"L0_MLP": ["v1"]}')

@@ -210,6 +210,9 @@ class Bench:
     sent_back: bool = False
     #: Whether a claim about the circuit settled the component: nothing is left to ask.
     finished: bool = False
+    #: How many programs and claims, where it is not what a stage has.
+    most_executions: int | None = None
+    most_claims: int | None = None
 
     @property
     def tools(self) -> tuple[Tool, ...]:
@@ -229,11 +232,15 @@ class Bench:
     @property
     def max_executions(self) -> int:
         """How many programs may be run."""
+        if self.most_executions is not None:
+            return self.most_executions
         return MAX_EXECUTIONS_COMPACT if self.compact else MAX_EXECUTIONS
 
     @property
     def max_claims(self) -> int:
         """How many claims may be checked."""
+        if self.most_claims is not None:
+            return self.most_claims
         return MAX_CLAIMS_COMPACT if self.compact else MAX_CLAIMS
 
     def objection(self) -> str:

@@ -19,7 +19,7 @@ from vesalius.functions.interpreters import BUILTIN
 from vesalius.functions.suite import SEED, lacks_source
 from vesalius.functions.unit_tests import CHANCE
 from vesalius.runs.functions.settings import BENCHMARK, FunctionSettings
-from vesalius.runs.functions.state import FunctionState
+from vesalius.runs.functions.state import EvaluatedResult, FunctionState, InterpretedResult
 from vesalius.runs.scorecard import call_totals, mean, model_name, rounded_card
 from vesalius.statistics import mean_interval
 
@@ -113,8 +113,14 @@ def _caveats(settings: FunctionSettings, functions: Sequence[Function]) -> tuple
 
 def case_figures(state: FunctionState, case: str) -> Figures:
     """Every figure of one function: its grade, what it took, and what the evaluator said."""
-    taken = state.interpreted[case]
-    figures: Figures = dict(state.graded[case].metrics)
+    return figures_of(state.graded[case].metrics, state.interpreted[case], state.evaluated.get(case))
+
+
+def figures_of(
+    metrics: Mapping[str, float | None], taken: InterpretedResult, tested: EvaluatedResult | None = None
+) -> Figures:
+    """The same from its parts."""
+    figures: Figures = dict(metrics)
     for name, known_as in SHARED.items():
         for other in known_as:
             if other in figures:
@@ -122,7 +128,6 @@ def case_figures(state: FunctionState, case: str) -> Figures:
     figures |= {name: value for name in COUNTED if (value := getattr(taken, name)) is not None}
     if taken.overlap is not None:
         figures[OVERLAP] = taken.overlap
-    tested = state.evaluated.get(case)
     if tested is not None:
         figures["unit_test_executable"] = figures.pop("unit_test", None)
         figures["unit_test"] = tested.score

@@ -80,7 +80,7 @@ class ToGrade:
     id: str
     index: int
     suite: Suite
-    answer: Path
+    answer: Path | None
     grading_seed: int
     unsafe: bool = False
     executions: Path | None = None
@@ -130,9 +130,14 @@ def interpret_case(case: ToInterpret) -> Interpreted:
 
 def grade_case(case: ToGrade) -> Graded:
     """Grade one answer; its code runs in this worker's sandbox."""
+    assert case.answer is not None
+    return grade_answer(case, _answer(case.answer))
+
+
+def grade_answer(case: ToGrade, answer: Answer) -> Graded:
+    """Grade an answer that is given, not read from the case's file."""
     started = time.monotonic()
     function = case.suite.functions()[case.index]
-    answer = _answer(case.answer)
     sandbox = _sandbox(case.unsafe)
     sandbox.executions = executions = Executions(case.executions)
     with recorded(function, executions):
