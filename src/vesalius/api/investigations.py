@@ -267,7 +267,7 @@ class Investigation:
             update: dict[str, Any] = {"scientist": scientist, "behaviour": self._setting.behaviour}
             if executable is not None:
                 update |= {"executable": executable, "program": render(executable.program), "program_agreement": None}
-            self.explanation = made.model_copy(update={**update, "components": parts})
+            self.explanation = made.model_copy(update={**update, "components": tuple(parts)})
             return self.explanation
 
     @contextmanager
