@@ -49,7 +49,11 @@ def short_name(name: str) -> str:
     command = command_of(name)
     if name.startswith("answers:"):
         return f"answers.{Path(name).name}"
-    return name.replace(":", ".") if command is None else f"command.{Path(arguments_of(command)[0]).name}"
+    if command is None:
+        return name.replace(":", ".")
+    program, *arguments = arguments_of(command)
+    scripts = [one for one in arguments if Path(one).is_file()]  # of `python mine.py` the script says more
+    return f"command.{Path(scripts[0] if scripts else program).name}"
 
 
 def arguments_of(command: str) -> list[str]:

@@ -133,6 +133,7 @@ def explain(
             backbone_options=_backbone_options(base_url, max_tokens),
             sandbox_unsafe=unsafe_sandbox,
             compact=compact,
+            timeout=timeout,
             loaded=specimen,
             progress=report,
             spread=parts_on(engine, jobs, specimen, report),

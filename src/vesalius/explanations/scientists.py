@@ -7,6 +7,7 @@
 | `hyve`                    | any vocabulary    | a language model proposes, the engine decides (`hyve`)       |
 | `hybrid`                  | listed vocabulary | built in, then a language model for the rest (`hyve.hybrid`) |
 | `hybrid`, no backbone     | all               | as `builtin`                                                 |
+| `command:./mine.py`       | any vocabulary    | a program that speaks JSON lines (`command`)                 |
 | a plug-in's name, or      | what it accepts   | it is called with a `Task` and an open `Backbone`, or None   |
 | `package.module:function` |                   |                                                              |
 
@@ -29,6 +30,7 @@ from vesalius.documents.explanation import Explanation
 from vesalius.documents.request import Request
 from vesalius.documents.trace import DEFAULT_PROTOCOL, Protocol, Trace
 from vesalius.errors import BadInput, choices
+from vesalius.json_lines import TIMEOUT, arguments_of, command_of
 from vesalius.plugins import SCIENTISTS as PLUGINS
 from vesalius.plugins import named_function
 from vesalius.progress import Progress
@@ -55,8 +57,8 @@ class Task:
     is for the built-in scientist, `protocol`, `compact`, `sandbox_unsafe` are for those that ask a language model. For
     the request: `source` is the name or path that the specimen is loaded by, `circuit_file` where the circuit was read
     from, `backbone` the name of the language model, with its options. `executions` is the file that keeps what executed
-    code gave; one that is not writable only answers. `spread` lets the built-in scientist study parts of a natural
-    model elsewhere.
+    code gave; one that is not writable only answers. `timeout` is how many seconds a command may be silent. `spread`
+    lets the built-in scientist study parts of a natural model elsewhere.
     """
 
     id: str
@@ -68,6 +70,7 @@ class Task:
     compact: bool = False
     executions: Path | None = None
     executions_writable: bool = True
+    timeout: float = TIMEOUT
     circuit_from: str | None = None
     components: tuple[str, ...] | None = None
     circuit: Circuit | None = None
@@ -125,6 +128,9 @@ def scientist_named(name: str) -> Scientist:
     """The scientist of that name: built in, a plug-in's, or the function that `package.module:function` names."""
     if name in SCIENTISTS:
         return SCIENTISTS[name]
+    if (command := command_of(name)) is not None:
+        arguments_of(command)
+        return by_command
     return named_function(PLUGINS, name, known=SCIENTISTS)
 
 
@@ -148,6 +154,8 @@ def check_scientist(
         raise BadInput("`scientist` hyve needs a language model; give `backbone`, such as openai:gpt-5.4")
     if scientist == BUILTIN and backbone:
         raise BadInput("`backbone`: the built-in scientist asks no language model; add `scientist` hyve")
+    if command_of(scientist) is not None and (backbone or protocol is not None):
+        raise BadInput("`backbone` and `protocol`: a command asks no language model of ours; leave them out")
     if leave_out is not None and scientist != BUILTIN:
         raise BadInput("`leave_out` is for the built-in scientist; leave it out")
     if protocol is not None and protocol not in PROTOCOLS:
@@ -292,6 +300,28 @@ def hybrid(task: Task, backbone: Backbone | None) -> Explained:
         progress=task.progress,
     )
     return Explained(result.explanation, result.trace)
+
+
+def by_command(task: Task, backbone: Backbone | None) -> Explained:
+    """The program that the task's scientist names, in `command:...`."""
+    from vesalius.explanations.command import explain_by_command
+    from vesalius.sandbox import Executions
+
+    command = command_of(task.scientist)
+    assert command is not None
+    explanation = explain_by_command(
+        command,
+        task.specimen(),
+        components=task.components,
+        executions=Executions(task.executions, writable=task.executions_writable),
+        seed=task.seed,
+        n=task.n,
+        top=task.top,
+        force=task.force,
+        sandbox_unsafe=task.sandbox_unsafe,
+        timeout=task.timeout,
+    )
+    return Explained(explanation.model_copy(update={"scientist": task.scientist}))
 
 
 SCIENTISTS: dict[str, Scientist] = {BUILTIN: builtin, HYVE: hyve, HYBRID: hybrid}

@@ -90,6 +90,7 @@ class CircuitsBenchmark(Steps):
             backbone=settings.backbone,
             backbone_options={} if settings.max_tokens == MAX_TOKENS else {"max_tokens": settings.max_tokens},
             compact=settings.compact,
+            timeout=self.limits.timeout,
         )
 
     def _grade(self, jobs: int) -> Generator[StepProgress]:

@@ -8,7 +8,7 @@ they are used up, the model is told to answer.
 import ast
 import json
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -285,16 +285,12 @@ class Bench:
 
     def _which(self, candidates: dict[str, str], component: Component) -> str:
         """Score candidates in the sandbox, by the helper of the same name."""
-        functions = []
-        for name, expression in candidates.items():
-            try:
-                ast.parse(expression.strip(), mode="eval")
-            except (SyntaxError, ValueError, RecursionError, MemoryError):
-                self.looks += 1
-                return f"candidate {name!r:.60}: {expression!r:.80} is not a Python expression in tokens and i"
-            functions.append(f"    {name!r}: lambda tokens, i: ({expression.strip()}\n    ),")
-        body = "\n".join(functions)
-        return self._execute(f"result = which_variable({str(component)!r}, {{\n{body}\n}}, inputs)")
+        try:
+            code = which_code(str(component), candidates)
+        except BadInput as error:
+            self.looks += 1
+            return str(error)
+        return self._execute(code)
 
     def _execute(self, code: str) -> str:
         if len(self.executions) >= self.max_executions:
@@ -363,6 +359,20 @@ class Bench:
         refuted = any(earlier.verdict == "refuted" for _, earlier in self.checked)
         self.finished = record.verdict == "supported" and not refuted
         return own, record, "\n".join(said)
+
+
+def which_code(component: str, candidates: Mapping[str, str]) -> str:
+    """The program that scores candidate variables, Python expressions in `tokens` and `i`, in the sandbox."""
+    functions = []
+    for name, expression in candidates.items():
+        try:
+            ast.parse(expression.strip(), mode="eval")
+        except (SyntaxError, ValueError, RecursionError, MemoryError):
+            text = f"{expression!r:.80} is not a Python expression in tokens and i"
+            raise BadInput(f"candidate {name!r:.60}: {text}") from None
+        functions.append(f"    {name!r}: lambda tokens, i: ({expression.strip()}\n    ),")
+    body = "\n".join(functions)
+    return f"result = which_variable({component!r}, {{\n{body}\n}}, inputs)"
 
 
 def record_text(record: ClaimRecord) -> str:
