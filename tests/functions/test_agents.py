@@ -11,6 +11,7 @@ from vesalius.functions.agents import DialogueLimits, Exemplars, exemplars_for, 
 from vesalius.functions.agents.evaluator import evaluator_prompt
 from vesalius.functions.agents.invention import invented
 from vesalius.functions.agents.prompting import render
+from vesalius.functions.answer import Mode
 from vesalius.functions.box import Asked, Category, Reply
 from vesalius.functions.categories import CATEGORIES
 from vesalius.functions.suite import Suite
@@ -147,6 +148,21 @@ def test_invented_outputs_leave_the_conversation() -> None:
     said = script.requests[-1].messages
     assert "77" not in said[2].text
     assert "were dropped" in said[3].text
+
+
+@pytest.mark.parametrize(
+    ("mode", "said", "structure"),
+    [
+        ("fixed", '[INTERVAL]: {"low": 10, "high": 20}\n', {"interval": [10.0, 20.0]}),
+        ("fixed", "[INTERVAL]: none\n", {"interval": None}),
+        ("published", "", {}),
+    ],
+)
+def test_the_interval_of_an_answer(mode: Mode, said: str, structure: dict) -> None:
+    backbone, script = speaking(f"[DESCRIPTION]: a line\n[DOMAIN]: see below\n{said}[CODE]: def f(x): return x")
+    answer = interpret_with(backbone, Box(Line(0)), mode=mode)
+    assert (answer.domain, answer.structure, answer.code) == ("see below", structure, "def f(x): return x")
+    assert ("[INTERVAL]:" in script.requests[0].messages[1].text) == (mode == "fixed")
 
 
 @pytest.fixture

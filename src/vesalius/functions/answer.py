@@ -21,8 +21,9 @@ class Answer(BaseModel):
     """An interpretation: in words, where the function departs from its rule, and as code that can be run.
 
     `structure` holds the parts that a program can check, under the names of the function's truth (`family`, `noise`,
-    `interval`, `operations`, `concepts`, `rule`, `exception`, ...); only built-in interpreters fill it. `table` says
-    that the code looks values up and names no rule: such an answer may predict, but does not count as understanding.
+    `interval`, `operations`, `concepts`, `rule`, `exception`, ...). Built-in interpreters fill it; of a language model
+    it holds the interval, where that was given in its structured form. `table` says that the code looks values up and
+    names no rule: such an answer may predict, but does not count as understanding.
     """
 
     model_config = ConfigDict(frozen=True)

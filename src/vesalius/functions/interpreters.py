@@ -10,6 +10,7 @@ and a plug-in's name or `package.module:function` is called with the box and `se
 import random
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from vesalius.backbones import Backbone
 from vesalius.errors import BadInput, Failed, choices
@@ -100,9 +101,10 @@ def interpret(
         return Interpretation(answer)
     assert backbone is not None
     if name == AIA:
-        return Interpretation(interpret_with(backbone, box, limits=limits, name=name))
+        return Interpretation(interpret_with(backbone, box, limits=limits, name=name, mode=suite.mode))
     exemplars = exemplars_for(function, suite, grading_seed=grading_seed)
-    answer = interpret_with(backbone, box, asking=name == BOTH, exemplars=exemplars, limits=limits, name=name)
+    options: dict[str, Any] = {"limits": limits, "name": name, "mode": suite.mode}
+    answer = interpret_with(backbone, box, asking=name == BOTH, exemplars=exemplars, **options)
     return Interpretation(answer, exemplars.overlap)
 
 

@@ -117,6 +117,7 @@ def in_words(truth: dict[str, Any]) -> str:
         return json.dumps({name: value for name, value in truth.items() if value is not None}, ensure_ascii=False)
     extras = [str(truth["kind"])] if truth.get("kind") else []
     extras += [f"{name} {truth[name]}" for name in ("noise", "interval") if truth.get(name)]
+    extras += ["corrupted outside the interval"] if truth.get("outside") else []
     return " ".join(str(loaded).split()) + (f" ({', '.join(extras)})" if extras else "")
 
 

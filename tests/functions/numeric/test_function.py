@@ -49,6 +49,7 @@ def test_corruption_by_hand() -> None:
     x = np.array([-10.0, 2.0, 2.1, 9.0, 10.0])
     inside = Corruption("inside", (2.0, 9.0), mean=50.0)
     assert inside.covers(x).tolist() == [False, False, True, False, False]
+    assert Corruption("outside", (2.0, 9.0), 0.0).covers(x).tolist() == [True, True, False, True, True]
     assert Corruption("larger", (9.0,), 0.0).covers(x).tolist() == [False, False, False, True, True]
     assert Corruption("smaller", (2.0,), 0.0).covers(x).tolist() == [True, True, False, False, False]
     corrupted = function(LINE, kind="corrupted", corruption=inside)

@@ -257,6 +257,49 @@ def test_overlap_of_intervals_by_hand(sandbox: Sandbox) -> None:
     assert [end for end, value in found.items() if value] == [(0.0, None), (96.0, None)]
 
 
+OUTSIDE = Corruption("outside", (10.0, 20.0), 5.0)
+
+
+@pytest.mark.parametrize(
+    ("corruption", "domain", "structure", "figures"),
+    [
+        (Corruption("inside", (10.0, 20.0), 5.0), "for x in [10, 20] the outputs are random", {}, (1, None, 1)),
+        (Corruption("inside", (10.0, 20.0), 5.0), "for x in [50, 60] the outputs are random", {}, (0, None, 1)),
+        (Corruption("inside", (10.0, 20.0), 5.0), "all real numbers", {}, (0, None, 0)),
+        (OUTSIDE, "random outside [10, 20]", {}, (1, None, 1)),
+        (OUTSIDE, "random in [10, 20]", {}, (0, None, 1)),
+        (OUTSIDE, None, {"interval": [10.0, 20.0], "outside": True}, (1, None, 1)),
+        # What a program reads comes before the words.
+        (OUTSIDE, "no unexpected interval", {"interval": [10.0, 20.0], "outside": True}, (1, None, 1)),
+        (None, "for x in [10, 20] the outputs are random", {}, (None, 1, 1)),
+        (None, "there is no interval of unexpected behaviour", {}, (None, 0, 1)),
+        (None, None, {}, (None, 0, 0)),
+    ],
+)
+def test_the_domain_of_a_language_models_answer_is_graded(
+    sandbox: Sandbox,
+    corruption: Corruption | None,
+    domain: str | None,
+    structure: dict[str, Any],
+    figures: tuple[float | None, ...],
+) -> None:
+    kind = "clean" if corruption is None else "corrupted"
+    known = function(Atom("linear", (2.0, 1.0)), kind=kind, corruption=corruption)
+    metrics = graded(known, None, sandbox, domain=domain, structure=structure, rounds=1).metrics
+    assert tuple(metrics[name] for name in ("interval_found", "false_alarm", "domain_read")) == figures
+    assert metrics["family_named"] is metrics["noise_named"] is None  # it was not asked for these
+
+
+def test_success_inside_and_outside_the_corrupted_part(sandbox: Sandbox) -> None:
+    known = function(Atom("linear", (2.0, 1.0)), kind="corrupted", corruption=Corruption("inside", (10.0, 40.0), -9.0))
+    parts = ("inside_success", "outside_success")
+    rule = graded(known, "def f(x):\n    return 2 * x + 1", sandbox).metrics
+    assert [rule[name] for name in parts] == [0, 1]
+    constant = graded(known, "def f(x):\n    return -9", sandbox).metrics
+    assert [constant[name] for name in parts] == [1, 0]
+    assert [graded(LINE, "def f(x):\n    return -9", sandbox).metrics[name] for name in parts] == [None, None]
+
+
 def test_held_out_points_lie_off_the_grid_and_close_to_features() -> None:
     corrupted = function(
         Atom("rectangle", (4.0,)), kind="corrupted", corruption=Corruption("inside", (10.0, 20.0), 0.0)

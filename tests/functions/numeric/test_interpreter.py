@@ -111,6 +111,8 @@ def test_noise_is_named_and_does_not_hide_the_rule(expression: Expression, noise
         (Corruption("inside", (99.9, 104.95), 4.0), [99.9, 104.95]),
         (Corruption("larger", (-62.4,), 900.0), [-62.4, None]),
         (Corruption("smaller", (83.0,), -2.0), [None, 83.0]),
+        (Corruption("outside", (41.3, 46.4), 9.0), [41.3, 46.4]),
+        (Corruption("outside", (-12.8, 6.05), -3.0), [-12.8, 6.05]),
     ],
 )
 def test_both_ends_of_a_corrupted_stretch_are_found(corruption: Corruption, interval: list[float | None]) -> None:
@@ -120,7 +122,8 @@ def test_both_ends_of_a_corrupted_stretch_are_found(corruption: Corruption, inte
     for said, true in zip(answer.structure["interval"], interval, strict=True):
         assert (said is None) if true is None else said == pytest.approx(true, abs=0.003)
     f = defined(answer)
-    inside = corruption.boundary[0] + (0.5 if corruption.shape != "smaller" else -0.5)
+    assert answer.structure.get("outside", False) == (corruption.shape == "outside")
+    inside = corruption.boundary[0] + (-0.5 if corruption.shape in ("smaller", "outside") else 0.5)
     assert f(inside) == pytest.approx(corruption.mean, abs=0.1)
     assert answer.domain is not None
 

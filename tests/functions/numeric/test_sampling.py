@@ -69,6 +69,24 @@ def test_corruption_lies_where_published_ones_do() -> None:
             assert 5 <= corruption.boundary[1] - corruption.boundary[0] <= 25
 
 
+def test_published_draws_have_the_intervals_and_scales_of_the_paper() -> None:
+    drawn = sample(1200, seed=2, mode="published")
+    corrupted = [f.corruption for f in drawn if f.corruption]
+    assert {corruption.shape for corruption in corrupted} == {"inside", "outside", "larger", "smaller"}
+    lengths = [c.boundary[1] - c.boundary[0] for c in corrupted if len(c.boundary) == 2]
+    assert 5 <= min(lengths) < 8 < 17 < max(lengths) <= 20
+    atoms = [f.expression for f in drawn if isinstance(f.expression, Atom)]
+    pairs = [a.params[:2] for a in atoms if a.family in ("absolute", "root", "logarithm", "step", "relu")]
+    biases = [bias for _, bias in pairs] + [a.params[3] for a in atoms if a.family in ("tanh", "sin", "cos")]
+    for value in [scale for scale, _ in pairs] + biases:
+        assert value == int(value)
+        assert -30 <= value <= 30
+    assert max(biases) > 20
+    # The default keeps to the published data.
+    corrupted = [f.corruption for f in sample(600, seed=2) if f.corruption]
+    assert {corruption.shape for corruption in corrupted} == {"inside", "larger", "smaller"}
+
+
 @pytest.mark.parametrize(("count", "seed"), [(-1, 0), (10**9, 0), (3, -1)])
 def test_impossible_draws_are_refused(count: int, seed: int) -> None:
     with pytest.raises(BadInput):

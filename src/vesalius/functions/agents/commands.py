@@ -5,10 +5,10 @@ A turn does one thing. Either it asks, with one command that stands on lines of 
     ASK [1, 2.5, -3]                       a JSON list; it may go on over several lines
     PYTHON(function.py a b c)              the published form: inputs between blanks; nothing else has a meaning
 
-or it ends with the answer, whose parts begin with `[DESCRIPTION]:`, `[DOMAIN]:` and `[CODE]:`. Quotes, commas,
-semicolons, dollar signs and brackets in an input are part of that input. A text with blanks in it needs `ASK`. The line
-of a command may begin with `COMMAND:`. Whatever follows the command in the same turn is not read; outputs that a model
-writes there are its own invention (see `invention`).
+or it ends with the answer, whose parts begin with `[DESCRIPTION]:`, `[DOMAIN]:`, `[INTERVAL]:` and `[CODE]:`. Quotes,
+commas, semicolons, dollar signs and brackets in an input are part of that input. A text with blanks in it needs `ASK`.
+The line of a command may begin with `COMMAND:`. Whatever follows the command in the same turn is not read; outputs that
+a model writes there are its own invention (see `invention`).
 """
 
 import json
@@ -24,8 +24,8 @@ LONGEST_INPUT = 1_000
 _COMMAND = re.compile(r"^[ \t>*`]*(?:COMMAND:[ \t]*)?(?:(?P<ask>ASK)\b|(?P<python>PYTHON)[ \t]*\()", re.MULTILINE)
 _SCRIPT = re.compile(r"""^["'{]?(?:\S*/)?function\.py["'}]?$""")
 _PART = re.compile(
-    r"^[ \t#>*_]*(?:\[[ \t]*(?P<marked>DESCRIPTION|DOMAIN|CODE)[ \t]*\][ \t*_]*:?"
-    r"|(?P<plain>DESCRIPTION|DOMAIN|CODE)[ \t*_]*:)[ \t*_]*",
+    r"^[ \t#>*_]*(?:\[[ \t]*(?P<marked>DESCRIPTION|DOMAIN|INTERVAL|CODE)[ \t]*\][ \t*_]*:?"
+    r"|(?P<plain>DESCRIPTION|DOMAIN|INTERVAL|CODE)[ \t*_]*:)[ \t*_]*",
     re.MULTILINE | re.IGNORECASE,
 )
 _FENCE = re.compile(r"```[^\n`]*\n(?P<code>.*?)(?:\n[ \t]*```|\Z)", re.DOTALL)
@@ -56,6 +56,7 @@ class Parts:
     description: str | None = None
     domain: str | None = None
     code: str | None = None
+    interval: str | None = None
 
 
 def read_command(turn: str) -> Ask | Malformed | None:
@@ -77,7 +78,8 @@ def read_answer(turn: str) -> Parts:
     parts = {_name(mark): turn[mark.end() : end].strip() for mark, end in zip(marks, ends, strict=True)}
     last = marks[first]
     description = turn[last.end() : ends[first]].strip()
-    return Parts(description or None, parts.get("domain") or None, _code(parts.get("code", "")))
+    interval = parts.get("interval") or None
+    return Parts(description or None, parts.get("domain") or None, _code(parts.get("code", "")), interval)
 
 
 def usable_input(value: Any, category: Category) -> tuple[Any, str | None]:

@@ -7,6 +7,7 @@ that outputs it invented cannot mislead it later.
 """
 
 from dataclasses import dataclass, field
+from typing import Any
 
 from vesalius.backbones import Backbone, Message, Rejected, TokenUsage, assistant, system, user
 from vesalius.backbones.json_repair import THOUGHTS
@@ -16,10 +17,11 @@ from vesalius.functions.agents.exemplars import Exemplars
 from vesalius.functions.agents.invention import invented
 from vesalius.functions.agents.prompting import render
 from vesalius.functions.agents.writing import said_input, said_pairs
-from vesalius.functions.answer import Answer
+from vesalius.functions.answer import Answer, Mode
 from vesalius.functions.box import Box, Category
+from vesalius.functions.domains import read_structured
 
-#: What is wanted besides the description, as published, and the words that ask for it.
+#: What is wanted besides the description, as published, and the words that ask for it. `INTERVAL` is ours.
 PARTS: dict[Category, tuple[str, ...]] = {
     "numeric": ("DESCRIPTION", "DOMAIN", "CODE"),
     "strings": ("DESCRIPTION", "CODE"),
@@ -29,6 +31,8 @@ PARTS: dict[Category, tuple[str, ...]] = {
 WORDS = {
     "DESCRIPTION": "what f does, in words",
     "DOMAIN": "for which x the rule holds; where it does not hold, within which bounds, and what happens there",
+    "INTERVAL": 'none, or the interval in which f behaves differently, as in {"low": 10, "high": 20}; null for no end; '
+    'with "outside": true where f behaves differently everywhere else',
     "CODE": "Python in a fenced block that defines def f(x): and behaves like f",
 }
 #: A longer turn is cut before it is read.
@@ -69,6 +73,7 @@ def interpret_with(
     exemplars: Exemplars | None = None,
     limits: DialogueLimits | None = None,
     name: str = "",
+    mode: Mode = "fixed",
 ) -> Answer:
     """Let a language model explain what is in a box.
 
@@ -79,11 +84,13 @@ def interpret_with(
         exemplars: inputs whose outputs are shown at the start.
         limits: rounds and inputs per round.
         name: what the answer calls its author.
+        mode: `published` asks for the published parts alone, `fixed` also for the corrupted interval of a numeric
+            function in a form that a program reads.
     """
     limits = limits or DialogueLimits()
     if not asking and (exemplars is None or not exemplars.inputs):
         raise BadInput("exemplars: without them and without questions there is nothing to interpret")
-    talk = _Talk(_opening(box, asking=asking, exemplars=exemplars, limits=limits))
+    talk = _Talk(_opening(box, asking=asking, exemplars=exemplars, limits=limits, mode=mode))
     turns_left = limits.rounds + 1 if asking else 1 + limits.repairs
     while turns_left and _next_turn(talk, backbone, box, limits=limits, asking=asking, turns_left=turns_left):
         turns_left -= 1
@@ -91,6 +98,7 @@ def interpret_with(
         description=talk.answer.description or "",
         domain=talk.answer.domain,
         code=talk.answer.code,
+        structure=_structure(talk.answer) if box.category == "numeric" else {},
         interpreter=name or backbone.name,
         queries=box.asked,
         rounds=talk.rounds,
@@ -100,10 +108,28 @@ def interpret_with(
     )
 
 
-def _opening(box: Box, *, asking: bool, exemplars: Exemplars | None, limits: DialogueLimits) -> list[Message]:
+def _structure(answer: Parts) -> dict[str, Any]:
+    """The corrupted part, where it was given in the form that a program reads."""
+    reading = read_structured(answer.interval)
+    if not reading.said:
+        return {}
+    return {"interval": None} if reading.corrupted is None else reading.corrupted.structure()
+
+
+def wanted_parts(category: Category, mode: Mode) -> tuple[str, ...]:
+    """The parts of an answer, in order."""
+    parts = PARTS[category]
+    if category != "numeric" or mode == "published":
+        return parts
+    return (*parts[:-1], "INTERVAL", parts[-1])
+
+
+def _opening(
+    box: Box, *, asking: bool, exemplars: Exemplars | None, limits: DialogueLimits, mode: Mode
+) -> list[Message]:
     shown = [] if exemplars is None else list(exemplars.inputs[: box.left])
     box.ask(shown)
-    numeric, parts = box.category == "numeric", PARTS[box.category]
+    numeric, parts = box.category == "numeric", wanted_parts(box.category, mode)
     asked = box.log[len(box.log) - len(shown) :]
     instructions = render(
         "system", asking=asking, numeric=numeric, code="CODE" in parts, limits=limits, budget=box.left

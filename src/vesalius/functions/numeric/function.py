@@ -31,7 +31,7 @@ from vesalius.functions.numeric.nets import Net
 
 Kind = Literal["clean", "corrupted", "noised", "mlp"]
 NoiseKind = Literal["normal", "uniform", "poisson"]
-Shape = Literal["inside", "larger", "smaller"]
+Shape = Literal["inside", "outside", "larger", "smaller"]
 
 #: Mean and standard deviation of each kind of noise.
 NOISE = {"normal": (0.0, 1.0), "uniform": (0.0, 1 / math.sqrt(3)), "poisson": (1.0, 1.0)}
@@ -41,7 +41,9 @@ _POISSON_STEPS = np.cumsum([math.exp(-1) / math.factorial(k) for k in range(30)]
 
 @dataclass(frozen=True)
 class Corruption:
-    """Where the function answers with noise about a constant instead: an open interval, or a half-line with its end."""
+    """Where the function answers with noise about a constant instead: an open interval, all outside of one, or a
+    half-line with its end.
+    """
 
     shape: Shape
     boundary: tuple[float, ...]
@@ -51,12 +53,14 @@ class Corruption:
         """Which inputs are corrupted."""
         if self.shape == "inside":
             return (x > self.boundary[0]) & (x < self.boundary[1])
+        if self.shape == "outside":
+            return (x <= self.boundary[0]) | (x >= self.boundary[1])
         return x >= self.boundary[0] if self.shape == "larger" else x <= self.boundary[0]
 
     @property
     def interval(self) -> tuple[float | None, float | None]:
-        """Its ends; None where it is unbounded."""
-        if self.shape == "inside":
+        """Its ends, None where it is unbounded; of `outside`, those of the interval that is left."""
+        if self.shape in ("inside", "outside"):
             return self.boundary[0], self.boundary[1]
         return (self.boundary[0], None) if self.shape == "larger" else (None, self.boundary[0])
 
@@ -131,7 +135,10 @@ class NumericFunction:
         return replies
 
     def truth(self) -> dict[str, Any]:
-        """What the function is, as JSON: `family`, `operands`, `kind`, `noise`, `interval`, `formula`, `domain`."""
+        """What the function is, as JSON: `family`, `operands`, `kind`, `noise`, `interval`, `formula`, `domain`.
+
+        `outside` is there, and true, where everything outside the interval is corrupted instead of what is inside.
+        """
         parts = operands(self.expression)
         return {
             "kind": self.kind,
@@ -142,6 +149,7 @@ class NumericFunction:
             "formula": formula(self.expression, quirks=self.quirks),
             "noise": self.noise,
             "interval": None if self.corruption is None else list(self.corruption.interval),
+            **({"outside": True} if self.corruption is not None and self.corruption.shape == "outside" else {}),
             "corrupted_mean": None if self.corruption is None else self.corruption.mean,
             "training_mse": None if self.net is None else self.net.mse,
             "published_mse": self.published_mse,

@@ -9,7 +9,10 @@ Better ones: points drawn at random over -128..128 and more of them close to whe
 jumps, kinks, peaks); the reference is the expected value, without noise, and the measure is relative to the variance
 (`r2`, not below 0). `understood` also asks for code within `LONGEST_RULE` that is not marked as a table. That is no
 proof of a rule: about a hundred values of a smooth function fit in, and lines between them predict it.
-Structure is graded where the answer has one (built-in interpreters): None where a figure does not apply.
+Structure is graded where the answer has it: None where a figure does not apply. Built-in interpreters name family,
+noise and interval; of a language model the interval is read from its answer (`vesalius.functions.domains`). For
+corrupted functions `inside_success` and `outside_success` are the error rule on the held-out points inside and outside
+the corrupted part.
 """
 
 import math
@@ -20,6 +23,7 @@ from numpy import ndarray
 
 from vesalius.functions.answer import SUCCESS, Answer, Grade
 from vesalius.functions.box import Function
+from vesalius.functions.domains import EDGE, Corrupted, from_structure, overlap, read_written
 from vesalius.functions.numeric.expressions import Atom, Pair, operands
 from vesalius.functions.numeric.function import NumericFunction
 from vesalius.functions.numeric.names import SAME, can_express
@@ -29,7 +33,6 @@ from vesalius.functions.submitted import Size, says_a_rule, size_of
 from vesalius.sandbox import Sandbox
 
 GRID = np.arange(256) - 127.5
-EDGE = 128.0
 #: The longest rules of the families, a product of a kink and a quintic in a corrupted interval, or a rational with all
 #: digits, have 290 characters, 170 of them in literals, and 80 parts.
 LONGEST_RULE = Size(characters=500, literals=170, longest=16, parts=130)
@@ -60,6 +63,7 @@ def grade(function: Function, answer: Answer, *, sandbox: Sandbox, seed: int = 0
     same = _same(mean[uncorrupted], guess[uncorrupted]) and not answer.table
     size = size_of(answer.code)
     understood = r2 > 1 - SUCCESS and not answer.table and says_a_rule(answer.code, most=LONGEST_RULE)
+    corrupted = None if known.corruption is None else ~uncorrupted
     metrics: dict[str, float | None] = {
         "success": float(nmse is not None and nmse < SUCCESS),
         "nmse": nmse,
@@ -70,6 +74,8 @@ def grade(function: Function, answer: Answer, *, sandbox: Sandbox, seed: int = 0
         "table": float(answer.table),
         "code_length": None if size is None else float(size.characters),
         **structure_metrics(known, answer, points=held_out[uncorrupted] if same else held_out[:0]),
+        "inside_success": None if corrupted is None else _part_success(mean[corrupted], guess[corrupted]),
+        "outside_success": None if corrupted is None else _part_success(mean[uncorrupted], guess[uncorrupted]),
     }
     picture = {"x": GRID.tolist(), "truth": _drawable(live), "answer": _drawable(outputs.values[: len(GRID)])}
     return Grade(metrics=metrics, picture=picture, fault=fault)
@@ -137,6 +143,14 @@ def _held_out(mean: ndarray, guess: ndarray) -> tuple[float, float | None]:
     return max(0.0, 1 - error / variance), error / moment
 
 
+def _part_success(mean: ndarray, guess: ndarray) -> float | None:
+    """The error rule on a part of the points; None where the function has no value on it."""
+    if not np.isfinite(np.abs(mean)).any():
+        return None
+    nmse = _held_out(mean, guess)[1]
+    return float(nmse is not None and nmse < SUCCESS)
+
+
 def _same(mean: ndarray, guess: ndarray) -> bool:
     """Whether two functions agree but for rounding; close to a jump a few points in a hundred may not."""
     kept = np.isfinite(np.abs(mean))
@@ -150,23 +164,34 @@ def _same(mean: ndarray, guess: ndarray) -> bool:
 
 
 def structure_metrics(function: NumericFunction, answer: Answer, *, points: ndarray) -> dict[str, float | None]:
-    """Family, noise and interval against the truth; all None for an answer without structure.
+    """Family, noise and interval against the truth, each None where the answer was not asked for it.
 
     `points` are those where the answer's code was seen to be the function, none if it is not.
     """
-    names = ("family_named", "noise_named", "interval_found", "false_alarm", "interval_iou")
-    if not answer.structure:
-        return dict.fromkeys(names)
     said = answer.structure
-    interval = said.get("interval")
-    truth = None if function.corruption is None else function.corruption.interval
-    iou = None if truth is None else _overlap(truth, interval)
     return {
-        "family_named": float(_is_named(function, said, points)),
-        "noise_named": float((said.get("noise") or None) == function.noise),
+        "family_named": float(_is_named(function, said, points)) if "family" in said else None,
+        "noise_named": float((said["noise"] or None) == function.noise) if "noise" in said else None,
+        **_interval_metrics(function, answer),
+    }
+
+
+def _interval_metrics(function: NumericFunction, answer: Answer) -> dict[str, float | None]:
+    """The corrupted part as the answer names it: in its structure, or in words where a language model was asked."""
+    reading, corruption = from_structure(answer.structure), function.corruption
+    in_words = answer.domain is not None or answer.rounds is not None
+    if not reading.said and not in_words:
+        return dict.fromkeys(("interval_found", "false_alarm", "interval_iou", "domain_read"))
+    reading = reading if reading.said else read_written(answer.domain)
+    iou = None
+    if corruption is not None:
+        truth = Corrupted(*corruption.interval, outside=corruption.shape == "outside")
+        iou = 0.0 if reading.corrupted is None else overlap(truth, reading.corrupted)
+    return {
         "interval_found": None if iou is None else float(iou >= FOUND_IOU),
-        "false_alarm": float(interval is not None) if truth is None else None,
+        "false_alarm": float(reading.corrupted is not None) if corruption is None else None,
         "interval_iou": iou,
+        "domain_read": None if answer.rounds is None else float(reading.said),
     }
 
 
@@ -193,23 +218,6 @@ def _is_first_root(atom: Atom) -> bool:
 
 def _canonical(family: str, parts: list[str]) -> tuple[str, tuple[str, ...]]:
     return _SYNONYMS.get(family, family), tuple(sorted(parts))
-
-
-def _overlap(truth: tuple[float | None, float | None], said: Any) -> float:
-    """Intersection over union within the range."""
-    if not isinstance(said, (list, tuple)) or len(said) != 2:
-        return 0.0
-    first, second = _clipped(truth), _clipped((said[0], said[1]))
-    shared = max(0.0, min(first[1], second[1]) - max(first[0], second[0]))
-    union = (first[1] - first[0]) + (second[1] - second[0]) - shared
-    return shared / union if union > 0 else 0.0
-
-
-def _clipped(interval: tuple[Any, Any]) -> tuple[float, float]:
-    low, high = interval
-    low = -EDGE if not isinstance(low, (int, float)) else max(float(low), -EDGE)
-    high = EDGE if not isinstance(high, (int, float)) else min(float(high), EDGE)
-    return low, max(low, high)
 
 
 def _drawable(values: ndarray) -> list[float | None]:

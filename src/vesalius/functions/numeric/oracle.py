@@ -1,5 +1,7 @@
 """The answer of an interpreter that knows the function: its expected value. Its score is the ceiling."""
 
+from typing import Any
+
 from vesalius.errors import BadInput
 from vesalius.functions.answer import Answer
 from vesalius.functions.box import Function
@@ -28,11 +30,18 @@ def oracle(function: Function) -> Answer:
         corruption = known.corruption
         interval = None if corruption is None else (corruption.shape, corruption.boundary, corruption.mean)
         code = formula_program(text, interval=interval)
-    structure = {key: truth[key] for key in ("family", "operands", "params", "noise", "interval")}
+    structure = {
+        key: truth[key] for key in ("family", "operands", "params", "noise", "interval", "outside") if key in truth
+    }
     return Answer(
         description=f"{truth['kind']} {truth['family']}: {truth['formula']}",
-        domain=None if truth["interval"] is None else f"noise about {truth['corrupted_mean']:g} in {truth['interval']}",
+        domain=None if truth["interval"] is None else _domain(truth),
         code=code,
         structure=structure,
         interpreter="oracle",
     )
+
+
+def _domain(truth: dict[str, Any]) -> str:
+    where = "outside" if truth.get("outside") else "in"
+    return f"noise about {truth['corrupted_mean']:g} {where} {truth['interval']}"

@@ -49,6 +49,7 @@ def _interval_lines(interval: tuple[Shape, tuple[float, ...], float] | None) -> 
     ends = [number(end) for end in boundary]
     test = {
         "inside": lambda: f"{ends[0]} < x < {ends[-1]}",
+        "outside": lambda: f"x <= {ends[0]} or x >= {ends[-1]}",
         "larger": lambda: f"x >= {ends[0]}",
         "smaller": lambda: f"x <= {ends[0]}",
     }[shape]()

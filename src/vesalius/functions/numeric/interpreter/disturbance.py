@@ -1,8 +1,8 @@
 """Noise and corruption: what differs when the same question is asked twice.
 
 Noise is large, and its kind shows in the differences: whole numbers are Poisson, never above 2 is uniform, otherwise
-normal. Small differences on one stretch: there the function is replaced by noise about a constant, and both ends of the
-stretch are found by halving, each time asking a point twice.
+normal. Small differences on one stretch, or at both ends of the range: there the function is replaced by noise about a
+constant, and where that begins and ends is found by halving, each time asking a point twice.
 """
 
 import math
@@ -25,7 +25,7 @@ _END_WIDTH = 0.004
 
 @dataclass(frozen=True)
 class Stretch:
-    """A corrupted part of the range: where, and about which value the answers scatter."""
+    """A corrupted part of the range: where, and about which value the answers scatter. `outside` has two parts."""
 
     shape: Shape
     boundary: tuple[float, ...]
@@ -34,11 +34,13 @@ class Stretch:
     def covers(self, x: ndarray, *, margin: float = 0.0) -> Bool[ndarray, " points"]:
         """Which points lie in it, or within `margin` of it."""
         low, high = self.ends
+        if self.shape == "outside":
+            return (x <= low + margin) | (x >= high - margin)
         return (x >= low - margin) & (x <= high + margin)
 
     @property
     def ends(self) -> tuple[float, float]:
-        """Both ends, infinite where it is unbounded."""
+        """Both ends, infinite where it is unbounded; of `outside`, those of the interval that is left."""
         low = -math.inf if self.shape == "smaller" else self.boundary[0]
         return low, math.inf if self.shape == "larger" else self.boundary[-1]
 
@@ -96,6 +98,8 @@ def _stretch(session: Session, x: ndarray, differ: Bool[ndarray, " points"]) -> 
     order = np.argsort(x)
     x, inside = x[order], np.flatnonzero(differ[order])
     first, last = int(inside[0]), int(inside[-1])
+    if first == 0 and last == len(x) - 1 and len(inside) < len(x):
+        return _around(session, x, inside)
     low, high, asked = -math.inf, math.inf, Points(np.zeros(0), np.zeros(0))
     if first > 0:
         low, more = _halve(session, x[first - 1], x[first])
@@ -108,6 +112,15 @@ def _stretch(session: Session, x: ndarray, differ: Bool[ndarray, " points"]) -> 
     if math.isinf(low):
         return Stretch("smaller", (high,), 0.0), asked
     return (Stretch("larger", (low,), 0.0) if math.isinf(high) else Stretch("inside", (low, high), 0.0)), asked
+
+
+def _around(session: Session, x: ndarray, inside: ndarray) -> tuple[Stretch, Points]:
+    """Both ends of the range are corrupted: the longest run of points that are not is in the interval that is left."""
+    place = int(np.argmax(np.diff(inside)))
+    before, after = int(inside[place]), int(inside[place + 1])
+    low, asked = _halve(session, x[before + 1], x[before])
+    high, more = _halve(session, x[after - 1], x[after])
+    return Stretch("outside", (low, high), 0.0), asked + more
 
 
 def _halve(session: Session, outside: float, inside: float) -> tuple[float, Points]:

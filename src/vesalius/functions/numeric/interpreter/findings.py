@@ -46,6 +46,7 @@ def answer(survey: NoiseSurvey, finding: Finding, *, queries: int) -> Answer:
             "params": [] if rule is None else list(rule.params),
             "noise": survey.noise,
             "interval": None if survey.stretch is None else survey.stretch.interval,
+            **({"outside": True} if survey.stretch is not None and survey.stretch.shape == "outside" else {}),
         },
         table=rule is None,
         interpreter=NAME,
@@ -100,5 +101,7 @@ def _domain(survey: NoiseSurvey) -> str | None:
     if survey.stretch is None:
         return None
     low, high = survey.stretch.ends
+    if survey.stretch.shape == "outside":
+        return f"for x <= {low:g} and for x >= {high:g} the answers are noise about {survey.stretch.value:g}."
     where = f"x <= {high:g}" if math.isinf(low) else f"x >= {low:g}" if math.isinf(high) else f"{low:g} < x < {high:g}"
     return f"for {where} the answers are noise about {survey.stretch.value:g}."

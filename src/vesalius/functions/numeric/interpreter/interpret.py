@@ -60,6 +60,8 @@ def _more_points(session: Session, survey: NoiseSurvey) -> Reals:
         return close
     clean = close[~survey.stretch.covers(close, margin=0.01)]
     low, high = survey.stretch.ends
+    if survey.stretch.shape == "outside":
+        return np.concatenate([clean, session.rng.uniform(low, high, len(close) - len(clean))])
     left, right = max(0.0, min(low, EDGE) + EDGE), max(0.0, EDGE - max(high, -EDGE))
     if left + right <= 0:
         return clean
@@ -105,7 +107,7 @@ def _exact(session: Session, survey: NoiseSurvey, points: Points, without: froze
     known = _real_part(known) if is_complex else known
     failed = 0
     for rule in _known_rules(exact.exact_rules(session, known, allowed=allowed), without):
-        tests = _clean(survey, session.ask(_test_points(session, known, allowed)))
+        tests = _clean(survey, session.ask(_test_points(session, survey, known, allowed)))
         tests = _real_part(tests) if np.iscomplexobj(tests.y) else tests
         known, failed = known + tests, failed + 1
         if meets(rule, known):
@@ -118,8 +120,11 @@ def _exact(session: Session, survey: NoiseSurvey, points: Points, without: froze
     return _closest(known, without, undefined=undefined)
 
 
-def _test_points(session: Session, known: Points, allowed: exact.Allowed) -> Reals:
+def _test_points(session: Session, survey: NoiseSurvey, known: Points, allowed: exact.Allowed) -> Reals:
     """Fresh points where answers are to be had: half over the range, half close to zero."""
+    if survey.stretch is not None and survey.stretch.shape == "outside":
+        fresh = session.rng.uniform(*survey.stretch.ends, _TESTS)
+        return fresh[allowed(fresh)]
     low, high = known.x.min(initial=0.0), known.x.max(initial=1.0)
     wide = session.rng.uniform(low, high, _TESTS // 2)
     close = session.rng.uniform(max(-6.0, low), max(min(6.0, high), low), _TESTS // 2)
