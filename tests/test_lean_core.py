@@ -27,6 +27,7 @@ HIDDEN = [
     "pandas",
     "ray",
     "inspect_ai",
+    "mcp",
     "transformers",
     "anywidget",
     "cryptography",
@@ -43,6 +44,7 @@ ADAPTERS = {
     "vesalius.discovery.sets.gym",
     "vesalius.backbones.inspect_model",
     "vesalius.inspection",
+    *(f"vesalius.mcp.{name}" for name in ("listing", "prompting", "replaying", "resources", "server", "start")),
 }
 HIDE = """
 import sys

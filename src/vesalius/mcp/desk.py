@@ -125,9 +125,8 @@ class Desk:
     def _take_in(self, record: dict[str, Any]) -> None:
         """What a record of the ledger says about its connection and the cache."""
         client = self.connection(record["connection"])
-        if not record.get("cached"):
-            client.spending.add(**record["used"])
-        if not record["ok"]:
+        client.spending.add(**record["used"])
+        if not record["ok"] or record.get("cached"):
             return
         if record.get("key"):
             self._cache[record["key"]] = record["result"]

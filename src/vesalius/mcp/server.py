@@ -89,7 +89,7 @@ class Server(MCPServer[Any]):
         client = self.desk.connection(connection_name(ctx))
         name = entry.function.__name__
         asked = _plain(arguments)
-        key = key_of(name, asked, *(() if entry.kept else (client.name, str(len(client.tried)))))
+        key = key_of(name, asked, *(() if entry.kept else (client.name, str(client.tried.total()))))
 
         def tell(step: str, done: int, total: int) -> None:
             reports.append(f"{step}: {done} of {total}" if total else step)
@@ -115,7 +115,7 @@ class Server(MCPServer[Any]):
         name, client = entry.function.__name__, call.connection
         common: dict[str, Any] = {"connection": client.name, "tool": name, "arguments": asked, "key": call.key}
         if entry.kept and (before := self.desk.cached(call.key)) is not None:
-            self.desk.write(**common, ok=True, cached=True, used={}, result=before)
+            self.desk.write(**common, ok=True, cached=True, used={})
             return _answer(before, client.spending.left())
         try:
             result: Result = call.work(entry.function, arguments)
