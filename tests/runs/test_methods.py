@@ -46,9 +46,9 @@ def test_faithfulness_is_read_on_inputs_that_were_not_seen(method: str, monkeypa
 def test_a_vocabulary_that_is_used_up_leaves_no_areas() -> None:
     specimen = ves.load("3")
     found = replace(discover(specimen, n=4), material=trial(specimen, 6000))
-    held_out = methods._held_out(specimen, found, n=32, seed=0)
+    held_out = methods._held_out(specimen, found.material, n=32, seed=0)
     assert held_out is None, "12,000 draws hold all 340 inputs"
-    assert methods._faithfulness(specimen, found, held_out, seed=0) == (
+    assert methods._faithfulness(specimen, found.circuit, held_out, seed=0) == (
         {"cmd": None, "cpr": None, "edge_cmd": None, "edge_cpr": None},
         {},
     )
@@ -62,7 +62,7 @@ def test_scores_that_are_not_finite_are_an_error_and_not_undefined() -> None:
         readout = Readout(lambda logits, prompt: torch.full((len(prompt),), value), unit="logits")
         return replace(held_out, readout=readout)
 
-    areas, chance = methods._faithfulness(specimen, found, scored(1.0), seed=0)
+    areas, chance = methods._faithfulness(specimen, found.circuit, scored(1.0), seed=0)
     assert (areas["cmd"], chance) == (None, {}), "ablating everything changes nothing"
     with pytest.raises(BadInput, match="not finite"):
-        methods._faithfulness(specimen, found, scored(float("nan")), seed=0)
+        methods._faithfulness(specimen, found.circuit, scored(float("nan")), seed=0)
