@@ -9,6 +9,7 @@ from typer.core import TyperGroup
 
 from vesalius.cli import app
 from vesalius.documents import Request
+from vesalius.functions.agents import DialogueLimits
 from vesalius.functions.suite import Suite
 from vesalius.runs.discovery import DiscoverySettings
 from vesalius.runs.functions.settings import FunctionSettings
@@ -102,6 +103,15 @@ def parsed(command_line: str) -> dict:
         (
             FunctionSettings(suite=Suite("strings", seed=7, ids=("42", "f00107"))).request(),
             {"category": "strings", "seed": 7, "count": None, "ids": "f00042,f00107"},
+        ),
+        (
+            FunctionSettings(
+                suite=Suite("strings", mode="published", count=2),
+                interpreter="aia",
+                backbone="a:b",
+                talk=DialogueLimits(system="llama-2"),
+            ).request(),
+            {"mode": "published", "system_prompt": "llama-2", "interpreter": "aia", "rounds": 20},
         ),
     ],
 )

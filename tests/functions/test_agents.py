@@ -165,6 +165,46 @@ def test_the_interval_of_an_answer(mode: Mode, said: str, structure: dict) -> No
     assert ("[INTERVAL]:" in script.requests[0].messages[1].text) == (mode == "fixed")
 
 
+@pytest.mark.parametrize("category", ["numeric", "strings", "entities", "relations"])
+def test_published_prompts_say_what_the_paper_says(category: Category) -> None:
+    backbone, script = speaking("Let us see.\nCOMMAND: PYTHON(function.py 4 -1)", "[DESCRIPTION]: doubles x")
+    limits = DialogueLimits(system="llama-2")
+    answer = interpret_with(backbone, Box(Line(0, category=category)), limits=limits, mode="published")
+    assert (answer.description, answer.queries) == ("doubles x", 2)
+    instructions, task = (message.text for message in script.requests[0].messages)
+    assert "COMMAND:" in instructions
+    assert "PYTHON(function.py)" in instructions
+    assert "ASK" not in instructions + task
+    assert "-128 and 128" in task if category == "numeric" else "-128" not in task
+    assert [part in task for part in ("[DESCRIPTION]:", "[DOMAIN]:", "[CODE]:")] == [
+        True,
+        category in ("numeric", "relations"),
+        category in ("numeric", "strings"),
+    ]
+    assert script.requests[1].messages[-1].text.startswith("Response:\nf(")
+    # The stricter system prompt is the usual one with a paragraph more.
+    other, usual = speaking("[DESCRIPTION]: doubles x")
+    interpret_with(other, Box(Line(0, category=category)), mode="published")
+    assert instructions.startswith(usual.requests[0].messages[0].text)
+    assert len(instructions) > len(usual.requests[0].messages[0].text)
+    assert usual.requests[0].messages[1].text == task
+
+
+def test_published_exemplars_are_shown_once() -> None:
+    backbone, script = speaking("[DESCRIPTION]: doubles x")
+    shown = Exemplars((1, 3))
+    answer = interpret_with(backbone, Box(Line(0)), asking=False, exemplars=shown, mode="published")
+    assert answer.queries == 2
+    text = "\n".join(message.text for message in script.requests[0].messages)
+    assert "f(1) = 2\nf(3) = 6" in text
+    assert "PYTHON" not in text
+
+
+def test_an_unknown_system_prompt_is_refused() -> None:
+    with pytest.raises(BadInput, match=r"system prompt 'vicuna' does not exist; choose one of gpt, llama-2"):
+        DialogueLimits(system="vicuna")
+
+
 @pytest.fixture
 def fake_categories(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in CATEGORIES:

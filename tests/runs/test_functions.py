@@ -12,6 +12,7 @@ from tests.closeness import assert_same_document
 from tests.functions.fakes import asks
 from vesalius.errors import BadInput, Failed
 from vesalius.functions import suite as suites
+from vesalius.functions.agents import DialogueLimits as Talk
 from vesalius.functions.answer import json_value
 from vesalius.functions.categories import CATEGORIES
 from vesalius.functions.suite import Suite
@@ -228,6 +229,15 @@ def test_replay_needs_no_model(place: Path, script: str) -> None:
     assert again.equal, again.differences
 
 
+def test_the_system_prompt_is_kept_only_where_it_is_not_the_usual_one() -> None:
+    asked = {"interpreter": "aia", "backbone": "a:b", "suite": Suite("numeric", count=3, mode="published")}
+    usual, strict = FunctionSettings(**asked), FunctionSettings(**asked, talk=Talk(system="llama-2"))
+    assert usual.as_data()["talk"] == {"rounds": 20, "inputs": 64, "repairs": 2}
+    assert strict.as_data()["talk"]["system"] == "llama-2"
+    for one in (usual, strict):
+        assert FunctionSettings.of_run({"settings": one.as_data()}) == one
+
+
 def test_the_page_shows_failures_first(place: Path, script: str) -> None:
     carried_out(place, settings(interpreter="aia", backbone=script, grading_seed=5))
     page = render_run(place)
@@ -248,6 +258,7 @@ def test_the_page_shows_failures_first(place: Path, script: str) -> None:
         ({"interpreter": "aia"}, "needs a language model"),
         ({"backbone": "openai:gpt-5.4"}, "asks no language model"),
         ({"budget": 0}, "budget 0"),
+        ({"interpreter": "aia", "backbone": "a:b", "talk": Talk(system="llama-2")}, "use it with `mode` published"),
         ({"prices": "prices.json"}, "no language model is asked"),
         ({"evaluator": "openai:gpt-5.4"}, "numeric functions are graded by their code"),
     ],

@@ -175,6 +175,7 @@ def bench_functions(
     mode: str | None = None,
     budget: int | None = None,
     rounds: int = 20,
+    system_prompt: str | None = None,
     grading_seed: int | None = None,
     prices: str | Path | None = None,
     max_cost: float | None = None,
@@ -190,8 +191,8 @@ def bench_functions(
     `category` is numeric, strings, entities or relations; `interpreter` is "builtin", "oracle", "table", "aia",
     "milan", "aia+milan" or `package.module:function`; `evaluator` a language model that takes the unit tests of
     descriptions; `count` takes the first functions, `ids` those of that name; `budget` is the number of queries per
-    function. The seed of the test points is drawn when the answers are
-    written; the scorecard names it, and `grading_seed` repeats it.
+    function; `system_prompt` "llama-2" is the paper's stricter one, in mode "published". The seed of
+    the test points is drawn when the answers are written; the scorecard names it, and `grading_seed` repeats it.
     """
     suite = chosen_suite(category, seed, count, mode, dataset, ids=ids)
     settings = FunctionSettings(
@@ -200,7 +201,7 @@ def bench_functions(
         backbone=_findable(backbone),
         evaluator=_findable(evaluator),
         budget=budget,
-        talk=Talk(rounds=rounds),
+        talk=Talk(rounds=rounds, **({} if system_prompt is None else {"system": system_prompt})),
         prices=_absolute(prices),
         grading_seed=grading_seed,
     )
@@ -217,6 +218,7 @@ def bench_functions(
         None if count is None else f"first{count}",
         None if suite.ids is None else selection_word(None, suite.ids, None),
         None if budget is None else f"budget{budget}",
+        None if system_prompt is None else f"system-{system_prompt}",
         f"seed{FUNCTIONS_SEED if seed is None else seed}",
     )
 

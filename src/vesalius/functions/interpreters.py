@@ -29,6 +29,7 @@ AIA, MILAN, BOTH = "aia", "milan", "aia+milan"
 NAMES = (BUILTIN, ORACLE, TABLE, AIA, MILAN, BOTH)
 WITH_MODEL = (AIA, MILAN, BOTH)
 WITH_EXEMPLARS = (MILAN, BOTH)
+ASKING = (AIA, BOTH)
 #: How many points a table asks for where no budget is given.
 TABLE_POINTS = 256
 

@@ -244,6 +244,10 @@ def functions(
         typer.Option("--budget", min=1, help="Queries per function. Default: as many as the interpreter needs."),
     ] = None,
     rounds: Annotated[int, typer.Option("--rounds", min=1, help="Commands a language model may send.")] = 20,
+    system_prompt: Annotated[
+        str | None,
+        typer.Option("--system-prompt", help="With --mode published: gpt, or llama-2, which forbids invented outputs."),
+    ] = None,
     grading_seed: Annotated[
         int | None,
         typer.Option(
@@ -285,6 +289,7 @@ def functions(
             mode=mode,
             budget=budget,
             rounds=rounds,
+            system_prompt=system_prompt,
             grading_seed=grading_seed,
             prices=prices,
             max_cost=max_cost,

@@ -11,7 +11,7 @@ from typing import Any
 
 from vesalius.backbones import Backbone, Message, Rejected, TokenUsage, assistant, system, user
 from vesalius.backbones.json_repair import THOUGHTS
-from vesalius.errors import BadInput
+from vesalius.errors import BadInput, choices
 from vesalius.functions.agents.commands import Ask, Malformed, Parts, read_answer, read_command, usable_input
 from vesalius.functions.agents.exemplars import Exemplars
 from vesalius.functions.agents.invention import invented
@@ -35,6 +35,17 @@ WORDS = {
     'with "outside": true where f behaves differently everywhere else',
     "CODE": "Python in a fenced block that defines def f(x): and behaves like f",
 }
+#: The same in mode `published`: the paper's questions in our words.
+PUBLISHED_WORDS: dict[tuple[Category, str], str] = {
+    ("numeric", "DOMAIN"): "what the domain of f is; whether there is an interval in which f behaves unexpectedly, its "
+    "numeric bounds, and what happens there",
+    ("relations", "DOMAIN"): "whether there is a part of the domain where the usual rule does not hold, and which; if "
+    "there is none, for which inputs the rule applies",
+    ("numeric", "CODE"): "Python code that approximates f, in a fenced block that defines def f(x):",
+    ("strings", "CODE"): "Python code that approximates f, in a fenced block that defines def f(x):",
+}
+#: The published system prompts: one for most models, and a stricter one that the paper wrote for Llama-2.
+SYSTEM_PROMPTS = ("gpt", "llama-2")
 #: A longer turn is cut before it is read.
 LONGEST_TURN = 40_000
 
@@ -47,8 +58,12 @@ class DialogueLimits:
     inputs: int = 64
     #: How often an answer without commands may be asked for again when it could not be read.
     repairs: int = 2
+    #: Which of `SYSTEM_PROMPTS` opens a conversation in mode `published`.
+    system: str = "gpt"
 
     def __post_init__(self) -> None:
+        if self.system not in SYSTEM_PROMPTS:
+            raise BadInput(f"system prompt {self.system!r} does not exist; choose one of {choices(SYSTEM_PROMPTS)}")
         for name in ("rounds", "inputs"):
             if getattr(self, name) < 1:
                 raise BadInput(f"{name} {getattr(self, name)}: an interpreter needs at least 1")
@@ -59,6 +74,7 @@ class _Talk:
     """A conversation so far."""
 
     turns: list[Message]
+    mode: Mode = "fixed"
     usage: TokenUsage = field(default_factory=lambda: TokenUsage(input=0, output=0))
     rounds: int = 0
     invented: int = 0
@@ -84,13 +100,13 @@ def interpret_with(
         exemplars: inputs whose outputs are shown at the start.
         limits: rounds and inputs per round.
         name: what the answer calls its author.
-        mode: `published` asks for the published parts alone, `fixed` also for the corrupted interval of a numeric
-            function in a form that a program reads.
+        mode: `published` says what the paper's prompts say and asks for its parts alone; `fixed` says more, and also
+            asks for the corrupted interval of a numeric function in a form that a program reads.
     """
     limits = limits or DialogueLimits()
     if not asking and (exemplars is None or not exemplars.inputs):
         raise BadInput("exemplars: without them and without questions there is nothing to interpret")
-    talk = _Talk(_opening(box, asking=asking, exemplars=exemplars, limits=limits, mode=mode))
+    talk = _Talk(_opening(box, asking=asking, exemplars=exemplars, limits=limits, mode=mode), mode)
     turns_left = limits.rounds + 1 if asking else 1 + limits.repairs
     while turns_left and _next_turn(talk, backbone, box, limits=limits, asking=asking, turns_left=turns_left):
         turns_left -= 1
@@ -131,16 +147,25 @@ def _opening(
     box.ask(shown)
     numeric, parts = box.category == "numeric", wanted_parts(box.category, mode)
     asked = box.log[len(box.log) - len(shown) :]
+    published = "published_" if mode == "published" else ""
     instructions = render(
-        "system", asking=asking, numeric=numeric, code="CODE" in parts, limits=limits, budget=box.left
+        f"{published}system",
+        asking=asking,
+        numeric=numeric,
+        code="CODE" in parts,
+        limits=limits,
+        budget=box.left,
+        system=limits.system,
     )
     task = render(
-        "task",
+        f"{published}task",
         category=box.category,
         asking=asking,
         exemplars=shown,
         pairs=said_pairs(asked),
-        parts={part: WORDS[part] for part in parts},
+        parts={
+            part: PUBLISHED_WORDS.get((box.category, part), WORDS[part]) if published else WORDS[part] for part in parts
+        },
     )
     return [system(instructions), user(task)]
 
@@ -169,14 +194,27 @@ def _next_turn(
     # After the last command a turn is left for the answer alone.
     rounds_left = max(0, turns_left - 2)
     message = _reply_to(
-        command, box, limits=limits, asking=asking and turns_left > 1, left=rounds_left, made_up=made_up
+        command,
+        box,
+        limits=limits,
+        asking=asking and turns_left > 1,
+        left=rounds_left,
+        made_up=made_up,
+        mode=talk.mode,
     )
     talk.turns += [assistant(kept), user(message)]
     return True
 
 
 def _reply_to(
-    command: Ask | Malformed | None, box: Box, *, limits: DialogueLimits, asking: bool, left: int, made_up: int
+    command: Ask | Malformed | None,
+    box: Box,
+    *,
+    limits: DialogueLimits,
+    asking: bool,
+    left: int,
+    made_up: int,
+    mode: Mode,
 ) -> str:
     """What the model hears: outputs, or what was wrong with its command."""
     numeric = box.category == "numeric"
@@ -195,7 +233,7 @@ def _reply_to(
         else:
             box.ask(usable)
             return render(
-                "outputs",
+                "published_outputs" if mode == "published" else "outputs",
                 pairs=said_pairs(box.log[len(box.log) - len(usable) :]),
                 refused=[(said_input(value), problem) for value, _, problem in taken if problem],
                 invented=made_up,

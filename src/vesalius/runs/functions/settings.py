@@ -10,7 +10,7 @@ from vesalius.documents.request import Request
 from vesalius.errors import BadInput
 from vesalius.files import sha256
 from vesalius.functions.agents import DialogueLimits as Talk
-from vesalius.functions.interpreters import BUILTIN, WITH_MODEL, check_interpreter
+from vesalius.functions.interpreters import ASKING, BUILTIN, WITH_MODEL, check_interpreter
 from vesalius.functions.suite import GRADING_SEEDS, Suite
 from vesalius.version import __version__
 
@@ -39,6 +39,11 @@ class FunctionSettings:
             raise BadInput(f"budget {self.budget}: a function must be asked to be interpreted; give 1 or more")
         if self.grading_seed is not None and not 0 <= self.grading_seed < GRADING_SEEDS:
             raise BadInput(f"grading seed {self.grading_seed}: give a number from 0 to {GRADING_SEEDS - 1}")
+        if self.talk.system != "gpt" and (self.suite.mode != "published" or self.interpreter not in ASKING):
+            raise BadInput(
+                f"`system_prompt` {self.talk.system}: belongs to the published prompts of an interpreter that asks; "
+                "use it with `mode` published and `interpreter` aia or aia+milan"
+            )
         if self.prices is not None and not self.models:
             raise BadInput("`prices`: no language model is asked; leave it out")
         if self.evaluator is not None and self.suite.category == "numeric":
@@ -61,6 +66,7 @@ class FunctionSettings:
             "mode": suite.mode,
             "budget": self.budget,
             "rounds": self.talk.rounds if self.interpreter in WITH_MODEL else None,
+            "system_prompt": None if self.talk.system == "gpt" else self.talk.system,
             "prices": self.prices,
             "grading_seed": self.grading_seed if grading_seed is None else grading_seed,
         }
@@ -83,11 +89,15 @@ class FunctionSettings:
             "backbone": self.backbone,
             "evaluator": self.evaluator,
             "budget": self.budget,
-            "talk": asdict(self.talk) if self.interpreter in WITH_MODEL else None,
+            "talk": self._talk_data() if self.interpreter in WITH_MODEL else None,
             "prices": None if self.prices is None else sha256(Path(self.prices))[:16],
             "grading_seed": self.grading_seed,
             "version": __version__,
         }
+
+    def _talk_data(self) -> dict[str, Any]:
+        """The limits; the system prompt only where it is not the usual one, as in runs of before there was a choice."""
+        return {name: value for name, value in asdict(self.talk).items() if (name, value) != ("system", "gpt")}
 
     def notes(self) -> dict[str, Any]:
         """What is only written down."""
