@@ -8,6 +8,9 @@ import pytest
 
 import vesalius as ves
 from tests.report.explanations import frac_prevs
+from vesalius.documents import ClaimRecord, Retest
+from vesalius.documents.frozen import FrozenDict
+from vesalius.documents.request import Request
 from vesalius.errors import BadInput
 
 
@@ -44,6 +47,22 @@ def test_every_kind_is_listed(directory: Path) -> None:
     assert len(results.of_kind("explanation").results) == 2
     with pytest.raises(BadInput, match="kind 'banana'"):
         results.of_kind("banana")
+
+
+def test_checks_of_results_are_listed(tmp_path: Path) -> None:
+    """A claim that was tested again, and the faithfulness of a circuit."""
+    claim = ClaimRecord(kind="necessary", text="L1H2 is necessary.", verdict="supported", evidence=())
+    asked = Request(command="retest", specimen="there", options=FrozenDict({"component": "L1H2"}), seed=4)
+    decided = {"before": claim, "before_seed": 0, "after": claim.model_copy(update={"verdict": "refuted"})}
+    again = Retest(request=asked, specimen="frac_prevs", component="L1H2", claim=1, **decided, seconds=0.5)
+    (tmp_path / "again").mkdir()
+    again.write(tmp_path / "again" / "retest.json")
+    ves.faithfulness("frac_prevs", ["L1H2"], n=2, out=tmp_path / "kept", progress=False)
+    rows = {row.path: row for row in ves.results(tmp_path).results}
+    assert {path: row.kind for path, row in rows.items()} == {"again": "retest", "kept": "faithfulness"}
+    assert rows["again"].title == "frac_prevs, L1H2 necessary"
+    assert rows["again"].figures == "seed 0: supported, seed 4: refuted"
+    assert rows["kept"].title == "frac_prevs, 1 components"
 
 
 def test_links_are_not_followed(tmp_path: Path) -> None:

@@ -122,6 +122,9 @@ def test_a_run_is_started_stopped_killed_and_resumed(place: Path, served: Served
         shown_state(page, "stopped")
         before = answers(run)
         page.get_by_role("button", name="Resume").press("Enter")
+        assert "vesalius explain --out=" in page.locator(".confirm pre").inner_text()
+        assert window.faults() == []
+        page.keyboard.press("Enter")  # the button that starts it has the focus
         shown_state(page, "running")
         page.wait_for_selector(".state:has-text('classifying')")
         child = worker(run)
@@ -138,6 +141,7 @@ def test_a_run_is_started_stopped_killed_and_resumed(place: Path, served: Served
         assert answers(run) == before
         gate.touch()
         page.get_by_role("button", name="Resume").click()
+        page.get_by_role("button", name="Start it").click()
         shown_state(page, "finished")
         page.get_by_role("link", name="The result").click()
         page.wait_for_selector("text=The share of x.")

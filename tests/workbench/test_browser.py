@@ -16,7 +16,8 @@ pytest.importorskip("playwright")
 
 from tests.workbench.browsing import Browser, Served, serving
 from vesalius import api
-from vesalius.documents import Sweep
+from vesalius.documents import Retest, Sweep
+from vesalius.documents.request import Request
 from vesalius.report.headmap import shade
 from vesalius.report.html import macro, package_text
 from vesalius.report.page import plot
@@ -24,9 +25,11 @@ from vesalius.report.page import plot
 pytestmark = needs_browser
 HOSTILE = "<img src=x onerror=\"document.title='executed'\">"
 VIEWS = {
-    "runs": ["explained", "hostile", "3 of 3 results"],
+    "runs": ["explained", "hostile", "5 of 5 results"],
     "result?path=explained": ["L1H2", " claims", "AGGREGATOR"],
     "result?path=swept": ["frac_prevs: zero ablation", "L0H0", "arrow keys move"],
+    "result?path=kept": ["faithfulness of a circuit", "2 of 10 components", "random ones of its size"],
+    "result?path=again": ["a claim about L1H2 tested again", "verdict.", "seed 2"],
     "specimens": ["frac_prevs", "smollm2-135m"],
     "specimen?specimen=frac_prevs&layer=1": ["2 layers of 4 heads", "L1H3", "Outputs"],
     "what-if?specimen=frac_prevs&components=L0_MLP,L1H2&n=4": [
@@ -45,6 +48,14 @@ def results(tmp_path_factory: pytest.TempPathFactory) -> Path:
     frac_prevs().save(place / "explained")
     frac_prevs().model_copy(update={"task_description": HOSTILE}).save(place / "hostile")
     api.sweep_report("frac_prevs", n=2, out=place / "swept", progress=False)
+    api.faithfulness("frac_prevs", ["L1H2", "L0_MLP"], n=2, out=place / "kept", progress=False)
+    claim = frac_prevs().components[1].claims[0]
+    decided = {"before": claim, "before_seed": 0, "after": claim, "seconds": 0.5}
+    asked = Request(command="retest", specimen="explained", seed=2)
+    (place / "again").mkdir()
+    Retest(request=asked, specimen="frac_prevs", component="L1H2", claim=1, **decided).write(
+        place / "again" / "retest.json"
+    )
     return place
 
 

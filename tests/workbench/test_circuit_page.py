@@ -25,7 +25,11 @@ pytestmark = needs_browser
 VIEWS = {
     "circuit?path=found": ["circuit by eap", "Recompute the faithfulness", "dotted end"],
     "circuit?path=scored": ["circuit by sweep", "No edges were measured"],
-    "circuit?path=explained": ["explained by builtin", "drawn and not cut"],
+    "circuit?path=explained": [
+        "explained by builtin",
+        "on request the rest is cut",
+        "cut every edge that is not drawn",
+    ],
     "component?specimen=frac_prevs&component=L1H2&prompt=a+x": ["L1H2 of frac_prevs", "is attended to from"],
     "component?specimen=frac_prevs&component=L0_MLP&path=explained": ["reads at its own position", "computes is_x"],
     "component": ["Choose a component"],

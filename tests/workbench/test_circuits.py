@@ -13,7 +13,7 @@ import vesalius as ves
 from tests.report.explanations import frac_prevs
 from tests.workbench.graphs import large_discovery
 from vesalius.components import Component
-from vesalius.documents import Circuit, Discovery
+from vesalius.documents import Circuit, Discovery, Explanation
 from vesalius.documents.frozen import FrozenDict
 from vesalius.workbench.circuits import MOST_EDGES, MOST_PROMPTS, RESERVED, graph
 from vesalius.workbench.server import create_app
@@ -84,6 +84,26 @@ def test_the_graph_of_an_explanation(client: TestClient) -> None:
     assert (graph["kind"], graph["by"]) == ("explanation", "components")
     assert graph["edges"][0] == ["L1H2->logits", 0.97]
     assert [node["id"] for node in graph["nodes"]] == ["L0_MLP", "L1H2"]
+
+
+def test_the_paths_of_an_explanation_are_a_circuit_that_is_measured_and_saved(
+    client: TestClient, directory: Path
+) -> None:
+    specimen, explained = ves.load("frac_prevs"), Explanation.read(directory / "explained" / "explanation.json")
+    circuit = ves.explained_circuit(explained, specimen)
+    assert {str(edge) for edge in circuit.edges} >= {"a1.h2->logits", "m0->a1.h2<k>"}
+    for edges, expected in ((True, circuit), (False, ves.explained_circuit(explained, specimen, edges=False))):
+        answer = ask(client, "faithfulness", path="explained", n=4, edges=edges).json()
+        wanted = ves.faithfulness(specimen, expected, n=4)
+        assert answer["document"]["by"] == ("edges" if edges else "components")
+        assert answer["document"]["size"] == wanted.size
+        assert answer["document"]["faithfulness"]["value"] == pytest.approx(wanted.faithfulness.value)
+        assert (answer["command"] is None) == edges
+        saved = ask(client, "circuit/save", path="explained", edges=edges, name=f"mine{edges}.json").json()
+        assert saved["command"].startswith(f"vesalius faithfulness frac_prevs --circuit {saved['file']}")
+        assert Circuit.read(saved["file"]) == expected
+        again = ves.faithfulness(specimen, circuit=saved["file"], n=4)
+        assert again.faithfulness.value == pytest.approx(wanted.faithfulness.value)
 
 
 def test_no_more_edges_than_a_page_can_draw(tmp_path: Path) -> None:
@@ -170,7 +190,6 @@ def test_files_are_written_beside_the_result_only(name: str, client: TestClient,
         ("faithfulness", {"path": "."}, "holds no circuit"),
         ("faithfulness", {"path": "hostile"}, "is not below the directory"),
         ("faithfulness", {"path": "seen"}, "saw 5,000 prompts, and at most 4,096 are told apart here"),
-        ("circuit/save", {"path": "explained"}, "is no circuit file"),
         ("circuit/save", {"path": "found/circuit.json"}, "holds no circuit"),
     ],
 )

@@ -13,7 +13,7 @@ pytest.importorskip("fastapi")
 from tests.processes import until, until_gone
 from vesalius.errors import BadInput, Failed
 from vesalius.workbench import jobs as module
-from vesalius.workbench.jobs import JOB, LOG, Jobs, RunQuestion
+from vesalius.workbench.jobs import JOB, LOG, Jobs, RunQuestion, _digest
 
 SCRIPT = "scripted:model.py"
 #: Stands in for the command: says what it was given, and works until it is interrupted.
@@ -135,16 +135,38 @@ def test_stop_and_resume_give_the_same_command(jobs: Jobs) -> None:
     about = jobs.about(place)
     assert (about["state"], about["can_stop"], about["can_resume"]) == ("running", True, False)
     with pytest.raises(BadInput, match="under way already"):
-        jobs.resume(place)
+        jobs.resume(place, confirmed(jobs, place))
     jobs.stop(place)
     until(lambda: jobs.about(place)["state"] == "stopped")
     about = jobs.about(place)
     assert (about["can_stop"], about["can_resume"]) == (False, True)
     assert about["ended"] == "vesalius: interrupted"
     assert about["command"].startswith(f"vesalius explain --out={place} --scientist=hyve")
+    assert about["resume"]["command"] == about["command"]
+    assert (about["resume"]["backbone"], about["resume"]["max_cost"]) == (SCRIPT, None)
     (place / "given").unlink()
-    jobs.resume(place)
+    jobs.resume(place, about["resume"]["digest"])
     assert given(place) == before
+
+
+def confirmed(jobs: Jobs, place: Path) -> str:
+    """The digest of what a job of a directory would start."""
+    return _digest(place, jobs._arguments(jobs._asked(place)))
+
+
+@pytest.mark.parametrize("change", [{"max_cost": 500.0}, {"backbone": "openai:gpt-5.4"}, {"seed": 9}, {"n": 4_000}])
+def test_what_is_resumed_is_what_was_confirmed(change: dict[str, Any], jobs: Jobs) -> None:
+    """A file that changes after it was shown, and a run that was never shown, start nothing."""
+    place = jobs.directory / "planted"
+    place.mkdir()
+    fields = {"specimen": "frac_prevs", "backbone": SCRIPT}
+    (place / JOB).write_text(json.dumps(fields))
+    digest = confirmed(jobs, place)
+    (place / JOB).write_text(json.dumps({**fields, **change}))
+    for given in (digest, "", confirmed(jobs, place)[:-1]):
+        with pytest.raises(BadInput, match="is not what was confirmed"):
+            jobs.resume(place, given)
+    assert jobs.running() == []
 
 
 def test_the_end_of_the_server_stops_its_runs(jobs: Jobs) -> None:
@@ -174,8 +196,9 @@ def test_a_planted_job_runs_nothing_that_was_not_allowed(content: Any, message: 
     place.mkdir()
     (place / "evil.py").write_text("raise SystemExit(9)")
     (place / JOB).write_text(json.dumps(content))
+    assert jobs.about(place)["resume"] is None
     with pytest.raises(BadInput, match=message):
-        jobs.resume(place)
+        jobs.resume(place, "")
     assert jobs.running() == []
     assert jobs.about(place)["command"] in (None, "")
 
@@ -188,7 +211,7 @@ def test_a_run_with_links_is_not_resumed(name: str, jobs: Jobs, tmp_path: Path) 
     (tmp_path / "letter.txt").write_text("keep me")
     os.symlink(tmp_path / "letter.txt", place / name)
     with pytest.raises(BadInput, match="is a link"):
-        jobs.resume(place)
+        jobs.resume(place, confirmed(jobs, place))
     with pytest.raises(Failed, match="could not be started"):
         jobs._launch(_with_link_as_log(tmp_path), [])
     assert jobs.running() == []
@@ -208,7 +231,7 @@ def test_a_run_of_nobody_cannot_be_stopped_or_resumed(jobs: Jobs) -> None:
     with pytest.raises(BadInput, match="no process works on it"):
         jobs.stop(place)
     with pytest.raises(BadInput, match="was not started here"):
-        jobs.resume(place)
+        jobs.resume(place, "")
 
 
 def test_a_server_that_others_can_reach_starts_nothing(tmp_path: Path) -> None:
@@ -218,7 +241,7 @@ def test_a_server_that_others_can_reach_starts_nothing(tmp_path: Path) -> None:
     assert shown.about(tmp_path / "run")["can_resume"] is False
     for act in (
         lambda: shown.start(question()),
-        lambda: shown.resume(tmp_path / "run"),
+        lambda: shown.resume(tmp_path / "run", ""),
         lambda: shown.stop(tmp_path / "run"),
     ):
         with pytest.raises(BadInput, match="runs are only watched here; start it without --host"):

@@ -63,6 +63,7 @@ const DRAW: Record<string, (place: Element, shown: Shown, model: Model) => void>
     slider.value = before?.value ?? String(positionOf(Math.abs(scores[Math.min(shown["first"], scores.length) - 1] ?? 0), scores));
     const status = h("p", { class: "quiet", role: "status" });
     const stage = h("div", { class: "stage" });
+    let again = null as HTMLElement | null; // the box that had the keyboard before everything was drawn anew
     const draw = () => {
       const least = thresholdAt(Number(slider.value), scores);
       const kept = keptBy(graph, { least, pin: new Set(), prune: new Set() });
@@ -74,7 +75,7 @@ const DRAW: Record<string, (place: Element, shown: Shown, model: Model) => void>
       const boxes: HTMLElement[] = names.map((name, at) => {
         const end = name === INPUT || name === LOGITS;
         const own = kept.edges.filter((edge) => edge.from === name || edge.to === name);
-        const box = h("button", { type: "button", class: `box${end ? " end" : ""}`, tabindex: at === 0 ? 0 : -1, "aria-pressed": String(model.get("chosen").includes(name)),
+        const box = h("button", { type: "button", class: `box${end ? " end" : ""}`, "data-name": name, tabindex: at === 0 ? 0 : -1, "aria-pressed": String(model.get("chosen").includes(name)),
           onmouseenter: () => highlight(hot, drawing, own), onmouseleave: () => replace(hot), onfocus: () => highlight(hot, drawing, own), onblur: () => replace(hot),
           onclick: () => { if (!end) { const chosen: string[] = model.get("chosen"); model.set("chosen", chosen.includes(name) ? chosen.filter((one) => one !== name) : [...chosen, name]); model.save_changes(); } },
           onkeydown: (event: KeyboardEvent) => {
@@ -91,13 +92,16 @@ const DRAW: Record<string, (place: Element, shown: Shown, model: Model) => void>
         box.style.setProperty("top", `${y - BOX.height / 2}px`);
         return box;
       });
+      const focused = (place.getRootNode() as ShadowRoot | Document).activeElement?.getAttribute("data-name");
       stage.style.setProperty("width", `${drawing.layout.width}px`);
       stage.style.setProperty("height", `${drawing.layout.height}px`);
       replace(stage, picture, hot, boxes);
+      again = focused ? boxes[names.indexOf(focused)] ?? null : null;
       replace(status, `${kept.edges.length} of ${shown["total"]} edges, ${kept.nodes.size} components; score at least ${+least.toPrecision(3)}`);
     };
     draw();
     replace(place, field("edges by score, few to all", slider), status, scrolling(stage));
+    if (again) { for (const box of stage.querySelectorAll(".box")) box.setAttribute("tabindex", box === again ? "0" : "-1"); again.focus(); }
   },
   attention(place, shown) {
     replace(place, attentionView(shown["tokens"] as string[], shown["heads"] as HeadPattern[], null));

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from vesalius.api.families import check, check_document, models
     from vesalius.api.functions import sample_functions, serve_functions
     from vesalius.api.head_sets import discover_sets
-    from vesalius.api.kept_circuits import faithfulness
+    from vesalius.api.kept_circuits import explained_circuit, faithfulness
     from vesalius.api.knockouts import save_what_if, what_if, what_if_again
     from vesalius.api.looking import attention, lens, look
     from vesalius.api.measuring import instruments
@@ -72,6 +72,7 @@ _HOMES = {
     "discover": "vesalius.api.discoveries",
     "discover_sets": "vesalius.api.head_sets",
     "explain": "vesalius.api.explanations",
+    "explained_circuit": "vesalius.api.kept_circuits",
     "faithfulness": "vesalius.api.kept_circuits",
     "generate": "vesalius.api.training",
     "grade": "vesalius.grading",
@@ -131,6 +132,7 @@ __all__ = [
     "discover",
     "discover_sets",
     "explain",
+    "explained_circuit",
     "faithfulness",
     "generate",
     "grade",

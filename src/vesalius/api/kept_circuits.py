@@ -17,17 +17,26 @@ from vesalius.behaviours.trial import Trial, require_drawable, trial
 from vesalius.components import Component, Edge, parse_components, split_names
 from vesalius.discovery.checks import HELD_OUT_PROMPTS, HELD_OUT_SEED, HELD_OUT_SPLIT
 from vesalius.discovery.kept import RANDOM_CIRCUITS, candidates_of, kept_faithfulness
+from vesalius.discovery.pruning import MAX_EDGES
 from vesalius.documents.circuit import CIRCUIT_FILE, Circuit, Member
+from vesalius.documents.claims import LOGITS, TOKENS
 from vesalius.documents.discovery import DISCOVERY_FILE, Discovery
 from vesalius.documents.explanation import EXPLANATION_FILE, Explanation
 from vesalius.documents.faithfulness import FAITHFULNESS_FILE, Faithfulness
 from vesalius.documents.request import MATERIAL, Request
 from vesalius.errors import BadInput, choices
+from vesalius.explanations.natural.paths import edges_between
 from vesalius.model.devices import Devices
 from vesalius.model.specimen import Specimen
 from vesalius.progress import Progress, shown
 
+__all__ = ["MAX_EDGES", "edges_in", "explained_circuit", "faithfulness"]
+
 KINDS = ("resample", "zero", "mean")
+
+
+#: What explanations call the ends of a circuit; earlier ones had other names.
+ENDS = (TOKENS, LOGITS, "indices", "output")
 
 
 @dataclass(frozen=True)
@@ -192,6 +201,42 @@ def _circuit_of(specimen: Specimen, components: Sequence[Component]) -> Circuit:
         d_model=config.d_model,
         nodes=dict.fromkeys(components, Member()),
         edges={},
+    )
+
+
+def edges_in(specimen: Specimen) -> int:
+    """How many edges a circuit of this model may have."""
+    return len(candidates_of(specimen.model, by_edges=True))
+
+
+def explained_circuit(explanation: Explanation, specimen: Specimen, *, edges: bool = True) -> Circuit:
+    """The circuit that an explanation describes: its components and, with `edges`, the paths that were measured.
+
+    A path is as many edges as its receiver has inputs: three for a head. What the components read and write beyond
+    these paths is then not in the circuit, which `faithfulness` tells.
+    """
+    config = specimen.model.config
+    components = parse_components([part.id for part in explanation.components], config)
+    if not components:
+        raise BadInput("explanation: explains no component; give another")
+    if not edges:
+        return _circuit_of(specimen, components)
+    if not explanation.edges:
+        raise BadInput("explanation: no path was measured, so that it has no edges; leave `edges` out")
+    members: dict[Edge, Member] = {}
+    ends: set[Component] = set(components)
+    for names in explanation.edges:
+        sender, receiver = (None if name in ENDS else Component.parse(name).within(config) for name in names[:2])
+        ends |= {end for end in (sender, receiver) if end is not None}
+        for edge in edges_between(sender, receiver):
+            members[edge.within(config)] = Member(score=names[2])
+    return Circuit(
+        n_layers=config.n_layers,
+        n_heads=config.n_heads,
+        d_model=config.d_model,
+        parallel=config.parallel,
+        nodes=dict.fromkeys(sorted(ends), Member()),
+        edges=members,
     )
 
 

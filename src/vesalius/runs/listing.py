@@ -23,6 +23,7 @@ from vesalius.documents.explanation import EXPLANATION_FILE, Explanation
 from vesalius.documents.faithfulness import FAITHFULNESS_FILE, Faithfulness
 from vesalius.documents.listing import ResultList, ResultRow
 from vesalius.documents.ratings import RATINGS_FILE, Ratings
+from vesalius.documents.retest import RETEST_FILE, Retest
 from vesalius.documents.scorecard import Scorecard
 from vesalius.documents.sets import SETS_FILE, HeadSets
 from vesalius.documents.study import STUDY_FILE, Study
@@ -290,6 +291,12 @@ def _faithfulness(one: Faithfulness) -> Described:
     return {"title": title, "figures": figures, "seconds": one.seconds}
 
 
+def _retest(one: Retest) -> Described:
+    title = f"{subject_of(one.specimen, one.behaviour)}, {one.component} {one.before.kind}"
+    figures = f"seed {one.before_seed}: {one.before.verdict}, seed {one.request.seed}: {one.after.verdict}"
+    return {"title": title, "figures": figures, "seconds": one.seconds}
+
+
 def _survey(one: Survey) -> Described:
     return {"title": "survey", "figures": repr(one).splitlines()[0][:120]}
 
@@ -314,6 +321,7 @@ KINDS: dict[str, tuple[str, type[Document], Callable[[Any], Described]]] = {
     SWEEP_FILE: ("sweep", Sweep, _sweep),
     WHAT_IF_FILE: ("what-if", WhatIf, _what_if),
     FAITHFULNESS_FILE: ("faithfulness", Faithfulness, _faithfulness),
+    RETEST_FILE: ("retest", Retest, _retest),
     SETS_FILE: ("sets", HeadSets, _sets),
     SURVEY_FILE: ("survey", Survey, _survey),
     DIFFERENCE_FILE: ("difference", Difference, _difference),

@@ -14,6 +14,7 @@ from fastapi.responses import JSONResponse, Response
 from pydantic import BaseModel, ConfigDict, Field
 
 from vesalius import api
+from vesalius.api.kept_circuits import MAX_EDGES, edges_in, explained_circuit
 from vesalius.documents import Circuit, Discovery, Explanation
 from vesalius.documents.discovery import DISCOVERY_FILE
 from vesalius.documents.explanation import EXPLANATION_FILE
@@ -28,8 +29,6 @@ MOST_EDGES = 20_000
 MOST_PROMPTS = 128
 #: Prompts of a discovery that are drawn again, so that none of them is measured on.
 MOST_SEEN = 4_096
-#: Edges of a model whose circuit of edges is measured here: cutting more takes minutes and everybody else waits.
-MOST_EDGES_CUT = 6_000
 #: Where a page that was just opened starts: about so many edges, or the components worth explaining.
 FIRST_EDGES = 40
 #: Options of a request that decide which model and which score is meant.
@@ -48,11 +47,14 @@ Place = Annotated[str, Field(min_length=1, max_length=2_000)]
 
 
 class Edits(BaseModel):
-    """What was pruned from the circuit of a result."""
+    """What was pruned from the circuit of a result. `edges`: the circuit of an explanation is that of the paths that
+    were measured, not only of its components.
+    """
 
     model_config = ConfigDict(extra="forbid")
 
     path: Place
+    edges: bool = False
     least: Score = 0.0
     pin: Names = []
     prune: Names = []
@@ -86,9 +88,9 @@ def routes(app: FastAPI, store: Store, models: Models, results: "Results") -> No
     @app.post("/api/faithfulness")
     def faithfulness(asked: FaithfulnessQuestion) -> Any:
         result = results.read(asked.path)
-        if isinstance(result, Discovery) and (edges := len(result.circuit.edges)) > MOST_EDGES_CUT:
+        if isinstance(result, Discovery) and (edges := len(result.circuit.edges)) > MAX_EDGES:
             raise BadInput(
-                f"{asked.path!r:.80}: this model has {edges:,} edges and at most {MOST_EDGES_CUT:,} are cut here; "
+                f"{asked.path!r:.80}: this model has {edges:,} edges and at most {MAX_EDGES:,} are cut here; "
                 f"in a terminal: vesalius faithfulness {result.specimen} --circuit DIR --least {asked.least:g}"
             )
         if isinstance(result, Discovery) and result.n > MOST_SEEN:
@@ -97,14 +99,23 @@ def routes(app: FastAPI, store: Store, models: Models, results: "Results") -> No
             )
         with models.turn():
             specimen = models.specimen(*subject(result))
-            given = _given(result, store.place(asked.path))
+            paths = result if asked.edges and isinstance(result, Explanation) else None
+            place = store.place(asked.path)
+            if paths is not None and (edges := edges_in(specimen)) > MAX_EDGES:
+                raise BadInput(
+                    f"{asked.path!r:.80}: this model has {edges:,} edges and at most {MAX_EDGES:,} are cut here; save "
+                    "the circuit, and measure it with `vesalius faithfulness` in a terminal"
+                )
+            given = {"components": explained_circuit(paths, specimen)} if paths else _given(result, place)
             options = {**asked.keywords, "n": asked.n, "seed": asked.seed}
             document = api.faithfulness(specimen, **given, **options, progress=models.report)
-        return {"document": document.as_data(), "command": document.request.command_line()}
+        # The paths of an explanation are a circuit that no file holds until it is saved.
+        command = None if paths else document.request.command_line()
+        return {"document": document.as_data(), "command": command}
 
     @app.post("/api/circuit/save")
     def save(asked: SaveQuestion) -> dict[str, Any]:
-        return results.save(asked)
+        return results.save(asked, circuit_of(results.read(asked.path), models, edges=asked.edges))
 
     @app.get("/api/circuit/file")
     def file(
@@ -112,9 +123,10 @@ def routes(app: FastAPI, store: Store, models: Models, results: "Results") -> No
         least: Annotated[float, Query(ge=0, allow_inf_nan=False)] = 0.0,
         pin: Annotated[str, Query(max_length=50_000)] = "",
         prune: Annotated[str, Query(max_length=50_000)] = "",
+        edges: bool = False,
     ) -> Response:
         named = {"pin": list(filter(None, pin.split(","))), "prune": list(filter(None, prune.split(",")))}
-        pruned = circuit_of(results.read(path)).pruned(least=least, **named)
+        pruned = circuit_of(results.read(path), models, edges=edges).pruned(least=least, **named)
         return JSONResponse(pruned.as_data(), headers={"content-disposition": 'attachment; filename="pruned.json"'})
 
 
@@ -157,15 +169,15 @@ class Results:
             raise BadInput(f"{path!r:.80}: is no explanation; name a result of `vesalius explain`")
         return found if file.name != EXPLANATION_FILE else found.model_copy(update={"directory": str(file.parent)})
 
-    def save(self, asked: SaveQuestion) -> dict[str, Any]:
-        """Write a pruned circuit beside its result, never over another file."""
+    def save(self, asked: SaveQuestion, circuit: Circuit) -> dict[str, Any]:
+        """Write a circuit, pruned, beside its result, never over another file."""
         if not FILE_NAME.fullmatch(asked.name):
             raise BadInput(
                 f"name {asked.name!r:.100}: is no file name; use letters, digits, - and _, such as pruned.json"
             )
         if asked.name in RESERVED:
             raise BadInput(f"{asked.name}: would make the result look like another; choose another name")
-        pruned = circuit_of(self.read(asked.path)).pruned(**asked.keywords)
+        pruned = circuit.pruned(**asked.keywords)
         place = self.store.place(asked.path)
         directory = place.parent if place.is_file() else place
         file = directory / asked.name
@@ -176,9 +188,11 @@ class Results:
         except OSError as error:
             raise BadInput(f"{asked.name}: cannot be written ({error.strerror})") from None
         pruned.write(file)
-        explain = Request(command="explain", **_names(self.read(asked.path)), circuit=str(file))
+        result = self.read(asked.path)
+        command = "explain" if isinstance(result, Discovery) else "faithfulness"
+        then = Request(command=command, **_names(result), circuit=str(file))
         inside = str(file.relative_to(self.store.directory))
-        return {"path": inside, "file": str(file), "command": explain.command_line()}
+        return {"path": inside, "file": str(file), "command": then.command_line()}
 
 
 def subject(result: Discovery | Explanation) -> tuple[str, str | None, dict[str, Any]]:
@@ -195,11 +209,14 @@ def _names(result: Discovery | Explanation) -> dict[str, Any]:
     return {"specimen": (asked and asked.specimen) or result.specimen, "behaviour": result.behaviour}
 
 
-def circuit_of(result: Discovery | Explanation) -> Circuit:
-    """The circuit of a discovery; an explanation says no width, so that it has none to write."""
+def circuit_of(result: Discovery | Explanation, models: Models, *, edges: bool) -> Circuit:
+    """The circuit of a discovery, or that of the components or the paths of an explanation, whose model says how wide
+    it is.
+    """
     if isinstance(result, Discovery):
         return result.circuit
-    raise BadInput("an explanation is no circuit file; prune the discovery that it explains, or name its components")
+    with models.turn():
+        return explained_circuit(result, models.specimen(*subject(result)), edges=edges)
 
 
 def graph(result: Discovery | Explanation) -> dict[str, Any]:
@@ -231,7 +248,7 @@ def graph(result: Discovery | Explanation) -> dict[str, Any]:
 
 
 def _explained(result: Explanation) -> dict[str, Any]:
-    """Connections that the scientist measured; they are drawn, and the circuit is that of its components."""
+    """Connections that the scientist measured; the circuit is that of its components, or on request of these."""
     edges = [
         [f"{ENDS.get(sender, sender)}->{ENDS.get(receiver, receiver)}", strength]
         for sender, receiver, strength in sorted(result.edges, key=lambda edge: -abs(edge[2]))

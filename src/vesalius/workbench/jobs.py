@@ -9,6 +9,8 @@ Two things never come from the page: keys, which the command reads from the envi
 programs. A scripted model is Python, so only those named when the server was started are used.
 """
 
+import hashlib
+import hmac
 import json
 import os
 import re
@@ -117,10 +119,14 @@ class Jobs:
             self._launch(place, arguments)
         return place
 
-    def resume(self, place: Path) -> None:
-        """Give the command of a run again that was stopped."""
+    def resume(self, place: Path, digest: str) -> None:
+        """Give the command of a run again that was stopped. `digest` is that of what was shown (`about`): the fields
+        lie in the run's directory, which may come from somebody else, and the command spends on this machine's keys.
+        """
         self._require_this_machine()
         arguments = self._arguments(self._asked(place))
+        if not hmac.compare_digest(digest.encode(), _digest(place, arguments).encode()):
+            raise BadInput(f"{place.name}: is not what was confirmed; look at what would be started, and confirm that")
         _require_plain(place)
         with self._lock:
             self._require_room()
@@ -157,6 +163,7 @@ class Jobs:
             "can_resume": state == "stopped" and asked is not None and not self.watch_only,
             "asked": None if asked is None else asked.model_dump(exclude_none=True),
             "command": None if asked is None else self._command(asked, place),
+            "resume": None if asked is None or state != "stopped" else self._confirmation(asked, place),
             "ended": None if state in ("running", "stopping", "finished") else _last_words(place),
         }
 
@@ -237,6 +244,16 @@ class Jobs:
         given = [f"--{name}={value}" for name, value in options.items() if value is not None]
         return [*given, "--", self._specimen(asked.specimen)]
 
+    def _confirmation(self, asked: RunQuestion, place: Path) -> dict[str, Any] | None:
+        """What resuming would start, and the digest that confirms it."""
+        try:
+            arguments = self._arguments(asked)
+        except BadInput:
+            return None
+        command = shlex.join(["vesalius", "explain", f"--out={place}", *arguments])
+        spent = {"backbone": asked.backbone, "max_cost": asked.max_cost}
+        return {"command": command, **spent, "digest": _digest(place, arguments)}
+
     def _command(self, asked: RunQuestion, place: Path) -> str:
         try:
             arguments = self._arguments(asked)
@@ -295,6 +312,10 @@ class Jobs:
             return self._asked(place)
         except BadInput:
             return None
+
+
+def _digest(place: Path, arguments: list[str]) -> str:
+    return hashlib.sha256(json.dumps([str(place), *arguments]).encode()).hexdigest()
 
 
 def _is_path(name: str) -> bool:

@@ -28,6 +28,12 @@ class RunNamed(BaseModel):
     path: Annotated[str, Field(min_length=1, max_length=2_000)]
 
 
+class ResumeNamed(RunNamed):
+    """A run and the digest of what was shown to be started."""
+
+    digest: Annotated[str, Field(max_length=100)]
+
+
 def ending(jobs: Jobs, works: Works) -> Callable[[FastAPI], AbstractAsyncContextManager[None]]:
     """The life of the server: when it ends, so do its work and the runs that it started."""
 
@@ -101,6 +107,6 @@ def _starting(app: FastAPI, store: Store, jobs: Jobs) -> None:
         return {"path": asked.path}
 
     @app.post("/api/jobs/resume")
-    def resume(asked: RunNamed) -> dict[str, Any]:
-        jobs.resume(store.place(asked.path))
+    def resume(asked: ResumeNamed) -> dict[str, Any]:
+        jobs.resume(store.place(asked.path), asked.digest)
         return {"path": asked.path}

@@ -43,14 +43,16 @@ def create_app(
     hosts: set[str],
     opened: str | None = None,
     backbones: Collection[str] = (),
+    watch_only: bool = False,
     **access: Any,
 ) -> Guard:
-    """The application on one directory; `opened` is a specimen and `backbones` are those named at the start, `access`
-    are further options of the guard.
+    """The application on one directory; `opened` is a specimen and `backbones` are those named at the start,
+    `watch_only` says that other machines can reach it, so that it starts no runs; `access` are further options of the
+    guard.
     """
     named = {opened} if opened else set()
     store, models, works = Store(directory), Models(directory, named), working.Works()
-    jobs = Jobs(directory, specimens=named, backbones=backbones, watch_only=access.get("password") is not None)
+    jobs = Jobs(directory, specimens=named, backbones=backbones, watch_only=watch_only)
     app = _bare_app(lifespan=live.ending(jobs, works))
     working.routes(app, works)
     live.routes(app, store, jobs)

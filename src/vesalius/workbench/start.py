@@ -81,7 +81,7 @@ def serve(
         "password": None if password is None else Password(password),
     }
     app = (
-        create_app(directory, opened=opened, backbones=backbones, **access)
+        create_app(directory, opened=opened, backbones=backbones, watch_only=not is_loopback(host), **access)
         if annotating is None
         else create_annotation_app(annotating, **access)
     )
@@ -92,7 +92,7 @@ def serve(
     say(address)
     if annotating is not None:
         say(f"{len(annotating.texts)} texts to rate; ratings are kept in {annotating.directory}")
-    if password is not None:
+    if not is_loopback(host):
         say(
             f"Other machines can reach this server. What it sends, the password too, is not encrypted: use it on a"
             f" network you trust, or start without --host and on the other machine run"

@@ -10,6 +10,8 @@ from vesalius import api
 from vesalius.api.runs import ResultIndex
 from vesalius.documents import Discovery, Explanation, Scorecard, Sweep
 from vesalius.documents.base import Document
+from vesalius.documents.faithfulness import Faithfulness
+from vesalius.documents.retest import Retest
 from vesalius.documents.what_if import WhatIf
 from vesalius.errors import BadInput
 from vesalius.workbench.reading import MOST_BYTES, Reader, claims_page, sent
@@ -20,6 +22,8 @@ SHOWN: dict[str, tuple[str, type[Document]]] = {
     "discovery.json": ("discovery", Discovery),
     "sweep.json": ("sweep", Sweep),
     "what_if.json": ("what-if", WhatIf),
+    "faithfulness.json": ("faithfulness", Faithfulness),
+    "retest.json": ("retest", Retest),
     "scorecard.json": ("benchmark", Scorecard),
 }
 #: Explanations of a benchmark's run that are listed, and rows of each list of a comparison.

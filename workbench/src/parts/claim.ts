@@ -29,17 +29,21 @@ export function evidenceLine(line: Evidence): HTMLElement {
     strip(line));
 }
 
+/** A claim before and after it was tested again. */
+export function bothSides(document: any): HTMLElement[] {
+  const side = (title: string, record: ClaimRecord, name: string) => h("div", { class: name }, h("h4", {}, title, ": ", verdict(record.verdict)), record.evidence.map(evidenceLine));
+  return [
+    h("p", { class: "outcome" }, document.same ? "The same verdict." : "Another verdict."),
+    h("div", { class: "sides" }, side(`seed ${document.before_seed}, in the explanation`, document.before, "before"), side(`seed ${document.request.seed}`, document.after, "after"))];
+}
+
 /** A claim's experiment on the inputs of another seed, and both outcomes side by side. */
 export function testAgain(path: string, component: string, number: number, own: number): HTMLElement {
   const seed: HTMLInputElement = h("input", { type: "number", min: 0, max: 2 ** 31, value: own + 1, class: "seed", "aria-label": `seed for claim ${number} about ${component}` });
   const found = h("div", { "aria-live": "polite" });
   const test = () => during(found, "Running its experiment on other inputs …", async (ask) => {
     const { document, command } = await ask("retest", { path, component, claim: number, seed: Number(seed.value) });
-    const side = (title: string, record: ClaimRecord, name: string) => h("div", { class: name }, h("h4", {}, title, ": ", verdict(record.verdict)), record.evidence.map(evidenceLine));
-    return [
-      h("p", { class: "outcome" }, document.same ? "The same verdict." : "Another verdict."),
-      h("div", { class: "sides" }, side(`seed ${document.before_seed}, in the explanation`, document.before, "before"), side(`seed ${document.request.seed}`, document.after, "after")),
-      document.request.specimen ? h("pre", {}, command) : null];
+    return [...bothSides(document), document.request.specimen ? h("pre", {}, command) : null];
   });
   return h("div", { class: "again" }, h("form", { class: "filters", onsubmit: (event: Event) => { event.preventDefault(); void test(); } }, field("seed", seed), h("button", { type: "submit", class: "small", "aria-label": `test claim ${number} about ${component} again` }, "Test again with this seed")), found);
 }

@@ -130,16 +130,27 @@ function watch(place: Element, path: string, wanted: string): () => void {
     }
   };
 
-  const act = async (what: "stop" | "resume", button: HTMLButtonElement) => {
+  const act = async (what: "stop" | "resume", button: HTMLButtonElement, digest?: string) => {
     button.disabled = true;
     try {
-      await post(`jobs/${what}`, { path });
+      await post(`jobs/${what}`, { path, ...(digest ? { digest } : {}) });
       headMark = "";
     } catch (error) {
       head.append(h("p", { class: "problem", role: "alert" }, error instanceof Error ? error.message : String(error)));
       return;
     }
     void look();
+  };
+  /** The fields of a run lie in its directory, so what they come to is shown before anything is started. */
+  const confirm = (resume: any, button: HTMLButtonElement) => {
+    const start: HTMLButtonElement = h("button", { type: "button", "data-act": "confirm", onclick: () => void act("resume", start, resume.digest) }, "Start it");
+    const panel = h("section", { class: "note confirm", "aria-label": "what will be started" },
+      h("p", {}, "This will be started on this machine:"), h("pre", {}, resume.command),
+      h("dl", { class: "facts" }, fact("model", resume.backbone ?? "none is asked"), fact("cost limit", resume.backbone === null ? "no cost" : resume.max_cost === null ? "none was set" : `$${resume.max_cost}`)),
+      h("div", { class: "filters" }, start, h("button", { type: "button", onclick: () => { panel.remove(); button.disabled = false; button.focus(); } }, "Not now")));
+    button.disabled = true;
+    button.closest(".filters")!.after(panel);
+    start.focus();
   };
   const drawHead = (answer: any) => {
     const run = answer.run;
@@ -157,7 +168,7 @@ function watch(place: Element, path: string, wanted: string): () => void {
       answer.ended && answer.state === "stopped" ? h("p", { class: "quiet" }, answer.ended) : null,
       h("div", { class: "filters" },
         answer.can_stop ? h("button", { type: "button", "data-act": "stop", onclick: (event: Event) => void act("stop", event.currentTarget as HTMLButtonElement) }, "Stop") : null,
-        answer.can_resume ? h("button", { type: "button", "data-act": "resume", onclick: (event: Event) => void act("resume", event.currentTarget as HTMLButtonElement) }, "Resume") : null,
+        answer.can_resume && answer.resume ? h("button", { type: "button", "data-act": "resume", onclick: (event: Event) => confirm(answer.resume, event.currentTarget as HTMLButtonElement) }, "Resume …") : null,
         run.specimen.startsWith("bench functions") ? link("The functions", "functions", { path }) : answer.state === "finished" ? link("The result", "result", { path }) : null,
         run.cases.length ? field("case", select(run.cases.map((each: any) => each.case), run.case, (value) => go("agent", { path, case: value }))) : null),
       answer.state === "running" && !answer.can_stop ? h("p", { class: "quiet" }, "It was started elsewhere and can only be watched here: press Ctrl-C there to stop it.") : null,

@@ -3,6 +3,7 @@
 import { get, post } from "../ask";
 import { field, h, replace, scrolling, type Child } from "../dom";
 import { during, go, remember } from "../page";
+import { keysSetting, singleKeys } from "../keys";
 import type { Query } from "../address";
 
 interface Level {
@@ -187,7 +188,7 @@ function rating(place: Element, rater: string, first: number | null): () => void
         h("button", { type: "button", onclick: () => void step(1) }, "Next →"),
         h("button", { type: "button", onclick: () => void left() }, "Next without a score (N)"),
         h("button", { type: "button", onclick: () => void undo() }, "Undo (U)"),
-        h("button", { type: "button", onclick: () => go("annotate") }, "Leave")),
+        h("button", { type: "button", onclick: () => go("annotate") }, "Leave"), keysSetting()),
       status,
       h("p", { class: "quiet" }, "Keys: ", levels.map((level) => [h("kbd", {}, level.key), ` ${level.name}, `]), h("kbd", {}, "Enter"), " or → next, ", h("kbd", {}, "←"), " previous, ", h("kbd", {}, "C"), " comment, ", h("kbd", {}, "U"), " undo, ", h("kbd", {}, "N"), " next without a score."));
   };
@@ -201,7 +202,7 @@ function rating(place: Element, rater: string, first: number | null): () => void
   const pressed = (event: KeyboardEvent) => {
     const target = event.target as HTMLElement;
     const writes = /^(INPUT|TEXTAREA|SELECT)$/.test(target.tagName);
-    if (writes || event.ctrlKey || event.metaKey || event.altKey || !card) return;
+    if (writes || event.ctrlKey || event.metaKey || event.altKey || !card || !singleKeys()) return;
     if (event.key === "Enter" && /^(BUTTON|A|SUMMARY)$/.test(target.tagName)) return;
     const asked = action(event.key, levels);
     if (asked === null) return;

@@ -7,6 +7,7 @@ import { during, link, remember } from "../page";
 import { edgeOf, gapsOf, INPUT, keptBy, LOGITS, positionOf, SLIDER, Steps, thresholdAt, type Graph, type GraphEdge, type Kept } from "../parts/circuit";
 import { drawEdges, edgeAt, highlight, layoutOf, neighbour, BOX, type Drawing } from "../parts/graph";
 import { strip } from "../parts/strip";
+import { keysSetting, singleKeys } from "../keys";
 import type { Query } from "../address";
 
 /** Edges of a component that its table lists. */
@@ -65,6 +66,8 @@ class CircuitView {
   private undo: HTMLButtonElement = h("button", { type: "button", onclick: () => { this.steps.undo(); this.draw(); } }, "Undo");
   private redo: HTMLButtonElement = h("button", { type: "button", onclick: () => { this.steps.redo(); this.draw(); } }, "Redo");
   private waiting = 0;
+  /** Whether the circuit of an explanation is that of the paths that were measured. */
+  private paths = false;
 
   constructor(private data: any, private path: string, query: Query) {
     const edges = data.edges.map(([id, score]: [string, number]) => edgeOf(id, score)).filter((edge: GraphEdge | null) => edge !== null);
@@ -74,6 +77,7 @@ class CircuitView {
     const names = (name: string) => new Set((query[name] ?? "").split(",").filter(Boolean));
     const least = Number(query["least"] ?? data.least);
     this.steps = new Steps({ least: Number.isFinite(least) && least >= 0 ? least : 0, pin: names("pin"), prune: names("prune") });
+    this.paths = data.kind === "explanation" && query["paths"] === "yes" && data.n_edges > 0;
     this.n = Number(query["n"] ?? 12) || 12;
     this.seed = Number(query["seed"] ?? 0) || 0;
     this.slider.addEventListener("input", () => this.slide());
@@ -91,7 +95,7 @@ class CircuitView {
       h("p", { class: "path" }, link(this.path, "result", { path: this.path })),
       h("h1", {}, `${specimen}${behaviour ? `, ${behaviour}` : ""}: ${title}`),
       h("p", { class: "quiet" }, about(this.graph, this.data)),
-      h("div", { class: "filters threshold" }, field(`${what} by score, few to all`, this.slider), field("least score", this.exact), this.undo, this.redo),
+      h("div", { class: "filters threshold" }, field(`${what} by score, few to all`, this.slider), field("least score", this.exact), this.undo, this.redo, keysSetting()),
       this.status, this.chips,
       h("div", { class: "circuit" }, scrolling(this.stage), this.panel),
       this.gaps,
@@ -99,9 +103,10 @@ class CircuitView {
       h("p", { class: "quiet" }, "Everything outside the circuit is replaced by its values on other prompts. 0: nothing is left of the behaviour; 1: as with the whole model."),
       h("form", { class: "filters", onsubmit: (event: Event) => { event.preventDefault(); void this.measure(); } },
         number("prompts", this.n, 128, (value) => { this.n = value; }), number("seed", this.seed, 2 ** 31, (value) => { this.seed = value; }),
+        this.graph.kind === "explanation" && this.data.n_edges ? h("label", { class: "check" }, h("input", { type: "checkbox", checked: this.paths, onchange: (event: Event) => { this.paths = (event.target as HTMLInputElement).checked; this.keep(); } }), " cut every edge that is not drawn") : null,
         h("button", { type: "submit" }, "Recompute the faithfulness")),
       this.figures,
-      ...(this.graph.kind === "discovery" ? this.saving() : []),
+      ...this.saving(),
     ];
   }
 
@@ -159,7 +164,7 @@ class CircuitView {
 
   private keep(): void {
     const { least, pin, prune } = this.steps.now;
-    remember("circuit", { path: this.path, least: String(least), pin: [...pin].join(","), prune: [...prune].join(","), n: String(this.n), seed: String(this.seed) });
+    remember("circuit", { path: this.path, least: String(least), pin: [...pin].join(","), prune: [...prune].join(","), n: String(this.n), seed: String(this.seed), paths: this.paths ? "yes" : "" });
   }
 
   private drawBoxes(): void {
@@ -194,6 +199,8 @@ class CircuitView {
       event.preventDefault();
       const next = neighbour(this.drawing.layout, name, event.key);
       if (next) this.focus(next, true);
+    } else if (!singleKeys()) {
+      return;
     } else if (own && (event.key === "x" || event.key === "Delete")) {
       event.preventDefault();
       const next = neighbour(this.drawing.layout, name, "ArrowRight") ?? neighbour(this.drawing.layout, name, "ArrowUp");
@@ -302,7 +309,7 @@ class CircuitView {
 
   private asked(): Record<string, unknown> {
     const { least, pin, prune } = this.steps.now;
-    return { path: this.path, least: this.graph.kind === "explanation" ? 0 : least, pin: [...pin], prune: [...prune] };
+    return { path: this.path, least: this.graph.kind === "explanation" && !this.paths ? 0 : least, pin: [...pin], prune: [...prune], ...(this.paths ? { edges: true } : {}) };
   }
 
   private async measure(): Promise<void> {
@@ -313,24 +320,26 @@ class CircuitView {
       const plain = edited ? await ask("faithfulness", { ...asked, pin: [], prune: [], n: this.n, seed: this.seed }) : null;
       for (const one of this.measured) one.label = "earlier";
       this.measured = [{ label: "this circuit", document: own.document }, ...(plain ? [{ label: "without your pins and prunes", document: plain.document }] : []), ...this.measured.filter((one) => comparable(one.document, own.document))].slice(0, 8);
-      return [measuredTable(this.measured), h("p", { class: "quiet" }, "The same on the command line:"), h("pre", {}, own.command)];
+      return [measuredTable(this.measured), own.command ? [h("p", { class: "quiet" }, "The same on the command line:"), h("pre", {}, own.command)] : h("p", { class: "quiet" }, "Save the circuit below to measure it on the command line.")];
     });
   }
 
   private saving(): HTMLElement[] {
-    const name: HTMLInputElement = h("input", { type: "text", value: "pruned.json", maxlength: 90, spellcheck: "false" });
-    const { least, pin, prune } = this.steps.now;
+    const name: HTMLInputElement = h("input", { type: "text", value: this.graph.kind === "explanation" ? "circuit-of-it.json" : "pruned.json", maxlength: 90, spellcheck: "false" });
+    const address = () => {
+      const asked = this.asked();
+      return `/api/circuit/file?${new URLSearchParams({ path: this.path, least: String(asked["least"]), pin: [...this.steps.now.pin].join(","), prune: [...this.steps.now.prune].join(","), ...(this.paths ? { edges: "true" } : {}) })}`;
+    };
     const download: HTMLAnchorElement = h("a", { href: "#", download: "pruned.json" }, "Download the circuit file");
     download.addEventListener("click", () => {
-      const now = this.steps.now;
-      download.href = `/api/circuit/file?${new URLSearchParams({ path: this.path, least: String(now.least), pin: [...now.pin].join(","), prune: [...now.prune].join(",") })}`;
+      download.href = address();
     });
-    download.href = `/api/circuit/file?${new URLSearchParams({ path: this.path, least: String(least), pin: [...pin].join(","), prune: [...prune].join(",") })}`;
+    download.href = address();
     return [
       h("h2", {}, "Keep it"),
       h("form", { class: "filters", onsubmit: (event: Event) => { event.preventDefault(); void during(this.files, "Writing …", async () => {
         const saved = await post("circuit/save", { ...this.asked(), name: name.value });
-        return [h("p", {}, `Written: ${saved.file}`), h("p", { class: "quiet" }, "Explain it:"), h("pre", {}, saved.command)];
+        return [h("p", {}, `Written: ${saved.file}`), h("p", { class: "quiet" }, this.graph.kind === "explanation" ? "Measure it:" : "Explain it:"), h("pre", {}, saved.command)];
       }); } }, field("file beside the result", name), h("button", { type: "submit" }, "Save"), download),
       this.files,
     ];
@@ -339,7 +348,7 @@ class CircuitView {
 
 function about(graph: Graph, data: any): string {
   const score = data.unit ? ` Scores: ${data.unit}.` : "";
-  if (graph.kind === "explanation") return `The circuit are the components that were explained. The edges are those that were measured; they are drawn and not cut.${score}`;
+  if (graph.kind === "explanation") return `The circuit are the components that were explained. The edges are those that were measured; on request the rest is cut.${score}`;
   if (graph.by === "components") return `This method scores components; what scores less than the threshold is not in the circuit.${score}`;
   return `Edges that score less than the threshold are not in the circuit, and a component is while one of its edges is. Solid lines help the score, dashed ones hinder it; stars are pinned.${score}`;
 }

@@ -4,8 +4,9 @@ import { get } from "../ask";
 import { field, h, replace, select, scrolling } from "../dom";
 import { figure, number, signed, type Figure } from "../numbers";
 import { during, go, link, long, remember, verdict } from "../page";
-import { claim, testAgain, type PlacedClaim } from "../parts/claim";
+import { bothSides, claim, testAgain, type PlacedClaim } from "../parts/claim";
 import { headMap } from "../parts/headmap";
+import { measuredTable } from "./circuit";
 import { placeOf } from "./component";
 import { whatIfTable } from "./whatif";
 import type { Query } from "../address";
@@ -21,6 +22,8 @@ export function result(place: Element, query: Query): void {
     if (answer.kind === "sweep") return [title, sweep(answer.document)];
     if (answer.kind === "discovery") return [title, discovery(answer.document, path)];
     if (answer.kind === "what-if") return [title, h("h1", {}, "What if"), whatIfTable(answer.document), asking(answer.document.request, path)];
+    if (answer.kind === "faithfulness") return [title, faithfulness(answer.document)];
+    if (answer.kind === "retest") return [title, retest(answer.document)];
     return [title, benchmark(answer, path)];
   });
 }
@@ -110,6 +113,21 @@ function discovery(document: any, path: string): HTMLElement {
     h("p", {}, link("The circuit as a graph: threshold, pin, prune, faithfulness", "circuit", { path })),
     headMap({ layers: document.layers, heads: document.heads, values, chosen: new Set(), marked: new Set(), pick: (name) => go("what-if", { specimen: document.specimen, behaviour: document.behaviour ?? "", components: name, kind: "resample" }) }),
     again(document.request));
+}
+
+function faithfulness(document: any): HTMLElement {
+  const { specimen, behaviour } = document.request;
+  return h("article", {},
+    h("h1", {}, `${specimen}${behaviour ? `, ${behaviour}` : ""}: faithfulness of a circuit`),
+    measuredTable([{ label: "the circuit", document }]),
+    h("p", {}, `Mean score ${number(document.score)} of the circuit, ${number(document.full)} of the model, ${number(document.ablated)} with everything replaced.`),
+    again(document.request));
+}
+
+function retest(document: any): HTMLElement {
+  return h("article", {},
+    h("h1", {}, `${document.specimen}${document.behaviour ? `, ${document.behaviour}` : ""}: a claim about ${document.component} tested again`),
+    h("h2", {}, long(document.before.text)), h("h3", {}, `Claim ${document.claim}, ${document.before.kind}`), bothSides(document));
 }
 
 function benchmark(answer: any, path: string): HTMLElement {
