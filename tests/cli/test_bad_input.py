@@ -163,7 +163,8 @@ def test_specimens_without_a_key(vesalius: Vesalius, tmp_path: Path) -> None:
         ("no JSON", "circuit.json"),
         ("[1]", "circuit.json"),
         ("[" * 100_000, "too many brackets"),
-        ("{}", "'cfg' is missing or not an object; a MIB circuit has cfg, nodes and edges"),
+        ("{}", "circuit.json: is neither a circuit nor a discovery; give a circuit in MIB form (cfg, nodes and edges)"),
+        ('{"nodes": {}}', "'cfg' is missing or not an object; a MIB circuit has cfg, nodes and edges"),
         (json.dumps({"cfg": SHAPE, "nodes": {"m9": {"in_graph": True}}, "edges": {}}), "not in this model"),
         (json.dumps({"cfg": SHAPE, "nodes": {"m0": {"in_graph": True, "score": "high"}}, "edges": {}}), "'high'"),
         (

@@ -1,4 +1,6 @@
-"""*Necessary* in natural models: every replacement is shown, against controls that do not matter themselves."""
+"""*Necessary* in natural models: replacements are made until two show it, against controls that do not matter."""
+
+from typing import get_args
 
 import pytest
 import torch
@@ -9,7 +11,8 @@ from tests.explanations.induction_model import as_specimen, induction_model, wit
 from vesalius.components import Component
 from vesalius.documents.explanation import ClaimRecord, Evidence
 from vesalius.explanations.claims import Lab, Necessary, check
-from vesalius.explanations.claims.ablation import is_inert
+from vesalius.explanations.claims.ablation import is_inert, measure_necessary
+from vesalius.explanations.claims.laboratory import FIRST_LOOK, Replacement
 from vesalius.model import Transformer
 
 SIZE = word_tokenizer().size
@@ -27,12 +30,35 @@ def by_kind(record: ClaimRecord) -> dict[str, Evidence]:
 
 @pytest.mark.parametrize("head", ["L0H0", "L1H0"])
 def test_heads_of_the_circuit_are_necessary_by_every_replacement(head: str) -> None:
-    shown = by_kind(check(Necessary(component=head), lab_of(induction_model(SIZE), PREVIOUS, INDUCTION)))
-    assert set(shown) == KINDS
+    lab = lab_of(induction_model(SIZE), PREVIOUS, INDUCTION)
+    kinds: tuple[Replacement, ...] = get_args(Replacement)
+    records = [check(Necessary(component=head, replacement=kind), lab) for kind in kinds]
+    assert [record.verdict for record in records] == ["supported"] * 4
+    shown = by_kind(check(Necessary(component=head), lab))
+    assert set(shown) == {"resample replacement", "moved replacement"}, "no more are made than it takes"
     assert all(one.passed for one in shown.values()), shown
     assert all(
         "interval above 0.05" in one.rule and "the least effect that counts" in one.rule for one in shown.values()
     )
+
+
+def test_components_are_measured_until_their_verdict_is_known() -> None:
+    lab = lab_of(induction_model(SIZE, junk=0.0), PREVIOUS, INDUCTION, Component(1, 3))
+    assert measure_necessary(lab, [PREVIOUS, INDUCTION, Component(1, 3)]) == [Component(1, 3)]
+    cost = lab.cost.rows
+    verdicts = [check(Necessary(component=name), lab).verdict for name in ("L0H0", "L1H0", "L1H3")]
+    assert verdicts == ["supported", "supported", "refuted"]
+    assert lab.cost.rows == cost, "the claims need no run of their own"
+
+
+def test_a_first_look_and_the_rest_are_one_measurement() -> None:
+    pieces, whole = (lab_of(induction_model(SIZE), PREVIOUS, INDUCTION) for _ in range(2))
+    for kind in whole.replacements:
+        first = pieces.first_effect([PREVIOUS], kind)
+        assert first is not None
+        assert len(first) == FIRST_LOOK
+        assert torch.allclose(pieces.effect([PREVIOUS], kind), whole.effect([PREVIOUS], kind), atol=1e-4)
+        assert torch.allclose(first, whole.effect([PREVIOUS], kind)[:FIRST_LOOK], atol=1e-4)
 
 
 def test_a_head_of_the_position_alone_is_necessary_though_resampling_does_nothing() -> None:
@@ -42,8 +68,9 @@ def test_a_head_of_the_position_alone_is_necessary_though_resampling_does_nothin
     assert record.verdict == "supported"
     # The counterfactual has the same length, so its value at the same position is the same.
     assert shown["resample replacement"].value == pytest.approx(0.0, abs=1e-3)
-    assert shown["zero replacement"].value is not None
-    assert shown["zero replacement"].value > 0.5
+    zeros = check(Necessary(component="L0H1", replacement="zero"), lab).evidence[0].value
+    assert zeros is not None
+    assert zeros > 0.5
     assert shown["moved replacement"].value is not None
     assert shown["moved replacement"].value > 0.1
     assert not is_inert(record.evidence)

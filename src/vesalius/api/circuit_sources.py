@@ -74,9 +74,15 @@ def read_circuit(path: Path, specimen: Specimen, *, method: str | None = None) -
                 f"{path}: holds neither {DISCOVERY_FILE} nor {CIRCUIT_FILE}; make them with: vesalius discover"
             )
         path = files[0]
-    if "cfg" in read_json(path):
+    data = read_json(path)
+    if {"cfg", "nodes"} & data.keys():
         _require_own(path, specimen)
         return Circuit.read(path)
+    if not {"method", "forwards"} <= data.keys():
+        raise BadInput(
+            f"{path}: is neither a circuit nor a discovery; give a circuit in MIB form (cfg, nodes and edges), a "
+            f"{DISCOVERY_FILE}, or a directory of `vesalius discover`"
+        )
     discovery = Discovery.read(path)
     _require_model(discovery.model, specimen, f"{path}: found", str(discovery.specimen))
     _note_behaviour(path, discovery.behaviour, specimen)

@@ -1,7 +1,7 @@
 """The clean run of a batch, kept: what edited rows start from, and what can be read from it without another run."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import torch
 from jaxtyping import Float, Int
@@ -91,6 +91,17 @@ class Recordings:
         per_prompt = prompt_bytes(model, batch.tokens.shape[1])
         self._at_once = max(1, activation_memory(model, memory) // per_prompt)
         self._kept: tuple[Readout, Recording] | None = None
+        self._runs: Recordings | None = None
+
+    def read_as(self, readout: Readout) -> "Recordings":
+        """The same clean runs under another readout of the same positions. Where they are kept, they are made once for
+        both.
+        """
+        other = Recordings(self.model, self.batch, readout)
+        other._at_once = self._at_once
+        if _same(self.readout.at, readout.at):
+            other._runs = self._runs or self
+        return other
 
     @torch.no_grad()
     def chunks(self) -> Iterator[tuple[int, int, Readout, Recording]]:
@@ -98,7 +109,7 @@ class Recordings:
         n = len(self.batch)
         if n <= self._at_once:
             if self._kept is None:
-                self._kept, self.n_run = (self.readout, Recording.make(self.model, self.batch, self.readout)), n
+                self._kept = self.readout, self._made() if self._runs is None else self._shared(self._runs)
             yield 0, n, *self._kept
             return
         for start in range(0, n, self._at_once):
@@ -106,6 +117,16 @@ class Recordings:
             readout = self.readout.take(prompts)
             self.n_run += len(prompts)
             yield start, len(prompts), readout, Recording.make(self.model, self.batch.take(prompts), readout)
+
+    def _made(self) -> Recording:
+        self.n_run = len(self.batch)
+        return Recording.make(self.model, self.batch, self.readout)
+
+    def _shared(self, runs: "Recordings") -> Recording:
+        """The run of other recordings, with the tokens that this readout asks for."""
+        ((_, _, _, recording),) = runs.chunks()
+        choose = self.readout.choose
+        return replace(recording, choose=None if choose is None else choose.to(self.model.b_U.device))
 
     @torch.no_grad()
     def scores(self) -> Tensor:
@@ -143,6 +164,12 @@ def memory_for(device: torch.device, memory: int | None) -> int:
 def activation_memory(model: Transformer, memory: int | None) -> int:
     """The same for a model: of several devices, the one with least room decides."""
     return min(memory_for(device, memory) for device in model.devices)
+
+
+def _same(first: Tensor | None, second: Tensor | None) -> bool:
+    if first is None or second is None:
+        return first is second
+    return torch.equal(first.cpu(), second.cpu())
 
 
 def _at(x: Tensor, at: Tensor | None) -> Tensor:

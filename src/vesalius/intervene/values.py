@@ -10,7 +10,7 @@ the bias (the linear image of `hook_post`; where a norm follows, its output). Me
 exactly those of `hook_result` and `hook_post`. A norm after attention is run again with the replaced z in place.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 import torch
@@ -194,15 +194,27 @@ def means(model: Transformer, batch: Batch, *, per_position: bool = False, rows:
     """Mean outputs over the real tokens of a batch, over all positions or at each position apart."""
     if len(batch) == 0:
         raise BadInput("the batch to take means over is empty; give at least one prompt")
+    starts = range(0, len(batch), rows)
+    parts = (activations(model, batch.take(slice(start, start + rows))) for start in starts)
+    return _means(model, parts, per_position=per_position)
+
+
+def means_of(model: Transformer, values: Values) -> Values:
+    """The same for prompts that have been run: `values` are their `activations`."""
+    return _means(model, [values], per_position=False)
+
+
+def _means(model: Transformer, parts: Iterable[Values], *, per_position: bool) -> Values:
     total: Values | None = None
     count = torch.zeros(())
-    for start in range(0, len(batch), rows):
-        part = batch.take(slice(start, start + rows))
-        real = part.mask if part.mask is not None else torch.ones_like(part.tokens, dtype=torch.bool)
-        if part.mask is None and model.config.pad_token is not None:
-            real = part.tokens != model.config.pad_token
+    for part in parts:
+        prompts = part.prompts
+        assert prompts is not None
+        real = prompts.mask if prompts.mask is not None else torch.ones_like(prompts.tokens, dtype=torch.bool)
+        if prompts.mask is None and model.config.pad_token is not None:
+            real = prompts.tokens != model.config.pad_token
         axes = (0,) if per_position else (0, 1)
-        sums = _combine(lambda x, real=real, axes=axes: _masked_sum(x, real, axes), activations(model, part))
+        sums = _combine(lambda x, real=real, axes=axes: _masked_sum(x, real, axes), part)
         count = count.to(real.device) + (real.sum(0) if per_position else real.sum())
         total = sums if total is None else _combine(torch.add, total, sums)
     assert total is not None

@@ -5,7 +5,8 @@ score that is lost. Every effect is compared with that of matched components (sa
 claim), because ablating any component may do damage. A matched component that is strong itself is not a control.
 
 A component may show under one replacement and not under another: what depends on the position alone is the same in
-every input, so only zeros, its mean and outputs moved to other positions can show it. `Necessary` measures all four.
+every input, so only zeros, its mean and outputs moved to other positions can show it. `Necessary` goes through all
+four; in a natural model it stops when one has passed and a second shows an effect.
 
 The *interaction* of two components is the effect of ablating both minus the sum of the single effects. It is positive
 if one compensates for the other.
@@ -24,17 +25,20 @@ from vesalius.components import Component
 from vesalius.documents.explanation import Evidence, Verdict
 from vesalius.errors import BadInput
 from vesalius.explanations.claims.base import (
+    ALPHA,
     Claim,
     ComponentName,
     Outcome,
     above,
     all_of,
+    first_interval,
     join_names,
     marked,
+    mean_and_interval,
     mean_evidence,
     rounded,
 )
-from vesalius.explanations.claims.laboratory import Lab, Replacement
+from vesalius.explanations.claims.laboratory import FIRST_LOOK, Lab, Replacement
 
 #: An effect below this share is too small to call a component necessary, redundant or a backup.
 MIN_EFFECT = 0.05
@@ -48,6 +52,9 @@ LEAST_BAR = 0.002
 #: Replacements that change fewer outputs than this do nothing.
 INERT_BELOW = 0.01
 
+#: The order in which a natural model's components are replaced: first by values that the model meets.
+NATURAL_ORDER: tuple[Replacement, ...] = ("resample", "moved", "mean", "zero")
+_LEAST = f"the least effect that counts, {MIN_EFFECT:.0%}"
 _WORDS = {
     "zero": "zero",
     "mean": "its mean",
@@ -74,7 +81,7 @@ def effect_bar(lab: Lab, component: Component, replacement: Replacement, *, sign
     """The bar of an effect (or, with `sign` -1, of a gain): the least that counts, or what matched components reach
     that are not strong themselves.
     """
-    least, source = MIN_EFFECT, f"the least effect that counts, {MIN_EFFECT:.0%}"
+    least, source = MIN_EFFECT, _LEAST
     if lab.finite:
         least = max(LEAST_BAR, MIN_EFFECT * lab.variation)
         source = f"{MIN_EFFECT:.0%} of the {lab.variation:.1%} of outputs that differ between inputs"
@@ -83,7 +90,8 @@ def effect_bar(lab: Lab, component: Component, replacement: Replacement, *, sign
     for candidate in lab.matched(component, k=CANDIDATES):
         if len(weak) == CONTROLS:
             break
-        effect = sign * float(lab.effect([candidate], replacement).mean())
+        early = _settled_control(lab, candidate, replacement, least, sign=sign)
+        effect = sign * float((lab.effect([candidate], replacement) if early is None else early).mean())
         if effect > least:
             strong.append(str(candidate))
         else:
@@ -97,6 +105,19 @@ def effect_bar(lab: Lab, component: Component, replacement: Replacement, *, sign
     if strong:
         source += f"; {join_names(strong[:4])} matter{'s' * (len(strong) == 1)} too much to be a control"
     return Bar(least, source, controls)
+
+
+def _settled_control(
+    lab: Lab, candidate: Component, replacement: Replacement, least: float, *, sign: float = 1.0
+) -> Float[Tensor, " prompt"] | None:
+    """The effects of a matched component on the first few prompts where they show whether it is a control: it lies
+    below half of the bar, so that twice its effect cannot raise it, or it is strong itself. Else None.
+    """
+    first = lab.first_effect([candidate], replacement)
+    if first is None:
+        return None
+    low, high = first_interval(sign * first)
+    return first if high < least / 2 or low > least else None
 
 
 def is_inert(necessary: Sequence[Evidence]) -> bool:
@@ -119,18 +140,20 @@ class Necessary(Claim, frozen=True):
 
     def examine(self, lab: Lab, *, level: float) -> Outcome:
         """Compare its effects with those of matched components: one replacement must stand above its bar and, where
-        all are made, a second one must change something too.
+        all are made, a second one must change something too. In a natural model, where every run is expensive, no
+        further one is made once that is shown.
         """
         component = self.part.within(lab.model.config)
-        kinds = lab.replacements if self.replacement is None else (self.replacement,)
+        kinds = order_of(lab) if self.replacement is None else (self.replacement,)
         # One replacement that shows is enough, so each is held to its part of the error.
         each = 1 - (1 - level) / len(kinds)
-        evidence = [self._measured(lab, component, kind, each) for kind in kinds]
-        # An output moved or replaced can disturb readers that never use it; what is used shows in a second way as well.
-        least = INERT_BELOW if lab.finite else MIN_EFFECT
-        shown = sum((one.value or 0.0) >= least or one.passed is True for one in evidence)
+        evidence: list[Evidence] = []
+        for kind in kinds:
+            evidence.append(_effect_evidence(lab, component, kind, each))
+            if not lab.finite and _shows(lab, evidence, least=min(2, len(kinds))):
+                break
         passed = [one.passed for one in evidence]
-        if True in passed and shown >= min(2, len(kinds)):
+        if _shows(lab, evidence, least=min(2, len(kinds))):
             verdict = "supported"
         elif True in passed and not lab.finite:
             verdict = "untested"  # zeros, for one, may be far from anything the model ever meets
@@ -139,18 +162,65 @@ class Necessary(Claim, frozen=True):
         order = sorted(range(len(evidence)), key=lambda i: (passed[i] is not True, -(evidence[i].value or 0.0), i))
         return verdict, tuple(evidence[i] for i in order)
 
-    def _measured(self, lab: Lab, component: Component, kind: Replacement, level: float) -> Evidence:
-        bar = effect_bar(lab, component, kind)
-        return mean_evidence(
-            lab,
-            f"{kind} replacement",
-            measure="effect",
-            values=lab.effect([component], kind),
-            level=level,
-            rule=bar.rule,
-            bar=bar.value,
-            controls=bar.controls,
-        )
+
+def _effect_evidence(lab: Lab, component: Component, kind: Replacement, level: float) -> Evidence:
+    """What one replacement of a component costs, against its bar."""
+    values = lab.effect([component], kind)
+    bar = Bar(MIN_EFFECT, _LEAST, {}) if _too_small(lab, values, level) else effect_bar(lab, component, kind)
+    return mean_evidence(
+        lab,
+        f"{kind} replacement",
+        measure="effect",
+        values=values,
+        level=level,
+        rule=bar.rule,
+        bar=bar.value,
+        controls=bar.controls,
+    )
+
+
+def _too_small(lab: Lab, effects: Float[Tensor, " prompt"], level: float) -> bool:
+    """Whether the whole interval of a natural model's effect lies below the least that counts, so that no control is
+    needed to refute it: no bar is lower.
+    """
+    return not lab.finite and mean_and_interval(effects, level, seed=lab.seed)[2] <= MIN_EFFECT
+
+
+def order_of(lab: Lab) -> tuple[Replacement, ...]:
+    """The order in which replacements are made. In a natural model those come first that keep to values which the model
+    meets.
+    """
+    if lab.finite:
+        return lab.replacements
+    return tuple(kind for kind in NATURAL_ORDER if kind in lab.replacements)
+
+
+def _shows(lab: Lab, evidence: Sequence[Evidence], *, least: int) -> bool:
+    """Whether a replacement stands above its bar and `least` of them change something: an output moved or replaced can
+    disturb readers that never use it; what is used shows in a second way as well.
+    """
+    changes = INERT_BELOW if lab.finite else MIN_EFFECT
+    shown = sum((one.value or 0.0) >= changes or one.passed is True for one in evidence)
+    return any(one.passed is True for one in evidence) and shown >= least
+
+
+def measure_necessary(lab: Lab, components: Sequence[Component]) -> list[Component]:
+    """Measure what `Necessary` asks of these components, one run for each kind of replacement: of each the kinds that
+    it asks for, and of their controls a first look at least. Returns the components that it does not support.
+    """
+    kinds, evidence = order_of(lab), {part: list[Evidence]() for part in components}
+    level = 1 - ALPHA / len(kinds)
+    for kind in kinds:
+        wanted = [part for part in components if not _shows(lab, evidence[part], least=min(2, len(kinds)))]
+        lab.measure([[part] for part in wanted], [kind])
+        larger = [part for part in wanted if not _too_small(lab, lab.effect([part], kind), level)]
+        controls = list(dict.fromkeys(one for part in larger for one in lab.matched(part, k=CONTROLS)))
+        if lab.looks_first:
+            lab.measure([[one] for one in controls], [kind], n=FIRST_LOOK)
+        lab.measure([[one] for one in controls if _settled_control(lab, one, kind, MIN_EFFECT) is None], [kind])
+        for part in wanted:
+            evidence[part].append(_effect_evidence(lab, part, kind, level))
+    return [part for part in components if not _shows(lab, evidence[part], least=min(2, len(kinds)))]
 
 
 class Sufficient(Claim, frozen=True):

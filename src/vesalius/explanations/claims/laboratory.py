@@ -9,7 +9,7 @@ a finite vocabulary it is the share of unchanged outputs.
 import random
 from collections.abc import Sequence
 from functools import cached_property
-from typing import Any, Literal, get_args
+from typing import Any, Literal, NamedTuple, get_args
 from weakref import WeakKeyDictionary
 
 import torch
@@ -28,6 +28,7 @@ from vesalius.intervene import (
     Values,
     activations,
     means,
+    means_of,
     reordered,
     run,
     zeros,
@@ -47,7 +48,18 @@ FINITE_PAIRS = 1536
 NATURAL_PAIRS = 64
 ABLATION_PAIRS = 256  # effects of ablations need fewer inputs than worst-case interchange accuracy
 MOVES_PER_PAIR = 2
+#: Prompts of a natural model after which an effect may be found too small to count.
+FIRST_LOOK = 6
 _NO_SUCH_OUTPUT, _NO_VALUE = -2, -3
+
+
+class Ran(NamedTuple):
+    """Prompts that have been run: the clean runs, and the outputs of all components on their counterfactuals. Their
+    readout is of answers (`natural.answers`): several columns, of which the first is the score.
+    """
+
+    recordings: Recordings
+    source_values: Values
 
 
 class Lab:
@@ -55,6 +67,7 @@ class Lab:
 
     `circuit` lists the components under study; those outside it serve as matched controls. By default it is the
     specimen's component list, if that is a proper subset of the model's. `cost` counts the forward passes of ablations.
+    Where the prompts are those of `ran`, its runs are taken.
     """
 
     def __init__(
@@ -64,6 +77,7 @@ class Lab:
         n: int | None = None,
         seed: int = CLAIM_SEED,
         circuit: Sequence[Component] | None = None,
+        ran: Ran | None = None,
     ) -> None:
         self.specimen, self.model, self.seed = specimen, specimen.model, seed
         self.finite = isinstance(specimen.vocabulary, FiniteVocabulary)
@@ -74,6 +88,8 @@ class Lab:
         self._material = trial(specimen, self.n, seed=seed, centred=True)
         self.n = len(self._material.batch)
         self.batch, self.source = self._material.batch, self._material.counterfactual
+        same = ran is not None and torch.equal(ran.recordings.batch.tokens.cpu(), self.ablation_batch.tokens.cpu())
+        self._ran = ran if same else None
         self._traces: WeakKeyDictionary[Program, tuple[ProgramTrace, ProgramTrace]] = WeakKeyDictionary()
         self._codes: dict[tuple[tuple, int], tuple[Tensor, Tensor]] = {}
         self._full: dict[Component, Tensor] = {}
@@ -81,7 +97,7 @@ class Lab:
         self.outcomes: WeakKeyDictionary[Program, dict[Any, Any]] = WeakKeyDictionary()
         self._crossed: dict[Component, Tensor] = {}
         self._moved: dict[Component, Tensor] = {}
-        self._scores: dict[tuple[frozenset[Component], str], Tensor] = {}
+        self._readings: dict[tuple[frozenset[Component], str], Tensor] = {}
 
     # Finite vocabularies: an answer at every position.
 
@@ -245,23 +261,60 @@ class Lab:
 
     def scores(self, components: Sequence[Component], replacement: Replacement) -> Float[Tensor, " prompt"]:
         """The score of each prompt with some components replaced; none gives the clean scores."""
-        if not components:
-            return self._clean_scores
-        key = frozenset(components), replacement
-        if key not in self._scores:
-            self.measure([components], [replacement])
-        return self._scores[key]
+        return self._to_scores(self.readings([components], replacement)[0]) if components else self._clean_scores
 
-    def measure(self, sets: Sequence[Sequence[Component]], replacements: Sequence[Replacement]) -> None:
-        """Measure the scores of several sets of components, all in one run for each kind of replacement."""
+    def readings(self, sets: Sequence[Sequence[Component]], replacement: Replacement) -> list[Tensor]:
+        """What the readout reads of each prompt with each set of components replaced."""
+        self.measure(sets, [replacement])
+        return [self._readings[frozenset(members), replacement] for members in sets]
+
+    @property
+    def reads_answers(self) -> bool:
+        """Whether readings are those of answers, not of the score alone."""
+        return self._ran is not None
+
+    @property
+    def looks_first(self) -> bool:
+        """Whether effects are looked at on a few prompts before all are run: in a natural model, where every run is
+        expensive, and there are many more.
+        """
+        return not self.finite and self._n_ablated >= 2 * FIRST_LOOK
+
+    def first_effect(
+        self, components: Sequence[Component], replacement: Replacement
+    ) -> Float[Tensor, " prompt"] | None:
+        """The loss in score of the first `FIRST_LOOK` prompts; None without a first look."""
+        if not self.looks_first:
+            return None
+        self.measure([components], [replacement], n=FIRST_LOOK)
+        scores = self._to_scores(self._readings[frozenset(components), replacement][:FIRST_LOOK])
+        return (self._clean_scores[:FIRST_LOOK] - scores) / self.scale
+
+    def measure(
+        self, sets: Sequence[Sequence[Component]], replacements: Sequence[Replacement], *, n: int | None = None
+    ) -> None:
+        """Measure the scores of several sets of components on the first `n` prompts (default: all), in one run for each
+        kind of replacement. What is already known is not run again.
+        """
+        n = self._n_ablated if n is None else n
         for replacement in replacements:
-            keys = [(frozenset(members), replacement) for members in sets]
-            missing = [key for key in dict.fromkeys(keys) if key not in self._scores]
-            if self.finite and replacement == "moved":
-                self._scores |= {key: self._moved_scores(sorted(key[0])) for key in missing}
-            elif missing:
-                readings = self._replaced([sorted(members) for members, _ in missing], replacement)
-                self._scores |= dict(zip(missing, readings, strict=True))
+            wanted = dict.fromkeys((frozenset(members), replacement) for members in sets)
+            missing: dict[int, list[tuple[frozenset[Component], str]]] = {}
+            for key in wanted:
+                known = len(self._readings.get(key, ()))
+                if known < n:
+                    missing.setdefault(known, []).append(key)
+            for known, keys in missing.items():
+                if self.finite and replacement == "moved":
+                    self._readings |= {key: self._crossed_readings(sorted(key[0])) for key in keys}
+                    continue
+                readings = self._replaced([sorted(key[0]) for key in keys], replacement, torch.arange(known, n))
+                for key, reading in zip(keys, readings, strict=True):
+                    self._readings[key] = torch.cat([self._readings[key], reading]) if known else reading
+
+    @property
+    def _n_ablated(self) -> int:
+        return len(self.ablation_batch)
 
     @cached_property
     def _clean_scores(self) -> Float[Tensor, " prompt"]:
@@ -325,26 +378,28 @@ class Lab:
     def _head_inputs(self, head: Component) -> HeadInputs:
         return HeadInputs(self.model, self.ablation_batch, self._ablation.resid(head.layer), head)
 
-    def _replaced(self, sets: list[list[Component]], replacement: Replacement) -> list[Float[Tensor, " prompt"]]:
-        """The scores of each prompt with each set replaced."""
+    def _replaced(
+        self, sets: list[list[Component]], replacement: Replacement, prompts: Int[Tensor, " n"]
+    ) -> list[Float[Tensor, " n"]]:
+        """The scores of some prompts with each set replaced."""
         values = self._table(replacement)
-        n = len(self.ablation_batch)
         single = len(values) == 1
-        choices = torch.zeros(n, dtype=torch.long) if single else torch.arange(n)
-        where = None if single or self._material.where is None else self._material.where[:n]
-        plan = Plan.grid(self.model.config, sets, choices=choices, positions=where)
+        where = None if single or self._material.where is None else self._material.where[prompts]
+        choices = torch.zeros_like(prompts) if single else prompts
+        grid = Plan.grid(self.model.config, sets, choices=choices, positions=where)
+        plan = Plan(prompts.repeat(len(sets)), grid.choice, grid.positions)
         readings = run(self._ablation, plan, values, cost=self.cost).cpu()
-        return [self._to_scores(part) for part in readings.split(n)]
+        return list(readings.split(len(prompts)))
 
-    def _moved_scores(self, components: list[Component]) -> Tensor:
-        """Scores with one component's source outputs read in random order of positions."""
+    def _crossed_readings(self, components: list[Component]) -> Tensor:
+        """Readings with one component's source outputs read in random order of positions."""
         if len(components) != 1:
             raise BadInput("moved replacement takes one component at a time; use zero, mean or resample for several")
-        return self._to_scores(self.crossed_interchange(components[0])[: len(self.ablation_batch)])
+        return self.crossed_interchange(components[0])[: len(self.ablation_batch)]
 
     def _to_scores(self, readings: Tensor) -> Float[Tensor, " prompt"]:
         if not self.finite:
-            return readings
+            return readings if readings.ndim == 1 else readings[:, 0].float()
         n = len(readings)
         real = self.real[:n]
         return (self.same(readings, self.clean[:n]) & real).sum(1) / real.sum(1)
@@ -352,10 +407,16 @@ class Lab:
     def _table(self, replacement: Replacement) -> Values:
         if replacement not in self._tables:
             n = slice(0, len(self.ablation_batch))
-            if replacement == "resample":
+            if replacement == "resample" and self._ran is not None:
+                values = self._ran.source_values
+            elif replacement == "resample":
                 values = activations(self.model, self.source.take(n).to(self.model.device))
             elif replacement == "mean":
-                values = means(self.model, self.source.take(n).to(self.model.device))
+                values = (
+                    means(self.model, self.source.take(n).to(self.model.device))
+                    if self.finite
+                    else means_of(self.model, self._table("resample"))
+                )
             elif replacement == "moved":
                 values = reordered(self._table("resample"), self._moves)
             else:
@@ -386,6 +447,8 @@ class Lab:
 
     @cached_property
     def _ablation(self) -> Recordings:
+        if self._ran is not None:
+            return self._ran.recordings
         readout = Readout(self._read) if self.finite else self._material.readout
         return Recordings(self.model, self.ablation_batch, readout)
 

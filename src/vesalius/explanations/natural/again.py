@@ -13,7 +13,6 @@ from vesalius.errors import BadInput, choices
 from vesalius.explanations.claims import Lab
 from vesalius.explanations.natural import evidence
 from vesalius.explanations.natural.composition import PORTS, AttentionPort
-from vesalius.explanations.natural.instruments import How
 from vesalius.explanations.natural.paths import feeds
 from vesalius.explanations.natural.pool import Pool
 from vesalius.explanations.natural.selection import Selection
@@ -94,7 +93,7 @@ def _covers(study: Study, component: Component, said: Said) -> ClaimRecord | Non
 
 
 def _not_needed(study: Study, component: Component, said: Said) -> ClaimRecord | None:
-    how: How | None = next((one for one in evidence.NEUTRAL if one == said.get("replacement")), None)
+    how: evidence.Neutral | None = next((one for one in evidence.NEUTRAL if one == said.get("replacement")), None)
     return None if how is None else evidence.not_needed_by(study, component, how)
 
 

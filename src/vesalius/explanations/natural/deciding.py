@@ -44,7 +44,8 @@ def instruments_of(lab: Lab, pool: Pool | None = None) -> Instruments:
         vocabulary = lab.specimen.vocabulary
         assert isinstance(vocabulary, TextVocabulary)
         own = Pool.draw(lab.specimen, lab.n, seed=lab.seed, split="test") if pool is None else pool
-        _INSTRUMENTS[lab] = Instruments(own, piece=vocabulary.tokenizer.piece)
+        readings = lab.readings if lab.reads_answers else None
+        _INSTRUMENTS[lab] = Instruments(own, piece=vocabulary.tokenizer.piece, readings=readings)
     return _INSTRUMENTS[lab]
 
 

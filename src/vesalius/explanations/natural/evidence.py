@@ -7,8 +7,8 @@ claim counts as the first of its kind, unless a component has several.
 """
 
 import math
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, Literal
 
 import torch
 
@@ -18,13 +18,25 @@ from vesalius.documents.explanation import ClaimRecord, Evidence, Verdict
 from vesalius.documents.frozen import FrozenDict
 from vesalius.explanations.claims import BackupOf, Necessary, ReadsFrom, check
 from vesalius.explanations.claims.ablation import MIN_EFFECT, Bar, effect_bar
-from vesalius.explanations.claims.base import above, all_of, join_names, level_for, marked, mean_evidence, rounded
+from vesalius.explanations.claims.base import (
+    ALPHA,
+    above,
+    all_of,
+    first_interval,
+    join_names,
+    level_for,
+    marked,
+    mean_and_interval,
+    mean_evidence,
+    rounded,
+)
+from vesalius.explanations.claims.laboratory import FIRST_LOOK
 from vesalius.explanations.claims.reading import MIN_CUT_EFFECT, MIN_MASS
 from vesalius.explanations.natural.claims import LensOnly, ReadsRole
 from vesalius.explanations.natural.composition import PORT_WORDS, AttentionPort, HeadPaths
-from vesalius.explanations.natural.deciding import LOSSES, below
-from vesalius.explanations.natural.instruments import END, How
-from vesalius.explanations.natural.movers import BacksUp, MovesRole, Primary, Together
+from vesalius.explanations.natural.deciding import GAINS, LOSSES, below
+from vesalius.explanations.natural.instruments import END
+from vesalius.explanations.natural.movers import JOINT, ONCE, BacksUp, MovesRole, Primary, Together
 from vesalius.explanations.natural.selection import MIN_ATTENTION_LOSS
 from vesalius.explanations.natural.study import SINKS, PerPrompt, Study, finite
 from vesalius.explanations.natural.token_roles import MEANINGS, everywhere_in, random_keys, shuffled
@@ -40,7 +52,8 @@ MOST = 0.5
 GROUP_CONTROLS = 2
 LEVEL = level_for(1)
 #: Replacements that know nothing of the prompt.
-NEUTRAL: dict[How, str] = {"zero": "zeros", "mean": "its mean"}
+Neutral = Literal["zero", "mean"]
+NEUTRAL: dict[Neutral, str] = {"zero": "zeros", "mean": "its mean"}
 
 
 def meaning(role: str) -> str:
@@ -55,17 +68,25 @@ def necessary(study: Study, component: Component) -> ClaimRecord:
 
 def not_needed_alone(study: Study, component: Component, necessity: ClaimRecord) -> ClaimRecord | None:
     """Zeros, or else its mean, at every position in its place cost neither score nor right answers. None where the
-    score alone shows that they do.
+    score alone shows that they do, or the component is necessary by others and its role does not depend on these.
     """
     shown = {one.experiment: one for one in necessity.evidence}
+    moves = component in study.selection.groups.moves or component in study.selection.groups.backups
     for how in NEUTRAL:
         score = shown.get(f"{how} replacement")
-        if score is not None and score.high is not None and score.high < MIN_EFFECT:
+        if score is not None:
+            most = score.high
+        elif moves:
+            level = 1 - ALPHA / len(study.lab.replacements)
+            most = mean_and_interval(study.lab.effect([component], how), level, seed=study.lab.seed)[2]
+        else:
+            continue
+        if most is not None and most < MIN_EFFECT:
             return not_needed_by(study, component, how)
     return None
 
 
-def not_needed_by(study: Study, component: Component, how: How) -> ClaimRecord:
+def not_needed_by(study: Study, component: Component, how: Neutral) -> ClaimRecord:
     """The same for one kind of replacement."""
     evidence: list[Evidence] = []
     verdicts: list[Verdict] = []
@@ -119,15 +140,21 @@ def uses(study: Study, head: Component) -> ClaimRecord | None:
     role, target = study.selection.looks_at.get(head), study.target(head)
     if role is None or role in SINKS or target is None:
         return None
-    inputs = HeadPaths(study.pool, head)
-    other = random_keys(target, study.pool, seed=study.lab.seed)
-    without = [inputs.z_without_keys(keys) for keys in (target, other)]
-    lost = study.pool.head_effects(head, without, positions=target.any(-1)) / study.pool.scale
-    controls = {"as many other keys": lost[:, 1]}
-    bar = _bar(MIN_CUT_EFFECT, controls)
-    evidence = _figure(study, f"{role} keys cut out of the attention", "effect", lost[:, 0], bar)
-    text = f"{head} uses what it finds at {meaning(role)}."
-    return _claim("uses", text, above(evidence, bar.value), evidence, role=role)
+    inputs, asked = HeadPaths(study.pool, head), target.any(-1)
+
+    def lost(keys: Target, n: int | None = None) -> PerPrompt:
+        z = inputs.z_without_keys(keys)
+        return study.pool.head_effects(head, [z], positions=asked, n=n)[:, 0] / study.pool.scale
+
+    def controls() -> dict[str, PerPrompt]:
+        other = random_keys(target, study.pool, seed=study.lab.seed)
+        first = lost(other, FIRST_LOOK) if study.lab.looks_first else None
+        settled = first is not None and first_interval(first)[1] < MIN_CUT_EFFECT
+        return {"as many other keys": first if first is not None and settled else lost(other)}
+
+    experiment = f"{role} keys cut out of the attention"
+    verdict, evidence = _against(study, experiment, "effect", lost(target), MIN_CUT_EFFECT, controls)
+    return _claim("uses", f"{head} uses what it finds at {meaning(role)}.", verdict, evidence, role=role)
 
 
 def reads_previous(study: Study, head: Component) -> ClaimRecord:
@@ -183,19 +210,22 @@ def covers(study: Study, component: Component) -> ClaimRecord | None:
 
 
 def covers_for(study: Study, component: Component, rest: Sequence[Component]) -> ClaimRecord:
-    """The same for a group that is given: `rest` are its other members."""
-    matched = study.lab.matched(component, exclude=rest)[:GROUP_CONTROLS]
-    controls = {f"{c} instead": study.gain(c, rest) for c in matched}
-    bar = _bar(MIN_EFFECT, controls)
-    evidence = _figure(
-        study,
-        f"replacement with and without {join_names(rest)}",
-        "gain in effect",
-        study.gain(component, rest),
-        bar,
-    )
+    """The same for a group that is given: `rest` are its other members. The gain counts at most as what replacing it
+    costs then, and as what replacing all costs, as in `BacksUp`.
+    """
+    joint, without = study.lab.effect([*rest, component], "resample"), study.lab.effect(rest, "resample")
+    bounds = {GAINS[0]: study.gain(component, rest), ONCE[0]: joint - without, JOINT[0]: joint}
+    measure = min(bounds, key=lambda name: float(bounds[name].mean()))
+    experiment, values = f"replacement with and without {join_names(rest)}", bounds[measure]
     text = f"{component} covers for {join_names(rest)}: it matters more once they are replaced."
-    return _claim("covers", text, above(evidence, bar.value), evidence, others=list(map(str, rest)))
+
+    def controls() -> dict[str, PerPrompt]:
+        matched = study.lab.matched(component, exclude=rest)[:GROUP_CONTROLS]
+        study.lab.measure([[*one, c] for c in matched for one in ([], rest)], ["resample"])
+        return {f"{c} instead": study.gain(c, rest) for c in matched}
+
+    verdict, evidence = _against(study, experiment, measure, values, MIN_EFFECT, controls)
+    return _claim("covers", text, verdict, evidence, others=list(map(str, rest)))
 
 
 def backup_of(study: Study, component: Component) -> ClaimRecord | None:
@@ -260,7 +290,7 @@ def composes(study: Study, head: Component, port: AttentionPort, sender: Compone
         study.lab,
         f"path into the {PORT_WORDS[port]} replaced",
         measure="effect",
-        values=study.path(sender, head, port),
+        values=study.reported_path(sender, head, port),
         level=LEVEL,
         rule="reported; the verdict rests on the attention",
     )
@@ -299,10 +329,13 @@ def shows_ports(study: Study, sender: Component, receiver: Component) -> bool:
 
 def _whole_path(study: Study, sender: Component, receiver: Component) -> tuple[Evidence, Verdict]:
     sign, control = _sign(study, sender, receiver), path_control(study, sender, receiver)
-    controls = {} if control is None else {str(control): sign * study.path(control, receiver)}
-    bar = _bar(MIN_CUT_EFFECT, controls)
-    whole = _figure(study, "path replaced", "effect" if sign > 0 else "gain", sign * study.path(sender, receiver), bar)
-    return whole, above(whole, bar.value)
+
+    def controls() -> dict[str, PerPrompt]:
+        return {} if control is None else {str(control): sign * study.control_path(control, receiver, sign=sign)}
+
+    measure, values = "effect" if sign > 0 else "gain", sign * study.path(sender, receiver)
+    verdict, whole = _against(study, "path replaced", measure, values, MIN_CUT_EFFECT, controls)
+    return whole, verdict
 
 
 def _sign(study: Study, sender: Component, receiver: Component) -> float:
@@ -348,6 +381,25 @@ def _bar(least: float, controls: dict[str, PerPrompt], *, shown: int | None = No
     if strongest is None or means[strongest] <= least:
         return Bar(least, "the least that counts", rounded_means)
     return Bar(means[strongest], f"the control: {strongest}", rounded_means)
+
+
+def _against(
+    study: Study,
+    experiment: str,
+    measure: str,
+    values: PerPrompt,
+    least: float,
+    controls: Callable[[], dict[str, PerPrompt]],
+) -> tuple[Verdict, Evidence]:
+    """The verdict of values against the least that counts and the controls, which are measured only where they can
+    change it: no bar is lower than the least that counts.
+    """
+    evidence = _figure(study, experiment, measure, values, _bar(least, {}))
+    if above(evidence, least) != "refuted":
+        bar = _bar(least, controls())
+        evidence = _figure(study, experiment, measure, values, bar)
+        return above(evidence, bar.value), evidence
+    return "refuted", evidence
 
 
 def _figure(study: Study, experiment: str, measure: str, values: PerPrompt, bar: Bar) -> Evidence:

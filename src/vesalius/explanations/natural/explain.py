@@ -26,9 +26,10 @@ from vesalius.documents.performance import Performance
 from vesalius.documents.views import title_of
 from vesalius.errors import BadInput
 from vesalius.explanations.claims import Lab
-from vesalius.explanations.claims.laboratory import CLAIM_SEED
+from vesalius.explanations.claims.laboratory import CLAIM_SEED, Ran
 from vesalius.explanations.claims.reading import MIN_CUT_EFFECT
-from vesalius.explanations.natural.evidence import path_control, shows_ports
+from vesalius.explanations.natural.answers import answer_readout
+from vesalius.explanations.natural.evidence import shows_ports
 from vesalius.explanations.natural.pool import Pool
 from vesalius.explanations.natural.roles import NO_ROLE, Findings, investigate
 from vesalius.explanations.natural.selection import Selection, select
@@ -149,12 +150,13 @@ def _study(specimen: Specimen, part: StudyPart, progress: Progress) -> tuple[lis
     """Study the components of a part on held-out prompts; also the work in forward passes of one prompt."""
     seed, selection = CLAIM_SEED + part.seed, part.selection
     pool = Pool.draw(specimen, part.n, seed=seed, split="test")
-    lab = Lab(specimen, n=part.n, seed=seed, circuit=selection.components)
+    ran = Ran(pool.recordings.read_as(answer_readout(pool)), pool.source_values)
+    lab = Lab(specimen, n=part.n, seed=seed, circuit=selection.components, ran=ran)
     study = Study(pool, lab, selection)
     pairs = [pair for pair in selection.paths if pair[0] in part.components]
     if part.performs:
         progress(f"cutting {len(pairs)} paths on held-out prompts", 0, 0)
-        study.measure_paths([key for pair in pairs for key in _path_keys(study, pair)])
+        study.measure_paths([(*pair, None) for pair in pairs])
         study.measure_paths([(*pair, port) for pair in pairs if shows_ports(study, *pair) for port in "qkv"])
         progress(f"replacing {len(part.components)} components and their controls", 0, 0)
         study.measure_replacements(part.components)
@@ -167,15 +169,8 @@ def _study(specimen: Specimen, part: StudyPart, progress: Progress) -> tuple[lis
     return studied, pool.cost.rows + lab.cost.rows
 
 
-def _path_keys(study: Study, pair: tuple[Component, Component]) -> list[tuple[Component, Component, str | None]]:
-    """A path as a whole, and its control."""
-    sender, receiver = pair
-    control = path_control(study, sender, receiver)
-    return [(one, receiver, None) for one in (sender, control) if one is not None]
-
-
 def _component(finding: Findings, study: Study, request: dict[str, Any]) -> ComponentExplanation:
-    numbers = study.numbers(finding.component)
+    numbers = study.numbers(finding.component, grouped=not finding.supported("necessary"))
     return ComponentExplanation(
         id=str(finding.component),
         tag=finding.tag,

@@ -21,12 +21,13 @@ from vesalius.behaviours.metrics import metric_name
 from vesalius.components import Component, parse_components
 from vesalius.errors import BadInput, choices
 from vesalius.explanations.claims.base import mean_and_interval, rounded
+from vesalius.explanations.claims.laboratory import Replacement
 from vesalius.explanations.natural.answers import Answers, answer_readout, answers_of
 from vesalius.explanations.natural.lens import logit_difference_of
 from vesalius.explanations.natural.paths import edges_between, feeds
 from vesalius.explanations.natural.pool import Pool
 from vesalius.explanations.natural.replacements import Corrupted, token_means
-from vesalius.intervene import Plan, Recordings, Values, means, run, zeros
+from vesalius.intervene import Plan, Recordings, Values, means_of, run, zeros
 from vesalius.intervene.hooked import attention_cuts, hooked_scores, zeroing
 from vesalius.intervene.logit_lens import direct_logits
 from vesalius.intervene.plan import KEEP, component_index
@@ -42,11 +43,18 @@ PerPrompt = Float[Tensor, " prompt"]
 Given = Sequence[str | Component]
 
 
-class Instruments:
-    """The instruments on one pool of prompts; `piece` gives the text of a token."""
+#: What `answer_readout` reads with each of some sets replaced everywhere.
+Readings = Callable[[Sequence[Sequence[Component]], Replacement], list[Tensor]]
 
-    def __init__(self, pool: Pool, *, piece: Callable[[int], str]) -> None:
+
+class Instruments:
+    """The instruments on one pool of prompts; `piece` gives the text of a token. `readings` are those of the answers
+    by who replaces components everywhere on the same prompts, and keeps them.
+    """
+
+    def __init__(self, pool: Pool, *, piece: Callable[[int], str], readings: Readings | None = None) -> None:
         self.pool, self.model, self.prompts, self._piece = pool, pool.model, pool.prompts, piece
+        self._readings = readings
 
     # What the model does.
 
@@ -369,7 +377,7 @@ class Instruments:
 
     @cached_property
     def _recordings(self) -> Recordings:
-        return Recordings(self.model, self.pool.batch, answer_readout(self.pool))
+        return self.pool.recordings.read_as(answer_readout(self.pool))
 
     @cached_property
     def _clean(self) -> Answers:
@@ -386,15 +394,17 @@ class Instruments:
         if how not in self._tables:
             make = {
                 "zero": lambda: zeros(self.model),
-                "mean": lambda: means(self.model, self.pool.source),
+                "mean": lambda: means_of(self.model, self.pool.source_values),
                 "token mean": lambda: token_means(self.pool),
                 "resample": lambda: self.pool.source_values,
             }
             self._tables[how] = make[how]()
         return self._tables[how], how in ("zero", "mean")
 
-    def _replaced(self, sets: Sequence[Sequence[Component]], how: str, at: str | None) -> list[Answers]:
+    def _replaced(self, sets: Sequence[Sequence[Component]], how: How, at: str | None) -> list[Answers]:
         """The answers with each set replaced; every set is run once, those that are missing in one run."""
+        if at is None and self._readings is not None and how in ("zero", "mean", "resample"):
+            return [answers_of(reading) for reading in self._readings(sets, how)]
         keys = [(frozenset(members), how, at) for members in sets]
         missing = [key for key in dict.fromkeys(keys) if key not in self._done]
         if missing:

@@ -32,7 +32,8 @@ class Pool:
         self.batch: Batch = prompts.batch.to(model.device)
         self.source: Batch = prompts.counterfactual_batch.to(model.device)
         self.cost = Cost()
-        self._recordings = Recordings(model, self.batch, readout)
+        #: The clean run, which edited runs start from.
+        self.recordings = Recordings(model, self.batch, readout)
 
     @classmethod
     def draw(cls, specimen: Specimen, n: int, *, seed: int, split: str) -> "Pool":
@@ -52,7 +53,7 @@ class Pool:
     @cached_property
     def clean(self) -> Float[Tensor, " prompt"]:
         """The score of each clean prompt: the behaviour's metric, by default the logit difference."""
-        return self._recordings.scores().cpu()
+        return self.recordings.scores().cpu()
 
     @cached_property
     def scale(self) -> float:
@@ -60,6 +61,14 @@ class Pool:
         0: the model does not perform the behaviour, and shares are not defined.
         """
         return above_zero(mean_apart_from_zero(self.clean))
+
+    @cached_property
+    def cheapest(self) -> Int[Tensor, " prompt"]:
+        """The prompts in order of what replacing a component costs: the tokens after the first that differs from the
+        counterfactual are run again.
+        """
+        alike = (self.batch.tokens == self.source.tokens).long().cumprod(1).sum(1).cpu()
+        return (self.prompts.position - alike).argsort(stable=True)
 
     @cached_property
     def values(self) -> Values:
@@ -111,7 +120,7 @@ class Pool:
         grid = Plan.grid(self.model.config, sets, choices=index)
         rows = index.repeat(len(sets))
         where = None if positions is None else positions[rows]
-        scores = run(self._recordings, Plan(rows, grid.choice, where), self.source_values, cost=self.cost)
+        scores = run(self.recordings, Plan(rows, grid.choice, where), self.source_values, cost=self.cost)
         return self.clean[index][:, None] - scores.cpu().view(len(sets), len(index)).T
 
     def path_effects(
@@ -121,7 +130,7 @@ class Pool:
         index = list(range(len(self))) if prompts is None else prompts.tolist()
         rows = [Row(prompt, edges=dict.fromkeys(edges, prompt)) for edges in paths for prompt in index]
         plan = Plan.of(self.model.config, rows, width=self.batch.tokens.shape[1])
-        scores = run(self._recordings, plan, self.source_values, cost=self.cost)
+        scores = run(self.recordings, plan, self.source_values, cost=self.cost)
         return self.clean[index][:, None] - scores.cpu().view(len(paths), len(index)).T
 
     def head_effects(
@@ -130,26 +139,36 @@ class Pool:
         z: Sequence[Float[Tensor, "prompt pos d_head"]],
         *,
         positions: Bool[Tensor, "prompt pos"] | None = None,
+        n: int | None = None,
     ) -> Tensor:
-        """Effect of patching other values of z into a head, one column for each; [prompt, value]."""
-        rows = torch.arange(len(self)).repeat(len(z))
-        where = None if positions is None else positions.repeat(len(z), 1)
+        """Effect of patching other values of z into a head on the first `n` prompts (default: all), one column for
+        each; [prompt, value].
+        """
+        n = len(self) if n is None else n
+        rows = torch.arange(n).repeat(len(z))
+        where = None if positions is None else positions[:n].repeat(len(z), 1)
         plan = Plan.each(self.model.config, rows, head, positions=where)
-        values = component_values(self.model, head, torch.cat(list(z)))
-        scores = run(self._recordings, plan, values, cost=self.cost)
-        return self.clean[:, None] - scores.cpu().view(len(z), len(self)).T
+        values = component_values(self.model, head, torch.cat([one[:n] for one in z]))
+        scores = run(self.recordings, plan, values, cost=self.cost)
+        return self.clean[:n, None] - scores.cpu().view(len(z), n).T
 
     def restored(
-        self, sets: Sequence[Sequence[Component]], *, positions: Bool[Tensor, "prompt pos"] | None = None
+        self,
+        sets: Sequence[Sequence[Component]],
+        *,
+        positions: Bool[Tensor, "prompt pos"] | None = None,
+        n: int | None = None,
     ) -> Float[Tensor, "prompt set"]:
-        """What patching the clean values of each set into the counterfactual run restores, as a share of the mean
-        difference between the clean and the counterfactual score.
+        """What patching the clean values of each set into the counterfactual run restores on the first `n` prompts
+        (default: all), as a share of the mean difference between the clean and the counterfactual score.
         """
-        recordings = Recordings(self.model, self.source, self.readout)
+        index = torch.arange(len(self) if n is None else min(n, len(self)))
+        recordings = Recordings(self.model, self.source.take(index), self.readout.take(index))
         corrupted = recordings.scores().cpu()
-        plan = Plan.grid(self.model.config, sets, choices=torch.arange(len(self)), positions=positions)
-        scores = run(recordings, plan, self.values, cost=self.cost).cpu().view(len(sets), len(self)).T
-        return (scores - corrupted[:, None]) / mean_apart_from_zero(self.clean - corrupted)
+        where = None if positions is None else positions[index]
+        plan = Plan.grid(self.model.config, sets, choices=index, positions=where)
+        scores = run(recordings, plan, self.values, cost=self.cost).cpu().view(len(sets), len(index)).T
+        return (scores - corrupted[:, None]) / mean_apart_from_zero(self.clean[index] - corrupted)
 
     @property
     def answer_only(self) -> Bool[Tensor, "prompt pos"]:

@@ -59,13 +59,14 @@ class Corrupted:
     def __init__(self, pool: Pool, role: str, place: Int[Tensor, " prompt"], clean: Answers) -> None:
         batch = Batch(_with_other_tokens(pool, role, place), pool.batch.mask)
         self.values = activations(pool.model, batch)
-        rival = answers_of(Recordings(pool.model, batch, answer_readout(pool)).scores()).token
+        corrupted = Recordings(pool.model, batch, answer_readout(pool))
+        rival = answers_of(corrupted.scores()).token
         self.differs = rival != clean.token
         readout = answer_readout(pool, own=clean.token, rival=rival)
-        self.recordings = Recordings(pool.model, pool.batch, readout)
+        self.recordings = pool.recordings.read_as(readout)
         self.clean = answers_of(self.recordings.scores())
-        self.whole = answers_of(Recordings(pool.model, batch, readout).scores())
-        pool.cost.rows += 4 * len(pool)
+        self.whole = answers_of(corrupted.read_as(readout).scores())
+        pool.cost.rows += 2 * len(pool)
 
 
 def _with_other_tokens(pool: Pool, role: str, place: Int[Tensor, " prompt"]) -> Int[Tensor, "prompt pos"]:

@@ -1,7 +1,8 @@
 """Which components are studied, and the hypotheses about them: decided on the selection pool alone.
 
-1. Effect: every component is patched on a few prompts, the strongest again on the whole pool. Of the `top` selected by
-   absolute effect, two thirds are heads: an MLP reads one position only, so there is less to say about it.
+1. Effect: every component is patched on two prompts, those that may be among the strongest on four, the strongest on
+   the whole pool. Of the `top` selected by absolute effect, two thirds are heads: an MLP reads one position only, so
+   there is less to say about it.
 2. Attention: heads whose attention lies mostly on one general role (previous token, earlier copies, the tokens after
    them), up to a few for each role, whether or not patching one alone has an effect.
 3. Composition: for heads whose attention depends on content, the component whose path into the queries or keys moves
@@ -12,7 +13,7 @@
 The hypothesised role of each head, its feeders and the paths are tested on other prompts.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import torch
@@ -29,9 +30,10 @@ from vesalius.explanations.natural.pool import Pool
 from vesalius.explanations.natural.token_roles import NAMES, at_answer, everywhere
 from vesalius.progress import Progress
 
-#: Prompts of the first round over all components; the strongest are measured on the whole pool.
-SCREENING_PROMPTS = 4
-#: The second round measures this many times as many components as will be selected.
+#: Prompts that every candidate is measured on, and those that the ones within reach of the strongest are; the strongest
+#: components are measured on the whole pool.
+FIRST_PROMPTS, SCREENING_PROMPTS = 2, 4
+#: The whole pool measures this many times as many components as will be selected.
 SECOND_ROUND = 3
 #: Heads selected for one attention role.
 PER_ROLE = 4
@@ -96,26 +98,51 @@ def select(
 
 
 def _add_strongest(pool: Pool, selection: Selection, top: int, progress: Progress) -> None:
-    """Two rounds of patching single components; two thirds of those selected are heads."""
-    components = pool.model.components
-    screening, rest = torch.arange(len(pool)).tensor_split((SCREENING_PROMPTS,))
-    progress(f"replacing each of {len(components)} components on {len(screening)} prompts", 0, 0)
-    first = pool.effects([[c] for c in components], prompts=screening)
-    order = first.mean(0).abs().argsort(descending=True, stable=True).tolist()
-    mlps = max(1, top // 3)
+    """Patch single components on more and more prompts; two thirds of those selected are heads."""
+    rest, mlps = pool.cheapest[SCREENING_PROMPTS:], max(1, top // 3)
     for is_head, count in ((True, top - mlps), (False, mlps)):
-        kind = [i for i in order if components[i].is_head == is_head]
-        strongest = kind[: SECOND_ROUND * count]
-        kinds = "heads" if is_head else "MLPs"
-        progress(f"replacing the strongest {len(strongest)} {kinds} on {len(pool)} prompts", 0, 0)
-        columns = first[:, strongest]
+        kind, kinds = [c for c in pool.model.components if c.is_head == is_head], "heads" if is_head else "MLPs"
+
+        def measure(places: list[int], prompts: Tensor, kind: list[Component] = kind) -> Tensor:
+            return pool.effects([[kind[i]] for i in places], prompts=prompts)
+
+        progress(f"replacing each of {len(kind)} {kinds} on a few prompts", 0, 0)
+        places, effects = _strongest(pool, measure, len(kind), keep=SECOND_ROUND * count)
+        progress(f"replacing the strongest {len(places)} {kinds} on {len(pool)} prompts", 0, 0)
         if len(rest):
-            columns = torch.cat([columns, pool.effects([[components[i]] for i in strongest], prompts=rest)])
-        mean = columns.mean(0)
-        selection.effect |= {components[i]: float(x) for i, x in zip(strongest, mean, strict=True)}
+            effects = torch.cat([effects, measure(places, rest)])
+        mean = effects.mean(0)
+        selection.effect |= {kind[i]: float(x) for i, x in zip(places, mean, strict=True)}
         for rank, place in enumerate(mean.abs().argsort(descending=True, stable=True)[:count].tolist(), 1):
             reason = f"effect rank {rank} of {len(kind)} {kinds}: {float(mean[place]):+.2f} logits"
-            selection.add(components[strongest[place]], reason)
+            selection.add(kind[places[place]], reason)
+
+
+def _strongest(
+    pool: Pool, measure: Callable[[list[int], Tensor], Tensor], n: int, *, keep: int
+) -> tuple[list[int], Float[Tensor, "prompt kept"]]:
+    """Which `keep` of `n` candidates have the largest mean effects on the screening prompts, strongest first, and those
+    effects. After the first prompts only those go on whose interval reaches the last one kept.
+    """
+    first, second = pool.cheapest[:SCREENING_PROMPTS].tensor_split((FIRST_PROMPTS,))
+    left = list(range(n))
+    effects = measure(left, first)
+    if len(second) and len(first) > 1:
+        near = _within_reach(effects, keep)
+        left, effects = [left[i] for i in near], effects[:, near]
+        effects = torch.cat([effects, measure(left, second)])
+    order = effects.mean(0).abs().argsort(descending=True, stable=True)[:keep].tolist()
+    return [left[i] for i in order], effects[:, order]
+
+
+def _within_reach(effects: Float[Tensor, "prompt candidate"], keep: int) -> list[int]:
+    """The candidates whose mean effect may be among the `keep` largest: two standard errors more would take it there.
+    The standard error of few prompts may be small by chance, so it counts at least as the median of all.
+    """
+    size, error = effects.mean(0).abs(), effects.std(0) / len(effects) ** 0.5
+    error = error.clamp(min=float(error.median()))
+    last = size.sort(descending=True).values[min(keep, len(size)) - 1]
+    return (size + 2 * error >= last).nonzero()[:, 0].tolist()
 
 
 @dataclass(frozen=True)
@@ -225,9 +252,12 @@ def _add_paths(pool: Pool, selection: Selection, progress: Progress) -> None:
     if not pairs:
         return
     progress(f"cutting {len(pairs)} paths between {len(selection.components)} components", 0, 0)
-    screening = torch.arange(min(SCREENING_PROMPTS, len(pool)))
-    effect = pool.path_effects([edges_between(*pair) for pair in pairs], prompts=screening).mean(0)
-    for place in effect.abs().argsort(descending=True, stable=True)[:PATHS].tolist():
-        if not abs(float(effect[place])) >= MIN_CUT_EFFECT * pool.scale:  # none counts where shares are not defined
+
+    def measure(places: list[int], prompts: Tensor) -> Tensor:
+        return pool.path_effects([edges_between(*pairs[i]) for i in places], prompts=prompts)
+
+    places, effects = _strongest(pool, measure, len(pairs), keep=PATHS)
+    for place, effect in zip(places, effects.mean(0).tolist(), strict=True):
+        if not abs(effect) >= MIN_CUT_EFFECT * pool.scale:  # none counts where shares are not defined
             break
-        selection.paths[pairs[place]] = float(effect[place])
+        selection.paths[pairs[place]] = effect

@@ -20,8 +20,10 @@ from vesalius.components import Component
 from vesalius.discovery.attention import Target, masses
 from vesalius.documents.claims import NOT_DEFINED
 from vesalius.explanations.claims import Lab
-from vesalius.explanations.claims.ablation import CONTROLS
-from vesalius.explanations.claims.base import mean_and_interval, rounded
+from vesalius.explanations.claims.ablation import measure_necessary
+from vesalius.explanations.claims.base import first_interval, mean_and_interval, rounded
+from vesalius.explanations.claims.laboratory import FIRST_LOOK
+from vesalius.explanations.claims.reading import MIN_CUT_EFFECT
 from vesalius.explanations.natural.deciding import instruments_of
 from vesalius.explanations.natural.lens import direct_attribution, logit_difference_of
 from vesalius.explanations.natural.paths import edges_between
@@ -35,7 +37,11 @@ GROUP = 4
 #: Components with a larger effect than this share leave too little score to lose and are not put into such a group.
 TOO_STRONG = 0.5
 SINKS = ("BOS", "first token")
+#: Prompts for figures that no verdict rests on.
+REPORTED = 8
 PerPrompt = Float[Tensor, " prompt"]
+#: Sender (None: the token embeddings), receiver, and one of its inputs (None: all).
+PathKey = tuple[Component | None, Component, str | None]
 
 
 @dataclass(frozen=True)
@@ -66,16 +72,13 @@ class Study:
         return self.lab.effect([component], "resample")
 
     def measure_replacements(self, components: Sequence[Component]) -> None:
-        """Replace these components, and the first controls of each, in every way, one batch for each way. Groups, with
-        and without the component, go with them where they are resampled: sets that begin alike share their runs.
+        """Replace these components in as many ways as it takes to tell whether they are necessary, one batch for each
+        way, then the groups, with and without the component, of those that are not: sets that begin alike share their
+        runs.
         """
-        controls = [control for component in components for control in self.lab.matched(component, k=CONTROLS)]
-        alone = [[component] for component in (*components, *controls)]
-        groups = [(component, self.group(component).members) for component in components]
+        groups = [(one, self.group(one).members) for one in measure_necessary(self.lab, components)]
         without = [[member for member in members if member != component] for component, members in groups]
-        together = [*(members for _, members in groups), *(rest for rest in without if rest)]
-        self.lab.measure([*alone, *together], ["resample"])
-        self.lab.measure(alone, self.lab.replacements)
+        self.lab.measure([*(members for _, members in groups), *(rest for rest in without if rest)], ["resample"])
 
     def flips(self, component: Component) -> float:
         """Share of prompts whose answer changes when it is replaced."""
@@ -87,7 +90,7 @@ class Study:
         return self._at_answer[:, self._place[component]]
 
     def restored(self, component: Component) -> PerPrompt:
-        """What patching its clean value into the counterfactual run restores."""
+        """What patching its clean value into the counterfactual run restores, on the first `REPORTED` prompts."""
         return self._restored[:, self._place[component]]
 
     def direct(self, component: Component) -> PerPrompt:
@@ -135,8 +138,10 @@ class Study:
         """A head's attention on a target, for the prompts that have one."""
         return finite(masses(self.pool.pattern(head.layer)[:, [head.head]], target)[:, 0])
 
-    def numbers(self, component: Component) -> dict[str, object]:
-        """The profile for JSON: means with intervals, shares of the clean score, attention mass by role."""
+    def numbers(self, component: Component, *, grouped: bool) -> dict[str, object]:
+        """The profile for JSON: means with intervals, shares of the clean score, attention mass by role; with its group
+        replaced, if `grouped`.
+        """
         group = self.group(component)
         rest = [c for c in group.members if c != component]
         effects = {
@@ -146,7 +151,7 @@ class Study:
             "lens": self.lens(component),
             "restored": self.restored(component),
         }
-        if rest:
+        if rest and grouped:
             effects["joint"] = self.lab.effect(group.members, "resample")
             effects["joint_without"] = self.lab.effect(rest, "resample")
             effects["gain"] = self.gain(component, rest)
@@ -195,7 +200,7 @@ class Study:
 
     @cached_property
     def _restored(self) -> Float[Tensor, "prompt component"]:
-        return self.pool.restored(self._singletons)
+        return self.pool.restored(self._singletons, n=REPORTED)
 
     @cached_property
     def _direct(self) -> Float[Tensor, "prompt component"]:
@@ -203,28 +208,59 @@ class Study:
         return self.pool.path_effects(paths) / self.pool.scale
 
     def from_tokens(self, component: Component) -> PerPrompt:
-        """Effect of replacing the token embeddings on their direct path into it only."""
-        return self.pool.path_effects([edges_between(None, component)])[:, 0] / self.pool.scale
+        """Effect of replacing the token embeddings on their direct path into it only; of few prompts where these show
+        that it lies below the bar.
+        """
+        first = self._first_look((None, component, None))
+        if first is not None:
+            low, high = first_interval(first)
+            if low > -MIN_CUT_EFFECT and high < MIN_CUT_EFFECT:
+                return first
+        return self._path((None, component, None))
 
     def path(self, sender: Component, receiver: Component, port: str | None = None) -> PerPrompt:
         """Effect of the path from one component into another, or into one input of it; cached."""
-        key = (sender, receiver, port)
-        if key not in self._paths:
-            edges = [edge for edge in edges_between(sender, receiver) if port in (None, edge.port)]
-            self._paths[key] = self.pool.path_effects([edges])[:, 0] / self.pool.scale
+        return self._path((sender, receiver, port))
+
+    def control_path(self, sender: Component, receiver: Component, *, sign: float) -> PerPrompt:
+        """The same of a control, which counts with `sign`: of few prompts where these show that it cannot raise the
+        bar.
+        """
+        first = self._first_look((sender, receiver, None))
+        settled = first is not None and first_interval(sign * first)[1] < MIN_CUT_EFFECT
+        return first if first is not None and settled else self.path(sender, receiver)
+
+    def reported_path(self, sender: Component, receiver: Component, port: str) -> PerPrompt:
+        """Effect of the path into one input on the first `REPORTED` prompts, for a figure that no verdict rests on."""
+        self.measure_paths([(sender, receiver, port)], n=REPORTED)
+        return self._paths[sender, receiver, port][:REPORTED]
+
+    def measure_paths(self, keys: Sequence[PathKey], *, n: int | None = None) -> None:
+        """Measure several paths in one batch on the first `n` prompts (default: all); nothing is run twice."""
+        n = len(self.pool) if n is None else min(n, len(self.pool))
+        missing: dict[int, list[PathKey]] = {}
+        for key in dict.fromkeys(keys):
+            known = len(self._paths.get(key, ()))
+            if known < n:
+                missing.setdefault(known, []).append(key)
+        for known, some in missing.items():
+            edges = [[e for e in edges_between(a, b) if port in (None, e.port)] for a, b, port in some]
+            effects = self.pool.path_effects(edges, prompts=torch.arange(known, n)) / self.pool.scale
+            for i, key in enumerate(some):
+                self._paths[key] = torch.cat([self._paths[key], effects[:, i]]) if known else effects[:, i]
+
+    def _path(self, key: PathKey) -> PerPrompt:
+        self.measure_paths([key])
         return self._paths[key]
 
-    def measure_paths(self, keys: Sequence[tuple[Component, Component, str | None]]) -> None:
-        """Measure several paths in one batch."""
-        missing = [key for key in dict.fromkeys(keys) if key not in self._paths]
-        if not missing:
-            return
-        edges = [[e for e in edges_between(a, b) if port in (None, e.port)] for a, b, port in missing]
-        effects = self.pool.path_effects(edges) / self.pool.scale
-        self._paths |= {key: effects[:, i] for i, key in enumerate(missing)}
+    def _first_look(self, key: PathKey) -> PerPrompt | None:
+        if not self.lab.looks_first:
+            return None
+        self.measure_paths([key], n=FIRST_LOOK)
+        return self._paths[key][:FIRST_LOOK]
 
     @cached_property
-    def _paths(self) -> dict[tuple[Component, Component, str | None], PerPrompt]:
+    def _paths(self) -> dict[PathKey, PerPrompt]:
         return {}
 
 
