@@ -9,13 +9,14 @@ from tests.intervene.twin import naive_logits
 from tests.models import random_model, small_config
 from vesalius.components import Component
 from vesalius.discovery.attention import masses
+from vesalius.explanations.natural.answers import answer_readout
 from vesalius.explanations.natural.composition import HeadPaths
 from vesalius.explanations.natural.lens import direct_attribution, logit_difference_of
 from vesalius.explanations.natural.paths import edges_between, feeds
 from vesalius.explanations.natural.pool import Pool
-from vesalius.explanations.natural.selection import select
+from vesalius.explanations.natural.selection import _within_reach, select
 from vesalius.explanations.natural.token_roles import at_answer, everywhere, random_keys, shuffled
-from vesalius.intervene import Batch, Row
+from vesalius.intervene import Batch, Recordings, Row, means, means_of
 
 
 @pytest.fixture(scope="module", params=["induction", "ioi"])
@@ -203,3 +204,33 @@ def test_named_components_are_selected(pool: Pool) -> None:
         torch.tensor([selection.effect[c] for c in named]), pool.effects([[c] for c in named]).mean(0), atol=1e-5
     )
     assert steps
+
+
+def test_another_readout_of_the_clean_run_needs_no_run_of_its_own(pool: Pool) -> None:
+    readout = answer_readout(pool)
+    shared, apart = pool.recordings.read_as(readout), Recordings(pool.model, pool.batch, readout)
+    assert torch.allclose(shared.scores(), apart.scores(), atol=1e-3, rtol=1e-4)
+    assert (shared.n_run, apart.n_run) == (0, len(pool))
+
+
+def test_means_of_outputs_are_those_of_their_prompts(pool: Pool) -> None:
+    first, second = means(pool.model, pool.source), means_of(pool.model, pool.source_values)
+    for one, other in zip((*first.z, *first.mlp), (*second.z, *second.mlp), strict=True):
+        assert torch.allclose(one, other, atol=1e-4, rtol=1e-4)
+
+
+def test_a_candidate_goes_on_if_two_standard_errors_take_it_among_the_strongest() -> None:
+    # Means 5, -3, 1.8 and 0.1; the third has a standard error of 0.8, so that 1.8 + 1.6 reaches 3.
+    effects = torch.tensor([[5.0, -3.0, 1.0, 0.1], [5.0, -3.0, 2.6, 0.1]])
+    assert _within_reach(effects, 2) == [0, 1, 2]
+    assert _within_reach(effects, 1) == [0]
+
+
+def test_prompts_that_differ_late_from_their_counterfactual_come_first(pool: Pool) -> None:
+    def tokens_run_again(prompt: int) -> int:
+        own, other = pool.batch.tokens[prompt].tolist(), pool.source.tokens[prompt].tolist()
+        first = next(i for i, (a, b) in enumerate(zip(own, other, strict=True)) if a != b)
+        return int(pool.prompts.position[prompt]) + 1 - first
+
+    counts = [tokens_run_again(prompt) for prompt in pool.cheapest.tolist()]
+    assert counts == sorted(counts)

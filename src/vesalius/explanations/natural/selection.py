@@ -101,6 +101,8 @@ def _add_strongest(pool: Pool, selection: Selection, top: int, progress: Progres
     """Patch single components on more and more prompts; two thirds of those selected are heads."""
     rest, mlps = pool.cheapest[SCREENING_PROMPTS:], max(1, top // 3)
     for is_head, count in ((True, top - mlps), (False, mlps)):
+        if not count:
+            continue
         kind, kinds = [c for c in pool.model.components if c.is_head == is_head], "heads" if is_head else "MLPs"
 
         def measure(places: list[int], prompts: Tensor, kind: list[Component] = kind) -> Tensor:
