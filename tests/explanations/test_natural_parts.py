@@ -224,13 +224,3 @@ def test_a_candidate_goes_on_if_two_standard_errors_take_it_among_the_strongest(
     effects = torch.tensor([[5.0, -3.0, 1.0, 0.1], [5.0, -3.0, 2.6, 0.1]])
     assert _within_reach(effects, 2) == [0, 1, 2]
     assert _within_reach(effects, 1) == [0]
-
-
-def test_prompts_that_differ_late_from_their_counterfactual_come_first(pool: Pool) -> None:
-    def tokens_run_again(prompt: int) -> int:
-        own, other = pool.batch.tokens[prompt].tolist(), pool.source.tokens[prompt].tolist()
-        first = next(i for i, (a, b) in enumerate(zip(own, other, strict=True)) if a != b)
-        return int(pool.prompts.position[prompt]) + 1 - first
-
-    counts = [tokens_run_again(prompt) for prompt in pool.cheapest.tolist()]
-    assert counts == sorted(counts)

@@ -63,14 +63,6 @@ class Pool:
         return above_zero(mean_apart_from_zero(self.clean))
 
     @cached_property
-    def cheapest(self) -> Int[Tensor, " prompt"]:
-        """The prompts in order of what replacing a component costs: the tokens after the first that differs from the
-        counterfactual are run again.
-        """
-        alike = (self.batch.tokens == self.source.tokens).long().cumprod(1).sum(1).cpu()
-        return (self.prompts.position - alike).argsort(stable=True)
-
-    @cached_property
     def values(self) -> Values:
         """The outputs of all components on the clean prompts."""
         return values_of(self.model, self._cache, self.batch)

@@ -99,7 +99,7 @@ def select(
 
 def _add_strongest(pool: Pool, selection: Selection, top: int, progress: Progress) -> None:
     """Patch single components on more and more prompts; two thirds of those selected are heads."""
-    rest, mlps = pool.cheapest[SCREENING_PROMPTS:], max(1, top // 3)
+    rest, mlps = torch.arange(len(pool))[SCREENING_PROMPTS:], max(1, top // 3)
     for is_head, count in ((True, top - mlps), (False, mlps)):
         if not count:
             continue
@@ -126,7 +126,7 @@ def _strongest(
     """Which `keep` of `n` candidates have the largest mean effects on the screening prompts, strongest first, and those
     effects. After the first prompts only those go on whose interval reaches the last one kept.
     """
-    first, second = pool.cheapest[:SCREENING_PROMPTS].tensor_split((FIRST_PROMPTS,))
+    first, second = torch.arange(len(pool))[:SCREENING_PROMPTS].tensor_split((FIRST_PROMPTS,))
     left = list(range(n))
     effects = measure(left, first)
     if len(second) and len(first) > 1:
@@ -254,12 +254,9 @@ def _add_paths(pool: Pool, selection: Selection, progress: Progress) -> None:
     if not pairs:
         return
     progress(f"cutting {len(pairs)} paths between {len(selection.components)} components", 0, 0)
-
-    def measure(places: list[int], prompts: Tensor) -> Tensor:
-        return pool.path_effects([edges_between(*pairs[i]) for i in places], prompts=prompts)
-
-    places, effects = _strongest(pool, measure, len(pairs), keep=PATHS)
-    for place, effect in zip(places, effects.mean(0).tolist(), strict=True):
-        if not abs(effect) >= MIN_CUT_EFFECT * pool.scale:  # none counts where shares are not defined
+    screening = torch.arange(min(SCREENING_PROMPTS, len(pool)))
+    effect = pool.path_effects([edges_between(*pair) for pair in pairs], prompts=screening).mean(0)
+    for place in effect.abs().argsort(descending=True, stable=True)[:PATHS].tolist():
+        if not abs(float(effect[place])) >= MIN_CUT_EFFECT * pool.scale:  # none counts where shares are not defined
             break
-        selection.paths[pairs[place]] = effect
+        selection.paths[pairs[place]] = float(effect[place])
