@@ -52,6 +52,7 @@ def bench_circuits(
     protocol: str | None = None,
     judges: Sequence[str] = (),
     specimens: str | Path | None = None,
+    annotations: str | Path | None = None,
     ids: Sequence[str | int] | None = None,
     limit: int | None = None,
     circuit_from: str | None = None,
@@ -72,15 +73,18 @@ def bench_circuits(
     """Explain circuits with known answers, grade tags and programs, and draw a page for each.
 
     `scientist` is "builtin", "hyve" (the default where there is a `backbone`) or `package.module:function`. `specimens`
-    is a directory of specimens made by `vesalius train` instead of the 84; `ids` chooses among the 84; `circuit_from`
-    names a method that discovers the circuit instead of taking the given one. `base_url`, `max_tokens` and `compact`
-    are for the scientist's language model: where it is served, its longest reply, and short typed prompts.
+    is a directory of specimens made by `vesalius train` instead of the 84, or of the published InterpBench models (a
+    directory with one folder per case, or a hub id), which are graded against the published `annotations` (a directory
+    or a hub dataset; default: `annotations` in or beside it). `ids` chooses among the 84, or among the cases;
+    `circuit_from` names a method that discovers the circuit instead of taking the given one. `base_url`, `max_tokens`
+    and `compact` are for the scientist's language model: where it is served, its longest reply, and short typed
+    prompts.
     """
     named = None if ids is None else [str(name) for name in ids]
     folder = None if specimens is None else str(specimens)
     scientist, protocol = chosen_scientist(scientist, backbone is not None, protocol, leave_out=leave_out)
     settings = Settings(
-        circuits=tuple(chosen_circuits(folder, named, limit)),
+        circuits=tuple(chosen_circuits(folder, named, limit, None if annotations is None else str(annotations))),
         scientist=scientist,
         circuit_from=circuit_from,
         seed=seed,
@@ -134,7 +138,10 @@ def bench_discovery(
     """Find circuits with known answers by each method, on `n` prompts, and grade the scores against the answer."""
     named = None if ids is None else [str(name) for name in ids]
     folder = None if specimens is None else str(specimens)
-    settings = DiscoverySettings(tuple(chosen_circuits(folder, named, limit)), tuple(methods), n, seed)
+    circuits = chosen_circuits(folder, named, limit)
+    if any(circuit.annotation is not None for circuit in circuits):
+        raise BadInput(f"`specimens` {folder}: holds published models, which `bench circuits` grades; use that")
+    settings = DiscoverySettings(tuple(circuits), tuple(methods), n, seed)
     directory = directory_for(
         out,
         "bench-discovery",

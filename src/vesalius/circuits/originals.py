@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from vesalius.circuits.inputs import Inputs, draw_inputs
-from vesalius.circuits.specimens import as_examples, benchmark_cards
+from vesalius.circuits.specimens import as_examples, benchmark_cards, load_specimen
 from vesalius.components import Component
 from vesalius.errors import BadInput, choices
 from vesalius.files import read_json
@@ -30,6 +30,8 @@ from vesalius.model.transformer import Transformer
 from vesalius.values import from_json
 
 WEIGHTS, SHAPE, EDGES, META = "ll_model.pth", "ll_model_cfg.pkl", "edges.pkl", "meta.json"
+#: What the id of a published model begins with.
+ORIGINAL = "interpbench/"
 BOS, PAD = "BOS", "PAD"
 N_EXAMPLES = 5
 
@@ -86,8 +88,8 @@ def load_original(
         return [[tokens[code] for code in row] for row in codes.tolist()]
 
     specimen = Specimen(
-        id=f"interpbench/{name}",
-        name=f"interpbench/{name}",
+        id=f"{ORIGINAL}{name}",
+        name=f"{ORIGINAL}{name}",
         kind="benchmark",
         model=model,
         vocabulary=FiniteVocabulary(tokens, values, inputs.max_len),
@@ -97,6 +99,41 @@ def load_original(
     )
     sample = specimen.sample(N_EXAMPLES)
     return replace(specimen, examples=as_examples(list(zip(sample, specimen.predict(sample), strict=True))))
+
+
+def load_directory(directory: Path) -> Specimen:
+    """Load a specimen directory, or the folder of a published case."""
+    return load_original(directory) if (directory / WEIGHTS).is_file() else load_specimen(directory)
+
+
+def original_folders(source: str | Path, ids: Sequence[str] | None = None) -> list[Path]:
+    """The folders of published cases (with `ids`, of these): in a directory, the directory itself if it is one, or in
+    a repository of the hub, of which only they are fetched. Refused where a case lacks one of its files.
+    """
+    root = Path(source).expanduser()
+    if not root.exists():
+        cases = ["*"] if ids is None else ids
+        names = (WEIGHTS, SHAPE, EDGES, META)
+        root = download(str(source), allow=[f"{case}/{name}" for case in cases for name in names])
+    folders = [root] if (root / WEIGHTS).is_file() else [path for path in root.iterdir() if (path / WEIGHTS).is_file()]
+    found = {folder.resolve().name: folder for folder in sorted(folders, key=_case_order)}
+    for case in ids or ():
+        if case not in found:
+            raise BadInput(f"{source}: there is no case {case!r}; it holds {choices(found) or f'no {WEIGHTS}'}")
+    for folder in found.values():
+        for name in (SHAPE, EDGES):
+            _present(folder / name)
+    return [folder for case, folder in found.items() if ids is None or case in ids]
+
+
+def holds_originals(folder: Path) -> bool:
+    """Whether a directory is, or has in it, the folder of a published case."""
+    return folder.is_dir() and any((path / WEIGHTS).is_file() for path in (folder, *folder.iterdir()))
+
+
+def _case_order(folder: Path) -> tuple[int, str]:
+    name = folder.resolve().name
+    return (len(name) if name.isdecimal() else 10**6, name)
 
 
 def original_edges(directory: str | Path) -> list[tuple[str, str]]:

@@ -99,7 +99,19 @@ UnsafeSandboxOption = Annotated[
 ]
 SpecimensOption = Annotated[
     str | None,
-    typer.Option("--specimens", help="A directory of specimens made by `vesalius train`, instead of the 84."),
+    typer.Option(
+        "--specimens",
+        help="Instead of the 84: a directory of specimens made by `vesalius train`; `bench circuits` also takes the "
+        "published InterpBench models, a directory with one folder per case or a hub id.",
+    ),
+]
+AnnotationsOption = Annotated[
+    str | None,
+    typer.Option(
+        "--annotations",
+        help="Published annotations of those models: a directory of case_ID.json or a hub dataset. "
+        "Default: annotations/ in or beside --specimens.",
+    ),
 ]
 IdsOption = Annotated[
     str | None,

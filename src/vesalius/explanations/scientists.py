@@ -90,10 +90,10 @@ class Task:
         """The specimen, loaded; the answer key is not in it."""
         if self.loaded is not None:
             return self.loaded
-        from vesalius.circuits.specimens import load_specimen
+        from vesalius.circuits.originals import load_directory
 
         assert self.directory is not None
-        return load_specimen(self.directory)
+        return load_directory(self.directory)
 
 
 @dataclass(frozen=True)

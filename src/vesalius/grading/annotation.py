@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from vesalius.circuits.foreign_spec import KEY_FOLDER
+from vesalius.circuits.originals import WEIGHTS
 from vesalius.circuits.specimens import benchmark_directory
 from vesalius.components import Component
 from vesalius.documents.explanation import Explanation
@@ -91,7 +92,7 @@ def reference_of(specimen: str, place: Path | None = None) -> ReferenceTexts:
         return reference_texts(specimen)
     if (roles := known_roles(specimen)) is not None:
         return ReferenceTexts(roles.task, dict(roles.roles))
-    if place is not None and (place / KEY_FOLDER).is_dir():
+    if place is not None and ((place / KEY_FOLDER).is_dir() or (place / WEIGHTS).is_file()):
         return reference_texts(specimen, place)
     raise BadInput(f"`reference`: {specimen!r} has no reference texts; rate it without them")
 

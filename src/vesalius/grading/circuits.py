@@ -114,8 +114,9 @@ def grade(
 ) -> Grade:
     """Grade explanations against the answer key and, with `programs`, their executables against the model.
 
-    Benchmark circuits are found by their id. For a specimen made by `vesalius train`, `directory` is its place. A
-    missing component counts as wrong, a missing program as 0.
+    Benchmark circuits are found by their id. For a specimen made by `vesalius train`, `directory` is its place; for an
+    original InterpBench model its folder, with its published annotation in `annotations/` beside it. A missing
+    component counts as wrong, a missing program as 0.
     """
     given = [explanations] if isinstance(explanations, Explanation) else list(explanations)
     if strange := [one for one in given if not isinstance(one, Explanation)]:
@@ -134,10 +135,14 @@ def grade(
 
 
 def grade_circuit(
-    explanation: Explanation, *, donor: Explanation | None = None, directory: Path | None = None
+    explanation: Explanation,
+    *,
+    donor: Explanation | None = None,
+    directory: Path | None = None,
+    annotation: Path | None = None,
 ) -> CircuitGrade:
-    """One explanation and its nulls; `donor` is what `nulls.donor_of` found."""
-    truth = true_tags(explanation.specimen, directory)
+    """One explanation and its nulls; `donor` is what `nulls.donor_of` found, `annotation` the key of an original."""
+    truth = true_tags(explanation.specimen, directory, annotation)
     grader = Grader(graded_specimen(explanation.specimen, directory), seed=fresh_seed(explanation.seed))
 
     def graded(given: Explanation) -> Graded:

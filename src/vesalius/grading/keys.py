@@ -1,7 +1,9 @@
-"""Where the right answers are: the key of the 84 benchmark circuits, or the program beside a trained specimen.
+"""Where the right answers are: the key of the 84 benchmark circuits, the program beside a trained specimen, or the
+published annotation of an original InterpBench model.
 
 `vesalius train` leaves the program it trained on under `answer_key/`. Its tags follow from it by rule, so a specimen
-made today is graded like a benchmark circuit. Reading that key runs no code outside a sandbox.
+made today is graded like a benchmark circuit. Reading that key runs no code outside a sandbox. The annotation of an
+original is a file of AgenticInterpBench: the one given, or `annotations/case_ID.json` beside the model's folder.
 """
 
 from dataclasses import dataclass
@@ -9,16 +11,32 @@ from pathlib import Path
 
 from vesalius.circuits.foreign_spec import key_file, key_program
 from vesalius.circuits.key import answer
-from vesalius.circuits.specimens import benchmark_directory, load_specimen
+from vesalius.circuits.key.annotations import ANNOTATIONS, annotation_beside, annotation_file, read_annotation
+from vesalius.circuits.key.answers import AnswerKey
+from vesalius.circuits.originals import ORIGINAL, WEIGHTS, load_directory
+from vesalius.circuits.specimens import benchmark_directory
 from vesalius.errors import BadInput
 from vesalius.model.specimen import Specimen
 from vesalius.rasp import roles_of
 
+__all__ = [
+    "ANNOTATIONS",
+    "ReferenceTexts",
+    "annotation_file",
+    "graded_specimen",
+    "published_key",
+    "reference_texts",
+    "true_tags",
+]
 
-def true_tags(specimen: str, directory: Path | None = None) -> dict[str, str]:
-    """The tag of every component: of a benchmark circuit by id or name, or of the trained specimen in `directory`."""
-    if directory is None or directory == benchmark_directory(specimen):
-        return {part.id: str(part.tag) for part in answer(specimen).components}
+
+def true_tags(specimen: str, directory: Path | None = None, annotation: Path | None = None) -> dict[str, str]:
+    """The tag of every component: of a benchmark circuit by id or name, of the trained specimen in `directory`, or of
+    the original there by its `annotation`.
+    """
+    if (key := _written_key(specimen, directory, annotation)) is not None:
+        return {part.id: str(part.tag) for part in key.components}
+    assert directory is not None
     program = key_program(directory)
     return {str(component): str(role) for component, role in roles_of(program).items()}
 
@@ -31,11 +49,11 @@ class ReferenceTexts:
     notes: dict[str, str]
 
 
-def reference_texts(specimen: str, directory: Path | None = None) -> ReferenceTexts:
+def reference_texts(specimen: str, directory: Path | None = None, annotation: Path | None = None) -> ReferenceTexts:
     """What judges compare with. A trained specimen has no notes, so its program and variables speak for themselves."""
-    if directory is None or directory == benchmark_directory(specimen):
-        key = answer(specimen)
+    if (key := _written_key(specimen, directory, annotation)) is not None:
         return ReferenceTexts(key.description, {part.id: part.note for part in key.components})
+    assert directory is not None
     path = key_file(directory)
     program, text = key_program(directory), path.read_text(encoding="utf-8", errors="replace")
     notes = {
@@ -51,9 +69,28 @@ def graded_specimen(specimen: str, directory: Path | None = None) -> Specimen:
     if place is None:
         answer(specimen)  # says what there is
     assert place is not None
-    loaded = load_specimen(place)
-    if specimen not in (loaded.id, loaded.name):
+    loaded = load_directory(place)
+    if specimen not in (loaded.id, loaded.name, loaded.id.removeprefix(ORIGINAL)):
         raise BadInput(
             f"{place}: is specimen {loaded.id!r}, the explanation is of {specimen!r}; name its own directory"
         )
     return loaded
+
+
+def published_key(directory: Path, annotation: Path | None = None) -> AnswerKey:
+    """The published annotation of the original in `directory`, read and refused in one line where it does not fit."""
+    file = annotation or annotation_beside(directory)
+    if file is None:
+        raise BadInput(f"{directory}: has no annotation; expected annotations/case_{directory.name}.json beside it")
+    key = read_annotation(file)
+    components = {str(part) for part in load_directory(directory).model.components}
+    if strange := [part.id for part in key.components if part.id not in components]:
+        raise BadInput(f"{file}: component {strange[0]} does not exist in the model of {directory}; give its own file")
+    return key
+
+
+def _written_key(specimen: str, directory: Path | None, annotation: Path | None) -> AnswerKey | None:
+    """The key of a benchmark circuit or of an original; None for a specimen that `vesalius train` made."""
+    if directory is None or directory == benchmark_directory(specimen):
+        return answer(specimen)
+    return published_key(directory, annotation) if (directory / WEIGHTS).is_file() else None

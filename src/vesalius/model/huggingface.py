@@ -65,9 +65,11 @@ def _load(
     return build(config, state, where=where, dtype=dtype or stored_dtype(state["embed.W_E"]), device=device)
 
 
-def download(hub_id: str, *, revision: str | None = None, allow: Sequence[str] = HUB_FILES) -> Path:
-    """Fetch a hub model's files that match `allow` (config, weights and tokenizer) into the Hugging Face cache
-    (honours HF_HUB_OFFLINE, HF_TOKEN).
+def download(
+    hub_id: str, *, revision: str | None = None, allow: Sequence[str] = HUB_FILES, dataset: bool = False
+) -> Path:
+    """Fetch the files of a hub model, or of a dataset, that match `allow` (config, weights and tokenizer) into the
+    Hugging Face cache (honours HF_HUB_OFFLINE, HF_TOKEN).
     """
     from huggingface_hub import snapshot_download
     from huggingface_hub.errors import (
@@ -77,16 +79,18 @@ def download(hub_id: str, *, revision: str | None = None, allow: Sequence[str] =
         RepositoryNotFoundError,
     )
 
+    what = "dataset" if dataset else "model"
+    kind: dict[str, Any] = {"repo_type": what} if dataset else {}
     try:
-        return Path(snapshot_download(hub_id, revision=revision, allow_patterns=list(allow)))
+        return Path(snapshot_download(hub_id, revision=revision, allow_patterns=list(allow), **kind))
     except HFValidationError:
-        raise BadInput(f"model {hub_id!r} is neither a directory nor a hub id such as openai-community/gpt2") from None
+        raise BadInput(f"{what} {hub_id!r} is neither a directory nor a hub id such as openai-community/gpt2") from None
     except RepositoryNotFoundError:
-        raise BadInput(f"model {hub_id!r} is not on the hub; check its spelling, or set HF_TOKEN if private") from None
+        raise BadInput(f"{what} {hub_id!r} is not on the hub; check its spelling, or set HF_TOKEN if private") from None
     except (HfHubHTTPError, LocalEntryNotFoundError, OSError) as error:
         reason = (str(error).strip() or type(error).__name__).splitlines()[0]
         raise Failed(
-            f"model {hub_id!r} could not be fetched from the hub ({reason}); give a local directory instead"
+            f"{what} {hub_id!r} could not be fetched from the hub ({reason}); give a local directory instead"
         ) from None
 
 

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from vesalius.circuits.specimens import load_specimen
+from vesalius.circuits.originals import load_directory
 from vesalius.documents.scorecard import CircuitRow
 from vesalius.errors import BadInput
 from vesalius.model.specimen import Specimen
@@ -64,6 +64,6 @@ def _render(directory: Path, figures: CircuitRow, place: str | None) -> IndexRow
 def _specimen(place: Path) -> Specimen | None:
     """The specimen, or None where it is no longer there."""
     try:
-        return load_specimen(place)
+        return load_directory(place)
     except BadInput:
         return None

@@ -127,7 +127,8 @@ class CircuitsBenchmark(Steps):
         donor = None if own is None else donor_of(own, pool)
         lender = next((name for name, each in explanations.items() if donor is not None and each is donor), None)
         path = self.run.explanation_path
-        return ToGrade(circuit.id, circuit.directory, path(circuit.id), None if lender is None else path(lender))
+        lent = None if lender is None else path(lender)
+        return ToGrade(circuit.id, circuit.directory, path(circuit.id), lent, circuit.annotation)
 
     def _to_judge(self, circuit: CircuitCase) -> ToJudge:
         trace = self.run.trace_path(circuit.id)
@@ -140,6 +141,7 @@ class CircuitsBenchmark(Steps):
             self.run.explanation_path(circuit.id),
             trace if trace.exists() else None,
             judges,
+            circuit.annotation,
         )
 
     def _used(self, step: str, case: str) -> dict[str, Any]:

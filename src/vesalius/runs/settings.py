@@ -132,8 +132,10 @@ class Settings:
     def notes(self) -> dict[str, Any]:
         """Where the specimens and prices were, for pages made later and for replay."""
         places = {circuit.id: str(circuit.directory) for circuit in self.circuits}
+        annotated = {c.id: str(c.annotation) for c in self.circuits if c.annotation is not None}
         return {
             "places": places,
+            **({"annotations": annotated} if annotated else {}),
             "names": {circuit.id: circuit.name for circuit in self.circuits},
             "prices": self.prices,
         }
@@ -144,8 +146,11 @@ class Settings:
         asked, places, names = data["settings"], data.get("places", {}), data.get("names", {})
         if asked.get("version") != __version__:
             raise BadInput(f"the run was made by version {asked.get('version')}, this is {__version__}; use that one")
+        keys = data.get("annotations", {})
         selection = tuple(
-            CircuitCase(case, names.get(case, case), Path(places[case]))
+            CircuitCase(
+                case, names.get(case, case), Path(places[case]), annotation=Path(keys[case]) if case in keys else None
+            )
             for case in asked["specimens"]
             if case in places
         )

@@ -82,6 +82,7 @@ class ToGrade:
     directory: Path
     explanation: Path
     donor: Path | None
+    annotation: Path | None = None
 
 
 @dataclass(frozen=True)
@@ -93,6 +94,7 @@ class ToJudge:
     explanation: Path
     trace: Path | None
     judges: tuple[ModelAccess, ...]
+    annotation: Path | None = None
 
 
 def explain_case(case: ToExplain) -> Explained:
@@ -110,7 +112,8 @@ def grade_case(case: ToGrade) -> "tuple[CircuitGrade, float]":
 
     started = time.monotonic()
     donor = None if case.donor is None else read_explanation(case.donor)
-    graded = grade_circuit(read_explanation(case.explanation), donor=donor, directory=case.directory)
+    explanation = read_explanation(case.explanation)
+    graded = grade_circuit(explanation, donor=donor, directory=case.directory, annotation=case.annotation)
     return graded, time.monotonic() - started
 
 
@@ -127,7 +130,10 @@ def judge_case(case: ToJudge) -> dict[str, Any]:
             for plugin in [judge_plugin(access.model)]
         ]
         explanation = read_explanation(case.explanation)
-        judged = judge_explanation(explanation, trace, judges=judges, directory=case.directory).model_dump(mode="json")
+        given = judge_explanation(
+            explanation, trace, judges=judges, directory=case.directory, annotation=case.annotation
+        )
+        judged = given.model_dump(mode="json")
     capped = next((error for error in judging_errors(judged) if error["kind"] == CapReached.kind), None)
     if capped:
         raise CapReached(capped["error"])

@@ -17,6 +17,7 @@ from vesalius.errors import BadInput, choices
 from vesalius.files import read_json
 from vesalius.rasp import Role
 
+ANNOTATIONS = "annotations"
 _PATTERN, _PREFIX = "case_*.json", "case_"
 #: Objects of a file that may hold a field instead of the top level.
 _SECTIONS = ("task", "circuit")
@@ -34,7 +35,7 @@ def read_annotations(path: str | Path) -> dict[str, AnswerKey]:
     if root.is_file():
         key = read_annotation(root)
         return {key.id: key}
-    folder = root / "annotations" if (root / "annotations").is_dir() else root
+    folder = root / ANNOTATIONS if (root / ANNOTATIONS).is_dir() else root
     files = sorted(folder.glob(_PATTERN), key=lambda file: (len(file.stem), file.stem))
     if not files:
         raise BadInput(f"{root}: no annotations; expected a file such as case_3.json or a directory of them")
@@ -43,6 +44,23 @@ def read_annotations(path: str | Path) -> dict[str, AnswerKey]:
     if len(answers) != len(keys):
         raise BadInput(f"{folder}: two files hold the same case; keep one file per id")
     return answers
+
+
+def annotation_file(source: str | Path, case: str) -> Path | None:
+    """The file of one case in a directory of annotations, in the dataset's root, or that file itself; None if it has
+    none.
+    """
+    root = Path(source).expanduser()
+    if root.is_file():
+        return root if root.stem == f"{_PREFIX}{case}" else None
+    name = f"{_PREFIX}{case}.json"
+    return next((file for file in (root / ANNOTATIONS / name, root / name) if file.is_file()), None)
+
+
+def annotation_beside(folder: Path) -> Path | None:
+    """The annotation of a published case in the directory `annotations` beside its folder, if there is one."""
+    folder = folder.resolve()
+    return annotation_file(folder.parent / ANNOTATIONS, folder.name)
 
 
 def read_annotation(path: str | Path) -> AnswerKey:

@@ -5,6 +5,7 @@ from typing import Annotated
 import typer
 
 from vesalius.cli.options import (
+    AnnotationsOption,
     BackboneOption,
     BaseUrlOption,
     CategoryOption,
@@ -57,6 +58,7 @@ def circuits(
         ),
     ] = None,
     specimens: SpecimensOption = None,
+    annotations: AnnotationsOption = None,
     ids: IdsOption = None,
     limit: LimitOption = None,
     circuit_from: CircuitFromOption = None,
@@ -79,7 +81,8 @@ def circuits(
     Every metric comes with its interval, its n and its baseline, beside what null explanations earn. An interrupted run
     continues when the same command is given again; only the cap, the jobs and the engine may change.
 
-    Example: vesalius bench circuits --limit 5 --json
+    Examples: vesalius bench circuits --limit 5 --json;
+    vesalius bench circuits --specimens InterpBench --annotations AgenticInterpBench
     """
     from vesalius import api
     from vesalius.cli.console import output, resumable
@@ -92,6 +95,7 @@ def circuits(
             protocol=protocol,
             judges=judge or (),
             specimens=specimens,
+            annotations=annotations,
             ids=names(ids),
             limit=limit,
             circuit_from=circuit_from,

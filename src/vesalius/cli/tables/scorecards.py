@@ -18,6 +18,8 @@ def print_circuits(card: Scorecard) -> None:
         f"[bold]{card.benchmark}[/bold], {card.subject}: {card.n} circuits, {card.n_error} errors, {inert} components "
         "that no interchange shows"
     )
+    if card.inert is not None and card.inert.components:
+        print_line(f"no interchange shows: {', '.join(card.inert.components)}")
     table = _metrics(card.metrics)
     for null, figures in (card.nulls or {}).items():
         table.add_row(*_cells(f"null {null}: iia above chance", figures.component_iia_above_chance))

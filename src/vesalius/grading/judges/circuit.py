@@ -82,11 +82,13 @@ def judge_explanation(
     *,
     judges: Sequence[Judge],
     directory: Path | str | None = None,
+    annotation: Path | None = None,
     truth: ReferenceTexts | None = None,
 ) -> JudgedCircuit:
     """Let judges score an explanation against the answer key and, with its `trace`, how it came about.
 
-    `directory` is the place of a specimen made by `vesalius train`; `truth` gives the right answers of any other model.
+    `directory` is the place of a specimen made by `vesalius train`, or of an original with its `annotation`; `truth`
+    gives the right answers of any other model.
     Components of the key that are not explained score
     0. Every plan is scored, and the first hypothesis of each component. No judge's failure raises: it is an error of
     its item, with the kind of failure in `judgements`.
@@ -96,7 +98,7 @@ def judge_explanation(
     if trace is not None and trace.specimen != explanation.specimen:
         raise BadInput(f"trace: is of {trace.specimen!r}, the explanation of {explanation.specimen!r}; give its own")
     if truth is None:
-        truth = reference_texts(explanation.specimen, None if directory is None else Path(directory))
+        truth = reference_texts(explanation.specimen, None if directory is None else Path(directory), annotation)
     questions = [*_final(explanation, truth), *(_diagnostic(trace, truth) if trace else ())]
     items = tuple(_judged(question, judges) for question in questions)
     costs = [opinion.cost for item in items for made in item.judgements for opinion in made.opinions]
