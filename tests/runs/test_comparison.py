@@ -100,8 +100,58 @@ def test_two_runs_of_one_name_and_runs_of_something_else(tmp_path: Path) -> None
     (tmp_path / "b").mkdir()
     runs = [finished(tmp_path / place / "run") for place in ("a", "b")]
     assert list(figures(compare(runs)[0]))[:2] == [str(run) for run in runs]
-    with pytest.raises(BadInput, match="a run of 'functions'; the tables are for circuits"):
-        compare([finished(tmp_path / "c", benchmark="functions")])
+    with pytest.raises(BadInput, match="a run of 'discovery'; the tables are for circuits and functions"):
+        compare([finished(tmp_path / "c", benchmark="discovery")])
+
+
+@pytest.mark.parametrize(
+    ("category", "subject", "metrics", "filled"),
+    [
+        ("numeric", "builtin", {"success": 0.9}, {"numeric": 0.9}),
+        ("strings", "aia", {"exact_match": 0.2, "unit_test": 0.7}, {"strings_code": 0.2, "strings_unit_test": 0.7}),
+        ("entities", "milan", {"unit_test": 0.8}, {"entities_milan": 0.8}),
+        ("relations", "aia+milan", {"unit_test": 0.6}, {"relations_aia+milan": 0.6}),
+        ("relations", "oracle", {"unit_test": 1.0}, {"relations_aia": 1.0}),
+    ],
+)
+def test_functions_runs_fill_their_columns(
+    tmp_path: Path, category: str, subject: str, metrics: dict, filled: dict
+) -> None:
+    given = {name: {"value": value, "low": 0.0, "high": 1.0, "n": 3} for name, value in metrics.items()}
+    families = {"pair": {"n": 1, "failed": 1, "value": 0.25}, "concept": {"n": 2, "failed": 0, "value": 1.0}}
+    parts = {"benchmark": "functions", "category": category, "subject": subject, "families": families}
+    table, figure = compare([finished(tmp_path / "mine", metrics=given, **parts)])
+    assert (table.id, figure.id) == ("FIND Table 2", "FIND Figure 5")
+    assert {name: value for name, value in figures(table)["mine"].items() if value is not None} == filled
+    assert figures(figure)["mine"] == ({} if category == "numeric" else {"concept": 1.0, "pair": 0.25})
+    assert figures(figure)["GPT-4"] == {}
+
+
+def test_the_published_table_of_find(tmp_path: Path) -> None:
+    given = {"success": {"value": 0.9, "low": 0.0, "high": 1.0, "n": 3}}
+    run = finished(tmp_path / "mine", metrics=given, benchmark="functions", category="numeric")
+    rows = figures(compare([run])[0])
+    assert list(rows["GPT-4"].values()) == [0.33, 0.23, 0.82, 0.56, 0.89, 0.89, 0.78, 0.74, 0.92]
+    assert list(rows["GPT-3.5"].values()) == [0.12, 0.13, 0.66, 0.39, 0.81, 0.88, 0.37, 0.64, 0.68]
+    assert list(rows["Llama-2-13b-chat"].values()) == [0, 0, 0.33, 0.34, 0.54, 0.58, 0.46, 0.45, 0.42]
+    assert list(rows["Llama-2-70b-chat"].values()) == [0.01, 0.01, 0.33, 0.34, 0.61, 0.62, 0.47, 0.44, 0.46]
+
+
+def test_numeric_functions_are_counted_by_kind(tmp_path: Path) -> None:
+    given = {"success": {"value": 0.5, "low": 0.0, "high": 1.0, "n": 4}}
+    run = finished(tmp_path / "mine", metrics=given, benchmark="functions", category="numeric")
+    for folder in ("grades", "explanations"):
+        (run / folder).mkdir(exist_ok=True)
+    for number, (kind, success) in enumerate([("clean", 1.0), ("clean", 0.0), ("mlp", 1.0), ("corrupted", 0.0)]):
+        name = f"f{number:05d}"
+        grade = {"id": name, "metrics": {"success": success}, "picture": {}, "seconds": 0.1}
+        answer = {"id": name, "family": "linear", "truth": {"kind": kind}, "answer": {"description": ""}, "log": []}
+        (run / "grades" / f"{name}.json").write_text(json.dumps(grade))
+        (run / "explanations" / f"{name}.json").write_text(json.dumps({**answer, "seconds": 0.1}))
+    assert figures(compare([run])[1])["mine"] == {"clean": 0.5, "corrupted": 0.0, "net": 1.0}
+    (run / "grades" / "f00000.json").write_text("{")
+    with pytest.raises(BadInput, match=r"f00000.json: it or its answer is damaged"):
+        compare([run])
 
 
 def rated_file(path: Path, rows: list[tuple[str, str, str, str, int]]) -> Path:

@@ -208,7 +208,7 @@ def bench_functions(
         backbone=_findable(backbone),
         evaluator=_findable(evaluator),
         budget=budget,
-        talk=Talk(rounds=rounds, **({} if system_prompt is None else {"system": system_prompt})),
+        talk=Talk(rounds=rounds, system=system_prompt or "gpt"),
         prices=_absolute(prices),
         grading_seed=grading_seed,
     )

@@ -13,20 +13,20 @@ from vesalius.documents.listing import ResultList
 from vesalius.documents.sweep import Sweep
 from vesalius.errors import BadInput
 from vesalius.progress import Progress, shown
-from vesalius.runs.comparison import UNNUMBERED, Comparison, Sheet
+from vesalius.runs.comparison import Comparison, Sheet
 from vesalius.runs.comparison import compare as compared
 from vesalius.runs.difference import difference
 from vesalius.runs.directory import is_run, read_run
 from vesalius.runs.listing import ResultIndex, list_results
-from vesalius.runs.published import SOURCE
+from vesalius.runs.published import NOT_MEASURED, SOURCE
 from vesalius.runs.rating_sources import read_ratings_of
 from vesalius.runs.rating_tables import with_ratings
 from vesalius.runs.replay import Replayed
 from vesalius.runs.replay import replay as replayed
 
 __all__ = [
+    "NOT_MEASURED",
     "SOURCE",
-    "UNNUMBERED",
     "Comparison",
     "Replayed",
     "ResultIndex",
@@ -57,7 +57,8 @@ def replay(
 
 
 def compare(runs: Sequence[str | Path], *, ratings: str | Path | Sequence[str | Path] = ()) -> Comparison:
-    """Runs side by side: of the circuits benchmark in the published tables, and of these and of explanations (made by
+    """Runs side by side: of the circuits and the functions benchmark in the published tables, and of runs of circuits
+    and of explanations (made by
     `ves.explain` with `out`) the calls, tokens, cost and seconds by stage and by component.
 
     `ratings` are files of ratings or directories of an annotation: what people gave the texts of these runs then stands

@@ -5,7 +5,7 @@ measured on other models than ours: they are a point of reference, not a contest
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +17,8 @@ from vesalius.documents.views import Viewable
 from vesalius.errors import BadInput
 from vesalius.runs import published
 from vesalius.runs.directory import is_run, read_run, read_scorecard
+from vesalius.runs.functions import tables as find
+from vesalius.runs.functions.settings import BENCHMARK as FUNCTIONS
 from vesalius.runs.published import SOURCE, Row
 from vesalius.runs.settings import BENCHMARK
 from vesalius.runs.usage import run_usage
@@ -72,11 +74,29 @@ class Comparison(Viewable):
 
 
 def compare(directories: Sequence[Path]) -> Comparison:
-    """The published tables with finished runs of the circuits benchmark, and the calls of these and of explanations."""
+    """The published tables with finished runs of the circuits and the functions benchmark, and the calls of the runs of
+    circuits and of explanations.
+    """
     labels = {directory: _label(directory, directories) for directory in directories}
-    cards = {label: _card(directory) for directory, label in labels.items() if is_run(directory)}
-    usage = tuple(run_usage(directory, label=label) for directory, label in labels.items())
-    return Comparison(tuple(_published_tables(cards)) if cards else (), usage)
+    cards = {directory: _card(directory) for directory in directories if is_run(directory)}
+    of_functions = {directory: card for directory, card in cards.items() if card.benchmark == FUNCTIONS}
+    circuits = {labels[directory]: card for directory, card in cards.items() if directory not in of_functions}
+    usage = tuple(run_usage(path, label=label) for path, label in labels.items() if path not in of_functions)
+    tables = _published_tables(circuits) if circuits else []
+    tables += _function_tables(of_functions, labels) if of_functions else []
+    return Comparison(tuple(tables), usage)
+
+
+def _function_tables(cards: dict[Path, Scorecard], labels: dict[Path, str]) -> list[Sheet]:
+    named = {labels[run]: card for run, card in cards.items()}
+    results = _sheet("2", "success rates", named, find.table_2, find.TABLE_2, source=find.SOURCE)
+    by_kind = [(labels[run], _source(card), find.figure_5(run, card)) for run, card in cards.items()]
+    columns = tuple(dict.fromkeys(column for _, _, row in by_kind for column in row))
+    published_rows = [(name, f"{find.SOURCE}. {find.UNNUMBERED}", {}) for name in find.TABLE_2]
+    return [
+        replace(results, id="FIND Table 2", scale="numeric and code: share right; others: unit tests, chance 0.33"),
+        Sheet("FIND Figure 5", "success by kind of function", columns, (*by_kind, *published_rows), scale="means"),
+    ]
 
 
 def _published_tables(cards: dict[str, Scorecard]) -> list[Sheet]:
@@ -98,8 +118,8 @@ def _published_tables(cards: dict[str, Scorecard]) -> list[Sheet]:
 def _card(directory: Path) -> Scorecard:
     read_run(directory)
     card = read_scorecard(directory)
-    if card.benchmark != BENCHMARK:
-        raise BadInput(f"{directory}: a run of {card.benchmark!r}; the tables are for circuits")
+    if card.benchmark not in (BENCHMARK, FUNCTIONS):
+        raise BadInput(f"{directory}: a run of {card.benchmark!r}; the tables are for circuits and functions")
     return card
 
 
@@ -118,10 +138,11 @@ def _sheet(
     theirs: dict[str, Row],
     *,
     scale: str = "",
+    source: str = SOURCE,
 ) -> Sheet:
     ours = [(name, _source(card), figures(card)) for name, card in cards.items()]
     columns = tuple(dict.fromkeys(column for row in theirs.values() for column in row))
-    rows = [*ours, *((name, SOURCE, row) for name, row in theirs.items())]
+    rows = [*ours, *((name, source, row) for name, row in theirs.items())]
     return Sheet(f"Table {number}", title, columns, tuple(rows), scale)
 
 

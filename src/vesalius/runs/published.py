@@ -5,7 +5,8 @@ is a rating by one person of 17 components. Figures 3 and 4 were published as pi
 are empty.
 """
 
-SOURCE = "HyVE paper (arXiv 2606.24026); published, not measured here"
+NOT_MEASURED = "published, not measured here"
+SOURCE = f"HyVE paper (arXiv 2606.24026); {NOT_MEASURED}"
 GPT, CLAUDE, GEMINI, QWEN = "GPT-5.4", "Claude-Sonnet-4.6", "Gemini-3.1-Pro", "Qwen-3-Coder-30B-A3B"
 
 Row = dict[str, float | None]

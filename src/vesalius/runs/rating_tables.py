@@ -13,7 +13,7 @@ from vesalius.runs import published
 from vesalius.runs.comparison import Comparison, Sheet
 from vesalius.runs.directory import EVENTS, read_run
 from vesalius.runs.ledger import read_ledger
-from vesalius.runs.published import SOURCE, Row
+from vesalius.runs.published import NOT_MEASURED, SOURCE, Row
 from vesalius.runs.state import State
 
 SCALE = "Cohen's kappa, weighted on 0/1/2"
@@ -47,7 +47,7 @@ def with_ratings(comparison: Comparison, ratings: Sequence[Rating]) -> Compariso
         rated = choices(sorted({one.run for one in ratings}), 5)
         raise BadInput(f"`ratings`: none is of these runs ({choices(runs, 5)}); rated are {rated or 'none'}")
     first = comparison.tables[0].rows if comparison.tables else ()
-    measured = {name: row for name, source, row in first if source != SOURCE}
+    measured = {name: row for name, source, row in first if NOT_MEASURED not in source}
     return Comparison((*comparison.tables, _rated_sheet(rating_report(kept, {}), measured)), comparison.usage)
 
 

@@ -73,7 +73,7 @@ def compare(
     runs: Annotated[
         list[str],
         typer.Argument(
-            help="Finished runs of `vesalius bench circuits`, or directories made by `vesalius explain`.",
+            help="Finished runs of `bench circuits` or `bench functions`, or directories made by `vesalius explain`.",
             metavar="RUN...",
         ),
     ],
@@ -86,8 +86,8 @@ def compare(
     """Print the published tables of the circuits benchmark with these runs beside the published rows, and what was
     asked of language models: calls, tokens (those from the cache too), cost and seconds by stage and by component.
 
-    Of `vesalius explain` only the calls are compared. With --ratings a table has what people gave the texts of each run
-    beside what judges gave them.
+    Runs of `bench functions` stand in Table 2 and Figure 5 of FIND. Of `vesalius explain` only the calls are compared.
+    With --ratings a table has what people gave the texts of each run beside what judges gave them.
 
     Example: vesalius compare vesalius-runs/bench-circuits-builtin-seed0
     """

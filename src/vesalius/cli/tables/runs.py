@@ -5,7 +5,7 @@ from typing import Any
 
 from rich.table import Table
 
-from vesalius.api.runs import SOURCE, UNNUMBERED, Comparison, Sheet
+from vesalius.api.runs import NOT_MEASURED, Comparison, Sheet
 from vesalius.cli.console import print_line, stdout
 from vesalius.documents.usage import RunUsage
 
@@ -26,18 +26,24 @@ def print_comparison(comparison: Comparison) -> None:
     """Every published table, then the calls."""
     if comparison.tables:
         _print_sheets(comparison.tables)
-    _print_stages(comparison.usage)
-    _print_components(comparison.usage)
+    if comparison.usage:
+        _print_stages(comparison.usage)
+        _print_components(comparison.usage)
 
 
 def _print_sheets(sheets: Sequence[Sheet]) -> None:
     """Every table, with the sources of the rows that were measured."""
-    for name, source, _ in sheets[0].rows:
-        if source != SOURCE:
+    rows = dict.fromkeys((name, source) for sheet in sheets for name, source, _ in sheet.rows)
+    for name, source in rows:
+        if NOT_MEASURED not in source:
             print_line(f"{name}: {source}")
     for sheet in sheets:
         print_sheet(sheet)
-    print_line(f"\n* {SOURCE}. {UNNUMBERED}")
+    # Of a paper whose figures have no numbers the longer note says that as well.
+    notes = dict.fromkeys(source for _, source in rows if NOT_MEASURED in source)
+    for note in notes:
+        if not any(other != note and other.startswith(note) for other in notes):
+            print_line(f"\n* {note}")
 
 
 def print_sheet(sheet: Sheet) -> None:
@@ -48,7 +54,7 @@ def print_sheet(sheet: Sheet) -> None:
         return stdout.print("nothing was counted in these runs")
     table = Table("", *(column.replace("_", " ") for column in sheet.columns), box=None, pad_edge=False)
     for name, source, figures in sheet.rows:
-        marked = f"{name} *" if source.startswith(SOURCE) else name
+        marked = f"{name} *" if NOT_MEASURED in source else name
         table.add_row(marked, *(_cell(column, figures.get(column)) for column in sheet.columns))
     return stdout.print(table)
 

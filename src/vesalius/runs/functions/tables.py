@@ -1,0 +1,70 @@
+"""Functions runs in Table 2 and Figure 5 of the paper that published the benchmark.
+
+A run fills the columns of its category and interpreter. An interpreter that asks (the built-in one, the oracle, one of
+your own) stands in the column of AIA. Figure 5 was published as a picture, so its published rows are empty; ours are
+means of the deciding figure over the functions of each kind.
+"""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from vesalius.documents.scorecard import Scorecard
+from vesalius.errors import BadInput
+from vesalius.functions.interpreters import BOTH, MILAN
+from vesalius.runs.directory import EXPLANATIONS, document_or_none
+from vesalius.runs.functions.scorecard import deciding
+from vesalius.runs.functions.work import Graded, Interpreted
+from vesalius.runs.published import NOT_MEASURED, Row
+from vesalius.runs.scorecard import mean
+
+SOURCE = f"FIND paper (arXiv 2309.03886); {NOT_MEASURED}"
+UNNUMBERED = "Figure 5 was published as a picture without numbers."
+COLUMNS = (
+    "numeric",
+    "strings_code",
+    "strings_unit_test",
+    *(f"{category}_{how}" for category in ("entities", "relations") for how in ("aia", "milan", "aia+milan")),
+)
+_PUBLISHED = {
+    "Llama-2-13b-chat": (0, 0, 0.33, 0.34, 0.54, 0.58, 0.46, 0.45, 0.42),
+    "Llama-2-70b-chat": (0.01, 0.01, 0.33, 0.34, 0.61, 0.62, 0.47, 0.44, 0.46),
+    "GPT-3.5": (0.12, 0.13, 0.66, 0.39, 0.81, 0.88, 0.37, 0.64, 0.68),
+    "GPT-4": (0.33, 0.23, 0.82, 0.56, 0.89, 0.89, 0.78, 0.74, 0.92),
+}
+TABLE_2: dict[str, Row] = {name: dict(zip(COLUMNS, row, strict=True)) for name, row in _PUBLISHED.items()}
+#: What the kinds of numeric functions are called, in the order of the figure.
+KINDS = {"clean": "clean", "noised": "noised", "corrupted": "corrupted", "mlp": "net"}
+
+
+def table_2(card: Scorecard) -> Row:
+    """A run's figures under the columns of Table 2; of other categories than its own there are none."""
+    figures: Row = dict.fromkeys(COLUMNS)
+    if card.category == "numeric":
+        figures["numeric"] = _value(card, "success")
+    elif card.category == "strings":
+        figures |= {"strings_code": _value(card, "exact_match"), "strings_unit_test": _value(card, "unit_test")}
+    elif card.category in ("entities", "relations"):
+        how = card.subject if card.subject in (MILAN, BOTH) else "aia"
+        figures[f"{card.category}_{how}"] = _value(card, "unit_test")
+    return figures
+
+
+def figure_5(run: Path, card: Scorecard) -> Row:
+    """Means of the deciding figure by kind: clean, noised, corrupted and nets, or the families of other categories."""
+    if card.category != "numeric":
+        return {name: family.value for name, family in sorted((card.families or {}).items())}
+    values: dict[str, list[float]] = {}
+    for path in sorted((run / "grades").glob("*.json")):
+        grade = document_or_none(Graded, path)
+        answer = document_or_none(Interpreted, run / EXPLANATIONS / path.name)
+        if grade is None or answer is None:
+            raise BadInput(f"{path}: it or its answer is damaged; `vesalius bench functions` again makes it new")
+        decision = deciding(dict(grade.metrics))
+        if decision is not None:
+            values.setdefault(KINDS.get(str(answer.truth.get("kind")), "other"), []).append(decision[1])
+    return {name: mean(values[name]) for name in (*KINDS.values(), "other") if name in values}
+
+
+def _value(card: Scorecard, name: str) -> float | None:
+    metrics: Mapping = card.metrics
+    return None if name not in metrics else metrics[name].value
