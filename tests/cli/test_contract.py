@@ -28,8 +28,9 @@ COMMANDS = [
 ]
 BENCHMARKS = ["circuits", "discovery", "mechrl", "functions"]
 CLAIMS = ["register", "verify", "show", "key"]
+LEAGUE = ["make", "submit", "score", "table"]
 FUNCTIONS = ["sample", "serve"]
-GROUPS = {"bench": BENCHMARKS, "functions": FUNCTIONS, "claims": CLAIMS}
+GROUPS = {"bench": BENCHMARKS, "functions": FUNCTIONS, "claims": CLAIMS, "league": LEAGUE}
 ALL = [*COMMANDS, *(f"{group} {name}" for group, names in GROUPS.items() for name in names)]
 
 #: Runs in a fresh interpreter: every help text, then the modules that are loaded.

@@ -10,6 +10,7 @@
 | run a benchmark and use finished runs     | `bench`, `replay`, `compare`, `diff`, `results`, `watch`                |
 | let people rate texts blind, and compare  | `annotate`, `ratings`, `rating_sheets`                                  |
 | register a claim before its test, verify  | `register_claim`, `verify_claim`, `check_verdict`, `show_claim`, ...    |
+| score on circuits nobody has seen         | `make_league`, `submit_league`, `score_league`, `league_table`          |
 | repeat a result from its request          | `rerun`                                                                 |
 | make specimens and see black boxes        | `train`, `generate`, `sample_functions`                                 |
 
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from vesalius.api.head_sets import discover_sets
     from vesalius.api.kept_circuits import explained_circuit, faithfulness
     from vesalius.api.knockouts import save_what_if, what_if, what_if_again
+    from vesalius.api.leagues import league_table, make_league, read_passphrase, score_league, submit_league
     from vesalius.api.looking import attention, lens, look
     from vesalius.api.measuring import instruments
     from vesalius.api.mechrl import bench_mechrl
@@ -77,9 +79,11 @@ _HOMES = {
     "generate": "vesalius.api.training",
     "grade": "vesalius.grading",
     "instruments": "vesalius.api.measuring",
+    "league_table": "vesalius.api.leagues",
     "lens": "vesalius.api.looking",
     "load": "vesalius.api.catalogue",
     "look": "vesalius.api.looking",
+    "make_league": "vesalius.api.leagues",
     "models": "vesalius.api.families",
     "next_tokens": "vesalius.api.catalogue",
     "plan": "vesalius.api.plans",
@@ -87,6 +91,7 @@ _HOMES = {
     "predict": "vesalius.api.catalogue",
     "rating_sheets": "vesalius.api.rating_files",
     "ratings": "vesalius.api.rating_files",
+    "read_passphrase": "vesalius.api.leagues",
     "register_claim": "vesalius.api.registered_claims",
     "replay": "vesalius.api.runs",
     "report": "vesalius.api.pages",
@@ -97,6 +102,7 @@ _HOMES = {
     "save_what_if": "vesalius.api.knockouts",
     "schema": "vesalius.documents.schemas",
     "schema_names": "vesalius.documents.schemas",
+    "score_league": "vesalius.api.leagues",
     "serve_functions": "vesalius.api.functions",
     "show": "vesalius.api.catalogue",
     "show_claim": "vesalius.api.registered_claims",
@@ -104,6 +110,7 @@ _HOMES = {
     "specimens": "vesalius.api.catalogue",
     "study": "vesalius.api.studies",
     "study_plan": "vesalius.api.study_plans",
+    "submit_league": "vesalius.api.leagues",
     "survey": "vesalius.api.surveys",
     "survey_plan": "vesalius.api.surveys",
     "sweep": "vesalius.api.sweeps",
@@ -137,9 +144,11 @@ __all__ = [
     "generate",
     "grade",
     "instruments",
+    "league_table",
     "lens",
     "load",
     "look",
+    "make_league",
     "models",
     "next_tokens",
     "plan",
@@ -147,6 +156,7 @@ __all__ = [
     "predict",
     "rating_sheets",
     "ratings",
+    "read_passphrase",
     "register_claim",
     "replay",
     "report",
@@ -157,6 +167,7 @@ __all__ = [
     "save_what_if",
     "schema",
     "schema_names",
+    "score_league",
     "serve_functions",
     "show",
     "show_claim",
@@ -164,6 +175,7 @@ __all__ = [
     "specimens",
     "study",
     "study_plan",
+    "submit_league",
     "survey",
     "survey_plan",
     "sweep",

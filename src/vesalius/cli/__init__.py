@@ -18,6 +18,7 @@ from vesalius.cli.commands import (
     claims,
     documents,
     functions,
+    league,
     mcp,
     runs,
     specimens,
@@ -41,7 +42,7 @@ app = typer.Typer(
 
 PARTS = (
     *(specimens, circuits, checking, surveys, studies, training, runs),
-    *(workbench, mcp, bench, functions, claims, documents),
+    *(workbench, mcp, bench, functions, claims, league, documents),
 )
 for part in PARTS:
     app.add_typer(part.commands)

@@ -15,6 +15,9 @@
 | `Scorecard`   | `scorecard.json`   | `vesalius bench`    |
 | `Survey`      | `survey.json`      | `vesalius survey`   |
 | `Study`       | `study.json`       | `vesalius study`    |
+| `League`      | `league.json`      | `vesalius league make` |
+| `LeagueSubmission` | `submission.json` | `vesalius league submit` |
+| `LeagueRow`   | `rows/NAME.json`   | `vesalius league score` |
 | `MechrlStudy` | `mechrl-MODE.json` | `vesalius bench mechrl` |
 
 Each holds the `Request` that made it. What commands print without a file of its own is here as well: `Plan`,
@@ -37,6 +40,7 @@ from vesalius.documents.explanation import (
     Verdict,
 )
 from vesalius.documents.faithfulness import Faithfulness
+from vesalius.documents.league import League, LeagueRow, LeagueSubmission, LeagueTable
 from vesalius.documents.mechrl import MechrlStudy
 from vesalius.documents.metric import Metric
 from vesalius.documents.performance import Performance
@@ -66,6 +70,10 @@ __all__ = [
     "Faithfulness",
     "GeneratedTasks",
     "HeadSets",
+    "League",
+    "LeagueRow",
+    "LeagueSubmission",
+    "LeagueTable",
     "MechrlStudy",
     "Member",
     "Metric",

@@ -11,6 +11,7 @@ from vesalius.documents.difference import DIFFERENCE_FILE, Difference
 from vesalius.documents.discovery import DISCOVERY_FILE, Discovery
 from vesalius.documents.explanation import EXPLANATION_FILE, Explanation
 from vesalius.documents.faithfulness import FAITHFULNESS_FILE, Faithfulness
+from vesalius.documents.league import LEAGUE_FILE, ROW_FILE, SUBMISSION_FILE, League, LeagueRow, LeagueSubmission
 from vesalius.documents.listing import ResultList
 from vesalius.documents.mechrl import MechrlStudy
 from vesalius.documents.plan import Plan
@@ -49,6 +50,9 @@ DOCUMENTS: dict[str, tuple[type[BaseModel], str | None]] = {
     "difference": (Difference, DIFFERENCE_FILE),
     "ratings": (Ratings, RATINGS_FILE),
     "annotation": (Annotation, ANNOTATION_FILE),
+    "league": (League, LEAGUE_FILE),
+    "submission": (LeagueSubmission, SUBMISSION_FILE),
+    "row": (LeagueRow, ROW_FILE),
     "results": (ResultList, None),
     "plan": (Plan, None),
 }

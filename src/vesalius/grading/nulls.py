@@ -14,7 +14,7 @@ A null that scores above chance shows what the figures are worth.
 
 import random
 from collections.abc import Sequence
-from typing import Any, get_args
+from typing import Any, cast, get_args
 
 from vesalius.documents.explanation import ComponentExplanation, Executable, Explanation, Tag
 from vesalius.errors import BadInput
@@ -149,3 +149,28 @@ def _wrong(entry: dict[str, Any]) -> dict[str, Any]:
     if "comparison" in entry:
         return {**entry, "comparison": _OPPOSITE[entry["comparison"]]}
     return {**entry, "factors": [-factor for factor in entry["factors"]]} if "factors" in entry else entry
+
+
+def null_explanation(kind: str, specimen: str, components: Sequence[str], *, seed: int = 0) -> Explanation:
+    """An explanation by rote: `empty`, `by-kind`, or `always-TAG`; those that say something call it supported."""
+    tags: dict[str, Tag] = {part: guess_by_kind(part) for part in components}
+    if kind.startswith("always-"):
+        tags = dict.fromkeys(components, cast(Tag, kind.removeprefix("always-")))
+    parts = tuple(
+        ComponentExplanation(id=part, tag=tag, tag_by_experiment=tag, note=f"{part}: {GENERIC}", verdict="supported")
+        for part, tag in tags.items()
+    )
+    said = "" if kind == "empty" else GENERIC
+    return Explanation(
+        specimen=specimen,
+        scientist=kind,
+        components=() if kind == "empty" else parts,
+        information_flow=said,
+        task_description=said,
+        seconds=0.0,
+        seed=seed,
+    )
+
+
+#: What `null_explanation` makes.
+NULL_SCIENTISTS = ("empty", "by-kind", *(f"always-{tag}" for tag in get_args(Tag)))

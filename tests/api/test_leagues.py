@@ -1,0 +1,286 @@
+"""Leagues: the key cannot be read from the files, scores against hand-worked answers, and refusals.
+
+The two circuits are generated tasks of seed 62001 that were trained before: one counts the positions that share the
+token (L0H0 and L0_MLP), the other marks three tokens (L0_MLP).
+"""
+
+import json
+import shutil
+import tarfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import vesalius as ves
+from vesalius import api
+from vesalius.api import leagues
+from vesalius.circuits.foreign_spec import key_program
+from vesalius.documents import Circuit, League, LeagueRow
+from vesalius.documents.explanation import ComponentExplanation, Evidence, Executable, Explanation
+from vesalius.errors import BadInput
+from vesalius.functions.suite import Suite
+from vesalius.grading.league import ScoredCircuit, StatedAgain, circuit_score_metrics
+from vesalius.rasp import Program, roles_of
+from vesalius.rasp.document import from_document, to_document
+from vesalius.sealing import SCRYPT
+
+pytest.importorskip("cryptography")
+PASSPHRASE = "correct horse battery"
+COUNTING, MARKING = "generated_62001_006", "generated_62001_000"
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _quick_passphrases() -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(SCRYPT, "n", 16)
+        yield
+
+
+@pytest.fixture(scope="module")
+def sources(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("trained")
+    with tarfile.open(Path(__file__).with_name("two_circuits.tgz")) as archive:
+        archive.extractall(folder, filter="data")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def league(sources: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    place = tmp_path_factory.mktemp("league") / "autumn"
+    made = leagues.make_league(out=place, circuits=2, functions=1, passphrase=PASSPHRASE, specimens=sources)
+    assert made == League.read(place / "league.json")
+    return place
+
+
+@pytest.fixture
+def own(league: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(league, tmp_path / "league"))
+
+
+def opened(league: Path) -> dict[str, Any]:
+    return leagues._open_key(league, League.read(league / "league.json"), PASSPHRASE, None)
+
+
+def leaves(data: Any) -> Iterator[str]:
+    if isinstance(data, dict):
+        for value in data.values():
+            yield from leaves(value)
+    elif isinstance(data, list):
+        for value in data:
+            yield from leaves(value)
+    elif isinstance(data, str):
+        yield data
+
+
+def right_explanation(case: str, entry: dict[str, Any], **update: Any) -> Explanation:
+    """The answer of the key, said as a scientist would."""
+    program = entry["program"]
+    carriers = {str(placed.component): placed.variables for placed in key_program_of(entry).components}
+    parts = tuple(
+        ComponentExplanation(id=part, tag=role, tag_by_experiment=role, note="as the key", verdict="supported")
+        for part, role in entry["roles"].items()
+    )
+    fields = {"specimen": case, "scientist": "oracle", "components": parts, "information_flow": "", "seed": 0}
+    fields |= {"task_description": "", "seconds": 0.0, "executable": Executable(program=program, carriers=carriers)}
+    return Explanation(**{**fields, **update})
+
+
+def key_program_of(entry: dict[str, Any]) -> Program:
+    return from_document(entry["program"])
+
+
+def test_no_file_of_the_league_gives_the_key_away(league: Path, sources: Path) -> None:
+    key = opened(league)
+    written = {path: path.read_bytes() for path in league.rglob("*") if path.is_file()}
+    assert {"league.json", "key.json", "specimen.json", "model.json", "model.safetensors"} == {p.name for p in written}
+    everything = b"\n".join([*written.values(), *(str(p.relative_to(league)).encode() for p in written)])
+    assert key["seed"].encode() not in everything
+    public = {"c01", "c02", "map", "tokens", *(t for e in key["circuits"].values() for t in e["program"]["vocab"])}
+    secret = {COUNTING, MARKING, "62001", "is_member", "occurrences", "AGGREGATOR", "MAPPER", "INDICATOR"}
+    secret |= {text for text in leaves(key) if text not in public}
+    for path in sources.rglob("spec.py"):
+        secret |= {line.strip() for line in path.read_text().splitlines() if len(line.strip()) > 12}
+    for category, drawn in key["functions"].items():
+        for function in Suite(category, drawn["seed"], drawn["count"]).functions():
+            secret |= {text for text in leaves(json.loads(json.dumps(function.truth(), default=str))) if len(text) > 3}
+    for text in secret:
+        if text:
+            assert text.encode() not in everything, text
+    assert not (league / "making").exists()
+
+
+def test_the_order_and_the_names_of_circuits_say_nothing(league: Path) -> None:
+    document = League.read(league / "league.json")
+    assert [one.id for one in document.circuits] == ["c01", "c02"]
+    for circuit in document.circuits:
+        card = json.loads((league / "specimens" / circuit.id / "specimen.json").read_text())
+        assert (card["id"], card["name"], card["made_by"]) == (circuit.id, circuit.id, "vesalius league make")
+        assert set(card["gate"]) <= {"n", "accuracy"}
+
+
+def test_the_answers_of_the_key_score_everything(own: Path, tmp_path: Path) -> None:
+    key = opened(own)
+    for case, entry in key["circuits"].items():
+        (tmp_path / "oracle").mkdir(exist_ok=True)
+        right_explanation(case, entry).write(tmp_path / "oracle" / f"{case}.json")
+    submitted = leagues.submit_league(own, explanations=tmp_path / "oracle")
+    assert (submitted.name, submitted.cases, submitted.complete) == ("oracle", ("c01", "c02"), True)
+    row = leagues.score_league(own, "oracle", passphrase=PASSPHRASE)
+    values = {name: metric.value for name, metric in row.metrics.items()}
+    assert {values[name] for name in ("tag_accuracy", "power", "power_tags", "task_exact")} == {1.0}
+    assert (values["false_support"], values["false_support_tags"], values["coverage"]) == (0.0, 0.0, None)
+    assert LeagueRow.read(own / "rows" / "oracle.json") == row
+    page = (own / "rows" / "oracle.html").read_text()
+    assert "<h1>League: oracle</h1>" in page
+    assert "false_support" in page
+
+
+def test_nulls_earn_what_the_key_says(own: Path, sources: Path) -> None:
+    """Two circuits, three components: how many are MAPPER follows from the two programs."""
+    roles = [str(role) for name in (COUNTING, MARKING) for role in roles_of(key_program(sources / name)).values()]
+    assert len(roles) == 3
+    rows = {}
+    for scientist in ("always-MAPPER", "empty"):
+        leagues.submit_league(own, scientist=scientist)
+        rows[scientist] = leagues.score_league(own, scientist, passphrase=PASSPHRASE).metrics
+    share = roles.count("MAPPER") / 3
+    assert rows["always-MAPPER"]["tag_accuracy"].value == pytest.approx(share, abs=1e-6)
+    assert rows["always-MAPPER"]["false_support_tags"].value == pytest.approx(1 - share, abs=1e-6)
+    assert rows["always-MAPPER"]["false_support"].value == pytest.approx(1.0)
+    assert rows["empty"]["tag_accuracy"].value == pytest.approx(0.0)
+    assert (rows["empty"]["false_support"].value, rows["empty"]["power"].value) == (None, 0.0)
+    table = leagues.league_table(own)
+    assert [row.name for row in table.rows] == ["always-MAPPER", "empty"]
+
+
+def test_the_built_in_scientist_and_its_stated_values(own: Path) -> None:
+    leagues.submit_league(own, scientist="builtin", interpreter="builtin", progress=False)
+    row = leagues.score_league(own, "builtin", passphrase=PASSPHRASE, progress=False)
+    assert row.metrics["coverage"].n == row.metrics["bias"].n > 0
+    assert abs(row.metrics["bias"].value) < 0.1  # both are shares, measured on hundreds of inputs
+    assert {"functions.numeric.success", "functions.strings.exact_match"} <= set(row.metrics)
+    assert row.metrics["functions.numeric.success"].n == 1
+    with pytest.raises(BadInput, match="is a complete submission"):
+        leagues.submit_league(own, scientist="builtin", interpreter="builtin")
+    with pytest.raises(BadInput, match="holds another submission"):
+        leagues.submit_league(own, scientist="builtin", seed=1)
+
+
+def test_a_supported_component_outside_the_circuit_is_false_support(own: Path, tmp_path: Path) -> None:
+    key = opened(own)
+    folder = tmp_path / "overclaimer"
+    folder.mkdir()
+    for case, entry in key["circuits"].items():
+        right = right_explanation(case, entry)
+        outside = next(
+            str(c) for c in ves.load(own / "specimens" / case).model.components if str(c) not in entry["roles"]
+        )
+        more = right.components[0].model_copy(update={"id": outside})
+        right.model_copy(update={"components": (*right.components, more)}).write(folder / f"{case}.json")
+    leagues.submit_league(own, explanations=folder)
+    metrics = leagues.score_league(own, "overclaimer", passphrase=PASSPHRASE).metrics
+    assert metrics["false_support"].value == pytest.approx(2 / 5, abs=1e-6)  # 3 components of the key and 2 outside
+    assert metrics["power"].value == pytest.approx(1.0)
+
+
+def test_stated_agreement_is_held_against_fresh_inputs(own: Path, tmp_path: Path) -> None:
+    """The program is right, so agreement is about 1; who states 0.5 is biased by -0.5, and no interval covers it."""
+    folder = tmp_path / "modest"
+    folder.mkdir()
+    stated = Evidence(experiment="e", measure="m", value=0.5, low=0.45, high=0.55, n=9, rule="r", seed=0)
+    for case, entry in opened(own)["circuits"].items():
+        right_explanation(case, entry, program_agreement=stated).write(folder / f"{case}.json")
+    leagues.submit_league(own, explanations=folder)
+    metrics = leagues.score_league(own, "modest", passphrase=PASSPHRASE).metrics
+    assert metrics["bias"].value == pytest.approx(-0.5, abs=0.03)
+    assert (metrics["coverage"].value, metrics["coverage"].n) == (0.0, 2)
+
+
+def test_an_interval_holds_what_is_measured_again() -> None:
+    assert StatedAgain(0.5, 0.4, 0.6, 0.45).covered
+    assert not StatedAgain(0.5, 0.4, 0.6, 0.61).covered
+    assert StatedAgain(1.0, 1.0, 1.0, 0.99995).covered  # figures are recorded to four places
+
+
+def test_discovered_circuits_by_hand(own: Path) -> None:
+    scored = [ScoredCircuit("a", 1.0, None, true=2, chosen=3, found=1), ScoredCircuit("b", 0.5, None, 2, 1, 1)]
+    metrics = circuit_score_metrics(scored)
+    assert metrics["circuit_recall"].value == pytest.approx(2 / 4)
+    assert metrics["circuit_precision"].value == pytest.approx(2 / 4)
+    assert metrics["false_support"].value == pytest.approx(2 / 4)
+    assert metrics["node_auroc_mean"].value == pytest.approx(0.75)
+    leagues.submit_league(own, method="eap", n=8)
+    row = leagues.score_league(own, "eap", passphrase=PASSPHRASE)
+    assert (row.kind, row.n) == ("circuits", 2)
+    place = own / "submissions" / "eap" / "circuits"
+    chosen = {one.id: set(map(str, Circuit.read(place / f"{one.id}.json").chosen())) for one in row.circuits}
+    found = sum(len(chosen[case] & set(entry["roles"])) for case, entry in opened(own)["circuits"].items())
+    assert row.metrics["circuit_recall"].value == pytest.approx(found / 3, abs=1e-6)
+
+
+def test_circuits_can_be_hidden_and_keys_kept_apart(sources: Path, tmp_path: Path) -> None:
+    place, key = tmp_path / "league", tmp_path / "key.json"
+    document = leagues.make_league(
+        out=place, circuits=2, specimens=sources, key_out=key, circuits_given=False, passphrase=None
+    )
+    assert (document.key, (place / "key.json").exists()) == ("apart", False)
+    card = json.loads((place / "specimens" / "c01" / "specimen.json").read_text())
+    assert len(card["components"]) == card["layers"] * (card["heads"] + 1)
+    leagues.submit_league(place, scientist="by-kind")
+    assert leagues.score_league(place, "by-kind", key=key).metrics["tag_accuracy"].n == 3
+    with pytest.raises(BadInput, match="kept apart"):
+        leagues.score_league(place, "by-kind", passphrase=PASSPHRASE)
+    key.write_text(key.read_text().replace("0", "1"))
+    with pytest.raises(BadInput, match="is not that of"):
+        leagues.score_league(place, "by-kind", key=key)
+
+
+def test_refusals(own: Path, sources: Path, tmp_path: Path) -> None:
+    with pytest.raises(BadInput, match="inside the league"):
+        leagues.make_league(out=tmp_path / "x", key_out=tmp_path / "x" / "key.json", specimens=sources)
+    with pytest.raises(BadInput, match="give a `passphrase_file`"):
+        leagues.make_league(out=tmp_path / "x")
+    with pytest.raises(BadInput, match="holds a league already"):
+        leagues.make_league(out=own, passphrase=PASSPHRASE)
+    with pytest.raises(BadInput, match="holds 2 specimens with a key; 3 are wanted"):
+        leagues.make_league(out=tmp_path / "x", circuits=3, passphrase=PASSPHRASE, specimens=sources)
+    with pytest.raises(BadInput, match="name one of"):
+        leagues.submit_league(own, scientist="empty", method="eap")
+    with pytest.raises(BadInput, match="`method` 'banana' does not exist"):
+        leagues.submit_league(own, method="banana")
+    with pytest.raises(BadInput, match=r"holds no league\.json"):
+        leagues.submit_league(tmp_path, scientist="empty")
+    leagues.submit_league(own, scientist="empty")
+    with pytest.raises(BadInput, match="does not open with this passphrase"):
+        leagues.score_league(own, "empty", passphrase="wrong horse battery")
+    file = own / "specimens" / "c01"
+    shutil.copyfile(own / "specimens" / "c02" / "model.json", file / "model.json")
+    shutil.copyfile(own / "specimens" / "c02" / "model.safetensors", file / "model.safetensors")
+    with pytest.raises(BadInput, match="the weights are others"):
+        leagues.score_league(own, "empty", passphrase=PASSPHRASE)
+
+
+def test_a_seed_that_can_be_guessed_is_noted(sources: Path, tmp_path: Path) -> None:
+    with pytest.warns(ves.Note, match="can be guessed"):
+        leagues.make_league(out=tmp_path / "x", seed=7, circuits=2, key_out=tmp_path / "key.json", specimens=sources)
+
+
+def test_the_rows_that_ship() -> None:
+    table = api.league_table()
+    assert "always-MAPPER" in {row.name for row in table.rows}
+    for row in table.rows:
+        assert (row.n, row.n_error) == (30, 0)
+        assert row.metrics["false_support"].n >= 0
+
+
+@pytest.mark.slow
+def test_a_fresh_circuit_is_trained(tmp_path: Path) -> None:
+    document = leagues.make_league(
+        out=tmp_path / "league", circuits=1, depth=1, seed=2**70, passphrase=PASSPHRASE, progress=False
+    )
+    assert len(document.circuits) == 1
+    entry = opened(tmp_path / "league")["circuits"]["c01"]
+    assert to_document(key_program_of(entry)) == entry["program"]
+    assert not (tmp_path / "league" / "making").exists()
