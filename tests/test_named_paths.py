@@ -14,7 +14,7 @@ PAGES = [
 TOP = ("src", "tests", "docs", "benchmarks", "examples", "scripts")
 PACKAGE = ROOT / "src" / "vesalius"
 #: Names of files inside a user's specimen or of a published dataset, and a prefix of several files.
-ELSEWHERE = {"answer_key/spec.py", "function_code.py", "benchmarks/sweep"}
+ELSEWHERE = {"answer_key/spec.py", "code.py", "function_code.py", "benchmarks/sweep"}
 
 
 def named(text: str) -> Iterator[str]:
