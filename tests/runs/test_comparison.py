@@ -10,6 +10,7 @@ import vesalius as ves
 from tests.runs.models import perform, settings
 from vesalius.backbones import Prices, TokenUsage
 from vesalius.errors import BadInput
+from vesalius.report.function_kinds import draw_kinds
 from vesalius.runs import published
 from vesalius.runs.comparison import Sheet, compare
 
@@ -137,6 +138,15 @@ def test_the_published_table_of_find(tmp_path: Path) -> None:
     assert list(rows["Llama-2-70b-chat"].values()) == [0.01, 0.01, 0.33, 0.34, 0.61, 0.62, 0.47, 0.44, 0.46]
 
 
+def test_the_picture_has_a_bar_per_run_and_kind(tmp_path: Path) -> None:
+    (axes,) = draw_kinds([("one", {"clean": 0.5, "net": 1.0}), ("two", {"net": 0.25})], title="kinds").axes
+    heights = [bar.get_height() for bars in axes.containers for bar in bars]  # type: ignore[union-attr]
+    assert heights == pytest.approx([0.5, 1.0, 0.25])
+    assert [label.get_text() for label in axes.get_xticklabels()] == ["clean", "net"]
+    with pytest.raises(BadInput, match="nothing to draw"):
+        ves.compare([finished(tmp_path / "mine")], out=tmp_path / "drawn")
+
+
 def test_numeric_functions_are_counted_by_kind(tmp_path: Path) -> None:
     given = {"success": {"value": 0.5, "low": 0.0, "high": 1.0, "n": 4}}
     run = finished(tmp_path / "mine", metrics=given, benchmark="functions", category="numeric")
@@ -149,6 +159,9 @@ def test_numeric_functions_are_counted_by_kind(tmp_path: Path) -> None:
         (run / "grades" / f"{name}.json").write_text(json.dumps(grade))
         (run / "explanations" / f"{name}.json").write_text(json.dumps({**answer, "seconds": 0.1}))
     assert figures(compare([run])[1])["mine"] == {"clean": 0.5, "corrupted": 0.0, "net": 1.0}
+    ves.compare([run], out=tmp_path / "drawn")
+    assert (tmp_path / "drawn" / "find-figure-5.png").read_bytes().startswith(b"\x89PNG")
+    assert "<svg" in (tmp_path / "drawn" / "find-figure-5.svg").read_text(encoding="utf-8")
     (run / "grades" / "f00000.json").write_text("{")
     with pytest.raises(BadInput, match=r"f00000.json: it or its answer is damaged"):
         compare([run])

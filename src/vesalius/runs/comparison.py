@@ -24,6 +24,7 @@ from vesalius.runs.settings import BENCHMARK
 from vesalius.runs.usage import run_usage
 
 Metrics = Callable[[Scorecard], Mapping[str, Metric] | None]
+FIGURE_5 = "FIND Figure 5"
 UNNUMBERED = "Figures 3 and 4 were published as pictures without numbers."
 
 
@@ -95,7 +96,7 @@ def _function_tables(cards: dict[Path, Scorecard], labels: dict[Path, str]) -> l
     published_rows = [(name, f"{find.SOURCE}. {find.UNNUMBERED}", {}) for name in find.TABLE_2]
     return [
         replace(results, id="FIND Table 2", scale="numeric and code: share right; others: unit tests, chance 0.33"),
-        Sheet("FIND Figure 5", "success by kind of function", columns, (*by_kind, *published_rows), scale="means"),
+        Sheet(FIGURE_5, "success by kind of function", columns, (*by_kind, *published_rows), scale="means"),
     ]
 
 

@@ -81,6 +81,10 @@ def compare(
         list[str] | None,
         typer.Option("--ratings", help="Ratings by people of these runs' texts, a file or a directory; repeatable."),
     ] = None,
+    out: Annotated[
+        str | None,
+        typer.Option("--out", help="Directory for Figure 5 of functions runs, as SVG and PNG.", metavar="DIR"),
+    ] = None,
     json: JsonOption = False,
 ) -> None:
     """Print the published tables of the circuits benchmark with these runs beside the published rows, and what was
@@ -95,7 +99,7 @@ def compare(
     from vesalius.cli.console import print_json
     from vesalius.cli.tables.runs import print_comparison
 
-    comparison = api.compare(runs, ratings=ratings or ())
+    comparison = api.compare(runs, ratings=ratings or (), out=out)
     if json:
         return print_json({"runs": runs, **comparison.as_data()})
     return print_comparison(comparison)
