@@ -10,7 +10,7 @@ import threading
 from collections import Counter, OrderedDict
 from collections.abc import Callable
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -19,7 +19,7 @@ from vesalius.api.black_boxes import BlackBoxes
 from vesalius.api.experiments import Experiments
 from vesalius.api.tool_runs import ToolRun
 from vesalius.mcp.budget import Budget, Spending
-from vesalius.mcp.paths import Names
+from vesalius.mcp.paths import Names, blind_name
 
 MOST_SPECIMENS = 3
 Kept = TypeVar("Kept")
@@ -93,9 +93,14 @@ class Desk:
         self._take_in(record)
 
     def specimen(self, name: str, behaviour: str | None, progress: Callable[[str, int, int], None]) -> Any:
-        """A loaded specimen; those used last are kept."""
+        """A loaded specimen, without the name that would tell its task; those used last are kept."""
         place, given = self.names.specimen(name), self.names.behaviour(behaviour)
-        return self._kept(self._specimens, (place, given), lambda: api.load(place, behaviour=given, progress=progress))
+
+        def load() -> Any:
+            specimen = api.load(place, behaviour=given, progress=progress)
+            return replace(specimen, name=blind_name(specimen))
+
+        return self._kept(self._specimens, (place, given), load)
 
     def experiments(self, name: str, behaviour: str | None, specimen: Any) -> Experiments:
         """The claims and the sandbox of a specimen; of those used longest ago the sandbox is ended."""

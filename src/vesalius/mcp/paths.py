@@ -10,6 +10,11 @@ _PACKAGE = Path(__file__).resolve().parents[1]
 _BEHAVIOURS = (".jsonl", ".json", ".csv", ".toml")
 
 
+def blind_name(specimen: Any) -> str:
+    """The name of a specimen as agents see it: that of a benchmark circuit would tell its task."""
+    return f"circuit {specimen.id}" if specimen.kind == "benchmark" else specimen.name
+
+
 class Names:
     """Reads names of specimens and behaviours; `root` is the only directory from which files are read by path."""
 

@@ -43,7 +43,9 @@ def check_claim(
     rule. The more claims of a kind you try on a component, the stricter the rule.
     """
     experiments = call.experiments(specimen, behaviour)
-    name = "/".join([specimen, behaviour or "", str(claim.get("component")), str(claim.get("kind"))])[:300]
+    name = "/".join(
+        [str(experiments.specimen.id), behaviour or "", str(claim.get("component")), str(claim.get("kind"))]
+    )[:300]
     tried = call.connection.tried[name] + 1
     record = experiments.check_claim(claim, tried=tried)
     call.noted["tried"] = [name]

@@ -7,8 +7,12 @@ from pydantic import Field
 from vesalius import api
 from vesalius.errors import BadInput
 from vesalius.mcp.call import Call
+from vesalius.mcp.paths import blind_name
 from vesalius.mcp.results import Outputs, Rows
 from vesalius.mcp.tools.arguments import MOST_LISTED, BehaviourName, Components, Prompt, SpecimenName, cut
+
+#: What a listing says of a specimen.
+LISTED = ("id", "name", "kind", "layers", "heads", "d_model")
 
 
 def list_specimens(
@@ -17,13 +21,13 @@ def list_specimens(
     first: Annotated[int, Field(ge=0)] = 0,
     count: Annotated[int, Field(ge=1, le=100)] = 30,
 ) -> Rows:
-    """List models to study: benchmark circuits (with an answer key, graded) and natural models."""
-    rows = [one for one in api.specimens() if contains.lower() in one.name.lower()]
+    """List models to study, by id: benchmark circuits (no names, which would tell the task; graded), natural models."""
+    rows = [{**{name: getattr(one, name) for name in LISTED}, "name": blind_name(one)} for one in api.specimens()]
+    rows = [one for one in rows if contains.lower() in one["name"].lower()]
     page = rows[first : first + count]
-    names = "; ".join(f"{one.name} ({one.kind}, {one.layers}x{one.heads})" for one in page)
+    names = "; ".join(f"{one['id']} ({one['kind']}, {one['layers']}x{one['heads']})" for one in page)
     text = f"{len(rows)} specimens, {first} to {first + len(page)} (layers x heads): {names}"
-    fields = ("id", "name", "kind", "layers", "heads", "d_model")
-    return Rows(text=text, rows=[{name: getattr(one, name) for name in fields} for one in page])
+    return Rows(text=text, rows=page)
 
 
 def describe_specimen(call: Call, specimen: SpecimenName, behaviour: BehaviourName = None) -> Rows:
