@@ -105,6 +105,8 @@ def test_sweep(vesalius: Vesalius, tiny: Path, arguments: list[str], reason: str
         (["bench", "mechrl", "TINY", "--training", "juggling"], "behaviour 'juggling' does not exist"),
         (["bench", "mechrl", "TINY", "--training", "ioi", "--held-out", "ioi"], "ioi is named twice"),
         (["bench", "mechrl", "TINY", "--matrices", "TINY/config.json"], "config.json: not a directory"),
+        (["bench", "mechrl", "TINY", "--reward", "bits"], "reward 'bits' does not exist; choose one of logits, nats"),
+        (["bench", "mechrl", "TINY", "--paper", "--context"], "go beyond what was published; leave them out"),
         (["bench", "mechrl", "TINY", "--control", "wikitext"], "control wikitext: say where the file is"),
         (["bench", "mechrl", "TINY", "--control", "none.txt"], "none.txt: no such file; choose factbook"),
         (["bench", "discovery", "--n", "1000000000000"], "request 1 to 100,000"),

@@ -19,6 +19,7 @@ from vesalius.discovery.mechrl.study import Scope, study, train_policies, traini
 from vesalius.discovery.mechrl.suite import (
     CONTROL,
     HELD_OUT,
+    LOGITS,
     PAPER_TRAINING,
     SIZES,
     TRAINING,
@@ -48,6 +49,8 @@ def bench_mechrl(
     training: Sequence[str] = (),
     held_out: Sequence[str] = HELD_OUT,
     control: str = FACTBOOK,
+    reward: str = LOGITS,
+    context: bool = False,
     matrices: str | Path | None = None,
     jobs: int = 2,
     device: str | torch.device = "cpu",
@@ -59,16 +62,21 @@ def bench_mechrl(
 
     `paper` reproduces what was published, quirks included. `size` is "laptop" or "full"; `training` are the behaviours
     to train on, `held_out` those that no policy is trained on; `control` is the ordinary text of the reward:
-    "factbook", "wikitext:PATH" (as published) or a text file whose articles are separated by blank lines; `matrices`
-    is a directory of effect matrices measured before. Tables 2 and 3 look for the published heads in a model of GPT-2
-    small's shape, and for heads told by their attention in any other. What an interrupted call measured and trained is
-    used again by the same call.
+    "factbook", "wikitext:PATH" (as published) or a text file whose articles are separated by blank lines. `reward` is
+    "logits" (as published: logits of the task less nats of the control) or "nats" (one unit on both sides); `context`
+    also trains a policy that reads the prompts' embeddings through a learned encoder instead of a task label.
+    `matrices` is a directory of effect matrices measured before. Tables 2 and 3 look for the published heads in a model
+    of GPT-2 small's shape, and for heads told by their attention in any other. What an interrupted call measured and
+    trained is used again by the same call.
     """
     name = specimen.source or specimen.name if isinstance(specimen, Specimen) else str(specimen)
     text = control_name(control)
-    plan = replace(_plan(size, tuple(training), tuple(held_out), paper=paper), control=text)
-    word = None if text == FACTBOOK else text
-    directory = directory_for(out, "bench-mechrl", Path(name).name, size, word)
+    if paper and (context or reward != LOGITS):
+        raise BadInput("`reward` and `context` go beyond what was published; leave them out with `paper`")
+    plan = _plan(size, tuple(training), tuple(held_out), paper=paper)
+    plan = replace(plan, control=text, unit=reward, context=context)
+    words = (None if text == FACTBOOK else text, None if reward == LOGITS else reward)
+    directory = directory_for(out, "bench-mechrl", Path(name).name, size, *words)
     effects = Path(matrices) if matrices else directory / "matrices"
     if effects.exists() and not effects.is_dir():
         raise BadInput(f"`matrices` {effects}: not a directory; name one of effect matrices, or an empty one")
@@ -76,7 +84,7 @@ def bench_mechrl(
         note(f"paper mode, {name}: {quirk}")
     if paper and not text.startswith(WIKITEXT):
         note(f"paper mode: the control text is {text}; published: wikitext-2 (`--control wikitext:PATH`)")
-    scope = Scope(paper, seeds, steps, episodes)
+    scope = Scope(paper, seeds, steps, episodes, context=context)
     with shown(progress) as report:
         specimen = loaded(specimen, device=device, progress=report)
         require_text(specimen)
@@ -90,6 +98,8 @@ def bench_mechrl(
         "training": list[JsonValue](plan.training),
         "held_out": list[JsonValue](plan.held_out),
         "control": control,
+        "reward": reward,
+        "context": context,
     }
     source = specimen.source or specimen.id
     request = Request(command="bench mechrl", specimen=source, options=options)

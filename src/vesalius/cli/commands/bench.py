@@ -177,6 +177,16 @@ def mechrl(
             "are separated by blank lines."
         ),
     ] = "factbook",
+    reward: Annotated[
+        str,
+        typer.Option(help="Unit of the task's damage: logits (as published), or nats like that of the control text."),
+    ] = "logits",
+    context: Annotated[
+        bool,
+        typer.Option(
+            "--context", help="Also train a policy that reads the prompts through a learned encoder, without a label."
+        ),
+    ] = False,
     matrices: Annotated[
         str | None,
         typer.Option(help="Directory of measured effect matrices. Default: measured into the run's directory."),
@@ -211,6 +221,8 @@ def mechrl(
             training=names(training) or (),
             held_out=names(held_out) or (),
             control=control,
+            reward=reward,
+            context=context,
             matrices=matrices,
             jobs=jobs,
             device=device,

@@ -8,6 +8,7 @@ episode has 50 steps, or as many as there are heads, and ends by truncation.
 pass several candidate heads to one step: the best of them is the step's head. Every head whose reward was measured is a
 query, counted once per episode.
 
+With `context` the one-hot is replaced by the mean embedding of the episode's prompts, which a policy encodes itself.
 With a `HeadView` the observation is a table of features per head instead, without the task (see `features`);
 attribution, which is among them, is paid for when the episode begins.
 
@@ -67,14 +68,18 @@ class Episodes:
         labels: tuple[str, ...] | None = None,
         prime: str | None = None,
         view: HeadView | None = None,
+        context: bool = False,
     ) -> None:
-        self.tables, self.paper, self.prime, self.view = tables, paper, prime, view
+        self.tables, self.paper, self.prime, self.view, self.context = tables, paper, prime, view, context
         self.labels = tables.names if labels is None else labels
         if prime is not None and prime not in self.labels:
             raise BadInput(f"label {prime!r} is not one of the policy's tasks: {choices(self.labels)}")
         heads = len(tables.heads)
         self.steps = min(steps, heads)
-        self.task = np.zeros((n, len(self.labels)), np.float32)
+        if context and prime is not None:
+            raise BadInput("a policy that reads the prompts has no label; leave `prime` out")
+        width = tables.embeddings().shape[1] if context else len(self.labels)
+        self.task = np.zeros((n, width), np.float32)
         self.rewards = np.zeros((n, heads))
         self.tried = np.zeros((n, heads), bool)
         self.paid = np.zeros((n, heads), bool)
@@ -90,7 +95,8 @@ class Episodes:
 
     def begin(self, game: int, seed: int, task: str) -> None:
         """Start the episode of this seed in one game."""
-        self.task[game] = [float(label == (self.prime or task)) for label in self.labels]
+        labels = [float(label == (self.prime or task)) for label in self.labels]
+        self.task[game] = self.tables.embedding(task, seed) if self.context else labels
         self.rewards[game] = self.tables.episode(task, seed)
         self.tried[game], self.paid[game] = False, False
         self.used[game], self.best[game] = 0, -np.inf

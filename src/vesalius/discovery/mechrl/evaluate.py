@@ -13,7 +13,7 @@ from jaxtyping import Float
 from scipy.stats import rankdata
 
 from vesalius.discovery.mechrl.environment import Episodes
-from vesalius.discovery.mechrl.ppo import Policy, play, view_of
+from vesalius.discovery.mechrl.ppo import CONTEXT_VIEW, PER_HEAD_VIEW, Policy, play, view_of
 from vesalius.discovery.mechrl.tables import Tables
 from vesalius.discovery.search.comparison import (
     BUDGETS,
@@ -61,7 +61,7 @@ def policy_strategy(policies: Sequence[Policy], *, prime: str | None = None, k: 
     def factory(tables: Tables, task: str, numbers: Sequence[int], seed: int) -> Sequence[Strategy]:
         policy = policies[seed % len(policies)]
         orders = policy_orders(policy, tables, task, numbers, prime=prime, k=k, seed=seed)
-        return [in_order(order, pay_attribution=policy.settings.view == "per-head") for order in orders]
+        return [in_order(order, pay_attribution=policy.settings.view == PER_HEAD_VIEW) for order in orders]
 
     return factory
 
@@ -86,7 +86,7 @@ def start_episodes(
 ) -> Episodes:
     """Start the episodes of these seeds with the observations of a policy."""
     settings = policy.settings
-    if settings.view == "one-hot" and policy.heads != tables.heads:
+    if settings.view != PER_HEAD_VIEW and policy.heads != tables.heads:
         raise BadInput("the policy was trained on other heads than these tables have; use matrices of its model")
     games = Episodes(
         tables,
@@ -96,6 +96,7 @@ def start_episodes(
         labels=policy.tasks,
         prime=prime,
         view=view_of(settings, tables),
+        context=settings.view == CONTEXT_VIEW,
     )
     for game, number in enumerate(numbers):
         games.begin(game, number, task)

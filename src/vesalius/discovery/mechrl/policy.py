@@ -1,6 +1,7 @@
 """The actor-critic networks, how actions are sampled, and the probability of an action.
 
-`ActorCritic` is the published one; `PerHead` scores every head with the same weights.
+`ActorCritic` is the published one; `WithEncoder` is the same behind a learned encoder of the prompts; `PerHead` scores
+every head with the same weights.
 
 Illegal heads get a large negative finite logit: an infinite one would turn the entropy into NaN. Candidates for
 best-of-K are drawn one after the other without replacement (by adding Gumbel noise to the logits and taking the K
@@ -37,6 +38,42 @@ class ActorCritic(nn.Module):
         """Masked logits and values."""
         hidden = self.trunk(observation)
         return self.actor(hidden).masked_fill(~legal, MASKED), self.critic(hidden)[:, 0]
+
+
+class WithEncoder(nn.Module):
+    """The published network with a learned code of the prompts in place of the task's one-hot.
+
+    The code is a linear map of the standardised mean embedding, through tanh; mean and spread are those of the training
+    rows (`standardise`) and are saved with the weights.
+    """
+
+    mean: Tensor
+    spread: Tensor
+
+    def __init__(
+        self, embedding: int, heads: int, *, width: int = 256, code: int = 16, generator: torch.Generator | None = None
+    ):
+        super().__init__()
+        self.register_buffer("mean", torch.zeros(embedding))
+        self.register_buffer("spread", torch.ones(embedding))
+        self.encoder = nn.Linear(embedding, code)
+        nn.init.orthogonal_(self.encoder.weight, 1.0, generator=generator)
+        nn.init.zeros_(self.encoder.bias)
+        self.policy = ActorCritic(code + 2 * heads, heads, width=width, generator=generator)
+
+    def standardise(self, rows: Float[Tensor, "row embedding"]) -> None:
+        """Take mean and spread from rows; a coordinate that does not vary counts for nothing."""
+        spread = rows.std(0, correction=0)
+        self.mean.copy_(rows.mean(0))
+        self.spread.copy_(torch.where(spread > 1e-8, spread, torch.full_like(spread, torch.inf)))
+
+    def forward(
+        self, observation: Float[Tensor, "game features"], legal: Bool[Tensor, "game head"]
+    ) -> tuple[Float[Tensor, "game head"], Float[Tensor, " game"]]:
+        """Masked logits and values."""
+        embedding, search = observation.split([len(self.mean), observation.shape[1] - len(self.mean)], 1)
+        code = self.encoder((embedding - self.mean) / self.spread / math.sqrt(len(self.mean))).tanh()
+        return self.policy(torch.cat([code, search], 1), legal)
 
 
 class PerHead(nn.Module):

@@ -9,7 +9,8 @@ a run that was killed resumes and reaches the same numbers.
 of that draw; every candidate is observed and counts against the budget. Published (`paper=True`): see
 `environment.PAPER_QUIRKS`.
 
-`view` is what the policy observes: the published one-hot and vectors over heads, or features per head. `objective` is
+`view` is what the policy observes: the published one-hot and vectors over heads, the prompts' mean embedding in place
+of the one-hot (`context`), or features per head. `objective` is
 its reward: the published sum of rewards, or what the search is evaluated by, the best head found (each step's gain over
 the best so far, relative to the largest reward). `PER_HEAD` are the settings of the corrected policy.
 """
@@ -28,7 +29,15 @@ from torch import Tensor
 
 from vesalius.discovery.mechrl.environment import STEPS, Episodes, next_episode
 from vesalius.discovery.mechrl.features import HeadView
-from vesalius.discovery.mechrl.policy import NO_HEAD, ActorCritic, PerHead, draw_candidates, draw_log_prob, entropy
+from vesalius.discovery.mechrl.policy import (
+    NO_HEAD,
+    ActorCritic,
+    PerHead,
+    WithEncoder,
+    draw_candidates,
+    draw_log_prob,
+    entropy,
+)
 from vesalius.discovery.mechrl.tables import EVALUATION_SEED, Tables
 from vesalius.errors import BadInput, choices
 from vesalius.files import read_json, write_json
@@ -43,8 +52,9 @@ _GAME_ARRAYS = {
     **{name: name for name in ("task", "rewards", "tried", "paid", "used", "best", "fixed")},
     "alike": "similarity",
 }
-VIEWS, OBJECTIVES = ("one-hot", "per-head"), ("sum", "best")
-Network = ActorCritic | PerHead
+ONE_HOT, CONTEXT_VIEW, PER_HEAD_VIEW = VIEWS = ("one-hot", "context", "per-head")
+OBJECTIVES = ("sum", "best")
+Network = ActorCritic | WithEncoder | PerHead
 
 
 @dataclass(frozen=True)
@@ -204,13 +214,17 @@ class Trainer:
     def __init__(self, tables: Tables, settings: Settings, *, validation: Tables | None = None) -> None:
         self.tables, self.settings, self.validation = tables, settings, validation or tables
         self.generator = torch.Generator().manual_seed(settings.seed)
-        view = view_of(settings, tables)
-        self.games = Episodes(tables, settings.games, paper=settings.paper, steps=settings.steps, view=view)
+        view, context = view_of(settings, tables), settings.view == CONTEXT_VIEW
+        self.games = Episodes(
+            tables, settings.games, paper=settings.paper, steps=settings.steps, view=view, context=context
+        )
         seeds = [settings.seed + FIRST_GAME_SEED + game for game in range(settings.games)]
         self.rngs = [np.random.Generator(np.random.PCG64(seed)) for seed in seeds]
         for game, seed in enumerate(seeds):
             self._begin(game, seed)
         self.network = _network(settings, self.games.observe().shape[-1], len(tables.heads), self.generator)
+        if isinstance(self.network, WithEncoder):
+            self.network.standardise(as_float32(tables.embeddings()))
         self.optimiser = torch.optim.Adam(
             self.network.parameters(), lr=settings.learning_rate, eps=settings.adam_eps, fused=True
         )
@@ -276,7 +290,10 @@ class Trainer:
         n, best_by_task = self.settings.evaluation_episodes, {}
         for number, task in enumerate(self.validation.names):
             view = view_of(self.settings, self.validation)
-            games = Episodes(self.validation, n, steps=self.settings.steps, labels=self.tables.names, view=view)
+            context = self.settings.view == CONTEXT_VIEW
+            games = Episodes(
+                self.validation, n, steps=self.settings.steps, labels=self.tables.names, view=view, context=context
+            )
             for game in range(n):
                 games.begin(game, EVALUATION_SEED + TASK_SEED_STEP * number + game, task)
             generator = torch.Generator().manual_seed(self.settings.seed)
@@ -391,8 +408,11 @@ def load_policy(directory: Path) -> Policy:
         raise BadInput(f"{directory / _INDEX}: schema {data.get('schema')!r}; this version reads schema {SCHEMA}")
     settings = Settings.from_document(data["identity"]["settings"])
     weights = _with_prefix(read_tensors(directory / data["file"]), "network.")
-    first = weights["trunk.0.weight" if settings.view == "one-hot" else "single.weight"]
-    network = _network(settings, first.shape[1], len(data["heads"]), None)
+    inputs = {ONE_HOT: "trunk.0.weight", CONTEXT_VIEW: "encoder.weight", PER_HEAD_VIEW: "single.weight"}
+    features = weights[inputs[settings.view]].shape[1]
+    if settings.view == CONTEXT_VIEW:
+        features += 2 * len(data["heads"])
+    network = _network(settings, features, len(data["heads"]), None)
     network.load_state_dict(weights)
     return Policy(network, tuple(data["tasks"]), tuple(data["heads"]), settings, data["state"]["curve"])
 
@@ -410,13 +430,15 @@ def save_policy(policy: Policy, directory: Path) -> None:
 
 
 def view_of(settings: Settings, tables: Tables) -> HeadView | None:
-    """The per-head view for these settings and tables; None for one-hot observations."""
-    return None if settings.view == "one-hot" else HeadView.of(tables.heads)
+    """The per-head view for these settings and tables; None for observations that are one vector."""
+    return HeadView.of(tables.heads) if settings.view == PER_HEAD_VIEW else None
 
 
 def _network(settings: Settings, features: int, heads: int, generator: torch.Generator | None) -> Network:
     if settings.view == "per-head":
         return PerHead(features, width=settings.width, generator=generator)
+    if settings.view == CONTEXT_VIEW:
+        return WithEncoder(features - 2 * heads, heads, width=settings.width, generator=generator)
     return ActorCritic(features, heads, width=settings.width, generator=generator)
 
 

@@ -33,7 +33,7 @@ from vesalius.discovery.mechrl.evaluate import (
     policy_strategy,
     start_episodes,
 )
-from vesalius.discovery.mechrl.ppo import PER_HEAD, Policy, Settings, play, train
+from vesalius.discovery.mechrl.ppo import CONTEXT_VIEW, PER_HEAD, Policy, Settings, play, train
 from vesalius.discovery.mechrl.suite import Suite
 from vesalius.discovery.search.comparison import (
     BUDGETS,
@@ -49,6 +49,8 @@ RUNS = {
     True: {"paper K=1": Settings(paper=True), "paper K=5": Settings(paper=True, k=5)},
     False: {"one-hot": Settings(), "per-head": PER_HEAD},
 }
+#: With `Scope.context`: the published policy with a learned code of the prompts in place of the label.
+CONTEXT_RUNS = {"context": Settings(view=CONTEXT_VIEW)}
 #: A step of the per-head policy costs several times as much, and it learns faster: its steps are divided by this.
 PER_HEAD_SHARE = 4
 #: Corrected, the same policies are also run with best-of-K planning, with every candidate counted as a query.
@@ -66,6 +68,7 @@ class Scope:
     steps: int = 200_000
     episodes: int = 30
     budgets: tuple[float, ...] = BUDGETS
+    context: bool = False
 
 
 @dataclass(frozen=True)
@@ -84,7 +87,7 @@ class Training:
 def trainings(scope: Scope, directory: Path) -> list[Training]:
     """Every policy of the mode, one per kind and seed, each with its own directory."""
     jobs = []
-    for name, settings in RUNS[scope.paper].items():
+    for name, settings in (RUNS[scope.paper] | (CONTEXT_RUNS if scope.context else {})).items():
         steps = scope.steps // PER_HEAD_SHARE if settings.view == "per-head" else scope.steps
         for seed in range(1, scope.seeds + 1):
             run_directory = Path(directory) / f"{name.replace(' ', '-')}-seed{seed}"
@@ -260,7 +263,7 @@ def verdicts(comparisons: Sequence[Comparison], held_out: Sequence[str]) -> list
 
 def is_learned(method: str) -> bool:
     """Whether a method of the study is a trained policy."""
-    return any(method.startswith(name) for runs in RUNS.values() for name in runs)
+    return any(method.startswith(name) for runs in (*RUNS.values(), CONTEXT_RUNS) for name in runs)
 
 
 def planned_name(name: str) -> str:

@@ -9,7 +9,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+import numpy as np
+from jaxtyping import Float
+
 from vesalius.behaviours.controls import Corpus
+from vesalius.behaviours.metrics import LOG_PROBABILITY
+from vesalius.behaviours.natural import with_behaviour
 from vesalius.behaviours.registry import behaviour
 from vesalius.discovery.clean_features import CleanFeatures, clean_features, features_path, load_clean_features
 from vesalius.discovery.matrices import (
@@ -21,7 +26,8 @@ from vesalius.discovery.matrices import (
     load_matrix,
 )
 from vesalius.discovery.mechrl.tables import FeatureTables, Tables
-from vesalius.errors import BadInput
+from vesalius.discovery.prompt_embeddings import EMBEDDINGS_FILE, load_prompt_embeddings, prompt_embeddings
+from vesalius.errors import BadInput, choices
 from vesalius.model.specimen import Specimen, TextVocabulary
 from vesalius.model.transformer import Transformer
 from vesalius.progress import Progress
@@ -31,6 +37,9 @@ TRAINING = ("induction", "ioi")
 PAPER_TRAINING = ("induction-out", "ioi")
 HELD_OUT = ("docstring", "greater-than", "capitals")
 CONTROL = "control"
+LOGITS, NATS = "logits", "nats"
+#: The unit of the task's score, and the metric that is measured for it (None: the behaviour's logit difference).
+UNITS = {LOGITS: None, NATS: LOG_PROBABILITY}
 
 
 @dataclass(frozen=True)
@@ -38,7 +47,10 @@ class SuitePlan:
     """What is measured: rows per pool, rows per episode, tokens of a row of control text.
 
     The default takes about half an hour of one core for SmolLM2-135M; `fewer` are the test rows of a held-out
-    behaviour with long prompts; `control` names the control text that measured matrices must have (None: any).
+    behaviour with long prompts. `unit` is what the task's score is measured in: logits of the right less the wrong
+    answer, as published, or nats, the log-probability of the answer, which is the unit of the control's loss. With
+    `context` the prompts' embeddings are kept as well. `control` names the control text that measured matrices must
+    have (None: any).
     """
 
     pools: Mapping[str, int] = field(default_factory=lambda: {"train": 24, "validation": 8, "test": 16})
@@ -50,8 +62,12 @@ class SuitePlan:
     fewer: Mapping[str, int] = field(default_factory=lambda: {"docstring": 12})
     block: int = 8
     control: str | None = None
+    unit: str = LOGITS
+    context: bool = False
 
     def __post_init__(self) -> None:
+        if self.unit not in UNITS:
+            raise BadInput(f"reward {self.unit!r} does not exist; choose one of {choices(UNITS)}")
         tasks = (*self.training, *self.held_out)
         for task in tasks:
             behaviour(task)
@@ -115,10 +131,17 @@ def measure_suite(
                 specimen, corpus, place, pools=pools, length=length, block=plan.block, progress=progress
             )
         else:
-            on_behaviour = replace(specimen, behaviour=source)
+            metric = UNITS[plan.unit]
+            on_behaviour = (
+                replace(specimen, behaviour=source)
+                if metric is None
+                else with_behaviour(specimen, source, metric=metric)
+            )
             rows = behaviour_rows(on_behaviour, pools)
             matrix = behaviour_matrix(on_behaviour, place, pools=pools, block=plan.block, progress=progress)
         clean_features(specimen.model, matrix, rows, place)
+        if plan.context:
+            prompt_embeddings(specimen.model, matrix, rows, place)
 
 
 def require_text(specimen: Specimen) -> None:
@@ -131,7 +154,8 @@ def missing_sources(directory: Path, plan: SuitePlan) -> list[str]:
     """The sources of the plan whose matrix or features are not finished in the directory."""
 
     def is_finished(place: Path) -> bool:
-        files = (place / "matrix.json", place / "matrix.safetensors", features_path(place))
+        files = [place / "matrix.json", place / "matrix.safetensors", features_path(place)]
+        files += [place / EMBEDDINGS_FILE] if plan.context else []
         return all(file.is_file() for file in files)
 
     return [source for source in plan.sources if not is_finished(Path(directory) / source)]
@@ -149,6 +173,11 @@ def load_suite(directory: Path, *, plan: SuitePlan | None = None, model: Transfo
                 f"{directory / source}: was measured without {' and '.join(sorted(missing_pools))} rows (as held out); "
                 "choose another directory, or delete it to measure it again"
             )
+        if source != CONTROL and matrix.unit != plan.unit:
+            raise BadInput(
+                f"{directory / source}: was measured in {matrix.unit}, not in {plan.unit}; choose another directory, "
+                "or delete it to measure it again"
+            )
     measured_on = matrices[CONTROL].identity.source.split("/")[1]
     if plan.control not in (None, measured_on):
         raise BadInput(
@@ -157,8 +186,16 @@ def load_suite(directory: Path, *, plan: SuitePlan | None = None, model: Transfo
         )
     features = {source: load_clean_features(matrix, directory / source) for source, matrix in matrices.items()}
 
+    embeddings = {
+        source: {split: rows.numpy() for split, rows in load_prompt_embeddings(matrix, directory / source).items()}
+        for source, matrix in matrices.items()
+        if plan.context
+    }
+
     def tables(split: str, tasks: Sequence[str]) -> Tables:
-        return _tables(split, {task: matrices[task] for task in tasks}, matrices[CONTROL], features, plan.rows)
+        embedding = {task: embeddings[task][split] for task in tasks} if plan.context else None
+        chosen = {task: matrices[task] for task in tasks}
+        return _tables(split, chosen, matrices[CONTROL], features, plan.rows, embedding)
 
     return Suite(
         tables("train", plan.training),
@@ -175,6 +212,8 @@ def _tables(
     control: Matrix,
     features: Mapping[str, Mapping[str, CleanFeatures]],
     rows: int,
+    embedding: Mapping[str, Float[np.ndarray, "row width"]] | None,
 ) -> Tables:
-    feature_tables = FeatureTables.of({task: features[task][split] for task in tasks}, features[CONTROL][split])
+    of_tasks = {task: features[task][split] for task in tasks}
+    feature_tables = FeatureTables.of(of_tasks, features[CONTROL][split], embedding)
     return Tables.from_matrices(tasks, control, split=split, rows=rows, features=feature_tables)

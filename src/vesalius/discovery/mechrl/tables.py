@@ -31,19 +31,28 @@ BATCH_ROWS = 32
 
 @dataclass(frozen=True)
 class FeatureTables:
-    """Attribution (also on the control) and attention of every head on one pool's rows of the clean run."""
+    """Attribution (also on the control) and attention of every head on one pool's rows of the clean run, and the mean
+    token embedding of the rows where it was asked for.
+    """
 
     attribution: Mapping[str, Float[np.ndarray, "row head"]]
     control: Float[np.ndarray, "row head"] | None
     attention: Mapping[str, Float[np.ndarray, "row head target"]]
+    embedding: Mapping[str, Float[np.ndarray, "row width"]] | None = None
 
     @classmethod
-    def of(cls, tasks: Mapping[str, CleanFeatures], control: CleanFeatures | None) -> "FeatureTables":
-        """From the features of one pool of each matrix."""
+    def of(
+        cls,
+        tasks: Mapping[str, CleanFeatures],
+        control: CleanFeatures | None,
+        embedding: Mapping[str, Float[np.ndarray, "row width"]] | None = None,
+    ) -> "FeatureTables":
+        """From the features of one pool of each matrix, and the embeddings of its prompts."""
         return cls(
             {name: pool.attribution.numpy() for name, pool in tasks.items()},
             None if control is None else control.attribution.numpy(),
             {name: pool.attention.numpy() for name, pool in tasks.items()},
+            embedding,
         )
 
 
@@ -133,6 +142,20 @@ class Tables:
         rows = self._require_features().attention[task]
         return rows[_episode_index(len(rows), seed, self.rows)].mean(0, dtype=np.float64)
 
+    def embedding(self, task: str, seed: int) -> Float[np.ndarray, " width"]:
+        """The mean embedding of the episode's prompts."""
+        rows = self._require_embedding()[task]
+        return rows[_episode_index(len(rows), seed, self.rows)].mean(0, dtype=np.float64)
+
+    def embeddings(self) -> Float[np.ndarray, "row width"]:
+        """The embeddings of all rows of all tasks."""
+        return np.concatenate([self._require_embedding()[name] for name in self.names])
+
+    def _require_embedding(self) -> Mapping[str, Float[np.ndarray, "row width"]]:
+        if self.features is None or self.features.embedding is None:
+            raise BadInput("these tables have no prompt embeddings; measure them with `prompt_embeddings`")
+        return self.features.embedding
+
     def _require_features(self) -> FeatureTables:
         if self.features is None:
             raise BadInput("these tables have no attribution and no attention; measure them with `clean_features`")
@@ -166,6 +189,8 @@ class Tables:
             tables += [
                 part[name] for part in (self.features.attribution, self.features.attention) for name in self.names
             ]
+            if self.features.embedding is not None:
+                tables += [self.features.embedding[name] for name in self.names]
         for table in tables:
             digest.update(np.ascontiguousarray(table).tobytes())
         return digest.hexdigest()[:16]
