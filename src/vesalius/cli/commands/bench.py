@@ -81,7 +81,7 @@ def circuits(
     Every metric comes with its interval, its n and its baseline, beside what null explanations earn. An interrupted run
     continues when the same command is given again; only the cap, the jobs and the engine may change.
 
-    Examples: vesalius bench circuits --limit 5 --json;
+    Example: vesalius bench circuits --limit 5 --json, or
     vesalius bench circuits --specimens InterpBench --annotations AgenticInterpBench
     """
     from vesalius import api
