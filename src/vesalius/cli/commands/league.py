@@ -37,7 +37,7 @@ def make(
     ] = False,
     json: JsonOption = False,
 ) -> None:
-    """Generate and train fresh circuits, and lock the key away. About a minute of one core per circuit.
+    """Generate and train fresh circuits, and lock the key away. Takes minutes of one core per circuit.
 
     Example: vesalius league make --circuits 30 --passphrase-file secret.txt --out league
     """
