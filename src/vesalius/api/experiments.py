@@ -8,7 +8,6 @@ candidate variables, exchange the values of a component.
 Everything happens on a copy of the specimen without its name: neither a claim nor a program sees the answer key.
 """
 
-import ast
 import dataclasses
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
@@ -28,6 +27,7 @@ from vesalius.explanations.hyve.prompting import helper_lines
 from vesalius.explanations.hyve.setting import LazyWorkspace, Setting, listed_setting, natural_setting
 from vesalius.explanations.hyve.subject import Subject
 from vesalius.explanations.hyve.toolbox.validation_tools import Validation
+from vesalius.explanations.hyve.tools import which_code
 from vesalius.model.metering import metered
 from vesalius.model.specimen import FiniteVocabulary, Specimen
 from vesalius.rasp.document import to_document
@@ -97,16 +97,7 @@ class Experiments:
         part = Component.parse(component).within(self.specimen.model.config)
         if not 1 <= len(candidates) <= MOST_CANDIDATES:
             raise BadInput(f"candidates: {len(candidates)} are given; give 1 to {MOST_CANDIDATES}")
-        functions = []
-        for name, expression in candidates.items():
-            try:
-                ast.parse(expression.strip(), mode="eval")
-            except (SyntaxError, ValueError, RecursionError, MemoryError):
-                line = f"{quoted(expression, 80)} is not a Python expression in tokens and i"
-                raise BadInput(f"candidate {quoted(name, 60)}: {line}") from None
-            functions.append(f"    {name!r}: lambda tokens, i: ({expression.strip()}\n    ),")
-        body = "\n".join(functions)
-        return self.run_code(f"result = which_variable({str(part)!r}, {{\n{body}\n}}, inputs)")
+        return self.run_code(which_code(str(part), candidates))
 
     def executable(self, program: Any, carriers: Any) -> Executable:
         """A program in the notation of claims, and which of its variables each component carries, ready to be
