@@ -172,6 +172,24 @@ def test_the_built_in_scientist_and_its_stated_values(own: Path) -> None:
         leagues.submit_league(own, scientist="builtin", seed=1)
 
 
+def test_giving_up_does_not_raise_a_score_and_a_scorer_chooses_what_runs(own: Path) -> None:
+    leagues.submit_league(own, scientist="always-MAPPER", progress=False)
+    place = own / "submissions" / "always-MAPPER" / "submission.json"
+    before = leagues.score_league(own, "always-MAPPER", passphrase=PASSPHRASE, progress=False)
+    submission = json.loads(place.read_text())
+    for case in ("c01", "c02"):
+        place.write_text(json.dumps({**submission, "errors": [{"case": case, "reason": "time"}]}))
+        after = leagues.score_league(own, "always-MAPPER", passphrase=PASSPHRASE, progress=False)
+        assert (after.n, after.n_error) == (before.n, 1)
+        assert after.metrics["tag_accuracy"].value <= before.metrics["tag_accuracy"].value
+    place.write_text(json.dumps({**submission, "interpreter": "oracle"}))
+    with pytest.raises(BadInput, match="is the oracle"):
+        leagues.score_league(own, "always-MAPPER", passphrase=PASSPHRASE)
+    place.write_text(json.dumps({**submission, "interpreter": "command:touch /tmp/ran"}))
+    with pytest.raises(BadInput, match="a program that would run here"):
+        leagues.score_league(own, "always-MAPPER", passphrase=PASSPHRASE)
+
+
 def test_a_supported_component_outside_the_circuit_is_false_support(own: Path, tmp_path: Path) -> None:
     key = opened(own)
     folder = tmp_path / "overclaimer"

@@ -96,7 +96,7 @@ def _with(data: Any, path: tuple[str | int, ...], name: str, value: Any) -> Any:
 def test_a_prediction_that_comes_true_is_a_pass(registration: Registration, verdict: ClaimVerdict) -> None:
     assert verdict.result == "PASS"
     assert (verdict.registration, verdict.record.verdict) == (registration.seal.digest, "supported")
-    assert [check.passed for check in verdict.checks] == [True] * 4
+    assert [check.passed for check in verdict.checks] == [True] * 5
     assert "effect is" in verdict.reason
 
 
@@ -173,6 +173,20 @@ def test_a_verdict_belongs_to_its_registration_and_to_its_evidence(
     assert "binding" in registered_claims.check_verdict(other, verdict).reason
     forged = ClaimVerdict.from_data(with_seal({**verdict.as_data(), "result": "FAIL"}))
     assert "result: " in registered_claims.check_verdict(registration, forged).reason
+
+
+def test_a_test_that_is_not_the_one_that_runs_is_tampering(registration: Registration, verdict: ClaimVerdict) -> None:
+    """Also where the digest is computed again: what is registered must be what is run, and what was decided."""
+    data = registration.as_data()
+    for change in ({"kind": "sufficient"}, {"level": 1e-9}, {"experiment": "none"}, {"inputs_seed": 1}):
+        forged = Registration.from_data(with_seal({**data, "test": {**data["test"], **change}}))
+        assert ves.verify_claim(forged).reason.startswith("test: another test would be run"), change
+    renamed = {**data, "hypothesis": {**data["hypothesis"], "sentence": "L0_MLP does nothing."}}
+    assert "sentence" in ves.verify_claim(Registration.from_data(with_seal(renamed))).reason
+    said = verdict.as_data()
+    for change in ({"evidence": []}, {"text": "L1H2 is a MAPPER"}, {"kind": "sufficient"}):
+        forged = ClaimVerdict.from_data(with_seal({**said, "record": {**said["record"], **change}}))
+        assert registered_claims.check_verdict(registration, forged).result == "TAMPERED", change
 
 
 def test_a_digest_that_is_computed_again_needs_a_published_one_to_be_caught(

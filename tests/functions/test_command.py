@@ -13,7 +13,9 @@ from vesalius import api
 from vesalius.errors import BadInput, Failed
 from vesalius.functions import Box
 from vesalius.functions.command import interpret_by_command
+from vesalius.functions.interpreters import interpret, seed_for_guests
 from vesalius.functions.numeric import sample
+from vesalius.functions.suite import Suite
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "command" / "line.sh"
 #: Says what its argument tells it to, line by line, and keeps what it hears in a file.
@@ -145,3 +147,20 @@ def test_a_command_that_fails_costs_its_own_answers(tmp_path: Path) -> None:
 def test_a_command_that_does_not_exist_is_refused_before_any_work(tmp_path: Path) -> None:
     with pytest.raises(BadInput, match=r"'\./not-there': there is no such program"):
         api.bench_functions(category="numeric", count=2, interpreter="command:./not-there", out=tmp_path)
+
+
+def test_no_line_to_a_command_holds_the_seed_of_the_suite(tmp_path: Path) -> None:
+    """With it an interpreter would draw the functions, and read their definitions."""
+    spy = tmp_path / "spy.sh"
+    spy.write_text(f"""#!/bin/sh
+read line
+printf '%s' "$line" > {tmp_path}/task.json
+printf '{{"answer": {{"description": "nothing"}}}}\\n'
+""")
+    spy.chmod(0o755)
+    suite = Suite("numeric", seed=991_107, count=1)
+    (function,) = suite.functions()
+    interpret(f"command:{spy}", function, Box(function, budget=5), suite=suite, seed=suite.seed)
+    task = (tmp_path / "task.json").read_text()
+    assert "991107" not in task
+    assert json.loads(task)["seed"] != seed_for_guests(suite.seed + 1, function)

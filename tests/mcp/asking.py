@@ -17,7 +17,7 @@ from vesalius.mcp.desk import Desk, Options
 from vesalius.mcp.server import Server
 
 #: A circuit of one component, whose task is the absolute value of the token.
-ABSOLUTE, NUMBER, PART = "absolute", "41", "L0_MLP"
+ABSOLUTE, PART = "41", "L0_MLP"
 ABS = {"variables": [{"name": "v1", "op": "map", "of": ["tokens"], "formula": "abs(x)"}], "output": "v1"}
 Returned = TypeVar("Returned")
 

@@ -8,7 +8,7 @@ import pytest
 from mcp.client.client import Client
 
 import vesalius as ves
-from tests.mcp.asking import ABSOLUTE, NUMBER, PART, asked, data, desk_in, refusal, text_of, with_client
+from tests.mcp.asking import ABSOLUTE, PART, asked, data, desk_in, refusal, text_of, with_client
 from vesalius.mcp.listing import listed_tools
 from vesalius.mcp.server import Server
 from vesalius.mcp.tools import TOOLS
@@ -23,7 +23,7 @@ def program(formula: str) -> dict[str, Any]:
 async def explains_a_circuit(client: Client) -> dict[str, Any]:
     """From the list to the grade: the agent keeps the first idea that the engine supports."""
     listed = await data(client, "list_specimens", count=100)
-    (name,) = (row["id"] for row in listed["rows"] if row["id"] == NUMBER)
+    (name,) = (row["id"] for row in listed["rows"] if row["id"] == ABSOLUTE)
     described = (await data(client, "describe_specimen", specimen=name))["rows"][0]
     effects = await data(client, "sweep", specimen=name, n=16)
     strongest = effects["rows"][0]["id"]
@@ -60,7 +60,15 @@ def test_no_result_names_a_benchmark_circuit(tmp_path: Path) -> None:
             assert not result.is_error
             assert "frac_prevs" not in json.dumps(result.structured_content)
         assert not {name for name in tasks if name in json.dumps(listed)}
-        assert "frac_prevs" not in "".join(json.dumps(call) for call in desk.run.calls)
+        assert "not known" in text_of(asked(desk, "describe_specimen", specimen="frac_prevs"))
+
+
+def test_claims_are_counted_however_a_component_is_spelled(tmp_path: Path) -> None:
+    with desk_in(tmp_path) as desk:
+        for tried, name in enumerate((PART, "L00_MLP", f" {PART}"), 1):
+            claim = {"kind": "necessary", "component": name, "replacement": "zero"}
+            result = asked(desk, "check_claim", specimen=ABSOLUTE, claim=claim)
+            assert result.is_error or result.structured_content["tried"] == tried
 
 
 def test_an_agent_explains_a_circuit_from_list_to_grade(tmp_path: Path) -> None:

@@ -19,11 +19,11 @@ from vesalius.mcp.server import Server
 from vesalius.mcp.tools import TOOLS
 
 CALLS, SEED = 500, 17
-SPECIMENS = ("absolute", "identity", "8")
+SPECIMENS = ("41", "8", "08")
 CANARY = "canary-7f3a"
 #: Values that fit the argument of this name, so that calls get past the first check.
 FITTING: dict[str, list[Any]] = {
-    "specimen": [*SPECIMENS, *SPECIMENS, "absolute"],
+    "specimen": [*SPECIMENS, *SPECIMENS, "41"],
     "inputs": [[[1, 2]], [[-3]], [1, 2], ["a"], [[]]],
     "prompt": [[1, 2], [3], "a text"],
     "source": [[1, 2], [3]],
@@ -77,7 +77,7 @@ def hostile_calls(schemas: dict[str, dict[str, Any]]) -> list[tuple[str, dict[st
 def secrets() -> list[str]:
     """What the key and the functions say, as texts that no result may hold."""
     texts = [CANARY]
-    for specimen in ("absolute", "identity"):
+    for specimen in ("41", "8"):
         reference = reference_texts(specimen)
         texts += [reference.task, *reference.notes.values()]
     for category in ("numeric", "strings"):

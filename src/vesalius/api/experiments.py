@@ -69,12 +69,14 @@ class Experiments:
         """Decide one claim by its experiment. `tried` is how many claims of its kind were tried on its component, this
         one included: the more there were, the stricter the rule.
         """
-        given = dict(claim)
-        if not isinstance(given.get("component"), str):
-            raise BadInput('claim: name the component it is about, as in {"kind": "necessary", "component": "L0H1"}')
-        part = Component.parse(given["component"]).within(self.specimen.model.config)
+        part = self._part(claim)
         setting = self._setting(part)
-        return check(setting.prompts.read_claim(given, part), setting.lab(), tried=tried)
+        return check(setting.prompts.read_claim(dict(claim), part), setting.lab(), tried=tried)
+
+    def subject_of(self, claim: Mapping[str, Any]) -> str:
+        """What claims are counted by: specimen, behaviour, component and kind, however the component is spelled."""
+        behaviour = getattr(self.specimen.behaviour, "name", self.specimen.behaviour)
+        return "/".join(map(str, (self.specimen.id, behaviour, self._part(claim), claim.get("kind"))))[:300]
 
     def run_code(self, code: str) -> Outcome:
         """Run a program in the sandbox; it must assign `result`."""
@@ -130,6 +132,11 @@ class Experiments:
         self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+    def _part(self, claim: Mapping[str, Any]) -> Component:
+        if not isinstance(claim.get("component"), str):
+            raise BadInput('claim: name the component it is about, as in {"kind": "necessary", "component": "L0H1"}')
+        return Component.parse(claim["component"]).within(self.specimen.model.config)
 
     def _setting(self, part: Component) -> Setting:
         name = "" if self.listed else str(part)

@@ -51,6 +51,7 @@ from vesalius.documents.metric import Metric
 from vesalius.errors import BadInput, Failed, choices, note, require_whole
 from vesalius.explanations.scientists import BUILTIN
 from vesalius.files import read_json, write_json
+from vesalius.functions.interpreters import ORACLE, TABLE
 from vesalius.grading.league import (
     circuit_score_metrics,
     explanation_metrics,
@@ -229,31 +230,36 @@ def score_league(
     *,
     passphrase: str | None = None,
     key: str | Path | None = None,
+    interpreter: str | None = None,
     progress: Progress | bool | None = None,
 ) -> LeagueRow:
     """Open the key, score a submission, and write its row and its page.
 
-    A circuit that the submission does not mention is scored as unexplained; one that it names as an error is in no
-    figure. The submission's interpreter is run on the functions here, since only the key holds them.
+    A circuit that the submission does not mention, or names as an error, is scored as unexplained; circuits of a
+    discovery method that are errors are in no figure. The submission's interpreter is run on the functions here, since
+    only the key holds them: one from elsewhere, which is a program on your machine, only if you name it as well.
     """
     directory, document = _read_league(league)
     given = Path(submission) if Path(submission).is_dir() else directory / SUBMISSIONS / _file_name(str(submission))
     asked = LeagueSubmission.read(given / SUBMISSION_FILE)
     if asked.league != document.key_sha256:
         raise BadInput(f"{given}: was submitted to another league than {directory}")
+    _require_interpreter(asked.interpreter, interpreter)
     opened = _open_key(directory, document, passphrase, key)
     start = time.perf_counter()
+    failed = {error.case for error in asked.errors}
+    left_out = failed if asked.kind == "circuits" else set()
     with shown(progress) as report, _specimens_with_key(directory, document, opened) as keyed:
-        failed = {error.case for error in asked.errors}
-        cases = [one.id for one in document.circuits if one.id not in failed]
+        cases = [one.id for one in document.circuits if one.id not in left_out]
         if not cases:
             raise BadInput(f"{given}: every circuit is an error; submit again")
         scored: list[Any] = []
         for number, case in enumerate(cases):
             report(f"scoring {case}", number, len(cases))
-            scored.append(_scored(given, asked, case, keyed / case))
+            scored.append(_scored(given, asked, case, keyed / case, failed=case in failed))
         metrics = circuit_score_metrics(scored) if asked.kind == "circuits" else explanation_metrics(scored)
-        metrics = {name: metric.with_errors(len(failed)) for name, metric in metrics.items()}
+        metrics = {name: metric.with_errors(len(left_out)) for name, metric in metrics.items()}
+    with shown(progress) as report:
         metrics |= _function_metrics(asked, opened.get("functions", {}), report)
     fields = ("league", "name", "kind", "scientist", "backbone", "method", "interpreter", "seed", "errors")
     row = LeagueRow(
@@ -411,14 +417,25 @@ def _specimens_with_key(directory: Path, league: League, key: Mapping[str, Any])
         yield root
 
 
-def _scored(given: Path, asked: LeagueSubmission, case: str, keyed: Path) -> Any:
+def _require_interpreter(submitted: str | None, named: str | None) -> None:
+    """Refuse an interpreter that knows the answers, and to run somebody's program unless the scorer names it."""
+    if submitted == ORACLE:
+        raise BadInput("the submission's interpreter is the oracle, which is given the answers; it cannot be scored")
+    if submitted not in (None, BUILTIN, TABLE) and submitted != named:
+        raise BadInput(
+            f"the submission's interpreter is {submitted!r}, a program that would run here; look at it, then name it: "
+            "--interpreter"
+        )
+
+
+def _scored(given: Path, asked: LeagueSubmission, case: str, keyed: Path, *, failed: bool) -> Any:
     file = given / asked.kind / f"{case}.json"
     if asked.kind == "circuits":
         if not file.exists():
             raise BadInput(f"{file}: is missing; submit again")
         return score_circuit(Circuit.read(file), keyed, case=case)
     silent = null_explanation("empty", case, (), seed=asked.seed)
-    return score_explanation(Explanation.read(file) if file.exists() else silent, keyed, case=case)
+    return score_explanation(Explanation.read(file) if file.exists() and not failed else silent, keyed, case=case)
 
 
 def _function_metrics(asked: LeagueSubmission, functions: Mapping[str, Any], report: Progress) -> dict[str, Metric]:

@@ -151,8 +151,11 @@ def verify_claim(
         checks.append(_prompts_check(registration, lab, checks))
         if _failed(checks):
             return _tampered(data, checks, start)
-        report("testing the claim", 0, 1)
         typed = typed_claim(subject, registration.as_data()["hypothesis"]["claim"])
+        checks.append(_test_check(registration, typed, lab, subject, checks))
+        if _failed(checks):
+            return _tampered(data, checks, start)
+        report("testing the claim", 0, 1)
         record = decide_registered(typed, lab, tried=test.tried)
         report("testing the claim", 1, 1)
     came_true, reason = outcome(registration.prediction, record)
@@ -193,6 +196,9 @@ def check_verdict(
     bound = document.registration == registration.seal.digest
     checks.append(_check("binding", bound, "the verdict is about another registration"))
     if document.record is not None and bound:
+        record, stated = document.record, registration
+        same = (record.kind, record.text) == (stated.test.kind, stated.hypothesis.sentence) and bool(record.evidence)
+        checks.append(_check("record", same, "the verdict has no evidence, or it is about another claim"))
         came_true, _ = outcome(registration.prediction, document.record)
         same = document.result == ("PASS" if came_true else "FAIL")
         checks.append(_check("result", same, "the result is not what prediction and evidence give"))
@@ -421,6 +427,23 @@ def _prompts_check(registration: Registration, lab: Lab, checks: list[IntegrityC
         version = registration.code.get("vesalius", "?")
         raise Failed(f"this version draws other prompts than the one that registered the claim; use vesalius {version}")
     return _check("prompts", same, "the prompts that are drawn are others than were registered")
+
+
+def _test_check(
+    registration: Registration, claim: Claim, lab: Lab, specimen: Specimen, checks: list[IntegrityCheck]
+) -> IntegrityCheck:
+    """Whether the test that would be run, and the sentence it decides, are those that were registered."""
+    stated = registration.test
+    level = level_for(stated.tried)
+    test = _test(claim, lab, specimen, seed=stated.seed, tried=stated.tried, level=level).as_data()
+    registered = stated.as_data()
+    others = [name for name, value in _plain(test).items() if registered.get(name) != value]
+    others += ["sentence"] if registration.hypothesis.sentence != claim.text else []
+    other_code = any(check.name == "code" and check.passed is None for check in checks)
+    if others and other_code:
+        version = registration.code.get("vesalius", "?")
+        raise Failed(f"this version tests the claim otherwise ({', '.join(others)}); use vesalius {version}")
+    return _check("test", not others, f"another test would be run than was registered: {', '.join(others)}")
 
 
 def _failed(checks: list[IntegrityCheck]) -> list[IntegrityCheck]:

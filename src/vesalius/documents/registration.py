@@ -6,7 +6,7 @@ the model's weights and of the prompts that are drawn.
 
 from typing import Any, Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field, FiniteFloat, model_validator
 
 from vesalius.documents.base import Document, Record
 from vesalius.documents.claims import ClaimRecord
@@ -40,8 +40,8 @@ class Bound(Record):
     """Where a value must lie: that of the first evidence with this measure, or of the first evidence of all."""
 
     measure: str | None = None
-    at_least: float | None = None
-    at_most: float | None = None
+    at_least: FiniteFloat | None = None
+    at_most: FiniteFloat | None = None
 
     @model_validator(mode="after")
     def _bounded(self) -> "Bound":

@@ -254,8 +254,11 @@ def _takes_inputs(function: Callable[..., Any]) -> bool:
 
 
 def _literal(value: Any) -> str:
-    """A JSON value as Python writes it."""
-    return repr(ast.literal_eval(repr(value)))
+    """A JSON value as Python writes it; numbers that are none, and values nested too deep, are refused."""
+    try:
+        return repr(ast.literal_eval(repr(value)))
+    except (ValueError, SyntaxError, RecursionError, MemoryError):
+        raise BadInput("arguments: hold NaN, an infinite number or values nested too deep") from None
 
 
 def _state(program: LineProgram, given: Any, table: InstrumentTable) -> State:

@@ -7,6 +7,7 @@ by JSON lines (`command`), `answers:DIR` reads what an agent wrote about functio
 and a plug-in's name or `package.module:function` is called with the box and `seed=`, and returns an `Answer`.
 """
 
+import hashlib
 import random
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -94,9 +95,10 @@ def interpret(
     if name == TABLE:
         return Interpretation(interpolate(box, seed=seed))
     if (command := command_of(name)) is not None:
-        return Interpretation(interpret_by_command(command, box, seed=seed, timeout=timeout))
+        told = seed_for_guests(seed, function)
+        return Interpretation(interpret_by_command(command, box, seed=told, timeout=timeout))
     if name not in WITH_MODEL:
-        answer = _guest(name)(box, seed=seed)
+        answer = _guest(name)(box, seed=seed_for_guests(seed, function))
         if not isinstance(answer, Answer):
             raise Failed(f"interpreter {name} returned a {type(answer).__name__}; it must return an Answer")
         return Interpretation(answer)
@@ -107,6 +109,11 @@ def interpret(
     options: dict[str, Any] = {"limits": limits, "name": name, "mode": suite.mode}
     answer = interpret_with(backbone, box, asking=name == BOTH, exemplars=exemplars, **options)
     return Interpretation(answer, exemplars.overlap)
+
+
+def seed_for_guests(seed: int, function: Function) -> int:
+    """A seed for dice that interpreters from elsewhere may throw. That of the suite would give them the functions."""
+    return int.from_bytes(hashlib.sha256(f"{seed}/{function.id}/interpreter".encode()).digest()[:4], "big") >> 1
 
 
 def interpolate(box: Box, *, seed: int = 0) -> Answer:

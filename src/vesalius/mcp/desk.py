@@ -59,7 +59,7 @@ class Desk:
     def __init__(self, run: Path, options: Options) -> None:
         self.options = options
         listed = api.specimens()
-        known = {str(name) for one in listed for name in (one.id, one.name)}
+        known = {str(name) for one in listed for name in (one.id, blind_name(one))}
         behaviours = {one.name for one in api.behaviours()}
         self.names = Names(options.root, known=known, behaviours=behaviours, hub=options.hub)
         settings = {"functions_seed": options.functions_seed, "functions": options.functions}

@@ -112,6 +112,10 @@ def score(
     submission: Annotated[str, typer.Argument(help="Name or directory of a submission.")],
     passphrase_file: PassphraseOption = None,
     key: Annotated[str | None, typer.Option(help="The file of a key that is kept apart.")] = None,
+    interpreter: Annotated[
+        str | None,
+        typer.Option(help="The submission's interpreter, where it is a program: it is run here only if you name it."),
+    ] = None,
     json: JsonOption = False,
 ) -> None:
     """Open the key, score a submission and write one JSON row and one page.
@@ -123,7 +127,7 @@ def score(
     from vesalius.cli.tables.league import print_row
 
     passphrase = None if passphrase_file is None else api.read_passphrase(passphrase_file)
-    result = api.score_league(directory, submission, passphrase=passphrase, key=key)
+    result = api.score_league(directory, submission, passphrase=passphrase, key=key, interpreter=interpreter)
     return output(result, lambda row: print_row(row, directory), as_json=json)
 
 

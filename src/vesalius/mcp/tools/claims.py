@@ -43,9 +43,7 @@ def check_claim(
     rule. The more claims of a kind you try on a component, the stricter the rule.
     """
     experiments = call.experiments(specimen, behaviour)
-    name = "/".join(
-        [str(experiments.specimen.id), behaviour or "", str(claim.get("component")), str(claim.get("kind"))]
-    )[:300]
+    name = experiments.subject_of(claim)
     tried = call.connection.tried[name] + 1
     record = experiments.check_claim(claim, tried=tried)
     call.noted["tried"] = [name]
