@@ -21,7 +21,7 @@ from vesalius.mcp.replaying import differing, replay_calls
 from vesalius.mcp.server import Server
 
 #: A circuit whose explanation takes several seconds.
-LARGER = "reverse"
+LARGER = "2"
 
 
 def wait_for(desk: Desk, calls: int) -> None:
