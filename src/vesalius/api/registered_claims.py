@@ -196,8 +196,8 @@ def check_verdict(
     bound = document.registration == registration.seal.digest
     checks.append(_check("binding", bound, "the verdict is about another registration"))
     if document.record is not None and bound:
-        record, stated = document.record, registration
-        same = (record.kind, record.text) == (stated.test.kind, stated.hypothesis.sentence) and bool(record.evidence)
+        stated = (registration.test.kind, registration.hypothesis.sentence)
+        same = (document.record.kind, document.record.text) == stated and bool(document.record.evidence)
         checks.append(_check("record", same, "the verdict has no evidence, or it is about another claim"))
         came_true, _ = outcome(registration.prediction, document.record)
         same = document.result == ("PASS" if came_true else "FAIL")
@@ -422,10 +422,8 @@ def _code_check(registration: Registration) -> IntegrityCheck:
 
 def _prompts_check(registration: Registration, lab: Lab, checks: list[IntegrityCheck]) -> IntegrityCheck:
     same = prompts_sha256(lab.batch, lab.source) == registration.data.prompts_sha256
-    other_code = any(check.name == "code" and check.passed is None for check in checks)
-    if not same and other_code:
-        version = registration.code.get("vesalius", "?")
-        raise Failed(f"this version draws other prompts than the one that registered the claim; use vesalius {version}")
+    if not same:
+        _blame_other_code(registration, checks, "draws other prompts than the one that registered the claim")
     return _check("prompts", same, "the prompts that are drawn are others than were registered")
 
 
@@ -439,11 +437,15 @@ def _test_check(
     registered = stated.as_data()
     others = [name for name, value in _plain(test).items() if registered.get(name) != value]
     others += ["sentence"] if registration.hypothesis.sentence != claim.text else []
-    other_code = any(check.name == "code" and check.passed is None for check in checks)
-    if others and other_code:
-        version = registration.code.get("vesalius", "?")
-        raise Failed(f"this version tests the claim otherwise ({', '.join(others)}); use vesalius {version}")
+    if others:
+        _blame_other_code(registration, checks, f"tests the claim otherwise ({', '.join(others)})")
     return _check("test", not others, f"another test would be run than was registered: {', '.join(others)}")
+
+
+def _blame_other_code(registration: Registration, checks: list[IntegrityCheck], what: str) -> None:
+    """Fail where the code is another version than registered: then a difference is no tampering."""
+    if any(check.name == "code" and check.passed is None for check in checks):
+        raise Failed(f"this version {what}; use vesalius {registration.code.get('vesalius', '?')}")
 
 
 def _failed(checks: list[IntegrityCheck]) -> list[IntegrityCheck]:
