@@ -139,7 +139,7 @@ def _atom(rng: Generator, name: str, mode: Mode) -> Atom:
     """Draw parameters; in mode `fixed` until they make the family what its name says."""
     while True:
         if mode == "published":
-            return Atom(name, _PAPER_DRAWS.get(name, _DRAWS[name])(rng))
+            return Atom(name, _PAPER_DRAWS[name](rng))
         params = _DRAWS[name](rng)
         if name == "root":
             params = (params[0], params[1], 2)
@@ -179,37 +179,34 @@ def _rational(rng: Generator) -> tuple[tuple[float, ...], tuple[float, ...]]:
     return _coefficients(rng, order + 1, 10), _coefficients(rng, int(rng.integers(order + 1, 6)) + 1, 10)
 
 
-_DRAWS: dict[str, Callable[[Generator], tuple[Any, ...]]] = {
-    "linear": lambda rng: _coefficients(rng, 2, 10),
-    "polynomial": lambda rng: _coefficients(rng, int(rng.integers(2, 6)) + 1, 5),
-    "absolute": _scale_and_bias,
-    "root": lambda rng: (*_scale_and_bias(rng), int(rng.integers(1, 3))),
-    "logarithm": lambda rng: (*_scale_and_bias(rng), max(1.1, _one_decimal(rng, 1, 10))),
-    "step": lambda rng: (*_scale_and_bias(rng), _one_decimal(rng, -100, 100)),
-    "relu": lambda rng: (*_scale_and_bias(rng), _one_decimal(rng, 0, 1)),
-    "tanh": _wave,
-    "sin": _wave,
-    "cos": _wave,
-    "constant": lambda rng: (int(rng.integers(-100, 100)),),
-    "reciprocal": lambda rng: (_one_decimal(rng, -10, 10) or 0.1,),
-    "gaussian": lambda rng: (_one_decimal(rng, -50, 50), _one_decimal(rng, 1, 10)),
-    "rational": _rational,
-    "rectangle": lambda rng: (_one_decimal(rng, 1, 10),),
-    "square_wave": lambda rng: (_one_decimal(rng, 1, 10), _one_decimal(rng, -5, 5)),
-    "ceil": lambda rng: (),
-    "floor": lambda rng: (),
-}
-#: What the paper draws otherwise.
-_PAPER_DRAWS: dict[str, Callable[[Generator], tuple[Any, ...]]] = {
-    "absolute": _paper_scale_and_bias,
-    "root": lambda rng: (*_paper_scale_and_bias(rng), int(rng.integers(1, 3))),
-    "logarithm": lambda rng: (*_paper_scale_and_bias(rng), max(1.1, _one_decimal(rng, 1, 10))),
-    "step": lambda rng: (*_paper_scale_and_bias(rng), _one_decimal(rng, -100, 100)),
-    "relu": lambda rng: (*_paper_scale_and_bias(rng), _one_decimal(rng, 0, 1)),
-    "tanh": _paper_wave,
-    "sin": _paper_wave,
-    "cos": _paper_wave,
-}
+Draw = Callable[[Generator], tuple[Any, ...]]
+
+
+def _draws(scale_and_bias: Draw, wave: Draw) -> dict[str, Draw]:
+    """How the parameters of each family are drawn, given its scale and bias, or its wave."""
+    return {
+        "linear": lambda rng: _coefficients(rng, 2, 10),
+        "polynomial": lambda rng: _coefficients(rng, int(rng.integers(2, 6)) + 1, 5),
+        "absolute": scale_and_bias,
+        "root": lambda rng: (*scale_and_bias(rng), int(rng.integers(1, 3))),
+        "logarithm": lambda rng: (*scale_and_bias(rng), max(1.1, _one_decimal(rng, 1, 10))),
+        "step": lambda rng: (*scale_and_bias(rng), _one_decimal(rng, -100, 100)),
+        "relu": lambda rng: (*scale_and_bias(rng), _one_decimal(rng, 0, 1)),
+        "tanh": wave,
+        "sin": wave,
+        "cos": wave,
+        "constant": lambda rng: (int(rng.integers(-100, 100)),),
+        "reciprocal": lambda rng: (_one_decimal(rng, -10, 10) or 0.1,),
+        "gaussian": lambda rng: (_one_decimal(rng, -50, 50), _one_decimal(rng, 1, 10)),
+        "rational": _rational,
+        "rectangle": lambda rng: (_one_decimal(rng, 1, 10),),
+        "square_wave": lambda rng: (_one_decimal(rng, 1, 10), _one_decimal(rng, -5, 5)),
+        "ceil": lambda rng: (),
+        "floor": lambda rng: (),
+    }
+
+
+_DRAWS, _PAPER_DRAWS = _draws(_scale_and_bias, _wave), _draws(_paper_scale_and_bias, _paper_wave)
 #: Whether parameters leave the family what its name says.
 _PROPER: dict[str, Callable[[tuple[Any, ...]], bool]] = {
     "linear": lambda p: p[0] != 0,
