@@ -192,6 +192,7 @@ def test_structure_is_graded_where_there_is_one(sandbox: Sandbox) -> None:
     assert graded(LINE, "def f(x):\n    return 0", sandbox).metrics["family_named"] is None
     assert structured(LINE, sandbox, family="linear")["family_named"] == 1
     assert structured(LINE, sandbox, family="absolute")["family_named"] == 0
+    assert structured(LINE, sandbox, family="sum", operands=7)["family_named"] == 0
     assert structured(LINE, sandbox, family="linear", interval=[0, 1])["false_alarm"] == 1
     assert structured(LINE, sandbox, family="linear", noise="normal")["noise_named"] == 0
     wave = function(Atom("cos", (1.0, 3.0, 0.0, 0.0)))

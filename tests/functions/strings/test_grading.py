@@ -1,5 +1,7 @@
 """Scores of right, wrong, hostile and tabulated answers, and the unit tests they are scored by."""
 
+from typing import Any
+
 import pytest
 
 from tests.functions.test_box import Halves
@@ -76,6 +78,18 @@ def test_code_that_fails_is_a_fault_and_not_a_crash(code: str | None, fault: str
     assert fault in (result.fault or "")
     assert "\n" not in (result.fault or "")
     assert result.metrics["exact_match"] == result.metrics["understood"] == result.metrics["unit_test"] == 0
+
+
+@pytest.mark.parametrize(
+    "operations", [3, "reverse_string", ["reverse_string"], [{"names": "x"}], [{"name": None}], None]
+)
+def test_operations_that_cannot_be_read_are_one_line_and_wrong(operations: Any, sandbox: Sandbox) -> None:
+    code, structure = "def f(s): return s[::-1]", {"operations": operations}
+    result = grade(function(), Answer(description="", code=code, structure=structure), sandbox=sandbox)
+    assert (result.metrics["operations_named"], result.metrics["exact_match"]) == (0.0, 1.0)
+    assert result.fault is not None
+    assert result.fault.startswith("structure: `operations` is not a list")
+    assert "\n" not in result.fault
 
 
 def test_a_pair_that_the_code_fails_on_is_never_picked(sandbox: Sandbox) -> None:

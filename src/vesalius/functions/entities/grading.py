@@ -91,7 +91,7 @@ def _groups(answer: Answer) -> list[list[str]]:
     """The answer's words, one list per concept; the description's telling words if it has no structure and no code."""
     given = answer.structure.get("concepts")
     if isinstance(given, list) and given:
-        groups = [[item] if isinstance(item, str) else [str(word) for word in item] for item in given]
+        groups = [list(map(str, item)) if isinstance(item, list | tuple) else [str(item)] for item in given]
         return [read for group in groups[:MOST_CONCEPTS] if (read := _first_words(group))]
     if answer.code:
         return []

@@ -197,7 +197,8 @@ def _interval_metrics(function: NumericFunction, answer: Answer) -> dict[str, fl
 
 def _is_named(function: NumericFunction, said: dict[str, Any], points: ndarray) -> bool:
     """Whether the name is right: the function's own, or another that it has where the code is the function."""
-    family, parts = str(said.get("family")), [str(part) for part in said.get("operands") or []]
+    parts = said.get("operands")
+    family, parts = str(said.get("family")), list(map(str, parts)) if isinstance(parts, list | tuple) else []
     if _canonical(family, parts) in _own_names(function):
         return True
     return len(points) > 0 and can_express(family, parts, function, points)

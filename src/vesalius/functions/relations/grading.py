@@ -85,7 +85,7 @@ def _relation(function: Function) -> RelationFunction:
 
 def _predictor(answer: Answer, sandbox: Sandbox) -> tuple[Predict | None, str, list[str]]:
     """How to predict from an answer, what it was read from, and a list that collects why its code failed."""
-    kind = answer.structure.get("kind")
+    kind = str(answer.structure.get("kind"))
     tables = {relation.table.kind: relation.table for relation in inventory()}
     rules = {relation.name: relation for relation in inventory()}
     rule, exception = rules.get(str(answer.structure.get("rule"))), Condition.read(answer.structure.get("exception"))
@@ -96,7 +96,7 @@ def _predictor(answer: Answer, sandbox: Sandbox) -> tuple[Predict | None, str, l
         return [rule.value(item, exception) for item in inputs]
 
     def by_kind(inputs: Sequence[str]) -> list[object]:
-        table = tables[str(kind)]
+        table = tables[kind]
         members = [table.member(item) for item in inputs]
         return [
             UNDEFINED if member is None or (exception and exception.holds(table, member)) else SOMETHING

@@ -54,6 +54,8 @@ def grade(function: Function, answer: Answer, *, sandbox: Sandbox, seed: int = 0
         "unit_test": _picks(choices, for_choices),
         "operations_named": _named(known, answer),
     }
+    if (malformed := _malformed(answer)) is not None:
+        fault = malformed if fault is None else f"{fault}; {malformed}"
     shown = [
         {"input": s, "truth": out, "answer": outcome.value if _short(outcome) else None, "right": ok}
         for (s, out), outcome, ok in zip(tests, for_tests, right, strict=True)
@@ -153,8 +155,21 @@ def _named(function: StringFunction | PublishedFunction, answer: Answer) -> floa
     return float(_names(answer.structure) == _names(function.program.structure))
 
 
-def _names(structure: dict[str, Any]) -> list[str]:
-    return [operation["name"] for operation in structure["operations"]]
+def _names(structure: dict[str, Any]) -> list[str] | None:
+    """The operations that a structure names, in order; None where it cannot be read."""
+    operations = structure["operations"]
+    if not isinstance(operations, list | tuple) or not all(
+        isinstance(one, dict) and isinstance(one.get("name"), str) for one in operations
+    ):
+        return None
+    return [one["name"] for one in operations]
+
+
+def _malformed(answer: Answer) -> str | None:
+    """One line on operations that cannot be read: they count as named wrongly."""
+    if "operations" not in answer.structure or _names(answer.structure) is not None:
+        return None
+    return 'structure: `operations` is not a list of objects such as {"name": "reverse"}'
 
 
 def _cut(outcomes: list[CallResult], lengths: Sequence[int]) -> list[list[CallResult]]:
