@@ -175,6 +175,7 @@ def bench_functions(
     interpreter: str = BUILTIN,
     backbone: str | None = None,
     evaluator: str | None = None,
+    function_backbone: str | None = None,
     dataset: str | Path | None = None,
     seed: int | None = None,
     count: int | None = None,
@@ -197,11 +198,13 @@ def bench_functions(
 
     `category` is numeric, strings, entities or relations; `interpreter` is "builtin", "oracle", "table", "aia",
     "milan", "aia+milan" or `package.module:function`; `evaluator` a language model that takes the unit tests of
-    descriptions; `count` takes the first functions, `ids` those of that name; `budget` is the number of queries per
-    function; `system_prompt` "llama-2" is the paper's stricter one, in mode "published". The seed of
-    the test points is drawn when the answers are written; the scorecard names it, and `grading_seed` repeats it.
+    descriptions; `function_backbone` one that answers entities and relations in place of our knowledge; `count` takes
+    the first functions, `ids` those of that name; `budget` is the number of queries per function; `system_prompt`
+    "llama-2" is the paper's stricter one, in mode "published". The seed of the test points is drawn when the answers
+    are written; the scorecard names it, and `grading_seed` repeats it.
     """
-    suite = chosen_suite(category, seed, count, mode, dataset, ids=ids)
+    answering = _findable(function_backbone)
+    suite = chosen_suite(category, seed, count, mode, dataset, ids=ids, function_backbone=answering)
     settings = FunctionSettings(
         suite=suite,
         interpreter=interpreter,
@@ -220,6 +223,7 @@ def bench_functions(
         category,
         short_name(interpreter),
         None if backbone is None else Path(backbone.replace(":", "_")).name,
+        None if answering is None else f"on-{Path(answering.replace(':', '_')).name}",
         None if mode == usual_mode(dataset) else mode,
         None if dataset is None else Path(dataset).resolve().name,
         None if count is None else f"first{count}",

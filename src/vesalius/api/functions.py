@@ -74,6 +74,7 @@ def chosen_suite(
     dataset: str | Path | None,
     *,
     ids: Sequence[str | int] | None = None,
+    function_backbone: str | None = None,
 ) -> Suite:
     """The functions that the options choose; says how many records of a dataset were left out."""
     if dataset is not None and not str(dataset).strip():
@@ -81,7 +82,7 @@ def chosen_suite(
     folder = None if dataset is None else str(Path(dataset).resolve())
     named = None if ids is None else tuple(map(str, ids))
     chosen_mode = cast(Mode, mode or usual_mode(dataset))
-    suite = Suite(category, SEED if seed is None else seed, count, chosen_mode, folder, named)
+    suite = Suite(category, SEED if seed is None else seed, count, chosen_mode, folder, named, function_backbone)
     functions, left_out = suite.functions(), suite.left_out
     if left_out:
         name, reason = next(iter(left_out.items()))

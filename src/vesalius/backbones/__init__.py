@@ -5,7 +5,7 @@ provider's library is imported before a provider is opened.
 """
 
 from vesalius.backbones.backbone import Backbone, Scores
-from vesalius.backbones.factory import MAX_TOKENS, TIMEOUT, open_backbone
+from vesalius.backbones.factory import MAX_TOKENS, TIMEOUT, backbone_name, offers_logprobs, open_backbone
 from vesalius.backbones.failures import (
     BackboneError,
     BadKey,
@@ -74,6 +74,8 @@ __all__ = [
     "Totals",
     "Unreachable",
     "assistant",
+    "backbone_name",
+    "offers_logprobs",
     "open_backbone",
     "system",
     "tool_result",

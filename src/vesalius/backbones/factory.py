@@ -95,6 +95,16 @@ def open_backbone(
     )
 
 
+def backbone_name(which: str) -> str:
+    """The name that a backbone and its calls have: of a script the file's name alone."""
+    return ":".join(_parse(which))
+
+
+def offers_logprobs(which: str) -> bool:
+    """Whether the provider of `provider:model` gives log-probabilities."""
+    return ABILITIES[_parse(which)[0]].logprobs
+
+
 def _parse(which: str) -> tuple[str, str]:
     provider, colon, model = which.partition(":")
     if provider not in NAMES:

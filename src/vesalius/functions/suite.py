@@ -12,16 +12,20 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
+from vesalius.backbones import Backbone, backbone_name, offers_logprobs
 from vesalius.errors import BadInput, choices
 from vesalius.functions.answer import Mode
 from vesalius.functions.box import Function
 from vesalius.functions.categories import SUITE, CategoryModule, category
+from vesalius.functions.knowledge.models import UnopenedModel
 from vesalius.functions.published import Loaded
 from vesalius.functions.unit_tests import UnitTest
 
 SEED = 2309
 MODES: tuple[Mode, ...] = ("fixed", "published")
 MOST = 20_000
+#: Categories that a language model may answer.
+BY_MODEL = ("entities", "relations")
 #: Grading seeds are drawn below this.
 GRADING_SEEDS = 2**31
 #: Between two draws of unit tests.
@@ -36,7 +40,8 @@ class Suite:
     """A choice of functions. `count` None means all: as many as the reported suite has, or the whole dataset.
 
     `ids` chooses single ones by name instead, such as `f00042` (or 42): the function of that name in any draw under the
-    same seed that is long enough.
+    same seed that is long enough. `function_backbone` is the language model that answers entities and relations in
+    place of word vectors and fact tables; functions of such a suite are asked as `function(index, backbone)`.
     """
 
     category: str
@@ -45,6 +50,7 @@ class Suite:
     mode: Mode = "fixed"
     dataset: str | None = None
     ids: tuple[str, ...] | None = None
+    function_backbone: str | None = None
 
     def __post_init__(self) -> None:
         if self.category not in SUITE:
@@ -59,6 +65,20 @@ class Suite:
             raise BadInput(f"dataset {self.dataset}: no such directory")
         if self.ids is not None:
             object.__setattr__(self, "ids", self._checked(self.ids))
+        if self.function_backbone is not None:
+            self._check_model(self.function_backbone)
+
+    def _check_model(self, model: str) -> None:
+        if self.category not in BY_MODEL:
+            raise BadInput(
+                f"`function_backbone`: {self.category} functions are code, which no language model answers; "
+                f"use it with `category` {' or '.join(BY_MODEL)}"
+            )
+        if self.category == "entities" and not offers_logprobs(model):
+            raise BadInput(
+                f"`function_backbone` {model}: offers no log-probabilities, which entities are scored by; use openai, "
+                "compatible or local"
+            )
 
     def _checked(self, ids: Sequence[str]) -> tuple[str, ...]:
         """The names in full, each once."""
@@ -82,9 +102,16 @@ class Suite:
         """The functions; made once per process."""
         return _made(self)
 
+    def function(self, index: int, backbone: Backbone | None = None) -> Function:
+        """One of the functions, answered by the open language model where there is one."""
+        function: Any = self.functions()[index]
+        return function if backbone is None else function.answered_by(backbone)
+
     def pool(self) -> Sequence[Function]:
-        """The functions that exemplars are taken from: the whole suite, whichever of them were chosen."""
-        return _made(replace(self, count=None, ids=None))
+        """The functions that exemplars are taken from: the whole suite, whichever of them were chosen. What they are
+        is asked of our own knowledge, whoever answers.
+        """
+        return _made(replace(self, count=None, ids=None, function_backbone=None))
 
     @property
     def left_out(self) -> dict[str, str]:
@@ -123,11 +150,14 @@ def in_words(truth: dict[str, Any]) -> str:
 
 @lru_cache(maxsize=4)
 def _made(suite: Suite) -> Sequence[Function]:
+    module: Any = suite.module
+    model = suite.function_backbone
+    options = {"mode": suite.mode} | ({} if model is None else {"backbone": UnopenedModel(backbone_name(model))})
     if suite.dataset is None and suite.ids is not None:
-        return _drawn_at(suite, sorted(map(_number, suite.ids)))
+        return _drawn_at(suite, sorted(map(_number, suite.ids)), options)
     if suite.dataset is None:
-        return suite.module.sample(suite.count or SUITE[suite.category], seed=suite.seed, mode=suite.mode)
-    loaded = suite.module.load_published(Path(suite.dataset), mode=suite.mode)
+        return module.sample(suite.count or SUITE[suite.category], seed=suite.seed, **options)
+    loaded = module.load_published(Path(suite.dataset), **options)
     if not loaded:
         raise BadInput(f"dataset {suite.dataset}: holds no {suite.category} function that can be run")
     ordered = sorted(loaded, key=lacks_source)  # those that were published whole come first
@@ -141,12 +171,13 @@ def _made(suite: Suite) -> Sequence[Function]:
     return Loaded([known[name] for name in suite.ids], left_out)
 
 
-def _drawn_at(suite: Suite, places: Sequence[int]) -> Sequence[Function]:
+def _drawn_at(suite: Suite, places: Sequence[int], options: dict[str, Any]) -> Sequence[Function]:
     """The functions at these places of a draw; a category that can draws no others on the way."""
-    sample_at = getattr(suite.module, "sample_at", None)
+    module: Any = suite.module
+    sample_at = getattr(module, "sample_at", None)
     if sample_at is not None:
-        return sample_at(places, seed=suite.seed, mode=suite.mode)
-    drawn = suite.module.sample(places[-1] + 1, seed=suite.seed, mode=suite.mode)
+        return sample_at(places, seed=suite.seed, **options)
+    drawn = module.sample(places[-1] + 1, seed=suite.seed, **options)
     return [drawn[place] for place in places]
 
 

@@ -247,6 +247,14 @@ def functions(
         str | None,
         typer.Option("--evaluator", help="A language model that takes the unit tests of descriptions.", metavar="P:M"),
     ] = None,
+    function_backbone: Annotated[
+        str | None,
+        typer.Option(
+            "--function-backbone",
+            help="A language model that answers entities and relations in place of word vectors and fact tables.",
+            metavar="P:M",
+        ),
+    ] = None,
     dataset: DatasetOption = None,
     seed: FunctionsSeedOption = None,
     count: Annotated[
@@ -298,6 +306,7 @@ def functions(
             interpreter=interpreter,
             backbone=backbone,
             evaluator=evaluator,
+            function_backbone=function_backbone,
             dataset=dataset,
             seed=seed,
             count=count,

@@ -5,14 +5,14 @@ A suite of 200 has 140 concepts and 60 pairs, seven and three in every ten, so t
 
 import random
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
-from vesalius.backbones import Backbone
 from vesalius.errors import BadInput
 from vesalius.functions.answer import Mode
 from vesalius.functions.box import Category, Reply
 from vesalius.functions.entities.concepts import Listed, all_concepts
+from vesalius.functions.knowledge.models import Model
 from vesalius.functions.knowledge.scoring import Concept, ModelScorer, Scorer, VectorScorer
 from vesalius.functions.unit_tests import UnitTest
 
@@ -53,6 +53,10 @@ class EntityFunction:
             "mode": self.mode,
         }
 
+    def answered_by(self, backbone: Model) -> "EntityFunction":
+        """The same function with this language model behind it."""
+        return replace(self, scorer=ModelScorer(backbone, mode=self.mode))
+
     def replies(self, inputs: Sequence[Any], *, first_call: int = 0) -> list[Reply]:
         """One score per word. `first_call` does not matter: nothing here is random."""
         scores = self.scorer.score(inputs, self.concepts)
@@ -61,7 +65,7 @@ class EntityFunction:
         return [reply if reply.error else Reply(round(reply.value, DECIMALS)) for reply in scores]
 
 
-def sample(count: int, *, seed: int, mode: Mode = "fixed", backbone: Backbone | str = "glove") -> list[EntityFunction]:
+def sample(count: int, *, seed: int, mode: Mode = "fixed", backbone: Model | str = "glove") -> list[EntityFunction]:
     """Functions from our own list of concepts; after 140 concepts the list starts again in another order.
 
     Args:
@@ -83,7 +87,7 @@ def sample(count: int, *, seed: int, mode: Mode = "fixed", backbone: Backbone | 
     return functions
 
 
-def scorer_of(backbone: Backbone | str, mode: Mode) -> Scorer:
+def scorer_of(backbone: Model | str, mode: Mode) -> Scorer:
     """Word vectors by name, or a language model."""
     return VectorScorer(backbone) if isinstance(backbone, str) else ModelScorer(backbone, mode=mode)
 

@@ -7,9 +7,9 @@ like "the relationship of an element to its class" says little to them.
 from pathlib import Path
 from typing import Any
 
-from vesalius.backbones import Backbone
 from vesalius.functions.answer import Mode
 from vesalius.functions.entities.functions import EntityFunction, scorer_of
+from vesalius.functions.knowledge.models import Model
 from vesalius.functions.knowledge.published import functions_of, hints, tests_with_places, texts
 from vesalius.functions.knowledge.scoring import Concept
 from vesalius.functions.published import Loaded, Unusable
@@ -17,7 +17,7 @@ from vesalius.functions.unit_tests import UnitTest
 
 
 def load_published(
-    directory: Path, *, mode: Mode = "published", backbone: Backbone | str = "glove"
+    directory: Path, *, mode: Mode = "published", backbone: Model | str = "glove"
 ) -> Loaded[EntityFunction]:
     """The functions of `neurons_entities` in a published folder, on the backbone given."""
     scorer = scorer_of(backbone, mode)

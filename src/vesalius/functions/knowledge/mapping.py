@@ -1,12 +1,13 @@
 """Backbones for relations: from an input to a text, `undefined` where the relation does not apply."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
-from vesalius.backbones import Backbone, Garbled, Refused, system, user
+from vesalius.backbones import Garbled, Refused, system, user
 from vesalius.functions.answer import Mode
 from vesalius.functions.box import Reply
+from vesalius.functions.knowledge.models import Model
 from vesalius.functions.knowledge.scoring import fault
 from vesalius.functions.knowledge.tables import UNDEFINED, Condition, Relation
 
@@ -46,13 +47,17 @@ class TableMapper:
 
 @dataclass(frozen=True)
 class ModelMapper:
-    """Asks a language model; `published` keeps its replies as they are, else blanks around them go."""
+    """Asks a language model, once for each input.
 
-    backbone: Backbone
+    `published` keeps its replies as they are; else blanks around them go.
+    """
+
+    backbone: Model
     what: str
     result: str
     exception: str | None = None
     mode: Mode = "fixed"
+    _replies: dict[str, Reply] = field(default_factory=dict, compare=False, repr=False)
 
     @property
     def name(self) -> str:
@@ -61,7 +66,12 @@ class ModelMapper:
 
     def map(self, inputs: Sequence[object]) -> list[Reply]:
         """What the model replies to each input by itself; a refusal or an empty reply costs only its own input."""
-        return [Reply(error=why) if (why := fault(item)) else self._one(str(item)) for item in inputs]
+        return [Reply(error=why) if (why := fault(item)) else self._once(str(item)) for item in inputs]
+
+    def _once(self, item: str) -> Reply:
+        if item not in self._replies:
+            self._replies[item] = self._one(item)
+        return self._replies[item]
 
     def _one(self, item: str) -> Reply:
         rules = [f"If the input is {self.what}, reply with only {self.result}."]

@@ -16,9 +16,10 @@ from typing import Protocol
 import numpy as np
 from jaxtyping import Float
 
-from vesalius.backbones import Backbone, Garbled, Refused, system, user
+from vesalius.backbones import Garbled, Refused, system, user
 from vesalius.functions.answer import Mode
 from vesalius.functions.box import Reply
+from vesalius.functions.knowledge.models import Model
 from vesalius.functions.knowledge.vectors import LONGEST_TEXT, frequent_words, space
 
 STEEPNESS, MIDPOINT = 2.0, 2.5
@@ -79,18 +80,28 @@ class VectorScorer:
 
 
 class ModelScorer:
-    """Scores by a language model's log-probabilities of 0 and 1; `mode` chooses the published prompt or a plain one."""
+    """Scores by a language model's log-probabilities of 0 and 1; `mode` chooses the published prompt or a plain one.
 
-    def __init__(self, backbone: Backbone, *, mode: Mode = "fixed") -> None:
+    A word is asked once: the function gives the same value whenever it is asked again.
+    """
+
+    def __init__(self, backbone: Model, *, mode: Mode = "fixed") -> None:
         self.name = backbone.name
         self._backbone, self._mode = backbone, mode
+        self._replies: dict[tuple[str, ...], Reply] = {}
 
     def score(self, words: Sequence[object], concepts: Sequence[Concept]) -> list[Reply]:
         """One value per word; a refusal, or a reply with neither digit, costs only its own word."""
-        return [Reply(error=why) if (why := fault(word)) else self._one(str(word), concepts) for word in words]
-
-    def _one(self, word: str, concepts: Sequence[Concept]) -> Reply:
         names = [concept.name for concept in concepts]
+        return [Reply(error=why) if (why := fault(word)) else self._once(str(word), names) for word in words]
+
+    def _once(self, word: str, names: Sequence[str]) -> Reply:
+        key = (word, *names)
+        if key not in self._replies:
+            self._replies[key] = self._one(word, names)
+        return self._replies[key]
+
+    def _one(self, word: str, names: Sequence[str]) -> Reply:
         if self._mode == "published":
             instruction = " ".join(f"Return only 1 if the input is related to {name}." for name in names)
             question = f"{instruction} Otherwise return only 0. Give no additional information.\nInput: {word}"

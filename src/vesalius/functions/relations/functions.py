@@ -6,15 +6,15 @@ it is mixed alike.
 
 import random
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
-from vesalius.backbones import Backbone
 from vesalius.errors import BadInput
 from vesalius.functions.answer import Mode
 from vesalius.functions.box import Category, Reply
 from vesalius.functions.knowledge.inventory import inventory
 from vesalius.functions.knowledge.mapping import Mapper, ModelMapper, TableMapper
+from vesalius.functions.knowledge.models import Model
 from vesalius.functions.knowledge.tables import Condition, Relation
 from vesalius.functions.unit_tests import UnitTest
 
@@ -59,12 +59,16 @@ class RelationFunction:
             "mode": self.mode,
         }
 
+    def answered_by(self, backbone: Model) -> "RelationFunction":
+        """The same function with this language model behind it."""
+        return replace(self, mapper=ModelMapper(backbone, *self.phrases, mode=self.mode))
+
     def replies(self, inputs: Sequence[Any], *, first_call: int = 0) -> list[Reply]:
         """One text per input. `first_call` does not matter: nothing here is random."""
         return self.mapper.map(inputs)
 
 
-def sample(count: int, *, seed: int, mode: Mode = "fixed", backbone: Backbone | None = None) -> list[RelationFunction]:
+def sample(count: int, *, seed: int, mode: Mode = "fixed", backbone: Model | None = None) -> list[RelationFunction]:
     """Functions from our fact tables; after the last relation they start again in another order, with new exceptions.
 
     Args:
@@ -116,7 +120,7 @@ def _two(offered: Sequence[Condition], rng: random.Random) -> list[Condition]:
 
 
 def _function(
-    name: str, relation: Relation, exception: Condition | None, *, mode: Mode, backbone: Backbone | None
+    name: str, relation: Relation, exception: Condition | None, *, mode: Mode, backbone: Model | None
 ) -> RelationFunction:
     what, result = relation.phrases
     exception_text = exception.phrase(relation.table) if exception else None

@@ -9,10 +9,10 @@ import re
 from pathlib import Path
 from typing import Any
 
-from vesalius.backbones import Backbone
 from vesalius.functions.answer import Mode
 from vesalius.functions.knowledge.inventory import inventory
 from vesalius.functions.knowledge.mapping import ModelMapper, TableMapper
+from vesalius.functions.knowledge.models import Model
 from vesalius.functions.knowledge.published import functions_of, hints, tests_with_places, texts
 from vesalius.functions.knowledge.tables import Condition, Relation, by_name, plain
 from vesalius.functions.published import Loaded, Unusable
@@ -33,7 +33,7 @@ COVERED = {
 
 
 def load_published(
-    directory: Path, *, mode: Mode = "published", backbone: Backbone | None = None
+    directory: Path, *, mode: Mode = "published", backbone: Model | None = None
 ) -> Loaded[RelationFunction]:
     """The functions of `neurons_relations` in a published folder: all on a language model, else those of the tables."""
 

@@ -18,7 +18,15 @@ from vesalius.functions.suite import GRADING_SEEDS
 from vesalius.runs.directory import EXPLANATIONS, Run, document_or_none
 from vesalius.runs.functions.scorecard import COUNTED, functions_scorecard
 from vesalius.runs.functions.settings import FunctionSettings
-from vesalius.runs.functions.state import EVALUATE, GRADE, GRADING_SEED, INTERPRET, EvaluatedResult, FunctionState
+from vesalius.runs.functions.state import (
+    EVALUATE,
+    FUNCTION_USED,
+    GRADE,
+    GRADING_SEED,
+    INTERPRET,
+    EvaluatedResult,
+    FunctionState,
+)
 from vesalius.runs.functions.work import (
     Graded,
     Interpreted,
@@ -30,10 +38,10 @@ from vesalius.runs.functions.work import (
     interpret_case,
 )
 from vesalius.runs.steps import Options, StepProgress, Steps
-from vesalius.runs.work import totals
+from vesalius.runs.work import ModelAccess, totals
 
 GRADES = "grades"
-_EVALUATOR = "evaluator"
+_EVALUATOR, _FUNCTION = "evaluator", "function"
 
 
 class FunctionsBenchmark(Steps):
@@ -94,6 +102,7 @@ class FunctionsBenchmark(Steps):
                 talk=s.talk,
                 timeout=self.limits.timeout,
                 access=None if s.backbone is None else self._reach(s.backbone, function.id),
+                function_access=self._function_access(function.id),
                 grading_seed=seed,
                 executions=self.run.executions_path(function.id),
             )
@@ -113,15 +122,26 @@ class FunctionsBenchmark(Steps):
             return
         path, unsafe = self.run.explanation_path, self.limits.sandbox_unsafe
         seed = self.grading_seed()
+        suite = self.settings.suite
         cases = [
-            ToGrade(f.id, index, self.settings.suite, path(f.id), seed, unsafe, self.run.executions_path(f.id))
+            ToGrade(
+                f.id,
+                index,
+                suite,
+                path(f.id),
+                seed,
+                unsafe,
+                self.run.executions_path(f.id),
+                self._function_access(f.id),
+            )
             for index, f in answered
             if not (f.id in self.state.graded and self.grade_path(f.id).exists())
         ]
 
         def keep(case: ToGrade, grade: Graded) -> None:
             write_json(self.grade_path(case.id), grade.model_dump(mode="json"))
-            self._note("graded", case.id, metrics=grade.metrics, fault=grade.fault, seconds=grade.seconds)
+            figures = {"metrics": grade.metrics, "fault": grade.fault, "seconds": grade.seconds}
+            self._note("graded", case.id, **figures, **self._used(GRADE, case.id))
 
         yield from self._each(GRADE, grade_case, cases, keep, of=len(answered), jobs=jobs)
 
@@ -137,6 +157,7 @@ class FunctionsBenchmark(Steps):
                 seed,
                 self._reach(evaluator, f.id, _EVALUATOR),
                 self.run.executions_path(f.id),
+                self._function_access(f.id),
             )
             for index, f in answered
             if f.id not in self.state.evaluated
@@ -155,9 +176,17 @@ class FunctionsBenchmark(Steps):
 
     def _used(self, step: str, case: str) -> dict[str, Any]:
         model, role = (self.settings.backbone, "") if step == INTERPRET else (self.settings.evaluator, _EVALUATOR)
-        if step == GRADE or model is None:
-            return {}
-        return {"used": totals(self._reach("", case, role).calls).model_dump()}
+        used = {}
+        if step != GRADE and model is not None:
+            used["used"] = totals(self._reach("", case, role).calls).model_dump()
+        if (access := self._function_access(case)) is not None:
+            used[FUNCTION_USED] = totals(access.calls).model_dump()
+        return used
+
+    def _function_access(self, case: str) -> ModelAccess | None:
+        """How a function reaches the language model that answers it: one record for all steps of the case."""
+        model = self.settings.suite.function_backbone
+        return None if model is None else self._reach(model, case, _FUNCTION)
 
 
 def _counts(interpreted: Interpreted) -> dict[str, int | None]:

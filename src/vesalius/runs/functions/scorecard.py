@@ -46,6 +46,10 @@ CAVEAT = (
     "The built-in interpreter {}: it shows that search with the right prior solves these functions, not that it"
     " interprets better than a language model that has no such prior."
 )
+ANSWERED = (
+    "{} answers the functions: an answer that names the rule can still disagree with a model that does not follow it;"
+    " `vesalius functions reliability` measures how far it does."
+)
 STANDS_IN = "a program that agrees with all stored pairs answers in its place, and grading is by those pairs alone."
 
 Figures = dict[str, float | None]
@@ -97,6 +101,8 @@ def _caveats(settings: FunctionSettings, functions: Sequence[Function]) -> tuple
     """What has to be said beside the figures."""
     suite = settings.suite
     caveats = [CAVEAT.format(CAVEATS[suite.category])] if settings.interpreter == BUILTIN else []
+    if suite.function_backbone is not None:
+        caveats.append(ANSWERED.format(model_name(suite.function_backbone)))
     if suite.dataset is None:
         return tuple(caveats)
     missing = sum(map(lacks_source, functions))

@@ -15,6 +15,8 @@ from vesalius.functions.suite import GRADING_SEEDS, Suite
 from vesalius.version import __version__
 
 BENCHMARK = "functions"
+#: Choices that run.json holds only where they were made, as runs of before there was a choice.
+_LATER = ("ids", "function_backbone")
 
 
 @dataclass(frozen=True)
@@ -52,7 +54,9 @@ class FunctionSettings:
     @property
     def models(self) -> tuple[str, ...]:
         """Every language model of the run, the interpreter's first."""
-        return tuple(model for model in (self.backbone, self.evaluator) if model is not None)
+        return tuple(
+            model for model in (self.backbone, self.evaluator, self.suite.function_backbone) if model is not None
+        )
 
     def request(self, *, grading_seed: int | None = None) -> Request:
         """What was asked, with the grading seed that was drawn, so that it can be asked again."""
@@ -60,6 +64,7 @@ class FunctionSettings:
         options: dict[str, JsonValue] = {
             "category": suite.category,
             "evaluator": self.evaluator,
+            "function_backbone": suite.function_backbone,
             "dataset": suite.dataset,
             "count": suite.count,
             "ids": None if suite.ids is None else list(suite.ids),
@@ -82,8 +87,9 @@ class FunctionSettings:
         """The settings as run.json holds and compares them."""
         return {
             "benchmark": BENCHMARK,
-            **{name: value for name, value in asdict(self.suite).items() if name not in ("dataset", "ids")},
+            **{name: value for name, value in asdict(self.suite).items() if name not in ("dataset", *_LATER)},
             **({} if self.suite.ids is None else {"ids": list(self.suite.ids)}),
+            **({} if (model := self.suite.function_backbone) is None else {"function_backbone": model}),
             "dataset": self.suite.dataset,
             "interpreter": self.interpreter,
             "backbone": self.backbone,
@@ -110,7 +116,8 @@ class FunctionSettings:
         if asked.get("version") != __version__:
             raise BadInput(f"the run was made by version {asked.get('version')}, this is {__version__}; use that one")
         ids = None if asked.get("ids") is None else tuple(asked["ids"])
-        suite = Suite(**{name: asked[name] for name in ("category", "seed", "count", "mode", "dataset")}, ids=ids)
+        chosen = {name: asked[name] for name in ("category", "seed", "count", "mode", "dataset")}
+        suite = Suite(**chosen, ids=ids, function_backbone=asked.get("function_backbone"))
         kept = {name: asked[name] for name in ("interpreter", "backbone", "evaluator", "budget")}
         drawn = {"grading_seed": asked.get("grading_seed"), "prices": data.get("prices")}
         return cls(suite=suite, **kept, talk=Talk(**asked["talk"] or {}), **drawn)

@@ -4,10 +4,13 @@ from collections.abc import Iterable, Mapping
 
 from pydantic import BaseModel, ConfigDict
 
+from vesalius.backbones import Totals
 from vesalius.runs.ledger import Record
 from vesalius.runs.ledger_state import LedgerState, LedgerStep
 
 INTERPRET, GRADE, EVALUATE = "interpret", "grade", "evaluate"
+#: What the language model behind a function used so far, over all steps of the case: a field of every record.
+FUNCTION_USED = "function_used"
 #: The event of drawing a grading seed.
 GRADING_SEED = "grading_seed"
 
@@ -61,6 +64,12 @@ class FunctionState(LedgerState):
         seeds = [record["seed"] for record in records if record["event"] == GRADING_SEED]
         #: The grading seed that was drawn, if one was.
         self.grading_seed: int | None = seeds[-1] if seeds else None
+
+    def note(self, record: Record) -> None:
+        """Take one record in."""
+        super().note(record)
+        if record.get(FUNCTION_USED):
+            self.used[self.key(record), FUNCTION_USED] = Totals.model_validate(record[FUNCTION_USED])
 
     @property
     def interpreted(self) -> Mapping[str, InterpretedResult]:

@@ -6,7 +6,8 @@ What is kept on disk is JSON: numbers that JSON does not have become texts.
 
 import math
 import time
-from contextlib import ExitStack
+from collections.abc import Generator
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
@@ -17,7 +18,7 @@ from pydantic import BaseModel, ConfigDict
 from vesalius.functions.agents import DialogueLimits as Talk
 from vesalius.functions.agents import take_unit_tests
 from vesalius.functions.answer import SUCCESS, Answer, json_value
-from vesalius.functions.box import Box
+from vesalius.functions.box import Box, Function
 from vesalius.functions.interpreters import interpret
 from vesalius.functions.scripts import recorded
 from vesalius.functions.suite import Suite
@@ -68,6 +69,8 @@ class ToInterpret:
     #: Seconds that a command may be silent.
     timeout: float = TIMEOUT
     access: ModelAccess | None = None
+    #: The language model behind the function, where there is one.
+    function_access: ModelAccess | None = None
     #: Only where exemplars are shown that must not be inputs of unit tests.
     grading_seed: int | None = None
     executions: Path | None = None
@@ -84,6 +87,7 @@ class ToGrade:
     grading_seed: int
     unsafe: bool = False
     executions: Path | None = None
+    function_access: ModelAccess | None = None
 
 
 @dataclass(frozen=True)
@@ -97,16 +101,17 @@ class ToTest:
     grading_seed: int
     access: ModelAccess
     executions: Path | None = None
+    function_access: ModelAccess | None = None
 
 
 def interpret_case(case: ToInterpret) -> Interpreted:
     """Interpret one function."""
     started = time.monotonic()
-    function = case.suite.functions()[case.index]
-    box = Box(function, budget=case.budget)
     options: dict[str, Any] = {"suite": case.suite, "seed": case.suite.seed, "limits": case.talk}
     options |= {"grading_seed": case.grading_seed, "timeout": case.timeout}
-    with recorded(function, Executions(case.executions)), ExitStack() as stack:
+    with ExitStack() as stack:
+        function = stack.enter_context(_askable(case))
+        box = Box(function, budget=case.budget)
         if case.access is not None:
             options["backbone"] = stack.enter_context(case.access.open()).within(case.id)
         result = interpret(case.interpreter, function, box, **options)
@@ -137,10 +142,9 @@ def grade_case(case: ToGrade) -> Graded:
 def grade_answer(case: ToGrade, answer: Answer) -> Graded:
     """Grade an answer that is given, not read from the case's file."""
     started = time.monotonic()
-    function = case.suite.functions()[case.index]
     sandbox = _sandbox(case.unsafe)
     sandbox.executions = executions = Executions(case.executions)
-    with recorded(function, executions):
+    with _askable(case, executions) as function:
         grade = case.suite.module.grade(function, answer, sandbox=sandbox, seed=case.grading_seed)
     picture = json_value(grade.picture)
     return Graded(
@@ -154,9 +158,8 @@ def grade_answer(case: ToGrade, answer: Answer) -> Graded:
 
 def evaluate_case(case: ToTest) -> EvaluatedResult:
     """Let the evaluator take the unit tests of one description."""
-    function = case.suite.functions()[case.index]
     answer = _answer(case.answer)
-    with recorded(function, Executions(case.executions)):
+    with _askable(case) as function:
         tests = case.suite.unit_tests(function, grading_seed=case.grading_seed)
     description = answer.description if not answer.domain else f"{answer.description}\n{answer.domain}"
     with case.access.open() as backbone:
@@ -166,6 +169,17 @@ def evaluate_case(case: ToTest) -> EvaluatedResult:
         score=tested.score if tests else None,
         unanswered=sum(choice is None for choice in tested.choices),
     )
+
+
+@contextmanager
+def _askable(case: ToInterpret | ToGrade | ToTest, executions: Executions | None = None) -> Generator[Function]:
+    """The function of a case while its replies are kept: those of code by `executions`, a language model's as calls."""
+    with ExitStack() as stack:
+        access = case.function_access
+        backbone = None if access is None else stack.enter_context(access.open()).within(case.id)
+        function = case.suite.function(case.index, backbone)
+        stack.enter_context(recorded(function, executions or Executions(case.executions)))
+        yield function
 
 
 def baselines(picture: dict[str, Any]) -> dict[str, float | None]:
