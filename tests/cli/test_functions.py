@@ -12,6 +12,7 @@ import pytest
 
 from tests.cli.conftest import Vesalius
 from tests.cli.test_bad_input import refused
+from tests.functions.needs import needs_facts
 from tests.processes import until
 
 pytestmark = pytest.mark.slow
@@ -178,3 +179,18 @@ def test_killed_half_way_it_loses_the_cases_under_way_only(tmp_path: Path) -> No
 def test_bad_input(vesalius: Vesalius, tmp_path: Path, arguments: list[object], reason: str) -> None:
     (tmp_path / "empty").mkdir()
     refused(vesalius, [tmp_path / "empty" if a == "EMPTY" else a for a in arguments], reason)
+
+
+@needs_facts
+def test_a_language_model_answers_the_functions(vesalius: Vesalius) -> None:
+    Path("always.py").write_text("def reply(request):\n    return 'Paris'\n")
+    options = ["--category", "relations", "--count", 1, "--interpreter", "oracle", "--jobs", 1, "--out", "on-model"]
+    got = vesalius("bench", "functions", *options, "--function-backbone", "scripted:always.py", "--json")
+    assert got.code == 0, got.err
+    card = json.loads(got.out)
+    assert card["usage"]["calls"]["calls"] > 0  # grading asks the function for its own examples
+    assert card["request"]["options"]["function_backbone"].endswith("always.py")
+    assert "scripted:always.py answers the functions" in card["caveats"][0]
+    assert card["metrics"]["unit_test"]["value"] < 1  # the truth is not what this model says
+    assert "is reproduced from the records" in vesalius("replay", "on-model").out
+    refused(vesalius, [*BENCH, "--function-backbone", "scripted:always.py"], "numeric functions are code")

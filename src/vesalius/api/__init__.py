@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from vesalius.api.discoveries import discover
     from vesalius.api.explanations import explain
     from vesalius.api.families import check, check_document, models
+    from vesalius.api.function_studies import function_reliability
     from vesalius.api.functions import sample_functions, serve_functions
     from vesalius.api.head_sets import discover_sets
     from vesalius.api.kept_circuits import explained_circuit, faithfulness
@@ -76,6 +77,7 @@ _HOMES = {
     "explain": "vesalius.api.explanations",
     "explained_circuit": "vesalius.api.kept_circuits",
     "faithfulness": "vesalius.api.kept_circuits",
+    "function_reliability": "vesalius.api.function_studies",
     "generate": "vesalius.api.training",
     "grade": "vesalius.grading",
     "instruments": "vesalius.api.measuring",
@@ -141,6 +143,7 @@ __all__ = [
     "explain",
     "explained_circuit",
     "faithfulness",
+    "function_reliability",
     "generate",
     "grade",
     "instruments",

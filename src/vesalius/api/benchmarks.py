@@ -12,7 +12,7 @@ from typing import Any
 from vesalius.api.functions import SEED as FUNCTIONS_SEED
 from vesalius.api.functions import chosen_suite, usual_mode
 from vesalius.api.mechrl import bench_mechrl
-from vesalius.api.places import Out, directory_for
+from vesalius.api.places import Out, directory_for, findable_model
 from vesalius.backbones import MAX_TOKENS, TIMEOUT
 from vesalius.discovery.methods import METHODS
 from vesalius.documents.mechrl import MechrlStudy
@@ -89,9 +89,9 @@ def bench_circuits(
         circuit_from=circuit_from,
         seed=seed,
         leave_out=leave_out,
-        backbone=_findable(backbone),
+        backbone=findable_model(backbone),
         protocol=protocol,
-        judges=tuple(_findable(judge) or "" for judge in judges),
+        judges=tuple(findable_model(judge) or "" for judge in judges),
         prices=_absolute(prices),
         compact=compact,
         max_tokens=max_tokens,
@@ -203,13 +203,13 @@ def bench_functions(
     "llama-2" is the paper's stricter one, in mode "published". The seed of the test points is drawn when the answers
     are written; the scorecard names it, and `grading_seed` repeats it.
     """
-    answering = _findable(function_backbone)
+    answering = findable_model(function_backbone)
     suite = chosen_suite(category, seed, count, mode, dataset, ids=ids, function_backbone=answering)
     settings = FunctionSettings(
         suite=suite,
         interpreter=interpreter,
-        backbone=_findable(backbone),
-        evaluator=_findable(evaluator),
+        backbone=findable_model(backbone),
+        evaluator=findable_model(evaluator),
         budget=budget,
         talk=Talk(rounds=rounds, system=system_prompt or "gpt"),
         prices=_absolute(prices),
@@ -284,14 +284,6 @@ def _note_errors(card: Scorecard, total: int, cases: str) -> None:
             f"{failed} of {total} {cases} ended in an error and are not in the figures (the first, {first.case}: "
             f"{first.reason}); the same command tries them again"
         )
-
-
-def _findable(model: str | None) -> str | None:
-    """A scripted model's file by its whole path, so that workers find it wherever they run."""
-    if model is None:
-        return None
-    provider, colon, name = model.partition(":")
-    return f"scripted:{Path(name).resolve()}" if provider == "scripted" and colon and name else model
 
 
 def _absolute(path: str | Path | None) -> str | None:

@@ -91,3 +91,11 @@ def removed_if_empty(directory: Path | None) -> Iterator[None]:
             with suppress(OSError):  # something is in it
                 directory.rmdir()
         raise
+
+
+def findable_model(model: str | None) -> str | None:
+    """A scripted model's file by its whole path, so that workers find it wherever they run."""
+    if model is None:
+        return None
+    provider, colon, name = model.partition(":")
+    return f"scripted:{Path(name).resolve()}" if provider == "scripted" and colon and name else model

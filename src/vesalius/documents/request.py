@@ -30,6 +30,7 @@ Command = Literal[
     "bench discovery",
     "bench functions",
     "bench mechrl",
+    "functions reliability",
 ]
 #: The option that names the method of each command.
 METHOD_OPTIONS: dict[str, str] = {

@@ -17,6 +17,7 @@ from vesalius.documents.mechrl import MechrlStudy
 from vesalius.documents.plan import Plan
 from vesalius.documents.ratings import RATINGS_FILE, Ratings
 from vesalius.documents.registration import CLAIM_FILE, VERDICT_FILE, ClaimVerdict, Registration
+from vesalius.documents.reliability import RELIABILITY_FILE, Reliability
 from vesalius.documents.request import Request
 from vesalius.documents.retest import RETEST_FILE, Retest
 from vesalius.documents.scorecard import SCORECARD_FILE, Scorecard
@@ -47,6 +48,7 @@ DOCUMENTS: dict[str, tuple[type[BaseModel], str | None]] = {
     "survey": (Survey, SURVEY_FILE),
     "study": (Study, STUDY_FILE),
     "mechrl": (MechrlStudy, "mechrl-MODE.json"),
+    "reliability": (Reliability, RELIABILITY_FILE),
     "difference": (Difference, DIFFERENCE_FILE),
     "ratings": (Ratings, RATINGS_FILE),
     "annotation": (Annotation, ANNOTATION_FILE),

@@ -5,12 +5,18 @@ from typing import Annotated
 import typer
 
 from vesalius.cli.options import (
+    BackboneOption,
     CategoryOption,
     DatasetOption,
     FunctionIdsOption,
     FunctionsSeedOption,
+    JobsOption,
     JsonOption,
+    MaxCostOption,
     ModeOption,
+    PricesOption,
+    RunOption,
+    TimeoutOption,
     names,
 )
 
@@ -84,3 +90,56 @@ def serve(
             served.wait()
         except KeyboardInterrupt:
             print_line(f"{sum(served.asked.values())} queries in {out}/queries.jsonl")
+
+
+@commands.command()
+def reliability(
+    category: Annotated[
+        str, typer.Option("--category", help="entities, relations, or both with a comma between them.")
+    ] = "entities,relations",
+    backbone: BackboneOption = None,
+    count: Annotated[
+        int | None, typer.Option("--count", min=1, help="Only so many functions of the suite. Default: all of it.")
+    ] = None,
+    inputs: Annotated[int, typer.Option("--inputs", min=1, help="Inputs per function, as published.")] = 10,
+    matrix: Annotated[
+        bool, typer.Option("--matrix", help="Also ask every entity for the words of all others (Figure A4).")
+    ] = False,
+    seed: FunctionsSeedOption = None,
+    mode: ModeOption = None,
+    dataset: DatasetOption = None,
+    jobs: JobsOption = 2,
+    max_cost: MaxCostOption = None,
+    timeout: TimeoutOption = 120.0,
+    prices: PricesOption = None,
+    out: RunOption = None,
+    json: JsonOption = False,
+) -> None:
+    """Measure how reliably functions of concepts and facts do what they are said to: Table A1 of the paper.
+
+    Without --backbone our word vectors and fact tables answer. The document and the calls of a language model are
+    written to --out, and the same command continues an interrupted study.
+
+    Example: vesalius functions reliability --backbone local:smollm2-135m --count 20
+    """
+    from vesalius import api
+    from vesalius.cli.console import output, resumable
+    from vesalius.cli.tables.functions import print_reliability
+
+    with resumable():
+        study = api.function_reliability(
+            names(category) or (),
+            backbone=backbone,
+            count=count,
+            inputs=inputs,
+            matrix=matrix,
+            seed=seed,
+            mode=mode,
+            dataset=dataset,
+            jobs=jobs,
+            max_cost=max_cost,
+            timeout=timeout,
+            prices=prices,
+            out=out,
+        )
+    output(study, print_reliability, as_json=json)
