@@ -116,7 +116,10 @@ def test_sweep(vesalius: Vesalius, tiny: Path, arguments: list[str], reason: str
             ["bench", "mechrl", "smollm2-135m", "--size", "huge"],
             "size 'huge' does not exist; choose one of laptop, full",
         ),
-        (["bench", "discovery", "--methods", "magic"], "--methods: magic; choose from sweep, eap, eap-ig, acdc"),
+        (
+            ["bench", "discovery", "--methods", "magic"],
+            "--methods: magic; choose from sweep, eap, eap-ig, relp, relp-qk, acdc",
+        ),
         (["bench", "discovery", "--methods", ""], "--methods: none named"),
         (["bench", "discovery", "--ids", "nosuch"], "benchmark circuit 'nosuch' does not exist"),
         (["bench", "discovery", "--limit", "0"], "--limit"),

@@ -166,7 +166,7 @@ def test_the_table_for_people(vesalius: Vesalius, tiny: Path) -> None:
     assert "heatmap.png" in got.out
 
 
-@pytest.mark.parametrize("method", ["sweep", "eap", "eap-ig", "acdc"])
+@pytest.mark.parametrize("method", ["sweep", "eap", "eap-ig", "relp", "acdc"])
 def test_discover(vesalius: Vesalius, tiny: Path, method: str) -> None:
     options = ["-b", "induction", "--method", method, "--n", 3, "--out", "here", "--force"]
     got = vesalius("discover", tiny, *options, "--json")

@@ -30,7 +30,7 @@ def test_a_sweep_takes_the_passes_of_its_plan(vesalius: Vesalius, tiny: Path, op
     assert found["n"] == 3
 
 
-@pytest.mark.parametrize("method", ["sweep", "eap", "eap-ig"])
+@pytest.mark.parametrize("method", ["sweep", "eap", "eap-ig", "relp"])
 def test_a_discovery_takes_the_passes_of_its_plan(vesalius: Vesalius, tiny: Path, method: str) -> None:
     found = planned(vesalius, "discover", tiny, *INDUCTION, "--method", method, "--n", "3", "--quick")
     real = ves.discover(tiny, method, behaviour="induction", n=3, checks=False, force=True, progress=False)

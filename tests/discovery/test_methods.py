@@ -49,7 +49,9 @@ def test_the_contrast_falls_by_one_when_everything_is_switched() -> None:
 
 def test_refusals() -> None:
     specimen = ves.load("frac_prevs")
-    with pytest.raises(BadInput, match="method 'magic' does not exist; choose one of sweep, eap, eap-ig, acdc"):
+    with pytest.raises(
+        BadInput, match="method 'magic' does not exist; choose one of sweep, eap, eap-ig, relp, relp-qk, acdc"
+    ):
         discover(specimen, "magic")
     with pytest.raises(BadInput, match=r"use ves\.discover_sets"):
         discover(specimen, "sets")

@@ -81,11 +81,11 @@ def discover(
 ) -> Discovery | HeadSets:
     """Score the components (and edges) of a specimen on `n` prompts, and check the circuit on prompts not seen.
 
-    `method` is "sweep", "eap", "eap-ig", "acdc", or a search of heads, "bandit" or "rl": `budget`, `paper`, `seeds` and
-    `steps` are for those. The result holds the `circuit` and its `checks`, which `checks=False` leaves out. A behaviour
-    that a natural model does not perform is refused, unless `force`. `material` gives other prompts than the specimen's
-    own, `behaviour` and `metric` are those of `ves.load`. With `out` (a directory, or True for one under
-    `vesalius-runs`) the files and the page are written.
+    `method` is "sweep", "eap", "eap-ig", "relp", "relp-qk", "acdc", or a search of heads, "bandit" or "rl": `budget`,
+    `paper`, `seeds` and `steps` are for those. The result holds the `circuit` and its `checks`, which `checks=False`
+    leaves out. A behaviour that a natural model does not perform is refused, unless `force`. `material` gives other
+    prompts than the specimen's own, `behaviour` and `metric` are those of `ves.load`. With `out` (a directory, or True
+    for one under `vesalius-runs`) the files and the page are written.
 
     The method "sets" finds heads that matter together instead, as `ves.discover_sets` does: `search`, `pool`, `kind`,
     `least` and `budget` are its options, and the result are the sets.

@@ -31,6 +31,7 @@ from vesalius.discovery.methods import (
     BUILT_IN,
     DEFAULT_PROMPTS,
     DEFAULT_STEPS,
+    ESTIMATES,
     affordable_prompts,
     require_circuit_method,
     require_method,
@@ -57,6 +58,7 @@ from vesalius.intervene.estimate import (
     sweep_peak,
 )
 from vesalius.intervene.recordings import activation_memory
+from vesalius.intervene.relevance import RULES, Rule
 from vesalius.model.devices import Devices, available_bytes, fitting_devices, weight_bytes, weight_dtype
 from vesalius.model.specimen import FiniteVocabulary, Specimen, TextVocabulary
 from vesalius.model.transformer import Transformer
@@ -299,8 +301,10 @@ def _shape_case(
 def _activations(case: _Case, command: str, method: str, sets: list[ComponentSet], kind: str) -> int:
     """Bytes of activations at the peak: of the sweep, of edge attribution, or of rows of interventions."""
     config = case.model.config
-    if command == "discover" and method in ("eap", "eap-ig"):
-        return attribution_peak(config, case.dtype, case.sizes, steps=1 + (method == "eap-ig"), memory=case.memory)
+    if command == "discover" and method in ESTIMATES:
+        steps = 1 + (method == "eap-ig")
+        rule: Rule = next((rule for rule in RULES if rule == method), "gradient")
+        return attribution_peak(config, case.dtype, case.sizes, steps=steps, rule=rule, memory=case.memory)
     block = ROWS_BETWEEN_SAVES if command == "sweep" else 4096
     return sweep_peak(config, case.dtype, case.sizes, sets, kind, memory=case.memory, block=block)
 
@@ -350,7 +354,7 @@ def _check_rows(case: _Case, method: str) -> float:
     ]
     rows = HELD_OUT_PROMPTS * (1 + sweep_forwards(model, list(dict.fromkeys(removed))))
     n_edges = EdgeGraph.of(model.config).n_edges
-    if method in ("eap", "eap-ig", "acdc") and n_edges <= MAX_EDGES:
+    if method in (*ESTIMATES, "acdc") and n_edges <= MAX_EDGES:
         rows += HELD_OUT_PROMPTS * (2 + len(default_sizes(n_edges)))
     if not case.finite:
         heads = [part for part in parts if part.is_head]

@@ -75,7 +75,7 @@ TopOption = Annotated[int, typer.Option("--top", min=1, help="Rows of the printe
 CircuitFromOption = Annotated[
     str | None,
     typer.Option(
-        "--circuit-from", help="Discover the circuit by this method first: sweep, eap, eap-ig, acdc or a plug-in."
+        "--circuit-from", help="Discover the circuit by this method first: sweep, eap, eap-ig, relp, acdc or a plug-in."
     ),
 ]
 BackboneOption = Annotated[

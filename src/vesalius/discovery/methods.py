@@ -1,20 +1,22 @@
 """One interface to all methods: a specimen and a number of prompts in, a circuit with scores and its cost out.
 
-| method   | measures                                                              | edges | forward-equivalents    |
-|----------|-----------------------------------------------------------------------|-------|------------------------|
-| `sweep`  | clean minus edited score, each component resampled alone              | no    | at most 1 per component|
-| `eap`    | first-order effect of every edge                                      | yes   | 4                      |
-| `eap-ig` | the same, gradient averaged between counterfactual and clean prompt   | yes   | 1 + 3 per step         |
-| `acdc`   | largest threshold at which an edge survives greedy pruning            | yes   | thresholds x edges / 2 |
-| `bandit` | as `sweep`, heads only, Thompson sampling under a budget              | no    | about the budget       |
-| `rl`     | as `sweep`, heads only, in a policy's order under a budget            | no    | about the budget       |
+| method    | measures                                                             | edges | forward-equivalents    |
+|-----------|----------------------------------------------------------------------|-------|------------------------|
+| `sweep`   | clean minus edited score, each component resampled alone             | no    | at most 1 per component|
+| `eap`     | first-order effect of every edge                                     | yes   | 4                      |
+| `eap-ig`  | the same, gradient averaged between counterfactual and clean prompt  | yes   | 1 + 3 per step         |
+| `relp`    | as `eap` in a linearised model (`intervene.relevance`)               | yes   | 4                      |
+| `relp-qk` | the same, attention patterns not frozen                              | yes   | 4                      |
+| `acdc`    | largest threshold at which an edge survives greedy pruning           | yes   | thresholds x edges / 2 |
+| `bandit`  | as `sweep`, heads only, Thompson sampling under a budget             | no    | about the budget       |
+| `rl`      | as `sweep`, heads only, in a policy's order under a budget           | no    | about the budget       |
 
 A natural model is asked first whether it performs its behaviour at all. A backward pass counts as two forward passes.
 Exchanges in place cannot see a component that holds the position alone. For specimens with a finite vocabulary, those
-that a method leaves without a score (for EAP and EAP-IG, whose scores are estimates: all) are therefore also moved to
-other positions (`moved`), one more forward pass each; `notes` names those that show.
+that a method leaves without a score (for EAP, EAP-IG and RelP, which estimate: all) are therefore also moved to other
+positions (`moved`), one more forward pass each; `notes` names those that show.
 Gradients need a readout with a slope; the share of unchanged outputs has none, so for specimens with a listed
-vocabulary EAP reads `contrast` instead and pays two more passes for it.
+vocabulary these read `contrast` instead and pay two more passes for it.
 """
 
 import math
@@ -42,6 +44,7 @@ from vesalius.errors import BadInput, choices
 from vesalius.intervene import Batch, Readout, Recordings, effects
 from vesalius.intervene.edge_attribution import edge_attribution
 from vesalius.intervene.edge_graph import EdgeGraph
+from vesalius.intervene.relevance import Rule
 from vesalius.intervene.values import embeddings
 from vesalius.model.hooks import HookPoint
 from vesalius.model.specimen import Specimen
@@ -56,7 +59,7 @@ STABLE_AT = 0.05
 #: ACDC's work grows with edges times prompts: benchmarks prune models of more edges on this many prompts at most.
 LARGE_EDGES, LARGE_PROMPTS = 1000, 8
 #: Methods whose work can be cut into parts.
-CUT_IN_PARTS = ("sweep", "eap", "eap-ig")
+CUT_IN_PARTS = ("sweep", "eap", "eap-ig", "relp", "relp-qk")
 
 
 @dataclass(frozen=True)
@@ -155,7 +158,7 @@ def discover(
     heads with one of `SEARCHES`; `search` is for those.
 
     A behaviour that a natural model does not perform is refused, unless `force`. `spread` runs parts of a sweep (some
-    components) and of EAP and EAP-IG (some prompts) elsewhere; ACDC and searches decide one step by the last.
+    components) and of EAP, EAP-IG and RelP (some prompts) elsewhere; ACDC and searches decide one step by the last.
     """
     require_method(method, search)
     if method == "acdc":
@@ -280,10 +283,20 @@ def _eap_ig(specimen: Specimen, material: Trial, spread: Spread | None, progress
     return _attributed(specimen, material, DEFAULT_STEPS, spread)
 
 
-def _attributed(specimen: Specimen, material: Trial, steps: int, spread: Spread | None) -> Scores:
+def _relp(specimen: Specimen, material: Trial, spread: Spread | None, progress: Progress | None) -> Scores:
+    return _attributed(specimen, material, 1, spread, rule="relp")
+
+
+def _relp_qk(specimen: Specimen, material: Trial, spread: Spread | None, progress: Progress | None) -> Scores:
+    return _attributed(specimen, material, 1, spread, rule="relp-qk")
+
+
+def _attributed(
+    specimen: Specimen, material: Trial, steps: int, spread: Spread | None, *, rule: Rule = "gradient"
+) -> Scores:
     readout, passes = smooth_readout(specimen.model, material)
     if spread is not None:
-        scores = attributed_in_parts(spread, material, steps)
+        scores = attributed_in_parts(spread, material, steps, rule)
     else:
         scores = edge_attribution(
             specimen.model,
@@ -292,6 +305,7 @@ def _attributed(specimen: Specimen, material: Trial, steps: int, spread: Spread 
             counterfactual=material.counterfactual,
             where=material.where,
             steps=steps,
+            rule=rule,
         )
     forwards = 1 + 3 * steps + passes
     return replace(_by_edges(specimen, scores.mean(0), forwards, readout.unit), per_prompt=scores)
@@ -310,11 +324,13 @@ def _acdc(specimen: Specimen, material: Trial, spread: Spread | None, progress: 
 
 
 #: Methods whose scores estimate effects: also a component that no exchange in place shows can have one.
-ESTIMATES = ("eap", "eap-ig")
+ESTIMATES = ("eap", "eap-ig", "relp", "relp-qk")
 METHODS: dict[str, Callable[[Specimen, Trial, Spread | None, Progress | None], Scores]] = {
     "sweep": _sweep,
     "eap": _eap,
     "eap-ig": _eap_ig,
+    "relp": _relp,
+    "relp-qk": _relp_qk,
     "acdc": _acdc,
 }
 #: Every name that is taken.

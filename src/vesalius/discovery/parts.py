@@ -17,6 +17,7 @@ from vesalius.behaviours.trial import Trial
 from vesalius.intervene import Cost, Recordings
 from vesalius.intervene.edge_attribution import edge_attribution
 from vesalius.intervene.effects import ComponentSet, Replacement, effect_columns
+from vesalius.intervene.relevance import Rule
 from vesalius.model.specimen import Specimen
 
 #: Parts for each process that works at a time: some take longer than others.
@@ -38,6 +39,7 @@ class AttributionPart:
 
     prompts: Prompts
     steps: int
+    rule: Rule = "gradient"
 
 
 def cut(n: int, jobs: int, *, largest: int | None = None) -> list[range]:
@@ -73,12 +75,14 @@ def sweep_part(specimen: Specimen, part: SweepPart) -> tuple[Float[Tensor, "prom
     return torch.cat(columns, 1), cost.rows
 
 
-def attributed_in_parts(spread: Spread, material: Trial, steps: int) -> Float[Tensor, "prompt sender receiver"]:
+def attributed_in_parts(
+    spread: Spread, material: Trial, steps: int, rule: Rule = "gradient"
+) -> Float[Tensor, "prompt sender receiver"]:
     """The edge scores of every prompt."""
     assert material.prompts is not None
     prompts = material.prompts
     spans = cut(len(prompts), spread.jobs)
-    parts = [AttributionPart(prompts.take(slice(span.start, span.stop)), steps) for span in spans]
+    parts = [AttributionPart(prompts.take(slice(span.start, span.stop)), steps, rule) for span in spans]
     return torch.cat(spread(attribution_part, parts, step="attributing edges"))
 
 
@@ -91,4 +95,5 @@ def attribution_part(specimen: Specimen, part: AttributionPart) -> Float[Tensor,
         prompts.readout(model),
         counterfactual=prompts.counterfactual_batch,
         steps=part.steps,
+        rule=part.rule,
     ).cpu()

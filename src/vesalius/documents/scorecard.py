@@ -29,7 +29,7 @@ HEADLINES = (
     "success",
     "exact_match",
     "unit_test",
-    *(f"{method}.node_auroc" for method in ("sweep", "eap", "eap-ig", "acdc")),
+    *(f"{method}.node_auroc" for method in ("sweep", "eap", "eap-ig", "relp", "relp-qk", "acdc")),
 )
 
 

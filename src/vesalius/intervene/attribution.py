@@ -2,7 +2,8 @@
 
 attribution[prompt, component] = gradient of the score at the component's output, times (clean output -
 replacement). It estimates the effect of `effects` (clean minus edited score) at the price of about three forward
-passes, and is exact where the score is linear in that output.
+passes, and is exact where the score is linear in that output. Under the rules of `relevance` the gradient is that of
+a linearised model.
 """
 
 import torch
@@ -11,6 +12,7 @@ from torch import Tensor
 
 from vesalius.intervene.effects import Replacement
 from vesalius.intervene.readout import Readout
+from vesalius.intervene.relevance import Rule, rule_hooks
 from vesalius.intervene.values import Batch
 from vesalius.model.devices import Copies
 from vesalius.model.hooks import HookPoint, Tap
@@ -18,7 +20,13 @@ from vesalius.model.transformer import Transformer
 
 
 def attribute(
-    model: Transformer, batch: Batch, readout: Readout, replacement: Replacement, *, rows: int = 32
+    model: Transformer,
+    batch: Batch,
+    readout: Readout,
+    replacement: Replacement,
+    *,
+    rule: Rule = "gradient",
+    rows: int = 32,
 ) -> Float[Tensor, "prompt component"]:
     """Estimated effect of replacing each head and MLP alone, in the order of `model.components`, `rows` prompts at
     a time.
@@ -26,12 +34,12 @@ def attribute(
     parts = []
     for start in range(0, len(batch), rows):
         prompts = torch.arange(start, min(start + rows, len(batch)))
-        parts.append(_attribute_chunk(model, batch.take(prompts), readout.take(prompts), replacement, prompts))
+        parts.append(_attribute_chunk(model, batch.take(prompts), readout.take(prompts), replacement, prompts, rule))
     return torch.cat(parts)
 
 
 def _attribute_chunk(
-    model: Transformer, batch: Batch, readout: Readout, replacement: Replacement, prompts: Tensor
+    model: Transformer, batch: Batch, readout: Readout, replacement: Replacement, prompts: Tensor, rule: Rule
 ) -> Float[Tensor, "prompt component"]:
     kept: dict[str, Tensor] = {}
 
@@ -41,7 +49,8 @@ def _attribute_chunk(
     def keep(value: Tensor, hook: HookPoint) -> None:
         kept[hook.name] = value
 
-    tap = Tap([("hook_embed", start_gradient), (lambda name: name.endswith((".hook_z", ".hook_mlp_out")), keep)])
+    outputs = (lambda name: name.endswith((".hook_z", ".hook_mlp_out")), keep)
+    tap = Tap([("hook_embed", start_gradient), *rule_hooks(model, rule), outputs])
     with torch.enable_grad():
         on_device = batch.to(model.device)
         # Every position is computed in the last layer, so that its z has the positions of the replacement table.

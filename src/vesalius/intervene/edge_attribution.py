@@ -4,6 +4,7 @@ score[prompt, sender, receiver] = (sender's clean output - its counterfactual ou
 receiver's input), summed over the positions at which the counterfactual can be patched in. It estimates clean minus
 edited score, so a positive edge helps. The gradient is taken at the clean run (EAP), or averaged over `steps` runs
 whose embeddings lie on the line from the counterfactual's to the clean prompt's (EAP-IG): at 1/steps, 2/steps, ..., 1.
+Under the rules of `relevance` (RelP) it is the gradient of a linearised model.
 
 Gradients are taken before the norm of the receiver and per query head, so grouped-query attention is exact.
 """
@@ -18,6 +19,7 @@ from vesalius.errors import BadInput
 from vesalius.intervene.edge_graph import HEAD_PORTS, EdgeGraph
 from vesalius.intervene.readout import Readout
 from vesalius.intervene.recordings import activation_memory
+from vesalius.intervene.relevance import Rule, rule_hooks
 from vesalius.intervene.values import Batch, Values, activations, sender_changes
 from vesalius.model.attention import Attention, Heads, take_positions
 from vesalius.model.config import Config
@@ -25,7 +27,7 @@ from vesalius.model.devices import Copies
 from vesalius.model.hooks import Tap
 from vesalius.model.norms import NormLayer, widened
 from vesalius.model.positions import Layout
-from vesalius.model.transformer import Block, Transformer
+from vesalius.model.transformer import Transformer
 
 _CLEAN = Tap()
 
@@ -38,6 +40,7 @@ def edge_attribution(
     counterfactual: Batch,
     where: Bool[Tensor, "prompt pos"] | None = None,
     steps: int = 1,
+    rule: Rule = "gradient",
     per_position: bool = False,
     memory: int | None = None,
 ) -> Float[Tensor, "prompt *pos sender receiver"]:
@@ -60,6 +63,7 @@ def edge_attribution(
                 counterfactual.take(prompts).to(model.device),
                 None if where is None else where[prompts].to(model.device),
                 steps,
+                rule,
                 per_position,
             )
         )
@@ -82,18 +86,20 @@ def _chunk(
     other: Batch,
     where: Tensor | None,
     steps: int,
+    rule: Rule,
     per_position: bool,
 ) -> Float[Tensor, "prompt *pos sender receiver"]:
     layout = model.layout(batch.tokens, batch.mask)
     embedding = model.embed(batch.tokens, layout, _CLEAN)
-    walk = _walk(model, layout, readout, embedding)
+    walk = _walk(model, layout, readout, embedding, rule)
     change = sender_changes(model, walk.values, activations(model, other))
     if where is not None:
         change = change * where[:, :, None, None]
     scores = _scores(model, walk, change, per_position)
     for step in range(1, steps):
         between = embedding - (1 - step / steps) * change[:, :, 0]
-        scores += _scores(model, _walk(model, layout, readout, between), change, per_position)
+        walk = _walk(model, layout, readout, between, rule)
+        scores += _scores(model, walk, change, per_position)
     return (scores / steps).cpu()
 
 
@@ -108,33 +114,35 @@ class _Walk:
     mlp_inputs: list[Float[Tensor, "prompt pos d_model"]]
     heads: list[Float[Tensor, "prompt pos input d_head"]]
     mlp: list[Float[Tensor, "prompt pos d_model"]]
+    rule: Rule
     end: Float[Tensor, "prompt pos d_model"]
 
 
-def _walk(model: Transformer, layout: Layout, readout: Readout, embedding: Tensor) -> _Walk:
+def _walk(model: Transformer, layout: Layout, readout: Readout, embedding: Tensor, rule: Rule) -> _Walk:
     """Run from an embedding. All heads share one norm and one projection, as in a plain forward pass; what each of
     them would see on its own comes in afterwards, because the norm's slope is the same for all.
     """
     share, pre, mlp_inputs, z, mlp_outputs = model.config.queries_per_kv, [], [], [], []
     inputs: list[Heads] = []
     normed: list[Tensor] = []
+    tap = Tap(rule_hooks(model, rule))
     with torch.enable_grad():
         resid = embedding.detach().requires_grad_()
         for block in model.blocks:
             resid = resid.to(block.device)
-            q, k, v = block.attn.heads(block.ln1(resid, _CLEAN), None, _CLEAN)
+            q, k, v = block.attn.heads(block.ln1(resid, tap), None, tap)
             heads = Heads(q, *(x if share == 1 else x.repeat_interleave(share, 2) for x in (k, v)))
             pre.append(resid)
             inputs.append(heads)
-            z.append(block.attn.mix(heads, layout.on(block.device), None, _CLEAN))
-            after = resid + block.write_heads(z[-1], _CLEAN)
+            z.append(block.attn.mix(heads, layout.on(block.device), None, tap))
+            after = resid + block.write_heads(z[-1], tap)
             mlp_inputs.append(block.mlp_input(resid, after))
             # A separate tensor, also without a norm: what goes past the MLP must not count as going through it.
-            normed.append(block.ln2(mlp_inputs[-1], _CLEAN).view_as(after))
-            mlp_outputs.append(block.ln2_post(block.mlp(normed[-1], _CLEAN), _CLEAN))
+            normed.append(block.ln2(mlp_inputs[-1], tap).view_as(after))
+            mlp_outputs.append(block.ln2_post(block.mlp(normed[-1], tap), tap))
             resid = after + mlp_outputs[-1]
         places = [*(x for heads in inputs for x in heads), *normed, resid]
-        gradients = torch.autograd.grad(_score(model, resid, readout), places)
+        gradients = torch.autograd.grad(_score(model, resid, readout, tap), places, materialize_grads=True)
     n = len(model.blocks)
     outputs = tuple((x - block.mlp_bias).detach() for x, block in zip(mlp_outputs, model.blocks, strict=True))
     return _Walk(
@@ -143,13 +151,14 @@ def _walk(model: Transformer, layout: Layout, readout: Readout, embedding: Tenso
         mlp_inputs=[x.detach() for x in mlp_inputs],
         heads=[torch.cat(gradients[3 * layer : 3 * layer + 3], 2) for layer in range(n)],
         mlp=list(gradients[3 * n : 4 * n]),
+        rule=rule,
         end=gradients[-1],
     )
 
 
-def _score(model: Transformer, resid: Tensor, readout: Readout) -> Tensor:
+def _score(model: Transformer, resid: Tensor, readout: Readout, tap: Tap) -> Tensor:
     read = resid if readout.at is None else take_positions(resid, readout.at.to(resid.device))
-    logits = model.unembed(read, readout.choose, _CLEAN)
+    logits = model.unembed(read, readout.choose, tap)
     return readout.score(logits, torch.arange(len(resid), device=logits.device)).sum()
 
 
@@ -170,24 +179,25 @@ def _scores(
         scores[..., :feeding, columns] = products.to(scores.device)
 
     for layer, block in enumerate(model.blocks):
-        add(graph.heads(layer), _before_heads(block, walk.pre[layer], walk.heads[layer]))
-        add(graph.port(layer, "mlp"), _before_norm(block.ln2, walk.mlp_inputs[layer], walk.mlp[layer][:, :, None]))
+        add(graph.heads(layer), _before_heads(model, layer, walk))
+        into_mlp = _before_norm(block.ln2, walk.mlp_inputs[layer], walk.mlp[layer][:, :, None], walk.rule)
+        add(graph.port(layer, "mlp"), into_mlp)
     add(slice(len(graph.receivers) - 1, len(graph.receivers)), walk.end[:, :, None])
     return scores
 
 
-def _before_heads(
-    block: Block, pre: Float[Tensor, "prompt pos d_model"], gradient: Float[Tensor, "prompt pos input d_head"]
-) -> Float[Tensor, "prompt pos input d_model"]:
+def _before_heads(model: Transformer, layer: int, walk: _Walk) -> Float[Tensor, "prompt pos input d_model"]:
     """Gradients at queries, keys and values of every query head carried back to the input of each."""
+    block, pre, gradient = model.blocks[layer], walk.pre[layer], walk.heads[layer]
     if block.attn.linear:
         heads = torch.einsum("bprk,rdk->bprd", gradient, _weights(block.attn))
-        return _before_norm(block.ln1, pre, heads)
+        return _before_norm(block.ln1, pre, heads, walk.rule)
     n_heads = block.attn.config.n_heads
     with torch.enable_grad():
         inputs = pre[:, None].expand(-1, 3 * n_heads, -1, -1).detach().requires_grad_()
-        ports = zip(HEAD_PORTS, block.ln1(inputs, _CLEAN).split(n_heads, 1), strict=True)
-        projected = torch.cat([block.attn.own(port, x, range(n_heads)) for port, x in ports], 1)
+        tap = Tap(rule_hooks(model, walk.rule))
+        ports = zip(HEAD_PORTS, block.ln1(inputs, tap).split(n_heads, 1), strict=True)
+        projected = torch.cat([block.attn.own(port, x, range(n_heads), tap=tap) for port, x in ports], 1)
         (back,) = torch.autograd.grad(projected, inputs, gradient.transpose(1, 2))
     return back.transpose(1, 2)
 
@@ -199,7 +209,10 @@ def _weights(attn: Attention) -> Float[Tensor, "input d_model d_head"]:
 
 
 def _before_norm(
-    norm: NormLayer, x: Float[Tensor, "prompt pos d_model"], gradient: Float[Tensor, "prompt pos receiver d_model"]
+    norm: NormLayer,
+    x: Float[Tensor, "prompt pos d_model"],
+    gradient: Float[Tensor, "prompt pos receiver d_model"],
+    rule: Rule,
 ) -> Float[Tensor, "prompt pos receiver d_model"]:
     """Gradients at the output of a norm carried back to its input `x`."""
     if norm.w is None:
@@ -207,6 +220,9 @@ def _before_norm(
     gradient, x = gradient * norm.w, widened(x[:, :, None])
     x = x if norm.b is None else x - x.mean(-1, keepdim=True)
     square = x.square().mean(-1, keepdim=True) + norm.eps
+    if rule != "gradient":  # the norm divides by a constant
+        back = gradient * square.rsqrt()
+        return back if norm.b is None else back - back.mean(-1, keepdim=True)
     along = (gradient @ x.transpose(2, 3)) / (x.shape[-1] * square)
     back = torch.addcmul(gradient, along, x, value=-1.0) * square.rsqrt()
     return back if norm.b is None else back - back.mean(-1, keepdim=True)

@@ -19,6 +19,7 @@ from vesalius.intervene.engine import Cost, row_bytes
 from vesalius.intervene.live_memory import LiveMemory, runnable_shape
 from vesalius.intervene.readout import Readout
 from vesalius.intervene.recordings import Recordings, attention_share, prompt_bytes
+from vesalius.intervene.relevance import Rule
 from vesalius.intervene.values import Batch
 from vesalius.model.config import Config
 from vesalius.model.transformer import Transformer
@@ -113,7 +114,9 @@ def sweep_peak(
     return live.peak + kept * (config.n_layers - layers) // layers
 
 
-def attribution_peak(config: Config, dtype: torch.dtype, prompts: Prompts, *, steps: int, memory: int) -> int:
+def attribution_peak(
+    config: Config, dtype: torch.dtype, prompts: Prompts, *, steps: int, memory: int, rule: Rule = "gradient"
+) -> int:
     """The same for edge attribution. Its steps are alike, and its tables grow with the layers: linearly, and the one of
     the scores with their square; three short models say by how much.
     """
@@ -122,7 +125,8 @@ def attribution_peak(config: Config, dtype: torch.dtype, prompts: Prompts, *, st
         model, batch = runnable_shape(config.model_copy(update=_of_layers(config, layers)), dtype), at_once.batch()
         with LiveMemory("meta", model.parameters()) as live:
             readout, together = at_once.readout(), memory * len(batch) + 2**40
-            edge_attribution(model, batch, readout, counterfactual=batch, steps=min(steps, 2), memory=together)
+            few = min(steps, 2)
+            edge_attribution(model, batch, readout, counterfactual=batch, steps=few, rule=rule, memory=together)
         return live.peak
 
     rows = attribution_rows(config, dtype, prompts.width, memory)

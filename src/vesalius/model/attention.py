@@ -89,7 +89,12 @@ class Attention(nn.Module):
         return Heads(*(tap(f"{self.prefix}hook_{port}", self._finish(port, x, tap)) for port, x in parts))
 
     def own(
-        self, port: HeadPort, x: Float[Tensor, "*batch head row d_model"], query_heads: Sequence[int]
+        self,
+        port: HeadPort,
+        x: Float[Tensor, "*batch head row d_model"],
+        query_heads: Sequence[int],
+        *,
+        tap: Tap = _QUIET,
     ) -> Float[Tensor, "*batch head row d_head"]:
         """The queries, keys or values of query heads, each from an input of its own. Where a norm joins all heads, a
         head's vector is what it would be if all heads read its input.
@@ -101,11 +106,12 @@ class Attention(nn.Module):
         if norm is None or norm.w is None:
             return raw
         if self.config.qk_norm == "head":
-            return norm(raw, _QUIET)
+            return norm(raw, tap)
         whole = {"q": self.query, "k": self.key}[port]
         scales = [norm.scale(self._clipped(x[..., i, :, :] @ whole + biases.flatten())) for i in range(x.shape[-3])]
+        scale = tap(f"{norm.prefix}.hook_scale", torch.stack(scales, -3))
         weight = norm.w.view(len(weights), 1, -1)[sources]
-        return (widened(raw) / torch.stack(scales, -3) * weight).to(raw.dtype)
+        return (widened(raw) / scale * weight).to(raw.dtype)
 
     def mix(
         self, heads: Heads, layout: Layout, at: Int[Tensor, "batch query"] | None, tap: Tap

@@ -119,7 +119,7 @@ class Cache(Mapping[str, Tensor]):
 def name_filter(names: NameFilter) -> Callable[[str], bool]:
     """Turn `None` (everything that costs nothing extra), a name, names or a predicate into a predicate."""
     if names is None:
-        return lambda name: not name.endswith(ON_DEMAND)
+        return lambda name: not name.endswith(ON_DEMAND) and ".experts." not in name
     if callable(names):
         return names
     selection = {names} if isinstance(names, str) else set(names)

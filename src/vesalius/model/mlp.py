@@ -49,7 +49,8 @@ class ExpertMlp(nn.Module):
     """Gated MLPs of which a router chooses a few for every token. The whole of it is one component.
 
     Hooks: `hook_router` (a score for every expert), `hook_expert_indices` (the chosen), `hook_expert_weights` (how
-    much each of them counts).
+    much each of them counts); on demand `experts.E.hook_pre`, `hook_pre_linear` and `hook_post` of the tokens that
+    expert E serves, in order.
     """
 
     def __init__(self, config: Config, experts: Experts, layer: int) -> None:
@@ -72,7 +73,9 @@ class ExpertMlp(nn.Module):
         out = torch.zeros_like(flat)
         for expert in chosen.unique().tolist():
             token, place = (chosen == expert).nonzero(as_tuple=True)
-            inputs = flat[token]
-            inner = self.act(inputs @ self.W_gate[expert]) * (inputs @ self.W_in[expert])
-            out = out.index_add(0, token, inner @ self.W_out[expert] * weights[token, place, None])
+            inputs, prefix = flat[token], f"{self.prefix}experts.{expert}."
+            gate = tap(prefix + "hook_pre", inputs @ self.W_gate[expert])
+            post = self.act(gate) * tap(prefix + "hook_pre_linear", inputs @ self.W_in[expert])
+            written = tap(prefix + "hook_post", post) @ self.W_out[expert]
+            out = out.index_add(0, token, written * weights[token, place, None])
         return out.view_as(x)

@@ -119,7 +119,7 @@ def circuits(
 def discovery(
     methods: Annotated[
         str, typer.Option("--methods", help="Discovery methods, comma-separated; also of plug-ins.")
-    ] = "sweep,eap,eap-ig,acdc",
+    ] = "sweep,eap,eap-ig,relp,relp-qk,acdc",
     specimens: SpecimensOption = None,
     ids: IdsOption = None,
     limit: LimitOption = None,

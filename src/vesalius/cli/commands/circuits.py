@@ -195,7 +195,8 @@ def discover(
     counterfactual: CounterfactualOption = None,
     metric: MetricOption = None,
     method: Annotated[
-        str, typer.Option("--method", "-m", help="sweep, eap, eap-ig, acdc, bandit, rl, sets, or a plug-in.")
+        str,
+        typer.Option("--method", "-m", help="sweep, eap, eap-ig, relp, relp-qk, acdc, bandit, rl, sets, or a plug-in."),
     ] = "sweep",
     n: Annotated[int, typer.Option("--n", min=1, help="Prompts.")] = 32,
     seed: Annotated[int, typer.Option(help="Seed of the prompts.")] = 0,

@@ -72,7 +72,9 @@ def submit(
     explanations: Annotated[
         str | None, typer.Option(help="A directory of explanations instead: c01.json, or c01/explanation.json.")
     ] = None,
-    method: Annotated[str | None, typer.Option(help="A discovery method instead: sweep, eap, eap-ig, acdc.")] = None,
+    method: Annotated[
+        str | None, typer.Option(help="A discovery method instead: sweep, eap, eap-ig, relp, acdc.")
+    ] = None,
     interpreter: Annotated[
         str | None, typer.Option(help="Who interprets the functions, run by whoever scores: builtin, module:function.")
     ] = None,

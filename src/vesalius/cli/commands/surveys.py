@@ -35,7 +35,9 @@ def survey(
     top: Annotated[int, typer.Option("--top", min=1, help="Components that two halves of the prompts compare.")] = 10,
     discover: Annotated[
         str | None,
-        typer.Option("--discover", help="Also find a circuit, with checks: sweep, eap, eap-ig, acdc, bandit or rl."),
+        typer.Option(
+            "--discover", help="Also find a circuit, with checks: sweep, eap, eap-ig, relp, acdc, bandit or rl."
+        ),
     ] = None,
     metric: MetricOption = None,
     seed: Annotated[int, typer.Option(help="Seed of the prompts, the halves and the bootstrap.")] = 0,

@@ -47,7 +47,7 @@ def sweep(
 def discover(
     call: Call,
     specimen: SpecimenName,
-    method: Literal["sweep", "eap", "eap-ig", "acdc", "bandit", "rl"] = "eap-ig",
+    method: Literal["sweep", "eap", "eap-ig", "relp", "relp-qk", "acdc", "bandit", "rl"] = "eap-ig",
     behaviour: BehaviourName = None,
     n: Prompts = 32,
     seed: Seed = 0,
