@@ -10,7 +10,7 @@
 | run a benchmark and use finished runs     | `bench`, `replay`, `compare`, `diff`, `results`, `watch`                |
 | let people rate texts blind, and compare  | `annotate`, `ratings`, `rating_sheets`                                  |
 | register a claim before its test, verify  | `register_claim`, `verify_claim`, `check_verdict`, `show_claim`, ...    |
-| score on circuits nobody has seen         | `make_league`, `submit_league`, `score_league`, `league_table`          |
+| score on fresh circuits, with a sealed key| `make_league`, `submit_league`, `score_league`, `league_table`          |
 | repeat a result from its request          | `rerun`                                                                 |
 | make specimens and see black boxes        | `train`, `generate`, `sample_functions`                                 |
 
@@ -35,7 +35,10 @@ if TYPE_CHECKING:
     from vesalius.api.head_sets import discover_sets
     from vesalius.api.kept_circuits import explained_circuit, faithfulness
     from vesalius.api.knockouts import save_what_if, what_if, what_if_again
-    from vesalius.api.leagues import league_table, make_league, read_passphrase, score_league, submit_league
+    from vesalius.api.league_files import read_passphrase
+    from vesalius.api.league_making import make_league
+    from vesalius.api.league_scoring import league_table, score_league
+    from vesalius.api.league_submissions import submit_league
     from vesalius.api.looking import attention, lens, look
     from vesalius.api.measuring import instruments
     from vesalius.api.mechrl import bench_mechrl
@@ -81,11 +84,11 @@ _HOMES = {
     "generate": "vesalius.api.training",
     "grade": "vesalius.grading",
     "instruments": "vesalius.api.measuring",
-    "league_table": "vesalius.api.leagues",
+    "league_table": "vesalius.api.league_scoring",
     "lens": "vesalius.api.looking",
     "load": "vesalius.api.catalogue",
     "look": "vesalius.api.looking",
-    "make_league": "vesalius.api.leagues",
+    "make_league": "vesalius.api.league_making",
     "models": "vesalius.api.families",
     "next_tokens": "vesalius.api.catalogue",
     "plan": "vesalius.api.plans",
@@ -93,7 +96,7 @@ _HOMES = {
     "predict": "vesalius.api.catalogue",
     "rating_sheets": "vesalius.api.rating_files",
     "ratings": "vesalius.api.rating_files",
-    "read_passphrase": "vesalius.api.leagues",
+    "read_passphrase": "vesalius.api.league_files",
     "register_claim": "vesalius.api.registered_claims",
     "replay": "vesalius.api.runs",
     "report": "vesalius.api.pages",
@@ -104,7 +107,7 @@ _HOMES = {
     "save_what_if": "vesalius.api.knockouts",
     "schema": "vesalius.documents.schemas",
     "schema_names": "vesalius.documents.schemas",
-    "score_league": "vesalius.api.leagues",
+    "score_league": "vesalius.api.league_scoring",
     "serve_functions": "vesalius.api.functions",
     "show": "vesalius.api.catalogue",
     "show_claim": "vesalius.api.registered_claims",
@@ -112,7 +115,7 @@ _HOMES = {
     "specimens": "vesalius.api.catalogue",
     "study": "vesalius.api.studies",
     "study_plan": "vesalius.api.study_plans",
-    "submit_league": "vesalius.api.leagues",
+    "submit_league": "vesalius.api.league_submissions",
     "survey": "vesalius.api.surveys",
     "survey_plan": "vesalius.api.surveys",
     "sweep": "vesalius.api.sweeps",

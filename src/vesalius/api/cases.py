@@ -47,7 +47,7 @@ def method_named(method: str, *, n: int, seed: int) -> str:
 
 
 def discovery_case(method: str | None, circuit: str, directory: str | Path, *, n: int, seed: int) -> DiscoveryCase:
-    """A method on one circuit; None for scores that somebody submits."""
+    """A method on one circuit; None for scores that are submitted."""
     return DiscoveryCase(method or SUBMITTED, circuit, Path(directory), n, seed)
 
 

@@ -1,4 +1,4 @@
-"""A league: circuits that nobody has seen, submissions about them, and one row for each that was scored."""
+"""A league: fresh circuits whose key is sealed, submissions about them, and one row for each that was scored."""
 
 from typing import Literal
 
@@ -13,7 +13,7 @@ from vesalius.documents.views import Row, Viewable
 LEAGUE_FILE, SUBMISSION_FILE, ROW_FILE = "league.json", "submission.json", "row.json"
 #: The figures that a table shows first.
 LEAGUE_HEADLINES = (
-    *("tag_accuracy", "component_iia", "power", "false_support", "coverage", "bias", "task_exact"),
+    *("tag_accuracy", "component_iia", "power", "false_support", "coverage", "interval_width", "bias", "task_exact"),
     *("node_auroc", "circuit_recall", "circuit_precision"),
 )
 
@@ -56,19 +56,16 @@ class League(Viewable, Document):
 
 
 class LeagueError(Record):
-    """A circuit that something failed on; it is in no figure."""
+    """A circuit, or a category of functions, that something failed on; what failed counts as not found."""
 
     case: str
     reason: str
 
 
-class LeagueSubmission(Viewable, Document):
-    """What was submitted: explanations or discovered circuits, one file per circuit, and the name of an interpreter for
-    the functions, which whoever holds the key runs.
-    """
+class LeagueEntry(Viewable, Document):
+    """What a submission and its row share: the league, by the digest of its key, and what was submitted by whom."""
 
     SCHEMA = 1
-    REMEDY = "submit again with `vesalius league submit`"
 
     schema_version: Literal[1] = Field(default=1, alias="schema")
     league: str
@@ -79,11 +76,24 @@ class LeagueSubmission(Viewable, Document):
     method: str | None = None
     interpreter: str | None = None
     seed: int = 0
-    cases: tuple[str, ...] = ()
     errors: tuple[LeagueError, ...] = ()
-    complete: bool = False
     seconds: float = 0.0
     versions: FrozenMap[str, str] = Field(default_factory=installed_versions)
+
+
+#: The fields that say which submission one is.
+IDENTITY = ("league", "name", "kind", "scientist", "backbone", "method", "interpreter", "seed")
+
+
+class LeagueSubmission(LeagueEntry):
+    """What was submitted: explanations or discovered circuits, one file per circuit, and the name of an interpreter for
+    the functions, which the scorer runs.
+    """
+
+    REMEDY = "submit again with `vesalius league submit`"
+
+    cases: tuple[str, ...] = ()
+    complete: bool = False
 
     def _summary(self) -> str:
         state = "complete" if self.complete else "not complete"
@@ -105,29 +115,18 @@ class CircuitScore(Record):
     node_auroc: float | None = None
 
 
-class LeagueRow(Viewable, Document):
-    """A submission, scored: every metric with its interval, and the circuits behind it."""
+class LeagueRow(LeagueEntry):
+    """A submission, scored: every metric with its interval, and the circuits behind it. All `n` circuits are in every
+    figure; on `n_error` of them the scientist or method failed.
+    """
 
-    SCHEMA = 1
     REMEDY = "score again with `vesalius league score`"
 
-    schema_version: Literal[1] = Field(default=1, alias="schema")
-    league: str
-    name: str
-    kind: Literal["explanations", "circuits"]
-    scientist: str | None = None
-    backbone: str | None = None
-    method: str | None = None
-    interpreter: str | None = None
-    seed: int
     n: int
     n_error: int
     metrics: FrozenMap[str, Metric]
     circuits: tuple[CircuitScore, ...] = ()
-    errors: tuple[LeagueError, ...] = ()
     scored: str
-    seconds: float
-    versions: FrozenMap[str, str] = Field(default_factory=installed_versions)
 
     def _summary(self) -> str:
         heading = f"{self.name}: {self.n} circuits scored, {self.n_error} errors"

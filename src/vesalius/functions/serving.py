@@ -141,7 +141,7 @@ class ServedFunctions:
         return {"printed": LEAD + pairs, "code": 0}
 
     def _write(self, name: str, asked: Sequence[Asked]) -> None:
-        """Put queries into the ledger before anybody sees their outputs."""
+        """Put queries into the ledger before their outputs are shown."""
         lines = [{"function": name, "input": json_value(one.input), **_told(one.reply)} for one in asked]
         with self._ledger.open("a", encoding="utf-8") as file:
             file.writelines(json.dumps(line, ensure_ascii=True) + "\n" for line in lines)
@@ -155,7 +155,7 @@ class _Server(socketserver.ThreadingUnixStreamServer):
         super().__init__(address, _Handler)
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """A connection that broke off costs nothing and is nobody's business."""
+        """A connection that broke off costs nothing and is not reported."""
 
 
 class _Handler(socketserver.StreamRequestHandler):
@@ -201,7 +201,7 @@ def _text(path: Path) -> str | None:
 
 
 def _drop_torn_line(path: Path) -> None:
-    """Cut off a last line that a crash left without its end: nobody was shown its output."""
+    """Cut off a last line that a crash left without its end: its output was not shown."""
     if path.is_file():
         content = path.read_bytes()
         if content and not content.endswith(b"\n"):

@@ -19,6 +19,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import torch
 from pydantic import BaseModel, ConfigDict
@@ -31,6 +32,8 @@ from vesalius.components import Component, Edge, Port
 from vesalius.documents.circuit import Circuit
 from vesalius.documents.metric import Metric
 from vesalius.errors import BadInput
+from vesalius.intervene.edge_graph import EdgeGraph
+from vesalius.model.config import Config
 from vesalius.rasp import Aggregate, Program, SelectorWidth, Variable, indices
 from vesalius.rasp.graph import is_input
 from vesalius.statistics import RESAMPLES
@@ -118,6 +121,25 @@ def grade_circuit_scores(circuit: Circuit, truth: TrueCircuit) -> Areas:
         if edge in truth.constant or truth.judges(edge)
     ]
     return Areas(node_auroc=auroc(nodes), edge_auroc=auroc(edges), edge_auroc_all=auroc(everything))
+
+
+def with_zeros(circuit: Circuit, config: Config) -> Circuit:
+    """The circuit with a score for every component and edge of a model, 0 for those it does not score; refused where it
+    names one that the model does not have.
+    """
+    graph = EdgeGraph.of(config)
+    components = [part for part in graph.senders if part is not None]
+    filled: list[dict[Any, float]] = []
+    scores: list[tuple[Mapping[Any, float], Sequence[Any]]] = [
+        (circuit.components, components),
+        (circuit.edge_scores, graph.edges),
+    ]
+    for given, candidates in scores:
+        if strangers := given.keys() - set(candidates):
+            name = min(map(str, strangers))
+            raise BadInput(f"{name} is not in a model of {config.n_layers} layers and {config.n_heads} heads")
+        filled.append({name: given.get(name, 0.0) for name in candidates})
+    return Circuit.scored(config, config.d_model, *filled)
 
 
 def auroc(scored: Sequence[tuple[float, bool]]) -> float | None:

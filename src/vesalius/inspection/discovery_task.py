@@ -1,8 +1,8 @@
 """`vesalius/discovery`: find circuits with known answers.
 
 One sample is one circuit: score the components, and the edges, of a model by what the task needs. The solver runs one
-of our methods, or with `agent=true` inspect's react agent with our tools. The components of the true circuit are told
-to nobody.
+of our methods, or with `agent=true` inspect's react agent with our tools. The components of the true circuit are not
+told.
 """
 
 from inspect_ai import Task, task

@@ -55,7 +55,7 @@ class Names:
             exists = place.is_relative_to(self.root) and place.exists()
         except (OSError, ValueError, RuntimeError):
             return None
-        # Said of any such path, so that nobody learns what exists outside.
+        # Said of any such path, so that no caller learns what exists outside.
         if not place.is_relative_to(self.root):
             raise BadInput(f"{what} {quoted(name, 80)}: lies outside the server's root, which is all that is read")
         if not exists or place == self.root:

@@ -36,7 +36,7 @@ def add_prompts(server: MCPServer[Any], desk: Desk) -> None:
         return INVESTIGATE.format(model=model, behaviour=behaviour)
 
 
-HYVE = """Explain how the specimen {specimen} carries out its task. Nobody tells you the task.
+HYVE = """Explain how the specimen {specimen} carries out its task. You are not told the task.
 
 Call describe_specimen first. Then, for each component of the circuit, in the order of the layers:
 1. Observe. Describe what it does without intervening: predict, attention, run_code. Write down what you saw.

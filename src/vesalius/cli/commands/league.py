@@ -1,4 +1,4 @@
-"""A league: circuits that nobody has seen, submissions, scores."""
+"""A league: fresh circuits with a sealed key, submissions, scores."""
 
 from typing import Annotated
 
@@ -8,7 +8,7 @@ from vesalius.cli.options import BackboneOption, JsonOption, UnsafeSandboxOption
 
 league = typer.Typer(no_args_is_help=True)
 commands = typer.Typer()
-commands.add_typer(league, name="league", help="Score a scientist or a method on circuits that nobody has seen.")
+commands.add_typer(league, name="league", help="Score a scientist or a method on fresh circuits whose key is sealed.")
 
 LeagueArgument = Annotated[str, typer.Argument(help="A directory of `vesalius league make`.", metavar="LEAGUE")]
 PassphraseOption = Annotated[
@@ -37,7 +37,7 @@ def make(
     ] = False,
     json: JsonOption = False,
 ) -> None:
-    """Generate and train fresh circuits, and lock the key away. Takes minutes of one core per circuit.
+    """Generate and train fresh circuits, and lock the key away. Training takes minutes of one core per circuit.
 
     Example: vesalius league make --circuits 30 --passphrase-file secret.txt --out league
     """
@@ -76,7 +76,7 @@ def submit(
         str | None, typer.Option(help="A discovery method instead: sweep, eap, eap-ig, relp, acdc.")
     ] = None,
     interpreter: Annotated[
-        str | None, typer.Option(help="Who interprets the functions, run by whoever scores: builtin, module:function.")
+        str | None, typer.Option(help="Interpreter of the functions, which the scorer runs: builtin, module:function.")
     ] = None,
     name: Annotated[str | None, typer.Option(help="Name of the submission. Default: who made it.")] = None,
     seed: Annotated[int, typer.Option(help="Seed of the scientist or method.")] = 0,

@@ -1,6 +1,6 @@
 """Telling waves apart that differ by whole periods: they are the same function but for rounding at their own jumps.
 
-Jumps lie on decimals, and so do many points anybody would ask; there a square wave is +1 or -1 by the last digit of a
+Jumps lie on decimals, and so do many points that are asked; there a square wave is +1 or -1 by the last digit of a
 sine. The formula whose rounding agrees with the answers is the one to give.
 """
 
