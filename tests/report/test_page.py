@@ -247,6 +247,9 @@ def test_interval_plot() -> None:
     wide = plot(evidence(3.0, low=-1.0, high=3.0, controls={}))
     assert wide is not None
     assert (wide.zero, wide.one, wide.value) == (25, 50, 100)
+    counted = plot(evidence(0.5, low=0.25, high=0.75, controls={"cells": 12.0, "shuffled": 0.1}))
+    assert counted is not None
+    assert (counted.value, counted.controls, counted.one) == (50.0, (10.0,), 100.0)
     assert plot(evidence(None)) is None
     assert plot(evidence(float("nan"))) is None
 

@@ -197,6 +197,46 @@ def test_pruning_by_keyboard_alone(served: Served, browser: Browser, found: Disc
         window.check()
 
 
+def test_single_keys_act_only_while_their_setting_is_on(served: Served, browser: Browser) -> None:
+    with browser.window(served) as window:
+        page = window.open("circuit?path=found&least=0")
+        box = page.locator(".box[data-name='L1H2']")
+        page.get_by_label("single keys act").uncheck()
+        for key in ("p", "x"):
+            box.press(key)
+        assert not {"pin", "prune"} & query(page).keys()
+        page.reload()
+        page.get_by_label("single keys act").wait_for()
+        assert not page.get_by_label("single keys act").is_checked()
+        page.get_by_label("single keys act").check()
+        box.press("x")
+        assert query(page)["prune"] == ["L1H2"]
+        window.check()
+
+
+def test_the_box_cuts_every_edge_that_is_not_drawn(served: Served, browser: Browser) -> None:
+    """An explanation's circuit is its components; with the box ticked it is the paths that were measured."""
+    explanation, specimen = frac_prevs(), ves.load("frac_prevs")
+    paths = ves.explained_circuit(explanation, specimen)
+    names = [part.id for part in explanation.components]
+    by_components, by_paths = (
+        ves.faithfulness("frac_prevs", components=components, n=4, seed=1) for components in (names, paths)
+    )
+    assert by_components.size == len(names) < by_paths.candidates
+    with browser.window(served) as window:
+        for tick, what, expected in ((False, "components", by_components), (True, "edges", by_paths)):
+            page = window.open("circuit?path=explained&n=4&seed=1")
+            page.get_by_label("cut every edge that is not drawn").set_checked(tick)
+            page.get_by_role("button", name="Recompute the faithfulness").click()
+            row = page.locator(".measured tbody tr").first
+            row.wait_for()
+            assert f"{expected.size} of {expected.candidates} {what}" in row.inner_text()
+            shown = float(row.locator("[data-value]").first.get_attribute("data-value"))
+            assert shown == pytest.approx(expected.faithfulness.value, abs=1e-5)
+        assert query(page)["paths"] == ["yes"]
+        window.check()
+
+
 def test_an_edge_is_chosen_with_the_mouse(served: Served, browser: Browser) -> None:
     with browser.window(served) as window:
         page = window.open("circuit?path=explained")

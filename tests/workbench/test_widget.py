@@ -152,5 +152,12 @@ def test_the_graph_of_a_circuit_is_drawn(browser: Any) -> None:
         assert page.evaluate("window.saved") == ["L1H0"]
         assert page.locator(".box[aria-pressed=true]").inner_text() == "L1H0"
         assert page.locator(".picture path.edge:not(.hot)").count() == 60
+        focused = "document.querySelector('#out > div').shadowRoot.activeElement.dataset.name"
+        for pressed in ("false", "true"):
+            page.keyboard.press("Enter")  # everything is drawn again, and the keyboard stays where it was
+            assert page.evaluate(focused) == "L1H0"
+            assert page.locator(".box[data-name=L1H0]").get_attribute("aria-pressed") == pressed
+        page.keyboard.press("ArrowDown")
+        assert page.evaluate(focused) != "L1H0"
         assert window.faults() == []
         assert window.errors == []

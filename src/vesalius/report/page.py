@@ -21,7 +21,7 @@ from vesalius.documents.views import subject_of
 from vesalius.errors import Failed
 from vesalius.model.specimen import Specimen
 from vesalius.report.diagram import Diagram, draw_circuit
-from vesalius.report.html import LIMIT_BYTES, render, write
+from vesalius.report.html import LIMIT_BYTES, SHARED, render, write
 from vesalius.report.pictures import Picture, draw_components
 from vesalius.report.profiles import Bars, draw_profile
 from vesalius.report.tables import Reading, Sheet, read_records, read_table
@@ -164,10 +164,14 @@ def _tally(verdicts: Iterable[Verdict]) -> dict[str, int]:
 
 
 def plot(evidence: Evidence) -> Plot | None:
-    """The evidence on a common scale that holds 0, 1, the interval and every control; None without an interval."""
+    """The evidence on a common scale that holds 0, 1, the interval and every control; None without an interval.
+
+    Counts among the controls (how many cells were tested) are not on that scale.
+    """
     if evidence.low is None or evidence.high is None:
         return None
-    controls = [value for value in evidence.controls.values() if value is not None]
+    on_scale = (value for name, value in evidence.controls.items() if name not in SHARED["counts"])
+    controls = [value for value in on_scale if value is not None]
     points = [evidence.low, evidence.high, *controls, *([] if evidence.value is None else [evidence.value])]
     if not all(map(math.isfinite, points)):
         return None

@@ -1,4 +1,4 @@
-/** One line of evidence: the value, its interval, its controls as dashed strokes, and the ends 0 and 1. */
+/** One line of evidence: the value, its interval, its controls as dashed strokes, and the ends 0 and 1. Counts beside it are not on its scale. */
 
 import { h } from "../dom";
 import { scale } from "../numbers";
@@ -19,7 +19,7 @@ export interface Evidence {
 export function strip(evidence: Evidence): SVGElement | null {
   const { value, low, high } = evidence;
   if (low === null || high === null) return null;
-  const controls = Object.values(evidence.controls).filter((one): one is number => one !== null);
+  const controls = Object.entries(evidence.controls).filter(([name]) => !shared.counts.includes(name)).map(([, one]) => one).filter((one): one is number => one !== null);
   const place = scale([low, high, ...controls, ...(value === null ? [] : [value])]);
   const at = (point: number) => place(point).toFixed(1);
   const { left, width, height, middle, end_top, end_height, control_top, control_height, radius } = shared.strip;

@@ -95,7 +95,7 @@ function watch(place: Element, path: string, wanted: string): () => void {
     h("div", { class: "use" },
       h("h4", {}, use.claim ? `Claim: ${use.claim.replaceAll("_", " ")}` : use.is_code ? "Code" : use.tool, " ", use.verdict ? verdict(use.verdict) : null),
       use.is_code ? said(use.given, `tool.${at}.given`, call, "code") : h("details", {}, h("summary", {}, "What it was given"), said(use.given, `tool.${at}.given`, call, "arguments")),
-      use.result === null ? h("p", { class: "quiet" }, "No result is on record yet.") : use.result.length > 1200 ? h("details", {}, h("summary", {}, `Result, ${whole(use.result.length)} characters`), said(use.result, `tool.${at}.result`, call, "result")) : said(use.result, `tool.${at}.result`, call, "result"));
+      use.result === null ? h("p", { class: "quiet" }, "Its result is recorded with the next call.") : use.result.length > 1200 ? h("details", {}, h("summary", {}, `Result, ${whole(use.result.length)} characters`), said(use.result, `tool.${at}.result`, call, "result")) : said(use.result, `tool.${at}.result`, call, "result"));
   const one = (call: Call): HTMLElement =>
     h("div", { class: "call", "data-call": call.number },
       call.failure ? h("p", { class: "problem" }, `The call failed: ${call.failure}`) : null,
