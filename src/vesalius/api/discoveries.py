@@ -1,6 +1,7 @@
 """Which components a behaviour needs: a method's scores, graded where the answer is known, and the checks of them."""
 
-from dataclasses import asdict
+from collections.abc import Sequence
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, Literal, Unpack, overload
 
@@ -16,18 +17,28 @@ from vesalius.behaviours.metrics import BehaviourMetric
 from vesalius.behaviours.trial import Trial, require_drawable
 from vesalius.circuits.foreign_spec import KEY_FILE, KEY_FOLDER
 from vesalius.circuits.specimens import benchmark_directory
-from vesalius.discovery.checks import run_checks
+from vesalius.discovery.checks import held_out_prompts, run_checks
 from vesalius.discovery.mechrl.environment import PAPER_QUIRKS
-from vesalius.discovery.methods import CUT_IN_PARTS, DEFAULT_PROMPTS, MethodResult, require_method
+from vesalius.discovery.methods import (
+    BY_COMPONENTS,
+    CUT_IN_PARTS,
+    DEFAULT_PROMPTS,
+    METHODS,
+    MethodResult,
+    require_method,
+)
 from vesalius.discovery.methods import discover as scored
-from vesalius.discovery.search.model_search import SearchOptions
+from vesalius.discovery.search.model_search import SEARCHES, SearchOptions
+from vesalius.discovery.selection import parse_rules, require_selectable, select_circuit
 from vesalius.documents.checks import Checks
 from vesalius.documents.circuit import Circuit
 from vesalius.documents.discovery import SEARCH_DEFAULTS, Discovery
 from vesalius.documents.request import MATERIAL, Request
+from vesalius.documents.selection import Selection
 from vesalius.documents.sets import HeadSets
 from vesalius.errors import BadInput, note, require_whole
 from vesalius.grading.discovery import grade_circuit_scores, true_circuit
+from vesalius.intervene.edge_graph import EdgeGraph
 from vesalius.model.devices import Devices
 from vesalius.model.specimen import Specimen
 from vesalius.model.states import fingerprint
@@ -64,6 +75,8 @@ def discover(
     steps: int = 0,
     split: str = DEFAULT_SPLIT,
     material: Trial | None = None,
+    select: str | Sequence[str] | None = None,
+    size: int | None = None,
     search: str | None = None,
     pool: Names | None = None,
     kind: str | None = None,
@@ -87,6 +100,10 @@ def discover(
     prompts than the specimen's own, `behaviour` and `metric` are those of `ves.load`. With `out` (a directory, or True
     for one under `vesalius-runs`) the files and the page are written.
 
+    `select` cuts the circuit to at most `size` edges (components, for methods that score no edges) by a rule: "top",
+    "greedy", "exact", "bootstrap" or "positive-ratio". Of several rules the first makes the circuit and the others are
+    compared with it. Without `size` the circuit is the smallest that keeps 0.9 of the behaviour on these prompts.
+
     The method "sets" finds heads that matter together instead, as `ves.discover_sets` does: `search`, `pool`, `kind`,
     `least` and `budget` are its options, and the result are the sets.
 
@@ -99,16 +116,21 @@ def discover(
     of_sets = set_options(method, search=search, pool=pool, kind=kind, least=least)
     if method == SETS:
         _refuse_scoring_options(paper, seeds, steps, checks, split, material, engine, jobs)
+        _refuse_selection(select, size)
         shared = {"budget": budget, "n": n, "seed": seed, "force": force, "out": out, "progress": progress}
         return discover_sets(specimen, **of_sets, **shared, **subject)
     require_drawable(n, seed)
     require_whole(budget=0 if budget is None else budget, seeds=seeds, steps=steps)
     options = SearchOptions(budget, paper, seeds, steps)
     require_method(method, options)
+    rules = parse_rules(select, size)
     require_place(out)
     with shown(progress) as report:
         specimen = loaded(specimen, progress=report, **subject)
+        _require_selection(specimen, method, rules, size)
         asked = _asked(options, n, force=force, checks=checks, split=split) | subject_options(specimen, material)
+        asked |= {"select": list(rules)} if rules else {}
+        asked |= {} if size is None else {"size": size}
         request = Request(
             command="discover",
             specimen=specimen.source or specimen.id,
@@ -125,8 +147,9 @@ def discover(
             prompts = {"n": n, "seed": seed, "split": split, "material": material}
             result = scored(specimen, method, **prompts, search=options, force=force, spread=spread, progress=report)
             note_unperformed(specimen.name, specimen.behaviour, result.performance, force=force)
+            result, selection = _selected(specimen, result, rules, size, seed=seed, checks=checks)
             made = run_checks(specimen, result, seed=seed, spread=spread, progress=report) if checks else None
-    discovery = _discovery(specimen, request, result, made)
+    discovery = _discovery(specimen, request, result, made).model_copy(update={"selection": selection})
     return discovery if directory is None else _write_files(discovery, directory)
 
 
@@ -149,6 +172,40 @@ def _refuse_scoring_options(
         raise BadInput("`method` sets searches and confirms on prompts of its own; leave out `split` and `material`")
     if engine is not None or jobs is not None:
         raise BadInput("`engine` and `jobs` do not go with `method` sets, which has no parts; leave them out")
+
+
+def _refuse_selection(select: str | Sequence[str] | None, size: int | None) -> None:
+    if select is not None or size is not None:
+        raise BadInput("`select` and `size` do not go with `method` sets, which scores no circuit; leave them out")
+
+
+def _require_selection(specimen: Specimen, method: str, rules: Sequence[str], size: int | None) -> None:
+    """Refuse a selection that a built-in method's scores do not allow, before the work."""
+    if not rules or method not in (*METHODS, *SEARCHES):
+        return
+    by_edges, model = method not in BY_COMPONENTS, specimen.model
+    heads_only = method in SEARCHES
+    parts = sum(part.is_head or not heads_only for part in model.components)
+    candidates = EdgeGraph.of(model.config).n_edges if by_edges else parts
+    require_selectable(rules, size, by_edges=by_edges, candidates=candidates)
+
+
+def _selected(
+    specimen: Specimen, result: MethodResult, rules: Sequence[str], size: int | None, *, seed: int, checks: bool
+) -> tuple[MethodResult, Selection | None]:
+    """The result with its circuit cut by the first rule, and what each rule gives; as it was without rules."""
+    if not rules:
+        return result, None
+    circuit, selection = select_circuit(
+        specimen.model,
+        result.circuit,
+        rules,
+        size=size,
+        per_prompt=result.per_prompt,
+        seen=result.material,
+        held_out=(lambda: held_out_prompts(specimen, result.material, seed=seed)) if checks else None,
+    )
+    return replace(result, circuit=circuit), selection
 
 
 def _asked(search: SearchOptions, n: int, *, force: bool, checks: bool, split: str) -> dict[str, Any]:
@@ -197,6 +254,8 @@ def _words(specimen: Specimen, request: Request) -> tuple[str | None, ...]:
         request.method,
         "paper" if options.get("paper") else None,
         *(f"{name}{options[name]}" if name in options else None for name in ("budget", "steps", "seeds", "split")),
+        request.keywords().get("select") and "_".join(request.keywords()["select"]),
+        f"size{options['size']}" if "size" in options else None,
         None if MATERIAL not in options else f"material{options[MATERIAL]}",
         f"n{options['n']}",
         f"seed{request.seed}",

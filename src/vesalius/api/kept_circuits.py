@@ -18,6 +18,7 @@ from vesalius.components import Component, Edge, parse_components, split_names
 from vesalius.discovery.checks import HELD_OUT_PROMPTS, HELD_OUT_SEED, HELD_OUT_SPLIT
 from vesalius.discovery.kept import RANDOM_CIRCUITS, candidates_of, kept_faithfulness
 from vesalius.discovery.pruning import MAX_EDGES
+from vesalius.discovery.selection import parse_rules, select_circuit
 from vesalius.documents.circuit import CIRCUIT_FILE, Circuit, Member
 from vesalius.documents.claims import LOGITS, TOKENS
 from vesalius.documents.discovery import DISCOVERY_FILE, Discovery
@@ -56,6 +57,8 @@ def faithfulness(
     least: float = 0.0,
     pin: Iterable[str | Component | Edge] | str = (),
     prune: Iterable[str | Component | Edge] | str = (),
+    select: str | None = None,
+    size: int | None = None,
     kind: str = "resample",
     n: int = HELD_OUT_PROMPTS,
     seed: int = 0,
@@ -73,12 +76,14 @@ def faithfulness(
 
     `components` is what `ves.discover` returned, a circuit, or names; `circuit` the same, or a file or a directory of
     one, or of an explanation. Where it lists edges, edges are cut, otherwise components are ablated (`kind`
-    "resample", "zero" or "mean"). Pruned first: what scores less than `least`, and what `prune` names; what `pin` names
-    stays. The prompts are those of the checks of a discovery: of another split than the discovery's, and for random
-    inputs other ones where the discovery is known.
+    "resample", "zero" or "mean"). Pruned first: what the rule `select` ("top", "greedy", "exact" or "positive-ratio",
+    as in `ves.discover`) does not keep among `size`, what scores less than `least`, and what `prune` names; what `pin`
+    names stays. The prompts are those of the checks of a discovery: of another split than the discovery's, and for
+    random inputs other ones where the discovery is known.
     """
     if kind not in KINDS:
         raise BadInput(f"kind {kind!r} does not exist; choose one of {choices(KINDS)}")
+    rules = _one_rule(select, size)
     require_drawable(n, seed)
     require_place(out)
     start = time.perf_counter()
@@ -91,7 +96,9 @@ def faithfulness(
             "pin": _texts(pin),
             "prune": _texts(prune),
         }
-        pruned = subject.circuit.pruned(**edits)
+        cut = _cut(specimen, subject.circuit, rules, size)
+        pruned = cut.pruned(**edits)
+        edits |= {"select": select, "size": size}
         report("ablating the rest", 0, 1)
         document = _measured(specimen, subject, pruned, edits, kind, n, seed, split, start)
         report("ablating the rest", 1, 1)
@@ -101,6 +108,24 @@ def faithfulness(
             document = _with_circuit_beside(document, subject, directory)
         document.write(directory / FAITHFULNESS_FILE)
     return document
+
+
+def _one_rule(select: str | None, size: int | None) -> tuple[str, ...]:
+    rules = parse_rules(select, size)
+    if len(rules) > 1:
+        raise BadInput(f"`select` {','.join(rules)}: one circuit is measured here; name one rule")
+    if rules and size is None:
+        raise BadInput("`select` needs a `size` here: how many edges or components the circuit may have")
+    return rules
+
+
+def _cut(specimen: Specimen, circuit: Circuit, rules: Sequence[str], size: int | None) -> Circuit:
+    """The circuit as the rule cuts it."""
+    if not rules:
+        return circuit
+    if not circuit.components and not circuit.edge_scores:
+        raise BadInput("`select`: the circuit has no scores to choose by; leave it out")
+    return select_circuit(specimen.model, circuit, rules, size=size)[0]
 
 
 def _with_circuit_beside(document: Faithfulness, subject: _Subject, directory: Path) -> Faithfulness:

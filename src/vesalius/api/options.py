@@ -1,6 +1,6 @@
 """The options of calls that several functions take, as types: what each means is said where it is used."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any, TypedDict
 
 import torch
@@ -40,6 +40,8 @@ class DiscoverOptions(SubjectOptions, total=False):
     steps: int
     split: str
     material: Trial | None
+    select: str | Sequence[str] | None
+    size: int | None
     engine: str | None
     jobs: int | None
     out: Out

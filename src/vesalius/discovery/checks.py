@@ -171,6 +171,11 @@ def stability_of(specimen: Specimen, result: MethodResult, size: int, *, seed: i
     return acdc_stability(specimen.model, result.material, seed=seed)
 
 
+def held_out_prompts(specimen: Specimen, material: Trial, n: int = HELD_OUT_PROMPTS, *, seed: int = 0) -> Trial:
+    """Up to `n` prompts that a discovery on `material` has not seen."""
+    return trial(specimen, n, seed=HELD_OUT_SEED + seed, split=HELD_OUT_SPLIT, apart_from=material)
+
+
 def circuit_size(circuit: Circuit) -> int:
     """How many components are taken as the circuit: those worth explaining, up to ten."""
     return max(1, min(LARGEST_CIRCUIT, len(circuit.chosen())))
@@ -189,8 +194,7 @@ class _Case:
     @cached_property
     def held_out(self) -> Trial:
         """Prompts that the discovery has not seen."""
-        seed = HELD_OUT_SEED + self.seed
-        return trial(self.specimen, self.n, seed=seed, split=HELD_OUT_SPLIT, apart_from=self.result.material)
+        return held_out_prompts(self.specimen, self.result.material, self.n, seed=self.seed)
 
     @property
     def n_held_out(self) -> int:

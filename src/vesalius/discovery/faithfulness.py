@@ -77,26 +77,36 @@ def faithfulness_curves(
     candidates: Sequence[Component | Edge] = EdgeGraph.of(model.config).edges if by_edges else parts
     read = _sizes(sizes, len(candidates))
     orders = [_completed(ranking, candidates) for ranking in rankings]
-    removed = [[frozenset(order[size:]) for size in read] for order in orders]
+    circuits = [[frozenset(order[:size]) for size in read] for order in orders]
+    return circuit_curves(model, material, circuits, read, candidates, kind=kind, memory=memory)
+
+
+def circuit_curves(
+    model: Transformer,
+    material: Trial,
+    circuits: Sequence[Sequence[frozenset]],
+    sizes: Sequence[int],
+    candidates: Sequence[Component | Edge],
+    *,
+    kind: str = "resample",
+    memory: int | None = None,
+) -> list[Curve]:
+    """One curve for each row of circuits: sets of candidates of at most `sizes`, the first empty, the last all."""
+    whole = frozenset(candidates)
+    removed = [[whole - circuit for circuit in row] for row in circuits]
     different = list(dict.fromkeys(one for row in removed for one in row))
-    if by_edges:
-        if kind != "resample":
-            raise BadInput(f"edges can be resampled only, not {kind!r}; leave out the kind or rank components")
-        scores = scores_without_edges(model, material, cast("Sequence[frozenset[Edge]]", different), memory)
-        forwards = float(len(different) + 2)
-    else:
-        scores, forwards = scores_without_components(model, material, different, kind, memory)
+    scores, forwards = scores_without(model, material, different, kind=kind, memory=memory)
     place = {one: i for i, one in enumerate(different)}
-    shares = [size / len(candidates) for size in read]
+    shares = [size / len(candidates) for size in sizes]
     rows = [areas(scores[:, [place[one] for one in row]], shares) for row in removed]
     return [
         Curve(
-            sizes=tuple(read),
+            sizes=tuple(sizes),
             shares=tuple(shares),
             **one,
             unit=material.readout.unit,
             n=len(material.batch),
-            forwards=forwards / len(rankings),
+            forwards=forwards / len(circuits),
         )
         for one in rows
     ]
@@ -151,6 +161,23 @@ def resampled_faithfulness(
 def _faithfulness(means: Float[Tensor, "draw size"]) -> Float[Tensor, "draw size"]:
     nothing, everything = means[:, :1], means[:, -1:]
     return (means - nothing) / (everything - nothing)
+
+
+def scores_without(
+    model: Transformer,
+    material: Trial,
+    removed: Sequence[frozenset],
+    *,
+    kind: str = "resample",
+    memory: int | None = None,
+) -> tuple[Float[Tensor, "prompt set"], float]:
+    """The score of every prompt with each set of components, or of edges, ablated, and the work done."""
+    if not any(isinstance(part, Edge) for one in removed for part in one):
+        return scores_without_components(model, material, removed, kind, memory)
+    if kind != "resample":
+        raise BadInput(f"edges can be resampled only, not {kind!r}; leave out the kind, or choose components")
+    edges = cast("Sequence[frozenset[Edge]]", removed)
+    return scores_without_edges(model, material, edges, memory), float(len(removed) + 2)
 
 
 def scores_without_components(

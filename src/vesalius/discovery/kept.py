@@ -7,7 +7,6 @@ few circuits of as many components (or edges), drawn among the same candidates.
 import random
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from typing import cast
 
 import torch
 from jaxtyping import Float
@@ -15,11 +14,7 @@ from torch import Tensor
 
 from vesalius.behaviours.trial import Trial
 from vesalius.components import Component, Edge
-from vesalius.discovery.faithfulness import (
-    resampled_faithfulness,
-    scores_without_components,
-    scores_without_edges,
-)
+from vesalius.discovery.faithfulness import resampled_faithfulness, scores_without
 from vesalius.documents.metric import Metric
 from vesalius.errors import BadInput
 from vesalius.intervene.edge_graph import EdgeGraph
@@ -72,7 +67,7 @@ def kept_faithfulness(
     drawn = [frozenset(random.Random(f"{draw}/{place}").sample(order, len(inside))) for place in range(RANDOM_CIRCUITS)]
     removed = [whole, whole - inside, *(whole - one for one in drawn), frozenset()]
     different = list(dict.fromkeys(removed))
-    scores, forwards = _scores(model, material, different, kind, memory)
+    scores, forwards = scores_without(model, material, different, kind=kind, memory=memory)
     place = {one: i for i, one in enumerate(different)}
     columns = scores[:, [place[one] for one in removed]].double()
     nothing, own, everything = columns[:, 0], columns[:, 1], columns[:, -1]
@@ -86,19 +81,6 @@ def kept_faithfulness(
         ablated=float(mean[0]),
         forwards=forwards,
     )
-
-
-def _scores(
-    model: Transformer, material: Trial, removed: Sequence[frozenset[Part]], kind: str, memory: int | None
-) -> tuple[Float[Tensor, "prompt set"], float]:
-    if not any(isinstance(part, Edge) for one in removed for part in one):
-        return scores_without_components(model, material, removed, kind, memory)
-    if kind != "resample":
-        raise BadInput(
-            f"edges can be resampled only, not {kind!r}; leave out the kind, or give a circuit of components"
-        )
-    edges = cast("Sequence[frozenset[Edge]]", removed)
-    return scores_without_edges(model, material, edges, memory), float(len(removed) + 2)
 
 
 def _metric(value: Tensor, drawn: Float[Tensor, " draw"], n: int) -> Metric:

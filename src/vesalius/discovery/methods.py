@@ -58,6 +58,8 @@ DEFAULT_PROMPTS = 32
 STABLE_AT = 0.05
 #: ACDC's work grows with edges times prompts: benchmarks prune models of more edges on this many prompts at most.
 LARGE_EDGES, LARGE_PROMPTS = 1000, 8
+#: Methods that score components and no edges.
+BY_COMPONENTS = ("sweep", *SEARCHES)
 #: Methods whose work can be cut into parts.
 CUT_IN_PARTS = ("sweep", "eap", "eap-ig", "relp", "relp-qk")
 

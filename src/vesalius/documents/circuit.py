@@ -10,7 +10,7 @@ instance) is kept and written back.
 """
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -85,6 +85,7 @@ class Circuit(Viewable, Document):
             d_model=d_model,
             nodes={"input": Member(), **nodes, "logits": Member()},
             edges={edge: _scored(score) for edge, score in edges.items()},
+            parallel=bool(getattr(shape, "parallel", False)),
         )
 
     @property
@@ -166,6 +167,17 @@ class Circuit(Viewable, Document):
                     or (node in pinned or node in ends if edges else stays(node, member))
                 }
             )
+            for node, member in self.nodes.items()
+        }
+        return self.model_copy(update={"nodes": FrozenDict(nodes), "edges": FrozenDict(edges)})
+
+    def cut_to(self, kept: Collection[Component | Edge]) -> "Circuit":
+        """The circuit of these edges and their ends or, where it has no edges, of these components."""
+        edges = {edge: member.model_copy(update={"in_graph": edge in kept}) for edge, member in self.edges.items()}
+        ends = {end for edge in kept if isinstance(edge, Edge) for end in (edge.sender, edge.receiver)}
+        inside = ends if edges else set(kept)
+        nodes = {
+            node: member.model_copy(update={"in_graph": not isinstance(node, Component) or node in inside})
             for node, member in self.nodes.items()
         }
         return self.model_copy(update={"nodes": FrozenDict(nodes), "edges": FrozenDict(edges)})

@@ -5,6 +5,7 @@ drawings are written beside it as SVG files, and the head map also as PNG.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -85,6 +86,7 @@ def draw_discovery(discovery: Discovery, directory: Path) -> Path:
         edge_sheet=sheet(
             "", ("edge", score_column), [(edge.format("canonical"), score) for edge, score in edges[:LISTED]]
         ),
+        selection=_selection(discovery),
         checks=checks,
         checks_intro=_intro(checks) if checks else "",
         chart=chart,
@@ -170,6 +172,33 @@ def _chart(checks: Checks) -> Chart | None:
     if circuit is None or control is None:
         return None
     return draw_curve({"circuit": circuit, "random order": control})
+
+
+@dataclass(frozen=True)
+class SelectionSection:
+    """How the circuit was cut: a sentence, the figures of every rule, and their curves where they were measured."""
+
+    intro: str
+    figures: Sheet
+    chart: Chart | None
+
+
+def _selection(discovery: Discovery) -> SelectionSection | None:
+    if (selection := discovery.selection) is None:
+        return None
+    why = f", the smallest budget that keeps {selection.least_kept:g} of the behaviour" if selection.least_kept else ""
+    intro = (
+        f"The circuit holds at most {selection.budget} of {selection.candidates:,} {selection.by}{why}, chosen by the "
+        f"rule {selection.rule.rule}. An edge counts only on a path from the embedding to the logits."
+        + (f" Faithfulness was not measured: {selection.missing}." if selection.missing else "")
+    )
+    rows = [
+        (row.rule, row.size, row.value, row.faithfulness, row.curve and row.curve.cmd, row.curve and row.curve.cpr)
+        for row in selection.rules
+    ]
+    curves = {row.rule: row.curve for row in selection.rules if row.curve is not None}
+    columns = ("rule", f"{selection.by} kept", "sum of scores", "faithfulness", "CMD", "CPR")
+    return SelectionSection(intro, sheet("", columns, rows), draw_curve(curves) if curves else None)
 
 
 def _intro(checks: Checks) -> str:

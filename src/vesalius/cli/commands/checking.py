@@ -11,6 +11,8 @@ from vesalius.cli.options import (
     JsonOption,
     MetricOption,
     RevisionOption,
+    SelectOption,
+    SizeOption,
     SpecimenArgument,
     TokenizerOption,
     names,
@@ -36,6 +38,8 @@ def faithfulness(
         str | None, typer.Option(help="Components and edges that stay whatever they score: L1H2,a0.h1->m1.")
     ] = None,
     prune: Annotated[str | None, typer.Option(help="Components and edges to prune as well.")] = None,
+    select: SelectOption = None,
+    size: SizeOption = None,
     kind: Annotated[
         str, typer.Option("--kind", "-k", help="resample, zero or mean; edges are resampled.")
     ] = "resample",
@@ -66,6 +70,8 @@ def faithfulness(
         least=least,
         pin=pin or (),
         prune=prune or (),
+        select=select,
+        size=size,
         kind=kind,
         n=n,
         seed=seed,

@@ -28,6 +28,8 @@ from vesalius.cli.options import (
     PromptOption,
     ProtocolOption,
     RevisionOption,
+    SelectOption,
+    SizeOption,
     SpecimenArgument,
     SplitOption,
     TimeoutOption,
@@ -210,6 +212,8 @@ def discover(
     steps: Annotated[
         int, typer.Option(min=0, help="rl: train a policy here for so many steps. 0: the packaged one.")
     ] = 0,
+    select: SelectOption = None,
+    size: SizeOption = None,
     force: ForceOption = False,
     top: TopOption = 12,
     out: Annotated[str | None, typer.Option(help="Directory for circuit.json. Default: vesalius-runs/...")] = None,
@@ -278,6 +282,7 @@ def discover(
     options |= {"search": search, "pool": names(pool), "kind": kind, "least": least}
     if plan:
         return output(api.plan("discover", specimen, **options), print_plan, as_json=json)
+    options |= {"select": select, "size": size}
     with resumable() if method == "sets" else nullcontext():
         discovery = api.discover(specimen, split=split, out=out or True, **options)
     if isinstance(discovery, HeadSets):

@@ -7,6 +7,7 @@ from rich.table import Table
 from vesalius.cli.console import print_line, stdout
 from vesalius.documents import Checks, Discovery
 from vesalius.documents.checks import Curve
+from vesalius.documents.selection import Selection
 from vesalius.documents.sets import BackupGroup, HeadSets, MeasuredSet
 
 
@@ -30,11 +31,28 @@ def print_discovery(discovery: Discovery, top: int) -> None:
         f"{discovery.method}, {discovery.n} prompts, {discovery.forwards:.1f} forward-equivalents, "
         f"{discovery.seconds:.1f} s"
     )
+    if discovery.selection is not None:
+        _print_selection(discovery.selection)
     if discovery.checks is not None:
         _print_checks(discovery.checks, discovery.checks_forwards or 0.0)
     if discovery.directory is not None:
         print_line(f"circuit: {Path(discovery.directory) / 'circuit.json'}")
         print_line(f"page: {Path(discovery.directory) / 'discovery.html'}")
+
+
+def _print_selection(selection: Selection) -> None:
+    """What each rule keeps at the budget, and the areas of its faithfulness curve over budgets."""
+    table = Table("selected by", f"{selection.by} kept", "sum of scores", "faithfulness", "cmd", "cpr", box=None)
+    for row in selection.rules:
+        curve = row.curve
+        figures = ("-",) * 3 if curve is None else (f"{row.faithfulness:.3f}", f"{curve.cmd:.3f}", f"{curve.cpr:.3f}")
+        table.add_row(row.rule, f"{row.size} of {selection.candidates}", f"{row.value:.4g}", *figures)
+    stdout.print(table)
+    why = f"smallest that keeps {selection.least_kept:g} on these prompts" if selection.least_kept else "given"
+    print_line(
+        f"circuit: by {selection.rule.rule}, budget {selection.budget} ({why})"
+        + (f"; faithfulness not measured: {selection.missing}" if selection.missing else "")
+    )
 
 
 def _print_checks(checks: Checks, forwards: float) -> None:
