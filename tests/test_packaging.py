@@ -65,6 +65,15 @@ def test_classifiers_name_the_supported_versions_of_python(project: dict[str, An
     assert (ROOT / "src" / "vesalius" / "py.typed").exists()
 
 
+def test_the_pages_that_the_server_offers_are_in_the_wheel() -> None:
+    resources = pytest.importorskip("vesalius.mcp.resources")
+    wheel = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["hatch"]["build"]["targets"]
+    included = wheel["wheel"]["force-include"]
+    assert included == {f"docs/{page}": f"vesalius/mcp/docs/{page}" for page in resources.PAGES.values()}
+    for name, page in resources.PAGES.items():
+        assert resources.documentation_page(name) == (ROOT / "docs" / page).read_text(encoding="utf-8")
+
+
 def test_every_core_dependency_is_pinned_for_ci(project: dict[str, Any]) -> None:
     pins = set(re.findall(r"^([\w-]+)==", (ROOT / "constraints.txt").read_text(encoding="utf-8"), re.MULTILINE))
     assert {re.split(r"[<>=]", line)[0] for line in project["dependencies"]} <= pins

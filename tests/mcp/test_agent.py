@@ -187,7 +187,7 @@ def test_the_list_of_tools_is_short_and_whole(tmp_path: Path) -> None:
         assert prompts == {"hyve_protocol", "find_protocol", "investigate"}
         asked_for = await client.get_prompt("hyve_protocol", {"specimen": "absolute"})
         assert "absolute" in asked_for.messages[0].content.text  # type: ignore[union-attr]
-        for address in ("grammar/claims", "grammar/natural-claims", "docs/guide", "schemas/explanation"):
+        for address in ("grammar/claims", "grammar/natural-claims", "docs/guide", "docs/claims", "schemas/explanation"):
             assert (await client.read_resource(f"vesalius://{address}")).contents
 
     with desk_in(tmp_path) as desk:

@@ -120,15 +120,20 @@ def test_no_call_shows_the_key_a_traceback_or_hangs(tmp_path: Path, monkeypatch:
                 whole = await client.read_resource(address)
                 answers.append(whole.contents[0].text)  # type: ignore[union-attr]
 
-    budget = {"forwards": 60_000, "executions": 2, "seconds": 100_000, "queries": 40}
+    budget = {"forwards": 10**9, "executions": 2, "seconds": 100_000, "queries": 400}
     with desk_in(tmp_path, **budget) as desk:
         with_client(Server(desk), use)
         submitted = desk.connection("local").explanations
-        succeeded = {call["tool"] for call in desk.run.calls if call["ok"]}
+        calls = desk.run.calls
     assert len(answers) >= CALLS
     assert opened == []
     assert not submitted
-    # Most tools were reached, not only their first check.
+    # Most tools were reached, not only their first check, and late calls do as much work as early ones.
+    succeeded = {call["tool"] for call in calls if call["ok"]}
+    exhausted = [call for call in calls if "budget exhausted" in (call.get("error") or "")]
+    assert {call["tool"] for call in exhausted} <= {"run_code", "which_variable"}
+    worked = [sum(call["ok"] for call in half) for half in (calls[: CALLS // 2], calls[CALLS // 2 :])]
+    assert min(worked) > 0.8 * max(worked), worked
     assert len(succeeded) >= 12, succeeded
     text = "\n".join(answers)
     assert [secret for secret in hidden if secret in text] == []

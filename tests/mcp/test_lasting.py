@@ -5,7 +5,9 @@ import os
 import signal
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import anyio
@@ -16,6 +18,7 @@ from mcp.client.stdio import StdioServerParameters
 
 from tests.mcp.asking import ABSOLUTE, PART, asked, data, desk_in, http_server, refusal, text_of, with_client
 from vesalius.api.runs import results
+from vesalius.errors import BadInput
 from vesalius.mcp.desk import Desk
 from vesalius.mcp.replaying import differing, replay_calls
 from vesalius.mcp.server import Server
@@ -139,9 +142,13 @@ def test_two_clients_at_once_and_a_kill(tmp_path: Path) -> None:
         await refusal(client, "predict", specimen="none", inputs=[[1]])
         return await data(client, "grade", specimen=ABSOLUTE)
 
-    options = ("--forwards", "100")
+    async def fourth(client: Client) -> None:
+        assert "has its 3 clients already" in await refusal(client, "predict", specimen=ABSOLUTE, inputs=[[1]])
+
+    options = ("--forwards", "100", "--clients", "3")
     with http_server(tmp_path, *options) as (address, process):
         assert anyio.run(both, address) == {"ada": 97, "bob": 99, "session": 99}
+        with_client(f"{address}?client=eve", fourth)
         for headers, status in (({"Host": "evil.example"}, 421), ({"Origin": "http://evil.example"}, 403)):
             sent = {"Accept": "application/json, text/event-stream", **headers}
             answer = httpx.post(address, json={"jsonrpc": "2.0", "id": 1, "method": "ping"}, headers=sent)
@@ -152,6 +159,62 @@ def test_two_clients_at_once_and_a_kill(tmp_path: Path) -> None:
         grade = with_client(f"{address}?client=ada", ada_again)
     assert grade["metrics"]["tag_accuracy"]["value"] == 1.0
     assert grade["left"]["forwards"] == 97
+
+
+def test_a_client_cannot_name_itself_a_new_budget(tmp_path: Path) -> None:
+    def of(name: str, session: str | None = None) -> Any:
+        headers = {} if session is None else {"mcp-session-id": session}
+        request = SimpleNamespace(query_params={"client": name} if name else {}, headers=headers)
+        return SimpleNamespace(request_context=SimpleNamespace(request=request))
+
+    with desk_in(tmp_path) as desk:
+        server = Server(desk)
+        assert {server.connection_name(of(name, name)) for name in ("ada", "bob", "")} == {"http"}
+        desk.admit("http")
+        desk.options = replace(desk.options, clients=2)
+        names = [server.connection_name(of(*given)) for given in (("ada",), ("", "7"), ("bob",))]
+        assert names == ["client-ada", "session-7", "client-bob"]
+        for name in names[:2]:
+            desk.admit(name)
+            desk.connection(name)
+        desk.admit("client-ada")
+        with pytest.raises(BadInput, match="'bob': the server has its 2 clients already"):
+            desk.admit("client-bob")
+
+
+def test_calls_at_once_are_counted_one_after_the_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each call is in the ledger before the next one begins, however long writing takes."""
+    numbers: list[int] = []
+    resources: list[str] = []
+    claim = {"kind": "necessary", "component": PART, "replacement": "zero"}
+
+    async def use(client: Client) -> None:
+        async def one() -> None:
+            result = await data(client, "check_claim", specimen=ABSOLUTE, claim=claim)
+            numbers.append(result["tried"])
+            resources.append(result["resource"])
+
+        async with anyio.create_task_group() as group:
+            for _ in range(3):
+                group.start_soon(one)
+
+    with desk_in(tmp_path) as desk:
+        append = desk.run.append
+        monkeypatch.setattr(desk.run, "append", lambda **fields: (time.sleep(0.2), append(**fields))[1])
+        with_client(Server(desk), use)
+    assert sorted(numbers) == [1, 2, 3]
+    assert len(set(resources)) == 3
+
+
+def test_grades_take_seconds_too(tmp_path: Path) -> None:
+    with desk_in(tmp_path, seconds=50) as desk:
+        asked(desk, "submit_explanation", specimen=ABSOLUTE, components={PART: "MAPPER"})
+        asked(desk, "submit_function", function="numeric/f00001", description="zero", code="def f(x): return 0")
+        desk.connection("local").spending.add(seconds=50.0)
+        for tool, name in (("grade", {"specimen": ABSOLUTE}), ("grade_function", {"function": "numeric/f00001"})):
+            assert text_of(asked(desk, tool, **name)).startswith("budget exhausted: all 50 seconds")
+        # What is left to do is submitted all the same.
+        assert not asked(desk, "submit_explanation", specimen="8", components={PART: "MAPPER"}).is_error
 
 
 def test_over_stdin_and_stdout(tmp_path: Path) -> None:

@@ -13,7 +13,8 @@ class OutOfBudget(BadInput):
 
 @dataclass(frozen=True)
 class Budget:
-    """Limits of a connection. `memory` is in bytes and holds for every call on its own: for what the work needs at its
+    """Limits of a connection. Passes that a program makes in the sandbox are not `forwards`: `executions` and `seconds`
+    bound them. `memory` is in bytes and holds for every call on its own: for what the work needs at its
     peak, and for a program in the sandbox. `queries` are the inputs of one black-box function.
     """
 
@@ -31,7 +32,8 @@ class Budget:
     def in_words(self) -> str:
         """The budget in one sentence."""
         return (
-            f"{self.forwards:,.0f} forward passes of one prompt, {self.executions} executions of code, "
+            f"{self.forwards:,.0f} forward passes of one prompt (those of your code in the sandbox do not count), "
+            f"{self.executions} executions of code, "
             f"{self.seconds:,.0f} seconds of computing, {self.memory / 2**20:,.0f} MB per call, "
             f"{self.queries} inputs per black-box function"
         )

@@ -2,8 +2,8 @@
 
 import threading
 import time
-from collections.abc import Callable
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from typing import Any
 
 from vesalius.api.experiments import Experiments, metered
@@ -24,8 +24,10 @@ class Stopped(Exception):
 class Call:
     """What a tool is given beside its arguments."""
 
-    def __init__(self, desk: Desk, connection: Connection, key: str, tell: Callable[[str, int, int], None]) -> None:
-        self.desk, self.connection, self.key = desk, connection, key
+    def __init__(self, desk: Desk, connection: Connection, tell: Callable[[str, int, int], None]) -> None:
+        self.desk, self.connection = desk, connection
+        #: What the whole result of the call is kept as.
+        self.key = ""
         self.stopped = threading.Event()
         self.used = {FORWARDS: 0.0, EXECUTIONS: 0.0, SECONDS: 0.0}
         #: What the ledger notes of the call beside its result: submissions, inputs asked, claims tried.
@@ -34,18 +36,25 @@ class Call:
         self._metered: list[int] = []
         self._began: float | None = None
 
-    def work(self, function: Callable[..., Any], arguments: dict[str, Any]) -> Any:
-        """Run a tool, one call of the server at a time."""
+    @contextmanager
+    def turn(self) -> Iterator[None]:
+        """Hold the desk: one call of the server computes at a time, and it is written down before the next begins."""
         while not self.desk.turn.acquire(timeout=_LOOK):
             if self.stopped.is_set():
                 raise Stopped
+        try:
+            yield
+        finally:
+            self.desk.turn.release()
+
+    def work(self, function: Callable[..., Any], arguments: dict[str, Any]) -> Any:
+        """Run a tool, and count its seconds."""
         self._began = time.monotonic()
         try:
             with self._stack:
                 return function(self, **arguments)
         finally:
             self.used[SECONDS] = time.monotonic() - self._began
-            self.desk.turn.release()
 
     def progress(self, step: str, done: int, total: int) -> None:
         """Report a step; raises where the call is to stop."""
@@ -70,18 +79,23 @@ class Call:
         self.used[FORWARDS] += forwards
 
     def execution(self) -> None:
-        """Count one execution of code."""
+        """Count one execution of code. The passes that a program makes are not counted: executions bound how many
+        programs run, and seconds how long.
+        """
+        self.check()
         self.connection.spending.require(EXECUTIONS, self.used[EXECUTIONS] + 1)
         self.used[EXECUTIONS] += 1
 
     def specimen(self, name: str, behaviour: str | None = None, *, free: bool = False) -> Any:
-        """A loaded specimen whose passes are counted until the call ends, unless they are `free`."""
+        """A loaded specimen whose passes are counted until the call ends, unless they are `free`; seconds are counted
+        either way.
+        """
         if not free:
             self.require()
         specimen = self.desk.specimen(name, behaviour, self.progress)
         if id(specimen.model) not in self._metered:
             self._metered.append(id(specimen.model))
-            count = (lambda _: self._stop_if_cancelled()) if free else self.spend
+            count = (lambda _: self.check()) if free else self.spend
             self._stack.enter_context(metered(specimen.model, count))
         return specimen
 
@@ -90,9 +104,9 @@ class Call:
         specimen = self.specimen(name, behaviour, free=free)
         return self.desk.experiments(name, behaviour, specimen)
 
-    def require(self) -> None:
-        """Refuse work where passes or seconds are used up."""
-        for name in (FORWARDS, SECONDS):
+    def require(self, *names: str) -> None:
+        """Refuse work where passes or seconds, or what is named, are used up."""
+        for name in names or (FORWARDS, SECONDS):
             self.connection.spending.require(name)
 
     def require_memory(self, needed: int) -> None:
@@ -107,10 +121,6 @@ class Call:
         """Keep a whole result, and return the address of its resource."""
         self.desk.run.write_result(self.key, document)
         return f"{SCHEME}://{kind}/{self.key}"
-
-    def _stop_if_cancelled(self) -> None:
-        if self.stopped.is_set():
-            raise Stopped
 
 
 def require_count(name: str, value: int, most: int) -> None:

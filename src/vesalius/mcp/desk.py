@@ -18,10 +18,13 @@ from vesalius import api
 from vesalius.api.black_boxes import BlackBoxes
 from vesalius.api.experiments import Experiments
 from vesalius.api.tool_runs import ToolRun
+from vesalius.errors import BadInput, quoted
 from vesalius.mcp.budget import Budget, Spending
 from vesalius.mcp.paths import Names, blind_name
 
 MOST_SPECIMENS = 3
+#: How the names of connections begin that have a budget each.
+OWN_BUDGET = ("client-", "session-")
 Kept = TypeVar("Kept")
 
 
@@ -51,6 +54,8 @@ class Options:
     functions: int = 50
     hub: bool = False
     unsafe_sandbox: bool = False
+    #: Clients over HTTP that have a budget and submissions of their own; with 1, all share one.
+    clients: int = 1
 
 
 class Desk:
@@ -58,8 +63,7 @@ class Desk:
 
     def __init__(self, run: Path, options: Options) -> None:
         self.options = options
-        listed = api.specimens()
-        known = {str(name) for one in listed for name in (one.id, blind_name(one))}
+        known = {str(name) for one in api.specimens() for name in (one.id, blind_name(one))}
         behaviours = {one.name for one in api.behaviours()}
         self.names = Names(options.root, known=known, behaviours=behaviours, hub=options.hub)
         settings = {"functions_seed": options.functions_seed, "functions": options.functions}
@@ -81,6 +85,16 @@ class Desk:
             if name not in self._connections:
                 self._connections[name] = Connection(name, Spending(self.options.budget))
             return self._connections[name]
+
+    def admit(self, name: str) -> None:
+        """Refuse a client over HTTP beyond those that the server was started for: a new name would be a new budget."""
+        with self._writing:
+            others = {one for one in self._connections if one.startswith(OWN_BUDGET) and one != name}
+        if name.startswith(OWN_BUDGET) and len(others) >= self.options.clients:
+            raise BadInput(
+                f"client {quoted(name.partition('-')[2], 40)}: the server has its {self.options.clients} clients "
+                "already; start it with more --clients"
+            )
 
     def cached(self, key: str) -> dict[str, Any] | None:
         """The result of the same call before."""

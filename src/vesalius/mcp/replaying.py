@@ -51,7 +51,7 @@ def replay_calls(run: str | Path, *, root: Path | None = None) -> ReplayedCalls:
         try:
             server = Server(desk)
             for number, record in enumerate(repeated, 1):
-                call = Call(desk, desk.connection(record["connection"]), f"replayed{number}", lambda *_: None)
+                call = Call(desk, desk.connection(record["connection"]), lambda *_: None)
                 entry = entries[record["tool"]]
                 answer = server.work(call, entry, record["arguments"], record["arguments"])
                 came = {"error": answer.content} if answer.is_error else answer.structured_content

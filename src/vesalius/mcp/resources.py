@@ -1,7 +1,9 @@
-"""What can be read by address: whole results, evidence pages, the grammar of claims, schemas of documents, a guide."""
+"""What can be read by address: whole results, evidence pages, the grammar of claims, schemas of documents, pages of
+the documentation."""
 
 import json
 from importlib.resources import files
+from pathlib import Path
 from typing import Any
 
 from mcp.server.mcpserver import MCPServer
@@ -12,6 +14,16 @@ from vesalius.api.experiments import claims_grammar
 from vesalius.mcp.call import SCHEME
 from vesalius.mcp.desk import Desk
 
+#: Pages of the documentation by name, below docs/: they are in the wheel, and in a checkout.
+PAGES = {
+    "claims": "background/claims.md",
+    "discover": "how-to/discover.md",
+    "explain": "how-to/explain.md",
+    "functions": "how-to/functions.md",
+    "interventions": "how-to/interventions.md",
+    "mcp": "how-to/mcp.md",
+    "natural": "how-to/natural.md",
+}
 JSON, TEXT, HTML = "application/json", "text/markdown", "text/html"
 
 
@@ -50,6 +62,25 @@ def add_resources(server: MCPServer[Any], desk: Desk) -> None:
     @server.resource(f"{SCHEME}://docs/guide", description="How to work with these tools", mime_type=TEXT)
     def guide() -> str:
         return files("vesalius.mcp").joinpath("guide.md").read_text(encoding="utf-8")
+
+    def add_page(name: str) -> None:
+        @server.resource(
+            f"{SCHEME}://docs/{name}", name=name, description="A page of the documentation", mime_type=TEXT
+        )
+        def page() -> str:
+            return documentation_page(name)
+
+    for name in PAGES:
+        add_page(name)
+
+
+def documentation_page(name: str) -> str:
+    """The text of a page: from the installed package, or from the checkout that the package lies in."""
+    package = Path(__file__).parent
+    for docs in (package / "docs", package.parents[2] / "docs"):
+        if (docs / PAGES[name]).is_file():
+            return (docs / PAGES[name]).read_text(encoding="utf-8")
+    raise ResourceNotFoundError(f"docs/{PAGES[name]}: is not installed; reinstall vesalius")
 
 
 def _read(desk: Desk, name: str, ending: str) -> str:

@@ -31,6 +31,9 @@ from vesalius.version import __version__
 
 #: The connection of a client that talks to this process alone.
 LOCAL = "local"
+#: The connection that clients over HTTP share, and that of clients that are not admitted.
+HTTP, REFUSED = "http", "refused"
+CANCELLED = "cancelled by the client"
 #: Seconds between looks at what a call has reported, and reports that are kept in between.
 _TELL_EVERY, _MOST_REPORTS = 0.1, 64
 _LONGEST_NAME = 64
@@ -55,19 +58,25 @@ class Server(MCPServer[Any]):
 
     async def call_tool(self, name: str, arguments: dict[str, Any], context: Context[Any, Any] | None = None) -> Any:
         """Call a tool; whatever is wrong is one line."""
+        client = self.connection_name(context)
+        try:
+            self.desk.admit(client)
+        except BadInput as error:
+            self._note_refusal(name, arguments, REFUSED, str(error))
+            raise ToolError(str(error)) from None
         try:
             return await super().call_tool(name, arguments, context)
         except ToolError as error:
             cause = error.__cause__
             line = f"{name}: {first_error(cause)}" if isinstance(cause, ValidationError) else str(error)
             line = shortened(line)
-            self._note_refusal(name, arguments, context, line)
+            self._note_refusal(name, arguments, client, line)
             raise ToolError(line) from None
 
-    def _note_refusal(self, name: str, arguments: dict[str, Any], context: Any, line: str) -> None:
+    def _note_refusal(self, name: str, arguments: dict[str, Any], client: str, line: str) -> None:
         """A call that never reached its tool is in the ledger all the same."""
         fields = {"tool": name[:_LONGEST_NAME], "arguments": _plain(arguments), "ok": False, "error": line}
-        self.desk.write(connection=connection_name(context), used={}, **fields)
+        self.desk.write(connection=client, used={}, **fields)
 
     def _offered(self, entry: ToolEntry) -> Callable[..., Any]:
         """A tool as the SDK takes it: the same arguments, and a result that holds text and typed data."""
@@ -86,15 +95,13 @@ class Server(MCPServer[Any]):
 
     async def _perform(self, entry: ToolEntry, arguments: dict[str, Any], ctx: Context[Any, Any]) -> CallToolResult:
         reports: deque[str] = deque(maxlen=_MOST_REPORTS)
-        client = self.desk.connection(connection_name(ctx))
-        name = entry.function.__name__
+        client = self.desk.connection(self.connection_name(ctx))
         asked = _plain(arguments)
-        key = key_of(name, asked, *(() if entry.kept else (client.name, str(client.tried.total()))))
 
         def tell(step: str, done: int, total: int) -> None:
             reports.append(f"{step}: {done} of {total}" if total else step)
 
-        call = Call(self.desk, client, key, tell)
+        call = Call(self.desk, client, tell)
         outcome: list[CallToolResult] = []
         try:
             async with anyio.create_task_group() as group:
@@ -111,45 +118,67 @@ class Server(MCPServer[Any]):
         return outcome[0]
 
     def work(self, call: Call, entry: ToolEntry, arguments: dict[str, Any], asked: Any) -> CallToolResult:
-        """Run a call to its end, in a thread, and write it down."""
+        """Run a call to its end, in a thread, and write it down. What it finds and notes is of the time of its turn."""
         name, client = entry.function.__name__, call.connection
-        common: dict[str, Any] = {"connection": client.name, "tool": name, "arguments": asked, "key": call.key}
-        if entry.kept and (before := self.desk.cached(call.key)) is not None:
-            self.desk.write(**common, ok=True, cached=True, used={})
-            return _answer(before, client.spending.left())
+        common: dict[str, Any] = {"connection": client.name, "tool": name, "arguments": asked}
+        if entry.kept:
+            call.key = key_of(name, asked)
+            if (before := self._kept_before(call, common)) is not None:
+                return before
+        try:
+            with call.turn():
+                if entry.kept and (before := self._kept_before(call, common)) is not None:
+                    return before  # another client asked the same meanwhile
+                if not entry.kept:
+                    call.key = key_of(name, asked, client.name, str(client.tried.total()))
+                return self._run(call, entry, arguments, common)
+        except Stopped:
+            self.desk.write(**common, key=None, ok=False, error=CANCELLED, used=call.used)
+            return _refusal(CANCELLED)
+
+    def _kept_before(self, call: Call, common: dict[str, Any]) -> CallToolResult | None:
+        if (before := self.desk.cached(call.key)) is None:
+            return None
+        self.desk.write(**common, key=call.key, ok=True, cached=True, used={})
+        return _answer(before, call.connection.spending.left())
+
+    def _run(self, call: Call, entry: ToolEntry, arguments: dict[str, Any], common: dict[str, Any]) -> CallToolResult:
+        """Run a call whose turn it is, and write it down."""
         try:
             result: Result = call.work(entry.function, arguments)
             data = json.loads(json.dumps(result.model_dump(mode="json"), default=str))
             data = _finite(data)
-        except Stopped:
-            self.desk.write(**{**common, "key": None}, ok=False, error="cancelled by the client", used=call.used)
-            return _refusal("cancelled by the client")
         except (BadInput, Failed) as error:
-            self.desk.write(**{**common, "key": None}, ok=False, error=str(error), used=call.used)
+            self.desk.write(**common, key=None, ok=False, error=str(error), used=call.used)
             return _refusal(str(error))
+        except Stopped:
+            raise
         except Exception as error:
+            name = entry.function.__name__
             line = shortened(f"{name}: could not be done with these arguments ({type(error).__name__}: {error})", 300)
             where = traceback.format_exception(error)[-3:]
-            self.desk.write(**{**common, "key": None}, ok=False, error=line, where="".join(where), used=call.used)
+            self.desk.write(**common, key=None, ok=False, error=line, where="".join(where), used=call.used)
             return _refusal(line)
         kept_as = call.key if entry.kept else None
-        noted = call.noted or None
-        self.desk.write(**{**common, "key": kept_as}, ok=True, used=call.used, result=data, noted=noted)
-        return _answer(data, client.spending.left())
+        self.desk.write(**common, key=kept_as, ok=True, used=call.used, result=data, noted=call.noted or None)
+        return _answer(data, call.connection.spending.left())
 
-
-def connection_name(context: Context[Any, Any] | None) -> str:
-    """Who calls: over HTTP the `client` of the address, or else the session; otherwise there is one client only."""
-    try:
-        request = None if context is None else context.request_context.request
-    except ValueError:  # a call from Python, outside any request
-        request = None
-    if request is None:
-        return LOCAL
-    if named := request.query_params.get("client"):
-        return f"client-{named[:_LONGEST_NAME]}"
-    session = request.headers.get("mcp-session-id")
-    return f"session-{session[:_LONGEST_NAME]}" if session else "http"
+    def connection_name(self, context: Context[Any, Any] | None) -> str:
+        """Who calls. On stdin there is one client. Over HTTP all clients share one budget, unless the server was
+        started for several: then one is known by the `client` of its address, or else by its session.
+        """
+        try:
+            request = None if context is None else context.request_context.request
+        except ValueError:  # a call from Python, outside any request
+            request = None
+        if request is None:
+            return LOCAL
+        if self.desk.options.clients == 1:
+            return HTTP
+        if named := request.query_params.get("client"):
+            return f"client-{named[:_LONGEST_NAME]}"
+        session = request.headers.get("mcp-session-id")
+        return f"session-{session[:_LONGEST_NAME]}" if session else HTTP
 
 
 async def _tell(ctx: Context[Any, Any], reports: deque[str]) -> None:

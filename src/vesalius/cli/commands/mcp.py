@@ -14,6 +14,9 @@ commands = typer.Typer()
 def mcp(
     http: Annotated[bool, typer.Option("--http", help="Streamable HTTP on loopback, not stdin and stdout.")] = False,
     port: Annotated[int, typer.Option(min=0, max=65535, help="With --http: port; 0: any that is free.")] = 0,
+    clients: Annotated[
+        int, typer.Option(min=1, help="With --http: clients that have a budget each; 1: all of them share one.")
+    ] = 1,
     run: Annotated[
         str | None,
         typer.Option(help="Run directory of the ledger; the same one continues. Default: one under vesalius-runs."),
@@ -37,9 +40,9 @@ def mcp(
 ) -> None:
     """Serve every experiment as a tool of the Model Context Protocol, under a budget, for agents of other programs.
 
-    Each connection has a budget, counted down in every result. Every call is on the disk before it is answered, and
-    the same --run continues: budgets, submissions and results are read back. The answer key stays shut: an explanation
-    is submitted once, and then graded.
+    The client has a budget, counted down in every result; clients over HTTP share it unless --clients gives each one.
+    Every call is on the disk before it is answered, and the same --run continues: budgets, submissions and results are
+    read back. The answer key stays shut: an explanation is submitted once, and then graded.
 
     Example: vesalius mcp --list-tools
     """
@@ -73,10 +76,10 @@ def mcp(
     from vesalius.mcp.start import new_run, serve_http, serve_stdio
 
     budget = Budget(forwards, executions, seconds, memory << 20, queries)
-    options = Options(Path(root), budget, functions_seed, functions, hub, unsafe_sandbox)
+    options = Options(Path(root), budget, functions_seed, functions, hub, unsafe_sandbox, clients)
     place = new_run() if run is None else Path(run)
     if http:
         return serve_http(place, options, port=port, say=print_line)
-    if port:
-        raise BadInput("--port is for --http; add it")
+    if port or clients > 1:
+        raise BadInput(f"--{'port' if port else 'clients'} is for --http; add it")
     return serve_stdio(place, options)

@@ -8,6 +8,7 @@ from vesalius import api
 from vesalius.api.submissions import grade_submission, submitted_explanation
 from vesalius.documents import Explanation
 from vesalius.errors import BadInput, quoted
+from vesalius.mcp.budget import SECONDS
 from vesalius.mcp.call import SCHEME, Call
 from vesalius.mcp.results import Explained, Graded, Received, Result
 from vesalius.mcp.tools.arguments import BehaviourName, Components, Prompts, Seed, SpecimenName, cut
@@ -101,6 +102,7 @@ def grade(call: Call, specimen: SpecimenName) -> Graded:
     given = call.connection.explanations.get(str(loaded.id))
     if given is None:
         raise BadInput(f"specimen {specimen!r}: nothing was submitted on this connection; call submit_explanation")
+    call.require(SECONDS)
     name = call.desk.names.specimen(specimen)
     result = grade_submission(Explanation.from_data(given, source="the submission"), name)
     metrics = {

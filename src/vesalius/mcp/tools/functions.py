@@ -6,6 +6,7 @@ from pydantic import Field
 
 from vesalius.api.black_boxes import asked, category_words
 from vesalius.errors import BadInput, quoted
+from vesalius.mcp.budget import SECONDS
 from vesalius.mcp.call import Call
 from vesalius.mcp.results import Graded, Received, Rows
 from vesalius.mcp.tools.arguments import cut
@@ -64,6 +65,7 @@ def grade_function(call: Call, function: FunctionName) -> Graded:
     answer: dict[str, Any] | None = call.connection.answers.get(function)
     if answer is None:
         raise BadInput(f"function {quoted(function, 60)}: nothing was submitted; call submit_function")
+    call.require(SECONDS)
     result = call.desk.functions(category).grade(name, **answer)
     shown = ", ".join(f"{figure} {value:.3g}" for figure, value in result.metrics.items())
     text = f"{shown}{f'; {cut(result.fault, 300)}' if result.fault else ''}"
