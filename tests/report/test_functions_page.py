@@ -6,11 +6,15 @@ from typing import Any
 
 import pytest
 
+from tests.functions.fakes import Line
 from tests.report.browser import needs_browser, probe
 from tests.report.test_page import EVIL, read
 from tests.report.test_page_browser import WIDTHS
+from vesalius.backbones import Scripted, open_backbone
 from vesalius.documents import Request
+from vesalius.functions.agents import interpret_with
 from vesalius.functions.answer import Answer
+from vesalius.functions.box import Box
 from vesalius.report.functions import SHOWN_FAILURES, SHOWN_OTHERS, render_functions
 from vesalius.report.overlay import HEIGHT, LEFT, WIDTH, draw_curves
 from vesalius.runs.functions.work import Graded, Interpreted
@@ -97,6 +101,22 @@ def test_other_cases_are_listed(words: Path) -> None:
     assert "another" in text
     assert "abc (differs)" in text
     assert "… (300 characters)" in text
+
+
+def test_the_dialogue_stands_with_its_case(words: Path) -> None:
+    """Recorded by the package's own agent: the prompt, what the model said, what it got back, what it said then."""
+    said = iter(['Let me see.\nASK ["sun"]', f"[DESCRIPTION]: about the sky {EVIL}"])
+    script = Scripted(lambda _: next(said))
+    with open_backbone(script, record=words / "calls" / "f00000.jsonl") as backbone:
+        answer = interpret_with(backbone.within("f00000"), Box(Line(0, category="entities")))
+    assert answer.queries == 1
+    _, text = read(render_functions(words))
+    assert "Dialogue, 2 calls" in text
+    told, asked, replied, answered = (
+        text.index(part) for part in ("Told", "Let me see.", "nus", "[DESCRIPTION]: about the sky")
+    )
+    assert told < asked < replied < answered  # the function of the fakes gives "sun" back reversed
+    assert text.count("Dialogue,") == 1  # no other case has calls
 
 
 def test_figures_of_a_case_stand_beside_the_published_verdict_and_what_was_left_out_is_listed(numeric: Path) -> None:

@@ -1,7 +1,8 @@
 """The page of a functions run: the figures, failures by family, and the cases themselves, failures first.
 
 Numeric cases are drawn: the function, the submitted code, the points that were asked. Of the others, examples are
-listed. A page shows a limited number of cases; the rest are in the run's files.
+listed. The dialogue of a language model stands with its case: what it was told, said and got back. A page shows a
+limited number of cases, and texts up to a length; the rest is in the run's files.
 """
 
 import json
@@ -9,7 +10,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from vesalius.documents.request import Request
 from vesalius.documents.scorecard import FunctionFailure
@@ -17,13 +18,16 @@ from vesalius.functions.suite import in_words
 from vesalius.progress import Progress
 from vesalius.report.html import render, write
 from vesalius.report.overlay import Curves, draw_curves
-from vesalius.runs.directory import INDEX, document_or_none, explanation_path, read_run, read_scorecard
+from vesalius.runs.conversation import Conversation
+from vesalius.runs.directory import INDEX, calls_path, document_or_none, explanation_path, read_run, read_scorecard
 from vesalius.runs.functions.benchmark import GRADES
 from vesalius.runs.functions.work import Graded, Interpreted
 
 SHOWN_FAILURES, SHOWN_OTHERS = 48, 12
 #: Of one case: characters of its code, examples, queries.
 MOST_TEXT, MOST_EXAMPLES, MOST_QUERIES = 3_000, 10, 12
+#: Calls of a dialogue.
+MOST_TURNS = 40
 #: Of what is said about a function and of it; all of it is in the run's files.
 MOST_SAID = 600
 #: So many records that were left out are listed.
@@ -103,6 +107,16 @@ class Test:
 
 
 @dataclass(frozen=True)
+class Turn:
+    """One message of a dialogue: `told` is what the model was told, `said` what it said, `failed` a call without an
+    answer.
+    """
+
+    kind: Literal["told", "said", "failed"]
+    text: str
+
+
+@dataclass(frozen=True)
 class Case:
     """One function as the page shows it."""
 
@@ -121,6 +135,8 @@ class Case:
     examples: tuple[Example, ...]
     tests: tuple[Test, ...]
     asked: tuple[tuple[str, str], ...]
+    dialogue: tuple[Turn, ...] = ()
+    calls: int = 0
 
 
 def render_functions(directory: Path, *, progress: Progress | None = None) -> Path:
@@ -143,6 +159,7 @@ def render_functions(directory: Path, *, progress: Progress | None = None) -> Pa
         card=scorecard,
         kind=KINDS[scorecard.category or ""],
         cases=cases,
+        most_turns=MOST_TURNS,
         titles=TITLES,
         metrics=[(name, metric) for name, metric in scorecard.metrics.items() if name not in _SAME],
         families=list((scorecard.families or {}).items()),
@@ -175,6 +192,7 @@ def function_case(directory: Path, case: str, failure: FunctionFailure | None) -
     if interpreted is None or graded is None:
         return None
     answer = interpreted.answer
+    dialogue, calls = _dialogue(directory, case)
     figures = () if failure is None else (failure.success, failure.exact_match, failure.unit_test)
     return Case(
         id=case,
@@ -192,7 +210,26 @@ def function_case(directory: Path, case: str, failure: FunctionFailure | None) -
         examples=_examples(graded.picture),
         tests=tuple(map(_test, graded.picture.get("triplets", [])[:MOST_EXAMPLES])),
         asked=asked_of(interpreted, MOST_QUERIES),
+        dialogue=dialogue,
+        calls=calls,
     )
+
+
+def _dialogue(directory: Path, case: str) -> tuple[tuple[Turn, ...], int]:
+    """What was said in the first calls of a case, and how many calls there are; nothing where no model interprets."""
+    talk = Conversation(calls_path(directory, case), case)
+    talk.update()
+    turns: list[Turn] = []
+    for call in talk.calls[:MOST_TURNS]:
+        said = call.text.text if call.text else "\n".join(f"{name}: {one.text}" for name, one in call.answer.items())
+        parts: list[tuple[Literal["told", "said", "failed"], str | None]] = [
+            ("told", call.prompt and call.prompt.text),
+            ("failed", call.failure),
+            ("said", said),
+            ("told", call.reply and call.reply.text),
+        ]
+        turns += [Turn(kind, _cut(text)) for kind, text in parts if text]
+    return tuple(turns), len(talk.calls)
 
 
 def asked_of(interpreted: Interpreted, most: int) -> tuple[tuple[str, str], ...]:
