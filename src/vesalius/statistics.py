@@ -94,3 +94,38 @@ def share_interval(successes: float, n: int, *, z: float = 1.959964) -> tuple[fl
     centre = (share + spread / 2) / (1 + spread)
     half = z / (1 + spread) * ((share * (1 - share) + spread / 4) / n) ** 0.5
     return max(0.0, centre - half), min(1.0, centre + half)
+
+
+def share_lower_bound(successes: int, n: int, *, level: float = 0.95) -> float:
+    """The exact (Clopper-Pearson) lower bound of a share: with `level` confidence the true share is at least this."""
+    return 0.0 if not successes else float(scipy.stats.beta.ppf(1 - level, successes, n - successes + 1))
+
+
+def mean_lower_bound(
+    values: Float[np.ndarray, "*family sample"], *, level: float = 0.95, grid: int = 1_000
+) -> Float[np.ndarray, "*family"]:
+    """Lower bound of the mean of values between 0 and 1, whatever their distribution, by betting (Waudby-Smith and
+    Ramdas, 2024): independent draws, no assumption on skew.
+
+    A gambler who bets against the mean being m multiplies a capital by 1 + bet * (x - m) at each draw. Where m is the
+    mean or more the capital is a supermartingale, so that it ever reaches 1 / (1 - level) with chance 1 - level at
+    most. The bound is the largest m of the grid up to which every m is refuted so. Bets are set by the draws before.
+    """
+    n = values.shape[-1]
+    candidates, refuted_at = np.arange(grid) / grid, np.log(1 / (1 - level))
+    count = np.arange(1, n + 1)
+    mean = (0.5 + values.cumsum(-1)) / (count + 1)
+    variance = (0.25 + ((values - mean) ** 2).cumsum(-1)) / (count + 1)
+    before = np.concatenate([np.full((*values.shape[:-1], 1), 0.25), variance[..., :-1]], -1)
+    bet = np.sqrt(2 * refuted_at / (n * before))
+    log_capital = np.zeros((*values.shape[:-1], grid))
+    highest = log_capital.copy()
+    with np.errstate(divide="ignore"):
+        largest = 0.5 / candidates
+    for draw in range(n):
+        stake = np.minimum(bet[..., draw, None], largest)
+        log_capital += np.log1p(stake * (values[..., draw, None] - candidates))
+        np.maximum(highest, log_capital, out=highest)
+    standing = highest < refuted_at
+    first = np.where(standing.any(-1), standing.argmax(-1), grid)
+    return np.maximum(first - 1, 0) / grid

@@ -148,7 +148,8 @@ def discover(
             result = scored(specimen, method, **prompts, search=options, force=force, spread=spread, progress=report)
             note_unperformed(specimen.name, specimen.behaviour, result.performance, force=force)
             result, selection = _selected(specimen, result, rules, size, seed=seed, checks=checks)
-            made = run_checks(specimen, result, seed=seed, spread=spread, progress=report) if checks else None
+            how = {"cut": bool(rules), "seed": seed, "spread": spread, "progress": report}
+            made = run_checks(specimen, result, **how) if checks else None
     discovery = _discovery(specimen, request, result, made).model_copy(update={"selection": selection})
     return discovery if directory is None else _write_files(discovery, directory)
 

@@ -27,6 +27,7 @@ from vesalius.components import Component, parse_components, split_names
 from vesalius.discovery.checks import HELD_OUT_PROMPTS, LARGEST_CIRCUIT
 from vesalius.discovery.detectors import ROWS as ATTENTION_ROWS
 from vesalius.discovery.faithfulness import default_sizes
+from vesalius.discovery.guarantee import PROMPTS as GUARANTEE_PROMPTS
 from vesalius.discovery.methods import (
     BUILT_IN,
     DEFAULT_PROMPTS,
@@ -356,6 +357,7 @@ def _check_rows(case: _Case, method: str) -> float:
     n_edges = EdgeGraph.of(model.config).n_edges
     if method in (*ESTIMATES, "acdc") and n_edges <= MAX_EDGES:
         rows += HELD_OUT_PROMPTS * (2 + len(default_sizes(n_edges)))
+    rows += GUARANTEE_PROMPTS * (1 + sweep_forwards(model, removed[:2]))
     if not case.finite:
         heads = [part for part in parts if part.is_head]
         circuits = [tuple(sorted(rng.sample(heads, min(len(heads), LARGEST_CIRCUIT)))) for _ in range(1 + RANDOM_SETS)]

@@ -3,6 +3,7 @@
 | check        | asks                                                           | figure                               |
 |--------------|----------------------------------------------------------------|--------------------------------------|
 | faithfulness | does the circuit alone keep the behaviour, at every size?      | `cmd`, `cpr`; control: random order  |
+| guarantee    | what does it keep at least on new prompts, with 95 %?          | `guaranteed_answers`, `..._kept`     |
 | stability    | would other prompts have given the same circuit?               | `jaccard` over 100 resamples         |
 | specificity  | does cutting its heads hurt other behaviours and text as much? | `specificity`: own drop / others'    |
 | detectors    | do attention patterns alone show its heads?                    | `detectors`: share; control: chance  |
@@ -29,6 +30,7 @@ from vesalius.behaviours.trial import NothingUnseen, Trial, trial
 from vesalius.components import Component
 from vesalius.discovery.detectors import Detections, detect
 from vesalius.discovery.faithfulness import Ranking, faithfulness_curve, faithfulness_curves
+from vesalius.discovery.guarantee import guarantee
 from vesalius.discovery.known_heads import PublishedHeads, published_heads
 from vesalius.discovery.methods import MethodResult, acdc_stability
 from vesalius.discovery.overlap import Overlap, overlap
@@ -37,7 +39,9 @@ from vesalius.discovery.specificity import specificity
 from vesalius.documents.checks import Checks, Curve, DetectedHeads, KnownHeads, Stability
 from vesalius.documents.checks import Specificity as SpecificityFigures
 from vesalius.documents.circuit import Circuit
+from vesalius.documents.guarantee import Guarantee
 from vesalius.errors import BadInput
+from vesalius.intervene.edge_graph import EdgeGraph
 from vesalius.model.specimen import Specimen
 from vesalius.model.transformer import Transformer
 from vesalius.progress import Progress
@@ -55,17 +59,19 @@ def run_checks(
     *,
     n: int = HELD_OUT_PROMPTS,
     size: int | None = None,
+    cut: bool = False,
     seed: int = 0,
     spread: Spread | None = None,
     progress: Progress | None = None,
 ) -> Checks:
     """Make every check of a discovery that its specimen allows.
 
-    `n` held-out prompts for the curves; `size` of the circuit, by default `circuit_size`. `spread` makes the checks of
+    `n` held-out prompts for the curves; `size` of the circuit, by default `circuit_size`. With `cut`, what is
+    guaranteed is the circuit in the graph, otherwise its `size` strongest components. `spread` makes the checks of
     a natural model that run it elsewhere.
     """
     start, components = time.perf_counter(), len(specimen.model.components)
-    case = _Case(specimen, result, n, circuit_size(result.circuit) if size is None else size, seed)
+    case = _Case(specimen, result, n, circuit_size(result.circuit) if size is None else size, seed, cut)
     if not 1 <= case.size <= components:
         raise BadInput(f"a circuit of {case.size} components does not fit; this model has {components}")
     made, missing = ({}, {}) if spread is None else _attempt_elsewhere(case, spread)
@@ -84,12 +90,14 @@ def run_checks(
         faithfulness_random=random_curve,
         edge_faithfulness=made["edge faithfulness"],
         stability=stability,
+        guarantee=made["guarantee"],
         specificity=None if special is None else SpecificityFigures(**special.as_data()),
         detectors=_detected(detected, detectors),
         known_heads=_known(made["known heads"], case.published),
         missing=missing,
         rows=sum(one.forwards * one.n for one in curves if one)
         + resampling
+        + (made["guarantee"].rows if made["guarantee"] else 0)
         + (special.rows if special else 0)
         + (detected.rows if detected else 0),
         seconds=time.perf_counter() - start,
@@ -190,6 +198,7 @@ class _Case:
     n: int
     size: int
     seed: int
+    cut: bool = False
 
     @cached_property
     def held_out(self) -> Trial:
@@ -223,6 +232,7 @@ class _Case:
             "specificity": lambda: specificity(self.specimen, self.heads, seed=self.seed, split=HELD_OUT_SPLIT),
             "detectors": self._detectors,
             "known heads": lambda: self.published and self._overlap(self.published.heads),
+            "guarantee": self._guarantee,
         }
 
     def _curves(self) -> tuple[Curve, Curve]:
@@ -239,6 +249,18 @@ class _Case:
                 f"this model has {len(ranking)} edges and up to {MAX_EDGES} are cut; see the one by components"
             )
         return faithfulness_curve(self.specimen.model, self.held_out, ranking) if ranking else None
+
+    def _guarantee(self) -> Guarantee:
+        """Of the circuit that was cut, or of the strongest components; what was not scored is kept."""
+        circuit = self.result.circuit
+        ranked = [part for part, _ in circuit.ranked()]
+        if not self.cut:
+            return guarantee(self.specimen, self.result.material, ranked[: self.size], ranked, seed=self.seed)
+        if circuit.edges:
+            kept, candidates = circuit.kept_edges, EdgeGraph.of(self.specimen.model.config).edges
+            return guarantee(self.specimen, self.result.material, kept, candidates, seed=self.seed)
+        inside = [part for part in ranked if circuit.nodes[part].in_graph]
+        return guarantee(self.specimen, self.result.material, inside, ranked, seed=self.seed)
 
     def _stability(self) -> tuple[Stability, float]:
         """With the work in passes of one prompt."""

@@ -8,6 +8,7 @@ from pydantic import Field
 
 from vesalius.documents.base import Record
 from vesalius.documents.frozen import FrozenDict, FrozenMap
+from vesalius.documents.guarantee import Guarantee
 from vesalius.documents.views import Row, Viewable
 
 
@@ -123,6 +124,7 @@ class Checks(Viewable, Record):
     faithfulness_random: Curve | None = None
     edge_faithfulness: Curve | None = None
     stability: Stability | None = None
+    guarantee: Guarantee | None = None
     specificity: Specificity | None = None
     detectors: DetectedHeads | None = None
     known_heads: KnownHeads | None = None
@@ -139,6 +141,8 @@ class Checks(Viewable, Record):
             "edge_cmd": self.edge_faithfulness and self.edge_faithfulness.cmd,
             "edge_cpr": self.edge_faithfulness and self.edge_faithfulness.cpr,
             "jaccard": self.stability and self.stability.value,
+            "guaranteed_answers": self.guarantee and self.guarantee.answers and self.guarantee.answers.low,
+            "guaranteed_kept": self.guarantee and self.guarantee.kept and self.guarantee.kept.low,
             "specificity": self.specificity and self.specificity.ratio,
             "detectors": self.detectors and self.detectors.share,
             "known_heads": self.known_heads and self.known_heads.share,

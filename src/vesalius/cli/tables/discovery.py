@@ -61,6 +61,8 @@ def _print_checks(checks: Checks, forwards: float) -> None:
     for row in _check_rows(checks):
         table.add_row(*row)
     stdout.print(table)
+    if checks.guarantee is not None and (sentence := checks.guarantee.sentence()):
+        print_line(f"guarantee on {checks.guarantee.n} further prompts: {sentence}")
     for check, reason in checks.missing.items():
         print_line(f"{check}: not measured ({reason})")
     fewer = "" if checks.n == checks.asked else f" (all that are unseen; {checks.asked} were asked for)"

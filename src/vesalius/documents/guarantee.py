@@ -1,0 +1,50 @@
+"""What a circuit keeps at least on new prompts of the same distribution, with 95 % confidence."""
+
+from typing import Literal
+
+from vesalius.documents.base import Record
+
+
+class Bound(Record):
+    """A share on `n` held-out prompts, and the lower bound of the true one."""
+
+    value: float
+    low: float
+    n: int
+
+
+class Guarantee(Record):
+    """Bounds of a circuit of `size` components or edges, each with confidence `level`, on `n` prompts that had no part
+    in choosing it.
+
+    `answers`: of the prompts that the model gets right, the share that the circuit gets right (exact binomial bound).
+    `kept`: the mean over prompts of the share of the score kept, each clipped to 0 and 1 (bound by betting). None where
+    the metric has no right answers, or no prompt loses anything by the ablation.
+    """
+
+    by: Literal["edges", "components"]
+    size: int
+    level: float
+    n: int
+    answers: Bound | None = None
+    kept: Bound | None = None
+    rows: float
+
+    def sentence(self) -> str:
+        """The guarantee in words; empty where there is none."""
+        parts = []
+        if self.answers is not None:
+            parts.append(
+                f"at least {self.answers.low:.3f} of the prompts that the model gets right (observed "
+                f"{self.answers.value:.3f} of {self.answers.n})"
+            )
+        if self.kept is not None:
+            parts.append(
+                f"at least {self.kept.low:.3f} of the score on average, each prompt clipped to 0 and 1 (observed "
+                f"{self.kept.value:.3f} on {self.kept.n})"
+            )
+        if not parts:
+            return ""
+        return f"with {100 * self.level:.0f} % confidence each, {self.size} {self.by} alone keep " + ", and ".join(
+            parts
+        )
