@@ -43,6 +43,8 @@ if TYPE_CHECKING:
     from vesalius.api.measuring import instruments
     from vesalius.api.mechrl import bench_mechrl
     from vesalius.api.pages import report
+    from vesalius.api.paper_runs import paper_plan, paper_run
+    from vesalius.api.papers import paper_contents, paper_table
     from vesalius.api.plans import plan
     from vesalius.api.plugin_listing import plugins
     from vesalius.api.rating_files import rating_sheets, ratings
@@ -91,6 +93,10 @@ _HOMES = {
     "make_league": "vesalius.api.league_making",
     "models": "vesalius.api.families",
     "next_tokens": "vesalius.api.catalogue",
+    "paper_contents": "vesalius.api.papers",
+    "paper_plan": "vesalius.api.paper_runs",
+    "paper_run": "vesalius.api.paper_runs",
+    "paper_table": "vesalius.api.papers",
     "plan": "vesalius.api.plans",
     "plugins": "vesalius.api.plugin_listing",
     "predict": "vesalius.api.catalogue",
@@ -157,6 +163,10 @@ __all__ = [
     "make_league",
     "models",
     "next_tokens",
+    "paper_contents",
+    "paper_plan",
+    "paper_run",
+    "paper_table",
     "plan",
     "plugins",
     "predict",

@@ -20,6 +20,7 @@ from vesalius.cli.commands import (
     functions,
     league,
     mcp,
+    papers,
     runs,
     specimens,
     studies,
@@ -41,7 +42,7 @@ app = typer.Typer(
 )
 
 PARTS = (
-    *(specimens, circuits, checking, surveys, studies, training, runs),
+    *(specimens, circuits, checking, surveys, studies, papers, training, runs),
     *(workbench, mcp, bench, functions, claims, league, documents),
 )
 for part in PARTS:

@@ -14,6 +14,7 @@ from vesalius.documents.faithfulness import FAITHFULNESS_FILE, Faithfulness
 from vesalius.documents.league import LEAGUE_FILE, ROW_FILE, SUBMISSION_FILE, League, LeagueRow, LeagueSubmission
 from vesalius.documents.listing import ResultList
 from vesalius.documents.mechrl import MechrlStudy
+from vesalius.documents.paper import PaperContents, PaperPlan, PaperTable
 from vesalius.documents.plan import Plan
 from vesalius.documents.ratings import RATINGS_FILE, Ratings
 from vesalius.documents.registration import CLAIM_FILE, VERDICT_FILE, ClaimVerdict, Registration
@@ -55,6 +56,9 @@ DOCUMENTS: dict[str, tuple[type[BaseModel], str | None]] = {
     "league": (League, LEAGUE_FILE),
     "submission": (LeagueSubmission, SUBMISSION_FILE),
     "row": (LeagueRow, ROW_FILE),
+    "paper_table": (PaperTable, "PAPER-TABLE.json"),
+    "paper_contents": (PaperContents, None),
+    "paper_plan": (PaperPlan, None),
     "results": (ResultList, None),
     "plan": (Plan, None),
 }

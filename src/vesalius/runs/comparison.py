@@ -78,17 +78,18 @@ def compare(directories: Sequence[Path]) -> Comparison:
     """The published tables with finished runs of the circuits and the functions benchmark, and the calls of the runs of
     circuits and of explanations.
     """
-    labels = {directory: _label(directory, directories) for directory in directories}
+    labels = {directory: run_label(directory, directories) for directory in directories}
     cards = {directory: _card(directory) for directory in directories if is_run(directory)}
     of_functions = {directory: card for directory, card in cards.items() if card.benchmark == FUNCTIONS}
     circuits = {labels[directory]: card for directory, card in cards.items() if directory not in of_functions}
     usage = tuple(run_usage(path, label=label) for path, label in labels.items() if path not in of_functions)
-    tables = _published_tables(circuits) if circuits else []
-    tables += _function_tables(of_functions, labels) if of_functions else []
+    tables = circuit_sheets(circuits) if circuits else []
+    tables += function_sheets(of_functions, labels) if of_functions else []
     return Comparison(tuple(tables), usage)
 
 
-def _function_tables(cards: dict[Path, Scorecard], labels: dict[Path, str]) -> list[Sheet]:
+def function_sheets(cards: dict[Path, Scorecard], labels: dict[Path, str]) -> list[Sheet]:
+    """Table 2 and Figure 5 of the functions benchmark."""
     named = {labels[run]: card for run, card in cards.items()}
     results = _sheet("2", "success rates", named, find.table_2, find.TABLE_2, source=find.SOURCE)
     by_kind = [(labels[run], _source(card), find.figure_5(run, card)) for run, card in cards.items()]
@@ -100,7 +101,8 @@ def _function_tables(cards: dict[Path, Scorecard], labels: dict[Path, str]) -> l
     ]
 
 
-def _published_tables(cards: dict[str, Scorecard]) -> list[Sheet]:
+def circuit_sheets(cards: dict[str, Scorecard]) -> list[Sheet]:
+    """Tables 2 and 9 to 11 and Figures 3 and 4 of the circuits benchmark, with runs by their labels."""
     return [
         _sheet("2", "results", cards, _results, published.TABLE_2),
         _sheet("9", "grounding of hypotheses", cards, _grounding, published.TABLE_9, scale="0 to 2; shares of 2 and 1"),
@@ -124,7 +126,7 @@ def _card(directory: Path) -> Scorecard:
     return card
 
 
-def _label(directory: Path, all_of_them: Sequence[Path]) -> str:
+def run_label(directory: Path, all_of_them: Sequence[Path]) -> str:
     """The directory's name, or its whole path where two runs share the name."""
     name = directory.resolve().name
     alone = sum(other.resolve().name == name for other in all_of_them) == 1

@@ -55,7 +55,7 @@ def print_sheet(sheet: Sheet) -> None:
     table = Table("", *(column.replace("_", " ") for column in sheet.columns), box=None, pad_edge=False)
     for name, source, figures in sheet.rows:
         marked = f"{name} *" if NOT_MEASURED in source else name
-        table.add_row(marked, *(_cell(column, figures.get(column)) for column in sheet.columns))
+        table.add_row(marked, *(figure_cell(column, figures.get(column)) for column in sheet.columns))
     return stdout.print(table)
 
 
@@ -95,10 +95,11 @@ def _calls_table(*names: str) -> Table:
 
 
 def _figures(used: dict[str, Any]) -> list[str]:
-    return [_cell(name, used[name]) for name in FIGURES]
+    return [figure_cell(name, used[name]) for name in FIGURES]
 
 
-def _cell(column: str, value: float | None) -> str:
+def figure_cell(column: str, value: float | None) -> str:
+    """A figure as its column prints it: tokens in millions, dollars, counts, else three places."""
     if value is None:
         return "-"
     if column.endswith("tokens"):

@@ -14,24 +14,14 @@ from vesalius.functions.interpreters import BOTH, MILAN
 from vesalius.runs.directory import EXPLANATIONS, document_or_none
 from vesalius.runs.functions.scorecard import deciding
 from vesalius.runs.functions.work import Graded, Interpreted
+from vesalius.runs.papers.figures import printed
 from vesalius.runs.published import NOT_MEASURED, Row
 from vesalius.runs.scorecard import mean
 
 SOURCE = f"FIND paper (arXiv 2309.03886); {NOT_MEASURED}"
 UNNUMBERED = "Figure 5 was published as a picture without numbers."
-COLUMNS = (
-    "numeric",
-    "strings_code",
-    "strings_unit_test",
-    *(f"{category}_{how}" for category in ("entities", "relations") for how in ("aia", "milan", "aia+milan")),
-)
-_PUBLISHED = {
-    "Llama-2-13b-chat": (0, 0, 0.33, 0.34, 0.54, 0.58, 0.46, 0.45, 0.42),
-    "Llama-2-70b-chat": (0.01, 0.01, 0.33, 0.34, 0.61, 0.62, 0.47, 0.44, 0.46),
-    "GPT-3.5": (0.12, 0.13, 0.66, 0.39, 0.81, 0.88, 0.37, 0.64, 0.68),
-    "GPT-4": (0.33, 0.23, 0.82, 0.56, 0.89, 0.89, 0.78, 0.74, 0.92),
-}
-TABLE_2: dict[str, Row] = {name: dict(zip(COLUMNS, row, strict=True)) for name, row in _PUBLISHED.items()}
+TABLE_2: dict[str, Row] = printed("find", "Table 2").numbers()
+COLUMNS = printed("find", "Table 2").columns
 #: What the kinds of numeric functions are called, in the order of the figure.
 KINDS = {"clean": "clean", "noised": "noised", "corrupted": "corrupted", "mlp": "net"}
 

@@ -1,0 +1,143 @@
+"""Tables and figures of the three papers, filled from runs: what `vesalius paper` prints.
+
+Published rows hold texts, as the paper prints them; measured rows hold numbers, or words where the table has words. A
+table without measured rows says so, and names the command that would measure it.
+"""
+
+from pathlib import Path
+from typing import Literal
+
+from pydantic import Field, JsonValue
+
+from vesalius.documents.base import Document, Record
+from vesalius.documents.frozen import FrozenMap
+from vesalius.documents.views import Row, Viewable, made
+
+Paper = Literal["hyve", "mechrl", "find"]
+Cell = int | float | str | None
+
+
+class PaperRow(Record):
+    """One row: figures by column. `source` says where they come from: the paper, a run, or the code itself."""
+
+    name: str
+    source: str
+    values: FrozenMap[str, Cell]
+
+
+class PaperTable(Viewable, Document):
+    """One table or figure of a paper. `published` are its rows, `measured` ours.
+
+    `command` measures it; `differs` says how ours differs from the published measurement; `note` is about the published
+    rows. `pictures` are files that were drawn.
+    """
+
+    SCHEMA = 1
+    REMEDY = "run `vesalius paper` again"
+
+    schema_version: Literal[1] = Field(default=1, alias="schema")
+    paper: Paper
+    id: str
+    title: str
+    columns: tuple[str, ...]
+    published_in: str
+    note: str = ""
+    published: tuple[PaperRow, ...]
+    measured: tuple[PaperRow, ...]
+    command: str
+    differs: str
+    pictures: tuple[str, ...] = ()
+
+    @property
+    def file_name(self) -> str:
+        """Its name as that of a file: `hyve-table-2`."""
+        return f"{self.paper}-{self.id.lower().replace(' ', '-')}"
+
+    def save(self, directory: Path | str) -> Path:
+        """Write it into a directory and return its path."""
+        path = made(directory) / f"{self.file_name}.json"
+        self.write(path)
+        return path
+
+    def _summary(self) -> str:
+        measured = f"{len(self.measured)} measured rows" if self.measured else f"not measured here: {self.command}"
+        return f"{self.paper}, {self.id}: {self.title}\n{len(self.published)} published rows, {measured}"
+
+    def _rows(self) -> list[Row]:
+        return [{"name": row.name, "source": row.source, **row.values} for row in (*self.published, *self.measured)]
+
+
+class PaperEntry(Record):
+    """A table or figure in the list of a paper: how many rows are published and measured, and what measures it."""
+
+    id: str
+    title: str
+    published: int
+    measured: int
+    command: str
+    differs: str
+
+
+class PaperContents(Viewable, Document):
+    """Every table and figure of a paper. `results` are the runs that were read."""
+
+    SCHEMA = 1
+    REMEDY = "run `vesalius paper` again"
+
+    schema_version: Literal[1] = Field(default=1, alias="schema")
+    paper: Paper
+    published_in: str
+    results: tuple[str, ...]
+    entries: tuple[PaperEntry, ...]
+
+    def _summary(self) -> str:
+        measured = sum(entry.measured > 0 for entry in self.entries)
+        return f"{self.paper}: {len(self.entries)} tables and figures, {measured} of them measured here"
+
+    def _rows(self) -> list[Row]:
+        return [entry.as_data() for entry in self.entries]
+
+
+class PaperStep(Record):
+    """One run that `vesalius paper --run` makes: its command with options, what it fills, how much work it is in words,
+    the language models it asks, and dollars (0 without a model, None where they cannot be told before).
+    """
+
+    command: str
+    options: FrozenMap[str, JsonValue]
+    fills: tuple[str, ...]
+    work: str
+    models: tuple[str, ...] = ()
+    cost: float | None = 0.0
+
+    @property
+    def command_line(self) -> str:
+        """What a user types to make the run alone."""
+        words = ["vesalius", self.command, *([str(self.options["specimen"])] if "specimen" in self.options else [])]
+        for name, value in self.options.items():
+            if name == "specimen":
+                continue
+            values = value if isinstance(value, list) else [value]
+            for one in values:
+                flag = f"--{name.replace('_', '-')}"
+                words += [flag] if one is True else [flag, str(one)]
+        return " ".join(words)
+
+
+class PaperPlan(Viewable, Document):
+    """What is run to fill tables that nothing fills by now; `cost` is None where a step's is not known."""
+
+    SCHEMA = 1
+
+    schema_version: Literal[1] = Field(default=1, alias="schema")
+    paper: Paper
+    steps: tuple[PaperStep, ...]
+    cost: float | None
+    left_out: FrozenMap[str, str]
+
+    def _summary(self) -> str:
+        cost = "unknown" if self.cost is None else f"${self.cost:.2f}"
+        return f"Plan for {self.paper}: {len(self.steps)} runs, estimated cost {cost}"
+
+    def _rows(self) -> list[Row]:
+        return [step.as_data() for step in self.steps]

@@ -1,0 +1,117 @@
+"""`vesalius paper`: what is printed beside the published figures, the plan of `--run`, and its refusals."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.cli.conftest import Vesalius
+from tests.runs.paper_results import metric, write_run
+from vesalius.api import paper_runs
+from vesalius.api.papers import PAPERS
+from vesalius.runs.papers.figures import printed
+
+
+@pytest.fixture
+def wide(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A terminal in which no cell is broken."""
+    monkeypatch.setattr("vesalius.cli.tables.papers.stdout.width", 400, raising=False)
+    monkeypatch.setenv("COLUMNS", "400")
+
+
+@pytest.mark.parametrize("paper", PAPERS)
+def test_without_a_number_everything_is_listed(vesalius: Vesalius, paper: str) -> None:
+    got = vesalius("paper", paper, "--json")
+    listing = json.loads(got.out)
+    assert [entry["id"] for entry in listing["entries"]] == [entry.id for entry in PAPERS[paper].entries]
+    assert all(entry["command"].startswith("vesalius ") and entry["differs"] for entry in listing["entries"])
+    assert "not here" in vesalius("paper", paper).out
+
+
+@pytest.mark.usefixtures("wide")
+@pytest.mark.parametrize(
+    ("paper", "id"), [(paper, entry.id) for paper, tables in PAPERS.items() for entry in tables.entries]
+)
+def test_every_published_figure_is_printed_in_its_row(vesalius: Vesalius, paper: str, id: str) -> None:
+    kind, number = id.split(" ", 1)
+    got = vesalius("paper", paper, f"--{kind.lower()}", number)
+    assert got.code == 0, got.err
+    lines = [" ".join(line.split()) for line in got.out.splitlines()]
+    for name, row in printed(paper, id).rows.items():
+        figures = " ".join(f"{name} published {' '.join(row.values())}".split())
+        assert any(line == figures or line.startswith(f"{figures} ") for line in lines), figures
+    reads = next(entry.reads for entry in PAPERS[paper].entries if entry.id == id)
+    assert ("not measured here; to measure: vesalius" in got.out) == bool(reads)
+
+
+@pytest.mark.usefixtures("wide")
+def test_a_run_stands_below_the_published_rows(vesalius: Vesalius, tmp_path: Path) -> None:
+    run = write_run(tmp_path, "mine", metrics={"tag_accuracy": metric(0.9375)})
+    lines = [" ".join(line.split()) for line in vesalius("paper", "hyve", run, "--table", "2").out.splitlines()]
+    assert "GPT-5.4 published 0.74 0.46 0.63 0.52" in lines
+    assert "mine ours 0.938 - - -" in lines
+    assert "measured: builtin, n = 2, n_error = 0" in lines
+
+
+@pytest.mark.parametrize(
+    ("arguments", "reason"),
+    [
+        (("hyve", "--table", "0"), "vesalius: table '0' of hyve does not exist; there are 1, 2,"),
+        (("hyve", "--table", "2", "--figure", "3"), "vesalius: --table and --figure both name what to print;"),
+        (("hyve", "--out", "there"), "vesalius: --out: name what to write with --table or --figure"),
+        (("hyve", "--table", "2", "--limit", "1"), "vesalius: --backbone, --judge, --model, --limit and --max-cost go"),
+        (
+            ("hyve", "--table", "6", "--run"),
+            "vesalius: Table 6 of hyve cannot be run like this: needs ratings by people",
+        ),
+        (("hyve", "--table", "11", "--run"), "vesalius: Table 11 of hyve cannot be run like this: it asks a language"),
+        (
+            ("hyve", "--table", "11", "--run", "--backbone", "openai:gpt-5.4"),
+            "vesalius: Table 11 of hyve cannot be run like this: openai:gpt-5.4 is not known to be free; set "
+            "a spending cap with --max-cost",
+        ),
+        (
+            ("hyve", "--table", "9", "--run", "--backbone", "local:smollm2-135m"),
+            "vesalius: Table 9 of hyve cannot be run like this: it needs judges; name them with --judge",
+        ),
+        (
+            ("hyve", "--table", "11", "--run", "--backbone", "gpt"),
+            "vesalius: backbone 'gpt': name it as PROVIDER:MODEL",
+        ),
+    ],
+)
+def test_refusals_are_one_line(vesalius: Vesalius, arguments: tuple[str, ...], reason: str) -> None:
+    got = vesalius("paper", *arguments)
+    assert (got.code, got.out, got.err.count("\n")) == (2, "", 1)
+    assert got.err.startswith(reason)
+
+
+def test_the_plan_has_the_cost_by_the_papers_tokens(vesalius: Vesalius) -> None:
+    options = ("--backbone", "openai:gpt-5.4", "--max-cost", "100")
+    plan = json.loads(vesalius("paper", "hyve", "--table", "11", "--plan", *options, "--json").out)
+    # 84 circuits by the published tokens and the price of GPT-5.4 cost what the paper reports, $77.47.
+    assert plan["cost"] == pytest.approx(77.47, rel=0.01)
+    half = json.loads(vesalius("paper", "hyve", "--table", "11", "--plan", *options, "--limit", "42", "--json").out)
+    assert half["cost"] == pytest.approx(plan["cost"] / 2)
+    assert half["steps"][0]["work"] == "42 circuits"
+
+
+@pytest.mark.usefixtures("wide")
+def test_run_prints_its_plan_and_runs_what_is_missing(
+    vesalius: Vesalius, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    asked: list[dict[str, Any]] = []
+
+    def circuits(options: dict[str, Any], jobs: int, progress: Any) -> str:
+        asked.append(options)
+        return str(write_run(tmp_path / "vesalius-runs", "made", metrics={"tag_accuracy": metric(0.5)}))
+
+    monkeypatch.setitem(paper_runs._CALLS, "bench circuits", circuits)
+    got = vesalius("paper", "hyve", "--table", "2", "--run", "--limit", "2")
+    assert asked == [{"limit": 2}]
+    assert got.err.startswith("run: vesalius bench circuits --limit 2\n  fills Table 2; 2 circuits; asks no language")
+    assert "made ours 0.500" in " ".join(got.out.split())
+    again = vesalius("paper", "hyve", "--table", "2", "--run", "--limit", "2")
+    assert len(asked) == 1
+    assert again.err == "nothing is run\n"
