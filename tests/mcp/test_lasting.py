@@ -18,6 +18,7 @@ from mcp.client.stdio import StdioServerParameters
 
 from tests.mcp.asking import ABSOLUTE, PART, asked, data, desk_in, http_server, refusal, text_of, with_client
 from vesalius.api.runs import results
+from vesalius.api.watching import Watcher, watch
 from vesalius.errors import BadInput
 from vesalius.mcp.desk import Desk
 from vesalius.mcp.replaying import differing, replay_calls
@@ -107,6 +108,40 @@ def test_a_run_of_calls_is_listed_and_replayed(tmp_path: Path) -> None:
     stored = [call["result"] for call in map(json.loads, (tmp_path / "run" / "events.jsonl").open()) if call["ok"]]
     other: dict[str, Any] = {**stored[0], "outputs": [[1, 3]]}
     assert list(differing(stored[0], other, "call 1")) == ["call 1.outputs[0][1]: 2 is stored, 3 came out"]
+
+
+def test_the_calls_of_a_run_can_be_watched(tmp_path: Path) -> None:
+    """What the workbench shows: tool, arguments, result, passes and verdict of each call."""
+    claim = {"kind": "necessary", "component": PART, "replacement": "zero"}
+    with desk_in(tmp_path) as desk:
+        for _ in range(2):
+            asked(desk, "predict", specimen=ABSOLUTE, inputs=[[1, -2]])
+        verdict = asked(desk, "check_claim", specimen=ABSOLUTE, claim=claim).structured_content["verdict"]
+        asked(desk, "predict", specimen="none", inputs=[[1]])
+        forwards = desk.connection("local").spending.used["forwards"]
+    run = watch(tmp_path / "run")
+    assert (run.state, run.specimen, run.n_calls, run.forwards) == (
+        "finished",
+        "mcp, local",
+        4,
+        pytest.approx(forwards),
+    )
+    first, again, checked, refused = run.calls
+    (use,) = first.tools
+    assert (first.label, use.tool, first.forwards, json.loads(use.given.text)["inputs"]) == (
+        *("predict", "predict", 1.0),
+        [[1, -2]],
+    )
+    assert use.result is not None
+    assert use.result.text == "[1, -2] -> [1, 2]"
+    assert (again.tools[0].result, again.forwards) == (use.result, 0.0)  # answered from the record
+    assert (checked.tools[0].claim, checked.tools[0].verdict) == ("necessary", verdict)
+    assert (refused.failure or "").startswith("specimen 'none' is not known")
+    assert refused.tools[0].result is None
+    assert Watcher().text(tmp_path / "run", case="local", number=0, part="tool.0.result") == use.result.text
+    for case, number, part in (("eve", 0, "tool.0.result"), (None, 9, "tool.0.result"), (None, 0, "prompt")):
+        with pytest.raises(BadInput):
+            Watcher().text(tmp_path / "run", case=case, number=number, part=part)
 
 
 def test_two_clients_at_once_and_a_kill(tmp_path: Path) -> None:

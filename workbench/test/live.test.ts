@@ -3,7 +3,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { dollars, whole } from "../src/numbers";
-import { costOf, heading, stagesOf, tokens, type Call } from "../src/views/agent";
+import { costOf, heading, stagesOf, tokens, took, type Call } from "../src/views/agent";
 import { mark, matchesFunction, type FunctionRow } from "../src/views/functions";
 import { merged, progress, view, type Row } from "../src/views/runs";
 
@@ -17,6 +17,13 @@ test("calls under one label are one stage, and a stage comes again", () => {
   assert.equal(tokens(stages[0]!.calls), "2,000 tokens in, 14 out");
   assert.equal(costOf(stages[0]!.calls), 0.75);
   assert.equal(costOf(stages[1]!.calls), null);
+});
+
+test("tools of another agent are counted in passes", () => {
+  const made = [0, 1].map((number) => ({ ...call(number, "sweep", null), forwards: 600.5, seconds: 2 }));
+  assert.equal(took(made), "2 calls, 1,201 forward passes, 4.0 s");
+  assert.equal(took([call(0, "sweep", 0.5)]), "1 call, 1,000 tokens in, 7 out, $0.50");
+  assert.equal(view(row("a", 1, { kind: "mcp" })), "agent");
 });
 
 test("counts and costs", () => {

@@ -47,7 +47,8 @@ class AgentCall(Record):
     """One call of the model. `label` names its stage as recorded, `stage`, `component` and `attempt` say it in parts.
 
     `prompt` is there for the first call of a conversation; `answer` are the fields of an answer that is a JSON object,
-    `text` any other answer; `reply` what the model was told after an answer without tools.
+    `text` any other answer; `reply` what the model was told after an answer without tools. A call of a tool that
+    another agent made has `forwards`, the forward passes it cost, and no tokens.
     """
 
     number: int
@@ -65,6 +66,7 @@ class AgentCall(Record):
     output_tokens: int = 0
     cost: float | None = None
     seconds: float | None = None
+    forwards: float | None = None
 
 
 class HypothesisState(Record):
@@ -87,7 +89,8 @@ class AgentCase(Record):
 
 
 class AgentRun(Viewable, Record):
-    """A run of a language model: of one explanation, or of one case of a benchmark.
+    """A run of a language model: of one explanation, of one case of a benchmark, or of the tools that one connection of
+    `vesalius mcp` called, with the `forwards` and `seconds` they took.
 
     `calls` are those from `first` on, of `n_calls`. `step` is what the process is doing, `problems` are what could not
     be read, one line each.
@@ -108,9 +111,13 @@ class AgentRun(Viewable, Record):
     calls: tuple[AgentCall, ...] = ()
     hypotheses: tuple[HypothesisState, ...] = ()
     usage: RunUsage
+    forwards: float | None = None
+    seconds: float | None = None
     problems: tuple[str, ...] = ()
 
     def _summary(self) -> str:
+        if self.forwards is not None:
+            return f"{self.run}: {self.specimen}, {self.n_calls} calls, {self.forwards:,.0f} forward passes"
         used = self.usage.total
         cost = "cost not known" if used.cost is None else f"{used.cost:.2f} dollars"
         stood = [f"{one.component} {one.verdict or 'under test'}" for one in self.hypotheses]

@@ -1,7 +1,8 @@
 """A run of a language model, watched: what it has done so far, from the files that it writes.
 
-A run is a directory of `vesalius explain` (its calls in `calls.jsonl`) or a run of `vesalius bench circuits` (a file of
-calls for each case). Nothing is changed or locked; links that lead out of the run are not followed.
+A run is a directory of `vesalius explain` (its calls in `calls.jsonl`), a run of `vesalius bench circuits` (a file of
+calls for each case), or the ledger of `vesalius mcp`. Nothing is changed or locked; links that lead out of the run are
+not followed.
 """
 
 from collections import OrderedDict
@@ -16,7 +17,19 @@ from vesalius.documents.trace import TRACE_FILE, Decider, Trace
 from vesalius.errors import BadInput, choices
 from vesalius.explanations.hyve.verdicts import verdict_of_kinds
 from vesalius.runs.conversation import LONGEST, Conversation
-from vesalius.runs.directory import CALLS, EXPLANATIONS, RUN, SCORECARD, TRACES, document_or_none, is_run, read_run
+from vesalius.runs.directory import (
+    CALLS,
+    EVENTS,
+    EXPLANATIONS,
+    RUN,
+    SCORECARD,
+    TRACES,
+    document_or_none,
+    is_run,
+    read_run,
+)
+from vesalius.runs.tool_watching import watch_tools, whole_tool_text
+from vesalius.runs.tools import is_tool_run
 from vesalius.runs.under_way import FILE as UNDER_WAY
 from vesalius.runs.under_way import Worker, worker_of
 from vesalius.runs.usage import summed
@@ -33,6 +46,8 @@ def run_state(directory: Path, worker: Worker | None = None) -> RunState:
     """Whether a process works on a run, its result is there, or neither."""
     if (worker or worker_of(directory)) is not None:
         return "running"
+    if is_tool_run(directory):
+        return "finished"  # it has no end of its own
     result = SCORECARD if is_run(directory) else EXPLANATION_FILE
     return "finished" if (directory / result).is_file() else "stopped"
 
@@ -57,6 +72,9 @@ class Watcher:
         worker = worker_of(directory)
         state = run_state(directory, worker)
         common: dict[str, Any] = {"run": directory.name, "state": state, **_doing(worker)}
+        if is_tool_run(directory):
+            inside(directory, EVENTS)
+            return watch_tools(directory, case=case, first=first, most=MOST_CALLS, common=common)
         if is_run(directory):
             return self._of_benchmark(directory, case, first, common)
         explanation = _document(Explanation, directory, EXPLANATION_FILE)
@@ -68,6 +86,9 @@ class Watcher:
 
     def text(self, directory: Path, *, case: str | None, number: int, part: str) -> str:
         """A whole text of one call."""
+        if is_tool_run(directory):
+            inside(directory, EVENTS)
+            return whole_tool_text(directory, case=case, number=number, part=part)
         if is_run(directory):
             file = inside(directory, CALLS, f"{_known_case(directory, case)}.jsonl")
         else:

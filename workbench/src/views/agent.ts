@@ -32,6 +32,8 @@ export interface Call {
   output_tokens: number;
   cost: number | null;
   seconds: number | null;
+  /** Forward passes of a tool that another agent called; null for calls of a language model. */
+  forwards?: number | null;
 }
 export interface Stage {
   label: string;
@@ -67,6 +69,14 @@ export function tokens(calls: Call[]): string {
 /** The cost of several calls; null where one of them is not known. */
 export function costOf(calls: Call[]): number | null {
   return calls.reduce<number | null>((total, call) => (total === null || call.cost === null ? null : total + call.cost), 0);
+}
+
+/** What the calls of a stage took: tokens and dollars of a language model, or passes and seconds of tools. */
+export function took(calls: Call[]): string {
+  const number = `${calls.length} ${calls.length === 1 ? "call" : "calls"}`;
+  if (calls.some((call) => call.forwards === undefined || call.forwards === null)) return `${number}, ${tokens(calls)}, ${dollars(costOf(calls))}`;
+  const sum = (of: (call: Call) => number) => calls.reduce((total, call) => total + of(call), 0);
+  return `${number}, ${whole(Math.round(sum((call) => call.forwards ?? 0)))} forward passes, ${duration(sum((call) => call.seconds ?? 0))}`;
 }
 
 export function agent(place: Element, query: Query): () => void {
@@ -113,7 +123,7 @@ function watch(place: Element, path: string, wanted: string): () => void {
       const prompt = stage.calls[0]!.prompt;
       const element = h("section", { class: "agent-stage", "aria-label": heading(stage) },
         h("h3", {}, heading(stage)),
-        h("p", { class: "quiet" }, `${stage.calls.length} ${stage.calls.length === 1 ? "call" : "calls"}, ${tokens(stage.calls)}, ${dollars(costOf(stage.calls))}`),
+        h("p", { class: "quiet" }, took(stage.calls)),
         prompt ? h("details", {}, h("summary", {}, "Prompt"), said(prompt, "prompt", stage.calls[0]!, "prompt")) : null,
         stage.calls.map(one));
       for (const [number, details] of [...(before?.element.querySelectorAll("details") ?? [])].entries()) {
@@ -169,13 +179,15 @@ function watch(place: Element, path: string, wanted: string): () => void {
       h("div", { class: "filters" },
         answer.can_stop ? h("button", { type: "button", "data-act": "stop", onclick: (event: Event) => void act("stop", event.currentTarget as HTMLButtonElement) }, "Stop") : null,
         answer.can_resume && answer.resume ? h("button", { type: "button", "data-act": "resume", onclick: (event: Event) => confirm(answer.resume, event.currentTarget as HTMLButtonElement) }, "Resume …") : null,
-        run.specimen.startsWith("bench functions") ? link("The functions", "functions", { path }) : answer.state === "finished" ? link("The result", "result", { path }) : null,
-        run.cases.length ? field("case", select(run.cases.map((each: any) => each.case), run.case, (value) => go("agent", { path, case: value }))) : null),
+        run.specimen.startsWith("bench functions") ? link("The functions", "functions", { path }) : answer.state === "finished" && run.forwards === null ? link("The result", "result", { path }) : null,
+        run.cases.length ? field(run.forwards === null ? "case" : "connection", select(run.cases.map((each: any) => each.case), run.case, (value) => go("agent", { path, case: value }))) : null),
       answer.state === "running" && !answer.can_stop ? h("p", { class: "quiet" }, "It was started elsewhere and can only be watched here: press Ctrl-C there to stop it.") : null,
       answer.state === "stopped" && !answer.can_resume ? h("p", { class: "quiet" }, "It was not started from this page: give its command again in the terminal, and it goes on.") : null,
       h("dl", { class: "facts" },
-        fact("scientist", run.scientist || answer.asked?.scientist), fact("model", run.usage.backbone ?? answer.asked?.backbone), fact("calls", used.calls),
-        fact("tokens in", whole(used.input_tokens)), fact("tokens out", whole(used.output_tokens)), fact("cost", dollars(used.cost)), fact("answering", duration(used.seconds)),
+        run.forwards === null
+          ? [fact("scientist", run.scientist || answer.asked?.scientist), fact("model", run.usage.backbone ?? answer.asked?.backbone), fact("calls", used.calls),
+            fact("tokens in", whole(used.input_tokens)), fact("tokens out", whole(used.output_tokens)), fact("cost", dollars(used.cost)), fact("answering", duration(used.seconds))]
+          : [fact("calls", run.n_calls), fact("forward passes", whole(Math.round(run.forwards))), fact("computing", duration(run.seconds))],
         run.started && working ? fact("under way", duration(Date.now() / 1000 - run.started)) : null),
       run.problems.length ? h("details", {}, h("summary", {}, `${run.problems.length} ${run.problems.length === 1 ? "problem" : "problems"}`), h("ul", {}, run.problems.map((line: string) => h("li", {}, line)))) : null,
       answer.command && !working && answer.state !== "finished" ? [h("p", { class: "quiet" }, "The same on the command line:"), h("pre", {}, answer.command)] : null);

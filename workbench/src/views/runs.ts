@@ -42,8 +42,10 @@ export function merged(rows: Map<string, Row>, changed: Row[], gone: string[]): 
   return new Map([...after].sort(([, a], [, b]) => b.modified - a.modified));
 }
 
-/** Where a row leads: a run that goes on, or that has no result, to the agent; a functions run to its functions. */
+/** Where a row leads: a run that goes on, that has no result, or that is calls of tools, to the agent; a functions run to
+ * its functions. */
 export function view(row: Row): string {
+  if (row.kind === "mcp") return "agent";
   if (row.kind === "benchmark" && row.title.startsWith("bench functions")) return "functions";
   return row.state === "finished" ? "result" : "agent";
 }
