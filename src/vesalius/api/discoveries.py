@@ -28,12 +28,14 @@ from vesalius.discovery.methods import (
     require_method,
 )
 from vesalius.discovery.methods import discover as scored
+from vesalius.discovery.rivals import find_rivals, require_rivals
 from vesalius.discovery.search.model_search import SEARCHES, SearchOptions
 from vesalius.discovery.selection import parse_rules, require_selectable, select_circuit
 from vesalius.documents.checks import Checks
 from vesalius.documents.circuit import Circuit
 from vesalius.documents.discovery import SEARCH_DEFAULTS, Discovery
 from vesalius.documents.request import MATERIAL, Request
+from vesalius.documents.rivals import Rivals
 from vesalius.documents.selection import Selection
 from vesalius.documents.sets import HeadSets
 from vesalius.errors import BadInput, note, require_whole
@@ -77,6 +79,7 @@ def discover(
     material: Trial | None = None,
     select: str | Sequence[str] | None = None,
     size: int | None = None,
+    rivals: int = 0,
     search: str | None = None,
     pool: Names | None = None,
     kind: str | None = None,
@@ -104,6 +107,9 @@ def discover(
     "greedy", "exact", "bootstrap" or "positive-ratio". Of several rules the first makes the circuit and the others are
     compared with it. Without `size` the circuit is the smallest that keeps 0.9 of the behaviour on these prompts.
 
+    `rivals` searches as many other circuits of components that keep the behaviour as well with little overlap, says
+    what they share and what is exchangeable, and carries out the ablation that distinguishes two of them.
+
     The method "sets" finds heads that matter together instead, as `ves.discover_sets` does: `search`, `pool`, `kind`,
     `least` and `budget` are its options, and the result are the sets.
 
@@ -116,7 +122,7 @@ def discover(
     of_sets = set_options(method, search=search, pool=pool, kind=kind, least=least)
     if method == SETS:
         _refuse_scoring_options(paper, seeds, steps, checks, split, material, engine, jobs)
-        _refuse_selection(select, size)
+        _refuse_selection(select, size, rivals)
         shared = {"budget": budget, "n": n, "seed": seed, "force": force, "out": out, "progress": progress}
         return discover_sets(specimen, **of_sets, **shared, **subject)
     require_drawable(n, seed)
@@ -124,6 +130,8 @@ def discover(
     options = SearchOptions(budget, paper, seeds, steps)
     require_method(method, options)
     rules = parse_rules(select, size)
+    require_whole(rivals=rivals)
+    require_rivals(rivals)
     require_place(out)
     with shown(progress) as report:
         specimen = loaded(specimen, progress=report, **subject)
@@ -131,6 +139,7 @@ def discover(
         asked = _asked(options, n, force=force, checks=checks, split=split) | subject_options(specimen, material)
         asked |= {"select": list(rules)} if rules else {}
         asked |= {} if size is None else {"size": size}
+        asked |= {"rivals": rivals} if rivals else {}
         request = Request(
             command="discover",
             specimen=specimen.source or specimen.id,
@@ -150,7 +159,9 @@ def discover(
             result, selection = _selected(specimen, result, rules, size, seed=seed, checks=checks)
             how = {"cut": bool(rules), "seed": seed, "spread": spread, "progress": report}
             made = run_checks(specimen, result, **how) if checks else None
-    discovery = _discovery(specimen, request, result, made).model_copy(update={"selection": selection})
+            others = _rivals(specimen, result, rivals, seed=seed, progress=report) if rivals else None
+    parts = {"selection": selection, "rivals": others}
+    discovery = _discovery(specimen, request, result, made).model_copy(update=parts)
     return discovery if directory is None else _write_files(discovery, directory)
 
 
@@ -175,9 +186,11 @@ def _refuse_scoring_options(
         raise BadInput("`engine` and `jobs` do not go with `method` sets, which has no parts; leave them out")
 
 
-def _refuse_selection(select: str | Sequence[str] | None, size: int | None) -> None:
-    if select is not None or size is not None:
-        raise BadInput("`select` and `size` do not go with `method` sets, which scores no circuit; leave them out")
+def _refuse_selection(select: str | Sequence[str] | None, size: int | None, rivals: int) -> None:
+    if select is not None or size is not None or rivals:
+        raise BadInput(
+            "`select`, `size` and `rivals` do not go with `method` sets, which scores no circuit; leave them out"
+        )
 
 
 def _require_selection(specimen: Specimen, method: str, rules: Sequence[str], size: int | None) -> None:
@@ -207,6 +220,12 @@ def _selected(
         held_out=(lambda: held_out_prompts(specimen, result.material, seed=seed)) if checks else None,
     )
     return replace(result, circuit=circuit), selection
+
+
+def _rivals(specimen: Specimen, result: MethodResult, rivals: int, *, seed: int, progress: Progress) -> Rivals:
+    progress("searching rival circuits", 0, 0)
+    held_out = held_out_prompts(specimen, result.material, seed=seed)
+    return find_rivals(specimen.model, result.circuit, result.material, held_out, rivals=rivals, seed=seed)
 
 
 def _asked(search: SearchOptions, n: int, *, force: bool, checks: bool, split: str) -> dict[str, Any]:
@@ -256,7 +275,7 @@ def _words(specimen: Specimen, request: Request) -> tuple[str | None, ...]:
         "paper" if options.get("paper") else None,
         *(f"{name}{options[name]}" if name in options else None for name in ("budget", "steps", "seeds", "split")),
         request.keywords().get("select") and "_".join(request.keywords()["select"]),
-        f"size{options['size']}" if "size" in options else None,
+        *(f"{name}{options[name]}" if name in options else None for name in ("size", "rivals")),
         None if MATERIAL not in options else f"material{options[MATERIAL]}",
         f"n{options['n']}",
         f"seed{request.seed}",

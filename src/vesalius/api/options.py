@@ -42,6 +42,7 @@ class DiscoverOptions(SubjectOptions, total=False):
     material: Trial | None
     select: str | Sequence[str] | None
     size: int | None
+    rivals: int
     engine: str | None
     jobs: int | None
     out: Out

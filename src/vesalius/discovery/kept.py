@@ -74,8 +74,8 @@ def kept_faithfulness(
     table = torch.stack([nothing, own, columns[:, 2:-1].mean(1), everything], 1)
     mean, value, resampled = resampled_faithfulness(table)
     return Kept(
-        faithfulness=_metric(value[0, 1], resampled[:, 1], len(table)),
-        random=_metric(value[0, 2], resampled[:, 2], len(table)),
+        faithfulness=interval_metric(value[0, 1], resampled[:, 1], len(table)),
+        random=interval_metric(value[0, 2], resampled[:, 2], len(table)),
         score=float(mean[1]),
         full=float(mean[-1]),
         ablated=float(mean[0]),
@@ -83,7 +83,7 @@ def kept_faithfulness(
     )
 
 
-def _metric(value: Tensor, drawn: Float[Tensor, " draw"], n: int) -> Metric:
+def interval_metric(value: Tensor, drawn: Float[Tensor, " draw"], n: int) -> Metric:
     """A figure with its bootstrap interval over the prompts; a single prompt has none."""
     middle = float(value)
     if n < 2 or not len(drawn):

@@ -15,6 +15,7 @@ from vesalius.documents.circuit import CIRCUIT_FILE, Circuit, Score
 from vesalius.documents.frozen import FrozenDict, FrozenMap
 from vesalius.documents.performance import Performance
 from vesalius.documents.request import Request
+from vesalius.documents.rivals import Rivals
 from vesalius.documents.selection import Selection
 from vesalius.documents.views import Row, Several, Viewable, join_first, made, subject_of
 from vesalius.errors import BadInput
@@ -32,7 +33,8 @@ class Discovery(Viewable, Document):
 
     `metrics` has one figure per check and, where the true circuit is known, the areas against it. `unit` is what scores
     are measured in, `forwards` the cost in forward passes of all prompts, `model` a fingerprint of the weights,
-    `directory` where the files are. `selection` says how the circuit was cut (None: what scores other than 0 is in it).
+    `directory` where the files are. `selection` says how the circuit was cut (None: what scores other than 0 is in it),
+    `rivals` which other circuits keep the behaviour.
     `quirks` says what a reproduction of a published
     method does that others do not, `notes` what the method cannot see.
     """
@@ -40,7 +42,15 @@ class Discovery(Viewable, Document):
     SCHEMA = 2
     REMEDY = "run `vesalius discover` again"
     #: Fields that a file lacks where they hold nothing.
-    ABSENT_IF_EMPTY: ClassVar[tuple[str, ...]] = ("edges", "n_edges", "quirks", "notes", "checks_forwards", "selection")
+    ABSENT_IF_EMPTY: ClassVar[tuple[str, ...]] = (
+        "edges",
+        "n_edges",
+        "quirks",
+        "notes",
+        "checks_forwards",
+        "selection",
+        "rivals",
+    )
 
     schema_version: Literal[2] = Field(default=2, alias="schema")
     request: Request
@@ -53,6 +63,7 @@ class Discovery(Viewable, Document):
     model: str = ""
     checks: Checks | None = None
     selection: Selection | None = None
+    rivals: Rivals | None = None
     quirks: FrozenMap[str, str] = Field(default_factory=FrozenDict)
     notes: tuple[str, ...] = ()
     directory: str | None = Field(default=None, exclude=True)

@@ -14,6 +14,7 @@ from vesalius.discovery.detectors import ROLES
 from vesalius.discovery.search.model_search import SEARCHES
 from vesalius.documents.checks import Checks, Curve, Overlap, Specificity
 from vesalius.documents.discovery import CIRCUIT_FILE, DISCOVERY_FILE, Discovery
+from vesalius.documents.rivals import Rivals
 from vesalius.documents.views import subject_of, title_of
 from vesalius.files import write_text
 from vesalius.report.diagram import Diagram, draw_circuit
@@ -87,6 +88,8 @@ def draw_discovery(discovery: Discovery, directory: Path) -> Path:
             "", ("edge", score_column), [(edge.format("canonical"), score) for edge, score in edges[:LISTED]]
         ),
         selection=_selection(discovery),
+        rivals=discovery.rivals,
+        rival_sheet=_rival_sheet(discovery.rivals) if discovery.rivals else None,
         checks=checks,
         checks_intro=_intro(checks) if checks else "",
         chart=chart,
@@ -199,6 +202,14 @@ def _selection(discovery: Discovery) -> SelectionSection | None:
     curves = {row.rule: row.curve for row in selection.rules if row.curve is not None}
     columns = ("rule", f"{selection.by} kept", "sum of scores", "faithfulness", "CMD", "CPR")
     return SelectionSection(intro, sheet("", columns, rows), draw_curve(curves) if curves else None)
+
+
+def _rival_sheet(rivals: Rivals) -> Sheet:
+    rows = [
+        (place, " ".join(row.components), row.faithfulness.value, row.overlap, "yes" if row.as_faithful else "no")
+        for place, row in enumerate(rivals.circuits)
+    ]
+    return sheet("", ("circuit", "components", "faithfulness", "overlap with 0", "as faithful"), rows)
 
 
 def _intro(checks: Checks) -> str:

@@ -7,6 +7,7 @@ from rich.table import Table
 from vesalius.cli.console import print_line, stdout
 from vesalius.documents import Checks, Discovery
 from vesalius.documents.checks import Curve
+from vesalius.documents.rivals import Rivals
 from vesalius.documents.selection import Selection
 from vesalius.documents.sets import BackupGroup, HeadSets, MeasuredSet
 
@@ -35,6 +36,8 @@ def print_discovery(discovery: Discovery, top: int) -> None:
         _print_selection(discovery.selection)
     if discovery.checks is not None:
         _print_checks(discovery.checks, discovery.checks_forwards or 0.0)
+    if discovery.rivals is not None:
+        _print_rivals(discovery.rivals)
     if discovery.directory is not None:
         print_line(f"circuit: {Path(discovery.directory) / 'circuit.json'}")
         print_line(f"page: {Path(discovery.directory) / 'discovery.html'}")
@@ -52,6 +55,31 @@ def _print_selection(selection: Selection) -> None:
     print_line(
         f"circuit: by {selection.rule.rule}, budget {selection.budget} ({why})"
         + (f"; faithfulness not measured: {selection.missing}" if selection.missing else "")
+    )
+
+
+def _print_rivals(rivals: Rivals) -> None:
+    """The circuits, their core, what is exchangeable, and the experiments that distinguish them."""
+    table = Table("circuit", "components", "faithfulness", "overlap", "as faithful", box=None)
+    for place, row in enumerate(rivals.circuits):
+        name = "best" if place == 0 else f"rival {place}"
+        yes = "yes" if row.as_faithful else "no"
+        table.add_row(name, " ".join(row.components), row.faithfulness.figures, f"{row.overlap:.2f}", yes)
+    stdout.print(table)
+    print_line(f"core of those as faithful as the best: {' '.join(rivals.core) or 'nothing'}")
+    for pair in rivals.exchangeable:
+        print_line(
+            f"exchangeable: {pair.other} for {pair.one} (without {pair.without:.2f}, exchanged {pair.exchanged:.2f}, "
+            f"synergy {pair.synergy:+.2f})"
+        )
+    for one in rivals.distinctions:
+        print_line(
+            f"ablating {' '.join(one.ablated)}: circuit {one.first} predicts {one.first_predicts:.2f}, circuit "
+            f"{one.second} {one.second_predicts:.2f}; the model keeps {one.outcome.figures}: {one.verdict}"
+        )
+    print_line(
+        f"rivals: {len(rivals.circuits) - 1} of {rivals.asked} found, {rivals.n} held-out prompts, "
+        f"{rivals.forwards:.1f} forward-equivalents, {rivals.seconds:.1f} s"
     )
 
 

@@ -1,0 +1,75 @@
+"""Other circuits that keep a behaviour as well as the best one, and the experiment that distinguishes two of them."""
+
+from typing import Literal
+
+from vesalius.documents.base import Record
+from vesalius.documents.metric import Metric
+
+
+class RivalCircuit(Record):
+    """A circuit found by one search: its components, what it keeps on the prompts of the search (`searched`) and on
+    held-out prompts (`faithfulness`), its Jaccard index with the best circuit, and whether it is as faithful as that on
+    held-out prompts, less the tolerance.
+    """
+
+    components: tuple[str, ...]
+    search: str
+    searched: float
+    faithfulness: Metric
+    overlap: float
+    as_faithful: bool
+
+
+class Exchange(Record):
+    """A component of one circuit that a component of another replaces: what the first circuit keeps without `one`, and
+    with `other` in its place; `synergy` is what ablating both in the whole model costs beyond the two alone, as a share
+    of the behaviour: positive for backups.
+    """
+
+    one: str
+    other: str
+    without: float
+    exchanged: float
+    synergy: float
+
+
+class Distinction(Record):
+    """The ablation whose outcome two circuits predict most differently, carried out on the whole model.
+
+    Predictions and outcome are shares of the behaviour that stay; a circuit's prediction is what it alone keeps with
+    the same components ablated. `supports` is the circuit whose prediction lies nearer to the outcome ("neither" where
+    the interval of the outcome holds the middle between them).
+    """
+
+    first: int
+    second: int
+    ablated: tuple[str, ...]
+    first_predicts: float
+    second_predicts: float
+    outcome: Metric
+    supports: Literal["first", "second", "neither"]
+
+    @property
+    def verdict(self) -> str:
+        """What the outcome says, in words."""
+        circuits = {"first": f"for circuit {self.first}", "second": f"for circuit {self.second}"}
+        return circuits.get(self.supports, "for neither")
+
+
+class Rivals(Record):
+    """Circuits that keep at least `least_kept` of the behaviour, the best first, with as little overlap as was found.
+
+    `core` is in all that are as faithful as the best, `exchangeable` are pairs shown by an intervention. `n` held-out
+    prompts; `forwards` the work in forward passes of all prompts of the discovery.
+    """
+
+    asked: int
+    least_kept: float
+    tolerance: float
+    n: int
+    circuits: tuple[RivalCircuit, ...]
+    core: tuple[str, ...]
+    exchangeable: tuple[Exchange, ...] = ()
+    distinctions: tuple[Distinction, ...] = ()
+    forwards: float
+    seconds: float

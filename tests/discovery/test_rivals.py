@@ -1,0 +1,89 @@
+"""Rival circuits where they are known: three heads copy a letter and any two of them are enough."""
+
+from itertools import combinations
+from pathlib import Path
+
+import pytest
+
+import vesalius as ves
+from vesalius.circuits.redundancy import plant
+from vesalius.cli.tables.discovery import print_discovery
+from vesalius.documents.discovery import Discovery
+from vesalius.documents.rivals import Rivals
+from vesalius.errors import BadInput
+
+
+@pytest.fixture(scope="module")
+def discovery(tmp_path_factory: pytest.TempPathFactory) -> Discovery:
+    planted = plant(seed=0, n_layers=2, n_heads=3, copies=3, quorum=2, specialists=0)
+    specimen = planted.specimen(tmp_path_factory.mktemp("planted"))
+    out = tmp_path_factory.mktemp("rivals")
+    return ves.discover(specimen, "sweep", n=8, rivals=3, checks=False, out=out, progress=False)
+
+
+@pytest.fixture(scope="module")
+def rivals(discovery: Discovery) -> Rivals:
+    assert discovery.rivals is not None
+    return discovery.rivals
+
+
+COPIES = ("L0H2", "L1H0", "L1H2")
+
+
+def test_every_pair_of_copies_with_the_mlp_is_a_circuit_and_nothing_else(rivals: Rivals) -> None:
+    """Three rivals were asked for beside the best; there are two."""
+    known = {frozenset({*pair, "L1_MLP"}) for pair in combinations(COPIES, 2)}
+    assert {frozenset(row.components) for row in rivals.circuits} == known
+    assert len(rivals.circuits) == 3
+    assert all(row.as_faithful and row.faithfulness.value == pytest.approx(1.0) for row in rivals.circuits)
+    assert [row.overlap for row in rivals.circuits] == [1.0, 0.5, 0.5]  # two of four shared
+    assert rivals.core == ("L1_MLP",)
+
+
+def test_backups_are_exchangeable_by_intervention(rivals: Rivals) -> None:
+    """The best circuit keeps nothing without a copy and everything with the third in its place; in the whole model
+    ablating one copy costs nothing, ablating two everything.
+    """
+    best = set(rivals.circuits[0].components)
+    (spare,) = set(COPIES) - best
+    assert {(pair.one, pair.other) for pair in rivals.exchangeable} == {(one, spare) for one in best - {"L1_MLP"}}
+    for pair in rivals.exchangeable:
+        assert (pair.without, pair.exchanged) == (pytest.approx(0.0, abs=0.05), pytest.approx(1.0))
+        assert pair.synergy == pytest.approx(1.0, abs=0.05)
+
+
+def test_the_distinguishing_ablation_is_one_component_and_is_carried_out(rivals: Rivals) -> None:
+    """A circuit that holds the ablated copy predicts that all is lost, the other that nothing is; nothing is."""
+    assert [(one.first, one.second) for one in rivals.distinctions] == [(0, 1), (0, 2), (1, 2)]
+    for one in rivals.distinctions:
+        (ablated,) = one.ablated
+        holds = ablated in rivals.circuits[one.first].components
+        assert holds != (ablated in rivals.circuits[one.second].components)
+        predictions = (one.first_predicts, one.second_predicts)
+        assert predictions == pytest.approx((0.0, 1.0) if holds else (1.0, 0.0), abs=0.05)
+        assert one.outcome.value == pytest.approx(1.0)
+        assert one.supports == ("second" if holds else "first")
+
+
+def test_it_is_printed_written_and_on_the_page(discovery: Discovery, capsys: pytest.CaptureFixture[str]) -> None:
+    print_discovery(discovery, 3)
+    assert "core of those as faithful as the best: L1_MLP" in capsys.readouterr().out
+    assert discovery.directory is not None
+    place = Path(discovery.directory)
+    assert Discovery.read(place / "discovery.json").rivals == discovery.rivals
+    assert "Rival circuits" in (place / "discovery.html").read_text()
+    assert "--rivals 3" in discovery.request.command_line()
+
+
+def test_a_circuit_without_backups_has_no_rival() -> None:
+    rivals = ves.discover("frac_prevs", "sweep", n=8, rivals=1, checks=False, progress=False).rivals
+    assert rivals is not None
+    assert [row.components for row in rivals.circuits] == [("L0_MLP", "L1H2")]
+    assert (rivals.exchangeable, rivals.distinctions) == ((), ())
+
+
+def test_refusals() -> None:
+    with pytest.raises(BadInput, match="choose 0 to 10"):
+        ves.discover("frac_prevs", rivals=11, progress=False)
+    with pytest.raises(BadInput, match="do not go with `method` sets"):
+        ves.discover("frac_prevs", "sets", rivals=1, progress=False)
