@@ -129,3 +129,34 @@ def mean_lower_bound(
     standing = highest < refuted_at
     first = np.where(standing.any(-1), standing.argmax(-1), grid)
     return np.maximum(first - 1, 0) / grid
+
+
+def average_ranks(values: Float[np.ndarray, " sample"]) -> Float[np.ndarray, " sample"]:
+    """Ranks from 1; equal values share the mean of their ranks."""
+    _, which, counts = np.unique(values, return_inverse=True, return_counts=True)
+    last = np.cumsum(counts)
+    return (last - (counts - 1) / 2)[which]
+
+
+def spearman(a: Float[np.ndarray, " sample"], b: Float[np.ndarray, " sample"]) -> float:
+    """Spearman's rank correlation: Pearson's of the average ranks, right with ties too; NaN where one is constant."""
+    x, y = (ranks - ranks.mean() for ranks in (average_ranks(a), average_ranks(b)))
+    scale = math.sqrt(float(x @ x) * float(y @ y))
+    return float(x @ y) / scale if scale > 0 else math.nan
+
+
+def spearman_p(rho: float, n: int) -> float:
+    """The two-sided p-value of a rank correlation by Student's t with n - 2 degrees of freedom."""
+    if abs(rho) >= 1:
+        return 0.0
+    return float(2 * scipy.stats.t.sf(abs(rho) * math.sqrt((n - 2) / (1 - rho * rho)), n - 2))
+
+
+def spearman_interval(
+    a: Float[np.ndarray, " sample"], b: Float[np.ndarray, " sample"], *, seed: int = 0, resamples: int = RESAMPLES
+) -> tuple[float, float]:
+    """Percentile bootstrap interval of Spearman's correlation; draws in which one is constant do not count."""
+    picks = np.random.default_rng(seed).integers(len(a), size=(resamples, len(a)))
+    rhos = np.array([spearman(a[pick], b[pick]) for pick in picks])
+    low, high = np.nanquantile(rhos, [0.025, 0.975])
+    return float(low), float(high)

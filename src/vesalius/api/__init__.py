@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from vesalius.api.discoveries import discover
     from vesalius.api.explanations import explain
     from vesalius.api.families import check, check_document, models
-    from vesalius.api.function_studies import function_reliability
+    from vesalius.api.function_studies import export_unit_tests, function_reliability, unit_tests
     from vesalius.api.functions import sample_functions, serve_functions
     from vesalius.api.head_sets import discover_sets
     from vesalius.api.kept_circuits import explained_circuit, faithfulness
@@ -81,6 +81,7 @@ _HOMES = {
     "discover_sets": "vesalius.api.head_sets",
     "explain": "vesalius.api.explanations",
     "explained_circuit": "vesalius.api.kept_circuits",
+    "export_unit_tests": "vesalius.api.function_studies",
     "faithfulness": "vesalius.api.kept_circuits",
     "function_reliability": "vesalius.api.function_studies",
     "generate": "vesalius.api.training",
@@ -127,6 +128,7 @@ _HOMES = {
     "sweep": "vesalius.api.sweeps",
     "sweep_report": "vesalius.api.sweeps",
     "train": "vesalius.api.training",
+    "unit_tests": "vesalius.api.function_studies",
     "verify_claim": "vesalius.api.registered_claims",
     "watch": "vesalius.api.watching",
     "what_if": "vesalius.api.knockouts",
@@ -151,6 +153,7 @@ __all__ = [
     "discover_sets",
     "explain",
     "explained_circuit",
+    "export_unit_tests",
     "faithfulness",
     "function_reliability",
     "generate",
@@ -197,6 +200,7 @@ __all__ = [
     "sweep",
     "sweep_report",
     "train",
+    "unit_tests",
     "verify_claim",
     "watch",
     "what_if",

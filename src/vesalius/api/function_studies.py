@@ -1,26 +1,31 @@
-"""Studies around the functions benchmark: how reliably functions follow what they are."""
+"""Studies around the functions benchmark: how reliably functions follow what they are, and unit tests by people."""
 
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 
 from vesalius.api.functions import SEED, chosen_suite
 from vesalius.api.places import Out, directory_for, findable_model
+from vesalius.api.runs import require_run
 from vesalius.backbones import TIMEOUT
 from vesalius.documents.reliability import RELIABILITY_FILE, Reliability
 from vesalius.documents.request import Request
+from vesalius.documents.unit_tests import UNIT_TESTS_FILE, UnitTests
 from vesalius.errors import BadInput
+from vesalius.files import write_text
 from vesalius.functions.suite import BY_MODEL
 from vesalius.progress import Progress, shown
 from vesalius.runs.directory import CALLS, SPENDING
 from vesalius.runs.functions.reliability import INPUTS, measured
+from vesalius.runs.functions.unit_test_study import unit_test_study
+from vesalius.runs.functions.unit_tests import FUNCTIONS, TestedRun, sheet
 from vesalius.runs.scorecard import call_totals, rounded
 from vesalius.runs.settings import RunLimits
 from vesalius.runs.spending import SpendingFile
 from vesalius.runs.work import ModelAccess, totals
 
-__all__ = ["function_reliability"]
+__all__ = ["export_unit_tests", "function_reliability", "unit_tests"]
 #: What has to be said where no language model answers.
 OF_OUR_KNOWLEDGE = {
     "entities": "Word vectors score the entities; two constants of theirs were set so that the means over these "
@@ -111,3 +116,45 @@ def _words(categories: Sequence[str], model: str | None, count: int | None, seed
         None if count is None else f"first{count}",
         f"seed{SEED if seed is None else seed}",
     ]
+
+
+def export_unit_tests(run: str | Path, file: str | Path, *, count: int = FUNCTIONS, seed: int = 0) -> Path:
+    """Write the unit tests of a graded functions run as a blind sheet that people fill in; `count` functions of it."""
+    if count < 1:
+        raise BadInput(f"`count` {count}: give 1 or more functions")
+    tested, path = TestedRun(require_run(run)), Path(file)
+    if path.exists():
+        raise BadInput(f"`export` {path}: is there already, perhaps filled in; name another file")
+    write_text(path, sheet(tested, count=count, seed=seed))
+    return path
+
+
+def unit_tests(
+    run: str | Path,
+    answers: str | Path | Iterable[str | Path],
+    *,
+    evaluator: str | None = None,
+    prices: str | Path | None = None,
+    max_cost: float | None = None,
+    timeout: float = TIMEOUT,
+    out: Out = None,
+) -> UnitTests:
+    """Hold the answers of people against evaluators: accuracy of each, and Spearman's correlation over functions.
+
+    `answers` are sheets that `export_unit_tests` wrote and people filled in. `evaluator` is a language model that takes
+    the same tests now; its calls and the document are written to `out`.
+    """
+    files = [Path(answers)] if isinstance(answers, str | Path) else [Path(one) for one in answers]
+    tested, model = TestedRun(require_run(run)), findable_model(evaluator)
+    limits, price_file = RunLimits(max_cost=max_cost, timeout=timeout), None if prices is None else str(prices)
+    limits.check_models([] if model is None else [model], price_file)
+    directory = directory_for(out, "unit-tests", tested.directory.resolve().name)
+    with ExitStack() as stack:
+        opened = None
+        if model is not None:
+            access = _access(model, directory, prices=price_file, limits=limits)
+            opened = stack.enter_context(access.open())
+        study = unit_test_study(tested, files, opened)
+    study = UnitTests.from_data(rounded(study.as_data()))
+    study.write(directory / UNIT_TESTS_FILE)
+    return study

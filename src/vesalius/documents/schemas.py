@@ -27,6 +27,7 @@ from vesalius.documents.study import STUDY_FILE, Study
 from vesalius.documents.survey import SURVEY_FILE, Survey
 from vesalius.documents.sweep import SWEEP_FILE, Sweep
 from vesalius.documents.trace import TRACE_FILE, Trace
+from vesalius.documents.unit_tests import UNIT_TESTS_FILE, UnitTests
 from vesalius.documents.what_if import WHAT_IF_FILE, WhatIf
 from vesalius.errors import BadInput, choices
 
@@ -50,6 +51,7 @@ DOCUMENTS: dict[str, tuple[type[BaseModel], str | None]] = {
     "study": (Study, STUDY_FILE),
     "mechrl": (MechrlStudy, "mechrl-MODE.json"),
     "reliability": (Reliability, RELIABILITY_FILE),
+    "unit_tests": (UnitTests, UNIT_TESTS_FILE),
     "difference": (Difference, DIFFERENCE_FILE),
     "ratings": (Ratings, RATINGS_FILE),
     "annotation": (Annotation, ANNOTATION_FILE),

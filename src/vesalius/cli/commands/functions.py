@@ -143,3 +143,47 @@ def reliability(
             out=out,
         )
     output(study, print_reliability, as_json=json)
+
+
+@commands.command()
+def unit_tests(
+    run: Annotated[str, typer.Argument(help="A graded run of `bench functions`.", metavar="RUN")],
+    export: Annotated[str | None, typer.Option("--export", help="Write a sheet for people to this CSV file.")] = None,
+    answers: Annotated[
+        list[str] | None, typer.Option("--answers", help="A sheet that somebody filled in; repeatable.")
+    ] = None,
+    count: Annotated[int, typer.Option("--count", min=1, help="Functions on the sheet.")] = 25,
+    seed: Annotated[int, typer.Option(help="Which functions, and the order of the rows.")] = 0,
+    evaluator: Annotated[
+        str | None,
+        typer.Option("--evaluator", help="A language model that takes the same tests now.", metavar="P:M"),
+    ] = None,
+    max_cost: MaxCostOption = None,
+    timeout: TimeoutOption = 120.0,
+    prices: PricesOption = None,
+    out: RunOption = None,
+    json: JsonOption = False,
+) -> None:
+    """Let people take the unit tests of a run, and hold their answers against evaluators: Table A4 of the paper.
+
+    --export writes a blind sheet: a description and three choices per row, of the interpreter's and the true
+    descriptions, and rows that match descriptions. People put 1, 2 or 3 into the column answer. --answers reads the
+    sheets back.
+
+    Example: vesalius functions unit-tests RUN --export sheet.csv, then
+    vesalius functions unit-tests RUN --answers alice.csv --answers bob.csv
+    """
+    from vesalius import api
+    from vesalius.cli.console import output, print_line, resumable
+    from vesalius.cli.tables.functions import print_unit_tests
+    from vesalius.errors import BadInput
+
+    if (export is None) == (not answers):
+        raise BadInput("give --export FILE to write a sheet, or --answers FILE to read sheets")
+    if export is not None:
+        path = api.export_unit_tests(run, export, count=count, seed=seed)
+        return output({"sheet": str(path)}, lambda written: print_line(f"sheet: {written['sheet']}"), as_json=json)
+    options = {"evaluator": evaluator, "max_cost": max_cost, "timeout": timeout, "prices": prices, "out": out}
+    with resumable():
+        study = api.unit_tests(run, answers or (), **options)  # type: ignore[arg-type]
+    return output(study, print_unit_tests, as_json=json)

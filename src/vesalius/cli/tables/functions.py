@@ -7,6 +7,7 @@ from rich.table import Table
 from vesalius.api.functions import in_words
 from vesalius.cli.console import print_line, stdout
 from vesalius.documents.reliability import Reliability
+from vesalius.documents.unit_tests import UnitTests
 
 #: The least reliable functions that are printed.
 WORST = 10
@@ -43,3 +44,17 @@ def print_reliability(study: Reliability) -> None:
     if study.usage is not None:
         cost = "cost not known" if study.usage.cost is None else f"cost ${study.usage.cost:.2f}"
         print_line(f"{study.usage.calls} calls, {cost}, {study.seconds:.0f} s")
+
+
+def print_unit_tests(study: UnitTests) -> None:
+    """Who got how much right, and how far people and evaluators order the functions alike."""
+    table = Table("taker", "task", "accuracy", "95 % interval", "functions", "tests", box=None, pad_edge=False)
+    for taker in study.takers:
+        metric = taker.accuracy
+        interval = "-" if metric.low is None or metric.high is None else f"{metric.low:.3f} to {metric.high:.3f}"
+        row = [f"{taker.name} ({taker.kind})", taker.task, f"{metric.value:.3f}", interval, str(metric.n)]
+        table.add_row(*row, str(taker.n_tests))
+    stdout.print(table, markup=False)
+    for one in study.correlations:
+        value = "not defined" if one.rho is None else f"{one.rho:.3f} [{one.low:.3f}, {one.high:.3f}], p {one.p:.2g}"
+        print_line(f"Spearman of people and {one.evaluator}, {one.task}: {value}, n {one.n}")

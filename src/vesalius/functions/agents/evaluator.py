@@ -36,30 +36,40 @@ class Tested:
     score: float
 
 
-def take_unit_tests(backbone: Backbone, description: str, tests: Sequence[UnitTest]) -> Tested:
-    """Let the evaluator take every test. A description that says nothing earns nothing."""
+def take_unit_tests(
+    backbone: Backbone, description: str, tests: Sequence[UnitTest], *, matching: bool = False
+) -> Tested:
+    """Let the evaluator take every test. A description that says nothing earns nothing.
+
+    With `matching` the three examples are descriptions, one of them of the same function.
+    """
     if not tests or not description.strip():
         return Tested((None,) * len(tests), 0.0)
-    choices = tuple(_chosen(backbone, description, test, number) for number, test in enumerate(tests, 1))
+    choices = tuple(
+        _chosen(backbone, evaluator_prompt(description, test.examples, matching=matching), number)
+        for number, test in enumerate(tests, 1)
+    )
     right = sum(choice == test.correct for choice, test in zip(choices, tests, strict=True))
     return Tested(choices, right / len(tests))
 
 
-def evaluator_prompt(description: str, examples: Sequence[Example]) -> list[Message]:
+def evaluator_prompt(description: str, examples: Sequence[Example], *, matching: bool = False) -> list[Message]:
     """The messages that ask for one choice."""
     texts = {"DESCRIPTION": description[:LONGEST_DESCRIPTION]}
-    texts |= {f"EXAMPLE {number}": _said(example) for number, example in enumerate(examples, 1)}
+    texts |= {
+        f"EXAMPLE {number}": str(example.input) if matching else _said(example)
+        for number, example in enumerate(examples, 1)
+    }
     blocks = [(title, neutralise(text)) for title, text in texts.items()]
     key = fence_key([text for _, text in blocks])
-    inputs_only = all(example.output is None for example in examples)
+    inputs_only = not matching and all(example.output is None for example in examples)
     return [
-        system(render("evaluator", key=key, inputs_only=inputs_only)),
+        system(render("evaluator", key=key, inputs_only=inputs_only, matching=matching)),
         user(render("blocks", blocks=blocks, key=key)),
     ]
 
 
-def _chosen(backbone: Backbone, description: str, test: UnitTest, number: int) -> int | None:
-    messages = evaluator_prompt(description, test.examples)
+def _chosen(backbone: Backbone, messages: Sequence[Message], number: int) -> int | None:
     try:
         reply = backbone.chat(messages, schema=_Choice, label=f"unit test {number}")
     except Garbled:

@@ -7,7 +7,7 @@ What is kept on disk is JSON: numbers that JSON does not have become texts.
 import math
 import time
 from collections.abc import Generator
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
@@ -110,7 +110,7 @@ def interpret_case(case: ToInterpret) -> Interpreted:
     options: dict[str, Any] = {"suite": case.suite, "seed": case.suite.seed, "limits": case.talk}
     options |= {"grading_seed": case.grading_seed, "timeout": case.timeout}
     with ExitStack() as stack:
-        function = stack.enter_context(_askable(case))
+        function = stack.enter_context(_function(case))
         box = Box(function, budget=case.budget)
         if case.access is not None:
             options["backbone"] = stack.enter_context(case.access.open()).within(case.id)
@@ -144,7 +144,7 @@ def grade_answer(case: ToGrade, answer: Answer) -> Graded:
     started = time.monotonic()
     sandbox = _sandbox(case.unsafe)
     sandbox.executions = executions = Executions(case.executions)
-    with _askable(case, executions) as function:
+    with _function(case, executions) as function:
         grade = case.suite.module.grade(function, answer, sandbox=sandbox, seed=case.grading_seed)
     picture = json_value(grade.picture)
     return Graded(
@@ -159,7 +159,7 @@ def grade_answer(case: ToGrade, answer: Answer) -> Graded:
 def evaluate_case(case: ToTest) -> EvaluatedResult:
     """Let the evaluator take the unit tests of one description."""
     answer = _answer(case.answer)
-    with _askable(case) as function:
+    with _function(case) as function:
         tests = case.suite.unit_tests(function, grading_seed=case.grading_seed)
     description = answer.description if not answer.domain else f"{answer.description}\n{answer.domain}"
     with case.access.open() as backbone:
@@ -172,14 +172,23 @@ def evaluate_case(case: ToTest) -> EvaluatedResult:
 
 
 @contextmanager
-def _askable(case: ToInterpret | ToGrade | ToTest, executions: Executions | None = None) -> Generator[Function]:
-    """The function of a case while its replies are kept: those of code by `executions`, a language model's as calls."""
+def askable(
+    suite: Suite, index: int, *, access: ModelAccess | None = None, executions: Executions | None = None
+) -> Generator[Function]:
+    """A function while its replies are kept: those of code by `executions`, a language model's as calls."""
     with ExitStack() as stack:
-        access = case.function_access
-        backbone = None if access is None else stack.enter_context(access.open()).within(case.id)
-        function = case.suite.function(case.index, backbone)
-        stack.enter_context(recorded(function, executions or Executions(case.executions)))
+        scope = suite.functions()[index].id
+        backbone = None if access is None else stack.enter_context(access.open()).within(scope)
+        function = suite.function(index, backbone)
+        stack.enter_context(recorded(function, executions or Executions(None)))
         yield function
+
+
+def _function(
+    case: ToInterpret | ToGrade | ToTest, executions: Executions | None = None
+) -> AbstractContextManager[Function]:
+    kept = executions or Executions(case.executions)
+    return askable(case.suite, case.index, access=case.function_access, executions=kept)
 
 
 def baselines(picture: dict[str, Any]) -> dict[str, float | None]:

@@ -1,0 +1,97 @@
+"""People and evaluators who took the same unit tests of descriptions: Table A4 of the FIND paper."""
+
+from typing import Literal
+
+from pydantic import Field
+
+from vesalius.documents.base import Document, Record
+from vesalius.documents.frozen import FrozenList, FrozenMap
+from vesalius.documents.metric import Metric
+from vesalius.documents.views import Row, Viewable
+
+UNIT_TESTS_FILE = "unit_tests.json"
+#: What was read: the interpreter's description, or the truth in words. In `matching` three truths are offered for one
+#: description, in the other two three examples.
+Task = Literal["interpretation", "ground-truth", "matching"]
+TakerKind = Literal["person", "model", "executable"]
+
+
+class TestTaker(Record):
+    """One who took tests: the mean score over functions with its interval, and how many tests were left open, which
+    count as wrong.
+    """
+
+    __test__ = False
+
+    name: str
+    kind: TakerKind
+    task: Task
+    accuracy: Metric
+    n_tests: int
+    unanswered: int = 0
+
+
+class TestedFunction(Record):
+    """The share of a function's tests that each taker got right."""
+
+    __test__ = False
+
+    function: str
+    task: Task
+    scores: FrozenMap[str, float]
+
+
+class ScoreCorrelation(Record):
+    """Spearman's correlation over functions between the mean of the people and an evaluator.
+
+    The interval is a percentile bootstrap over functions. All is None where one of the two is constant or fewer than
+    three functions have both scores.
+    """
+
+    evaluator: str
+    task: Task
+    rho: float | None
+    low: float | None = None
+    high: float | None = None
+    p: float | None = None
+    n: int
+
+
+class UnitTests(Viewable, Document):
+    """The unit tests of one run as people and evaluators took them."""
+
+    SCHEMA = 1
+    REMEDY = "run `vesalius functions unit-tests` again"
+
+    schema_version: Literal[1] = Field(default=1, alias="schema")
+    run: str
+    category: str
+    interpreter: str
+    files: tuple[str, ...]
+    takers: tuple[TestTaker, ...]
+    correlations: tuple[ScoreCorrelation, ...]
+    functions: FrozenList[TestedFunction]
+
+    def _summary(self) -> str:
+        people = len({taker.name for taker in self.takers if taker.kind == "person"})
+        rhos = [
+            f"{one.evaluator}, {one.task}: {'-' if one.rho is None else f'{one.rho:.3f}'} (n {one.n})"
+            for one in self.correlations
+        ]
+        compared = "; ".join(rhos) or "nothing to compare"
+        return f"Unit tests of {self.run} by {people} people\nSpearman: {compared}"
+
+    def _rows(self) -> list[Row]:
+        return [
+            {
+                "taker": taker.name,
+                "kind": taker.kind,
+                "task": taker.task,
+                "accuracy": taker.accuracy.value,
+                "low": taker.accuracy.low,
+                "high": taker.accuracy.high,
+                "functions": taker.accuracy.n,
+                "tests": taker.n_tests,
+            }
+            for taker in self.takers
+        ]
