@@ -29,7 +29,7 @@ COMMANDS = [
 BENCHMARKS = ["circuits", "discovery", "mechrl", "functions"]
 CLAIMS = ["register", "verify", "show", "key"]
 LEAGUE = ["make", "submit", "score", "table"]
-FUNCTIONS = ["sample", "serve", "reliability", "unit-tests"]
+FUNCTIONS = ["sample", "serve", "reliability", "unit-tests", "evaluator-data"]
 GROUPS = {"bench": BENCHMARKS, "functions": FUNCTIONS, "claims": CLAIMS, "league": LEAGUE}
 ALL = [*COMMANDS, *(f"{group} {name}" for group, names in GROUPS.items() for name in names)]
 

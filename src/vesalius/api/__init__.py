@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from vesalius.api.explanations import explain
     from vesalius.api.families import check, check_document, models
     from vesalius.api.function_studies import export_unit_tests, function_reliability, unit_tests
-    from vesalius.api.functions import sample_functions, serve_functions
+    from vesalius.api.functions import evaluator_data, sample_functions, serve_functions
     from vesalius.api.head_sets import discover_sets
     from vesalius.api.kept_circuits import explained_circuit, faithfulness
     from vesalius.api.knockouts import save_what_if, what_if, what_if_again
@@ -79,6 +79,7 @@ _HOMES = {
     "diff": "vesalius.api.runs",
     "discover": "vesalius.api.discoveries",
     "discover_sets": "vesalius.api.head_sets",
+    "evaluator_data": "vesalius.api.functions",
     "explain": "vesalius.api.explanations",
     "explained_circuit": "vesalius.api.kept_circuits",
     "export_unit_tests": "vesalius.api.function_studies",
@@ -151,6 +152,7 @@ __all__ = [
     "diff",
     "discover",
     "discover_sets",
+    "evaluator_data",
     "explain",
     "explained_circuit",
     "export_unit_tests",

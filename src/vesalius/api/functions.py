@@ -1,5 +1,6 @@
 """Black-box functions with known answers: to look at, and to serve to agents as the published scripts."""
 
+import json
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -7,7 +8,9 @@ from typing import Any, cast
 
 from vesalius.api.places import directory_for
 from vesalius.errors import BadInput, note
+from vesalius.files import write_text
 from vesalius.functions.agents import exemplars_for
+from vesalius.functions.agents.evaluator_data import SPLITS, TESTED, TESTS, USUAL_SEED, evaluator_examples
 from vesalius.functions.agents.writing import said_input, said_output
 from vesalius.functions.answer import Mode, json_value
 from vesalius.functions.box import Box, Function
@@ -15,7 +18,7 @@ from vesalius.functions.interpreters import check_askable
 from vesalius.functions.serving import ServedFunctions
 from vesalius.functions.suite import SEED, Suite, in_words
 
-__all__ = ["SEED", "chosen_suite", "in_words", "sample_functions", "serve_functions", "usual_mode"]
+__all__ = ["SEED", "chosen_suite", "evaluator_data", "in_words", "sample_functions", "serve_functions", "usual_mode"]
 #: How many are shown where nothing is said.
 SHOWN = 5
 
@@ -64,6 +67,30 @@ def serve_functions(
         check_askable(function)
     with ServedFunctions(functions, directory_for(out), budget=budget) as served:
         yield served
+
+
+def evaluator_data(
+    out: str | Path,
+    *,
+    categories: str | Sequence[str] = TESTED,
+    tests: int = TESTS,
+    seed: int = USUAL_SEED,
+) -> dict[str, dict[str, int]]:
+    """Write training data for an evaluator of descriptions to `out`: train.jsonl, validation.jsonl and test.jsonl.
+
+    A line is a unit test of a true description with its answer, also as chat messages; no concept, relation or program
+    is in two splits. `tests` is their number per category. Returns tests and functions of each split.
+    """
+    chosen = (categories,) if isinstance(categories, str) else tuple(dict.fromkeys(categories))
+    examples = list(evaluator_examples(chosen, tests=tests, seed=seed))
+    directory = directory_for(out)
+    counts = {}
+    for split in SPLITS:
+        rows = [one for one in examples if one.split == split]
+        lines = (json.dumps(row.as_data(), ensure_ascii=False) + "\n" for row in rows)
+        write_text(directory / f"{split}.jsonl", "".join(lines))
+        counts[split] = {"tests": len(rows), "functions": len({(row.category, row.function) for row in rows})}
+    return counts
 
 
 def chosen_suite(

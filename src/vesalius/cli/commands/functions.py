@@ -187,3 +187,30 @@ def unit_tests(
     with resumable():
         study = api.unit_tests(run, answers or (), **options)  # type: ignore[arg-type]
     return output(study, print_unit_tests, as_json=json)
+
+
+@commands.command()
+def evaluator_data(
+    out: Annotated[str, typer.Option("--out", help="Directory for train.jsonl, validation.jsonl and test.jsonl.")],
+    category: Annotated[
+        str, typer.Option("--category", help="strings, entities, relations, or several with commas between them.")
+    ] = "strings,entities,relations",
+    tests: Annotated[int, typer.Option("--tests", min=1, help="Tests per category; 10,000 were published.")] = 1000,
+    seed: Annotated[int, typer.Option(help="Seed of functions, tests and splits; benchmarks draw with 2309.")] = 2310,
+    json: JsonOption = False,
+) -> None:
+    """Write training data for an evaluator: unit tests of true descriptions, no function in two splits.
+
+    Each line has the description, the three examples and the right answer, also as the messages of a chat.
+
+    Example: vesalius functions evaluator-data --out data --tests 10000
+    """
+    from vesalius import api
+    from vesalius.cli.console import output, print_line
+
+    def show(counts: dict[str, dict[str, int]]) -> None:
+        for split, count in counts.items():
+            print_line(f"{out}/{split}.jsonl: {count['tests']} tests of {count['functions']} functions")
+
+    counts = api.evaluator_data(out, categories=names(category) or (), tests=tests, seed=seed)
+    output(counts, show, as_json=json)
