@@ -3,6 +3,7 @@
 import time
 from collections.abc import Iterable, Sequence
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 
 from vesalius.api.functions import SEED, chosen_suite
@@ -14,6 +15,7 @@ from vesalius.documents.request import Request
 from vesalius.documents.unit_tests import UNIT_TESTS_FILE, UnitTests
 from vesalius.errors import BadInput
 from vesalius.files import write_text
+from vesalius.functions.knowledge.models import REPLY_TOKENS
 from vesalius.functions.suite import BY_MODEL
 from vesalius.progress import Progress, shown
 from vesalius.runs.directory import CALLS, SPENDING
@@ -73,7 +75,7 @@ def function_reliability(
     started = time.monotonic()
     access = None if model is None else _access(model, directory, prices=price_file, limits=limits)
     with shown(progress) as report, ExitStack() as stack:
-        opened = None if access is None else stack.enter_context(access.open())
+        opened = None if access is None else stack.enter_context(replace(access, max_tokens=REPLY_TOKENS).open())
         results = {
             suite.category: measured(suite, opened, inputs=inputs, matrix=matrix, jobs=jobs, report=report)
             for suite in suites

@@ -77,7 +77,11 @@ def evaluator_examples(
 
 
 def _of_category(suite: Suite, tests: int) -> Iterator[EvaluatorExample]:
-    placed = [(one, split) for one in suite.functions() if (split := split_of(one, suite.seed)) is not None]
+    placed: list[tuple[Function, Split]] = []
+    for one in suite.functions():
+        of_one = split_of(one, suite.seed)
+        if of_one is not None:
+            placed.append((one, of_one))
     made, seen = 0, set[tuple[str, UnitTest]]()
     for draw in count() if placed else ():
         before = made

@@ -9,6 +9,9 @@ from typing import Any, NoReturn
 from vesalius.backbones import Backbone
 from vesalius.errors import Failed
 
+#: A fact is a few words; a small model that does not stop is cut here.
+REPLY_TOKENS = 64
+
 
 class UnopenedModel:
     """A language model that functions name and cannot ask yet."""

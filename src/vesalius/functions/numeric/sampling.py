@@ -78,6 +78,11 @@ def suite_expressions(count: int, *, seed: int, kind: Kind, mode: Mode = "fixed"
     return [expression for expression, drawn, _ in (_draw(i, seed, mode) for i in range(count)) if drawn == kind]
 
 
+def places_of(count: int, *, seed: int, kind: Kind, mode: Mode = "fixed") -> list[int]:
+    """The places of the functions of one kind in a draw."""
+    return [place for place in range(count) if _draw(place, seed, mode)[1] == kind]
+
+
 def _draw(index: int, seed: int, mode: Mode) -> tuple[Expression, Kind, Generator]:
     rng = np.random.default_rng([seed, index, 1 if mode == "fixed" else 2])
     kind, composed = _kind_in_block(index, seed) if mode == "fixed" else _kind_by_odds(rng)

@@ -7,6 +7,7 @@ killed half way loses the cases under way and nothing else.
 
 import secrets
 from collections.abc import Generator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Unpack
 
@@ -14,6 +15,7 @@ from vesalius.documents.scorecard import Scorecard
 from vesalius.files import write_json
 from vesalius.functions.box import Function
 from vesalius.functions.interpreters import WITH_EXEMPLARS
+from vesalius.functions.knowledge.models import REPLY_TOKENS
 from vesalius.functions.suite import GRADING_SEEDS
 from vesalius.runs.directory import EXPLANATIONS, Run, document_or_none
 from vesalius.runs.functions.scorecard import COUNTED, functions_scorecard
@@ -186,7 +188,7 @@ class FunctionsBenchmark(Steps):
     def _function_access(self, case: str) -> ModelAccess | None:
         """How a function reaches the language model that answers it: one record for all steps of the case."""
         model = self.settings.suite.function_backbone
-        return None if model is None else self._reach(model, case, _FUNCTION)
+        return None if model is None else replace(self._reach(model, case, _FUNCTION), max_tokens=REPLY_TOKENS)
 
 
 def _counts(interpreted: Interpreted) -> dict[str, int | None]:

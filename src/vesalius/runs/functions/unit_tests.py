@@ -21,6 +21,7 @@ from vesalius.errors import BadInput
 from vesalius.functions.agents.writing import said_input
 from vesalius.functions.answer import Answer
 from vesalius.functions.box import Function
+from vesalius.functions.knowledge.models import REPLY_TOKENS
 from vesalius.functions.unit_tests import Example, UnitTest
 from vesalius.grading.rating_csv import plain_cell, safe_cell
 from vesalius.runs.directory import EVENTS, EXECUTIONS, EXPLANATIONS, calls_path, document_or_none, require_benchmark
@@ -110,7 +111,8 @@ class TestedRun:
         model = self.settings.suite.function_backbone
         if model is None:
             return None
-        return ModelAccess(model, calls_path(self.directory, function, "function").resolve(), replay=True)
+        calls = calls_path(self.directory, function, "function").resolve()
+        return ModelAccess(model, calls, replay=True, max_tokens=REPLY_TOKENS)
 
     def name(self, item: Item) -> str:
         """The name of an item on the sheet."""
