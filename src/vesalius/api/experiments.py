@@ -18,9 +18,9 @@ from typing import Any, Self
 from vesalius.api.catalogue import loaded
 from vesalius.components import Component
 from vesalius.documents.claims import ClaimRecord, Executable
-from vesalius.errors import BadInput, quoted
+from vesalius.errors import BadInput
 from vesalius.explanations.claims import check
-from vesalius.explanations.hyve.grammar import describe_claims
+from vesalius.explanations.hyve.grammar import describe_claims, read_carriers
 from vesalius.explanations.hyve.natural.prompting import KINDS as NATURAL_KINDS
 from vesalius.explanations.hyve.notation import OPERATORS, read_program
 from vesalius.explanations.hyve.prompting import helper_lines
@@ -33,7 +33,7 @@ from vesalius.model.specimen import FiniteVocabulary, Specimen
 from vesalius.rasp.document import to_document
 from vesalius.sandbox import Executions, Outcome
 
-__all__ = ["LONGEST_CODE", "Experiments", "claims_grammar", "interchange", "metered"]
+__all__ = ["LONGEST_CODE", "Experiments", "claims_grammar", "interchange", "metered", "submitted_program"]
 LONGEST_CODE = 20_000
 MOST_CANDIDATES = 24
 
@@ -105,20 +105,7 @@ class Experiments:
         """A program in the notation of claims, and which of its variables each component carries, ready to be
         graded.
         """
-        vocabulary = self.specimen.vocabulary
-        if not isinstance(vocabulary, FiniteVocabulary):
-            raise BadInput(f"specimen {self.specimen.name!r} is a natural model; programs are for listed tokens")
-        compiled = read_program(program, vocabulary, causal=self.specimen.model.config.causal)
-        if not isinstance(carriers, Mapping) or not all(isinstance(names, list) for names in carriers.values()):
-            raise BadInput('carriers: say which variables each component carries, as in {"L0_MLP": ["v1"]}')
-        known = {name for placed in compiled.components for name in placed.variables}
-        named: dict[str, tuple[str, ...]] = {}
-        for component, variables in carriers.items():
-            part = str(Component.parse(component).within(self.specimen.model.config))
-            if strange := [name for name in variables if name not in known]:
-                raise BadInput(f"carriers: {part} carries {quoted(strange[0], 40)}, which the program does not write")
-            named[part] = tuple(variables)
-        return Executable(program=to_document(compiled), carriers=named)
+        return submitted_program(self.specimen, program, carriers)
 
     def close(self) -> None:
         """End the sandbox."""
@@ -147,6 +134,17 @@ class Experiments:
                 options: dict[str, Any] = {"n": None, "top": None, "force": False, "progress": None}
                 self._settings[name] = natural_setting(self.specimen, [part], self._stack, seed=self._seed, **options)
         return self._settings[name]
+
+
+def submitted_program(specimen: Specimen, program: Any, carriers: Any) -> Executable:
+    """A program in the notation of claims and who carries which of its variables, as it can be graded on a specimen."""
+    vocabulary, config = specimen.vocabulary, specimen.model.config
+    if not isinstance(vocabulary, FiniteVocabulary):
+        raise BadInput("program: a natural model is explained in words and claims; leave it out")
+    compiled = read_program(program, vocabulary, causal=config.causal)
+    carried = read_carriers(carriers, compiled)
+    named = {str(Component.parse(name).within(config)): variables for name, variables in carried.items()}
+    return Executable(program=to_document(compiled), carriers=named)
 
 
 def interchange(

@@ -1,8 +1,8 @@
-"""Single functions of the functions benchmark, for harnesses that run cases and sum up themselves.
+"""Single functions of the functions benchmark, for agents that ask them and harnesses that sum up themselves.
 
     cases = FunctionCases.chosen("numeric", count=20)
-    answer = cases.interpret("f00003")                        # or: ask cases.box(...), and write an answer
-    figures = cases.grade("f00003", answer)
+    answer = cases.interpret("f00003")                        # or: asked(cases.box(...), inputs), and write an answer
+    figures = cases.grade("f00003", answer).metrics
 
 What a function is stays inside: a box replies, an answer is graded, and the figures are those of `bench functions`.
 """
@@ -18,7 +18,7 @@ from typing import Any
 from vesalius.api.functions import chosen_suite
 from vesalius.backbones import Backbone, open_backbone
 from vesalius.documents.metric import Metric
-from vesalius.errors import BadInput, choices
+from vesalius.errors import BadInput, choices, quoted
 from vesalius.functions.agents.commands import usable_input
 from vesalius.functions.agents.dialogue import PARTS, WORDS
 from vesalius.functions.agents.dialogue import DialogueLimits as Talk
@@ -32,9 +32,32 @@ from vesalius.runs.functions.scorecard import figures_of, metrics_of
 from vesalius.runs.functions.state import InterpretedResult
 from vesalius.runs.functions.work import ToGrade, grade_answer, json_value
 
-__all__ = ["WITH_MODEL", "Answer", "Box", "FunctionCases", "ask_box", "function_metrics"]
+__all__ = [
+    "WITH_MODEL",
+    "Answer",
+    "Box",
+    "FunctionCases",
+    "FunctionGrade",
+    "ask_box",
+    "asked",
+    "category_words",
+    "function_metrics",
+]
 #: Answers are graded in one sandbox of the process, one at a time.
 _GRADING = threading.Lock()
+
+
+_TAKES = {"numeric": "numbers", "strings": "texts", "entities": "words", "relations": "words"}
+
+
+@dataclass(frozen=True)
+class FunctionGrade:
+    """The figures of one answer under the names of a scorecard (None: does not apply), and why its code could not be
+    graded, if so; nothing of the function itself.
+    """
+
+    metrics: dict[str, float | None]
+    fault: str | None = None
 
 
 @dataclass(frozen=True)
@@ -43,6 +66,7 @@ class FunctionCases:
 
     suite: Suite
     grading_seed: int
+    unsafe_sandbox: bool = False
 
     @classmethod
     def chosen(
@@ -54,12 +78,18 @@ class FunctionCases:
         mode: str | None = None,
         dataset: str | Path | None = None,
         grading_seed: int | None = None,
+        repeatable: bool = False,
+        unsafe_sandbox: bool = False,
     ) -> "FunctionCases":
-        """The functions that the options of `bench functions` choose; the grading seed is drawn where none is given."""
+        """The functions that the options of `bench functions` choose. Where no grading seed is given it is drawn, or,
+        if `repeatable`, follows from the seed of the functions.
+        """
         if grading_seed is not None and not 0 <= grading_seed < GRADING_SEEDS:
             raise BadInput(f"grading seed {grading_seed}: give a number from 0 to {GRADING_SEEDS - 1}")
         suite = chosen_suite(category, seed, count, mode, dataset)
-        return cls(suite, secrets.randbelow(GRADING_SEEDS) if grading_seed is None else grading_seed)
+        if grading_seed is None:
+            grading_seed = suite.usual_grading_seed if repeatable else secrets.randbelow(GRADING_SEEDS)
+        return cls(suite, grading_seed, unsafe_sandbox)
 
     @property
     def ids(self) -> list[str]:
@@ -73,13 +103,13 @@ class FunctionCases:
         return Box(function, budget=budget)
 
     def briefing(self, box: Box) -> str:
-        """What somebody has to know who asks a box and describes what is in it."""
+        """What an agent has to know to ask a box and describe what is in it."""
         parts = {part: WORDS[part] for part in PARTS[box.category]}
         budget = "" if box.budget is None else f" You may ask for {box.budget} outputs in all."
         wanted = "\n".join(f"- {part.lower()}: {words}" for part, words in parts.items())
         return (
             f"f is a black-box function. Find out what it does by asking for its outputs, then describe it.{budget}\n\n"
-            f"{render(box.category, asking=True)}\n\nSubmit once:\n{wanted}"
+            f"{category_words(box.category)}\n\nSubmit once:\n{wanted}"
         )
 
     def require(self, interpreter: str, *, model: str | None) -> None:
@@ -118,13 +148,15 @@ class FunctionCases:
         }
         return result.answer.model_copy(update=update)
 
-    def grade(self, case: str, answer: Answer) -> dict[str, float | None]:
-        """Every figure of one answer, under the names of a scorecard."""
+    def grade(self, case: str, answer: Answer) -> FunctionGrade:
+        """The figures of one answer; its code runs in the sandbox."""
         index, _ = self._function(case)
+        to_grade = ToGrade(case, index, self.suite, None, self.grading_seed, unsafe=self.unsafe_sandbox)
         with _GRADING:
-            graded = grade_answer(ToGrade(case, index, self.suite, None, self.grading_seed), answer)
+            graded = grade_answer(to_grade, answer)
         counts = {name: getattr(answer, name) for name in ("rounds", "input_tokens", "output_tokens", "hallucinated")}
-        return figures_of(graded.metrics, InterpretedResult(seconds=0.0, queries=answer.queries, **counts))
+        figures = figures_of(graded.metrics, InterpretedResult(seconds=0.0, queries=answer.queries, **counts))
+        return FunctionGrade(figures, graded.fault)
 
     def _function(self, case: str) -> tuple[int, Function]:
         for index, function in enumerate(self.suite.functions()):
@@ -133,18 +165,35 @@ class FunctionCases:
         raise BadInput(f"function {case!r:.60} does not exist; choose one of {choices(self.ids)}")
 
 
-def ask_box(box: Box, inputs: Sequence[Any]) -> str:
-    """The outputs of some inputs as text, one line each; an input that cannot be taken asks nothing."""
+def asked(box: Box, inputs: Sequence[Any]) -> list[dict[str, Any]]:
+    """Ask a box: input and output of each as JSON, or the input and why there is no output. An input that cannot be
+    taken asks nothing.
+    """
     if not isinstance(inputs, list) or not inputs:
         raise BadInput("inputs: give a list with at least one input, such as [1, 2, 3]")
     taken = []
     for one in inputs:
         value, why = usable_input(one, box.category)
         if why is not None:
-            raise BadInput(f"input {one!r:.60}: {why}; nothing was asked")
+            takes = f"{box.category} functions take {_TAKES[box.category]}"
+            raise BadInput(f"input {quoted(one, 60)}: {why}; {takes}, and nothing was asked")
         taken.append(value)
-    box.ask(taken)
-    return said_pairs(box.log[len(box.log) - len(taken) :])
+    replies = box.ask(taken)
+    return [
+        {"input": json_value(one), **({"error": reply.error} if reply.error else {"output": json_value(reply.value)})}
+        for one, reply in zip(taken, replies, strict=True)
+    ]
+
+
+def ask_box(box: Box, inputs: Sequence[Any]) -> str:
+    """The same as text, one line each."""
+    rows = asked(box, inputs)
+    return said_pairs(box.log[-len(rows) :])
+
+
+def category_words(category: str) -> str:
+    """What the inputs of a category are, and what is wanted of an answer."""
+    return render(category, asking=True)
 
 
 def function_metrics(rows: Sequence[Mapping[str, float | None]]) -> dict[str, Metric]:

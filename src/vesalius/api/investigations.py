@@ -1,4 +1,4 @@
-"""A specimen opened for somebody else's agent: our instruments on a blind copy of it, held to a budget.
+"""A specimen opened for an agent of another program: our instruments on a blind copy of it, held to a budget.
 
     with investigate("frac_prevs") as study:
         print(study.briefing())
@@ -23,6 +23,7 @@ from typing import Any, Literal, Self
 from pydantic import BaseModel, ValidationError
 
 from vesalius.api.catalogue import loaded, next_tokens, predict
+from vesalius.api.experiments import submitted_program
 from vesalius.api.knockouts import what_if
 from vesalius.api.looking import attention, lens
 from vesalius.api.sweeps import sweep_report
@@ -34,8 +35,6 @@ from vesalius.documents.sweep import Sweep
 from vesalius.documents.trace import Attempt, ComponentTrace
 from vesalius.documents.what_if import WhatIf
 from vesalius.errors import BadInput, choices, require_whole
-from vesalius.explanations.hyve.grammar import read_carriers
-from vesalius.explanations.hyve.notation import read_program
 from vesalius.explanations.hyve.prompting import TAXONOMY
 from vesalius.explanations.hyve.setting import LazyWorkspace, Setting, listed_setting, natural_setting
 from vesalius.explanations.hyve.shapes import CircuitSummary, Role
@@ -44,7 +43,6 @@ from vesalius.explanations.hyve.tools import CHECK, EXECUTE, WHICH, Bench, Compo
 from vesalius.explanations.hyve.verdicts import verdict_of
 from vesalius.explanations.hyve.writing import explanation_of
 from vesalius.model.specimen import FiniteVocabulary, Specimen
-from vesalius.rasp.document import to_document
 from vesalius.rasp.text import render
 from vesalius.sandbox import Executions
 
@@ -313,14 +311,10 @@ class Investigation:
             if carriers is not None:
                 raise BadInput("carriers: they are of a program; give program too")
             return None
-        vocabulary = self._blind.vocabulary
-        if not isinstance(vocabulary, FiniteVocabulary):
-            raise BadInput("program: a natural model is explained in words and claims; leave it out")
-        compiled = read_program(program, vocabulary, causal=self._blind.model.config.causal)
-        carried = read_carriers(carriers, compiled)
-        return Executable(
-            program=to_document(compiled), carriers={str(self._part(name)): names for name, names in carried.items()}
-        )
+        executable = submitted_program(self._blind, program, carriers)
+        for name in executable.carriers:
+            self._part(name)
+        return executable
 
     def _finding(self, component: Component) -> Finding:
         """What was decided of a component: claims that hold or are open; those refuted are attempts that lost."""

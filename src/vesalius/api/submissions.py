@@ -1,4 +1,4 @@
-"""Explanations written by somebody else, and their grade: the only step that opens the answer key."""
+"""Explanations that are submitted, and their grade: the only step that opens the answer key."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -26,8 +26,8 @@ def submitted_explanation(
     task_description: str = "",
     information_flow: str = "",
 ) -> Explanation:
-    """What somebody says about a specimen, as an explanation that can be graded: a tag for each component and, where
-    they have one, the program of the task and which of its variables each component carries.
+    """What an agent says about a specimen, as an explanation that can be graded: a tag for each component and, where
+    it has one, the program of the task and which of its variables each component carries.
     """
     specimen = experiments.specimen
     require_graded(specimen.source or specimen.id)

@@ -122,11 +122,11 @@ def graded_function(cases: FunctionCases) -> Scorer:
         async def score(state: TaskState, target: Target) -> Score:
             given = state.store.get(ANSWER)
             answer = Answer(description="") if given is None else Answer.model_validate(given)
-            found = await in_thread(lambda: cases.grade(str(state.sample_id), answer))
+            figured = await in_thread(lambda: cases.grade(str(state.sample_id), answer).metrics)
             return Score(
-                value={name: number(found.get(name)) for name in figures},
+                value={name: number(figured.get(name)) for name in figures},
                 answer="(nothing was submitted)" if given is None else _text(answer),
-                metadata={"figures": found, "grading_seed": cases.grading_seed},
+                metadata={"figures": figured, "grading_seed": cases.grading_seed},
             )
 
         return score

@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from vesalius import api
-from vesalius.api.black_boxes import BlackBoxes
 from vesalius.api.experiments import Experiments
+from vesalius.api.function_cases import FunctionCases
 from vesalius.api.tool_runs import ToolRun
 from vesalius.errors import BadInput, quoted
 from vesalius.mcp.budget import Budget, Spending
@@ -72,7 +72,7 @@ class Desk:
         self.turn = threading.Lock()
         self._specimens: OrderedDict[Any, Any] = OrderedDict()
         self._experiments: OrderedDict[Any, Experiments] = OrderedDict()
-        self._functions: dict[str, BlackBoxes] = {}
+        self._functions: dict[str, FunctionCases] = {}
         self._cache: dict[str, dict[str, Any]] = {}
         self._connections: dict[str, Connection] = {}
         self._writing = threading.Lock()
@@ -123,14 +123,15 @@ class Desk:
             self._experiments, (name, behaviour), lambda: Experiments(specimen, **options), Experiments.close
         )
 
-    def functions(self, category: str) -> BlackBoxes:
+    def functions(self, category: str) -> FunctionCases:
         """The black-box functions of a category."""
         if category not in self._functions:
-            self._functions[category] = BlackBoxes(
+            self._functions[category] = FunctionCases.chosen(
                 category,
                 seed=self.options.functions_seed,
                 count=self.options.functions,
-                unsafe=self.options.unsafe_sandbox,
+                repeatable=True,
+                unsafe_sandbox=self.options.unsafe_sandbox,
             )
         return self._functions[category]
 
@@ -138,7 +139,7 @@ class Desk:
         """End sandboxes and release the run directory."""
         with ExitStack() as stack:
             stack.callback(self.run.close)
-            for one in (*self._experiments.values(), *self._functions.values()):
+            for one in self._experiments.values():
                 stack.callback(one.close)
 
     def _take_in(self, record: dict[str, Any]) -> None:

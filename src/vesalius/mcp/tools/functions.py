@@ -4,7 +4,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from vesalius.api.black_boxes import asked, category_words
+from vesalius.api.function_cases import Answer, asked, category_words
 from vesalius.errors import BadInput, quoted
 from vesalius.mcp.budget import SECONDS
 from vesalius.mcp.call import Call
@@ -62,14 +62,16 @@ def submit_function(
 def grade_function(call: Call, function: FunctionName) -> Graded:
     """The grade of your answer to a function."""
     category, name = _split(function)
-    answer: dict[str, Any] | None = call.connection.answers.get(function)
+    client = call.connection
+    answer: dict[str, Any] | None = client.answers.get(function)
     if answer is None:
         raise BadInput(f"function {quoted(function, 60)}: nothing was submitted; call submit_function")
     call.require(SECONDS)
-    result = call.desk.functions(category).grade(name, **answer)
-    shown = ", ".join(f"{figure} {value:.3g}" for figure, value in result.metrics.items())
+    result = call.desk.functions(category).grade(name, Answer(**answer, queries=len(client.asked.get(function, ()))))
+    metrics = {figure: value for figure, value in result.metrics.items() if value is not None}
+    shown = ", ".join(f"{figure} {value:.3g}" for figure, value in metrics.items())
     text = f"{shown}{f'; {cut(result.fault, 300)}' if result.fault else ''}"
-    return Graded(text=text or "no figure applies", metrics=result.metrics, fault=result.fault)
+    return Graded(text=text or "no figure applies", metrics=metrics, fault=result.fault)
 
 
 def _split(function: str) -> tuple[Category, str]:
