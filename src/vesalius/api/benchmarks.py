@@ -29,6 +29,7 @@ from vesalius.runs.discovery import DiscoveryBenchmark, DiscoverySettings
 from vesalius.runs.engine import engine_named
 from vesalius.runs.functions.benchmark import FunctionsBenchmark
 from vesalius.runs.functions.settings import FunctionSettings
+from vesalius.runs.hard import hard_circuits
 from vesalius.runs.selection import chosen_circuits, selection_word
 from vesalius.runs.settings import RunLimits, Settings
 
@@ -131,21 +132,36 @@ def bench_discovery(
     limit: int | None = None,
     n: int = 32,
     seed: int = 0,
+    hard: bool = False,
     jobs: int = 2,
     out: Out = None,
     progress: Progress | bool | None = None,
 ) -> Scorecard:
-    """Find circuits with known answers by each method, on `n` prompts, and grade the scores against the answer."""
+    """Find circuits with known answers by each method, on `n` prompts, and grade the scores against the answer.
+
+    `hard` takes models written by hand that mislead discovery (redundant, negative, cancelling and position-only parts,
+    a second task, noise) instead of the 84, and adds precision at the true size, the coverage of guarantees and how
+    often faithful circuits are false; `limit` is the number of models.
+    """
     named = None if ids is None else [str(name) for name in ids]
     folder = None if specimens is None else str(specimens)
-    circuits = chosen_circuits(folder, named, limit)
+    if hard and (folder is not None or named is not None):
+        raise BadInput("`hard` has models of its own; leave out `specimens` and `ids`")
+    method_word = None if tuple(methods) == tuple(METHODS) else "_".join(methods)
+    words = (method_word, selection_word(None, None, limit), f"n{n}", f"seed{seed}")
+    place = directory_for(out, "bench-discovery-hard", *words) if hard else None
+    circuits = (
+        chosen_circuits(folder, named, limit)
+        if place is None
+        else hard_circuits(place.with_name(f"{place.name}-models"), limit)
+    )
     if any(circuit.annotation is not None for circuit in circuits):
         raise BadInput(f"`specimens` {folder}: holds published models, which `bench circuits` grades; use that")
-    settings = DiscoverySettings(tuple(circuits), tuple(methods), n, seed)
-    directory = directory_for(
+    settings = DiscoverySettings(tuple(circuits), tuple(methods), n, seed, hard)
+    directory = place or directory_for(
         out,
         "bench-discovery",
-        None if settings.methods == tuple(METHODS) else "_".join(methods),
+        method_word,
         selection_word(folder, named, limit),
         f"n{n}",
         f"seed{seed}",

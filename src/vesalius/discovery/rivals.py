@@ -48,12 +48,21 @@ def require_rivals(rivals: int) -> None:
 
 
 def find_rivals(
-    model: Transformer, circuit: Circuit, seen: Trial, held_out: Trial, *, rivals: int, seed: int = 0
+    model: Transformer,
+    circuit: Circuit,
+    seen: Trial,
+    held_out: Trial,
+    *,
+    rivals: int,
+    shuffles: int = SHUFFLES,
+    seed: int = 0,
 ) -> Rivals:
-    """The best circuit by a discovery's scores and up to `rivals` others, compared and distinguished."""
+    """The best circuit by a discovery's scores and up to `rivals` others, compared and distinguished; `shuffles` random
+    orders are tried beside that of the scores.
+    """
     start, strength = time.perf_counter(), {part: abs(score) for part, score in circuit.ranked()}
     search, confirm = _Keeping(model, seen, tuple(strength)), _Keeping(model, held_out, tuple(strength))
-    found = _search(search, strength, rivals, seed)
+    found = _search(search, strength, rivals, shuffles, seed)
     rows = _confirmed(found, search, confirm)
     alike = [parts for (parts, _), row in zip(found, rows, strict=True) if row.as_faithful]
     best = found[0][0]
@@ -108,14 +117,16 @@ class _Keeping:
         return interval_metric(value[0, 1], drawn[:, 1], len(self.material.batch))
 
 
-def _search(keeping: _Keeping, strength: dict[Component, float], rivals: int, seed: int) -> list[tuple[Parts, str]]:
+def _search(
+    keeping: _Keeping, strength: dict[Component, float], rivals: int, shuffles: int, seed: int
+) -> list[tuple[Parts, str]]:
     """The best circuit, then rivals: each with how it was found."""
     weakest = sorted(strength, key=lambda part: strength[part])
     found = [(_eliminated(keeping, weakest), "weakest first")]
     for rival in range(rivals):
         used = frozenset().union(*(parts for parts, _ in found))
         orders = {"what earlier circuits hold first, then the weakest": weakest}
-        for shuffle in range(SHUFFLES):
+        for shuffle in range(shuffles):
             order = random.Random(f"rivals/{seed}/{rival}/{shuffle}").sample(weakest, len(weakest))
             orders[f"what earlier circuits hold first, shuffle {shuffle}"] = order
         tried = [

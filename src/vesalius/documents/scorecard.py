@@ -135,6 +135,26 @@ class MethodFigures(Record):
         return None if median is None else (median, mean)
 
 
+class HardFigures(Record):
+    """What `bench discovery --hard` adds for one method on one circuit.
+
+    `node_precision` and `edge_precision` are precisions at the true size. `guaranteed` is the lower bound of the share
+    of prompts that the chosen components keep right, `kept_right` that share on many fresh prompts, and
+    `guarantee_held` whether the bound is below it. Of `rivals` circuits that are as faithful as the best on held-out
+    prompts (the best among them), `false_rivals` hold a component that is not in the known circuit; `best_false` says
+    whether the best one does.
+    """
+
+    node_precision: float | None = None
+    edge_precision: float | None = None
+    guaranteed: float | None = None
+    kept_right: float | None = None
+    guarantee_held: bool | None = None
+    rivals: int = 0
+    false_rivals: int = 0
+    best_false: bool | None = None
+
+
 class DiscoveryFigures(Record):
     """One method on one circuit. `chance` holds the same figures of random rankings or circuits, `chosen` the
     components that would be explained.
@@ -156,6 +176,7 @@ class DiscoveryFigures(Record):
     forwards: float
     seconds: float
     work_seconds: float
+    hard: HardFigures | None = None
 
 
 class DiscoveryRow(Record):

@@ -16,8 +16,9 @@ between true components that the program lacks: an edge area below 1 is not alwa
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
@@ -25,13 +26,15 @@ import torch
 from pydantic import BaseModel, ConfigDict
 from scipy.stats import rankdata
 
-from vesalius.circuits.foreign_spec import key_program
+from vesalius.circuits.foreign_spec import KEY_FOLDER, key_program
 from vesalius.circuits.key import task
+from vesalius.circuits.planted import TRUTH_FILE
 from vesalius.circuits.specimens import benchmark_directory
 from vesalius.components import Component, Edge, Port
 from vesalius.documents.circuit import Circuit
 from vesalius.documents.metric import Metric
 from vesalius.errors import BadInput
+from vesalius.files import read_json
 from vesalius.intervene.edge_graph import EdgeGraph
 from vesalius.model.config import Config
 from vesalius.rasp import Aggregate, Program, SelectorWidth, Variable, indices
@@ -70,7 +73,30 @@ def true_circuit(specimen: str, directory: Path | None = None) -> TrueCircuit:
     if directory is None or directory == benchmark_directory(specimen):
         known = task(specimen)
         return circuit_of(known.program(), dict(known.head_override))
-    return circuit_of(key_program(directory), {})
+    planted = directory / KEY_FOLDER / TRUTH_FILE
+    return _planted_truth(planted) if planted.is_file() else circuit_of(key_program(directory), {})
+
+
+def _planted_truth(path: Path) -> TrueCircuit:
+    """The truth beside a model whose weights were written by hand."""
+    data = read_json(path)
+    edges, constant = (frozenset(map(Edge.parse, data[name])) for name in ("edges", "constant"))
+    return TrueCircuit(frozenset(map(Component.parse, data["components"])), edges, constant, frozenset())
+
+
+def precision_at_size(scored: Mapping[Any, float], true: Collection[Any]) -> float | None:
+    """Of as many strongest items as are true, the share that is; None without true items. Ties are in random order, so
+    that a group of equal scores counts by its share of true items.
+    """
+    if not (size := len(true)):
+        return None
+    hits, taken = 0.0, 0
+    for _, group in groupby(sorted(scored, key=lambda item: -abs(scored[item])), key=lambda item: abs(scored[item])):
+        tied = list(group)
+        room = min(len(tied), size - taken)
+        hits += room * sum(item in true for item in tied) / len(tied)
+        taken += room
+    return hits / size
 
 
 def circuit_of(program: Program, moved: Mapping[Component, Component]) -> TrueCircuit:

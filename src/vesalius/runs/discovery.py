@@ -17,6 +17,7 @@ from vesalius.errors import BadInput, Failed, choices
 from vesalius.grading.discovery import median_and_mean
 from vesalius.runs.directory import Run
 from vesalius.runs.engine import Engine, Failure
+from vesalius.runs.hard import hard_metrics
 from vesalius.runs.ledger import Record
 from vesalius.runs.ledger_state import FAILED, LedgerState, LedgerStep
 from vesalius.runs.methods import DiscoveryCase, run_case
@@ -37,6 +38,7 @@ class DiscoverySettings:
     methods: tuple[str, ...]
     n: int
     seed: int
+    hard: bool = False
 
     def __post_init__(self) -> None:
         known = method_names()
@@ -54,11 +56,13 @@ class DiscoverySettings:
     @property
     def cases(self) -> list[DiscoveryCase]:
         """Every method on every circuit."""
-        return [DiscoveryCase(m, c.id, c.directory, self.n, self.seed) for c in self.circuits for m in self.methods]
+        given = (self.n, self.seed, self.hard)
+        return [DiscoveryCase(m, c.id, c.directory, *given) for c in self.circuits for m in self.methods]
 
     def request(self) -> Request:
         """What was asked, so that it can be asked again."""
-        options = {**selection_options(self.circuits), "n": self.n}
+        chosen = {"hard": True, "limit": len(self.circuits)} if self.hard else selection_options(self.circuits)
+        options = {**chosen, "n": self.n}
         return Request(command="bench discovery", method=",".join(self.methods), options=options, seed=self.seed)
 
     def as_data(self) -> dict[str, Any]:
@@ -161,7 +165,8 @@ def discovery_scorecard(settings: DiscoverySettings, state: DiscoveryState) -> S
             for area in AREAS
             for name in (area, area + MEAN)
             if (metric := getattr(row, name)) is not None
-        },
+        }
+        | _hard_metrics(settings, figures),
         methods=methods,
         cost=0.0,
         seconds=sum(each.work_seconds for each in figures.values()),
@@ -175,6 +180,17 @@ def discovery_scorecard(settings: DiscoverySettings, state: DiscoveryState) -> S
         ),
         errors=errors,
     )
+
+
+def _hard_metrics(
+    settings: DiscoverySettings, figures: Mapping[tuple[str, str], DiscoveryFigures]
+) -> dict[str, Metric]:
+    """What the hard models add, by method."""
+    return {
+        f"{method}.{name}": metric
+        for method in (settings.methods if settings.hard else ())
+        for name, metric in hard_metrics([figures[key] for key in figures if key[0] == method]).items()
+    }
 
 
 def _method_figures(results: Sequence[DiscoveryFigures], n_circuits: int) -> MethodFigures:

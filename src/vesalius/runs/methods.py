@@ -19,10 +19,11 @@ from vesalius.discovery.faithfulness import NothingToKeep, Ranking
 from vesalius.discovery.methods import METHODS, MethodResult, affordable_prompts, discover
 from vesalius.documents.checks import Stability
 from vesalius.documents.circuit import Circuit
-from vesalius.documents.scorecard import DiscoveryFigures
+from vesalius.documents.scorecard import DiscoveryFigures, HardFigures
 from vesalius.grading.discovery import grade_circuit_scores, true_circuit
 from vesalius.intervene.edge_graph import EdgeGraph
 from vesalius.model.specimen import Specimen
+from vesalius.runs.hard import hard_figures
 
 #: Added to the seed for the prompts that faithfulness is read on.
 HELD_OUT = 500_003
@@ -39,6 +40,7 @@ class DiscoveryCase:
     directory: Path
     n: int
     seed: int
+    hard: bool = False
 
     @property
     def key(self) -> tuple[str, str]:
@@ -60,9 +62,15 @@ def run_case(case: DiscoveryCase) -> DiscoveryFigures:
             "chance": graded.chance | ({} if stability is None else {"jaccard": stability.chance}),
             "forwards": discovery.forwards,
             "seconds": discovery.seconds,
+            "hard": _hard(specimen, discovery, case) if case.hard else None,
             "work_seconds": time.perf_counter() - started,
         }
     )
+
+
+def _hard(specimen: Specimen, discovery: MethodResult, case: DiscoveryCase) -> HardFigures:
+    held_out = _held_out(specimen, discovery.material, n=case.n, seed=case.seed)
+    return hard_figures(specimen, discovery, true_circuit(case.id, case.directory), held_out, seed=case.seed)
 
 
 def discover_case(case: DiscoveryCase) -> Circuit:
@@ -92,7 +100,7 @@ def _graded(circuit: Circuit, specimen: Specimen, case: DiscoveryCase, material:
     faithful, chance = _faithfulness(specimen, circuit, held_out, seed=case.seed)
     return DiscoveryFigures(
         **areas.model_dump(),
-        **faithful,  # type: ignore[arg-type]
+        **faithful,  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
         jaccard=None,
         jaccard_size=None,
         chance=chance,

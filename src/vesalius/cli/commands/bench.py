@@ -125,6 +125,10 @@ def discovery(
     limit: LimitOption = None,
     n: Annotated[int, typer.Option("--n", min=2, help="Prompts per circuit.")] = 32,
     seed: Annotated[int, typer.Option(help="Seed of the prompts.")] = 0,
+    hard: Annotated[
+        bool,
+        typer.Option("--hard", help="Models written by hand that mislead discovery, instead of the 84 circuits."),
+    ] = False,
     jobs: JobsOption = 2,
     out: RunOption = None,
     json: JsonOption = False,
@@ -147,6 +151,7 @@ def discovery(
             limit=limit,
             n=n,
             seed=seed,
+            hard=hard,
             jobs=jobs,
             out=out,
         )

@@ -32,6 +32,10 @@ def print_circuits(card: Scorecard) -> None:
     print_line(f"index page: {card.directory}/report.html")
 
 
+#: What `bench discovery --hard` adds.
+HARD_FIGURES = ("node_precision", "edge_precision", "guarantee_coverage", "best_false", "false_rivals")
+
+
 def print_discovery(card: Scorecard) -> None:
     """Medians and means of every method, and what they cost."""
     columns = ("method", "figure", "median", "95 % interval", "mean", "95 % interval", "n", "chance")
@@ -44,6 +48,9 @@ def print_discovery(card: Scorecard) -> None:
                 baseline = "" if area[0].baseline is None else f"{area[0].baseline:.3f}"
                 table.add_row(method, name, *cells[0], *cells[1], str(area[0].n), baseline)
     stdout.print(table)
+    hard = {name: metric for name, metric in card.metrics.items() if name.endswith(HARD_FIGURES)}
+    if hard:
+        stdout.print(_metrics(hard))
     for method, figures in methods.items():
         stdout.print(
             f"{method}: {figures.forwards:.1f} forward-equivalents per circuit, {figures.seconds:.1f} s in all, "
