@@ -11,12 +11,23 @@ from tests.explanations.induction_model import as_specimen, induction_model, wit
 from vesalius.components import Component
 from vesalius.documents.explanation import ClaimRecord, Evidence
 from vesalius.explanations.claims import Lab, Necessary, check
-from vesalius.explanations.claims.ablation import is_inert, measure_necessary
+from vesalius.explanations.claims.ablation import (
+    MIN_EFFECT,
+    SHOWN_LEVEL,
+    _needs_controls,
+    effect_bar,
+    is_inert,
+    measure_necessary,
+    shows_early,
+)
+from vesalius.explanations.claims.base import above, first_interval, mean_evidence
 from vesalius.explanations.claims.laboratory import FIRST_LOOK, Replacement
 from vesalius.model import Transformer
 
 SIZE = word_tokenizer().size
 KINDS = {"zero replacement", "mean replacement", "resample replacement", "moved replacement"}
+#: Every bar that controls can make.
+BARS = torch.linspace(MIN_EFFECT, 2 * MIN_EFFECT, 51).tolist()
 PREVIOUS, INDUCTION, SWITCH = Component(0, 0), Component(1, 0), Component(0, 1)
 
 
@@ -78,13 +89,43 @@ def test_a_head_of_the_position_alone_is_necessary_though_resampling_does_nothin
 
 
 def test_a_strong_component_outside_the_circuit_is_no_control_and_the_rule_says_so() -> None:
-    record = check(Necessary(component="L1H0"), lab_of(induction_model(SIZE), INDUCTION))
-    assert record.verdict == "supported"
-    for one in record.evidence:
-        assert "L0H0 matters too much to be a control" in one.rule
-        assert "L0H0" not in one.controls
-        assert one.rule.startswith("interval above 0.05")
-        assert all(abs(value or 0.0) <= 0.05 for value in one.controls.values())
+    lab = lab_of(induction_model(SIZE), INDUCTION)
+    for kind in lab.replacements:
+        bar = effect_bar(lab, INDUCTION, kind)
+        assert "L0H0 matters too much to be a control" in bar.rule
+        assert "L0H0" not in bar.controls
+        assert bar.rule.startswith("interval above 0.05")
+        assert all(abs(value or 0.0) <= 0.05 for value in bar.controls.values())
+
+
+@pytest.mark.parametrize("half_width", [0.01, 0.03, 0.1])
+def test_controls_are_run_only_where_one_bar_decides_otherwise_than_another(half_width: float) -> None:
+    lab = lab_of(induction_model(SIZE), INDUCTION)
+    needed = []
+    for centre in torch.arange(-0.1, 0.3, 0.013).tolist():
+        effects = torch.linspace(centre - 2 * half_width, centre + 2 * half_width, 12)
+        evidence = mean_evidence(lab, "", measure="", values=effects, level=0.95, rule="")
+        needed.append(len({above(evidence, bar) for bar in BARS}) > 1)
+        assert _needs_controls(lab, effects, 0.95) == needed[-1], evidence
+    assert set(needed) == {True, False}
+
+
+def test_no_bar_of_a_natural_model_exceeds_twice_the_least_effect() -> None:
+    lab = lab_of(induction_model(SIZE), INDUCTION)
+    for kind in lab.replacements:
+        for head in (PREVIOUS, INDUCTION, SWITCH):
+            assert MIN_EFFECT <= effect_bar(lab, head, kind).value <= 2 * MIN_EFFECT
+
+
+def test_a_second_replacement_shows_on_a_few_prompts_and_needs_no_controls() -> None:
+    lab = lab_of(induction_model(SIZE), PREVIOUS, INDUCTION)
+    shown = by_kind(check(Necessary(component="L1H0"), lab))
+    assert (shown["resample replacement"].n, shown["moved replacement"].n) == (12, FIRST_LOOK)
+    assert not shown["moved replacement"].controls
+    early = shows_early(lab, INDUCTION, "moved")
+    assert early is not None
+    assert first_interval(early, level=SHOWN_LEVEL)[0] > MIN_EFFECT
+    assert shows_early(lab, Component(1, 3), "moved") is None
 
 
 def test_inert_is_said_only_where_all_four_replacements_do_nothing() -> None:

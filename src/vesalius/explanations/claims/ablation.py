@@ -54,6 +54,8 @@ INERT_BELOW = 0.01
 
 #: The order in which a natural model's components are replaced: first by values that the model meets.
 NATURAL_ORDER: tuple[Replacement, ...] = ("resample", "moved", "mean", "zero")
+#: Level of the interval by which the first prompts show an effect that no verdict rests on alone.
+SHOWN_LEVEL = 0.9
 _LEAST = f"the least effect that counts, {MIN_EFFECT:.0%}"
 _WORDS = {
     "zero": "zero",
@@ -87,15 +89,15 @@ def effect_bar(lab: Lab, component: Component, replacement: Replacement, *, sign
         source = f"{MIN_EFFECT:.0%} of the {lab.variation:.1%} of outputs that differ between inputs"
     weak: dict[str, float] = {}
     strong: list[str] = []
-    for candidate in lab.matched(component, k=CANDIDATES):
-        if len(weak) == CONTROLS:
-            break
-        early = _settled_control(lab, candidate, replacement, least, sign=sign)
-        effect = sign * float((lab.effect([candidate], replacement) if early is None else early).mean())
-        if effect > least:
-            strong.append(str(candidate))
-        else:
-            weak[str(candidate)] = effect
+    candidates = lab.matched(component, k=CANDIDATES)
+    while candidates and len(weak) < CONTROLS:
+        count = CONTROLS - len(weak)
+        some, candidates = candidates[:count], candidates[count:]
+        for candidate, effect in _control_effects(lab, some, replacement, least, sign=sign).items():
+            if effect > least:
+                strong.append(str(candidate))
+            else:
+                weak[str(candidate)] = effect
     controls = {name: rounded(effect) for name, effect in weak.items()}
     reached = max((value for value in controls.values() if value is not None), default=0.0)
     # Noise of components outside the circuit may reach twice what was drawn.
@@ -107,17 +109,32 @@ def effect_bar(lab: Lab, component: Component, replacement: Replacement, *, sign
     return Bar(least, source, controls)
 
 
-def _settled_control(
-    lab: Lab, candidate: Component, replacement: Replacement, least: float, *, sign: float = 1.0
-) -> Float[Tensor, " prompt"] | None:
-    """The effects of a matched component on the first few prompts where they show whether it is a control: it lies
-    below half of the bar, so that twice its effect cannot raise it, or it is strong itself. Else None.
+def _control_effects(
+    lab: Lab, candidates: Sequence[Component], replacement: Replacement, least: float, *, sign: float
+) -> dict[Component, float]:
+    """The mean effects of matched components: of the first few prompts where they show whether it is a control (it lies
+    below half of the bar, so that twice its effect cannot raise it, or it is strong itself), else of all.
     """
-    first = lab.first_effect([candidate], replacement)
-    if first is None:
-        return None
-    low, high = first_interval(sign * first)
-    return first if high < least / 2 or low > least else None
+    early: dict[Component, Float[Tensor, " prompt"]] = {}
+    if lab.looks_first:
+        lab.measure([[one] for one in candidates], [replacement], n=FIRST_LOOK)
+        for one in candidates:
+            first = lab.first_effect([one], replacement)
+            assert first is not None
+            strong = first_interval(sign * first, level=SHOWN_LEVEL)[0] > least
+            if strong or first_interval(sign * first)[1] < least / 2:
+                early[one] = first
+    lab.measure([[one] for one in candidates if one not in early], [replacement])
+    effects = {one: early[one] if one in early else lab.effect([one], replacement) for one in candidates}
+    return {one: sign * float(values.mean()) for one, values in effects.items()}
+
+
+def shows_early(lab: Lab, component: Component, replacement: Replacement) -> Float[Tensor, " prompt"] | None:
+    """The effects of replacing a component on the first few prompts where these show that it is not negligible; else
+    None. No verdict may rest on this alone.
+    """
+    first = lab.first_effect([component], replacement)
+    return first if first is not None and first_interval(first, level=SHOWN_LEVEL)[0] > MIN_EFFECT else None
 
 
 def is_inert(necessary: Sequence[Evidence]) -> bool:
@@ -149,7 +166,7 @@ class Necessary(Claim, frozen=True):
         each = 1 - (1 - level) / len(kinds)
         evidence: list[Evidence] = []
         for kind in kinds:
-            evidence.append(_effect_evidence(lab, component, kind, each))
+            evidence.append(_effect_evidence(lab, component, kind, each, before=evidence))
             if not lab.finite and _shows(lab, evidence, least=min(2, len(kinds))):
                 break
         passed = [one.passed for one in evidence]
@@ -163,10 +180,21 @@ class Necessary(Claim, frozen=True):
         return verdict, tuple(evidence[i] for i in order)
 
 
-def _effect_evidence(lab: Lab, component: Component, kind: Replacement, level: float) -> Evidence:
-    """What one replacement of a component costs, against its bar."""
-    values = lab.effect([component], kind)
-    bar = Bar(MIN_EFFECT, _LEAST, {}) if _too_small(lab, values, level) else effect_bar(lab, component, kind)
+def _effect_evidence(
+    lab: Lab, component: Component, kind: Replacement, level: float, *, before: Sequence[Evidence]
+) -> Evidence:
+    """What one replacement of a component costs, against its bar. In a natural model where one has passed `before`, a
+    second must only change something: a few prompts may show that, and nothing is compared.
+    """
+    second = not lab.finite and any(one.passed is True for one in before)
+    early = shows_early(lab, component, kind) if second else None
+    values = lab.effect([component], kind) if early is None else early
+    if second:
+        bar = Bar(MIN_EFFECT, f"{_LEAST}, beside another that passed", {})
+    elif _needs_controls(lab, values, level):
+        bar = effect_bar(lab, component, kind)
+    else:
+        bar = Bar(MIN_EFFECT, _LEAST, {})
     return mean_evidence(
         lab,
         f"{kind} replacement",
@@ -179,11 +207,16 @@ def _effect_evidence(lab: Lab, component: Component, kind: Replacement, level: f
     )
 
 
-def _too_small(lab: Lab, effects: Float[Tensor, " prompt"], level: float) -> bool:
-    """Whether the whole interval of a natural model's effect lies below the least that counts, so that no control is
-    needed to refute it: no bar is lower.
+def _needs_controls(lab: Lab, effects: Float[Tensor, " prompt"], level: float) -> bool:
+    """Whether controls can change how an effect is decided. In a natural model the bar lies between the least that
+    counts and twice that, for a control with a larger effect is strong itself: an interval below both or above both, or
+    one that covers both, is decided without them.
     """
-    return not lab.finite and mean_and_interval(effects, level, seed=lab.seed)[2] <= MIN_EFFECT
+    if lab.finite:
+        return True
+    _, low, high = mean_and_interval(effects, level, seed=lab.seed)
+    low, high, least, most = round(low, 4), round(high, 4), MIN_EFFECT, 2 * MIN_EFFECT
+    return not (high <= least or low > most or (low <= least and high > most))
 
 
 def order_of(lab: Lab) -> tuple[Replacement, ...]:
@@ -206,20 +239,18 @@ def _shows(lab: Lab, evidence: Sequence[Evidence], *, least: int) -> bool:
 
 def measure_necessary(lab: Lab, components: Sequence[Component]) -> list[Component]:
     """Measure what `Necessary` asks of these components, one run for each kind of replacement: of each the kinds that
-    it asks for, and of their controls a first look at least. Returns the components that it does not support.
+    it asks for. Returns the components that it does not support.
     """
     kinds, evidence = order_of(lab), {part: list[Evidence]() for part in components}
     level = 1 - ALPHA / len(kinds)
     for kind in kinds:
         wanted = [part for part in components if not _shows(lab, evidence[part], least=min(2, len(kinds)))]
-        lab.measure([[part] for part in wanted], [kind])
-        larger = [part for part in wanted if not _too_small(lab, lab.effect([part], kind), level)]
-        controls = list(dict.fromkeys(one for part in larger for one in lab.matched(part, k=CONTROLS)))
+        passed = [part for part in wanted if any(one.passed is True for one in evidence[part])]
         if lab.looks_first:
-            lab.measure([[one] for one in controls], [kind], n=FIRST_LOOK)
-        lab.measure([[one] for one in controls if _settled_control(lab, one, kind, MIN_EFFECT) is None], [kind])
+            lab.measure([[part] for part in passed], [kind], n=FIRST_LOOK)
+        lab.measure([[part] for part in wanted if part not in passed or shows_early(lab, part, kind) is None], [kind])
         for part in wanted:
-            evidence[part].append(_effect_evidence(lab, part, kind, level))
+            evidence[part].append(_effect_evidence(lab, part, kind, level, before=evidence[part]))
     return [part for part in components if not _shows(lab, evidence[part], least=min(2, len(kinds)))]
 
 

@@ -111,11 +111,13 @@ def mean_and_interval(values: Float[Tensor, " sample"], level: float, *, seed: i
     return float(values.double().mean()), float(low[0]), float(high[0])
 
 
-def first_interval(values: Float[Tensor, " sample"]) -> tuple[float, float]:
+def first_interval(
+    values: Float[Tensor, " sample"], *, level: float = 1 - FIRST_LOOK_ERROR * ALPHA
+) -> tuple[float, float]:
     """The interval of a mean by which a first look at a few prompts may settle what is not worth more of them: it
     leaves a tenth of the error that others do, and is Student's, for a bootstrap of few is too sure of itself.
     """
-    low, high = student_interval(values.double()[:, None].numpy(), level=1 - FIRST_LOOK_ERROR * ALPHA)
+    low, high = student_interval(values.double()[:, None].numpy(), level=level)
     return float(low[0]), float(high[0])
 
 

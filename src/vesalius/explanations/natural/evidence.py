@@ -17,7 +17,7 @@ from vesalius.discovery.attention import Target, masses
 from vesalius.documents.explanation import ClaimRecord, Evidence, Verdict
 from vesalius.documents.frozen import FrozenDict
 from vesalius.explanations.claims import BackupOf, Necessary, ReadsFrom, check
-from vesalius.explanations.claims.ablation import MIN_EFFECT, Bar, effect_bar
+from vesalius.explanations.claims.ablation import MIN_EFFECT, Bar, effect_bar, shows_early
 from vesalius.explanations.claims.base import (
     ALPHA,
     above,
@@ -76,7 +76,7 @@ def not_needed_alone(study: Study, component: Component, necessity: ClaimRecord)
         score = shown.get(f"{how} replacement")
         if score is not None:
             most = score.high
-        elif moves:
+        elif moves and shows_early(study.lab, component, how) is None:
             level = 1 - ALPHA / len(study.lab.replacements)
             most = mean_and_interval(study.lab.effect([component], how), level, seed=study.lab.seed)[2]
         else:
@@ -311,7 +311,7 @@ def feeds(study: Study, sender: Component, receiver: Component) -> ClaimRecord:
             study.lab,
             f"path into the {PORT_WORDS[port]} replaced",
             measure=f"effect by its {PORT_WORDS[port]}",
-            values=study.path(sender, receiver, port),
+            values=study.reported_path(sender, receiver, port),
             level=LEVEL,
             rule="reported; the verdict rests on the whole path",
         )
