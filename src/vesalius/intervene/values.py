@@ -169,6 +169,17 @@ def activations(model: Transformer, batch: Batch) -> Values:
     return values_of(model, _run(model, batch), batch)
 
 
+@torch.no_grad()
+def activations_and_logits(
+    model: Transformer, batch: Batch, at: Int[Tensor, "prompt query"]
+) -> tuple[Values, Float[Tensor, "prompt query out"]]:
+    """The same, and the logits at some positions; one run."""
+    last = f"blocks.{model.config.n_layers - 1}.hook_resid_post"
+    cache = _run(model, batch, last)
+    final = take_positions(cache[last], at.to(cache[last].device))
+    return values_of(model, cache, batch), model.unembed(final, None, Tap())
+
+
 def values_of(model: Transformer, cache: Cache, batch: Batch) -> Values:
     """The same from a cached run of the prompts, which has kept `OUTPUT_HOOKS` and what enters the first layer."""
     layers = range(model.config.n_layers)
@@ -223,12 +234,12 @@ def _means(model: Transformer, parts: Iterable[Values], *, per_position: bool) -
     return _combine(lambda x: (x / count.to(x.device).view(1, -1, *[1] * (x.ndim - 2))).to(like), total)
 
 
-def _run(model: Transformer, batch: Batch) -> Cache:
+def _run(model: Transformer, batch: Batch, *names: str) -> Cache:
     with torch.no_grad():
         _, cache = model.run_with_cache(
             batch.tokens,
             mask=batch.mask,
-            names=lambda name: name.endswith(OUTPUT_HOOKS) or name == "blocks.0.hook_resid_pre",
+            names=lambda name: name.endswith(OUTPUT_HOOKS) or name in ("blocks.0.hook_resid_pre", *names),
             choose=torch.zeros(len(batch), 1, dtype=torch.long, device=batch.tokens.device),
         )
     return cache

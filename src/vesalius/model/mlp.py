@@ -40,7 +40,9 @@ class Mlp(nn.Module):
             post = self.act(tap(self.prefix + "hook_pre", inner))
         else:
             gate = tap(self.prefix + "hook_pre", (flat @ self.W_gate).view_as(inner))
-            post = self.act(gate) * tap(self.prefix + "hook_pre_linear", inner)
+            inner = tap(self.prefix + "hook_pre_linear", inner)
+            # Without gradients in place: memory that is new for every layer costs more than the product.
+            post = self.act(gate) * inner if torch.is_grad_enabled() else self.act(gate).mul_(inner)
         post = tap(self.prefix + "hook_post", post)
         return torch.addmm(self.b_out, post.flatten(0, 1), self.W_out).view(*x.shape[:2], -1)
 

@@ -34,7 +34,7 @@ from vesalius.explanations.natural.pool import Pool
 from vesalius.explanations.natural.roles import NO_ROLE, Findings, investigate
 from vesalius.explanations.natural.selection import Selection, select
 from vesalius.explanations.natural.sentences import information_flow, note, task_description
-from vesalius.explanations.natural.study import PerPrompt, Study
+from vesalius.explanations.natural.study import REPORTED, PerPrompt, Study
 from vesalius.model.specimen import Specimen
 from vesalius.progress import Progress, silent
 
@@ -157,15 +157,24 @@ def _study(specimen: Specimen, part: StudyPart, progress: Progress) -> tuple[lis
     if part.performs:
         progress(f"cutting {len(pairs)} paths on held-out prompts", 0, 0)
         study.measure_paths([(*pair, None) for pair in pairs])
-        study.measure_paths([(*pair, port) for pair in pairs if shows_ports(study, *pair) for port in "qkv"])
+        ports = [(*pair, port) for pair in pairs if shows_ports(study, *pair) for port in "qkv"]
+        study.measure_paths(ports, n=REPORTED)
         progress(f"replacing {len(part.components)} components and their controls", 0, 0)
         study.measure_replacements(part.components)
-    studied = []
+    findings = []
     for place, component in enumerate(part.components, 1):
         progress(f"explaining {component}", place, len(part.components))
-        finding = investigate(study, component, performs=part.performs)
-        paths = tuple(_paths(study, finding)) if part.performs else ()
-        studied.append(Studied(finding, _component(finding, study, part.request), paths))
+        findings.append(investigate(study, component, performs=part.performs))
+    if part.performs:
+        study.look_at_tokens([finding.component for finding in findings if _asks_for_tokens(finding)])
+    studied = [
+        Studied(
+            finding,
+            _component(finding, study, part.request),
+            tuple(_paths(study, finding)) if part.performs else (),
+        )
+        for finding in findings
+    ]
     return studied, pool.cost.rows + lab.cost.rows
 
 
@@ -198,13 +207,20 @@ def _paths(study: Study, finding: Findings) -> Iterator[Path]:
     interval lies beyond the bar. What reads the embeddings is measured where the component has a role or feeds others.
     """
     sender = finding.component
-    fed = [receiver for receiver, claim in finding.outgoing if claim.verdict == "supported"]
-    if (fed or finding.role != NO_ROLE) and (effect := _beyond_bar(study, study.from_tokens(sender))) is not None:
+    if _asks_for_tokens(finding) and (effect := _beyond_bar(study, study.from_tokens(sender))) is not None:
         yield TOKENS, str(sender), effect
-    for receiver in fed:
+    for receiver in _fed_by(finding):
         yield str(sender), str(receiver), round(float(study.path(sender, receiver).mean()), 4)
     if (effect := _beyond_bar(study, study.direct(sender))) is not None:
         yield str(sender), LOGITS, effect
+
+
+def _asks_for_tokens(finding: Findings) -> bool:
+    return finding.role != NO_ROLE or bool(_fed_by(finding))
+
+
+def _fed_by(finding: Findings) -> list[Component]:
+    return [receiver for receiver, claim in finding.outgoing if claim.verdict == "supported"]
 
 
 def _beyond_bar(study: Study, effects: PerPrompt) -> float | None:

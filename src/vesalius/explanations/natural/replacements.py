@@ -12,7 +12,8 @@ from torch import Tensor
 from vesalius.errors import BadInput
 from vesalius.explanations.natural.answers import Answers, answer_readout, answers_of
 from vesalius.explanations.natural.pool import Pool
-from vesalius.intervene import Batch, Recordings, Values, activations
+from vesalius.intervene import Batch, Values
+from vesalius.intervene.values import activations_and_logits
 
 
 def token_means(pool: Pool) -> Values:
@@ -58,15 +59,16 @@ class Corrupted:
 
     def __init__(self, pool: Pool, role: str, place: Int[Tensor, " prompt"], clean: Answers) -> None:
         batch = Batch(_with_other_tokens(pool, role, place), pool.batch.mask)
-        self.values = activations(pool.model, batch)
-        corrupted = Recordings(pool.model, batch, answer_readout(pool))
-        rival = answers_of(corrupted.scores()).token
+        assert pool.readout.at is not None
+        self.values, logits = activations_and_logits(pool.model, batch, pool.readout.at)
+        prompt = torch.arange(len(pool), device=logits.device)
+        rival = answers_of(answer_readout(pool).score(logits, prompt)).token
         self.differs = rival != clean.token
         readout = answer_readout(pool, own=clean.token, rival=rival)
         self.recordings = pool.recordings.read_as(readout)
         self.clean = answers_of(self.recordings.scores())
-        self.whole = answers_of(corrupted.read_as(readout).scores())
-        pool.cost.rows += 2 * len(pool)
+        self.whole = answers_of(readout.score(logits, prompt))
+        pool.cost.rows += len(pool)
 
 
 def _with_other_tokens(pool: Pool, role: str, place: Int[Tensor, " prompt"]) -> Int[Tensor, "prompt pos"]:

@@ -8,7 +8,7 @@
 3. Composition: for heads whose attention depends on content, the component whose path into the queries or keys moves
    their attention most.
 4. Groups: heads that move the same role to the answer position and may back each other up (`groups`).
-5. Paths: of all paths from one selected component to another, those with the largest effect.
+5. Paths: of all paths from one selected component to another, those with the largest effect, screened likewise.
 
 The hypothesised role of each head, its feeders and the paths are tested on other prompts.
 """
@@ -254,9 +254,12 @@ def _add_paths(pool: Pool, selection: Selection, progress: Progress) -> None:
     if not pairs:
         return
     progress(f"cutting {len(pairs)} paths between {len(selection.components)} components", 0, 0)
-    screening = torch.arange(min(SCREENING_PROMPTS, len(pool)))
-    effect = pool.path_effects([edges_between(*pair) for pair in pairs], prompts=screening).mean(0)
-    for place in effect.abs().argsort(descending=True, stable=True)[:PATHS].tolist():
-        if not abs(float(effect[place])) >= MIN_CUT_EFFECT * pool.scale:  # none counts where shares are not defined
+
+    def measure(places: list[int], prompts: Tensor) -> Tensor:
+        return pool.path_effects([edges_between(*pairs[i]) for i in places], prompts=prompts)
+
+    places, effects = _strongest(pool, measure, len(pairs), keep=2 * PATHS)
+    for place, effect in list(zip(places, effects.mean(0).tolist(), strict=True))[:PATHS]:
+        if not abs(effect) >= MIN_CUT_EFFECT * pool.scale:  # none counts where shares are not defined
             break
-        selection.paths[pairs[place]] = float(effect[place])
+        selection.paths[pairs[place]] = effect

@@ -207,6 +207,11 @@ class Study:
         paths = [edges_between(component, None) for component in self.components]
         return self.pool.path_effects(paths) / self.pool.scale
 
+    def look_at_tokens(self, components: Sequence[Component]) -> None:
+        """Take the first look of `from_tokens` at several components in one run."""
+        if self.lab.looks_first:
+            self.measure_paths([(None, component, None) for component in components], n=FIRST_LOOK)
+
     def from_tokens(self, component: Component) -> PerPrompt:
         """Effect of replacing the token embeddings on their direct path into it only; of few prompts where these show
         that it lies below the bar.
