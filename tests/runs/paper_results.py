@@ -6,7 +6,9 @@ from pathlib import Path
 from typing import Any
 
 from tests.runs.models import perform, settings
+from vesalius.documents.mechrl import MechrlStudy
 from vesalius.documents.performance import Performance
+from vesalius.documents.reliability import Reliability
 from vesalius.documents.request import Request
 from vesalius.documents.study import (
     CircuitEvidence,
@@ -17,6 +19,7 @@ from vesalius.documents.study import (
     Study,
     StudyRow,
 )
+from vesalius.documents.unit_tests import UnitTests
 from vesalius.grading.rating_report import rating_report
 from vesalius.grading.ratings import Rating
 
@@ -123,3 +126,95 @@ def write_ratings(place: Path) -> Path:
 def write_trace(place: Path) -> Path:
     """The recorded explanation of an agent."""
     return Path(shutil.copytree(RECORDED, place / "explained"))
+
+
+def write_mechrl(place: Path) -> Path:
+    """MechRL's tables in paper mode with two seeds, made up."""
+    figure = {"value": 1.5, "low": 1.0, "high": 2.0, "n": 2}
+    curve = [{"step": step, "evaluation": {"induction": 0.5 * step, "ioi": 0.25}} for step in (1, 2)]
+    regret = {"method": "random", "budgets": [1.0, 2.0], "mean": [2.0, 1.0], "low": [1.5, 0.5], "high": [2.5, 1.5]}
+    regret |= {"seeds": [[2.0, 1.0], [2.0, 1.0]]}
+    study = MechrlStudy(
+        request=Request(command="bench mechrl", specimen="tiny", options={"paper": True}),
+        specimen="tiny",
+        mode="paper",
+        unit="logits",
+        seeds=2,
+        steps=2,
+        episodes=1,
+        heads=4,
+        rows_per_episode=8,
+        training_tasks=("induction-out", "ioi"),
+        held_out=("docstring",),
+        table1=[
+            {"task": task, "held_out": held, "method": "paper K=1", "policy": figure, "oracle": figure, "gap": figure}
+            for task, held in (("induction-out", False), ("docstring", True))
+        ],
+        table2=[{"head": "L5H5", "method": "paper K=1", "policy_ranks": [2.0, 5.0], "oracle_rank": 1.0}],
+        table3=[
+            {"group": "Induction", "size": 4, "method": "paper K=1", "overlap": [1.0, 2.0]},
+            {"group": "S-Inhibition", "size": 4, "method": "paper K=1", "overlap": []},
+        ],
+        table4=[
+            {"task": task, "condition": condition, "method": method, "found": figure}
+            for task, condition, method in (
+                ("docstring", "primed induction-out", "paper K=1"),
+                ("docstring", "primed induction-out", "paper K=5"),
+                ("docstring", "", "oracle"),
+                ("capitals", "no label", "paper K=1"),
+            )
+        ],
+        regret=[
+            {"task": "ioi", "unit": "logits", "episodes": 1, "seeds": 2, "oracle": 2.0, "methods": [regret]},
+        ],
+        verdicts=(),
+        curves={"paper K=1": [curve, curve]},
+        quirks={},
+        numbers="mechrl-paper.json",
+        pictures=(),
+    )
+    return study.save(place / "mechrl").parent
+
+
+def write_reliability(place: Path) -> Path:
+    """A reliability study of two entities; `climate` has the name of a published one."""
+    rate = {"value": 1.0, "low": None, "high": None, "n": 2}
+    study = Reliability(
+        request=Request(command="functions reliability", options={"matrix": True}),
+        inputs=2,
+        categories={"entities": {"backbone": "word vectors", "metrics": {}}},
+        functions=[
+            {"id": f"f0000{n}", "category": "entities", "name": name, "rate": rate, "own": own, "random": 0.25}
+            for n, (name, own) in enumerate((("climate", 0.75), ("coffee", 0.5)))
+        ],
+        selectivity={
+            "entities": ["climate", "coffee"],
+            "means": [[0.75, 0.25], [0.125, 0.5]],
+            "diagonal_largest": {"value": 1.0, "low": None, "high": None, "n": 2},
+        },
+        seconds=1.0,
+    )
+    directory = place / "reliability"
+    directory.mkdir(parents=True)
+    study.write(directory / "reliability.json")
+    return directory
+
+
+def write_unit_tests(place: Path) -> Path:
+    """Unit tests that one person took, with a correlation."""
+    tests = UnitTests(
+        run="asked",
+        category="entities",
+        interpreter="aia",
+        files=("alice.csv",),
+        takers=[
+            {"name": "alice", "kind": "person", "task": task, "accuracy": metric(value), "n_tests": 4}
+            for task, value in (("ground-truth", 1.0), ("interpretation", 0.75), ("matching", 0.5))
+        ],
+        correlations=[{"evaluator": "P:M", "task": "interpretation", "rho": 0.5, "n": 4}],
+        functions=[],
+    )
+    directory = place / "unit-tests"
+    directory.mkdir(parents=True)
+    tests.write(directory / "unit_tests.json")
+    return directory

@@ -10,10 +10,13 @@ import vesalius as ves
 from tests.runs.paper_results import (
     metric,
     write_judged_run,
+    write_mechrl,
     write_ratings,
+    write_reliability,
     write_run,
     write_study,
     write_trace,
+    write_unit_tests,
 )
 from vesalius.api.papers import PAPERS
 from vesalius.errors import BadInput
@@ -32,6 +35,12 @@ def results(tmp_path_factory: pytest.TempPathFactory) -> Path:
     write_study(place)
     write_ratings(place)
     write_trace(place)
+    write_mechrl(place)
+    write_reliability(place)
+    write_unit_tests(place)
+    functions = {"benchmark": "functions", "families": {"plain": {"n": 2, "failed": 1, "value": 0.5}}}
+    write_run(place, "truths", **functions, subject="oracle", category="entities", metrics={"unit_test": metric(0.75)})
+    write_run(place, "asked", **functions, subject="aia", category="relations", metrics={"unit_test": metric(0.5)})
     shares = {"tensor shapes": metric(0.75), "python": metric(0.25)}
     levels = {"1": metric(0.5), "2": metric(0.25), "3": metric(0.0), "unresolved": metric(0.25)}
     write_run(place, "counted", execution_errors=shares, convergence_by_iteration=levels)
@@ -114,6 +123,53 @@ def test_judged_runs_give_examples_and_traces_their_hypotheses(results: Path) ->
     assert {(row.values["grounding"], row.values["plan_soundness"]) for row in examples} == {("partially", "partially")}
     traced = measured("hyve", "12", [results / "explained"])
     assert traced["L0_MLP"]["iteration_1"].startswith("supported: ")
+
+
+def test_mechrl_stands_under_the_published_names(results: Path) -> None:
+    run = [results / "mechrl"]
+    assert measured("mechrl", "1", run) == {
+        name: {"policy": 1.5, "oracle": 1.5, "gap": "1.500 [1.000, 2.000]"}
+        for name in ("induction", "docstring (held out)")
+    }
+    assert measured("mechrl", "2", run) == {"L5H5": {"policy_rank": "2, –", "oracle_rank": 1.0}}
+    assert measured("mechrl", "3", run) == {
+        "Induction": {"heads": 4, "overlap": "1, 2"},
+        "S-Inhibition": {"heads": 4, "overlap": "not told by attention"},
+    }
+    assert measured("mechrl", "4", run) == {
+        "primed induction": {"K=1": 1.5, "K=5": 1.5},
+        "oracle": {"reward": 1.5},
+        "capitals, no label": {"K=1": 1.5},
+    }
+
+
+def test_functions_runs_and_reliability_fill_find(results: Path) -> None:
+    runs = [results / "truths", results / "asked"]
+    assert measured("find", "A3", runs) == {"our executable grader": {"entities": 0.75}}
+    agreement = ves.api.paper_table("find", "A4", runs=runs).measured
+    assert [dict(row.values) for row in agreement] == [
+        {"entities_ground_truth": 0.75},
+        {"relations_interpretation": 0.5},
+    ]
+    people = measured("find", "A4", [results / "unit-tests"])
+    assert people == {
+        "alice": {"entities_ground_truth": 1.0, "entities_interpretation": 0.75},
+        "Spearman's rho, people and P:M": {"entities_interpretation": 0.5},
+    }
+    reliable = [results / "reliability"]
+    assert measured("find", "A1", reliable) == {
+        "climate": {"same": 0.75, "random": 0.25},
+        "coffee": {"same": 0.5, "random": 0.25},
+        "average": {"same": 0.625, "random": 0.25},
+    }
+    grid = ves.api.paper_table("find", figure="A4", runs=reliable).measured
+    assert [dict(row.values) for row in grid] == [{"own": 0.75, "others": 0.25}, {"own": 0.5, "others": 0.125}]
+
+
+def test_our_relations_are_as_many_as_published() -> None:
+    table = ves.api.paper_table("find", "A2")
+    assert len(table.measured) == len(table.published) == 25
+    assert all(row.values["except_1"] and row.values["except_2"] for row in table.measured)
 
 
 REFUSED: list[tuple[str, Callable[[Path], dict], str]] = [

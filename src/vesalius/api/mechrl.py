@@ -34,6 +34,7 @@ from vesalius.documents.request import Request
 from vesalius.errors import BadInput, choices, note
 from vesalius.model.specimen import Specimen
 from vesalius.progress import Progress, shown
+from vesalius.report.figures import save_figure
 from vesalius.report.regret import draw_learning, draw_regret
 from vesalius.runs.training import train_apart
 
@@ -142,8 +143,8 @@ def write_study(specimen: Specimen, figures: dict[str, Any], request: Request, d
     mode, held_out = figures["mode"], figures["held_out"]
     title, numbers = f"{specimen.name}, {mode}", directory / f"mechrl-{mode}.json"
     pictures = [
-        draw_regret(figures["regret"], directory / f"regret-{mode}.png", title=title, held_out=held_out),
-        draw_learning(figures["curves"], directory / f"learning-{mode}.png", title=title),
+        save_figure(draw_regret(figures["regret"], title=title, held_out=held_out), directory / f"regret-{mode}.png"),
+        save_figure(draw_learning(figures["curves"], title=title), directory / f"learning-{mode}.png"),
     ]
     document = MechrlStudy(
         request=request,

@@ -11,8 +11,10 @@ from typing import Any
 from pydantic import JsonValue
 
 from vesalius.api.benchmarks import bench_circuits, bench_functions
+from vesalius.api.function_studies import function_reliability
 from vesalius.api.mechrl import bench_mechrl
 from vesalius.api.papers import Runs, entry_of, sources_for, tables_of
+from vesalius.api.places import RUNS
 from vesalius.api.studies import study
 from vesalius.backbones.messages import TokenUsage
 from vesalius.backbones.prices import Prices
@@ -169,6 +171,17 @@ def _steps(filled_by: Filled, fills: tuple[str, ...], options: RunOptions) -> It
             fills=fills,
             work="5 seeds of 200,000 steps, K = 1 and K = 5",
         )
+    elif filled_by == "reliability":
+        count: dict[str, JsonValue] = {} if options.limit is None else {"count": options.limit}
+        asked = {name: value for name, value in options.agent.items() if name in ("backbone", "max_cost") and models}
+        yield PaperStep(
+            command="functions reliability",
+            options={"matrix": True, **count, **asked},
+            fills=fills,
+            work=f"{options.limit or SUITE['entities']} entities on the words of each other",
+            models=models,
+            cost=_free(models),
+        )
     else:
         yield from _function_steps(filled_by, fills, options)
 
@@ -229,9 +242,16 @@ def _mechrl(options: dict[str, Any], jobs: int, progress: Progress | bool | None
     return str(Path(bench_mechrl(**options, jobs=jobs, progress=progress).numbers).parent)
 
 
+def _reliability(options: dict[str, Any], jobs: int, progress: Progress | bool | None) -> str:
+    place = Path(RUNS) / "paper-find-reliability"
+    function_reliability(**options, jobs=jobs, out=place, progress=progress)
+    return str(place)
+
+
 _CALLS: dict[str, Callable[[dict[str, Any], int, Progress | bool | None], str]] = {
     "bench circuits": _circuits,
     "bench functions": _functions,
     "study af1": _study,
     "bench mechrl": _mechrl,
+    "functions reliability": _reliability,
 }

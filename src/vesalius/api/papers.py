@@ -8,11 +8,11 @@ from vesalius.documents.paper import PaperContents, PaperTable
 from vesalius.errors import BadInput, choices, note
 from vesalius.report.figures import save_figure
 from vesalius.report.papers import draw_paper_figure
-from vesalius.runs.papers import hyve
+from vesalius.runs.papers import find, hyve, mechrl
 from vesalius.runs.papers.entries import Entry, PaperTables, filled, listed
 from vesalius.runs.papers.sources import Kind, Sources, find_sources, read_sources
 
-PAPERS: dict[str, PaperTables] = {"hyve": hyve.TABLES}
+PAPERS: dict[str, PaperTables] = {"hyve": hyve.TABLES, "mechrl": mechrl.TABLES, "find": find.TABLES}
 Runs = Sequence[str | Path]
 
 
@@ -50,7 +50,7 @@ def paper_table(
         return document
     place = directory_for(out, "paper")
     if entry.is_figure:
-        document = document.model_copy(update={"pictures": _drawn(document, place)})
+        document = document.model_copy(update={"pictures": _drawn(document, sources, place)})
     document.save(place)
     return document
 
@@ -84,10 +84,17 @@ def sources_for(runs: Runs, entries: Sequence[Entry], subject: str) -> Sources:
     return find_sources(Path(RUNS), reads=reads)
 
 
-def _drawn(table: PaperTable, place: Path) -> tuple[str, ...]:
-    """The files of a figure; none where nothing was measured."""
+def _drawn(table: PaperTable, sources: Sources, place: Path) -> tuple[str, ...]:
+    """The files of a figure; none where nothing was measured. Where each run has a picture of its own, they are
+    numbered.
+    """
     if not table.measured:
         note(f"{table.id}: nothing was measured, so nothing is drawn; to measure: {table.command}")
         return ()
-    picture = draw_paper_figure(table)
-    return tuple(str(save_figure(picture, place / f"{table.file_name}.{ending}")) for ending in ("svg", "png"))
+    pictures = draw_paper_figure(table, [result.document for result in sources.results])
+    names = [table.file_name + (f"-{number}" if len(pictures) > 1 else "") for number in range(1, len(pictures) + 1)]
+    return tuple(
+        str(save_figure(picture, place / f"{name}.{ending}"))
+        for picture, name in zip(pictures, names, strict=True)
+        for ending in ("svg", "png")
+    )

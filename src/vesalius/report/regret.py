@@ -1,14 +1,12 @@
 """Pictures of a search: regret against queries paid, and how policies learned, both with bands over seeds."""
 
 from collections.abc import Collection, Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
-from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator, StrMethodFormatter
 
-from vesalius.report.figures import new_figure, save_figure
+from vesalius.report.figures import Picture, new_figure
 
 COLUMNS = 3
 #: Learned policies are thick lines that lie below the others, so that a rival of equal regret is seen on top of them.
@@ -18,10 +16,8 @@ _RIVAL_COLOURS = ("C0", "C1", "C2", "C8", "C9", "black", "C6", "C7")
 _MARKERS = "osDv^<>P"
 
 
-def draw_regret(
-    comparisons: Sequence[Mapping[str, Any]], path: Path, *, title: str, held_out: Collection[str] = ()
-) -> Path:
-    """One panel per task: mean regret of every rival at each budget, with its 95 % band over seeds (PNG)."""
+def draw_regret(comparisons: Sequence[Mapping[str, Any]], *, title: str, held_out: Collection[str] = ()) -> Picture:
+    """One panel per task: mean regret of every rival at each budget, with its 95 % band over seeds."""
     figure, axes = _panels(len(comparisons))
     for panel, comparison in zip(axes, comparisons, strict=False):
         for method, style in zip(
@@ -40,7 +36,7 @@ def draw_regret(
         panel.spines[["top", "right"]].set_visible(False)
     unit = comparisons[0]["unit"].replace(" - 1 * ", " less ")
     heading = f"{title}: mean regret and its 95 % band over seeds"
-    return _finish(figure, axes, path, title=heading, x="queries paid", y=f"regret ({unit})")
+    return _finish(figure, axes, title=heading, x="queries paid", y=f"regret ({unit})")
 
 
 def _styles(names: Sequence[str]) -> list[dict[str, Any]]:
@@ -68,8 +64,8 @@ def _styles(names: Sequence[str]) -> list[dict[str, Any]]:
     return styles
 
 
-def draw_learning(curves: Mapping[str, Sequence[Sequence[Mapping[str, Any]]]], path: Path, *, title: str) -> Path:
-    """One panel per policy: best reward in validation episodes while training, mean and range over seeds (PNG)."""
+def draw_learning(curves: Mapping[str, Sequence[Sequence[Mapping[str, Any]]]], *, title: str) -> Picture:
+    """One panel per policy: best reward in validation episodes while training, mean and range over seeds."""
     figure, axes = _panels(len(curves))
     for panel, (name, runs) in zip(axes, curves.items(), strict=False):
         for place, task in enumerate(runs[0][0]["evaluation"]):
@@ -83,10 +79,10 @@ def draw_learning(curves: Mapping[str, Sequence[Sequence[Mapping[str, Any]]]], p
         panel.xaxis.set_major_formatter(StrMethodFormatter("{x:,.0f}"))
         panel.spines[["top", "right"]].set_visible(False)
     heading = f"{title}: mean and range over seeds"
-    return _finish(figure, axes, path, title=heading, x="training steps", y="best reward in validation episodes")
+    return _finish(figure, axes, title=heading, x="training steps", y="best reward in validation episodes")
 
 
-def _panels(n: int) -> tuple[Figure, list[Any]]:
+def _panels(n: int) -> tuple[Picture, list[Any]]:
     columns = min(n, COLUMNS)
     rows = -(-n // columns)
     figure = new_figure(4.1 * columns, 3.1 * rows + 0.9)
@@ -96,7 +92,7 @@ def _panels(n: int) -> tuple[Figure, list[Any]]:
     return figure, panels[:n]
 
 
-def _finish(figure: Figure, axes: Sequence[Any], path: Path, *, title: str, x: str, y: str) -> Path:
+def _finish(figure: Picture, axes: Sequence[Any], *, title: str, x: str, y: str) -> Picture:
     for panel in axes:
         panel.set_xlabel(x, fontsize=8)
     for place in range(0, len(axes), COLUMNS):
@@ -104,4 +100,4 @@ def _finish(figure: Figure, axes: Sequence[Any], path: Path, *, title: str, x: s
     handles, labels = axes[0].get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside lower center", ncols=min(6, len(labels)), frameon=False, fontsize=8)
     figure.suptitle(title)
-    return save_figure(figure, path)
+    return figure

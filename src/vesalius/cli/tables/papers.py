@@ -4,6 +4,7 @@ import sys
 from collections.abc import Iterable
 
 from rich.table import Table
+from rich.text import Text
 
 from vesalius.cli.console import print_line, stdout, with_flags
 from vesalius.cli.tables.runs import figure_cell
@@ -24,7 +25,8 @@ def print_table(table: PaperTable) -> None:
         for column in table.columns:
             shown.add_column(column.replace("_", " "), overflow="fold")
         for row in _side_by_side(table):
-            shown.add_row(row.name, _source(row), *(_cell(name, row.values.get(name)) for name in table.columns))
+            cells = (row.name, _source(row), *(_cell(name, row.values.get(name)) for name in table.columns))
+            shown.add_row(*map(Text, cells))  # as they are: brackets in a cell are not markup
         stdout.print(shown)
     if not table.published:
         print_line("published as a picture without numbers")

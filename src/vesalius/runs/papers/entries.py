@@ -12,7 +12,9 @@ from vesalius.runs.published import NOT_MEASURED
 
 FROM_CODE = "computed here from the code"
 #: What fills an entry: a run that `--run` makes, people, or a study of its own.
-Filled = Literal["circuits", "agent", "judged", "study", "study agent", "mechrl", "functions", "evaluator"]
+Filled = Literal[
+    "circuits", "agent", "judged", "study", "study agent", "mechrl", "functions", "evaluator", "reliability"
+]
 Rows = Callable[[Sources], list[PaperRow]]
 
 

@@ -13,13 +13,15 @@ from typing import Any, Literal, get_args
 from vesalius.documents.base import Document
 from vesalius.documents.mechrl import MechrlStudy
 from vesalius.documents.ratings import RATINGS_FILE, Ratings
+from vesalius.documents.reliability import RELIABILITY_FILE, Reliability
 from vesalius.documents.study import STUDY_FILE, Study
 from vesalius.documents.trace import TRACE_FILE, Trace
+from vesalius.documents.unit_tests import UNIT_TESTS_FILE, UnitTests
 from vesalius.errors import BadInput, Failed, note
 from vesalius.runs.comparison import run_label
 from vesalius.runs.directory import RUN, SCORECARD, read_run, read_scorecard
 
-Kind = Literal["circuits", "functions", "study", "mechrl", "ratings", "explanation"]
+Kind = Literal["circuits", "functions", "study", "mechrl", "ratings", "explanation", "reliability", "unit tests"]
 KINDS: tuple[Kind, ...] = get_args(Kind)
 #: What makes each kind of result.
 MAKERS: dict[Kind, str] = {
@@ -29,11 +31,15 @@ MAKERS: dict[Kind, str] = {
     "mechrl": "`vesalius bench mechrl`",
     "ratings": "`vesalius ratings --out`",
     "explanation": "`vesalius explain --backbone`",
+    "reliability": "`vesalius functions reliability`",
+    "unit tests": "`vesalius functions unit-tests --out`",
 }
 _FILES: dict[str, tuple[Kind, type[Document]]] = {
     STUDY_FILE: ("study", Study),
     RATINGS_FILE: ("ratings", Ratings),
     TRACE_FILE: ("explanation", Trace),
+    RELIABILITY_FILE: ("reliability", Reliability),
+    UNIT_TESTS_FILE: ("unit tests", UnitTests),
 }
 MECHRL_FILES = "mechrl-*.json"
 #: Directories this far below one are looked at.
