@@ -100,7 +100,7 @@ def _graded(circuit: Circuit, specimen: Specimen, case: DiscoveryCase, material:
     faithful, chance = _faithfulness(specimen, circuit, held_out, seed=case.seed)
     return DiscoveryFigures(
         **areas.model_dump(),
-        **faithful,  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+        **faithful,  # type: ignore[arg-type]
         jaccard=None,
         jaccard_size=None,
         chance=chance,
@@ -110,6 +110,7 @@ def _graded(circuit: Circuit, specimen: Specimen, case: DiscoveryCase, material:
         forwards=0.0,
         seconds=0.0,
         work_seconds=0.0,
+        hard=None,
     )
 
 
