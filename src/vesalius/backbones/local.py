@@ -14,6 +14,7 @@ import os
 import select
 import subprocess
 import sys
+import threading
 import time
 import weakref
 from dataclasses import asdict, dataclass, replace
@@ -76,6 +77,8 @@ class LocalServer:
     def __init__(self, model: Path, options: LocalOptions | None = None, *, timeout: float = 120.0) -> None:
         if importlib.util.find_spec("xllamacpp") is None:
             raise BadInput(f"backbone local: xllamacpp is not installed; {FIX}")
+        #: Connections that use it now, where it is kept.
+        self.users = 0
         arguments = {"model": str(model), **asdict(options or LocalOptions())}
         command = [sys.executable, "-c", CHILD, json.dumps(arguments)]
         self._process = subprocess.Popen(
@@ -105,19 +108,31 @@ class LocalServer:
         self.close()
 
 
-#: The server that stays for the next connection of this process, with what it serves.
+#: The servers that stay for the next connections of this process, with what they serve.
 _KEPT: dict[tuple[Path, LocalOptions], LocalServer] = {}
+_KEEPING = threading.Lock()
 
 
 def kept_server(model: Path, options: LocalOptions) -> LocalServer:
-    """The server of a model that stays when a connection is closed; it ends with this process or for another model."""
-    server = _KEPT.get((model, options))
-    if server is None or not server.runs:
-        for other in _KEPT.values():
-            other.close()
-        _KEPT.clear()
-        server = _KEPT[model, options] = LocalServer(model, options)
-    return server
+    """A server that stays when its user lets go of it (`release`), for the next one of the same model and options.
+
+    It ends with this process, or when another model is served while nobody uses it: two models that are asked in turn
+    have a server each, and a process that goes through many models does not hold them all.
+    """
+    with _KEEPING:
+        server = _KEPT.get((model, options))
+        if server is None or not server.runs:
+            for unused in [key for key, kept in _KEPT.items() if not kept.users]:
+                _KEPT.pop(unused).close()
+            server = _KEPT[model, options] = LocalServer(model, options)
+        server.users += 1
+        return server
+
+
+def release(server: LocalServer) -> None:
+    """Say that one user of a kept server has finished."""
+    with _KEEPING:
+        server.users -= 1
 
 
 class LocalConnection:
@@ -133,11 +148,9 @@ class LocalConnection:
             raise BadInput(
                 f"backbone local:{access.model}: options are for a server that is started here; leave them out"
             )
-        url, self._server = access.base_url, None
-        if url is None and access.keep_server:
-            url = kept_server(find_model(model), options).url
-        elif url is None:
-            self._server = LocalServer(find_model(model), options)
+        url, self._server, self._kept = access.base_url, None, access.keep_server
+        if url is None:
+            self._server = (kept_server if self._kept else LocalServer)(find_model(model), options)
             url = self._server.url
         self._connection = client.open(replace(access, base_url=url, key=None))
 
@@ -146,10 +159,13 @@ class LocalConnection:
         return self._connection.complete(request)
 
     def close(self) -> None:
-        """Stop the server if it was started for this connection alone."""
+        """Stop the server if it was started for this connection alone; leave a kept one to the next."""
         self._connection.close()
-        if self._server:
-            self._server.close()
+        server, self._server = self._server, None
+        if server and self._kept:
+            release(server)
+        elif server:
+            server.close()
 
 
 def _first_line(stream: IO[bytes], timeout: float) -> bytes:
