@@ -1,10 +1,16 @@
 """Leagues, submissions and rows."""
 
+from collections.abc import Sequence
+
 from rich.table import Table
 
 from vesalius.cli.console import print_line, stdout
 from vesalius.documents.base import Document
 from vesalius.documents.league import LEAGUE_HEADLINES, League, LeagueRow, LeagueTable
+
+#: Columns that fit a terminal of 80; `league score` prints every metric.
+EXPLANATION_COLUMNS = ("tag_accuracy", "component_iia", "power", "false_support", "coverage", "bias", "task_exact")
+DISCOVERY_COLUMNS = ("power", "false_support", "node_auroc", "circuit_recall", "circuit_precision")
 
 
 def print_league(league: League, place: str) -> None:
@@ -31,14 +37,23 @@ def print_row(row: LeagueRow, place: str) -> None:
 
 
 def print_table(table: LeagueTable) -> None:
-    """Rows by headline metrics."""
-    shown = [name for name in LEAGUE_HEADLINES if any(name in row.metrics for row in table.rows)]
-    drawn = Table(box=None, pad_edge=False)
-    for name in ("name", "n", *(name.replace("_", " ") for name in shown)):
-        drawn.add_column(name)
+    """Rows by headline metrics: explanations in one table, discoveries in another, each as wide as a terminal."""
+    kinds: dict[tuple[str, ...], list[LeagueRow]] = {}
     for row in table.rows:
-        figures = [row.metrics[name].value if name in row.metrics else None for name in shown]
-        drawn.add_row(row.name, str(row.n), *("–" if value is None else f"{value:.3f}" for value in figures))
-    stdout.print(drawn)
+        is_discovery = "node_auroc" in row.metrics
+        kinds.setdefault(DISCOVERY_COLUMNS if is_discovery else EXPLANATION_COLUMNS, []).append(row)
+    for columns, rows in kinds.items():
+        _print_rows(rows, [name for name in columns if any(name in row.metrics for row in rows)])
     if table.note:
         print_line(table.note)
+
+
+def _print_rows(rows: Sequence[LeagueRow], columns: Sequence[str]) -> None:
+    drawn = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0))
+    drawn.add_column("name", min_width=min(24, max(len(row.name) for row in rows)), overflow="fold")
+    for name in ("n", *(name.replace("_", "\n") for name in columns)):
+        drawn.add_column(name, justify="right")
+    for row in rows:
+        figures = [row.metrics[name].value if name in row.metrics else None for name in columns]
+        drawn.add_row(row.name, str(row.n), *("–" if value is None else f"{value:.3f}" for value in figures))
+    stdout.print(drawn)
