@@ -1,16 +1,20 @@
 """Names of the parts of a transformer.
 
-One type, `Component`, stands for an attention head or an MLP; `Edge` for a path from one component into another's
-input. Every notation the field writes is parsed, and every notation is printed back without loss:
+One type, `Component`, stands for an attention head, an MLP or a single neuron of an MLP; `Edge` for a path from one
+head or MLP into another's input. Every notation the field writes is parsed, and every notation is printed back without
+loss:
 
-| style       | head                          | MLP                      |
-|-------------|-------------------------------|--------------------------|
-| `canonical` | `L1H2`                        | `L0_MLP`                 |
-| `hook`      | `blocks.1.attn.hook_result[2]`| `blocks.0.mlp.hook_post` |
-| `paper`     | `L1.H2`                       | `L0.MLP`                 |
-| `short`     | `1.2`                         | `0.mlp`                  |
-| `bench`     | `L1H2_ATTN`                   | `L0_MLP`                 |
-| `eap`       | `a1.h2`                       | `m0`                     |
+| style       | head                          | MLP                      | neuron                       |
+|-------------|-------------------------------|--------------------------|------------------------------|
+| `canonical` | `L1H2`                        | `L0_MLP`                 | `L3N17`                      |
+| `hook`      | `blocks.1.attn.hook_result[2]`| `blocks.0.mlp.hook_post` | `blocks.3.mlp.hook_post[17]` |
+| `paper`     | `L1.H2`                       | `L0.MLP`                 | `L3.N17`                     |
+| `short`     | `1.2`                         | `0.mlp`                  | `3.n17`                      |
+| `bench`     | `L1H2_ATTN`                   | `L0_MLP`                 | `L3N17_MLP`                  |
+| `eap`       | `a1.h2`                       | `m0`                     | `m3.n17`                     |
+
+A neuron is a part of its MLP. Code that takes neurons asks for them (`within(shape, neurons=True)`); everywhere else a
+neuron's name is refused.
 
 `blocks.1.attn.hook_z[2]` names the same head: its result is its z times W_O, so replacing one replaces the other.
 """
@@ -44,15 +48,29 @@ _MLP_PATTERNS = [
         r"m(\d+)",
     )
 ]
-_FORMATS: dict[Style, tuple[str, str]] = {
-    "canonical": ("L{layer}H{head}", "L{layer}_MLP"),
-    "hook": ("blocks.{layer}.attn.hook_result[{head}]", "blocks.{layer}.mlp.hook_post"),
-    "paper": ("L{layer}.H{head}", "L{layer}.MLP"),
-    "short": ("{layer}.{head}", "{layer}.mlp"),
-    "bench": ("L{layer}H{head}_ATTN", "L{layer}_MLP"),
-    "eap": ("a{layer}.h{head}", "m{layer}"),
+_NEURON_PATTERNS = [
+    re.compile(pattern)
+    for pattern in (
+        r"L(\d+)\.?N(\d+)(?:_MLP)?",
+        r"blocks\.(\d+)\.mlp\.hook_post\[(\d+)\]",
+        r"(\d+)\.n(\d+)",
+        r"m(\d+)\.n(\d+)",
+    )
+]
+#: The formats of heads, MLPs and neurons.
+_FORMATS: dict[Style, tuple[str, str, str]] = {
+    "canonical": ("L{layer}H{head}", "L{layer}_MLP", "L{layer}N{neuron}"),
+    "hook": (
+        "blocks.{layer}.attn.hook_result[{head}]",
+        "blocks.{layer}.mlp.hook_post",
+        "blocks.{layer}.mlp.hook_post[{neuron}]",
+    ),
+    "paper": ("L{layer}.H{head}", "L{layer}.MLP", "L{layer}.N{neuron}"),
+    "short": ("{layer}.{head}", "{layer}.mlp", "{layer}.n{neuron}"),
+    "bench": ("L{layer}H{head}_ATTN", "L{layer}_MLP", "L{layer}N{neuron}_MLP"),
+    "eap": ("a{layer}.h{head}", "m{layer}", "m{layer}.n{neuron}"),
 }
-_EXPECTED = "a head such as L1H2, 1.2, a1.h2, blocks.1.attn.hook_result[2], or an MLP such as L0_MLP, m0"
+_EXPECTED = "a head such as L1H2, 1.2, a1.h2, blocks.1.attn.hook_result[2], an MLP such as L0_MLP, m0, a neuron: L3N17"
 
 
 class Shape(Protocol):
@@ -66,14 +84,19 @@ class Shape(Protocol):
 
 @dataclass(frozen=True)
 class Component:
-    """An attention head (`head` is its number) or the MLP (`head` is None) of one layer."""
+    """An attention head (`head` is its number), the MLP of one layer (`head` is None), or one of that MLP's neurons
+    (`neuron` is its number).
+    """
 
     layer: int
     head: int | None = None
+    neuron: int | None = None
 
     def __post_init__(self) -> None:
         if self.layer < 0 or (self.head is not None and self.head < 0):
             raise BadInput(f"component layer {self.layer}, head {self.head}: both count from 0")
+        if self.neuron is not None and (self.neuron < 0 or self.head is not None):
+            raise BadInput(f"neuron {self.neuron} of layer {self.layer}: neurons count from 0, and heads have none")
 
     @classmethod
     def parse(cls, name: "str | Component") -> "Component":
@@ -87,22 +110,33 @@ class Component:
         for pattern in _MLP_PATTERNS:
             if match := pattern.fullmatch(text):
                 return cls(int(match[1]))
+        for pattern in _NEURON_PATTERNS:
+            if match := pattern.fullmatch(text):
+                return cls(int(match[1]), neuron=int(match[2]))
         raise BadInput(f"component {text!r} is not a name; expected {_EXPECTED}")
 
     @property
     def is_head(self) -> bool:
-        """True for an attention head, False for an MLP."""
+        """True for an attention head, False for an MLP or a neuron."""
         return self.head is not None
+
+    @property
+    def is_neuron(self) -> bool:
+        """True for a single neuron of an MLP."""
+        return self.neuron is not None
 
     def format(self, style: Style = "canonical") -> str:
         """Print the name in one of the notations of this module."""
         if style not in _FORMATS:
             raise BadInput(f"name style {style!r} does not exist; choose one of {', '.join(STYLES)}")
-        head, mlp = _FORMATS[style]
-        return (head if self.is_head else mlp).format(layer=self.layer, head=self.head)
+        head, mlp, neuron = _FORMATS[style]
+        form = head if self.is_head else neuron if self.is_neuron else mlp
+        return form.format(layer=self.layer, head=self.head, neuron=self.neuron)
 
-    def within(self, shape: Shape) -> "Component":
-        """Return self if the model has this component, else say what the model has."""
+    def within(self, shape: Shape, *, neurons: bool = False) -> "Component":
+        """Return self if the model has this component, else say what the model has. Neurons pass with `neurons`."""
+        if self.neuron is not None:
+            self._require_neuron(shape, neurons)
         inside = self.layer < shape.n_layers and (self.head is None or self.head < shape.n_heads)
         if not inside:
             raise BadInput(
@@ -111,15 +145,27 @@ class Component:
             )
         return self
 
+    def _require_neuron(self, shape: Shape, wanted: bool) -> None:
+        if not wanted:
+            raise BadInput(f"component {self} is a neuron; heads and MLPs are needed here, such as L0H0 or L0_MLP")
+        width, experts = getattr(shape, "d_mlp", None), getattr(shape, "experts", None)
+        if experts is not None and self.layer in experts.layers:
+            raise BadInput(
+                f"component {self}: the MLP of layer {self.layer} is made of experts; take L{self.layer}_MLP"
+            )
+        if width is not None and self.neuron is not None and self.neuron >= width:
+            raise BadInput(f"component {self} is not in this model; its MLPs have neurons 0 to {width - 1}")
+
     def __str__(self) -> str:
         return self.format()
 
     def __lt__(self, other: "Component") -> bool:
-        """Order of computation: by layer, heads before the MLP."""
+        """Order of computation: by layer, heads, then neurons, then the MLP."""
         return self._order() < other._order()
 
-    def _order(self) -> tuple[int, bool, int]:
-        return (self.layer, self.head is None, self.head or 0)
+    def _order(self) -> tuple[int, int, int]:
+        kind = 0 if self.is_head else 1 if self.is_neuron else 2
+        return (self.layer, kind, self.head or self.neuron or 0)
 
 
 @dataclass(frozen=True)
@@ -138,6 +184,8 @@ class Edge:
         fits = {"logits": self.receiver is None, "mlp": self.receiver is not None and not self.receiver.is_head}
         if not fits.get(self.port, self.receiver is not None and self.receiver.is_head):
             raise BadInput(f"edge into {self.receiver or 'logits'} cannot enter by {self.port!r}: heads take q, k or v")
+        if (self.sender and self.sender.is_neuron) or (self.receiver and self.receiver.is_neuron):
+            raise BadInput(f"edge {self.sender} -> {self.receiver}: edges run between heads and MLPs, not neurons")
         if self.sender and self.receiver and not _feeds(self.sender, self.receiver):
             raise BadInput(f"edge {self.sender} -> {self.receiver} runs backwards: the sender is computed later")
 
@@ -212,10 +260,19 @@ def all_components(shape: Shape, *, heads: bool = True, mlps: bool = True) -> li
     ]
 
 
-def parse_components(names: Iterable["str | Component"], shape: Shape) -> list[Component]:
-    """Parse a list of names and check each against the model; an empty list is refused."""
+def all_neurons(shape: Shape) -> list[Component]:
+    """Every neuron of a model in order of computation; layers whose MLP is made of experts have none."""
+    experts = getattr(shape, "experts", None)
+    layers = [layer for layer in range(shape.n_layers) if experts is None or layer not in experts.layers]
+    return [Component(layer, neuron=neuron) for layer in layers for neuron in range(getattr(shape, "d_mlp", 0))]
+
+
+def parse_components(names: Iterable["str | Component"], shape: Shape, *, neurons: bool = False) -> list[Component]:
+    """Parse a list of names and check each against the model; an empty list is refused, and so are neurons without
+    `neurons`.
+    """
     parsed = (name if isinstance(name, Component) else Component.parse(name) for name in names)
-    components = [component.within(shape) for component in parsed]
+    components = [component.within(shape, neurons=neurons) for component in parsed]
     if not components:
         raise BadInput("the list of components is empty; name at least one, such as L0H0 or L0_MLP")
     return components

@@ -33,6 +33,7 @@ from vesalius.discovery.methods import (
     DEFAULT_PROMPTS,
     DEFAULT_STEPS,
     ESTIMATES,
+    RULE_OF,
     affordable_prompts,
     require_circuit_method,
     require_method,
@@ -59,7 +60,6 @@ from vesalius.intervene.estimate import (
     sweep_peak,
 )
 from vesalius.intervene.recordings import activation_memory
-from vesalius.intervene.relevance import RULES, Rule
 from vesalius.model.devices import Devices, available_bytes, fitting_devices, weight_bytes, weight_dtype
 from vesalius.model.specimen import FiniteVocabulary, Specimen, TextVocabulary
 from vesalius.model.transformer import Transformer
@@ -304,7 +304,7 @@ def _activations(case: _Case, command: str, method: str, sets: list[ComponentSet
     config = case.model.config
     if command == "discover" and method in ESTIMATES:
         steps = 1 + (method == "eap-ig")
-        rule: Rule = next((rule for rule in RULES if rule == method), "gradient")
+        rule = RULE_OF.get(method, "gradient")
         return attribution_peak(config, case.dtype, case.sizes, steps=steps, rule=rule, memory=case.memory)
     block = ROWS_BETWEEN_SAVES if command == "sweep" else 4096
     return sweep_peak(config, case.dtype, case.sizes, sets, kind, memory=case.memory, block=block)

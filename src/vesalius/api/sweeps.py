@@ -29,7 +29,7 @@ from vesalius.documents.sweep import SWEEP_FILE, Sweep, SweepRow
 from vesalius.documents.views import subject_of
 from vesalius.errors import BadInput, choices
 from vesalius.intervene import Cost, Recordings
-from vesalius.intervene.effects import KINDS, ComponentSet, Effects, Replacement, effect_columns, number
+from vesalius.intervene.effects import KINDS, ComponentSet, Effects, Replacement, effect_columns, has_neurons, number
 from vesalius.intervene.effects import pairs as all_pairs
 from vesalius.model.devices import Devices
 from vesalius.model.files import read_tensors, write_tensors
@@ -145,7 +145,9 @@ def _sweep(
         effects = _measured(specimen, sets, given, kind, store, report, spread)
     document = _document(effects, request, seed)
     if directory is not None:
-        picture = None if pairs else str(_draw(specimen, effects, request, directory / "heatmap.png"))
+        picture = (
+            None if pairs or has_neurons(sets) else str(_draw(specimen, effects, request, directory / "heatmap.png"))
+        )
         document = document.model_copy(update={"directory": str(directory), "heatmap": picture})
         document.write(directory / SWEEP_FILE)
     return effects, document
@@ -159,7 +161,7 @@ def component_sets_of(
     chosen = (
         model.components
         if components is None
-        else [Component.parse(name).within(config) for name in split_names(components)]
+        else [Component.parse(name).within(config, neurons=True) for name in split_names(components)]
     )
     if not chosen or (pairs and len(chosen) < 2):
         raise BadInput(
@@ -192,7 +194,13 @@ def _measured(
         largest = max(1, ROWS_BETWEEN_SAVES // n)
         swept_in_parts(spread, material, kind, [sets[i] for i in missing], keep, largest=largest)
     elif missing:
-        replacement = Replacement.of_kind(kind, specimen.model, material.batch, counterfactual=material.counterfactual)
+        replacement = Replacement.of_kind(
+            kind,
+            specimen.model,
+            material.batch,
+            counterfactual=material.counterfactual,
+            neurons=has_neurons(sets),
+        )
         parts = effect_columns(
             recordings,
             replacement,

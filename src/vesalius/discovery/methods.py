@@ -327,6 +327,8 @@ def _acdc(specimen: Specimen, material: Trial, spread: Spread | None, progress: 
 
 #: Methods whose scores estimate effects: also a component that no exchange in place shows can have one.
 ESTIMATES = ("eap", "eap-ig", "relp", "relp-qk")
+#: Those that take another slope than the gradient.
+RULE_OF: dict[str, Rule] = {"relp": "relp", "relp-qk": "relp-qk"}
 METHODS: dict[str, Callable[[Specimen, Trial, Spread | None, Progress | None], Scores]] = {
     "sweep": _sweep,
     "eap": _eap,

@@ -2,7 +2,7 @@
 
     {"schema": 1,
      "cfg": {"n_layers", "n_heads", "parallel_attn_mlp", "d_model"},
-     "nodes": {"input" | "a0.h1" | "m0" | "logits": {"in_graph", "score"?, ...}},
+     "nodes": {"input" | "a0.h1" | "m0" | "m3.n17" | "logits": {"in_graph", "score"?, ...}},
      "edges": {"a0.h1->a5.h5<q>": {"score", "in_graph"}}}
 
 `schema` is our own; files of the benchmark lack it. Whatever else a file says about a node or an edge (neurons, for
@@ -305,7 +305,8 @@ _SIZE = {"type": "integer", "minimum": 1}
 #: JSON Schema of the MIB format.
 MIB_SCHEMA: JsonSchemaValue = {
     "title": "Circuit",
-    "description": "A circuit in the format of the MIB benchmark. Nodes are named `input`, `a0.h1`, `m0` or `logits`; "
+    "description": "A circuit in the format of the MIB benchmark. Nodes are named `input`, `a0.h1`, `m0`, `m3.n17` (a "
+    "neuron) or `logits`; "
     "edges `a0.h1->a5.h5<q>`. Further fields of a node or an edge are kept.",
     "type": "object",
     "properties": {
@@ -349,7 +350,7 @@ def _part(name: str | Component | Edge) -> Component | Edge:
 
 
 def _node(name: str, shape: Shape) -> Node:
-    return name if name == "input" or name == "logits" else Component.parse(name).within(shape)
+    return name if name == "input" or name == "logits" else Component.parse(name).within(shape, neurons=True)
 
 
 def _node_name(node: Node) -> str:

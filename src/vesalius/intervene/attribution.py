@@ -13,9 +13,10 @@ from torch import Tensor
 from vesalius.intervene.effects import Replacement
 from vesalius.intervene.readout import Readout
 from vesalius.intervene.relevance import Rule, rule_hooks
-from vesalius.intervene.values import Batch
+from vesalius.intervene.values import NEURON_HOOK, OUTPUT_HOOKS, Batch
 from vesalius.model.devices import Copies
 from vesalius.model.hooks import HookPoint, Tap
+from vesalius.model.norms import widened
 from vesalius.model.transformer import Transformer
 
 
@@ -38,9 +39,51 @@ def attribute(
     return torch.cat(parts)
 
 
+def attribute_neurons(
+    model: Transformer,
+    batch: Batch,
+    readout: Readout,
+    replacement: Replacement,
+    *,
+    rule: Rule = "gradient",
+    rows: int = 32,
+) -> Float[Tensor, "prompt neuron"]:
+    """The same for every neuron alone, in the order of `all_neurons`: all of them from one backward pass. The
+    replacement is one with values of neurons.
+    """
+    parts = []
+    for start in range(0, len(batch), rows):
+        prompts = torch.arange(start, min(start + rows, len(batch)))
+        kept, slope = _slopes(model, batch.take(prompts), readout.take(prompts), rule, (NEURON_HOOK,))
+        choices, columns = Copies(replacement.choices[prompts]), []
+        for layer, block in enumerate(model.blocks):
+            if (name := f"blocks.{layer}{NEURON_HOOK}") in kept:
+                change = kept[name] - replacement.values.post[layer][choices.on(block.device)]
+                columns.append((slope[name] * change).sum(1, dtype=widened(change).dtype).cpu())
+        parts.append(torch.cat(columns, 1))
+    return torch.cat(parts)
+
+
 def _attribute_chunk(
     model: Transformer, batch: Batch, readout: Readout, replacement: Replacement, prompts: Tensor, rule: Rule
 ) -> Float[Tensor, "prompt component"]:
+    kept, slope = _slopes(model, batch, readout, rule, OUTPUT_HOOKS)
+    choices = Copies(replacement.choices[prompts])
+    columns, wide = [], widened(next(iter(slope.values()))).dtype
+    for layer, block in enumerate(model.blocks):
+        choice = choices.on(block.device)
+        z, mlp = f"blocks.{layer}.attn.hook_z", f"blocks.{layer}.hook_mlp_out"
+        change = kept[z] - replacement.values.z[layer][choice]
+        columns.append((slope[z] * change).sum((1, 3), dtype=wide).cpu())
+        change = kept[mlp] - block.mlp_bias - replacement.values.mlp[layer][choice]
+        columns.append((slope[mlp] * change).sum((1, 2), dtype=wide)[:, None].cpu())
+    return torch.cat(columns, 1)
+
+
+def _slopes(
+    model: Transformer, batch: Batch, readout: Readout, rule: Rule, ends: tuple[str, ...]
+) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
+    """Activations whose names end like this, and the score's slope at each, from one forward and one backward pass."""
     kept: dict[str, Tensor] = {}
 
     def start_gradient(value: Tensor, hook: HookPoint) -> Tensor:
@@ -49,7 +92,7 @@ def _attribute_chunk(
     def keep(value: Tensor, hook: HookPoint) -> None:
         kept[hook.name] = value
 
-    outputs = (lambda name: name.endswith((".hook_z", ".hook_mlp_out")), keep)
+    outputs = (lambda name: name.endswith(ends), keep)
     tap = Tap([("hook_embed", start_gradient), *rule_hooks(model, rule), outputs])
     with torch.enable_grad():
         on_device = batch.to(model.device)
@@ -60,14 +103,4 @@ def _attribute_chunk(
             logits = logits[rows[:, None], readout.at.to(logits.device)]
         score = readout.score(logits, rows).sum()
         gradients = torch.autograd.grad(score, list(kept.values()))
-    slope = dict(zip(kept, gradients, strict=True))
-    choices = Copies(replacement.choices[prompts])
-    columns, wide = [], score.dtype
-    for layer, block in enumerate(model.blocks):
-        choice = choices.on(block.device)
-        z, mlp = f"blocks.{layer}.attn.hook_z", f"blocks.{layer}.hook_mlp_out"
-        change = kept[z].detach() - replacement.values.z[layer][choice]
-        columns.append((slope[z] * change).sum((1, 3), dtype=wide).cpu())
-        change = kept[mlp].detach() - block.mlp_bias - replacement.values.mlp[layer][choice]
-        columns.append((slope[mlp] * change).sum((1, 2), dtype=wide)[:, None].cpu())
-    return torch.cat(columns, 1)
+    return {name: value.detach() for name, value in kept.items()}, dict(zip(kept, gradients, strict=True))

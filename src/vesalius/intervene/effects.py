@@ -135,9 +135,10 @@ class Replacement:
         *,
         counterfactual: Batch | None = None,
         reference: Batch | None = None,
+        neurons: bool = False,
     ) -> "Replacement":
         """Zero, mean (over `reference`, by default the prompts themselves), resample (from `counterfactual`), or
-        value-bias.
+        value-bias; with `neurons`, for single neurons as well.
         """
         first = torch.zeros(len(batch), dtype=torch.long)
         if kind == "zero":
@@ -145,11 +146,12 @@ class Replacement:
         if kind == "value-bias":
             return cls(value_bias(model), first)
         if kind == "mean":
-            return cls(means(model, (reference or batch).to(model.device)), first)
+            return cls(means(model, (reference or batch).to(model.device), neurons=neurons), first)
         if kind == "resample":
             if counterfactual is None or counterfactual.tokens.shape != batch.tokens.shape:
                 raise BadInput("resampling needs a counterfactual prompt of the same length for every prompt")
-            return cls(activations(model, counterfactual.to(model.device)), torch.arange(len(batch)))
+            values = activations(model, counterfactual.to(model.device), neurons=neurons)
+            return cls(values, torch.arange(len(batch)))
         raise BadInput(f"kind {kind!r} does not exist; choose one of {', '.join(KINDS)}")
 
 
@@ -168,7 +170,9 @@ def effects(
 ) -> Effects:
     """Effects of replacing each set of components (default: every single head and MLP) on every prompt."""
     chosen = component_sets(model, sets)
-    replacement = Replacement.of_kind(kind, model, batch, counterfactual=counterfactual, reference=reference)
+    replacement = Replacement.of_kind(
+        kind, model, batch, counterfactual=counterfactual, reference=reference, neurons=has_neurons(chosen)
+    )
     start, cost = time.perf_counter(), Cost()
     recordings = Recordings(model, batch, readout, memory=memory)
     baseline = recordings.scores().cpu()
@@ -222,7 +226,12 @@ def component_sets(model: Transformer, sets: Sequence[Iterable[str | Component]]
         return [(component,) for component in model.components]
     if not len(sets):
         raise BadInput("the list of component sets is empty; name at least one, such as [['L0H0'], ['L0H0', 'L1_MLP']]")
-    return [tuple(parse_components(names, model.config)) for names in sets]
+    return [tuple(parse_components(names, model.config, neurons=True)) for names in sets]
+
+
+def has_neurons(sets: Iterable[ComponentSet]) -> bool:
+    """Whether a set holds a neuron, so that tables need their values."""
+    return any(part.is_neuron for members in sets for part in members)
 
 
 def pairs(components: Iterable[Component]) -> list[ComponentSet]:

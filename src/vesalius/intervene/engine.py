@@ -23,6 +23,7 @@ from torch import Tensor
 from vesalius.components import Component
 from vesalius.errors import BadInput
 from vesalius.intervene.cuts import Cuts
+from vesalius.intervene.neuron_edits import ReplacedNeurons
 from vesalius.intervene.plan import KEEP, EdgeEdit, Plan
 from vesalius.intervene.readout import Readout
 from vesalius.intervene.recordings import Recording, Recordings, activation_memory
@@ -145,6 +146,7 @@ class _Walk:
         self.until: list[int] = torch.searchsorted(entry, times, right=True).tolist()
         self.parent = begins.parent.tolist()
         self.edits = _Edits(without_inherited(model.config, plan, entry), model.config.n_heads, device)
+        self.neurons = None if plan.neurons is None else ReplacedNeurons(plan.neurons, self)
         self.cuts = Cuts(plan.edges, self) if plan.edges else None
         self.kept: dict[Component, Tensor | None] = dict.fromkeys(kept)
 
@@ -263,7 +265,7 @@ class _Walk:
         if len(inputs):
             if self.cuts:
                 inputs = self.cuts.into(inputs, layer, "mlp", None, places)
-            out = block.write_mlp(inputs, _CLEAN)
+            out = block.write_mlp(inputs, _CLEAN if self.neurons is None else self.neurons.tap(layer, n))
         if not until:
             return mid
         out = self._join(out, self.recording.mlp[layer], n if out is not None else 0, until, places)
@@ -361,6 +363,9 @@ def _entries(plan: Plan, config: Config) -> Int[Tensor, " row"]:
     """
     n_layers = config.n_layers
     entry = torch.where(plan.choice != KEEP, edit_times(config), 3 * n_layers).min(1).values
+    if (neurons := plan.neurons) is not None:  # before the MLP, as edges into it
+        when = 3 * (neurons.place // config.d_mlp) + (not config.parallel)
+        entry = entry.scatter_reduce(0, neurons.row, when, "amin")
     for edit in plan.edges:
         receiver = edit.edge.receiver
         when = 3 * n_layers if receiver is None else 3 * receiver.layer + (not receiver.is_head and not config.parallel)
@@ -393,7 +398,8 @@ def _select(plan: Plan, rows: Int[Tensor, " n"], first_prompt: int) -> Plan:
         place = {int(row): i for i, row in enumerate(rows)}
         edges = tuple(EdgeEdit(place[e.row], e.edge, e.choice) for e in plan.edges if e.row in place)
     positions = None if plan.positions is None else plan.positions[rows]
-    return Plan(plan.prompt[rows] - first_prompt, plan.choice[rows], positions, edges)
+    neurons = None if plan.neurons is None else plan.neurons.of_rows(rows, len(plan))
+    return Plan(plan.prompt[rows] - first_prompt, plan.choice[rows], positions, edges, neurons)
 
 
 def row_bytes(model: Transformer, width: int, *, live: int | None = None, senders: int = 0) -> int:
@@ -413,9 +419,12 @@ def _check(model: Transformer, batch: Batch, plan: Plan, values: Values) -> None
         raise BadInput("the list of interventions is empty; give at least one row")
     if int(plan.prompt.min()) < 0 or int(plan.prompt.max()) >= len(batch):
         raise BadInput(f"prompt {int(plan.prompt.max())} is outside the batch of {len(batch)}")
-    highest = max(int(plan.choice.max()), *(edit.choice for edit in plan.edges), KEEP)
+    of_neurons = KEEP if plan.neurons is None else int(plan.neurons.choice.max())
+    highest = max(int(plan.choice.max()), of_neurons, *(edit.choice for edit in plan.edges), KEEP)
     if highest >= len(values):
         raise BadInput(f"choice {highest} is outside the table of {len(values)} replacement values")
+    if plan.neurons is not None and not values.post:
+        raise BadInput("the table of replacement values has none of neurons; make it with neurons=True")
     width = values.embed.shape[1]
     if width not in (1, batch.tokens.shape[1]):
         raise BadInput(

@@ -8,6 +8,7 @@ batch.
 A head is replaced at z (its result is z W_O, so replacing one replaces the other), an MLP at what it writes without
 the bias (the linear image of `hook_post`; where a norm follows, its output). Means, zeros and patches are therefore
 exactly those of `hook_result` and `hook_post`. A norm after attention is run again with the replaced z in place.
+A neuron is replaced at `hook_post`; tables hold these values (`post`) where they are asked for.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -26,6 +27,7 @@ from vesalius.model.transformer import Transformer
 
 #: Ends of the names of what components write.
 OUTPUT_HOOKS = (".attn.hook_z", ".hook_mlp_out")
+NEURON_HOOK = ".mlp.hook_post"
 
 
 @dataclass(frozen=True)
@@ -59,6 +61,7 @@ class Values:
     mlp: tuple[Float[Tensor, "choice pos d_model"], ...]
     embed: Float[Tensor, "choice pos d_model"]
     prompts: Batch | None = None
+    post: tuple[Float[Tensor, "choice pos d_mlp"], ...] = ()
 
     def __len__(self) -> int:
         return len(self.embed)
@@ -74,6 +77,9 @@ class Values:
             tuple(_join(layer) for layer in zip(*(t.z for t in tables), strict=True)),
             tuple(_join(layer) for layer in zip(*(t.mlp for t in tables), strict=True)),
             _join([t.embed for t in tables]),
+            post=tuple(_join(layer) for layer in zip(*(t.post for t in tables), strict=True))
+            if _have_neurons(tables)
+            else (),
         )
 
 
@@ -110,7 +116,8 @@ def constant(model: Transformer, vectors: Mapping[Component, Float[Tensor, " d"]
         if tuple(vector.shape) != (expected,):
             raise BadInput(f"constant for {part} has shape {tuple(vector.shape)}; expected [{expected}]")
         (mlp[part.layer][0, 0] if part.head is None else z[part.layer][0, 0, part.head]).copy_(vector)
-    return Values(tuple(z), tuple(mlp), like.new_zeros(1, 1, config.d_model))
+    post = tuple(like.new_zeros(1, 1, config.d_mlp, device=device) for device in places)
+    return Values(tuple(z), tuple(mlp), like.new_zeros(1, 1, config.d_model), post=post)
 
 
 def component_values(model: Transformer, component: Component, output: Float[Tensor, "choice pos width"]) -> Values:
@@ -162,11 +169,11 @@ def sender_changes(model: Transformer, values: Values, other: Values) -> Float[T
     return changes
 
 
-def activations(model: Transformer, batch: Batch) -> Values:
+def activations(model: Transformer, batch: Batch, *, neurons: bool = False) -> Values:
     """The components' own outputs on other prompts: for resampling, activation patching and interchange. Row k is
-    prompt k.
+    prompt k. With `neurons`, those of single neurons as well.
     """
-    return values_of(model, _run(model, batch), batch)
+    return values_of(model, _run(model, batch, neurons=neurons), batch)
 
 
 @torch.no_grad()
@@ -188,7 +195,16 @@ def values_of(model: Transformer, cache: Cache, batch: Batch) -> Values:
         tuple(cache[f"blocks.{i}.hook_mlp_out"] - model.blocks[i].mlp_bias for i in layers),
         cache["blocks.0.hook_resid_pre"],
         batch,
+        post=_posts(model, cache),
     )
+
+
+def _posts(model: Transformer, cache: Cache) -> tuple[Float[Tensor, "prompt pos d_mlp"], ...]:
+    """What the neurons of each layer put out, where a run has kept it; MLPs of experts have an empty table."""
+    names = [f"blocks.{layer}{NEURON_HOOK}" for layer in range(model.config.n_layers)]
+    if not any(name in cache for name in names):
+        return ()
+    return tuple(cache[name] if name in cache else model.W_E.new_empty(0, 1, model.config.d_mlp) for name in names)
 
 
 def reordered(values: Values, positions: Int[Tensor, "choice pos"]) -> Values:
@@ -201,12 +217,14 @@ def embeddings(model: Transformer, batch: Batch) -> Float[Tensor, "prompt pos d_
     return model.embed(batch.tokens, model.layout(batch.tokens, batch.mask), Tap())
 
 
-def means(model: Transformer, batch: Batch, *, per_position: bool = False, rows: int = 64) -> Values:
+def means(
+    model: Transformer, batch: Batch, *, per_position: bool = False, neurons: bool = False, rows: int = 64
+) -> Values:
     """Mean outputs over the real tokens of a batch, over all positions or at each position apart."""
     if len(batch) == 0:
         raise BadInput("the batch to take means over is empty; give at least one prompt")
     starts = range(0, len(batch), rows)
-    parts = (activations(model, batch.take(slice(start, start + rows))) for start in starts)
+    parts = (activations(model, batch.take(slice(start, start + rows)), neurons=neurons) for start in starts)
     return _means(model, parts, per_position=per_position)
 
 
@@ -234,12 +252,13 @@ def _means(model: Transformer, parts: Iterable[Values], *, per_position: bool) -
     return _combine(lambda x: (x / count.to(x.device).view(1, -1, *[1] * (x.ndim - 2))).to(like), total)
 
 
-def _run(model: Transformer, batch: Batch, *names: str) -> Cache:
+def _run(model: Transformer, batch: Batch, *names: str, neurons: bool = False) -> Cache:
+    ends = (*OUTPUT_HOOKS, NEURON_HOOK) if neurons else OUTPUT_HOOKS
     with torch.no_grad():
         _, cache = model.run_with_cache(
             batch.tokens,
             mask=batch.mask,
-            names=lambda name: name.endswith(OUTPUT_HOOKS) or name in ("blocks.0.hook_resid_pre", *names),
+            names=lambda name: name.endswith(ends) or name in ("blocks.0.hook_resid_pre", *names),
             choose=torch.zeros(len(batch), 1, dtype=torch.long, device=batch.tokens.device),
         )
     return cache
@@ -251,7 +270,15 @@ def _combine(function: Callable[..., Tensor], *tables: Values) -> Values:
         tuple(function(*layer) for layer in zip(*(t.z for t in tables), strict=True)),
         tuple(function(*layer) for layer in zip(*(t.mlp for t in tables), strict=True)),
         function(*(t.embed for t in tables)),
+        post=tuple(function(*layer) for layer in zip(*(t.post for t in tables), strict=True))
+        if _have_neurons(tables)
+        else (),
     )
+
+
+def _have_neurons(tables: Iterable[Values]) -> bool:
+    """Whether every table has values of neurons."""
+    return all(table.post for table in tables)
 
 
 def _masked_sum(x: Tensor, real: Bool[Tensor, "prompt pos"], axes: tuple[int, ...]) -> Tensor:

@@ -1,0 +1,135 @@
+"""Single neurons: exact replacement against a hooked loop, attribution against exact effects, names and refusals."""
+
+import pytest
+import torch
+from torch import Tensor
+
+from tests.intervene.pairs import prompt_pairs
+from tests.models import STRUCTURES, random_model, small_config
+from vesalius.components import STYLES, Component, Edge, all_neurons
+from vesalius.errors import BadInput
+from vesalius.intervene import Batch, Plan, Readout, Recordings, Replacement, Row, attribute_neurons, effects, run
+from vesalius.intervene.values import Values, activations, zeros
+from vesalius.model import Transformer
+
+
+def hooked(model: Transformer, batch: Batch, readout: Readout, row: Row, values: Values) -> Tensor:
+    """The naive twin: one forward for one row, its neurons replaced by hooks, its heads and MLPs as well."""
+    where = torch.zeros(batch.tokens.shape[1], dtype=torch.bool)
+    where[list(range(len(where)) if row.positions is None else row.positions)] = True
+    hooks = []
+    for name, choice in row.edits.items():
+        part = Component.parse(name)
+        table, point = {
+            (True, False): (values.z, "attn.hook_z"),
+            (False, False): (values.mlp, "hook_mlp_out"),
+            (False, True): (values.post, "mlp.hook_post"),
+        }[part.is_head, part.is_neuron]
+
+        def replace(value: Tensor, hook: object, part=part, table=table, choice=choice) -> Tensor:
+            value, new = value.clone(), table[part.layer][choice].expand(value.shape[1], *value.shape[2:])
+            if part.is_head:
+                value[0, where, part.head] = new[where, part.head]
+            elif part.is_neuron:
+                value[0, where, part.neuron] = new[where, part.neuron]
+            else:
+                value[0, where] = new[where] + model.blocks[part.layer].mlp_bias
+            return value
+
+        hooks.append((f"blocks.{part.layer}.{point}", replace))
+    prompt, one = row.prompt, torch.tensor([row.prompt])
+    mask = None if batch.mask is None else batch.mask[one]
+    logits = model.run_with_hooks(batch.tokens[one], mask=mask, fwd_hooks=hooks)
+    assert readout.at is not None
+    assert readout.choose is not None
+    return readout.score(logits[:, readout.at[prompt]][:, :, readout.choose[prompt]], one)[0]
+
+
+ROWS = [
+    Row(0, {"L0N3": 0}),
+    Row(1, {"L1N19": 1}),
+    Row(2, {"L0N0": 2, "L0N7": 1, "L1N4": 2}),
+    Row(0, {"L1N2": 0, "L0H1": 0, "L1H3": 2}),
+    Row(1, {"L0N5": 1, "L1_MLP": 0, "L0_MLP": 2, "L1N0": 0}),
+    Row(2, {"L0N1": 0, "L1N1": 1}, positions=[1, 4]),
+    Row(0, {}),
+    Row(0, {f"L{layer}N{neuron}": 1 for layer in range(2) for neuron in range(1, 20)}),
+]
+
+
+@pytest.mark.parametrize("name", ["plain", "wide-heads", *(n for n in STRUCTURES if "experts" not in n)])
+def test_neurons_are_replaced_as_by_hooks(name: str) -> None:
+    """Rows over many neurons at a time, with heads, MLPs and positions; wide heads are computed token by token."""
+    changes = {"d_head": 16} if name == "wide-heads" else STRUCTURES.get(name, {})
+    model = random_model(small_config(**changes), 4).double()
+    batch, other, readout = prompt_pairs(model.config, 4)
+    other = Batch(torch.cat([batch.tokens[:, :2], other.tokens[:, 2:]], 1), other.mask)  # alike at the beginning
+    values = activations(model, other, neurons=True)
+    recordings = Recordings(model, batch, readout)
+    scores = run(recordings, Plan.of(model.config, ROWS, width=5), values)
+    expected = torch.stack([hooked(model, batch, readout, row, values) for row in ROWS])
+    assert torch.allclose(scores, expected, atol=1e-9)
+    assert (recordings.scores()[0] - scores[0]).abs() > 1e-6
+    small = run(recordings, Plan.of(model.config, ROWS, width=5), values, memory=1)
+    assert torch.allclose(small, expected, atol=1e-9)
+
+
+def test_effects_of_neurons_and_of_all_of_them() -> None:
+    """Every neuron alone and, without a norm behind it, all neurons of a layer together: that is the whole MLP."""
+    model = random_model(small_config(), 6).double()
+    batch, other, readout = prompt_pairs(model.config, 6)
+    neurons = all_neurons(model.config)
+    assert len(neurons) == 2 * 20
+    layer = [part for part in neurons if part.layer == 1]
+    for kind in ("zero", "mean", "resample"):
+        sets = [*((part,) for part in neurons), layer, ("L1_MLP",)]
+        swept = effects(model, batch, readout, kind=kind, sets=sets, counterfactual=other)
+        assert torch.allclose(swept.matrix[:, -2], swept.matrix[:, -1], atol=1e-9), kind
+    table = zeros(model)
+    for i in (0, 13, 39):
+        row = Row(2, {neurons[i]: 0})
+        clean = Recordings(model, batch, readout).scores()[2]
+        zero = effects(model, batch, readout, sets=[(neurons[i],)])
+        assert float(zero.matrix[2, 0]) == pytest.approx(float(clean - hooked(model, batch, readout, row, table)))
+
+
+def test_attribution_is_the_slope_of_every_neuron() -> None:
+    """Move each neuron a small way towards its replacement: the effect over the share moved is the estimate."""
+    model = random_model(small_config(activation="gelu"), 7).double()
+    batch, other, readout = prompt_pairs(model.config, 7)
+    replacement = Replacement.of_kind("resample", model, batch, counterfactual=other, neurons=True)
+    estimated = attribute_neurons(model, batch, readout, replacement, rows=2)
+    clean, share = activations(model, batch, neurons=True), 1e-6
+    near = tuple(a + share * (b - a) for a, b in zip(clean.post, replacement.values.post, strict=True))
+    table = Values(clean.z, clean.mlp, clean.embed, post=near)
+    recordings, neurons = Recordings(model, batch, readout), all_neurons(model.config)
+    plan = Plan.grid(model.config, [(part,) for part in neurons], choices=torch.arange(3))
+    slopes = (recordings.scores() - run(recordings, plan, table).view(len(neurons), 3)).T / share
+    assert estimated.shape == slopes.shape == (3, 40)
+    assert slopes.abs().max() > 0.01
+    assert torch.allclose(estimated, slopes, atol=1e-5)
+
+
+def test_names_round_trip_and_are_refused_where_they_do_not_fit() -> None:
+    part = Component(3, neuron=17)
+    assert [Component.parse(part.format(style)) for style in STYLES] == [part] * len(STYLES)
+    assert (str(part), part.is_head, part.is_neuron) == ("L3N17", False, True)
+    assert sorted([Component(0), Component(0, neuron=2), Component(0, 5)]) == [
+        Component(0, 5),
+        Component(0, neuron=2),
+        Component(0),
+    ]
+    config = small_config(**STRUCTURES["one-layer-of-experts"])
+    with pytest.raises(BadInput, match="L0N2 is a neuron; heads and MLPs are needed"):
+        Component.parse("L0N2").within(config)
+    with pytest.raises(BadInput, match="L0N20 is not in this model; its MLPs have neurons 0 to 19"):
+        Component.parse("L0N20").within(config, neurons=True)
+    with pytest.raises(BadInput, match="the MLP of layer 1 is made of experts; take L1_MLP"):
+        Component.parse("L1N0").within(config, neurons=True)
+    assert [part.layer for part in all_neurons(config)] == [0] * 20
+    with pytest.raises(BadInput, match="not neurons"):
+        Edge.parse("L0N2->L1_MLP")
+    model = random_model(small_config())
+    batch, other, readout = prompt_pairs(model.config, 0)
+    with pytest.raises(BadInput, match="has none of neurons"):
+        run(Recordings(model, batch, readout), Plan.of(model.config, ROWS, width=5), activations(model, other))
