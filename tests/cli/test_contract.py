@@ -23,7 +23,8 @@ from vesalius.version import __version__
 
 COMMANDS = [
     *("specimens", "show", "predict", "behaviours", "models", "check"),
-    *("sweep", "what-if", "discover", "explain", "report", "faithfulness", "retest", "survey", "study", "paper"),
+    *("sweep", "what-if", "discover", "explain", "report", "neurons", "faithfulness", "retest", "survey", "study"),
+    "paper",
     *("train", "generate", "replay", "compare", "diff", "ratings", "runs", "open", "mcp", "schema", "plugins"),
 ]
 BENCHMARKS = ["circuits", "discovery", "mechrl", "functions"]

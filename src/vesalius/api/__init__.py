@@ -3,7 +3,7 @@
 | to                                        | call                                                                    |
 |-------------------------------------------|-------------------------------------------------------------------------|
 | find something to study                   | `specimens`, `load`, `show`, `predict`, `behaviours`, `models`, `check` |
-| measure, find a circuit, explain, grade   | `plan`, `sweep`, `what_if`, `discover`, `faithfulness`, `explain`, ...   |
+| measure, find a circuit, explain, grade   | `plan`, `sweep`, `what_if`, `discover`, `neurons`, `explain`, ...       |
 | look closer                               | `look`, `attention`, `lens`, `instruments`                              |
 | compare models and behaviours             | `survey`, `survey_plan`                                                 |
 | repeat a published study                  | `study`, `study_plan`                                                   |
@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from vesalius.api.looking import attention, lens, look
     from vesalius.api.measuring import instruments
     from vesalius.api.mechrl import bench_mechrl
+    from vesalius.api.neuron_circuits import neurons
     from vesalius.api.pages import report
     from vesalius.api.paper_runs import paper_plan, paper_run
     from vesalius.api.papers import paper_contents, paper_table
@@ -94,6 +95,7 @@ _HOMES = {
     "look": "vesalius.api.looking",
     "make_league": "vesalius.api.league_making",
     "models": "vesalius.api.families",
+    "neurons": "vesalius.api.neuron_circuits",
     "next_tokens": "vesalius.api.catalogue",
     "paper_contents": "vesalius.api.papers",
     "paper_plan": "vesalius.api.paper_runs",
@@ -167,6 +169,7 @@ __all__ = [
     "look",
     "make_league",
     "models",
+    "neurons",
     "next_tokens",
     "paper_contents",
     "paper_plan",

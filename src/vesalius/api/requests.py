@@ -12,12 +12,14 @@ from vesalius.api.discoveries import discover
 from vesalius.api.explanations import explain
 from vesalius.api.kept_circuits import faithfulness
 from vesalius.api.knockouts import what_if
+from vesalius.api.neuron_circuits import neurons
 from vesalius.api.places import material_mark
 from vesalius.api.retesting import retest
 from vesalius.api.sweeps import sweep_report
 from vesalius.documents.discovery import Discovery
 from vesalius.documents.explanation import Explanation
 from vesalius.documents.faithfulness import Faithfulness
+from vesalius.documents.neurons import NeuronCircuit
 from vesalius.documents.request import IN_PYTHON, MATERIAL, Request
 from vesalius.documents.retest import Retest
 from vesalius.documents.sets import HeadSets
@@ -30,6 +32,7 @@ CALLS: dict[str, Callable[..., Any]] = {
     "sweep": sweep_report,
     "what-if": what_if,
     "discover": discover,
+    "neurons": neurons,
     "faithfulness": faithfulness,
     "explain": explain,
     "retest": retest,
@@ -38,7 +41,7 @@ CALLS: dict[str, Callable[..., Any]] = {
 
 def rerun(
     request: Request | Any, specimen: Any = None, **given: Any
-) -> Sweep | WhatIf | Discovery | Faithfulness | HeadSets | Explanation | Retest:
+) -> Sweep | WhatIf | Discovery | Faithfulness | HeadSets | NeuronCircuit | Explanation | Retest:
     """Repeat a request, or that of a result: `ves.rerun(explanation)`.
 
     `specimen` replaces the name in the request, for a model in memory. `given` are further keywords of the call, such

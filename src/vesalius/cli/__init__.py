@@ -20,6 +20,7 @@ from vesalius.cli.commands import (
     functions,
     league,
     mcp,
+    neurons,
     papers,
     runs,
     specimens,
@@ -42,7 +43,7 @@ app = typer.Typer(
 )
 
 PARTS = (
-    *(specimens, circuits, checking, surveys, studies, papers, training, runs),
+    *(specimens, circuits, neurons, checking, surveys, studies, papers, training, runs),
     *(workbench, mcp, bench, functions, claims, league, documents),
 )
 for part in PARTS:

@@ -7,6 +7,7 @@
 | `Discovery`   | `discovery.json`   | `vesalius discover` |
 | `Faithfulness` | `faithfulness.json` | `vesalius faithfulness` |
 | `HeadSets`    | `sets.json`        | `vesalius discover --method sets` |
+| `NeuronCircuit` | `neurons.json`   | `vesalius neurons`  |
 | `Explanation` | `explanation.json` | `vesalius explain`  |
 | `Retest`      | `retest.json`      | `vesalius retest`   |
 | `Registration` | `claim.json`      | `vesalius claims register` |
@@ -43,6 +44,7 @@ from vesalius.documents.faithfulness import Faithfulness
 from vesalius.documents.league import League, LeagueRow, LeagueSubmission, LeagueTable
 from vesalius.documents.mechrl import MechrlStudy
 from vesalius.documents.metric import Metric
+from vesalius.documents.neurons import NeuronCircuit
 from vesalius.documents.performance import Performance
 from vesalius.documents.plan import Plan, SurveyPlan
 from vesalius.documents.registration import ClaimVerdict, Registration
@@ -77,6 +79,7 @@ __all__ = [
     "MechrlStudy",
     "Member",
     "Metric",
+    "NeuronCircuit",
     "Performance",
     "Plan",
     "Record",

@@ -14,6 +14,7 @@ from vesalius.documents.faithfulness import FAITHFULNESS_FILE, Faithfulness
 from vesalius.documents.league import LEAGUE_FILE, ROW_FILE, SUBMISSION_FILE, League, LeagueRow, LeagueSubmission
 from vesalius.documents.listing import ResultList
 from vesalius.documents.mechrl import MechrlStudy
+from vesalius.documents.neurons import NEURONS_FILE, NeuronCircuit
 from vesalius.documents.paper import PaperContents, PaperPlan, PaperTable
 from vesalius.documents.plan import Plan
 from vesalius.documents.ratings import RATINGS_FILE, Ratings
@@ -41,6 +42,7 @@ DOCUMENTS: dict[str, tuple[type[BaseModel], str | None]] = {
     "discovery": (Discovery, DISCOVERY_FILE),
     "faithfulness": (Faithfulness, FAITHFULNESS_FILE),
     "sets": (HeadSets, SETS_FILE),
+    "neurons": (NeuronCircuit, NEURONS_FILE),
     "explanation": (Explanation, EXPLANATION_FILE),
     "retest": (Retest, RETEST_FILE),
     "registration": (Registration, CLAIM_FILE),

@@ -1,0 +1,78 @@
+"""Circuits of single neurons."""
+
+from typing import Annotated
+
+import typer
+
+from vesalius.cli.options import (
+    AnswerOption,
+    BehaviourOption,
+    CounterfactualOption,
+    DeviceOption,
+    DtypeOption,
+    ForceOption,
+    JsonOption,
+    MetricOption,
+    PromptOption,
+    RevisionOption,
+    SpecimenArgument,
+    TokenizerOption,
+    TopOption,
+    WrongOption,
+    studied_for,
+)
+
+commands = typer.Typer()
+
+
+@commands.command()
+def neurons(
+    specimen: SpecimenArgument,
+    behaviour: BehaviourOption = None,
+    prompt: PromptOption = None,
+    answer: AnswerOption = None,
+    wrong: WrongOption = None,
+    counterfactual: CounterfactualOption = None,
+    metric: MetricOption = None,
+    method: Annotated[
+        str, typer.Option("--method", "-m", help="How neurons are scored: relp, relp-qk or gradient.")
+    ] = "relp-qk",
+    keep: Annotated[float, typer.Option("--keep", help="Share of the behaviour to keep, above 0, at most 1.")] = 0.8,
+    n: Annotated[int, typer.Option("--n", min=2, help="Prompts, and as many held-out ones.")] = 16,
+    seed: Annotated[int, typer.Option(help="Seed of the prompts.")] = 0,
+    force: ForceOption = False,
+    top: TopOption = 12,
+    out: Annotated[str | None, typer.Option(help="Directory for neurons.json. Default: vesalius-runs/...")] = None,
+    tokenizer: TokenizerOption = None,
+    revision: RevisionOption = None,
+    dtype: DtypeOption = "auto",
+    device: DeviceOption = "auto",
+    json: JsonOption = False,
+) -> None:
+    """Find the smallest set of neurons that keeps a share of a behaviour, all other neurons resampled.
+
+    Writes neurons.json and circuit.json. The set is read on held-out prompts, beside as many neurons that write most
+    and as many random ones.
+
+    Example: vesalius neurons smollm2-135m -b examples/agreement.jsonl --keep 0.8
+    """
+    from vesalius import api
+    from vesalius.cli.console import output
+    from vesalius.cli.tables.neurons import print_neurons
+
+    circuit = api.neurons(
+        specimen,
+        behaviour=studied_for(behaviour, prompt, answer, wrong, counterfactual),
+        metric=metric,
+        tokenizer=tokenizer,
+        revision=revision,
+        dtype=dtype,
+        device=device,
+        method=method,
+        keep=keep,
+        n=n,
+        seed=seed,
+        force=force,
+        out=out or True,
+    )
+    output(circuit, lambda circuit: print_neurons(circuit, top), as_json=json)

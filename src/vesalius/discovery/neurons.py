@@ -1,0 +1,203 @@
+"""The smallest set of neurons that keeps a stated share of a behaviour.
+
+1. Score every neuron on the prompts, all of them in one backward pass (`intervene.attribute_neurons`).
+2. Rank by magnitude. Keep the best k neurons and put the counterfactual prompt's values in the place of all others;
+   heads stay, and compute on what the neurons leave them.
+3. Share kept = (score with k neurons - score with none) / (score of the model - score with none). Double k until the
+   share reaches the target, then halve the interval: the result is the smallest k that was tried.
+4. On held-out prompts: the share of that set, the curve over sizes, and both for two other rankings: neurons by how
+   much they write (mean size of their activation times the length of their output weights), and in random order.
+"""
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from vesalius.behaviours.natural import require_performance
+from vesalius.behaviours.trial import Trial, note_limits, trial
+from vesalius.components import Component, all_neurons
+from vesalius.discovery.faithfulness import NothingToKeep, resampled_faithfulness
+from vesalius.discovery.methods import smooth_readout
+from vesalius.documents.neurons import NeuronPoint
+from vesalius.documents.performance import Performance
+from vesalius.errors import BadInput
+from vesalius.intervene import Cost, Plan, Recordings, Replacement, attribute_neurons, run
+from vesalius.intervene.plan import neuron_place
+from vesalius.intervene.relevance import RULES, Rule
+from vesalius.intervene.tokens import real_tokens
+from vesalius.intervene.values import activations
+from vesalius.model.specimen import Specimen
+from vesalius.model.transformer import Transformer
+from vesalius.progress import Progress
+
+#: Prompts that neurons are not chosen by, and where they come from.
+HELD_OUT_SPLIT, HELD_OUT_SEED = "validation", 10_000
+Order = Int[Tensor, " neuron"]
+
+
+@dataclass(frozen=True)
+class NeuronSet:
+    """The neurons that were kept, strongest first, with their scores, and what the held-out prompts say."""
+
+    neurons: list[tuple[Component, float]]
+    n_neurons: int
+    share_chosen: float
+    curve: tuple[NeuronPoint, ...]
+    n: int
+    n_held_out: int
+    unit: str
+    forwards: float
+    seconds: float
+    performance: Performance | None
+
+
+class Keeping:
+    """The score of every prompt with some neurons kept and all others resampled."""
+
+    def __init__(self, model: Transformer, material: Trial, cost: Cost) -> None:
+        self.model, self.material, self.cost = model, material, cost
+        batch = material.batch.to(model.device)
+        self.replacement = Replacement.of_kind(
+            "resample", model, batch, counterfactual=material.counterfactual, neurons=True
+        )
+        self.recordings = Recordings(model, batch, material.readout)
+        self.full = self.recordings.scores().cpu()
+        self.places = torch.tensor([neuron_place(part, model.config) for part in all_neurons(model.config)])
+        cost.rows += 2 * len(batch)
+        self.none = self.scores(torch.tensor([], dtype=torch.long))
+
+    def scores(self, kept: Order) -> Float[Tensor, " prompt"]:
+        """With these neurons kept."""
+        removed = torch.ones(len(self.places), dtype=torch.bool)
+        removed[kept] = False
+        if not bool(removed.any()):
+            return self.full
+        plan = Plan.without_neurons(
+            self.model.config, self.places[removed], choices=self.replacement.choices, positions=self.material.where
+        )
+        return run(self.recordings, plan, self.replacement.values, cost=self.cost).cpu()
+
+    def shares(self, order: Order, sizes: Sequence[int]) -> list[tuple[float, float, float]]:
+        """The share of the behaviour that the first neurons of an order keep, with 95 % bootstrap intervals."""
+        columns = [self.none, *(self.scores(order[:size]) for size in sizes), self.full]
+        _, curve, drawn = resampled_faithfulness(torch.stack(columns, 1).double())
+        ends = drawn.quantile(torch.tensor([0.025, 0.975], dtype=torch.float64), dim=0)
+        return list(zip(curve[0, 1:-1].tolist(), *(end[1:-1].tolist() for end in ends), strict=True))
+
+
+def keep_neurons(
+    specimen: Specimen,
+    *,
+    rule: Rule = "relp-qk",
+    keep: float = 0.8,
+    n: int = 16,
+    seed: int = 0,
+    split: str = "test",
+    force: bool = False,
+    progress: Progress | None = None,
+) -> NeuronSet:
+    """Find the smallest set of neurons that keeps the share `keep` of a behaviour, and read it on held-out prompts."""
+    if rule not in RULES:
+        raise BadInput(f"method {rule!r} does not score neurons; choose one of {', '.join(RULES)}")
+    if not 0 < keep <= 1:
+        raise BadInput(f"keep={keep:g} is not a share of the behaviour; give a number above 0, at most 1")
+    model, start, cost = specimen.model, time.perf_counter(), Cost()
+    if not all_neurons(model.config):
+        raise BadInput(f"{specimen.name}: every MLP is made of experts, so that it has no neurons of its own")
+    material = trial(specimen, n, seed=seed, split=split)
+    held_out = trial(specimen, n, seed=HELD_OUT_SEED + seed, split=HELD_OUT_SPLIT, apart_from=material)
+    performance = None if specimen.behaviour is None else require_performance(specimen, seed=seed, force=force)
+    note_limits(specimen, material.prompts, resampled=True)
+    keeping = Keeping(model, material, cost)
+    readout, _ = smooth_readout(model, material)
+    scores = attribute_neurons(model, material.batch, readout, keeping.replacement, rule=rule).mean(0)
+    cost.rows += 3 * len(material.batch)
+    order = scores.abs().argsort(descending=True, stable=True)
+    size, share = _smallest(keeping, order, keep, progress)
+    rankings = {
+        "kept": order,
+        "magnitude": _written(model, material).argsort(descending=True, stable=True),
+        "random": torch.randperm(len(order), generator=torch.Generator().manual_seed(seed)),
+    }
+    curve = _curve(Keeping(model, held_out, cost), rankings, size, progress)
+    neurons = all_neurons(model.config)
+    return NeuronSet(
+        neurons=[(neurons[i], float(scores[i])) for i in order[:size].tolist()],
+        n_neurons=len(neurons),
+        share_chosen=share,
+        curve=curve,
+        n=len(material.batch),
+        n_held_out=len(held_out.batch),
+        unit=material.readout.unit,
+        forwards=cost.rows / len(material.batch),
+        seconds=time.perf_counter() - start,
+        performance=performance,
+    )
+
+
+def _smallest(keeping: Keeping, order: Order, keep: float, progress: Progress | None) -> tuple[int, float]:
+    """The smallest number of neurons tried that keeps the share, and the share it keeps."""
+    total, tried = len(order), 0
+
+    def share(size: int) -> float:
+        nonlocal tried
+        tried += 1
+        if progress:
+            progress("keeping neurons", tried, max(tried, 2 * total.bit_length()))
+        return keeping.shares(order, [size])[0][0]
+
+    low, high, reached = 0, 1, 0.0
+    while (reached := share(min(high, total))) < keep and high < total:
+        low, high = high, 2 * high
+    high = min(high, total)
+    if reached < keep and high == total:
+        raise NothingToKeep(f"all {total} neurons keep {reached:.3g} of the behaviour, less than {keep:g}")
+    while high - low > max(1, high // 50):  # two per cent of the size is as fine as the prompts can tell
+        middle = (low + high) // 2
+        here = share(middle)
+        low, high, reached = (low, middle, here) if here >= keep else (middle, high, reached)
+    return high, reached
+
+
+def _curve(
+    keeping: Keeping, rankings: dict[str, Order], size: int, progress: Progress | None
+) -> tuple[NeuronPoint, ...]:
+    """The shares of all rankings at the chosen size and at sizes on both sides of it."""
+    total = len(rankings["kept"])
+    sizes = sorted({size, *(min(total, max(1, round(size * factor))) for factor in (0.1, 0.3, 3, 10, 30)), total})
+    read = {}
+    for done, (name, order) in enumerate(rankings.items()):
+        if progress:
+            progress("reading held-out prompts", done, len(rankings))
+        read[name] = keeping.shares(order, sizes)
+    return tuple(
+        NeuronPoint(
+            size=one,
+            share=read["kept"][i][0],
+            low=read["kept"][i][1],
+            high=read["kept"][i][2],
+            magnitude=read["magnitude"][i][0],
+            random=read["random"][i][0],
+        )
+        for i, one in enumerate(sizes)
+    )
+
+
+def _written(model: Transformer, material: Trial) -> Float[Tensor, " neuron"]:
+    """How much each neuron writes: the mean size of its activation times the length of its output weights."""
+    batch = material.batch.to(model.device)
+    real = real_tokens(model.config, batch).float()
+    posts = activations(model, batch, neurons=True).post
+    experts = model.config.experts
+    return torch.cat(
+        [
+            (torch.einsum("bpn,bp->n", post.float().abs(), real.to(post.device)) / real.sum()).cpu()
+            * model.blocks[layer].mlp.W_out.float().norm(dim=1).cpu()
+            for layer, post in enumerate(posts)
+            if experts is None or layer not in experts.layers
+        ]
+    )

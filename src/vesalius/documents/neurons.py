@@ -1,0 +1,78 @@
+"""A circuit of single neurons, as a file: `neurons.json`."""
+
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import Field, SerializerFunctionWrapHandler, model_serializer
+
+from vesalius.documents.base import Document, Record
+from vesalius.documents.circuit import Score
+from vesalius.documents.frozen import FrozenList
+from vesalius.documents.metric import Metric
+from vesalius.documents.performance import Performance
+from vesalius.documents.request import Request
+from vesalius.documents.views import Row, Viewable, join_first, made, subject_of
+
+NEURONS_FILE = "neurons.json"
+
+
+class NeuronPoint(Record):
+    """The share of the behaviour that `size` neurons keep on held-out prompts, with its 95 % interval, and what as many
+    neurons keep that were ranked by how much they write (`magnitude`) or at random.
+    """
+
+    size: int
+    share: float
+    low: float
+    high: float
+    magnitude: float
+    random: float
+
+
+class NeuronCircuit(Viewable, Document):
+    """The smallest set of neurons found that keeps the share `keep` of a behaviour, all other neurons resampled.
+
+    `components` are the neurons with their scores, strongest first, out of `n_neurons`. `share_chosen` is the share on
+    the prompts that they were chosen by, `share` the one on held-out prompts, with random neurons of the same number as
+    its baseline; `curve` has other sizes. `forwards` is the cost in forward passes of all prompts.
+    """
+
+    SCHEMA = 1
+    REMEDY = "run `vesalius neurons` again"
+
+    schema_version: Literal[1] = Field(default=1, alias="schema")
+    request: Request
+    components: FrozenList[Score]
+    size: int
+    n_neurons: int
+    keep: float
+    share_chosen: float
+    share: Metric
+    curve: tuple[NeuronPoint, ...]
+    unit: str
+    forwards: float
+    seconds: float
+    performance: Performance | None = None
+    directory: str | None = None
+
+    def save(self, directory: Path | str) -> Path:
+        """Write `neurons.json` into a directory and return its path."""
+        place = made(directory)
+        self.model_copy(update={"directory": str(place)}).write(place / NEURONS_FILE)
+        return place / NEURONS_FILE
+
+    def _summary(self) -> str:
+        subject = subject_of(self.request.specimen, self.request.behaviour)
+        strongest = join_first([repr(one) for one in self.components], 5)
+        return (
+            f"{self.size} of {self.n_neurons} neurons keep {self.share.figures} of {subject} on {self.share.n} "
+            f"held-out prompts (chosen to keep {self.keep:g})\nstrongest: {strongest}"
+        )
+
+    def _rows(self) -> list[Row]:
+        return [point.model_dump() for point in self.curve]
+
+    @model_serializer(mode="wrap")
+    def _without_absent(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        absent = {name for name in ("directory", "performance") if getattr(self, name) is None}
+        return {name: value for name, value in handler(self).items() if name not in absent}

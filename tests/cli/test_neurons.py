@@ -1,0 +1,24 @@
+"""`vesalius neurons`: what it prints and writes, and the same again from its request."""
+
+import json
+from pathlib import Path
+
+import vesalius as ves
+from tests.cli.conftest import Vesalius
+from vesalius.documents.circuit import Circuit
+
+SPECIMEN = "frac_prevs"
+
+
+def test_command_files_and_rerun(vesalius: Vesalius, tmp_path: Path) -> None:
+    got = vesalius("neurons", SPECIMEN, "--keep", "0.5", "--n", "8", "--out", tmp_path / "kept", "--json")
+    document = json.loads(got.out)
+    assert document["size"] == len(document["components"])
+    circuit = Circuit.read(tmp_path / "kept" / "circuit.json")
+    assert [str(part) for part, _ in circuit.ranked()] == [one["id"] for one in document["components"]]
+    assert all(part.is_neuron for part in circuit.components)
+    again = ves.rerun(ves.neurons(SPECIMEN, keep=0.5, n=8))
+    assert again.request.command_line() == f"vesalius neurons {SPECIMEN} --method relp-qk --keep 0.5 --n 8 --seed 0"
+    assert [one.id for one in again.components] == [one["id"] for one in document["components"]]
+    refused = vesalius("explain", SPECIMEN, "--circuit", tmp_path / "kept" / "circuit.json")
+    assert (refused.code, "is a neuron; heads and MLPs are needed" in refused.err) == (2, True)

@@ -1,0 +1,71 @@
+"""Circuits of neurons: the share kept against a loop of hooked runs, the smallest set, baselines, refusals."""
+
+import pytest
+import torch
+from torch import Tensor
+
+import vesalius as ves
+from vesalius.behaviours.trial import trial
+from vesalius.components import Component, all_neurons
+from vesalius.discovery.neurons import Keeping, keep_neurons
+from vesalius.errors import BadInput
+from vesalius.intervene import Cost, Recordings
+from vesalius.model.specimen import Specimen
+
+SPECIMEN = "frac_prevs"
+
+
+@pytest.fixture(scope="module")
+def specimen() -> Specimen:
+    return ves.load(SPECIMEN)
+
+
+def test_the_share_kept_is_that_of_hooked_runs(specimen: Specimen) -> None:
+    """Keep some neurons: by hooks that put the counterfactual's activations in the place of all others."""
+    model, material = specimen.model, trial(specimen, 6, seed=3)
+    keeping, width = Keeping(model, material, Cost()), model.config.d_mlp
+    kept = torch.tensor([1, width - 1, width + 2])
+    other = model.run_with_cache(material.counterfactual.tokens, mask=material.counterfactual.mask)[1]
+
+    def replace(value: Tensor, hook: object) -> Tensor:
+        layer = hook.layer()  # type: ignore[attr-defined]
+        stays = torch.zeros(width, dtype=torch.bool)
+        stays[kept[kept // width == layer] % width] = True
+        where = stays | (~material.where[:, :, None] if material.where is not None else False)
+        return torch.where(where, value, other[f"blocks.{layer}.mlp.hook_post"])
+
+    logits = model.run_with_hooks(
+        material.batch.tokens,
+        mask=material.batch.mask,
+        fwd_hooks=[(lambda name: name.endswith("mlp.hook_post"), replace)],
+    )
+    expected = material.readout.score(logits, torch.arange(6))
+    assert torch.allclose(keeping.scores(kept), expected, atol=1e-6)
+    whole = Recordings(model, material.batch, material.readout).scores()
+    assert torch.equal(keeping.scores(torch.arange(len(keeping.places))), whole)
+    none, full, mean = keeping.none.mean(), whole.mean(), expected.mean()
+    assert keeping.shares(kept, [3])[0][0] == pytest.approx(float((mean - none) / (full - none)), abs=1e-5)
+
+
+def test_the_smallest_set_keeps_what_was_asked(specimen: Specimen) -> None:
+    result = keep_neurons(specimen, keep=0.9, n=24)
+    total = len(all_neurons(specimen.model.config))
+    assert 0 < len(result.neurons) < total == result.n_neurons
+    assert result.share_chosen >= 0.9
+    sizes = [point.size for point in result.curve]
+    assert sizes == sorted(set(sizes))
+    assert len(result.neurons) in sizes
+    last = result.curve[-1]
+    assert (last.size, last.share, last.magnitude, last.random) == pytest.approx((total, 1.0, 1.0, 1.0))
+    at = next(point for point in result.curve if point.size == len(result.neurons))
+    assert at.share > at.random
+
+
+def test_refusals(specimen: Specimen) -> None:
+    for keep in (0.0, 1.5):
+        with pytest.raises(BadInput, match="is not a share of the behaviour"):
+            keep_neurons(specimen, keep=keep)
+    with pytest.raises(BadInput, match="method 'acdc' does not score neurons; choose one of gradient, relp, relp-qk"):
+        ves.neurons(specimen, method="acdc")
+    swept = ves.sweep(specimen, components=["L0N0", Component(0, neuron=3), "L0H0"], n=4)
+    assert [str(members[0]) for members in swept.sets] == ["L0N0", "L0N3", "L0H0"]
