@@ -25,7 +25,8 @@ COMMANDS = [
     *("specimens", "show", "predict", "behaviours", "models", "check"),
     *("sweep", "what-if", "discover", "explain", "report", "neurons", "faithfulness", "retest", "survey", "study"),
     "paper",
-    *("train", "generate", "replay", "compare", "diff", "ratings", "runs", "open", "mcp", "schema", "plugins"),
+    *("train", "generate", "replay", "compare", "diff", "ratings", "runs", "open", "mcp"),
+    *("schema", "convert", "plugins"),
 ]
 BENCHMARKS = ["circuits", "discovery", "mechrl", "functions"]
 CLAIMS = ["register", "verify", "show", "key"]

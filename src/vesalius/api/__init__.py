@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from vesalius.api.annotating import annotate
     from vesalius.api.benchmarks import bench, bench_circuits, bench_discovery, bench_functions
     from vesalius.api.catalogue import behaviours, bos_text, load, next_tokens, predict, show, specimens
+    from vesalius.api.circuit_formats import convert
     from vesalius.api.discoveries import discover
     from vesalius.api.explanations import explain
     from vesalius.api.families import check, check_document, models
@@ -77,6 +78,7 @@ _HOMES = {
     "check_document": "vesalius.api.families",
     "check_verdict": "vesalius.api.registered_claims",
     "compare": "vesalius.api.runs",
+    "convert": "vesalius.api.circuit_formats",
     "diff": "vesalius.api.runs",
     "discover": "vesalius.api.discoveries",
     "discover_sets": "vesalius.api.head_sets",
@@ -151,6 +153,7 @@ __all__ = [
     "check_document",
     "check_verdict",
     "compare",
+    "convert",
     "diff",
     "discover",
     "discover_sets",

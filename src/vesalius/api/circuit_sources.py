@@ -5,6 +5,7 @@
 | `Circuit`, `Discovery`                    | what scores at least a tenth of its largest score                      |
 | names, or one name                        | those components; of none, that nothing was established                |
 | a circuit in MIB form, `discovery.json`   | the same                                                               |
+| an attribution graph of heads and MLPs    | the same                                                               |
 | a directory of `vesalius discover`        | its discovery                                                          |
 | a run of `vesalius bench discovery`       | what one of its methods chose in this specimen                         |
 | a run of `vesalius bench circuits`        | the circuit that was discovered there in this specimen                 |
@@ -17,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from vesalius.components import Component, split_names
+from vesalius.documents.attribution_graph import circuit_of, is_graph
 from vesalius.documents.circuit import Circuit, Member
 from vesalius.documents.discovery import CIRCUIT_FILE, DISCOVERY_FILE, Discovery
 from vesalius.errors import BadInput, choices, note
@@ -75,6 +77,9 @@ def read_circuit(path: Path, specimen: Specimen, *, method: str | None = None) -
             )
         path = files[0]
     data = read_json(path)
+    if is_graph(data):
+        config = specimen.model.config
+        return circuit_of(data, shape=config, d_model=config.d_model, source=str(path))
     if {"cfg", "nodes"} & data.keys():
         _require_own(path, specimen)
         return Circuit.read(path)

@@ -31,6 +31,31 @@ def schema(
 
 
 @commands.command()
+def convert(
+    source: Annotated[str, typer.Argument(help="A circuit in MIB form, its directory, or an attribution graph.")],
+    out: Annotated[str, typer.Option(help="The file to write; it ends in .json.")],
+    model: Annotated[str, typer.Option(help="What a graph calls the model.")] = "model",
+    title: Annotated[str | None, typer.Option(help="What a graph is called.")] = None,
+    json: JsonOption = False,
+) -> None:
+    """Turn a circuit into an attribution graph of circuit-tracer and Neuronpedia, or such a graph into a circuit.
+
+    Nodes are heads, MLPs and neurons. A graph has the 1,000 strongest edges.
+
+    Example: vesalius convert found/circuit.json --out graph.json --model smollm2-135m
+    """
+    from vesalius import api
+    from vesalius.cli.console import output, print_line
+
+    circuit = api.convert(source, out, model=model, title=title)
+    output(
+        circuit,
+        lambda circuit: print_line(f"{len(circuit.nodes)} nodes, {len(circuit.edges)} edges: {out}"),
+        as_json=json,
+    )
+
+
+@commands.command()
 def plugins(
     check: Annotated[
         bool, typer.Option("--check", help="Import each, and say what is wrong with those that fail.")

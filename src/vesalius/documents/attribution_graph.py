@@ -1,0 +1,206 @@
+"""Circuits as attribution graphs: the JSON that circuit-tracer writes and Neuronpedia's viewer shows.
+
+    {"metadata": {"slug", "scan", "prompt", "prompt_tokens", "transcoder_list", ...},
+     "qParams": {...},
+     "nodes": [{"node_id", "layer", "feature", "ctx_idx", "feature_type", "influence", "clerp", ...}],
+     "links": [{"source", "target", "weight"}]}
+
+The nodes here are parts of the model itself: `attention head` (`feature` is its number), `mlp`, `neuron` (its number),
+`embedding` and `logit`. A circuit does not say at which position a part acts, so a graph that is written has one
+column. In a graph that is read, a part may have a node at every position; influences and weights are summed over
+positions. What the format has no place for (the input by which an edge enters, whether a part is in the circuit) is in
+fields of our own, which other readers ignore. Links of neurons are not edges of a circuit; features of dictionaries are
+not parts of a model.
+"""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from vesalius.components import Component, Edge, Shape
+from vesalius.documents.circuit import Circuit, Member, Node
+from vesalius.errors import BadInput, note
+from vesalius.files import read_json, write_json
+
+#: Edges that a graph has at most: viewers draw every one of them.
+MOST_LINKS = 1000
+KINDS = ("embedding", "attention head", "mlp", "neuron", "logit")
+#: Kinds that other tools write for the same parts.
+_OTHER_NAMES = {"mlp neuron": "neuron", "attention": "attention head", "head": "attention head"}
+_PORT, _KEPT, _MORE, _UNSCORED = "port", "in_graph", "more", "unscored"
+
+
+def is_graph(data: Mapping[str, Any]) -> bool:
+    """Whether a JSON object looks like an attribution graph."""
+    return {"metadata", "nodes", "links"} <= data.keys() and isinstance(data["nodes"], list)
+
+
+def graph_of(circuit: Circuit, *, slug: str, scan: str, prompt: str, most_links: int = MOST_LINKS) -> dict[str, Any]:
+    """The attribution graph of a circuit, with its strongest edges. `slug` names the graph, `scan` the model."""
+    kept = [edge for edge, _ in circuit.ranked_edges()[:most_links]]
+    kept += [edge for edge, member in circuit.edges.items() if member.score is None]
+    if len(kept) < len(circuit.edges):
+        note(f"the graph has the {len(kept)} strongest of {len(circuit.edges)} edges")
+    sizes = {"n_layers": circuit.n_layers, "n_heads": circuit.n_heads, "d_model": circuit.d_model}
+    return {
+        "metadata": {
+            "slug": slug,
+            "scan": scan,
+            "transcoder_list": [],
+            "prompt_tokens": ["(all positions)"],
+            "prompt": prompt,
+            "node_threshold": None,
+            "schema_version": 1,
+            "cfg": {**sizes, "parallel_attn_mlp": circuit.parallel},
+        },
+        "qParams": {"pinnedIds": [], "supernodes": [], "linkType": "both", "clickedId": "", "sg_pos": ""},
+        "nodes": [_node(node, member, circuit.n_layers) for node, member in circuit.nodes.items()],
+        "links": [_link(edge, circuit.edges[edge], circuit.n_layers) for edge in kept],
+    }
+
+
+def circuit_of(data: Mapping[str, Any], *, shape: Shape | None = None, d_model: int = 1, source: str) -> Circuit:
+    """The circuit of an attribution graph. One that was not written here does not say how large its model is: `shape`
+    and `d_model` do.
+    """
+    sizes = data["metadata"].get("cfg") if isinstance(data["metadata"], Mapping) else None
+    if sizes is None and shape is None:
+        raise BadInput(f"{source}: does not say how many layers and heads its model has; add metadata.cfg")
+    if sizes is None and shape is not None:
+        sizes = {"n_layers": shape.n_layers, "n_heads": shape.n_heads, "d_model": d_model}
+    named: dict[str, Node] = {}
+    nodes: dict[Node, Member] = {}
+    for entry in data["nodes"]:
+        node = _read_node(entry, source)
+        named[str(entry.get("node_id"))] = node
+        nodes[node] = _summed(nodes.get(node), entry, "influence", source)
+    edges: dict[Edge, Member] = {}
+    dropped = 0
+    for entry in data["links"]:
+        ends = [named.get(str(entry.get(end))) if isinstance(entry, Mapping) else None for end in ("source", "target")]
+        if None in ends:
+            raise BadInput(f"{source}: link {str(entry)[:80]} does not name two nodes of this graph")
+        if any(isinstance(end, Component) and end.is_neuron for end in ends):
+            dropped += 1
+            continue
+        for edge in _edges(ends[0], ends[1], entry):
+            edges[edge] = _summed(edges.get(edge), entry, "weight", source)
+    if dropped:
+        note(f"{source}: {dropped} links of neurons are left out; edges of a circuit run between heads and MLPs")
+    return Circuit.from_data(
+        {
+            "cfg": sizes,
+            "nodes": {_name(node): member.as_data() for node, member in nodes.items()},
+            "edges": {edge.format("eap"): member.as_data() for edge, member in edges.items()},
+        },
+        source=source,
+    )
+
+
+def write_graph(circuit: Circuit, path: Path | str, *, slug: str, scan: str, prompt: str) -> None:
+    """Write the attribution graph of a circuit."""
+    write_json(Path(path), graph_of(circuit, slug=slug, scan=scan, prompt=prompt))
+
+
+def read_graph(path: Path | str, *, shape: Shape | None = None, d_model: int = 1) -> Circuit:
+    """Read an attribution graph as a circuit."""
+    data = read_json(Path(path))
+    if not is_graph(data):
+        raise BadInput(f"{path}: is not an attribution graph; one has metadata, nodes and links")
+    return circuit_of(data, shape=shape, d_model=d_model, source=str(path))
+
+
+def _place(node: Node | None, n_layers: int) -> tuple[str, int, str]:
+    """Layer, feature and kind of a node; None is the embedding."""
+    if node is None or node == "input":
+        return "E", 0, "embedding"
+    if isinstance(node, Component):
+        if node.head is not None:
+            return str(node.layer), node.head, "attention head"
+        return str(node.layer), node.neuron or 0, "neuron" if node.is_neuron else "mlp"
+    return str(n_layers + 1), 0, "logit"
+
+
+def _id(node: Node | None, n_layers: int) -> str:
+    layer, feature, kind = _place(node, n_layers)
+    letter = {"attention head": "h", "mlp": "m", "neuron": "n"}.get(kind, "")
+    return f"{layer}_{letter}{feature}_0"
+
+
+def _node(node: Node, member: Member, n_layers: int) -> dict[str, Any]:
+    layer, feature, kind = _place(node, n_layers)
+    data = {
+        "node_id": _id(node, n_layers),
+        "feature": feature,
+        "layer": layer,
+        "ctx_idx": 0,
+        "feature_type": kind,
+        "token_prob": 0.0,
+        "is_target_logit": kind == "logit",
+        "run_idx": 0,
+        "reverse_ctx_idx": 0,
+        "jsNodeId": _id(node, n_layers),
+        "clerp": str(node),
+        "influence": member.score,
+        "activation": None,
+        _KEPT: member.in_graph,
+    }
+    return data | ({_MORE: dict(member.more)} if member.more else {})
+
+
+def _link(edge: Edge, member: Member, n_layers: int) -> dict[str, Any]:
+    data: dict[str, Any] = {
+        "source": _id(edge.sender, n_layers),
+        "target": _id(edge.receiver or "logits", n_layers),
+        "weight": member.score or 0.0,
+        _PORT: edge.port,
+        _KEPT: member.in_graph,
+    }
+    data |= {_UNSCORED: True} if member.score is None else {}
+    return data | ({_MORE: dict(member.more)} if member.more else {})
+
+
+def _read_node(entry: Any, source: str) -> Node:
+    """The part of the model that a node stands for."""
+    kind = str(entry.get("feature_type")) if isinstance(entry, Mapping) else ""
+    kind = _OTHER_NAMES.get(kind, kind)
+    if kind not in KINDS:
+        name = str(entry.get("node_id") if isinstance(entry, Mapping) else entry)[:40]
+        raise BadInput(f"{source}: node {name!r} is a {kind[:40]!r}; heads, MLPs and neurons can be read")
+    if kind in ("embedding", "logit"):
+        return "input" if kind == "embedding" else "logits"
+    try:
+        layer, feature = int(entry["layer"]), int(entry.get("feature", 0))
+    except (KeyError, TypeError, ValueError):
+        raise BadInput(f"{source}: node {str(entry)[:80]} has no layer and feature number") from None
+    if kind == "mlp":
+        return Component(layer)
+    return Component(layer, feature) if kind == "attention head" else Component(layer, neuron=feature)
+
+
+def _edges(sender: Node | None, receiver: Node | None, entry: Mapping[str, Any]) -> list[Edge]:
+    """The edge of a link; into a head it must say by which input it enters."""
+    start = None if sender == "input" else sender
+    if sender == "logits" or receiver == "input" or not isinstance(start, Component | None):
+        raise BadInput(f"link {str(entry)[:80]}: runs out of the logits or into the embedding")
+    if not isinstance(receiver, Component):
+        return [Edge(start, None, "logits")]
+    port = entry.get(_PORT, "mlp" if not receiver.is_head else None)
+    if port is None:
+        raise BadInput(f"link {str(entry)[:80]}: enters a head; add 'port': 'q', 'k' or 'v'")
+    return [Edge(start, receiver, port)]
+
+
+def _summed(before: Member | None, entry: Mapping[str, Any], field: str, source: str) -> Member:
+    """A member with the score of one more node or link of the same part."""
+    score = None if entry.get(_UNSCORED) is True else entry.get(field)
+    if score is not None and (isinstance(score, bool) or not isinstance(score, int | float)):
+        raise BadInput(f"{source}: {field} {str(score)[:40]!r} is not a number")
+    if before is not None and before.score is not None:
+        score = before.score + (score or 0.0)
+    kept = entry.get(_KEPT, True) is True or (before is not None and before.in_graph)
+    return Member(score=score, in_graph=kept, more=entry.get(_MORE, {}))
+
+
+def _name(node: Node) -> str:
+    return node.format("eap") if isinstance(node, Component) else node
