@@ -1,5 +1,7 @@
 """Circuits of neurons: the share kept against a loop of hooked runs, the smallest set, baselines, refusals."""
 
+from pathlib import Path
+
 import pytest
 import torch
 from torch import Tensor
@@ -11,6 +13,7 @@ from vesalius.discovery.neurons import Keeping, keep_neurons
 from vesalius.errors import BadInput
 from vesalius.intervene import Cost, Recordings
 from vesalius.model.specimen import Specimen
+from vesalius.report.heatmap import draw_heatmap
 
 SPECIMEN = "frac_prevs"
 
@@ -61,7 +64,7 @@ def test_the_smallest_set_keeps_what_was_asked(specimen: Specimen) -> None:
     assert at.share > at.random
 
 
-def test_refusals(specimen: Specimen) -> None:
+def test_refusals(specimen: Specimen, tmp_path: Path) -> None:
     for keep in (0.0, 1.5):
         with pytest.raises(BadInput, match="is not a share of the behaviour"):
             keep_neurons(specimen, keep=keep)
@@ -69,3 +72,5 @@ def test_refusals(specimen: Specimen) -> None:
         ves.neurons(specimen, method="acdc")
     swept = ves.sweep(specimen, components=["L0N0", Component(0, neuron=3), "L0H0"], n=4)
     assert [str(members[0]) for members in swept.sets] == ["L0N0", "L0N3", "L0H0"]
+    with pytest.raises(BadInput, match="L0N0 is a neuron: use a table"):
+        draw_heatmap({Component(0, neuron=0): 1.0}, tmp_path / "a.png", title="", unit="", n_layers=1, n_heads=1)

@@ -77,7 +77,9 @@ def circuit_of(data: Mapping[str, Any], *, shape: Shape | None = None, d_model: 
     edges: dict[Edge, Member] = {}
     dropped = 0
     for entry in data["links"]:
-        ends = [named.get(str(entry.get(end))) if isinstance(entry, Mapping) else None for end in ("source", "target")]
+        ends: list[Node | None] = [
+            named.get(str(entry.get(end))) if isinstance(entry, Mapping) else None for end in ("source", "target")
+        ]
         if None in ends:
             raise BadInput(f"{source}: link {str(entry)[:80]} does not name two nodes of this graph")
         if any(isinstance(end, Component) and end.is_neuron for end in ends):
@@ -149,9 +151,10 @@ def _node(node: Node, member: Member, n_layers: int) -> dict[str, Any]:
 
 
 def _link(edge: Edge, member: Member, n_layers: int) -> dict[str, Any]:
+    receiver: Node = "logits" if edge.receiver is None else edge.receiver
     data: dict[str, Any] = {
         "source": _id(edge.sender, n_layers),
-        "target": _id(edge.receiver or "logits", n_layers),
+        "target": _id(receiver, n_layers),
         "weight": member.score or 0.0,
         _PORT: edge.port,
         _KEPT: member.in_graph,

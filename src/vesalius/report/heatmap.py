@@ -11,6 +11,7 @@ from matplotlib.colors import SymLogNorm
 from matplotlib.figure import Figure
 
 from vesalius.components import Component
+from vesalius.errors import BadInput
 from vesalius.report.figures import new_figure, save_figure
 
 #: So many cells have their figure in them, if it is at least this part of the largest.
@@ -53,6 +54,8 @@ def add_heatmap(
     label: str | None,
 ) -> None:
     """Draw the map into axes, with its colour bar beside them; without a `label`, colours only mark components."""
+    if (neuron := next((part for part in effects if part.is_neuron), None)) is not None:
+        raise BadInput(f"a map of the model has cells for heads and MLPs; {neuron} is a neuron: use a table")
     cells = np.full((n_layers, n_heads + 1), np.nan)
     for component, effect in effects.items():
         cells[component.layer, n_heads if component.head is None else component.head] = effect
