@@ -4,7 +4,7 @@
     python -m benchmarks.neurons --agreement --out benchmarks/results/neurons_agreement.json
     python -m benchmarks.neurons --large --device cuda --out FILE
 
-The sweep replaces single neurons of SmolLM2-135M, a sample spread evenly over the model, by their values on the
+The sweep replaces single neurons of SmolLM2-135M, numbers 0 and 768 of every layer, by their values on the
 counterfactual prompt. The loop is what one writes: one forward of all prompts for each neuron, with a hook at
 `hook_post`.
 
