@@ -26,10 +26,9 @@ from vesalius.documents.neurons import NeuronPoint
 from vesalius.documents.performance import Performance
 from vesalius.errors import BadInput
 from vesalius.intervene import Cost, Plan, Recordings, Replacement, attribute_neurons, run
+from vesalius.intervene.attribution import neuron_sizes
 from vesalius.intervene.plan import neuron_place
 from vesalius.intervene.relevance import RULES, Rule
-from vesalius.intervene.tokens import real_tokens
-from vesalius.intervene.values import activations
 from vesalius.model.specimen import Specimen
 from vesalius.model.transformer import Transformer
 from vesalius.progress import Progress
@@ -120,7 +119,7 @@ def keep_neurons(
     size, share = _smallest(keeping, order, keep, progress)
     rankings = {
         "kept": order,
-        "magnitude": _written(model, material).argsort(descending=True, stable=True),
+        "magnitude": neuron_sizes(model, material.batch).argsort(descending=True, stable=True),
         "random": torch.randperm(len(order), generator=torch.Generator().manual_seed(seed)),
     }
     curve = _curve(Keeping(model, held_out, cost), rankings, size, progress)
@@ -184,20 +183,4 @@ def _curve(
             random=read["random"][i][0],
         )
         for i, one in enumerate(sizes)
-    )
-
-
-def _written(model: Transformer, material: Trial) -> Float[Tensor, " neuron"]:
-    """How much each neuron writes: the mean size of its activation times the length of its output weights."""
-    batch = material.batch.to(model.device)
-    real = real_tokens(model.config, batch).float()
-    posts = activations(model, batch, neurons=True).post
-    experts = model.config.experts
-    return torch.cat(
-        [
-            (torch.einsum("bpn,bp->n", post.float().abs(), real.to(post.device)) / real.sum()).cpu()
-            * model.blocks[layer].mlp.W_out.float().norm(dim=1).cpu()
-            for layer, post in enumerate(posts)
-            if experts is None or layer not in experts.layers
-        ]
     )

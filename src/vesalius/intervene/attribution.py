@@ -13,7 +13,8 @@ from torch import Tensor
 from vesalius.intervene.effects import Replacement
 from vesalius.intervene.readout import Readout
 from vesalius.intervene.relevance import Rule, rule_hooks
-from vesalius.intervene.values import NEURON_HOOK, OUTPUT_HOOKS, Batch
+from vesalius.intervene.tokens import real_tokens
+from vesalius.intervene.values import NEURON_HOOK, OUTPUT_HOOKS, Batch, activations
 from vesalius.model.devices import Copies
 from vesalius.model.hooks import HookPoint, Tap
 from vesalius.model.norms import widened
@@ -62,6 +63,20 @@ def attribute_neurons(
                 columns.append((slope[name] * change).sum(1, dtype=widened(change).dtype).cpu())
         parts.append(torch.cat(columns, 1))
     return torch.cat(parts)
+
+
+def neuron_sizes(model: Transformer, batch: Batch) -> Float[Tensor, " neuron"]:
+    """How much each neuron writes: the mean size of its activation times the length of its output weights."""
+    batch = batch.to(model.device)
+    real, experts = real_tokens(model.config, batch).float(), model.config.experts
+    return torch.cat(
+        [
+            (torch.einsum("bpn,bp->n", post.float().abs(), real.to(post.device)) / real.sum().to(post.device)).cpu()
+            * model.blocks[layer].mlp.W_out.float().norm(dim=1).cpu()
+            for layer, post in enumerate(activations(model, batch, neurons=True).post)
+            if experts is None or layer not in experts.layers
+        ]
+    )
 
 
 def _attribute_chunk(

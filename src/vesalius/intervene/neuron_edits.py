@@ -1,18 +1,14 @@
 """The neurons that a chunk of rows replaces, at what they put out (`hook_post`), while their MLP is computed."""
 
-from typing import TYPE_CHECKING
-
 import torch
 from torch import Tensor
 
+from vesalius.intervene.cuts import Walk
 from vesalius.intervene.plan import NeuronEdits
 from vesalius.intervene.tokens import Live
 from vesalius.intervene.values import NEURON_HOOK
 from vesalius.model.devices import Copies
 from vesalius.model.hooks import HookPoint, Tap
-
-if TYPE_CHECKING:
-    from vesalius.intervene.engine import _Walk
 
 _CLEAN = Tap()
 
@@ -20,7 +16,7 @@ _CLEAN = Tap()
 class ReplacedNeurons:
     """Edits in order of layer, so that a layer finds its own at once."""
 
-    def __init__(self, edits: NeuronEdits, walk: "_Walk") -> None:
+    def __init__(self, edits: NeuronEdits, walk: Walk) -> None:
         config, device = walk.model.config, walk.model.device
         self.walk = walk
         layers = torch.arange(config.n_layers + 1) * config.d_mlp
