@@ -277,7 +277,7 @@ def test_a_description_cannot_leave_its_block() -> None:
 
 
 def test_prompts_carry_the_rules_of_the_published_ones() -> None:
-    common = {"asking": True, "exemplars": (), "pairs": "", "parts": {"DESCRIPTION": ""}}
+    common = {"asking": True, "exemplars": (), "pairs": "", "layers": "", "parts": {"DESCRIPTION": ""}}
     rules = {
         "numeric": ("-128 and 128", "noisy", "several operations", "interval", "asked again"),
         "strings": ("text", "several operations", "simple rule"),

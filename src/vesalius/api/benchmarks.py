@@ -198,6 +198,7 @@ def bench_functions(
     ids: Sequence[str | int] | None = None,
     mode: str | None = None,
     budget: int | None = None,
+    white_box: bool = False,
     rounds: int = 20,
     system_prompt: str | None = None,
     grading_seed: int | None = None,
@@ -215,8 +216,9 @@ def bench_functions(
     `category` is numeric, strings, entities or relations; `interpreter` is "builtin", "oracle", "table", "aia",
     "milan", "aia+milan" or `package.module:function`; `evaluator` a language model that takes the unit tests of
     descriptions; `function_backbone` one that answers entities and relations in place of our knowledge; `count` takes
-    the first functions, `ids` those of that name; `budget` is the number of queries per function; `system_prompt`
-    "llama-2" is the paper's stricter one, in mode "published". The seed of the test points is drawn when the answers
+    the first functions, `ids` those of that name; `budget` is the number of queries per function; `white_box`
+    gives the interpreter the layers of numeric functions that are nets; `system_prompt` "llama-2" is the paper's
+    stricter one, in mode "published". The seed of the test points is drawn when the answers
     are written; the scorecard names it, and `grading_seed` repeats it.
     """
     answering = findable_model(function_backbone)
@@ -227,6 +229,7 @@ def bench_functions(
         backbone=findable_model(backbone),
         evaluator=findable_model(evaluator),
         budget=budget,
+        white_box=white_box,
         talk=Talk(rounds=rounds, system=system_prompt or "gpt"),
         prices=_absolute(prices),
         grading_seed=grading_seed,
@@ -245,6 +248,7 @@ def bench_functions(
         None if count is None else f"first{count}",
         None if suite.ids is None else selection_word(None, suite.ids, None),
         None if budget is None else f"budget{budget}",
+        "white-box" if white_box else None,
         None if system_prompt is None else f"system-{system_prompt}",
         f"seed{FUNCTIONS_SEED if seed is None else seed}",
     )

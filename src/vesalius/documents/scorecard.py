@@ -264,6 +264,7 @@ class Scorecard(Viewable, Document):
     suite: str | None = None
     evaluator: str | None = None
     budget: int | None = None
+    access: Literal["white box"] | None = None
     families: FrozenMap[str, Family] | None = None
     failures: tuple[FunctionFailure, ...] | None = None
     caveats: tuple[str, ...] | None = None

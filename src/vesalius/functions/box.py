@@ -7,13 +7,14 @@
 An interpreter gets the box and not the function. The box has no public way to the function, around the budget or past
 the log, so no interpreter reaches it by accident. This is a convention: Python hides nothing from code in the same
 process that looks for it. A function is called with many inputs at once and with the number of the first call, so that
-noise is seeded by (function, call) and a run can be repeated.
+noise is seeded by (function, call) and a run can be repeated. A box of white-box access also shows `layers`, those of a
+function that is a neural net; what the net was trained on is not among them.
 """
 
 import cmath
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, Protocol, TypedDict
 
 from vesalius.errors import BadInput
 
@@ -28,6 +29,14 @@ class Reply:
 
     value: Any = None
     error: str | None = None
+
+
+class Layer(TypedDict):
+    """A layer of a net, `activation(weights @ inputs + biases)`: one row of weights per unit."""
+
+    weights: list[list[float]]
+    biases: list[float]
+    activation: Literal["relu", "identity"]
 
 
 class Function(Protocol):
@@ -76,15 +85,19 @@ class Box:
         function: what is inside.
         budget: how many inputs may be asked in all; None for any number.
         asked: what was asked before, which counts.
+        white_box: whether `layers` shows those of a function that is a net.
     """
 
-    __slots__ = ("_ask", "_budget", "_category", "_log")
+    __slots__ = ("_ask", "_budget", "_category", "_layers", "_log")
 
-    def __init__(self, function: Function, *, budget: int | None = None, asked: Sequence[Asked] = ()) -> None:
+    def __init__(
+        self, function: Function, *, budget: int | None = None, asked: Sequence[Asked] = (), white_box: bool = False
+    ) -> None:
         if budget is not None and budget < 1:
             raise BadInput(f"budget {budget}: a function that may not be asked cannot be interpreted; give 1 or more")
         self._category: Category = function.category
         self._budget = budget
+        self._layers = layers_of(function) if white_box else None
         self._ask, self._log = _door(function.replies, budget, asked)
 
     @property
@@ -96,6 +109,11 @@ class Box:
     def budget(self) -> int | None:
         """How many inputs may be asked in all; None for any number."""
         return self._budget
+
+    @property
+    def layers(self) -> list[Layer] | None:
+        """The layers of the net that the function is, in order; None for other functions and without such access."""
+        return self._layers
 
     @property
     def log(self) -> tuple[Asked, ...]:
@@ -115,6 +133,12 @@ class Box:
     def ask(self, inputs: Sequence[Any]) -> list[Reply]:
         """Ask all of them: one reply each, in order. Raises `OutOfQueries`, asking none, if the budget is too small."""
         return self._ask(inputs)
+
+
+def layers_of(function: Function) -> list[Layer] | None:
+    """The layers of a function that is a net; None for any other."""
+    net = getattr(function, "net", None)
+    return None if net is None else net.layers()
 
 
 def _door(

@@ -68,6 +68,7 @@ def task_of(box: Box, *, seed: int, timeout: float) -> dict[str, Any]:
         "timeout_seconds": timeout,
         "seconds": LONGEST_CONVERSATION,
         "seed": seed,
+        **({} if box.layers is None else {"layers": box.layers}),
         "answer": {"description": "text", "code": "Python that defines f, or null", "domain": "text, or null"},
     }
 

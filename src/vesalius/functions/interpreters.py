@@ -18,7 +18,7 @@ from vesalius.errors import BadInput, Failed, choices
 from vesalius.functions.agents import DialogueLimits, interpret_with
 from vesalius.functions.agents.exemplars import exemplars_for
 from vesalius.functions.answer import Answer, Interpreter
-from vesalius.functions.box import Box, Function
+from vesalius.functions.box import Box, Function, layers_of
 from vesalius.functions.command import interpret_by_command
 from vesalius.functions.serving import answer_in, answers_directory
 from vesalius.functions.suite import Suite
@@ -59,6 +59,16 @@ def check_interpreter(name: str, category: str, *, backbone: str | None) -> None
         raise BadInput(f"interpreter {name} needs a language model; name one, as in `backbone` openai:gpt-5.4")
     if name in (BUILTIN, ORACLE, TABLE) and backbone is not None:
         raise BadInput(f"`backbone`: interpreter {name} asks no language model; use one of {choices(WITH_MODEL)}")
+
+
+def check_white_box(name: str, suite: Suite) -> None:
+    """Refuse white-box access where no function is a net, or where the interpreter would not look at one."""
+    if name in (BUILTIN, ORACLE, TABLE) or answers_directory(name) is not None:
+        raise BadInput(f"`white_box`: interpreter {name} does not read weights; use aia, milan, aia+milan or your own")
+    if not any(map(layers_of, suite.functions())):
+        raise BadInput(
+            "`white_box`: none of the functions is a neural net; use it with `category` numeric and more functions"
+        )
 
 
 def check_askable(function: Function) -> None:

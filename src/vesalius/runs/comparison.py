@@ -158,8 +158,8 @@ def _picture(id: str, title: str, cards: dict[str, Scorecard], metrics: Metrics)
 
 def _source(card: Scorecard) -> str:
     subject = card.backbone or card.subject
-    protocol = f", {card.protocol}" if card.protocol else ""
-    return f"measured: {subject}{protocol}, n = {card.n}, n_error = {card.n_error}"
+    said = "".join(f", {word}" for word in (card.protocol, card.access) if word)
+    return f"measured: {subject}{said}, n = {card.n}, n_error = {card.n_error}"
 
 
 def _value(card: Scorecard, name: str) -> float | None:

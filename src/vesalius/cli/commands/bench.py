@@ -272,6 +272,9 @@ def functions(
         int | None,
         typer.Option("--budget", min=1, help="Queries per function. Default: as many as the interpreter needs."),
     ] = None,
+    white_box: Annotated[
+        bool, typer.Option("--white-box", help="Give the interpreter the weights of numeric functions that are nets.")
+    ] = False,
     rounds: Annotated[int, typer.Option("--rounds", min=1, help="Commands a language model may send.")] = 20,
     system_prompt: Annotated[
         str | None,
@@ -318,6 +321,7 @@ def functions(
             ids=names(ids),
             mode=mode,
             budget=budget,
+            white_box=white_box,
             rounds=rounds,
             system_prompt=system_prompt,
             grading_seed=grading_seed,

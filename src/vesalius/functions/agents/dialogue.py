@@ -16,7 +16,7 @@ from vesalius.functions.agents.commands import Ask, Malformed, Parts, read_answe
 from vesalius.functions.agents.exemplars import Exemplars
 from vesalius.functions.agents.invention import invented
 from vesalius.functions.agents.prompting import render
-from vesalius.functions.agents.writing import said_input, said_pairs
+from vesalius.functions.agents.writing import DIGITS, said_input, said_layers, said_pairs
 from vesalius.functions.answer import Answer, Mode
 from vesalius.functions.box import Box, Category
 from vesalius.functions.domains import read_structured
@@ -163,6 +163,8 @@ def _opening(
         asking=asking,
         exemplars=shown,
         pairs=said_pairs(asked),
+        layers="" if box.layers is None else said_layers(box.layers),
+        digits=DIGITS,
         parts={
             part: PUBLISHED_WORDS.get((box.category, part), WORDS[part]) if published else WORDS[part] for part in parts
         },

@@ -4,10 +4,12 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from vesalius.functions.box import Asked, Reply
+from vesalius.functions.box import Asked, Layer, Reply
 
 #: What is shown of one output, and of all outputs of a round.
 MOST_OF_ONE, MOST_OF_ALL = 300, 12_000
+#: Significant digits of a net's weights.
+DIGITS = 6
 
 
 def said_input(value: Any) -> str:
@@ -33,6 +35,20 @@ def said_pairs(asked: Sequence[Asked]) -> str:
             break
         lines.append(line)
     return "\n".join(lines)
+
+
+def said_layers(layers: Sequence[Layer]) -> str:
+    """The layers of a net, three lines each, rounded."""
+    lines = []
+    for number, layer in enumerate(layers, 1):
+        weights = "; ".join(_rounded(row) for row in layer["weights"])
+        lines.append(f"Layer {number}: {len(layer['biases'])} units, activation {layer['activation']}")
+        lines += [f"weights: {weights}", f"biases: {_rounded(layer['biases'])}"]
+    return "\n".join(lines)
+
+
+def _rounded(values: Sequence[float]) -> str:
+    return ", ".join(f"{value:.{DIGITS}g}" for value in values)
 
 
 def _number(value: Any) -> str:

@@ -24,6 +24,7 @@ from numpy import ndarray
 from safetensors import SafetensorError
 from safetensors.numpy import load_file, save_file
 
+from vesalius.functions.box import Layer
 from vesalius.functions.numeric.expressions import Expression, domain, evaluate, operands
 
 HIDDEN = 64
@@ -50,6 +51,13 @@ class Net:
 
     def __call__(self, x: Float[ndarray, " points"]) -> Float[ndarray, " points"]:
         return np.maximum(x[:, None] * self.slopes + self.biases, 0.0) @ self.outer + self.bias
+
+    def layers(self) -> list[Layer]:
+        """The two layers as data: all there is to know of the net, and nothing of the expression."""
+        return [
+            Layer(weights=self.slopes[:, None].tolist(), biases=self.biases.tolist(), activation="relu"),
+            Layer(weights=self.outer[None].tolist(), biases=[float(self.bias)], activation="identity"),
+        ]
 
 
 def target_points(expression: Expression, count: int = POINTS) -> tuple[ndarray, ndarray]:

@@ -101,6 +101,7 @@ class FunctionsBenchmark(Steps):
                 s.suite,
                 s.interpreter,
                 budget=s.budget,
+                white_box=s.white_box,
                 talk=s.talk,
                 timeout=self.limits.timeout,
                 access=None if s.backbone is None else self._reach(s.backbone, function.id),

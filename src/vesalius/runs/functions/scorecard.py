@@ -14,7 +14,7 @@ import torch
 from vesalius.documents.metric import Metric
 from vesalius.documents.scorecard import Family, FunctionFailure, Scorecard
 from vesalius.errors import Failed, choices
-from vesalius.functions.box import Function
+from vesalius.functions.box import Function, layers_of
 from vesalius.functions.interpreters import BUILTIN
 from vesalius.functions.suite import SEED, lacks_source
 from vesalius.functions.unit_tests import CHANCE
@@ -50,6 +50,10 @@ ANSWERED = (
     "{} answers the functions: an answer that names the rule can still disagree with a model that does not follow it;"
     " `vesalius functions reliability` measures how far it does."
 )
+WHITE_BOX = (
+    "White-box access: the interpreter was given the weights of {} of {} functions, those that are nets; its figures"
+    " are not those of black boxes."
+)
 STANDS_IN = "a program that agrees with all stored pairs answers in its place, and grading is by those pairs alone."
 
 Figures = dict[str, float | None]
@@ -66,6 +70,8 @@ def functions_scorecard(
     figures = {function.id: case_figures(state, function.id) for function in graded}
     suite = settings.suite
     sections: dict[str, Any] = {"left_out": suite.left_out} if suite.left_out else {}
+    if settings.white_box:
+        sections["access"] = "white box"
     if settings.models:
         sections["usage"] = {"calls": call_totals(state.total())}
     card = Scorecard(
@@ -103,6 +109,8 @@ def _caveats(settings: FunctionSettings, functions: Sequence[Function]) -> tuple
     caveats = [CAVEAT.format(CAVEATS[suite.category])] if settings.interpreter == BUILTIN else []
     if suite.function_backbone is not None:
         caveats.append(ANSWERED.format(model_name(suite.function_backbone)))
+    if settings.white_box:
+        caveats.append(WHITE_BOX.format(sum(layers_of(function) is not None for function in functions), len(functions)))
     if suite.dataset is None:
         return tuple(caveats)
     missing = sum(map(lacks_source, functions))

@@ -10,7 +10,7 @@ from vesalius.documents.request import Request
 from vesalius.errors import BadInput
 from vesalius.files import sha256
 from vesalius.functions.agents import DialogueLimits as Talk
-from vesalius.functions.interpreters import ASKING, BUILTIN, WITH_MODEL, check_interpreter
+from vesalius.functions.interpreters import ASKING, BUILTIN, WITH_MODEL, check_interpreter, check_white_box
 from vesalius.functions.suite import GRADING_SEEDS, Suite
 from vesalius.version import __version__
 
@@ -23,7 +23,8 @@ _LATER = ("ids", "function_backbone")
 class FunctionSettings:
     """What decides the results of a run. `budget` is the number of queries per function; None for any number.
 
-    `grading_seed` None means that one is drawn when the answers are written.
+    `grading_seed` None means that one is drawn when the answers are written. `white_box` gives the interpreter the
+    layers of functions that are nets.
     """
 
     suite: Suite
@@ -34,6 +35,7 @@ class FunctionSettings:
     talk: Talk = field(default_factory=Talk)
     prices: str | None = None
     grading_seed: int | None = None
+    white_box: bool = False
 
     def __post_init__(self) -> None:
         check_interpreter(self.interpreter, self.suite.category, backbone=self.backbone)
@@ -50,6 +52,8 @@ class FunctionSettings:
             raise BadInput("`prices`: no language model is asked; leave it out")
         if self.evaluator is not None and self.suite.category == "numeric":
             raise BadInput("`evaluator`: numeric functions are graded by their code; leave it out")
+        if self.white_box:
+            check_white_box(self.interpreter, self.suite)
 
     @property
     def models(self) -> tuple[str, ...]:
@@ -70,6 +74,7 @@ class FunctionSettings:
             "ids": None if suite.ids is None else list(suite.ids),
             "mode": suite.mode,
             "budget": self.budget,
+            "white_box": self.white_box or None,
             "rounds": self.talk.rounds if self.interpreter in WITH_MODEL else None,
             "system_prompt": None if self.talk.system == "gpt" else self.talk.system,
             "prices": self.prices,
@@ -95,6 +100,7 @@ class FunctionSettings:
             "backbone": self.backbone,
             "evaluator": self.evaluator,
             "budget": self.budget,
+            **({"white_box": True} if self.white_box else {}),
             "talk": self._talk_data() if self.interpreter in WITH_MODEL else None,
             "prices": None if self.prices is None else sha256(Path(self.prices))[:16],
             "grading_seed": self.grading_seed,
@@ -120,4 +126,5 @@ class FunctionSettings:
         suite = Suite(**chosen, ids=ids, function_backbone=asked.get("function_backbone"))
         kept = {name: asked[name] for name in ("interpreter", "backbone", "evaluator", "budget")}
         drawn = {"grading_seed": asked.get("grading_seed"), "prices": data.get("prices")}
-        return cls(suite=suite, **kept, talk=Talk(**asked["talk"] or {}), **drawn)
+        access = {"white_box": asked.get("white_box", False)}
+        return cls(suite=suite, **kept, **access, talk=Talk(**asked["talk"] or {}), **drawn)

@@ -65,6 +65,8 @@ class ToInterpret:
     suite: Suite
     interpreter: str
     budget: int | None = None
+    #: Whether the layers of nets are shown.
+    white_box: bool = False
     talk: Talk = field(default_factory=Talk)
     #: Seconds that a command may be silent.
     timeout: float = TIMEOUT
@@ -111,7 +113,7 @@ def interpret_case(case: ToInterpret) -> Interpreted:
     options |= {"grading_seed": case.grading_seed, "timeout": case.timeout}
     with ExitStack() as stack:
         function = stack.enter_context(_function(case))
-        box = Box(function, budget=case.budget)
+        box = Box(function, budget=case.budget, white_box=case.white_box)
         if case.access is not None:
             options["backbone"] = stack.enter_context(case.access.open()).within(case.id)
         result = interpret(case.interpreter, function, box, **options)
