@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 import vesalius as ves
+from tests.functions.needs import FACTS, needs_facts
 from tests.runs.paper_results import (
     metric,
     write_judged_run,
@@ -20,6 +21,7 @@ from tests.runs.paper_results import (
 )
 from vesalius.api.papers import PAPERS
 from vesalius.errors import BadInput
+from vesalius.functions.knowledge.packages import installed
 from vesalius.runs.papers.figures import number, printed
 
 ENTRIES = [(paper, entry.id) for paper, tables in PAPERS.items() for entry in tables.entries]
@@ -62,7 +64,7 @@ def asked(id: str) -> dict[str, str]:
 @pytest.mark.parametrize(("paper", "id"), ENTRIES)
 def test_every_table_and_figure_is_filled(beside: Path, tmp_path: Path, paper: str, id: str) -> None:
     table = ves.api.paper_table(paper, **asked(id), out=tmp_path)
-    assert table.measured, table.command
+    assert table.measured or (id == "Table A2" and not all(map(installed, FACTS))), table.command
     assert all(set(row.values) <= set(table.columns) for row in (*table.published, *table.measured))
     assert type(table).read(tmp_path / f"{table.file_name}.json") == table
     assert [Path(picture).suffix for picture in table.pictures] == ([".svg", ".png"] if id.startswith("F") else [])
@@ -166,6 +168,7 @@ def test_functions_runs_and_reliability_fill_find(results: Path) -> None:
     assert [dict(row.values) for row in grid] == [{"own": 0.75, "others": 0.25}, {"own": 0.5, "others": 0.125}]
 
 
+@needs_facts
 def test_our_relations_are_as_many_as_published() -> None:
     table = ves.api.paper_table("find", "A2")
     assert len(table.measured) == len(table.published) == 25

@@ -46,10 +46,15 @@ def run_state(directory: Path, worker: Worker | None = None) -> RunState:
     """Whether a process works on a run, its result is there, or neither."""
     if (worker or worker_of(directory)) is not None:
         return "running"
-    if is_tool_run(directory):
+    if _is_of_tools(directory):
         return "finished"  # it has no end of its own
     result = SCORECARD if is_run(directory) else EXPLANATION_FILE
     return "finished" if (directory / result).is_file() else "stopped"
+
+
+def _is_of_tools(directory: Path) -> bool:
+    """Whether it is a run of `vesalius mcp`; a `run.json` that lies elsewhere or is too large is refused first."""
+    return is_run(directory) and inside(directory, RUN).is_file() and is_tool_run(directory)
 
 
 def is_watchable(directory: Path) -> bool:
@@ -72,7 +77,7 @@ class Watcher:
         worker = worker_of(directory)
         state = run_state(directory, worker)
         common: dict[str, Any] = {"run": directory.name, "state": state, **_doing(worker)}
-        if is_tool_run(directory):
+        if _is_of_tools(directory):
             inside(directory, EVENTS)
             return watch_tools(directory, case=case, first=first, most=MOST_CALLS, common=common)
         if is_run(directory):
@@ -86,7 +91,7 @@ class Watcher:
 
     def text(self, directory: Path, *, case: str | None, number: int, part: str) -> str:
         """A whole text of one call."""
-        if is_tool_run(directory):
+        if _is_of_tools(directory):
             inside(directory, EVENTS)
             return whole_tool_text(directory, case=case, number=number, part=part)
         if is_run(directory):
