@@ -6,6 +6,7 @@ from pathlib import Path
 import vesalius as ves
 from tests.cli.conftest import Vesalius
 from vesalius.documents.circuit import Circuit
+from vesalius.documents.neurons import NeuronCircuit
 
 SPECIMEN = "frac_prevs"
 
@@ -18,6 +19,7 @@ def test_command_files_and_rerun(vesalius: Vesalius, tmp_path: Path) -> None:
     assert [str(part) for part, _ in circuit.ranked()] == [one["id"] for one in document["components"]]
     assert all(part.is_neuron for part in circuit.components)
     again = ves.rerun(ves.neurons(SPECIMEN, keep=0.5, n=8))
+    assert isinstance(again, NeuronCircuit)
     assert again.request.command_line() == f"vesalius neurons {SPECIMEN} --method relp-qk --keep 0.5 --n 8 --seed 0"
     assert [one.id for one in again.components] == [one["id"] for one in document["components"]]
     refused = vesalius("explain", SPECIMEN, "--circuit", tmp_path / "kept" / "circuit.json")
