@@ -67,13 +67,13 @@ def compared(ours: Draw, theirs: Draw) -> list[dict[str, Any]]:
         counts = Counter(mine), Counter(theirs.shares[name])
         names = sorted({*counts[0], *counts[1]})
         table = np.array([[count[which] for which in names] for count in counts])
-        p = float(scipy.stats.chi2_contingency(table)[1]) if len(names) > 1 else 1.0
+        p = float(np.asarray(scipy.stats.chi2_contingency(table)[1])) if len(names) > 1 else 1.0
         largest = max(abs(a / len(mine) - b / len(theirs.shares[name])) for a, b in table.T)
         rows.append({"property": name, "largest difference": largest, "p": p, "n": [len(mine), int(table[1].sum())]})
     for name, values in ours.numbers.items():
-        statistic, p = scipy.stats.ks_2samp(values, theirs.numbers[name])
+        statistic, p = map(float, np.asarray(scipy.stats.ks_2samp(values, theirs.numbers[name])))
         size = [len(values), len(theirs.numbers[name])]
-        rows.append({"property": name, "largest difference": float(statistic), "p": float(p), "n": size})
+        rows.append({"property": name, "largest difference": statistic, "p": p, "n": size})
     return rows
 
 
