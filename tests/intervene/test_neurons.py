@@ -9,7 +9,7 @@ from tests.models import STRUCTURES, random_model, small_config
 from vesalius.components import STYLES, Component, Edge, all_neurons
 from vesalius.errors import BadInput
 from vesalius.intervene import Batch, Plan, Readout, Recordings, Replacement, Row, attribute_neurons, effects, run
-from vesalius.intervene.values import Values, activations, zeros
+from vesalius.intervene.values import Values, activations, reordered, zeros
 from vesalius.model import Transformer
 
 
@@ -91,6 +91,23 @@ def test_effects_of_neurons_and_of_all_of_them() -> None:
         clean = Recordings(model, batch, readout).scores()[2]
         zero = effects(model, batch, readout, sets=[(neurons[i],)])
         assert float(zero.matrix[2, 0]) == pytest.approx(float(clean - hooked(model, batch, readout, row, table)))
+
+
+def test_neurons_beside_a_layer_of_experts() -> None:
+    """Every kind of replacement where only some layers have neurons, against hooks."""
+    model = random_model(small_config(**STRUCTURES["one-layer-of-experts"]), 8).double()
+    batch, other, readout = prompt_pairs(model.config, 8)
+    assert {part.layer for part in all_neurons(model.config)} == {0}
+    for kind in ("zero", "mean", "resample"):
+        swept = effects(model, batch, readout, kind=kind, sets=[("L0N3",), ("L0N5", "L0N19")], counterfactual=other)
+        replacement = Replacement.of_kind(kind, model, batch, counterfactual=other, neurons=True)
+        clean = Recordings(model, batch, readout).scores()
+        for prompt, choice in enumerate(replacement.choices.tolist()):
+            row = Row(prompt, {"L0N5": choice, "L0N19": choice})
+            expected = clean[prompt] - hooked(model, batch, readout, row, replacement.values)
+            assert float(swept.matrix[prompt, 1]) == pytest.approx(float(expected), abs=1e-9), kind
+    moved = reordered(activations(model, batch, neurons=True), torch.arange(5).flip(0).expand(3, 5))
+    assert moved.post[1].numel() == 0
 
 
 def test_attribution_is_the_slope_of_every_neuron() -> None:

@@ -265,12 +265,14 @@ def _run(model: Transformer, batch: Batch, *names: str, neurons: bool = False) -
 
 
 def _combine(function: Callable[..., Tensor], *tables: Values) -> Values:
-    """Apply a function to the tensors of one or more tables, place by place."""
+    """Apply a function to the tensors of one or more tables, place by place; MLPs of experts keep their empty table."""
     return Values(
         tuple(function(*layer) for layer in zip(*(t.z for t in tables), strict=True)),
         tuple(function(*layer) for layer in zip(*(t.mlp for t in tables), strict=True)),
         function(*(t.embed for t in tables)),
-        post=tuple(function(*layer) for layer in zip(*(t.post for t in tables), strict=True))
+        post=tuple(
+            function(*layer) if layer[0].numel() else layer[0] for layer in zip(*(t.post for t in tables), strict=True)
+        )
         if _have_neurons(tables)
         else (),
     )
