@@ -11,8 +11,8 @@ from vesalius.model.config import Config
 HEADS = [Component(0, head) for head in range(10)]
 
 
-def gpt2_shaped(**changes: int) -> Config:
-    data = {**GPT2_SMALL, "d_head": 64, "d_mlp": 3072, "d_vocab_out": 50257, "n_ctx": 1024, "norm": "layer"}
+def gpt2_shaped(**changes: object) -> Config:
+    data = {**GPT2_SMALL, "d_head": 64, "d_vocab_out": 50257}
     return Config.model_validate({**data, **changes})
 
 
@@ -46,3 +46,5 @@ def test_published_heads_belong_to_one_shape() -> None:
     assert published_heads(gpt2_shaped(), None) is None
     assert published_heads(gpt2_shaped(d_vocab=17, d_vocab_out=17), "ioi") is None
     assert published_heads(gpt2_shaped(n_layers=6), "ioi") is None
+    neo = {"n_ctx": 2048, "attn_scale": 1.0, "windows": (None, 256) * 6}
+    assert published_heads(gpt2_shaped(**neo), "ioi") is None, "GPT-Neo 125M"

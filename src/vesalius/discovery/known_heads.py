@@ -19,7 +19,22 @@ from vesalius.components import Component
 from vesalius.files import sha256
 from vesalius.model.config import Config
 
-GPT2_SMALL = {"n_layers": 12, "n_heads": 12, "n_kv_heads": 12, "d_model": 768, "d_vocab": 50257}
+#: GPT-Neo 125M has as many layers, heads and words, but other contexts, windows and scales.
+GPT2_SMALL = {
+    "n_layers": 12,
+    "n_heads": 12,
+    "n_kv_heads": 12,
+    "d_model": 768,
+    "d_mlp": 3072,
+    "d_vocab": 50257,
+    "n_ctx": 1024,
+    "norm": "layer",
+    "rotary": None,
+    "gated": False,
+    "block": "sequential",
+    "attn_scale": None,
+    "windows": (),
+}
 #: SHA-256 of `model.safetensors` as published on the hub (`openai-community/gpt2`).
 GPT2_SMALL_SHA256 = "248dfc3911869ec493c76e65bf2fcf7f615828b0254c12b473182f0f81d3a707"
 WEIGHTS_FILE = "model.safetensors"
