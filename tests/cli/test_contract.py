@@ -31,8 +31,9 @@ COMMANDS = [
 BENCHMARKS = ["circuits", "discovery", "mechrl", "functions"]
 CLAIMS = ["register", "verify", "show", "key"]
 LEAGUE = ["make", "submit", "score", "table"]
+MIB = ["write", "check", "score"]
 FUNCTIONS = ["sample", "serve", "reliability", "unit-tests", "evaluator-data"]
-GROUPS = {"bench": BENCHMARKS, "functions": FUNCTIONS, "claims": CLAIMS, "league": LEAGUE}
+GROUPS = {"bench": BENCHMARKS, "functions": FUNCTIONS, "claims": CLAIMS, "league": LEAGUE, "mib": MIB}
 ALL = [*COMMANDS, *(f"{group} {name}" for group, names in GROUPS.items() for name in names)]
 
 #: Runs in a fresh interpreter: every help text, then the modules that are loaded.

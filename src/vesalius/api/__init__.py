@@ -11,6 +11,7 @@
 | let people rate texts blind, and compare  | `annotate`, `ratings`, `rating_sheets`                                  |
 | register a claim before its test, verify  | `register_claim`, `verify_claim`, `check_verdict`, `show_claim`, ...    |
 | score on fresh circuits, with a sealed key| `make_league`, `submit_league`, `score_league`, `league_table`          |
+| submit circuits to the MIB benchmark      | `write_mib`, `check_mib`, `score_mib`                                   |
 | repeat a result from its request          | `rerun`                                                                 |
 | make specimens and see black boxes        | `train`, `generate`, `sample_functions`                                 |
 
@@ -43,6 +44,7 @@ if TYPE_CHECKING:
     from vesalius.api.looking import attention, lens, look
     from vesalius.api.measuring import instruments
     from vesalius.api.mechrl import bench_mechrl
+    from vesalius.api.mib_submissions import check_mib, score_mib, write_mib
     from vesalius.api.neuron_circuits import neurons
     from vesalius.api.pages import report
     from vesalius.api.paper_runs import paper_plan, paper_run
@@ -76,6 +78,7 @@ _HOMES = {
     "bos_text": "vesalius.api.catalogue",
     "check": "vesalius.api.families",
     "check_document": "vesalius.api.families",
+    "check_mib": "vesalius.api.mib_submissions",
     "check_verdict": "vesalius.api.registered_claims",
     "compare": "vesalius.api.runs",
     "convert": "vesalius.api.circuit_formats",
@@ -120,6 +123,7 @@ _HOMES = {
     "schema": "vesalius.documents.schemas",
     "schema_names": "vesalius.documents.schemas",
     "score_league": "vesalius.api.league_scoring",
+    "score_mib": "vesalius.api.mib_submissions",
     "serve_functions": "vesalius.api.functions",
     "show": "vesalius.api.catalogue",
     "show_claim": "vesalius.api.registered_claims",
@@ -138,6 +142,7 @@ _HOMES = {
     "watch": "vesalius.api.watching",
     "what_if": "vesalius.api.knockouts",
     "what_if_again": "vesalius.api.knockouts",
+    "write_mib": "vesalius.api.mib_submissions",
 }
 __all__ = [
     "annotate",
@@ -151,6 +156,7 @@ __all__ = [
     "bos_text",
     "check",
     "check_document",
+    "check_mib",
     "check_verdict",
     "compare",
     "convert",
@@ -195,6 +201,7 @@ __all__ = [
     "schema",
     "schema_names",
     "score_league",
+    "score_mib",
     "serve_functions",
     "show",
     "show_claim",
@@ -213,6 +220,7 @@ __all__ = [
     "watch",
     "what_if",
     "what_if_again",
+    "write_mib",
 ]
 
 

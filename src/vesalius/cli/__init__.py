@@ -20,6 +20,7 @@ from vesalius.cli.commands import (
     functions,
     league,
     mcp,
+    mib,
     neurons,
     papers,
     runs,
@@ -44,7 +45,7 @@ app = typer.Typer(
 
 PARTS = (
     *(specimens, circuits, neurons, checking, surveys, studies, papers, training, runs),
-    *(workbench, mcp, bench, functions, claims, league, documents),
+    *(workbench, mcp, bench, functions, claims, league, mib, documents),
 )
 for part in PARTS:
     app.add_typer(part.commands)

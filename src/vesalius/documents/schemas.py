@@ -14,6 +14,7 @@ from vesalius.documents.faithfulness import FAITHFULNESS_FILE, Faithfulness
 from vesalius.documents.league import LEAGUE_FILE, ROW_FILE, SUBMISSION_FILE, League, LeagueRow, LeagueSubmission
 from vesalius.documents.listing import ResultList
 from vesalius.documents.mechrl import MechrlStudy
+from vesalius.documents.mib import MibScore, MibSubmission
 from vesalius.documents.neurons import NEURONS_FILE, NeuronCircuit
 from vesalius.documents.paper import PaperContents, PaperPlan, PaperTable
 from vesalius.documents.plan import Plan
@@ -60,6 +61,8 @@ DOCUMENTS: dict[str, tuple[type[BaseModel], str | None]] = {
     "league": (League, LEAGUE_FILE),
     "submission": (LeagueSubmission, SUBMISSION_FILE),
     "row": (LeagueRow, ROW_FILE),
+    "mib_submission": (MibSubmission, None),
+    "mib_score": (MibScore, None),
     "paper_table": (PaperTable, "PAPER-TABLE.json"),
     "paper_contents": (PaperContents, None),
     "paper_plan": (PaperPlan, None),
