@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from vesalius.api.functions import SEED as FUNCTIONS_SEED
-from vesalius.api.functions import chosen_suite, usual_mode
+from vesalius.api.functions import chosen_suite, suite_functions, usual_mode
 from vesalius.api.mechrl import bench_mechrl
 from vesalius.api.places import Out, directory_for, findable_model
 from vesalius.backbones import MAX_TOKENS, TIMEOUT
@@ -236,6 +236,7 @@ def bench_functions(
     )
     limits, runs_on = RunLimits(max_cost=max_cost, sandbox_unsafe=unsafe_sandbox, timeout=timeout), engine_named(engine)
     limits.check_models(settings.models, settings.prices)
+    suite_functions(suite)
     directory = directory_for(
         out,
         "bench-functions",

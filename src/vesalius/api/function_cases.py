@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from vesalius.api.functions import chosen_suite
+from vesalius.api.functions import chosen_suite, suite_functions
 from vesalius.backbones import Backbone, open_backbone
 from vesalius.documents.metric import Metric
 from vesalius.errors import BadInput, choices, quoted
@@ -87,6 +87,7 @@ class FunctionCases:
         if grading_seed is not None and not 0 <= grading_seed < GRADING_SEEDS:
             raise BadInput(f"grading seed {grading_seed}: give a number from 0 to {GRADING_SEEDS - 1}")
         suite = chosen_suite(category, seed, count, mode, dataset)
+        suite_functions(suite)
         if grading_seed is None:
             grading_seed = suite.usual_grading_seed if repeatable else secrets.randbelow(GRADING_SEEDS)
         return cls(suite, grading_seed, unsafe_sandbox)

@@ -6,7 +6,7 @@ from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 
-from vesalius.api.functions import SEED, chosen_suite
+from vesalius.api.functions import SEED, chosen_suite, suite_functions
 from vesalius.api.places import Out, directory_for, findable_model
 from vesalius.api.runs import require_run
 from vesalius.backbones import TIMEOUT
@@ -71,6 +71,8 @@ def function_reliability(
     suites = [chosen_suite(name, seed, count, mode, dataset, function_backbone=model) for name in chosen]
     limits, price_file = RunLimits(max_cost=max_cost, timeout=timeout), None if prices is None else str(prices)
     limits.check_models([] if model is None else [model], price_file)
+    for suite in suites:
+        suite_functions(suite)
     directory = directory_for(out, "functions-reliability", *_words(chosen, model, count, seed))
     started = time.monotonic()
     access = None if model is None else _access(model, directory, prices=price_file, limits=limits)

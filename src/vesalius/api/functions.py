@@ -18,7 +18,16 @@ from vesalius.functions.interpreters import check_askable
 from vesalius.functions.serving import ServedFunctions
 from vesalius.functions.suite import SEED, Suite, in_words
 
-__all__ = ["SEED", "chosen_suite", "evaluator_data", "in_words", "sample_functions", "serve_functions", "usual_mode"]
+__all__ = [
+    "SEED",
+    "chosen_suite",
+    "evaluator_data",
+    "in_words",
+    "sample_functions",
+    "serve_functions",
+    "suite_functions",
+    "usual_mode",
+]
 #: How many are shown where nothing is said.
 SHOWN = 5
 
@@ -39,7 +48,7 @@ def sample_functions(
     """
     count = SHOWN if count is None and ids is None else count
     suite = chosen_suite(category, seed, count, mode, dataset, ids=ids)
-    return [_described(suite, function) for function in suite.functions()]
+    return [_described(suite, function) for function in suite_functions(suite)]
 
 
 @contextmanager
@@ -62,7 +71,7 @@ def serve_functions(
     an agent wrote into the folders.
     """
     suite = chosen_suite(category, seed, count, mode, dataset, ids=ids)
-    functions = {function.id: function for function in suite.functions()}
+    functions = {function.id: function for function in suite_functions(suite)}
     for function in functions.values():
         check_askable(function)
     with ServedFunctions(functions, directory_for(out), budget=budget) as served:
@@ -103,19 +112,23 @@ def chosen_suite(
     ids: Sequence[str | int] | None = None,
     function_backbone: str | None = None,
 ) -> Suite:
-    """The functions that the options choose; says how many records of a dataset were left out."""
+    """The functions that the options choose, not drawn yet."""
     if dataset is not None and not str(dataset).strip():
         raise BadInput("`dataset`: is empty; give the folder of a published dataset, or leave it out")
     folder = None if dataset is None else str(Path(dataset).resolve())
     named = None if ids is None else tuple(map(str, ids))
     chosen_mode = cast(Mode, mode or usual_mode(dataset))
-    suite = Suite(category, SEED if seed is None else seed, count, chosen_mode, folder, named, function_backbone)
+    return Suite(category, SEED if seed is None else seed, count, chosen_mode, folder, named, function_backbone)
+
+
+def suite_functions(suite: Suite) -> Sequence[Function]:
+    """The functions of a suite; says how many records of a dataset were left out."""
     functions, left_out = suite.functions(), suite.left_out
     if left_out:
         name, reason = next(iter(left_out.items()))
         first = f"the first, {name}: {reason}"
         note(f"dataset {suite.dataset}: {len(functions)} functions, {len(left_out)} records left out; {first}")
-    return suite
+    return functions
 
 
 def usual_mode(dataset: str | Path | None) -> Mode:

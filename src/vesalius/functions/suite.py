@@ -108,8 +108,8 @@ class Suite:
         return function if backbone is None else function.answered_by(backbone)
 
     def pool(self) -> Sequence[Function]:
-        """The functions that exemplars are taken from: the whole suite, whichever of them were chosen. What they are
-        is asked of our own knowledge, whoever answers.
+        """The functions that exemplars are taken from: the whole suite, whichever of them were chosen, answered
+        by our own knowledge even where a language model answers the functions.
         """
         return _made(replace(self, count=None, ids=None, function_backbone=None))
 

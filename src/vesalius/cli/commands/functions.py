@@ -150,7 +150,7 @@ def unit_tests(
     run: Annotated[str, typer.Argument(help="A graded run of `bench functions`.", metavar="RUN")],
     export: Annotated[str | None, typer.Option("--export", help="Write a sheet for people to this CSV file.")] = None,
     answers: Annotated[
-        list[str] | None, typer.Option("--answers", help="A sheet that somebody filled in; repeatable.")
+        list[str] | None, typer.Option("--answers", help="A filled-in sheet of --export; repeatable.")
     ] = None,
     count: Annotated[int, typer.Option("--count", min=1, help="Functions on the sheet.")] = 25,
     seed: Annotated[int, typer.Option(help="Which functions, and the order of the rows.")] = 0,

@@ -1,4 +1,4 @@
-"""How reliably entities and relations follow what they are, whoever answers them.
+"""How reliably entities and relations follow what they are, answered by our own knowledge or by a language model.
 
 As published: an entity is asked for words of its concept and for words drawn from other concepts, a relation for
 members whose facts are known. Here every function also has a share of inputs on which it does what it is said to, and

@@ -52,7 +52,7 @@ class Item:
 
 @dataclass(frozen=True)
 class Choice:
-    """What somebody chose: 0 to 2, None where nothing was chosen."""
+    """The choice of one rater: 0 to 2, None where nothing was chosen."""
 
     rater: str
     item: Item
@@ -89,7 +89,7 @@ class TestedRun:
         return interpreted.answer
 
     def truth(self, function: str) -> Answer:
-        """What somebody says who knows."""
+        """The true description: the answer of the oracle."""
         return self.settings.suite.module.oracle(self.functions[function][1])
 
     def description(self, item: Item) -> str:
