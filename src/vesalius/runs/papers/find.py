@@ -190,6 +190,7 @@ TABLES = PaperTables(
             "vesalius paper find --table A2",
             "our own tables of facts: 25 relations with two exceptions each, as published, but other ones",
             _relations,
+            data=DATA["relations"],
         ),
         Entry(
             "Table A3",
