@@ -8,11 +8,11 @@ from others (`method` of a discovery, from its request) are written for readers 
 
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
-from vesalius.documents.views import LONGEST_REPR, html_table, shortened
+from vesalius.documents.views import LONGEST_REPR, Viewable, html_table, shortened
 from vesalius.errors import BadInput, visible
 from vesalius.files import read_json, write_json
 
@@ -96,6 +96,16 @@ class Document(Record):
         if isinstance(version, int) and version < cls.SCHEMA:
             current = cls.upgrade({name: value for name, value in data.items() if name not in VERSION_FIELDS})
         return {name: value for name, value in current.items() if name not in cls.model_computed_fields}
+
+
+class ResultDocument(Viewable, Document):
+    """A document that shows itself, in its first schema. One whose schema changes is a `Viewable` and a `Document` that
+    states its version.
+    """
+
+    SCHEMA = 1
+
+    schema_version: Literal[1] = Field(default=1, alias="schema")
 
 
 def first_error(error: ValidationError) -> str:

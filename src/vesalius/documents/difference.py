@@ -8,10 +8,10 @@ from typing import Any, Literal
 
 from pydantic import Field, SerializerFunctionWrapHandler, model_serializer
 
-from vesalius.documents.base import Document, Record
+from vesalius.documents.base import Record, ResultDocument
 from vesalius.documents.claims import Verdict
 from vesalius.documents.frozen import FrozenDict, FrozenMap
-from vesalius.documents.views import Row, Viewable, join_first
+from vesalius.documents.views import Row, join_first
 
 DIFFERENCE_FILE = "difference.json"
 Kind = Literal["explanation", "discovery", "sweep", "benchmark"]
@@ -61,17 +61,15 @@ class FigurePair(Record):
     apart: bool | None = None
 
 
-class Difference(Viewable, Document):
+class Difference(ResultDocument):
     """Two results side by side.
 
     `asked` holds what their requests do not share. `claims_flipped` are claims that both make with other verdicts,
     `claims_only` those that one of them makes alone. `notes` say what such a comparison cannot show.
     """
 
-    SCHEMA = 1
     REMEDY = "run `vesalius diff` again"
 
-    schema_version: Literal[1] = Field(default=1, alias="schema")
     kind: Kind
     a: str
     b: str

@@ -2,17 +2,15 @@
 
 from typing import Literal
 
-from pydantic import Field
-
-from vesalius.documents.base import Document
+from vesalius.documents.base import ResultDocument
 from vesalius.documents.metric import Metric
 from vesalius.documents.request import Request
-from vesalius.documents.views import Row, Viewable, subject_of
+from vesalius.documents.views import Row, subject_of
 
 FAITHFULNESS_FILE = "faithfulness.json"
 
 
-class Faithfulness(Viewable, Document):
+class Faithfulness(ResultDocument):
     """The faithfulness of a circuit of `size` out of `candidates` components or edges: 0 with everything ablated
     (`ablated`, a mean score), 1 for the whole model (`full`).
 
@@ -21,10 +19,8 @@ class Faithfulness(Viewable, Document):
     prompts.
     """
 
-    SCHEMA = 1
     REMEDY = "run `vesalius faithfulness` again"
 
-    schema_version: Literal[1] = Field(default=1, alias="schema")
     request: Request
     by: Literal["components", "edges"]
     size: int

@@ -4,11 +4,11 @@ from typing import Literal
 
 from pydantic import Field
 
-from vesalius.documents.base import Document, Record
+from vesalius.documents.base import Record, ResultDocument
 from vesalius.documents.frozen import FrozenDict, FrozenMap
 from vesalius.documents.metric import Metric, metric_lines, metric_rows
 from vesalius.documents.request import installed_versions
-from vesalius.documents.views import Row, Viewable
+from vesalius.documents.views import Row
 
 LEAGUE_FILE, SUBMISSION_FILE, ROW_FILE = "league.json", "submission.json", "row.json"
 #: The figures that a table shows first.
@@ -28,16 +28,14 @@ class LeagueCircuit(Record):
     d_model: int
 
 
-class League(Viewable, Document):
+class League(ResultDocument):
     """What is known of a league without its key. `functions` are the numbers of black-box functions by category; they
     are in the key alone, and so is the seed. `circuits_given`: specimens list the components of their circuit, else
     all components of the model. `key` is sealed in `key.json`, or kept apart; `key_sha256` is the digest of its text.
     """
 
-    SCHEMA = 1
     REMEDY = "make the league again with `vesalius league make`"
 
-    schema_version: Literal[1] = Field(default=1, alias="schema")
     made: str
     circuits: tuple[LeagueCircuit, ...]
     circuits_given: bool = True
@@ -62,12 +60,9 @@ class LeagueError(Record):
     reason: str
 
 
-class LeagueEntry(Viewable, Document):
+class LeagueEntry(ResultDocument):
     """What a submission and its row share: the league, by the digest of its key, and what was submitted by whom."""
 
-    SCHEMA = 1
-
-    schema_version: Literal[1] = Field(default=1, alias="schema")
     league: str
     name: str
     kind: Literal["explanations", "circuits"]
@@ -136,13 +131,11 @@ class LeagueRow(LeagueEntry):
         return metric_rows(self.metrics)
 
 
-class LeagueTable(Viewable, Document):
+class LeagueTable(ResultDocument):
     """Rows beside each other; `note` says where they come from."""
 
-    SCHEMA = 1
     REMEDY = "give rows that `vesalius league score` wrote"
 
-    schema_version: Literal[1] = Field(default=1, alias="schema")
     note: str = ""
     rows: tuple[LeagueRow, ...]
 

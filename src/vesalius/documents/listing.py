@@ -2,10 +2,10 @@
 
 from typing import Literal
 
-from pydantic import ConfigDict, Field
+from pydantic import ConfigDict
 
-from vesalius.documents.base import Document, Record
-from vesalius.documents.views import Row, Viewable, join_first
+from vesalius.documents.base import Record, ResultDocument
+from vesalius.documents.views import Row, join_first
 from vesalius.errors import BadInput, choices
 
 #: `running`: a process works on it now; `unfinished`: there is work left and no process does it.
@@ -36,13 +36,11 @@ class ResultRow(Record):
     problem: str = ""
 
 
-class ResultList(Viewable, Document):
+class ResultList(ResultDocument):
     """Every result below a directory, the latest first. `left_out` counts directories beyond the limit."""
 
-    SCHEMA = 1
     REMEDY = "run `vesalius runs` again"
 
-    schema_version: Literal[1] = Field(default=1, alias="schema")
     directory: str
     results: tuple[ResultRow, ...]
     left_out: int = 0

@@ -1,23 +1,18 @@
 """What a model does with one prompt: its tokens, where heads look, what components write."""
 
-from typing import Any, Literal
+from typing import Any
 
-from pydantic import Field
-
-from vesalius.documents.base import Document, Record
+from vesalius.documents.base import Record, ResultDocument
 from vesalius.documents.frozen import FrozenMap
-from vesalius.documents.views import Row, Viewable, join_first
+from vesalius.documents.views import Row, join_first
 from vesalius.documents.what_if import Likely
 
 
-class Look(Viewable, Document):
+class Look(ResultDocument):
     """One prompt: its tokens (BOS included where the model has one), the output at every token, and, of a natural
     model, the likeliest next tokens.
     """
 
-    SCHEMA = 1
-
-    schema_version: Literal[1] = Field(default=1, alias="schema")
     specimen: str
     prompt: str
     tokens: tuple[str, ...]
@@ -39,12 +34,9 @@ class HeadAttention(Record):
     pattern: tuple[tuple[float, ...], ...]
 
 
-class AttentionLook(Viewable, Document):
+class AttentionLook(ResultDocument):
     """Where the heads of one layer look on one prompt."""
 
-    SCHEMA = 1
-
-    schema_version: Literal[1] = Field(default=1, alias="schema")
     specimen: str
     layer: int
     tokens: tuple[str, ...]
@@ -64,14 +56,11 @@ class AttentionLook(Viewable, Document):
         ]
 
 
-class LensLook(Viewable, Document):
+class LensLook(ResultDocument):
     """What components write at each position: the tokens whose logits gain most, and by how much (against the mean
     logit).
     """
 
-    SCHEMA = 1
-
-    schema_version: Literal[1] = Field(default=1, alias="schema")
     specimen: str
     tokens: tuple[str, ...]
     components: FrozenMap[str, tuple[tuple[tuple[str, float], ...], ...]]

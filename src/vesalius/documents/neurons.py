@@ -1,17 +1,17 @@
 """A circuit of single neurons, as a file: `neurons.json`."""
 
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
-from pydantic import Field, SerializerFunctionWrapHandler, model_serializer
+from pydantic import SerializerFunctionWrapHandler, model_serializer
 
-from vesalius.documents.base import Document, Record
+from vesalius.documents.base import Record, ResultDocument
 from vesalius.documents.circuit import Score
 from vesalius.documents.frozen import FrozenList
 from vesalius.documents.metric import Metric
 from vesalius.documents.performance import Performance
 from vesalius.documents.request import Request
-from vesalius.documents.views import Row, Viewable, join_first, made, subject_of
+from vesalius.documents.views import Row, join_first, made, subject_of
 
 NEURONS_FILE = "neurons.json"
 
@@ -29,7 +29,7 @@ class NeuronPoint(Record):
     random: float
 
 
-class NeuronCircuit(Viewable, Document):
+class NeuronCircuit(ResultDocument):
     """The smallest set of neurons found that keeps the share `keep` of a behaviour, all other neurons resampled.
 
     `components` are the neurons with their scores, strongest first, out of `n_neurons`. `share_chosen` is the share on
@@ -37,10 +37,8 @@ class NeuronCircuit(Viewable, Document):
     its baseline; `curve` has other sizes. `forwards` is the cost in forward passes of all prompts.
     """
 
-    SCHEMA = 1
     REMEDY = "run `vesalius neurons` again"
 
-    schema_version: Literal[1] = Field(default=1, alias="schema")
     request: Request
     components: FrozenList[Score]
     size: int

@@ -7,11 +7,11 @@ table without measured rows says so, and names the command that would measure it
 from pathlib import Path
 from typing import Literal
 
-from pydantic import Field, JsonValue
+from pydantic import JsonValue
 
-from vesalius.documents.base import Document, Record
+from vesalius.documents.base import Record, ResultDocument
 from vesalius.documents.frozen import FrozenMap
-from vesalius.documents.views import Row, Viewable, made
+from vesalius.documents.views import Row, made
 
 Paper = Literal["hyve", "mechrl", "find"]
 Cell = int | float | str | None
@@ -25,17 +25,15 @@ class PaperRow(Record):
     values: FrozenMap[str, Cell]
 
 
-class PaperTable(Viewable, Document):
+class PaperTable(ResultDocument):
     """One table or figure of a paper. `published` are its rows, `measured` ours.
 
     `command` measures it; `differs` says how ours differs from the published measurement; `note` is about the published
     rows. `pictures` are files that were drawn.
     """
 
-    SCHEMA = 1
     REMEDY = "run `vesalius paper` again"
 
-    schema_version: Literal[1] = Field(default=1, alias="schema")
     paper: Paper
     id: str
     title: str
@@ -78,13 +76,11 @@ class PaperEntry(Record):
     differs: str
 
 
-class PaperContents(Viewable, Document):
+class PaperContents(ResultDocument):
     """Every table and figure of a paper. `results` are the runs that were read."""
 
-    SCHEMA = 1
     REMEDY = "run `vesalius paper` again"
 
-    schema_version: Literal[1] = Field(default=1, alias="schema")
     paper: Paper
     published_in: str
     results: tuple[str, ...]
@@ -124,12 +120,9 @@ class PaperStep(Record):
         return " ".join(words)
 
 
-class PaperPlan(Viewable, Document):
+class PaperPlan(ResultDocument):
     """What is run to fill tables that nothing fills by now; `cost` is None where a step's is not known."""
 
-    SCHEMA = 1
-
-    schema_version: Literal[1] = Field(default=1, alias="schema")
     paper: Paper
     steps: tuple[PaperStep, ...]
     cost: float | None

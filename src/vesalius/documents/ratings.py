@@ -4,9 +4,9 @@ from typing import Any, Literal
 
 from pydantic import Field, SerializerFunctionWrapHandler, model_serializer
 
-from vesalius.documents.base import Document, Record
+from vesalius.documents.base import Record, ResultDocument
 from vesalius.documents.frozen import FrozenDict, FrozenMap
-from vesalius.documents.views import Row, Viewable, join_first
+from vesalius.documents.views import Row, join_first
 
 RATINGS_FILE = "ratings.json"
 RaterKind = Literal["person", "judge"]
@@ -70,17 +70,15 @@ class RatedItem(Record):
     lowest: int | None
 
 
-class Ratings(Viewable, Document):
+class Ratings(ResultDocument):
     """All ratings of some files together.
 
     `majority` takes the score that more than half of the people gave, `lowest` the lowest of them, which is the rule of
     the published benchmark for two raters.
     """
 
-    SCHEMA = 1
     REMEDY = "run `vesalius ratings` again"
 
-    schema_version: Literal[1] = Field(default=1, alias="schema")
     files: tuple[str, ...]
     raters: tuple[RaterSummary, ...]
     pairs: tuple[RaterPair, ...]

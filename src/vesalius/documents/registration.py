@@ -6,12 +6,12 @@ the model's weights and of the prompts that are drawn.
 
 from typing import Any, Literal
 
-from pydantic import Field, FiniteFloat, model_validator
+from pydantic import FiniteFloat, model_validator
 
-from vesalius.documents.base import Document, Record
+from vesalius.documents.base import Record, ResultDocument
 from vesalius.documents.claims import ClaimRecord
 from vesalius.documents.frozen import FrozenMap
-from vesalius.documents.views import Row, Viewable, shortened
+from vesalius.documents.views import Row, shortened
 
 CLAIM_FILE = "claim.json"
 VERDICT_FILE = "verdict.json"
@@ -104,15 +104,13 @@ class RegisteredData(Record):
     dtype: str | None = None
 
 
-class Registration(Viewable, Document):
+class Registration(ResultDocument):
     """A claim before its test: nothing of it may change afterwards. `code` has the versions and, as `source`, the
     digest of the package's own source files.
     """
 
-    SCHEMA = 1
     REMEDY = "run `vesalius claims register` again"
 
-    schema_version: Literal[1] = Field(default=1, alias="schema")
     document: Literal["registered claim"] = "registered claim"
     registered: str
     hypothesis: RegisteredHypothesis
@@ -149,17 +147,15 @@ class IntegrityCheck(Record):
     detail: str
 
 
-class ClaimVerdict(Viewable, Document):
+class ClaimVerdict(ResultDocument):
     """What became of a registered claim, bound to its registration by that one's digest.
 
     PASS: the prediction came true. FAIL: it did not. TAMPERED: a check failed, and nothing was run. `record` is the
     claim with its evidence, `code` the versions that ran the test.
     """
 
-    SCHEMA = 1
     REMEDY = "run `vesalius claims verify` again"
 
-    schema_version: Literal[1] = Field(default=1, alias="schema")
     document: Literal["verdict"] = "verdict"
     result: Result
     reason: str

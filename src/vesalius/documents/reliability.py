@@ -3,14 +3,14 @@
 import math
 from typing import Any, Literal
 
-from pydantic import Field, SerializerFunctionWrapHandler, model_serializer
+from pydantic import SerializerFunctionWrapHandler, model_serializer
 
-from vesalius.documents.base import Document, Record
+from vesalius.documents.base import Record, ResultDocument
 from vesalius.documents.frozen import FrozenList, FrozenMap
 from vesalius.documents.metric import Metric
 from vesalius.documents.request import Request
 from vesalius.documents.scorecard import CallTotals
-from vesalius.documents.views import Row, Viewable
+from vesalius.documents.views import Row
 
 RELIABILITY_FILE = "reliability.json"
 
@@ -62,13 +62,11 @@ class Selectivity(Record):
         return [[value / sum(row) for value in row] for row in weights]
 
 
-class Reliability(Viewable, Document):
+class Reliability(ResultDocument):
     """A reliability study: figures by category and by function and, where asked for, the matrix of selectivity."""
 
-    SCHEMA = 1
     REMEDY = "run `vesalius functions reliability` again"
 
-    schema_version: Literal[1] = Field(default=1, alias="schema")
     request: Request
     inputs: int
     categories: FrozenMap[str, ReliableCategory]

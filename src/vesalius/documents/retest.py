@@ -1,26 +1,22 @@
 """A claim of an explanation decided again: its record, and the one on the inputs of another seed."""
 
-from typing import Literal
+from pydantic import computed_field
 
-from pydantic import Field, computed_field
-
-from vesalius.documents.base import Document
+from vesalius.documents.base import ResultDocument
 from vesalius.documents.claims import ClaimRecord
 from vesalius.documents.request import Request
-from vesalius.documents.views import Row, Viewable, shortened
+from vesalius.documents.views import Row, shortened
 
 RETEST_FILE = "retest.json"
 
 
-class Retest(Viewable, Document):
+class Retest(ResultDocument):
     """The claim numbered `claim` about a component, as the explanation has it (`before`, on inputs of `before_seed`)
     and as the same experiment decides it on inputs of the request's seed (`after`).
     """
 
-    SCHEMA = 1
     REMEDY = "run `vesalius retest` again"
 
-    schema_version: Literal[1] = Field(default=1, alias="schema")
     request: Request
     specimen: str
     behaviour: str | None = None

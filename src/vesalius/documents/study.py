@@ -10,12 +10,12 @@ from typing import Literal
 
 from pydantic import Field, computed_field
 
-from vesalius.documents.base import Document, Record
+from vesalius.documents.base import Record, ResultDocument
 from vesalius.documents.explanation import Verdict
 from vesalius.documents.frozen import FrozenDict, FrozenMap
 from vesalius.documents.performance import Performance
 from vesalius.documents.request import Request
-from vesalius.documents.views import Row, Viewable, join_first, made, subject_of
+from vesalius.documents.views import Row, join_first, made, subject_of
 
 STUDY_FILE = "study.json"
 RoleRating = Literal["correct", "partial", "wrong"]
@@ -168,7 +168,7 @@ class RaterAgreement(Record):
     n: int
 
 
-class Study(Viewable, Document):
+class Study(ResultDocument):
     """A study of one model.
 
     `recognised_as` is the published model that this one has the shape of. `references` are the reference roles by
@@ -176,10 +176,8 @@ class Study(Viewable, Document):
     circuit. `rated_by` says who rated and by which rule. `published` are the rows of the published table.
     """
 
-    SCHEMA = 1
     REMEDY = "run `vesalius study` again"
 
-    schema_version: Literal[1] = Field(default=1, alias="schema")
     request: Request
     study: Literal["af1"] = "af1"
     model: str

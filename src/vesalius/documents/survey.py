@@ -4,15 +4,15 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, Literal, get_args
 
-from pydantic import Field, JsonValue, SerializerFunctionWrapHandler, computed_field, model_serializer
+from pydantic import JsonValue, SerializerFunctionWrapHandler, computed_field, model_serializer
 
-from vesalius.documents.base import Document, Record
+from vesalius.documents.base import Record, ResultDocument
 from vesalius.documents.circuit import Score
 from vesalius.documents.frozen import FrozenMap
 from vesalius.documents.performance import Performance
 from vesalius.documents.request import Request
 from vesalius.documents.sweep import SweepRow
-from vesalius.documents.views import SHOWN_ROWS, Row, Viewable, made, shortened
+from vesalius.documents.views import SHOWN_ROWS, Row, made, shortened
 
 SURVEY_FILE = "survey.json"
 #: Whether a model performs a behaviour: "undecided" where the prompts are too few to tell, "failed" where nothing could
@@ -136,16 +136,14 @@ class SurveyCell(Record):
         }
 
 
-class Survey(Viewable, Document):
+class Survey(ResultDocument):
     """Every model on every behaviour: who performs what, which components matter, and how stable that is.
 
     `cells` come model by model, in the order asked for.
     """
 
-    SCHEMA = 1
     REMEDY = "run `vesalius survey` again"
 
-    schema_version: Literal[1] = Field(default=1, alias="schema")
     request: Request
     cells: tuple[SurveyCell, ...]
     directory: str | None = None

@@ -2,12 +2,10 @@
 
 from typing import Literal
 
-from pydantic import Field
-
-from vesalius.documents.base import Document, Record
+from vesalius.documents.base import Record, ResultDocument
 from vesalius.documents.frozen import FrozenList, FrozenMap
 from vesalius.documents.metric import Metric
-from vesalius.documents.views import Row, Viewable
+from vesalius.documents.views import Row
 
 UNIT_TESTS_FILE = "unit_tests.json"
 #: What was read: the interpreter's description, or the truth in words. In `matching` three truths are offered for one
@@ -57,13 +55,11 @@ class ScoreCorrelation(Record):
     n: int
 
 
-class UnitTests(Viewable, Document):
+class UnitTests(ResultDocument):
     """The unit tests of one run as people and evaluators took them."""
 
-    SCHEMA = 1
     REMEDY = "run `vesalius functions unit-tests` again"
 
-    schema_version: Literal[1] = Field(default=1, alias="schema")
     run: str
     category: str
     interpreter: str

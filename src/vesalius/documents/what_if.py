@@ -1,13 +1,13 @@
 """What happens when some components are replaced: the score before and after, and every output that changed."""
 
-from typing import Any, Literal
+from typing import Any
 
-from pydantic import Field, SerializerFunctionWrapHandler, model_serializer
+from pydantic import SerializerFunctionWrapHandler, model_serializer
 
-from vesalius.documents.base import Document, Record
+from vesalius.documents.base import Record, ResultDocument
 from vesalius.documents.metric import Metric
 from vesalius.documents.request import Request
-from vesalius.documents.views import Row, Viewable, join_first, shortened, subject_of
+from vesalius.documents.views import Row, join_first, shortened, subject_of
 
 WHAT_IF_FILE = "what_if.json"
 
@@ -39,15 +39,13 @@ class WhatIfRow(Record):
         return {name: value for name, value in handler(self).items() if value or name not in absent}
 
 
-class WhatIf(Viewable, Document):
+class WhatIf(ResultDocument):
     """Components replaced together on some prompts: `effect` is the clean minus the edited score, `changed` the share
     of prompts whose output is another one. One prompt has no interval.
     """
 
-    SCHEMA = 1
     REMEDY = "run `vesalius what-if` again"
 
-    schema_version: Literal[1] = Field(default=1, alias="schema")
     request: Request
     unit: str
     clean: Metric
