@@ -8,7 +8,9 @@ import pytest
 import vesalius as ves
 from vesalius.circuits.redundancy import plant
 from vesalius.cli.tables.discovery import print_discovery
+from vesalius.discovery.rivals import _nearer
 from vesalius.documents.discovery import Discovery
+from vesalius.documents.metric import Metric
 from vesalius.documents.rivals import Rivals
 from vesalius.errors import BadInput
 
@@ -52,9 +54,13 @@ def test_backups_are_exchangeable_by_intervention(rivals: Rivals) -> None:
         assert pair.synergy == pytest.approx(1.0, abs=0.05)
 
 
-def test_the_distinguishing_ablation_is_one_component_and_is_carried_out(rivals: Rivals) -> None:
-    """A circuit that holds the ablated copy predicts that all is lost, the other that nothing is; nothing is."""
-    assert [(one.first, one.second) for one in rivals.distinctions] == [(0, 1), (0, 2), (1, 2)]
+def test_ablations_of_backups_speak_for_neither_circuit(rivals: Rivals) -> None:
+    """A circuit that holds the ablated copy predicts that all is lost, the other that nothing is; nothing is. Ablating
+    a copy of either circuit says so, so that the two ablations contradict each other: the circuits are symmetric.
+    """
+    pairs = [(0, 1), (0, 1), (0, 2), (0, 2), (1, 2), (1, 2)]
+    assert [(one.first, one.second) for one in rivals.distinctions] == pairs
+    holders = []
     for one in rivals.distinctions:
         (ablated,) = one.ablated
         holds = ablated in rivals.circuits[one.first].components
@@ -62,7 +68,27 @@ def test_the_distinguishing_ablation_is_one_component_and_is_carried_out(rivals:
         predictions = (one.first_predicts, one.second_predicts)
         assert predictions == pytest.approx((0.0, 1.0) if holds else (1.0, 0.0), abs=0.05)
         assert one.outcome.value == pytest.approx(1.0)
-        assert one.supports == ("second" if holds else "first")
+        assert one.supports == "neither"
+        holders.append(holds)
+    assert holders == [True, False] * 3
+
+
+@pytest.mark.parametrize(
+    ("predictions", "interval", "nearer"),
+    [
+        ((0.9, 0.2), (0.80, 0.85, 0.95), "first"),
+        ((0.9, 0.2), (0.10, 0.15, 0.20), "second"),
+        ((0.9, 0.2), (0.50, 0.60, 0.70), "neither"),
+        ((0.5, 0.5), (0.90, 0.95, 0.99), "neither"),
+        ((0.5, 0.5), (0.00, 0.05, 0.09), "neither"),
+        ((0.54, 0.5), (0.90, 0.95, 0.99), "neither"),
+    ],
+)
+def test_predictions_that_are_alike_distinguish_nothing(
+    predictions: tuple[float, float], interval: tuple[float, float, float], nearer: str
+) -> None:
+    low, value, high = interval
+    assert _nearer(predictions, Metric(value=value, low=low, high=high, n=8)) == nearer
 
 
 def test_it_is_printed_written_and_on_the_page(discovery: Discovery, capsys: pytest.CaptureFixture[str]) -> None:

@@ -8,9 +8,11 @@
    of these are the core.
 4. A component of the best and one of a rival are exchangeable if the best circuit loses more than the tolerance without
    the first, and not with the second in its place. Their synergy in the whole model is measured beside it.
-5. Two circuits are distinguished by the ablation that they predict most differently: each predicts what it alone keeps
-   under it. Candidates are single components of one and not the other, and all of these together. It is carried out on
-   the whole model, on held-out prompts.
+5. Two circuits are distinguished by ablations that they predict differently: each predicts what it alone keeps under
+   one. Candidates are single components of one and not the other, and all of these together; of those that ablate the
+   first's own components and of those that ablate the second's, the one with the largest difference is carried out on
+   the whole model, on held-out prompts. Where parts back each other up either ablation costs the model nothing and
+   speaks against the circuit that holds the part: then the two contradict each other and neither circuit is supported.
 """
 
 import random
@@ -77,9 +79,7 @@ def find_rivals(
         core=_names(frozenset.intersection(*alike)),
         exchangeable=tuple({(pair.one, pair.other): pair for pair in exchanges}.values()),
         distinctions=tuple(
-            one
-            for i, j in pairs
-            if (one := _distinction((i, found[i][0]), (j, found[j][0]), search, confirm)) is not None
+            one for i, j in pairs for one in _distinctions((i, found[i][0]), (j, found[j][0]), search, confirm)
         ),
         forwards=search.forwards + confirm.forwards * len(held_out.batch) / len(seen.batch),
         seconds=time.perf_counter() - start,
@@ -191,15 +191,27 @@ def _exchanges(best: Parts, other: Parts, confirm: _Keeping, strength: dict[Comp
     return rows
 
 
-def _distinction(
+def _distinctions(
     first: tuple[int, Parts], second: tuple[int, Parts], search: _Keeping, confirm: _Keeping
-) -> Distinction | None:
-    """The ablation that two circuits predict most differently, and what it does to the whole model."""
+) -> list[Distinction]:
+    """The ablation within each circuit's own components that the two predict most differently, carried out; where the
+    outcomes contradict each other, neither circuit is supported.
+    """
+    own = [parts for parts in (first[1] - second[1], second[1] - first[1]) if parts]
+    rows = [_distinction(first, second, parts, search, confirm) for parts in own]
+    if {"first", "second"} <= {row.supports for row in rows}:
+        return [row.model_copy(update={"supports": "neither"}) for row in rows]
+    return rows
+
+
+def _distinction(
+    first: tuple[int, Parts], second: tuple[int, Parts], own: Parts, search: _Keeping, confirm: _Keeping
+) -> Distinction:
+    """Of `own` components of one circuit, those whose ablation two circuits predict most differently, and what it does
+    to the whole model.
+    """
     (i, one), (j, other) = first, second
-    singles = [frozenset({part}) for part in sorted(one ^ other)]
-    candidates = list(dict.fromkeys([*singles, *filter(None, (one - other, other - one))]))
-    if not candidates:
-        return None
+    candidates = list(dict.fromkeys([*(frozenset({part}) for part in sorted(own)), own]))
     predicted = search.shares([circuit - cut for cut in candidates for circuit in (one, other)])
     gaps = [abs(predicted[2 * k] - predicted[2 * k + 1]) for k in range(len(candidates))]
     chosen = candidates[max(range(len(candidates)), key=lambda k: (gaps[k], -len(candidates[k])))]
@@ -217,10 +229,11 @@ def _distinction(
 
 
 def _nearer(predictions: Sequence[float], outcome: Metric) -> Literal["first", "second", "neither"]:
+    """The prediction nearer to the outcome; neither where predictions are alike or the outcome lies between them."""
     assert outcome.value is not None
     middle, (one, other) = sum(predictions) / 2, predictions
     low, high = (outcome.value if end is None else end for end in (outcome.low, outcome.high))
-    if low <= middle <= high:
+    if abs(one - other) <= TOLERANCE or low <= middle <= high:
         return "neither"
     return "first" if (outcome.value > middle) == (one > other) else "second"
 

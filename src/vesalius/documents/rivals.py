@@ -34,11 +34,13 @@ class Exchange(Record):
 
 
 class Distinction(Record):
-    """The ablation whose outcome two circuits predict most differently, carried out on the whole model.
+    """An ablation of components that one of two circuits has and the other has not, carried out on the whole model; of
+    each circuit's own components the one whose outcome the two predict most differently.
 
     Predictions and outcome are shares of the behaviour that stay; a circuit's prediction is what it alone keeps with
-    the same components ablated. `supports` is the circuit whose prediction lies nearer to the outcome ("neither" where
-    the interval of the outcome holds the middle between them).
+    the same components ablated. `supports` is the circuit whose prediction lies nearer to the outcome; "neither" where
+    the predictions are within the tolerance, the interval of the outcome holds the middle between them, or the ablation
+    of the other circuit's components speaks for the other circuit.
     """
 
     first: int
