@@ -28,9 +28,9 @@ import vesalius as ves
 from benchmarks.large import SHAPES, Measurement, random_weights
 from benchmarks.measure import rivals
 from vesalius.behaviours.trial import Trial, trial
-from vesalius.components import Component, all_neurons
+from vesalius.components import Component, mlp_units
 from vesalius.files import write_json
-from vesalius.intervene import Batch, Replacement, attribute_neurons, effects
+from vesalius.intervene import Batch, Replacement, attribute_units, effects
 from vesalius.intervene.relevance import RULES, Rule
 from vesalius.model.hooks import HookPoint
 from vesalius.model.transformer import Transformer
@@ -66,7 +66,7 @@ def looped(model: Transformer, material: Trial, neurons: list[Component]) -> Ten
     for part in neurons:
 
         def replace(post: Tensor, hook: HookPoint, part: Component = part) -> Tensor:
-            post, new = post.clone(), other.post[part.layer][:, :, part.neuron]
+            post, new = post.clone(), other.units[part.layer][:, :, part.neuron]
             # In the last layer only the positions that are read are computed.
             last = part.layer == model.config.n_layers - 1 and readout.at is not None
             post[:, :, part.neuron] = new.gather(1, readout.at) if last and readout.at is not None else new
@@ -80,7 +80,7 @@ def sweep_against_loop() -> dict[str, Any]:
     """CPU seconds of both on the same neurons, and how far their effects are apart."""
     specimen = ves.load("smollm2-135m", behaviour="ioi")
     model, material = specimen.model, trial(specimen, N, seed=SEED)
-    every = all_neurons(model.config)
+    every = mlp_units(model.config)
     neurons = every[:: len(every) // SAMPLE][:SAMPLE]
     ours, theirs = swept(model, material, neurons), looped(model, material, neurons)
     times = rivals(
@@ -110,14 +110,14 @@ def all_scores(shape_name: str, device: torch.device) -> dict[str, Any]:
         "shape": shape_name,
         "device": str(device),
         "dtype": str(shape.dtype).removeprefix("torch."),
-        "neurons": len(all_neurons(model.config)),
+        "neurons": len(mlp_units(model.config)),
         "prompts": shape.prompts,
         "width": shape.width,
     }
 
     def scored(rule: Rule) -> Tensor:
         replacement = Replacement.of_kind("resample", model, batch, counterfactual=other, neurons=True)
-        return attribute_neurons(model, batch, measurement.readout, replacement, rule=rule)
+        return attribute_units(model, batch, measurement.readout, replacement, rule=rule)
 
     for rule in RULES:
         for name in ("first", "second"):  # the first call includes what the libraries do once

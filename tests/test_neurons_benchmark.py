@@ -8,7 +8,7 @@ from benchmarks.neurons import all_scores, looped, swept
 from tests.intervene.pairs import prompt_pairs
 from tests.models import random_model, small_config
 from vesalius.behaviours.trial import Trial
-from vesalius.components import all_neurons
+from vesalius.components import mlp_units
 from vesalius.intervene import Batch
 
 
@@ -16,13 +16,13 @@ def test_the_loop_computes_what_the_engine_does() -> None:
     model = random_model(small_config(d_head=16), 8).double()
     batch, other, readout = prompt_pairs(model.config, 8)
     material = Trial(Batch(batch.tokens), Batch(other.tokens), readout)
-    neurons = all_neurons(model.config)[::3]
+    neurons = mlp_units(model.config)[::3]
     ours = swept(model, material, neurons)
     assert ours.abs().max() > 1e-4
     assert torch.allclose(ours, looped(model, material, neurons), atol=1e-9)
 
 
-def test_all_neurons_of_a_shape() -> None:
+def test_mlp_units_of_a_shape() -> None:
     document = all_scores("tiny", torch.device("cpu"))
     assert document["neurons"] == 4 * 160
     for rule in ("relp", "relp-qk", "gradient"):

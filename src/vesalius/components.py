@@ -1,8 +1,8 @@
 """Names of the parts of a transformer.
 
-One type, `Component`, stands for an attention head, an MLP or a single neuron of an MLP; `Edge` for a path from one
-head or MLP into another's input. Every notation the field writes is parsed, and every notation is printed back without
-loss:
+One type, `Component`, stands for an attention head, an MLP, a single neuron of an MLP or, where an MLP is made of
+experts, one expert; `Edge` for a path from one head or MLP into another's input. Every notation the field writes is
+parsed, and every notation is printed back without loss:
 
 | style       | head                          | MLP                      | neuron                       |
 |-------------|-------------------------------|--------------------------|------------------------------|
@@ -13,8 +13,9 @@ loss:
 | `bench`     | `L1H2_ATTN`                   | `L0_MLP`                 | `L3N17_MLP`                  |
 | `eap`       | `a1.h2`                       | `m0`                     | `m3.n17`                     |
 
-A neuron is a part of its MLP. Code that takes neurons asks for them (`within(shape, neurons=True)`); everywhere else a
-neuron's name is refused.
+An expert is written like a neuron, with E for N: `L3E5`, `m3.e5`, `blocks.3.mlp.hook_expert_out[5]`. Neurons and
+experts are units of their MLP. Code that takes them asks for them (`within(shape, neurons=True)`); everywhere else
+their names are refused.
 
 `blocks.1.attn.hook_z[2]` names the same head: its result is its z times W_O, so replacing one replaces the other.
 """
@@ -57,18 +58,28 @@ _NEURON_PATTERNS = [
         r"m(\d+)\.n(\d+)",
     )
 ]
-#: The formats of heads, MLPs and neurons.
-_FORMATS: dict[Style, tuple[str, str, str]] = {
-    "canonical": ("L{layer}H{head}", "L{layer}_MLP", "L{layer}N{neuron}"),
+_EXPERT_PATTERNS = [
+    re.compile(pattern)
+    for pattern in (
+        r"L(\d+)\.?E(\d+)(?:_MLP)?",
+        r"blocks\.(\d+)\.mlp\.hook_expert_out\[(\d+)\]",
+        r"(\d+)\.e(\d+)",
+        r"m(\d+)\.e(\d+)",
+    )
+]
+#: The formats of heads, MLPs, neurons and experts.
+_FORMATS: dict[Style, tuple[str, str, str, str]] = {
+    "canonical": ("L{layer}H{head}", "L{layer}_MLP", "L{layer}N{neuron}", "L{layer}E{expert}"),
     "hook": (
         "blocks.{layer}.attn.hook_result[{head}]",
         "blocks.{layer}.mlp.hook_post",
         "blocks.{layer}.mlp.hook_post[{neuron}]",
+        "blocks.{layer}.mlp.hook_expert_out[{expert}]",
     ),
-    "paper": ("L{layer}.H{head}", "L{layer}.MLP", "L{layer}.N{neuron}"),
-    "short": ("{layer}.{head}", "{layer}.mlp", "{layer}.n{neuron}"),
-    "bench": ("L{layer}H{head}_ATTN", "L{layer}_MLP", "L{layer}N{neuron}_MLP"),
-    "eap": ("a{layer}.h{head}", "m{layer}", "m{layer}.n{neuron}"),
+    "paper": ("L{layer}.H{head}", "L{layer}.MLP", "L{layer}.N{neuron}", "L{layer}.E{expert}"),
+    "short": ("{layer}.{head}", "{layer}.mlp", "{layer}.n{neuron}", "{layer}.e{expert}"),
+    "bench": ("L{layer}H{head}_ATTN", "L{layer}_MLP", "L{layer}N{neuron}_MLP", "L{layer}E{expert}_MLP"),
+    "eap": ("a{layer}.h{head}", "m{layer}", "m{layer}.n{neuron}", "m{layer}.e{expert}"),
 }
 _EXPECTED = "a head such as L1H2, 1.2, a1.h2, blocks.1.attn.hook_result[2], an MLP such as L0_MLP, m0, a neuron: L3N17"
 
@@ -84,19 +95,23 @@ class Shape(Protocol):
 
 @dataclass(frozen=True)
 class Component:
-    """An attention head (`head` is its number), the MLP of one layer (`head` is None), or one of that MLP's neurons
-    (`neuron` is its number).
+    """An attention head (`head` is its number), the MLP of one layer (`head` is None), or one of that MLP's neurons or
+    experts (`neuron` or `expert` is its number).
     """
 
     layer: int
     head: int | None = None
     neuron: int | None = None
+    expert: int | None = None
 
     def __post_init__(self) -> None:
         if self.layer < 0 or (self.head is not None and self.head < 0):
             raise BadInput(f"component layer {self.layer}, head {self.head}: both count from 0")
-        if self.neuron is not None and (self.neuron < 0 or self.head is not None):
-            raise BadInput(f"neuron {self.neuron} of layer {self.layer}: neurons count from 0, and heads have none")
+        for kind, number in (("neuron", self.neuron), ("expert", self.expert)):
+            if number is not None and (number < 0 or self.head is not None):
+                raise BadInput(f"{kind} {number} of layer {self.layer}: {kind}s count from 0, and heads have none")
+        if self.neuron is not None and self.expert is not None:
+            raise BadInput(f"layer {self.layer}: one neuron of one expert is not a component; name the expert")
 
     @classmethod
     def parse(cls, name: "str | Component") -> "Component":
@@ -113,11 +128,14 @@ class Component:
         for pattern in _NEURON_PATTERNS:
             if match := pattern.fullmatch(text):
                 return cls(int(match[1]), neuron=int(match[2]))
+        for pattern in _EXPERT_PATTERNS:
+            if match := pattern.fullmatch(text):
+                return cls(int(match[1]), expert=int(match[2]))
         raise BadInput(f"component {text!r} is not a name; expected {_EXPECTED}")
 
     @property
     def is_head(self) -> bool:
-        """True for an attention head, False for an MLP or a neuron."""
+        """True for an attention head, False for an MLP, a neuron or an expert."""
         return self.head is not None
 
     @property
@@ -125,18 +143,30 @@ class Component:
         """True for a single neuron of an MLP."""
         return self.neuron is not None
 
+    @property
+    def is_expert(self) -> bool:
+        """True for an expert of an MLP that is made of experts."""
+        return self.expert is not None
+
+    @property
+    def is_unit(self) -> bool:
+        """True for a part of an MLP: a neuron or an expert."""
+        return self.is_neuron or self.is_expert
+
     def format(self, style: Style = "canonical") -> str:
         """Print the name in one of the notations of this module."""
         if style not in _FORMATS:
             raise BadInput(f"name style {style!r} does not exist; choose one of {', '.join(STYLES)}")
-        head, mlp, neuron = _FORMATS[style]
-        form = head if self.is_head else neuron if self.is_neuron else mlp
-        return form.format(layer=self.layer, head=self.head, neuron=self.neuron)
+        head, mlp, neuron, expert = _FORMATS[style]
+        form = head if self.is_head else neuron if self.is_neuron else expert if self.is_expert else mlp
+        return form.format(layer=self.layer, head=self.head, neuron=self.neuron, expert=self.expert)
 
     def within(self, shape: Shape, *, neurons: bool = False) -> "Component":
-        """Return self if the model has this component, else say what the model has. Neurons pass with `neurons`."""
-        if self.neuron is not None:
-            self._require_neuron(shape, neurons)
+        """Return self if the model has this component, else say what the model has. Neurons and experts pass with
+        `neurons`.
+        """
+        if self.is_unit:
+            self._require_unit(shape, neurons)
         inside = self.layer < shape.n_layers and (self.head is None or self.head < shape.n_heads)
         if not inside:
             raise BadInput(
@@ -145,27 +175,39 @@ class Component:
             )
         return self
 
-    def _require_neuron(self, shape: Shape, wanted: bool) -> None:
+    def _require_unit(self, shape: Shape, wanted: bool) -> None:
+        kind = "a neuron" if self.is_neuron else "an expert"
         if not wanted:
-            raise BadInput(f"component {self} is a neuron; heads and MLPs are needed here, such as L0H0 or L0_MLP")
+            raise BadInput(f"component {self} is {kind}; heads and MLPs are needed here, such as L0H0 or L0_MLP")
         width, experts = getattr(shape, "d_mlp", None), getattr(shape, "experts", None)
-        if experts is not None and self.layer in experts.layers:
+        if width is None:  # a circuit's own sizes, which say nothing about MLPs
+            return
+        of_experts = experts is not None and self.layer in experts.layers
+        if of_experts and self.is_neuron:
             raise BadInput(
-                f"component {self}: the MLP of layer {self.layer} is made of experts; take L{self.layer}_MLP"
+                f"component {self}: the MLP of layer {self.layer} is made of experts; take L{self.layer}_MLP or an "
+                f"expert, L{self.layer}E0"
             )
-        if width is not None and self.neuron is not None and self.neuron >= width:
+        if self.is_expert and not of_experts:
+            raise BadInput(
+                f"component {self}: the MLP of layer {self.layer} is not made of experts; take L{self.layer}_MLP or a "
+                f"neuron, L{self.layer}N0"
+            )
+        if self.neuron is not None and self.neuron >= width:
             raise BadInput(f"component {self} is not in this model; its MLPs have neurons 0 to {width - 1}")
+        if self.expert is not None and experts is not None and self.expert >= experts.n_experts:
+            raise BadInput(f"component {self} is not in this model; its MLPs have experts 0 to {experts.n_experts - 1}")
 
     def __str__(self) -> str:
         return self.format()
 
     def __lt__(self, other: "Component") -> bool:
-        """Order of computation: by layer, heads, then neurons, then the MLP."""
+        """Order of computation: by layer, heads, then neurons and experts, then the MLP."""
         return self._order() < other._order()
 
     def _order(self) -> tuple[int, int, int]:
-        kind = 0 if self.is_head else 1 if self.is_neuron else 2
-        return (self.layer, kind, self.head or self.neuron or 0)
+        kind = 0 if self.is_head else 1 if self.is_unit else 2
+        return (self.layer, kind, self.head or self.neuron or self.expert or 0)
 
 
 @dataclass(frozen=True)
@@ -184,8 +226,10 @@ class Edge:
         fits = {"logits": self.receiver is None, "mlp": self.receiver is not None and not self.receiver.is_head}
         if not fits.get(self.port, self.receiver is not None and self.receiver.is_head):
             raise BadInput(f"edge into {self.receiver or 'logits'} cannot enter by {self.port!r}: heads take q, k or v")
-        if (self.sender and self.sender.is_neuron) or (self.receiver and self.receiver.is_neuron):
-            raise BadInput(f"edge {self.sender} -> {self.receiver}: edges run between heads and MLPs, not neurons")
+        if (self.sender and self.sender.is_unit) or (self.receiver and self.receiver.is_unit):
+            raise BadInput(
+                f"edge {self.sender} -> {self.receiver}: edges run between heads and MLPs, not neurons or experts"
+            )
         if self.sender and self.receiver and not _feeds(self.sender, self.receiver):
             raise BadInput(f"edge {self.sender} -> {self.receiver} runs backwards: the sender is computed later")
 
@@ -260,16 +304,21 @@ def all_components(shape: Shape, *, heads: bool = True, mlps: bool = True) -> li
     ]
 
 
-def all_neurons(shape: Shape) -> list[Component]:
-    """Every neuron of a model in order of computation; layers whose MLP is made of experts have none."""
-    experts = getattr(shape, "experts", None)
-    layers = [layer for layer in range(shape.n_layers) if experts is None or layer not in experts.layers]
-    return [Component(layer, neuron=neuron) for layer in layers for neuron in range(getattr(shape, "d_mlp", 0))]
+def mlp_units(shape: Shape) -> list[Component]:
+    """The units of all MLPs of a model in order of computation: experts where an MLP is made of them, else neurons."""
+    experts, width = getattr(shape, "experts", None), getattr(shape, "d_mlp", 0)
+    units: list[Component] = []
+    for layer in range(shape.n_layers):
+        if experts is not None and layer in experts.layers:
+            units += [Component(layer, expert=number) for number in range(experts.n_experts)]
+        else:
+            units += [Component(layer, neuron=number) for number in range(width)]
+    return units
 
 
 def parse_components(names: Iterable["str | Component"], shape: Shape, *, neurons: bool = False) -> list[Component]:
-    """Parse a list of names and check each against the model; an empty list is refused, and so are neurons without
-    `neurons`.
+    """Parse a list of names and check each against the model; an empty list is refused, and so are neurons and
+    experts without `neurons`.
     """
     parsed = (name if isinstance(name, Component) else Component.parse(name) for name in names)
     components = [component.within(shape, neurons=neurons) for component in parsed]

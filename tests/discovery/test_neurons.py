@@ -1,5 +1,6 @@
 """Circuits of neurons: the share kept against a loop of hooked runs, the smallest set, baselines, refusals."""
 
+import dataclasses
 from pathlib import Path
 
 import pytest
@@ -7,11 +8,13 @@ import torch
 from torch import Tensor
 
 import vesalius as ves
+from tests.models import random_model
 from vesalius.behaviours.trial import trial
-from vesalius.components import Component, all_neurons
+from vesalius.components import Component, mlp_units
 from vesalius.discovery.neurons import Keeping, keep_neurons
 from vesalius.errors import BadInput
 from vesalius.intervene import Cost, Recordings
+from vesalius.model.config import Config
 from vesalius.model.specimen import Specimen
 from vesalius.report.heatmap import draw_heatmap
 
@@ -52,7 +55,7 @@ def test_the_share_kept_is_that_of_hooked_runs(specimen: Specimen) -> None:
 
 def test_the_smallest_set_keeps_what_was_asked(specimen: Specimen) -> None:
     result = keep_neurons(specimen, keep=0.9, n=24)
-    total = len(all_neurons(specimen.model.config))
+    total = len(mlp_units(specimen.model.config))
     assert 0 < len(result.neurons) < total == result.n_neurons
     assert result.share_chosen >= 0.9
     sizes = [point.size for point in result.curve]
@@ -64,6 +67,18 @@ def test_the_smallest_set_keeps_what_was_asked(specimen: Specimen) -> None:
     assert at.share > at.random
 
 
+def test_experts_are_kept_where_mlps_are_made_of_them(specimen: Specimen) -> None:
+    """All three experts of the second layer and some neurons of the first, by the same search; all units keep all."""
+    experts = {"n_experts": 3, "n_active": 1, "d_expert": 6, "renormalise": False, "layers": (1,)}
+    config = Config.model_validate({**specimen.model.config.model_dump(), "gated": True, "experts": experts})
+    routed = dataclasses.replace(specimen, model=random_model(config, 3))
+    result = keep_neurons(routed, keep=0.9, n=24)
+    assert result.n_neurons == config.d_mlp + 3
+    assert result.share_chosen >= 0.9
+    assert {str(part) for part, _ in result.neurons} & {"L1E0", "L1E1", "L1E2"}
+    assert result.curve[-1].share == pytest.approx(1.0)
+
+
 def test_refusals(specimen: Specimen, tmp_path: Path) -> None:
     for keep in (0.0, 1.5):
         with pytest.raises(BadInput, match="is not a share of the behaviour"):
@@ -72,5 +87,5 @@ def test_refusals(specimen: Specimen, tmp_path: Path) -> None:
         ves.neurons(specimen, method="acdc")
     swept = ves.sweep(specimen, components=["L0N0", Component(0, neuron=3), "L0H0"], n=4)
     assert [str(members[0]) for members in swept.sets] == ["L0N0", "L0N3", "L0H0"]
-    with pytest.raises(BadInput, match="L0N0 is a neuron: use a table"):
+    with pytest.raises(BadInput, match="L0N0 is a part of an MLP: use a table"):
         draw_heatmap({Component(0, neuron=0): 1.0}, tmp_path / "a.png", title="", unit="", n_layers=1, n_heads=1)

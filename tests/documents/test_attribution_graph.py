@@ -89,7 +89,7 @@ def test_a_circuit_comes_back_from_its_graph(tmp_path: Path) -> None:
 
 
 def test_a_graph_made_by_hand() -> None:
-    with pytest.warns(match="1 links of neurons are left out"):
+    with pytest.warns(match="1 links of neurons or experts are left out"):
         circuit = circuit_of(FOREIGN, shape=_Shape(), d_model=8, source="hand")
     assert circuit.components == {Component(0, neuron=17): 0.75, Component(0, 1): 0.125, Component(1): 1.0}
     assert circuit.edge_scores == {

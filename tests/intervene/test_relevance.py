@@ -7,8 +7,8 @@ import torch
 
 from tests.intervene.hand_worked import hand_worked
 from tests.models import STRUCTURES, random_model, small_config
-from vesalius.components import Component, Edge, all_neurons
-from vesalius.intervene import Batch, Recordings, Replacement, attribute, attribute_neurons
+from vesalius.components import Component, Edge, mlp_units
+from vesalius.intervene import Batch, Recordings, Replacement, attribute, attribute_units
 from vesalius.intervene.edge_attribution import edge_attribution
 from vesalius.intervene.edge_graph import EdgeGraph
 from vesalius.intervene.readout import logit_difference
@@ -46,8 +46,8 @@ def test_components_worked_by_hand() -> None:
     by_hand = {Component(0, 0): -0.4, Component(0): 0.0, Component(1, 0): 0.0, Component(1): 4.8}
     assert dict(zip(model.components, scores, strict=True)) == pytest.approx(by_hand, abs=1e-9)
     replacement = Replacement.of_kind("resample", model, batch, counterfactual=other, neurons=True)
-    neurons = attribute_neurons(model, batch, readout, replacement, rule="relp")[0].tolist()
-    assert dict(zip(all_neurons(model.config), neurons, strict=True)) == pytest.approx(
+    neurons = attribute_units(model, batch, readout, replacement, rule="relp")[0].tolist()
+    assert dict(zip(mlp_units(model.config), neurons, strict=True)) == pytest.approx(
         {Component(0, neuron=0): 0.0, Component(1, neuron=0): 4.8}, abs=1e-9
     )
     gradient = attribute(model, batch, readout, replacement)[0].tolist()

@@ -29,7 +29,7 @@ from vesalius.documents.sweep import SWEEP_FILE, Sweep, SweepRow
 from vesalius.documents.views import subject_of
 from vesalius.errors import BadInput, choices
 from vesalius.intervene import Cost, Recordings
-from vesalius.intervene.effects import KINDS, ComponentSet, Effects, Replacement, effect_columns, has_neurons, number
+from vesalius.intervene.effects import KINDS, ComponentSet, Effects, Replacement, effect_columns, has_units, number
 from vesalius.intervene.effects import pairs as all_pairs
 from vesalius.model.devices import Devices
 from vesalius.model.files import read_tensors, write_tensors
@@ -146,7 +146,7 @@ def _sweep(
     document = _document(effects, request, seed)
     if directory is not None:
         picture = (
-            None if pairs or has_neurons(sets) else str(_draw(specimen, effects, request, directory / "heatmap.png"))
+            None if pairs or has_units(sets) else str(_draw(specimen, effects, request, directory / "heatmap.png"))
         )
         document = document.model_copy(update={"directory": str(directory), "heatmap": picture})
         document.write(directory / SWEEP_FILE)
@@ -199,7 +199,7 @@ def _measured(
             specimen.model,
             material.batch,
             counterfactual=material.counterfactual,
-            neurons=has_neurons(sets),
+            neurons=has_units(sets),
         )
         parts = effect_columns(
             recordings,

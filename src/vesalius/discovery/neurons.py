@@ -1,6 +1,6 @@
 """The smallest set of neurons that keeps a stated share of a behaviour.
 
-1. Score every neuron on the prompts, all of them in one backward pass (`intervene.attribute_neurons`).
+1. Score every neuron on the prompts, all of them in one backward pass (`intervene.attribute_units`).
 2. Rank by magnitude. Keep the best k neurons and put the counterfactual prompt's values in the place of all others;
    heads stay, and compute on what the neurons leave them.
 3. Share kept = (score with k neurons - score with none) / (score of the model - score with none). Double k until the
@@ -19,15 +19,15 @@ from torch import Tensor
 
 from vesalius.behaviours.natural import require_performance
 from vesalius.behaviours.trial import Trial, note_limits, trial
-from vesalius.components import Component, all_neurons
+from vesalius.components import Component, mlp_units
 from vesalius.discovery.faithfulness import NothingToKeep, resampled_faithfulness
 from vesalius.discovery.methods import smooth_readout
 from vesalius.documents.neurons import NeuronPoint
 from vesalius.documents.performance import Performance
 from vesalius.errors import BadInput
-from vesalius.intervene import Cost, Plan, Recordings, Replacement, attribute_neurons, run
-from vesalius.intervene.attribution import neuron_sizes
-from vesalius.intervene.plan import neuron_place
+from vesalius.intervene import Cost, Plan, Recordings, Replacement, attribute_units, run
+from vesalius.intervene.attribution import unit_sizes
+from vesalius.intervene.plan import unit_place
 from vesalius.intervene.relevance import RULES, Rule
 from vesalius.model.specimen import Specimen
 from vesalius.model.transformer import Transformer
@@ -65,7 +65,7 @@ class Keeping:
         )
         self.recordings = Recordings(model, batch, material.readout)
         self.full = self.recordings.scores().cpu()
-        self.places = torch.tensor([neuron_place(part, model.config) for part in all_neurons(model.config)])
+        self.places = torch.tensor([unit_place(part, model.config) for part in mlp_units(model.config)])
         cost.rows += 2 * len(batch)
         self.none = self.scores(torch.tensor([], dtype=torch.long))
 
@@ -75,7 +75,7 @@ class Keeping:
         removed[kept] = False
         if not bool(removed.any()):
             return self.full
-        plan = Plan.without_neurons(
+        plan = Plan.without_units(
             self.model.config, self.places[removed], choices=self.replacement.choices, positions=self.material.where
         )
         return run(self.recordings, plan, self.replacement.values, cost=self.cost).cpu()
@@ -105,25 +105,23 @@ def keep_neurons(
     if not 0 < keep <= 1:
         raise BadInput(f"keep={keep:g} is not a share of the behaviour; give a number above 0, at most 1")
     model, start, cost = specimen.model, time.perf_counter(), Cost()
-    if not all_neurons(model.config):
-        raise BadInput(f"{specimen.name}: every MLP is made of experts, so that it has no neurons of its own")
     material = trial(specimen, n, seed=seed, split=split)
     held_out = trial(specimen, n, seed=HELD_OUT_SEED + seed, split=HELD_OUT_SPLIT, apart_from=material)
     performance = None if specimen.behaviour is None else require_performance(specimen, seed=seed, force=force)
     note_limits(specimen, material.prompts, resampled=True)
     keeping = Keeping(model, material, cost)
     readout, _ = smooth_readout(model, material)
-    scores = attribute_neurons(model, material.batch, readout, keeping.replacement, rule=rule).mean(0)
+    scores = attribute_units(model, material.batch, readout, keeping.replacement, rule=rule).mean(0)
     cost.rows += 3 * len(material.batch)
     order = scores.abs().argsort(descending=True, stable=True)
     size, share = _smallest(keeping, order, keep, progress)
     rankings = {
         "kept": order,
-        "magnitude": neuron_sizes(model, material.batch).argsort(descending=True, stable=True),
+        "magnitude": unit_sizes(model, material.batch).argsort(descending=True, stable=True),
         "random": torch.randperm(len(order), generator=torch.Generator().manual_seed(seed)),
     }
     curve = _curve(Keeping(model, held_out, cost), rankings, size, progress)
-    neurons = all_neurons(model.config)
+    neurons = mlp_units(model.config)
     return NeuronSet(
         neurons=[(neurons[i], float(scores[i])) for i in order[:size].tolist()],
         n_neurons=len(neurons),

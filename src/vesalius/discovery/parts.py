@@ -16,7 +16,7 @@ from vesalius.behaviours.prompts import Prompts
 from vesalius.behaviours.trial import Trial
 from vesalius.intervene import Cost, Recordings
 from vesalius.intervene.edge_attribution import edge_attribution
-from vesalius.intervene.effects import ComponentSet, Replacement, effect_columns, has_neurons
+from vesalius.intervene.effects import ComponentSet, Replacement, effect_columns, has_units
 from vesalius.intervene.relevance import Rule
 from vesalius.model.specimen import Specimen
 
@@ -75,7 +75,7 @@ def sweep_part(specimen: Specimen, part: SweepPart) -> tuple[Float[Tensor, "prom
         model,
         batch,
         counterfactual=part.prompts.counterfactual_batch,
-        neurons=has_neurons(part.sets),
+        neurons=has_units(part.sets),
     )
     columns = [scores for _, scores in effect_columns(recordings, replacement, part.sets, cost=cost)]
     return torch.cat(columns, 1), cost.rows

@@ -5,12 +5,12 @@
      "nodes": [{"node_id", "layer", "feature", "ctx_idx", "feature_type", "influence", "clerp", ...}],
      "links": [{"source", "target", "weight"}]}
 
-The nodes here are parts of the model itself: `attention head` (`feature` is its number), `mlp`, `neuron` (its number),
-`embedding` and `logit`. A circuit does not say at which position a part acts, so a graph that is written has one
-column. In a graph that is read, a part may have a node at every position; influences and weights are summed over
-positions. What the format has no place for (the input by which an edge enters, whether a part is in the circuit) is in
-fields of our own, which other readers ignore. Links of neurons are not edges of a circuit; features of dictionaries are
-not parts of a model.
+The nodes here are parts of the model itself: `attention head` (`feature` is its number), `mlp`, `neuron` and `expert`
+(its number), `embedding` and `logit`. A circuit does not say at which position a part acts, so a graph that is written
+has one column. In a graph that is read, a part may have a node at every position; influences and weights are summed
+over positions. What the format has no place for (the input by which an edge enters, whether a part is in the circuit)
+is in fields of our own, which other readers ignore. Links of neurons and experts are not edges of a circuit; features
+of dictionaries are not parts of a model.
 """
 
 from collections.abc import Mapping
@@ -24,7 +24,7 @@ from vesalius.files import read_json, write_json
 
 #: Edges that a graph has at most: viewers draw every one of them.
 MOST_LINKS = 1000
-KINDS = ("embedding", "attention head", "mlp", "neuron", "logit")
+KINDS = ("embedding", "attention head", "mlp", "neuron", "expert", "logit")
 #: Kinds that other tools write for the same parts.
 _OTHER_NAMES = {"mlp neuron": "neuron", "attention": "attention head", "head": "attention head"}
 _PORT, _KEPT, _MORE, _UNSCORED = "port", "in_graph", "more", "unscored"
@@ -82,13 +82,13 @@ def circuit_of(data: Mapping[str, Any], *, shape: Shape | None = None, d_model: 
         ]
         if None in ends:
             raise BadInput(f"{source}: link {str(entry)[:80]} does not name two nodes of this graph")
-        if any(isinstance(end, Component) and end.is_neuron for end in ends):
+        if any(isinstance(end, Component) and end.is_unit for end in ends):
             dropped += 1
             continue
         for edge in _edges(ends[0], ends[1], entry):
             edges[edge] = _summed(edges.get(edge), entry, "weight", source)
     if dropped:
-        note(f"{source}: {dropped} links of neurons are left out; edges of a circuit run between heads and MLPs")
+        note(f"{source}: {dropped} links of neurons or experts are left out; edges run between heads and MLPs")
     return Circuit.from_data(
         {
             "cfg": sizes,
@@ -119,13 +119,14 @@ def _place(node: Node | None, n_layers: int) -> tuple[str, int, str]:
     if isinstance(node, Component):
         if node.head is not None:
             return str(node.layer), node.head, "attention head"
-        return str(node.layer), node.neuron or 0, "neuron" if node.is_neuron else "mlp"
+        kind = "neuron" if node.is_neuron else "expert" if node.is_expert else "mlp"
+        return str(node.layer), node.neuron or node.expert or 0, kind
     return str(n_layers + 1), 0, "logit"
 
 
 def _id(node: Node | None, n_layers: int) -> str:
     layer, feature, kind = _place(node, n_layers)
-    letter = {"attention head": "h", "mlp": "m", "neuron": "n"}.get(kind, "")
+    letter = {"attention head": "h", "mlp": "m", "neuron": "n", "expert": "e"}.get(kind, "")
     return f"{layer}_{letter}{feature}_0"
 
 
@@ -169,16 +170,15 @@ def _read_node(entry: Any, source: str) -> Node:
     kind = _OTHER_NAMES.get(kind, kind)
     if kind not in KINDS:
         name = str(entry.get("node_id") if isinstance(entry, Mapping) else entry)[:40]
-        raise BadInput(f"{source}: node {name!r} is a {kind[:40]!r}; heads, MLPs and neurons can be read")
+        raise BadInput(f"{source}: node {name!r} is a {kind[:40]!r}; heads, MLPs, neurons and experts can be read")
     if kind in ("embedding", "logit"):
         return "input" if kind == "embedding" else "logits"
     try:
         layer, feature = int(entry["layer"]), int(entry.get("feature", 0))
     except (KeyError, TypeError, ValueError):
         raise BadInput(f"{source}: node {str(entry)[:80]} has no layer and feature number") from None
-    if kind == "mlp":
-        return Component(layer)
-    return Component(layer, feature) if kind == "attention head" else Component(layer, neuron=feature)
+    number = {"attention head": "head", "neuron": "neuron", "expert": "expert"}.get(kind)
+    return Component(layer) if number is None else Component(layer, **{number: feature})
 
 
 def _edges(sender: Node | None, receiver: Node | None, entry: Mapping[str, Any]) -> list[Edge]:

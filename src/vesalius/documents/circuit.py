@@ -306,7 +306,7 @@ _SIZE = {"type": "integer", "minimum": 1}
 MIB_SCHEMA: JsonSchemaValue = {
     "title": "Circuit",
     "description": "A circuit in the format of the MIB benchmark. Nodes are named `input`, `a0.h1`, `m0`, `m3.n17` (a "
-    "neuron) or `logits`; "
+    "neuron), `m3.e5` (an expert) or `logits`; "
     "edges `a0.h1->a5.h5<q>`. Further fields of a node or an edge are kept.",
     "type": "object",
     "properties": {

@@ -1,6 +1,6 @@
 """The scalpel: replace components and edges, many at once, and measure what changes."""
 
-from vesalius.intervene.attribution import attribute, attribute_neurons
+from vesalius.intervene.attribution import attribute, attribute_units
 from vesalius.intervene.effects import KINDS, Effects, Replacement, effects, pairs
 from vesalius.intervene.engine import Cost, run, run_with_outputs
 from vesalius.intervene.plan import Plan, Row
@@ -34,7 +34,7 @@ __all__ = [
     "agreement",
     "all_logits",
     "attribute",
-    "attribute_neurons",
+    "attribute_units",
     "component_values",
     "constant",
     "effects",

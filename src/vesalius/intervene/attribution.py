@@ -14,7 +14,7 @@ from vesalius.intervene.effects import Replacement
 from vesalius.intervene.readout import Readout
 from vesalius.intervene.relevance import Rule, rule_hooks
 from vesalius.intervene.tokens import real_tokens
-from vesalius.intervene.values import NEURON_HOOK, OUTPUT_HOOKS, Batch, activations
+from vesalius.intervene.values import OUTPUT_HOOKS, UNIT_HOOKS, Batch, activations, unit_hook
 from vesalius.model.devices import Copies
 from vesalius.model.hooks import HookPoint, Tap
 from vesalius.model.norms import widened
@@ -40,7 +40,7 @@ def attribute(
     return torch.cat(parts)
 
 
-def attribute_neurons(
+def attribute_units(
     model: Transformer,
     batch: Batch,
     readout: Readout,
@@ -48,35 +48,35 @@ def attribute_neurons(
     *,
     rule: Rule = "gradient",
     rows: int = 32,
-) -> Float[Tensor, "prompt neuron"]:
-    """The same for every neuron alone, in the order of `all_neurons`: all of them from one backward pass. The
-    replacement is one with values of neurons.
+) -> Float[Tensor, "prompt unit"]:
+    """The same for every neuron, and for every expert where MLPs are made of them, in the order of `mlp_units`: all of
+    them from one backward pass. The replacement is one with values of neurons.
     """
     parts = []
     for start in range(0, len(batch), rows):
         prompts = torch.arange(start, min(start + rows, len(batch)))
-        kept, slope = _slopes(model, batch.take(prompts), readout.take(prompts), rule, (NEURON_HOOK,))
+        kept, slope = _slopes(model, batch.take(prompts), readout.take(prompts), rule, UNIT_HOOKS)
         choices, columns = Copies(replacement.choices[prompts]), []
         for layer, block in enumerate(model.blocks):
-            if (name := f"blocks.{layer}{NEURON_HOOK}") in kept:
-                change = kept[name] - replacement.values.post[layer][choices.on(block.device)]
-                columns.append((slope[name] * change).sum(1, dtype=widened(change).dtype).cpu())
+            name = unit_hook(model.config, layer)
+            change = kept[name] - replacement.values.units[layer][choices.on(block.device)]
+            summed = (1, 3) if change.ndim == 4 else (1,)
+            columns.append((slope[name] * change).sum(summed, dtype=widened(change).dtype).cpu())
         parts.append(torch.cat(columns, 1))
     return torch.cat(parts)
 
 
-def neuron_sizes(model: Transformer, batch: Batch) -> Float[Tensor, " neuron"]:
-    """How much each neuron writes: the mean size of its activation times the length of its output weights."""
+def unit_sizes(model: Transformer, batch: Batch) -> Float[Tensor, " unit"]:
+    """How much each unit of an MLP writes, on average over tokens: of a neuron the size of its activation times the
+    length of its output weights, of an expert the length of what it adds.
+    """
     batch = batch.to(model.device)
-    real, experts = real_tokens(model.config, batch).float(), model.config.experts
-    return torch.cat(
-        [
-            (torch.einsum("bpn,bp->n", post.float().abs(), real.to(post.device)) / real.sum().to(post.device)).cpu()
-            * model.blocks[layer].mlp.W_out.float().norm(dim=1).cpu()
-            for layer, post in enumerate(activations(model, batch, neurons=True).post)
-            if experts is None or layer not in experts.layers
-        ]
-    )
+    real, sizes = real_tokens(model.config, batch).float(), []
+    for layer, put_out in enumerate(activations(model, batch, neurons=True).units):
+        size = put_out.float().norm(dim=3) if put_out.ndim == 4 else put_out.float().abs()
+        mean = (torch.einsum("bpu,bp->u", size, real.to(size.device)) / real.sum().to(size.device)).cpu()
+        sizes.append(mean if put_out.ndim == 4 else mean * model.blocks[layer].mlp.W_out.float().norm(dim=1).cpu())
+    return torch.cat(sizes)
 
 
 def _attribute_chunk(

@@ -138,7 +138,7 @@ class Replacement:
         neurons: bool = False,
     ) -> "Replacement":
         """Zero, mean (over `reference`, by default the prompts themselves), resample (from `counterfactual`), or
-        value-bias; with `neurons`, for single neurons as well.
+        value-bias; with `neurons`, for single neurons and experts as well.
         """
         first = torch.zeros(len(batch), dtype=torch.long)
         if kind == "zero":
@@ -171,7 +171,7 @@ def effects(
     """Effects of replacing each set of components (default: every single head and MLP) on every prompt."""
     chosen = component_sets(model, sets)
     replacement = Replacement.of_kind(
-        kind, model, batch, counterfactual=counterfactual, reference=reference, neurons=has_neurons(chosen)
+        kind, model, batch, counterfactual=counterfactual, reference=reference, neurons=has_units(chosen)
     )
     start, cost = time.perf_counter(), Cost()
     recordings = Recordings(model, batch, readout, memory=memory)
@@ -229,9 +229,9 @@ def component_sets(model: Transformer, sets: Sequence[Iterable[str | Component]]
     return [tuple(parse_components(names, model.config, neurons=True)) for names in sets]
 
 
-def has_neurons(sets: Iterable[ComponentSet]) -> bool:
-    """Whether a set holds a neuron, so that tables need their values."""
-    return any(part.is_neuron for members in sets for part in members)
+def has_units(sets: Iterable[ComponentSet]) -> bool:
+    """Whether a set holds a neuron or an expert, so that tables need their values."""
+    return any(part.is_unit for members in sets for part in members)
 
 
 def pairs(components: Iterable[Component]) -> list[ComponentSet]:

@@ -23,12 +23,12 @@ from torch import Tensor
 from vesalius.components import Component
 from vesalius.errors import BadInput
 from vesalius.intervene.cuts import Cuts
-from vesalius.intervene.neuron_edits import ReplacedNeurons
-from vesalius.intervene.plan import KEEP, EdgeEdit, Plan
+from vesalius.intervene.plan import KEEP, EdgeEdit, Plan, units_per_layer
 from vesalius.intervene.readout import Readout
 from vesalius.intervene.recordings import Recording, Recordings, activation_memory
 from vesalius.intervene.sharing import CLEAN, Branches, branches, edit_times, without_inherited
 from vesalius.intervene.tokens import Grid, Live, Places, Spans, spans_to_compute
+from vesalius.intervene.unit_edits import ReplacedUnits
 from vesalius.intervene.values import Batch, Values
 from vesalius.model.attention import Heads, take_positions
 from vesalius.model.config import Config
@@ -92,7 +92,8 @@ def run_with_outputs(
         plan = replace(plan, choice=plan.choice.masked_fill((spans.count == 0)[:, None], KEEP))
     senders = len({edit.edge.sender for edit in plan.edges})
     live = None if spans is None else int(spans.count.max())
-    per_row = row_bytes(model, recordings.batch.tokens.shape[1], live=live, senders=senders)
+    units = plan.units is not None
+    per_row = row_bytes(model, recordings.batch.tokens.shape[1], live=live, senders=senders, units=units)
     rows_at_once = max(1, activation_memory(model, memory) // per_row)
     scores, outputs, order, done = [], [], [], 0
     n_run = recordings.n_run
@@ -146,7 +147,7 @@ class _Walk:
         self.until: list[int] = torch.searchsorted(entry, times, right=True).tolist()
         self.parent = begins.parent.tolist()
         self.edits = _Edits(without_inherited(model.config, plan, entry), model.config.n_heads, device)
-        self.neurons = None if plan.neurons is None else ReplacedNeurons(plan.neurons, self)
+        self.units = None if plan.units is None else ReplacedUnits(plan.units, self)
         self.cuts = Cuts(plan.edges, self) if plan.edges else None
         self.kept: dict[Component, Tensor | None] = dict.fromkeys(kept)
 
@@ -265,7 +266,7 @@ class _Walk:
         if len(inputs):
             if self.cuts:
                 inputs = self.cuts.into(inputs, layer, "mlp", None, places)
-            out = block.write_mlp(inputs, _CLEAN if self.neurons is None else self.neurons.tap(layer, n))
+            out = block.write_mlp(inputs, _CLEAN if self.units is None else self.units.tap(layer, n))
         if not until:
             return mid
         out = self._join(out, self.recording.mlp[layer], n if out is not None else 0, until, places)
@@ -363,9 +364,9 @@ def _entries(plan: Plan, config: Config) -> Int[Tensor, " row"]:
     """
     n_layers = config.n_layers
     entry = torch.where(plan.choice != KEEP, edit_times(config), 3 * n_layers).min(1).values
-    if (neurons := plan.neurons) is not None:  # before the MLP, as edges into it
-        when = 3 * (neurons.place // config.d_mlp) + (not config.parallel)
-        entry = entry.scatter_reduce(0, neurons.row, when, "amin")
+    if (units := plan.units) is not None:  # before the MLP, as edges into it
+        when = 3 * (units.place // units_per_layer(config)) + (not config.parallel)
+        entry = entry.scatter_reduce(0, units.row, when, "amin")
     for edit in plan.edges:
         receiver = edit.edge.receiver
         when = 3 * n_layers if receiver is None else 3 * receiver.layer + (not receiver.is_head and not config.parallel)
@@ -398,17 +399,19 @@ def _select(plan: Plan, rows: Int[Tensor, " n"], first_prompt: int) -> Plan:
         place = {int(row): i for i, row in enumerate(rows)}
         edges = tuple(EdgeEdit(place[e.row], e.edge, e.choice) for e in plan.edges if e.row in place)
     positions = None if plan.positions is None else plan.positions[rows]
-    neurons = None if plan.neurons is None else plan.neurons.of_rows(rows, len(plan))
-    return Plan(plan.prompt[rows] - first_prompt, plan.choice[rows], positions, edges, neurons)
+    units = None if plan.units is None else plan.units.of_rows(rows, len(plan))
+    return Plan(plan.prompt[rows] - first_prompt, plan.choice[rows], positions, edges, units)
 
 
-def row_bytes(model: Transformer, width: int, *, live: int | None = None, senders: int = 0) -> int:
+def row_bytes(model: Transformer, width: int, *, live: int | None = None, senders: int = 0, units: bool = False) -> int:
     """Bytes of one row under way, of which the outputs of `senders` are kept; `live` of its tokens are computed (None:
-    all), and then keys and values of the others are copied.
+    all), and then keys and values of the others are copied. With `units` the outputs of all experts are kept apart.
     """
     config, tokens = model.config, width if live is None else live
     wide = max(config.d_mlp, config.experts.d_expert * config.experts.n_active if config.experts else 0)
     inner = wide * (3 if config.gated else 2)
+    if units and config.experts is not None:
+        inner += 2 * config.experts.n_experts * config.d_model
     computed = tokens * (config.d_model * 8 + inner + 3 * config.n_heads * width)
     copied = 0 if live is None else 6 * width * config.n_kv_heads * config.d_head
     return (computed + copied + width * config.d_model * senders) * model.W_E.element_size()
@@ -419,12 +422,12 @@ def _check(model: Transformer, batch: Batch, plan: Plan, values: Values) -> None
         raise BadInput("the list of interventions is empty; give at least one row")
     if int(plan.prompt.min()) < 0 or int(plan.prompt.max()) >= len(batch):
         raise BadInput(f"prompt {int(plan.prompt.max())} is outside the batch of {len(batch)}")
-    of_neurons = KEEP if plan.neurons is None else int(plan.neurons.choice.max())
-    highest = max(int(plan.choice.max()), of_neurons, *(edit.choice for edit in plan.edges), KEEP)
+    of_units = KEEP if plan.units is None else int(plan.units.choice.max())
+    highest = max(int(plan.choice.max()), of_units, *(edit.choice for edit in plan.edges), KEEP)
     if highest >= len(values):
         raise BadInput(f"choice {highest} is outside the table of {len(values)} replacement values")
-    if plan.neurons is not None and not values.post:
-        raise BadInput("the table of replacement values has none of neurons; make it with neurons=True")
+    if plan.units is not None and not values.units:
+        raise BadInput("the table of replacement values has none of neurons and experts; make it with neurons=True")
     width = values.embed.shape[1]
     if width not in (1, batch.tokens.shape[1]):
         raise BadInput(

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from vesalius.components import Component
 from vesalius.intervene.edge_attribution import attribution_rows, edge_attribution
-from vesalius.intervene.effects import ComponentSet, Replacement, effect_columns, has_neurons
+from vesalius.intervene.effects import ComponentSet, Replacement, effect_columns, has_units
 from vesalius.intervene.engine import Cost, row_bytes
 from vesalius.intervene.live_memory import LiveMemory, runnable_shape
 from vesalius.intervene.readout import Readout
@@ -42,9 +42,9 @@ def _share_of_pass(model: Transformer, members: ComponentSet) -> float:
     """The part of a pass that is run for a row: what follows the earliest component."""
     layers, first = model.config.n_layers, min(members)
     later = layers - 1 - first.layer
-    if first.is_neuron and model.config.parallel:  # such rows join before attention
+    if first.is_unit and model.config.parallel:  # such rows join before attention
         return (later + 1) / layers
-    with_mlp = (first.is_head or first.is_neuron) and not model.config.parallel
+    with_mlp = (first.is_head or first.is_unit) and not model.config.parallel
     return (later + (1 - attention_share(model.blocks[0])) * with_mlp) / layers
 
 
@@ -163,7 +163,7 @@ def seconds_per_row(
     batch, counterfactual = batch.take(few).to(model.device), counterfactual.take(few).to(model.device)
     recordings = Recordings(model, batch, readout.take(few))
     recordings.scores()
-    replacement = Replacement.of_kind(kind, model, batch, counterfactual=counterfactual, neurons=has_neurons(sets))
+    replacement = Replacement.of_kind(kind, model, batch, counterfactual=counterfactual, neurons=has_units(sets))
     count = max(1, TIMED_ROWS // len(few))
     start = max(0, len(sets) // 2 - count // 2)
     cost = Cost()

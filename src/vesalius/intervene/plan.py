@@ -2,8 +2,8 @@
 
 A `Plan` is a list of rows; each row runs one prompt with a set of components replaced and a set of edges cut over,
 all at once. `choice` holds, for every row and component, the row of the `Values` table that replaces it, or -1 to
-leave it alone: a mask and a selection in one tensor. Neurons are listed one by one (`NeuronEdits`), because a model has
-many and a row replaces few of them, or replaces them in few rows.
+leave it alone: a mask and a selection in one tensor. Units of MLPs (neurons, experts) are listed one by one
+(`UnitEdits`), because a model has many and a row replaces few of them, or replaces them in few rows.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -45,9 +45,9 @@ class EdgeEdit:
 
 
 @dataclass(frozen=True)
-class NeuronEdits:
-    """Neurons replaced in rows: edit i replaces the neuron at `place[i]` (its layer times d_mlp plus its number) in
-    `row[i]` by `choice[i]`. In order of place.
+class UnitEdits:
+    """Units of MLPs replaced in rows: edit i replaces the unit at `place[i]` (`unit_place`) in `row[i]` by `choice[i]`.
+    In order of place.
     """
 
     row: Int[Tensor, " edit"]
@@ -55,35 +55,41 @@ class NeuronEdits:
     choice: Int[Tensor, " edit"]
 
     @classmethod
-    def sorted(cls, row: Tensor, place: Tensor, choice: Tensor) -> "NeuronEdits | None":
+    def sorted(cls, row: Tensor, place: Tensor, choice: Tensor) -> "UnitEdits | None":
         """The edits in order of place; None if there are none."""
         order = place.argsort(stable=True)
         return cls(row[order], place[order], choice[order]) if len(order) else None
 
-    def of_rows(self, rows: Int[Tensor, " n"], total: int) -> "NeuronEdits | None":
+    def of_rows(self, rows: Int[Tensor, " n"], total: int) -> "UnitEdits | None":
         """The edits of some of `total` rows, rows renumbered from 0."""
         renumbered = torch.full((total,), -1)
         renumbered[rows] = torch.arange(len(rows))
         row = renumbered[self.row]
         kept = row >= 0
-        return NeuronEdits(row[kept], self.place[kept], self.choice[kept]) if bool(kept.any()) else None
+        return UnitEdits(row[kept], self.place[kept], self.choice[kept]) if bool(kept.any()) else None
 
 
-def neuron_place(neuron: Component, config: Config) -> int:
-    """Place of a neuron in order of computation."""
-    assert neuron.neuron is not None
-    return neuron.layer * config.d_mlp + neuron.neuron
+def units_per_layer(config: Config) -> int:
+    """How many places of units a layer has: one for each neuron or expert of the MLP that has most."""
+    return max(config.d_mlp, 0 if config.experts is None else config.experts.n_experts)
+
+
+def unit_place(unit: Component, config: Config) -> int:
+    """Place of a neuron or an expert in order of computation."""
+    number = unit.expert if unit.neuron is None else unit.neuron
+    assert number is not None
+    return unit.layer * units_per_layer(config) + number
 
 
 @dataclass(frozen=True)
 class Plan:
-    """Rows to run: prompt of each row, choices per component, optional positions, edges, neurons."""
+    """Rows to run: prompt of each row, choices per component, optional positions, edges, units of MLPs."""
 
     prompt: Int[Tensor, " row"]
     choice: Int[Tensor, "row component"]
     positions: Bool[Tensor, "row pos"] | None = None
     edges: tuple[EdgeEdit, ...] = ()
-    neurons: NeuronEdits | None = None
+    units: UnitEdits | None = None
 
     def __len__(self) -> int:
         return len(self.prompt)
@@ -95,19 +101,19 @@ class Plan:
         if not rows:
             raise BadInput("the list of interventions is empty; give at least one row")
         choice = torch.full((len(rows), config.n_layers * (config.n_heads + 1)), KEEP)
-        edges, neurons = [], []
+        edges, units = [], []
         for i, row in enumerate(rows):
             for name, k in row.edits.items():
                 part = Component.parse(name).within(config, neurons=True)
-                if part.is_neuron:
-                    neurons.append((i, neuron_place(part, config), k))
+                if part.is_unit:
+                    units.append((i, unit_place(part, config), k))
                 else:
                     choice[i, component_index(part, config)] = k
             edges += [EdgeEdit(i, Edge.parse(name).within(config), k) for name, k in row.edges.items()]
         where = None
         if any(row.positions is not None for row in rows):
             where = torch.stack([_position_mask(row.positions, width) for row in rows])
-        edits = NeuronEdits.sorted(*torch.tensor(neurons, dtype=torch.long).view(-1, 3).T)
+        edits = UnitEdits.sorted(*torch.tensor(units, dtype=torch.long).view(-1, 3).T)
         return cls(torch.tensor([row.prompt for row in rows]), choice, where, tuple(edges), edits)
 
     @classmethod
@@ -124,36 +130,36 @@ class Plan:
             raise BadInput("a sweep needs at least one set of components and one prompt")
         place_of = {component: place for place, component in enumerate(all_components(config))}
         listed = [(i, component) for i, members in enumerate(sets) for component in members]
-        neurons = [(i, neuron_place(part.within(config, neurons=True), config)) for i, part in listed if part.is_neuron]
+        units = [(i, unit_place(part.within(config, neurons=True), config)) for i, part in listed if part.is_unit]
         try:
-            places = [(i, place_of[component]) for i, component in listed if not component.is_neuron]
+            places = [(i, place_of[component]) for i, component in listed if not component.is_unit]
         except KeyError as error:
             raise BadInput(f"component {error.args[0]} is not in this model") from None
         replaced = torch.zeros(len(sets), config.n_layers * (config.n_heads + 1), dtype=torch.bool)
         replaced[tuple(torch.tensor(places, dtype=torch.long).view(-1, 2).T)] = True
         n = len(choices)
-        of_set, place = torch.tensor(neurons, dtype=torch.long).view(-1, 2).T
+        of_set, place = torch.tensor(units, dtype=torch.long).view(-1, 2).T
         row = (of_set[:, None] * n + torch.arange(n)).flatten()
-        edits = NeuronEdits.sorted(row, place.repeat_interleave(n), choices.cpu().repeat(len(place)))
+        edits = UnitEdits.sorted(row, place.repeat_interleave(n), choices.cpu().repeat(len(place)))
         choice = torch.where(replaced[:, None], choices.cpu()[None, :, None], KEEP).flatten(0, 1)
         where = None if positions is None else positions.cpu().repeat(len(sets), 1)
-        return cls(torch.arange(n).repeat(len(sets)), choice, where, neurons=edits)
+        return cls(torch.arange(n).repeat(len(sets)), choice, where, units=edits)
 
     @classmethod
-    def without_neurons(
+    def without_units(
         cls,
         config: Config,
-        places: Int[Tensor, " neuron"],
+        places: Int[Tensor, " unit"],
         *,
         choices: Int[Tensor, " prompt"],
         positions: Bool[Tensor, "prompt pos"] | None = None,
     ) -> "Plan":
-        """The neurons at these places replaced together on every prompt; prompt p uses replacement `choices[p]`."""
+        """The units at these places replaced together on every prompt; prompt p uses replacement `choices[p]`."""
         n = len(choices)
         row, choice = (part.repeat_interleave(len(places)) for part in (torch.arange(n), choices.cpu()))
         keep = torch.full((n, config.n_layers * (config.n_heads + 1)), KEEP)
         where = None if positions is None else positions.cpu()
-        return cls(torch.arange(n), keep, where, neurons=NeuronEdits.sorted(row, places.repeat(n), choice))
+        return cls(torch.arange(n), keep, where, units=UnitEdits.sorted(row, places.repeat(n), choice))
 
     @classmethod
     def each(

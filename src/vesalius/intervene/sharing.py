@@ -39,7 +39,7 @@ def branches(config: Config, plan: Plan, entry: Int[Tensor, " row"], spans: Span
     the search. `entry` says where each first differs from the clean run.
     """
     several = bool(((plan.choice != KEEP).sum(1) > 1).any())
-    if plan.edges or plan.neurons is not None or config.parallel or config.d_head <= SMALL_HEAD or not several:
+    if plan.edges or plan.units is not None or config.parallel or config.d_head <= SMALL_HEAD or not several:
         return None
     edits, last = _edits(config, plan), 3 * config.n_layers - 1
     same = [_must_agree(plan, spans, row) for row in range(len(plan))]

@@ -68,9 +68,9 @@ def _begin_alike(config: Config, plan: Plan, values: Values, batch: Batch) -> In
         return none
     least = torch.where(plan.choice == KEEP, len(values), plan.choice).amin(1)
     most = plan.choice.amax(1)
-    if (neurons := plan.neurons) is not None:
-        least = least.scatter_reduce(0, neurons.row, neurons.choice, "amin")
-        most = most.scatter_reduce(0, neurons.row, neurons.choice, "amax")
+    if (units := plan.units) is not None:
+        least = least.scatter_reduce(0, units.row, units.choice, "amin")
+        most = most.scatter_reduce(0, units.row, units.choice, "amax")
     for edit in plan.edges:
         least[edit.row] = min(int(least[edit.row]), edit.choice)
         most[edit.row] = max(int(most[edit.row]), edit.choice)

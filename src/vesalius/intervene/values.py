@@ -8,7 +8,8 @@ batch.
 A head is replaced at z (its result is z W_O, so replacing one replaces the other), an MLP at what it writes without
 the bias (the linear image of `hook_post`; where a norm follows, its output). Means, zeros and patches are therefore
 exactly those of `hook_result` and `hook_post`. A norm after attention is run again with the replaced z in place.
-A neuron is replaced at `hook_post`; tables hold these values (`post`) where they are asked for.
+Units of MLPs are replaced inside: a neuron at `hook_post`, an expert at what it adds, its weight included (zero where
+the router does not choose it). Tables hold these values (`units`) where they are asked for.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -21,13 +22,27 @@ from torch import Tensor
 from vesalius.components import Component
 from vesalius.errors import BadInput
 from vesalius.model.attention import take_positions
+from vesalius.model.config import Config
 from vesalius.model.hooks import Cache, Tap
 from vesalius.model.norms import widened
 from vesalius.model.transformer import Transformer
 
 #: Ends of the names of what components write.
 OUTPUT_HOOKS = (".attn.hook_z", ".hook_mlp_out")
-NEURON_HOOK = ".mlp.hook_post"
+#: Ends of the names of what the units of MLPs put out: neurons, experts.
+UNIT_HOOKS = (".mlp.hook_post", ".mlp.hook_expert_out")
+
+
+def unit_hook(config: Config, layer: int) -> str:
+    """Where the units of a layer's MLP are replaced."""
+    return f"blocks.{layer}{UNIT_HOOKS[len(unit_shape(config, layer)) - 1]}"
+
+
+def unit_shape(config: Config, layer: int) -> tuple[int, ...]:
+    """The shape of what the units of a layer's MLP put out at one position: a number each, or a vector each."""
+    if config.experts is not None and layer in config.experts.layers:
+        return config.experts.n_experts, config.d_model
+    return (config.d_mlp,)
 
 
 @dataclass(frozen=True)
@@ -61,7 +76,9 @@ class Values:
     mlp: tuple[Float[Tensor, "choice pos d_model"], ...]
     embed: Float[Tensor, "choice pos d_model"]
     prompts: Batch | None = None
-    post: tuple[Float[Tensor, "choice pos d_mlp"], ...] = ()
+    #: Of each layer, what its neurons put out (`[choice, pos, d_mlp]`) or what its experts add (`[choice, pos, expert,
+    #: d_model]`).
+    units: tuple[Float[Tensor, "choice pos unit *d_model"], ...] = ()
 
     def __len__(self) -> int:
         return len(self.embed)
@@ -77,8 +94,8 @@ class Values:
             tuple(_join(layer) for layer in zip(*(t.z for t in tables), strict=True)),
             tuple(_join(layer) for layer in zip(*(t.mlp for t in tables), strict=True)),
             _join([t.embed for t in tables]),
-            post=tuple(_join(layer) for layer in zip(*(t.post for t in tables), strict=True))
-            if _have_neurons(tables)
+            units=tuple(_join(layer) for layer in zip(*(t.units for t in tables), strict=True))
+            if _have_units(tables)
             else (),
         )
 
@@ -116,8 +133,10 @@ def constant(model: Transformer, vectors: Mapping[Component, Float[Tensor, " d"]
         if tuple(vector.shape) != (expected,):
             raise BadInput(f"constant for {part} has shape {tuple(vector.shape)}; expected [{expected}]")
         (mlp[part.layer][0, 0] if part.head is None else z[part.layer][0, 0, part.head]).copy_(vector)
-    post = tuple(like.new_zeros(1, 1, config.d_mlp, device=device) for device in places)
-    return Values(tuple(z), tuple(mlp), like.new_zeros(1, 1, config.d_model), post=post)
+    units = tuple(
+        like.new_zeros(1, 1, *unit_shape(config, layer), device=device) for layer, device in enumerate(places)
+    )
+    return Values(tuple(z), tuple(mlp), like.new_zeros(1, 1, config.d_model), units=units)
 
 
 def component_values(model: Transformer, component: Component, output: Float[Tensor, "choice pos width"]) -> Values:
@@ -171,7 +190,7 @@ def sender_changes(model: Transformer, values: Values, other: Values) -> Float[T
 
 def activations(model: Transformer, batch: Batch, *, neurons: bool = False) -> Values:
     """The components' own outputs on other prompts: for resampling, activation patching and interchange. Row k is
-    prompt k. With `neurons`, those of single neurons as well.
+    prompt k. With `neurons`, those of single neurons and experts as well.
     """
     return values_of(model, _run(model, batch, neurons=neurons), batch)
 
@@ -195,16 +214,14 @@ def values_of(model: Transformer, cache: Cache, batch: Batch) -> Values:
         tuple(cache[f"blocks.{i}.hook_mlp_out"] - model.blocks[i].mlp_bias for i in layers),
         cache["blocks.0.hook_resid_pre"],
         batch,
-        post=_posts(model, cache),
+        units=_units(model, cache),
     )
 
 
-def _posts(model: Transformer, cache: Cache) -> tuple[Float[Tensor, "prompt pos d_mlp"], ...]:
-    """What the neurons of each layer put out, where a run has kept it; MLPs of experts have an empty table."""
-    names = [f"blocks.{layer}{NEURON_HOOK}" for layer in range(model.config.n_layers)]
-    if not any(name in cache for name in names):
-        return ()
-    return tuple(cache[name] if name in cache else model.W_E.new_empty(0, 1, model.config.d_mlp) for name in names)
+def _units(model: Transformer, cache: Cache) -> tuple[Float[Tensor, "prompt pos unit *d_model"], ...]:
+    """What the units of each layer's MLP put out, where a run has kept it."""
+    names = [unit_hook(model.config, layer) for layer in range(model.config.n_layers)]
+    return tuple(cache[name] for name in names) if names[0] in cache else ()
 
 
 def reordered(values: Values, positions: Int[Tensor, "choice pos"]) -> Values:
@@ -253,7 +270,7 @@ def _means(model: Transformer, parts: Iterable[Values], *, per_position: bool) -
 
 
 def _run(model: Transformer, batch: Batch, *names: str, neurons: bool = False) -> Cache:
-    ends = (*OUTPUT_HOOKS, NEURON_HOOK) if neurons else OUTPUT_HOOKS
+    ends = (*OUTPUT_HOOKS, *UNIT_HOOKS) if neurons else OUTPUT_HOOKS
     with torch.no_grad():
         _, cache = model.run_with_cache(
             batch.tokens,
@@ -270,17 +287,15 @@ def _combine(function: Callable[..., Tensor], *tables: Values) -> Values:
         tuple(function(*layer) for layer in zip(*(t.z for t in tables), strict=True)),
         tuple(function(*layer) for layer in zip(*(t.mlp for t in tables), strict=True)),
         function(*(t.embed for t in tables)),
-        post=tuple(
-            function(*layer) if layer[0].numel() else layer[0] for layer in zip(*(t.post for t in tables), strict=True)
-        )
-        if _have_neurons(tables)
+        units=tuple(function(*layer) for layer in zip(*(t.units for t in tables), strict=True))
+        if _have_units(tables)
         else (),
     )
 
 
-def _have_neurons(tables: Iterable[Values]) -> bool:
-    """Whether every table has values of neurons."""
-    return all(table.post for table in tables)
+def _have_units(tables: Iterable[Values]) -> bool:
+    """Whether every table has values of neurons and experts."""
+    return all(table.units for table in tables)
 
 
 def _masked_sum(x: Tensor, real: Bool[Tensor, "prompt pos"], axes: tuple[int, ...]) -> Tensor:

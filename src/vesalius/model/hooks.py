@@ -40,7 +40,7 @@ Results = Callable[[int, Tensor], Tensor]
 Written = Callable[[Component, "Cache"], Tensor]
 
 #: Activations that cost extra and are therefore computed only where a hook or an explicit name asks for them.
-ON_DEMAND = ("attn.hook_result", "hook_q_input", "hook_k_input", "hook_v_input")
+ON_DEMAND = ("attn.hook_result", "mlp.hook_expert_out", "hook_q_input", "hook_k_input", "hook_v_input")
 
 
 class Tap:

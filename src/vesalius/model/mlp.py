@@ -51,8 +51,9 @@ class ExpertMlp(nn.Module):
     """Gated MLPs of which a router chooses a few for every token. The whole of it is one component.
 
     Hooks: `hook_router` (a score for every expert), `hook_expert_indices` (the chosen), `hook_expert_weights` (how
-    much each of them counts); on demand `experts.E.hook_pre`, `hook_pre_linear` and `hook_post` of the tokens that
-    expert E serves, in order.
+    much each of them counts); on demand `hook_expert_out` (`[batch, pos, expert, d_model]`: what each expert adds, its
+    weight included; zero where it is not chosen), and `experts.E.hook_pre`, `hook_pre_linear` and `hook_post` of the
+    tokens that expert E serves, in order.
     """
 
     def __init__(self, config: Config, experts: Experts, layer: int) -> None:
@@ -72,12 +73,19 @@ class ExpertMlp(nn.Module):
             weights = weights / weights.sum(-1, keepdim=True)
         weights = tap(self.prefix + "hook_expert_weights", weights)
         flat, chosen, weights = x.flatten(0, 1), chosen.flatten(0, 1), weights.flatten(0, 1).to(x.dtype)
-        out = torch.zeros_like(flat)
+        apart = tap.needs(self.prefix + "hook_expert_out")
+        out = flat.new_zeros(len(flat), self.experts.n_experts, flat.shape[1]) if apart else torch.zeros_like(flat)
         for expert in chosen.unique().tolist():
             token, place = (chosen == expert).nonzero(as_tuple=True)
             inputs, prefix = flat[token], f"{self.prefix}experts.{expert}."
             gate = tap(prefix + "hook_pre", inputs @ self.W_gate[expert])
             post = self.act(gate) * tap(prefix + "hook_pre_linear", inputs @ self.W_in[expert])
             written = tap(prefix + "hook_post", post) @ self.W_out[expert]
-            out = out.index_add(0, token, written * weights[token, place, None])
+            written = written * weights[token, place, None]
+            if apart:
+                out[token, expert] = written
+            else:
+                out = out.index_add(0, token, written)
+        if apart:
+            return tap(self.prefix + "hook_expert_out", out.view(*x.shape[:2], *out.shape[1:])).sum(2)
         return out.view_as(x)

@@ -40,8 +40,8 @@ def shade(score: float, reach: float) -> int:
 
 
 def draw_headmap(ranked: Sequence[tuple[Component, float]], *, n_layers: int, n_heads: int) -> HeadMap:
-    """Draw scores given strongest first; components without a score stay blank, and neurons have no cell."""
-    ranked = [(part, score) for part, score in ranked if not part.is_neuron]
+    """Draw scores given strongest first; components without a score stay blank; neurons and experts have no cell."""
+    ranked = [(part, score) for part, score in ranked if not part.is_unit]
     cell = next((size for most, size in CELLS.items() if n_layers <= most), SMALLEST_CELL)
     reach = max((abs(score) for _, score in ranked), default=0.0) or 1.0
 

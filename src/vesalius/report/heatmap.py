@@ -54,8 +54,8 @@ def add_heatmap(
     label: str | None,
 ) -> None:
     """Draw the map into axes, with its colour bar beside them; without a `label`, colours only mark components."""
-    if (neuron := next((part for part in effects if part.is_neuron), None)) is not None:
-        raise BadInput(f"a map of the model has cells for heads and MLPs; {neuron} is a neuron: use a table")
+    if (unit := next((part for part in effects if part.is_unit), None)) is not None:
+        raise BadInput(f"a map of the model has cells for heads and MLPs; {unit} is a part of an MLP: use a table")
     cells = np.full((n_layers, n_heads + 1), np.nan)
     for component, effect in effects.items():
         cells[component.layer, n_heads if component.head is None else component.head] = effect
