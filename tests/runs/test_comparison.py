@@ -128,6 +128,37 @@ def test_functions_runs_fill_their_columns(
     assert figures(figure)["GPT-4"] == {}
 
 
+@pytest.mark.parametrize(
+    ("card", "source"),
+    [
+        (
+            {"request": {"command": "bench circuits", "options": {"specimens": "some/fresh"}}},
+            "builtin, circuits of fresh",
+        ),
+        (
+            {"benchmark": "functions", "category": "numeric", "subject": "milan", "backbone": "openai:gpt-4"},
+            "openai:gpt-4, milan",
+        ),
+        (
+            {
+                "benchmark": "functions",
+                "category": "entities",
+                "access": "white box",
+                "request": {
+                    "command": "bench functions",
+                    "options": {"mode": "published", "dataset": "a/find", "function_backbone": "compatible:vicuna"},
+                },
+            },
+            "builtin, white box, functions of find, mode published, answered by compatible:vicuna",
+        ),
+    ],
+)
+def test_a_row_says_what_its_run_was_about(tmp_path: Path, card: dict, source: str) -> None:
+    """A row under a published column names what sets it apart: other circuits or functions, or another interpreter."""
+    _, said, _ = compare([finished(tmp_path / "mine", **card)])[0].rows[0]
+    assert said == f"measured: {source}, n = 84, n_error = 0"
+
+
 def test_the_published_table_of_find(tmp_path: Path) -> None:
     given = {"success": {"value": 0.9, "low": 0.0, "high": 1.0, "n": 3}}
     run = finished(tmp_path / "mine", metrics=given, benchmark="functions", category="numeric")

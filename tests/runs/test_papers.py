@@ -125,6 +125,8 @@ def test_judged_runs_give_examples_and_traces_their_hypotheses(results: Path) ->
     assert {(row.values["grounding"], row.values["plan_soundness"]) for row in examples} == {("partially", "partially")}
     traced = measured("hyve", "12", [results / "explained"])
     assert traced["L0_MLP"]["iteration_1"].startswith("supported: ")
+    row, *_ = ves.api.paper_table("hyve", 12, runs=[results / "explained"]).measured
+    assert row.source == "measured: explained, specimen 60, local:smollm2-135m, protocol paper", "no model that adds"
 
 
 def test_mechrl_stands_under_the_published_names(results: Path) -> None:

@@ -20,6 +20,7 @@ from vesalius.runs.directory import is_run, read_run, read_scorecard
 from vesalius.runs.functions import tables as find
 from vesalius.runs.functions.settings import BENCHMARK as FUNCTIONS
 from vesalius.runs.published import SOURCE, Row
+from vesalius.runs.scorecard import model_name
 from vesalius.runs.settings import BENCHMARK
 from vesalius.runs.usage import run_usage
 
@@ -157,9 +158,21 @@ def _picture(id: str, title: str, cards: dict[str, Scorecard], metrics: Metrics)
 
 
 def _source(card: Scorecard) -> str:
-    subject = card.backbone or card.subject
-    said = "".join(f", {word}" for word in (card.protocol, card.access) if word)
-    return f"measured: {subject}{said}, n = {card.n}, n_error = {card.n_error}"
+    interpreter = card.subject if card.backbone and card.benchmark == FUNCTIONS else None
+    words = [card.backbone or card.subject, interpreter, card.protocol, card.access, *_conditions(card)]
+    return f"measured: {', '.join(filter(None, words))}, n = {card.n}, n_error = {card.n_error}"
+
+
+def _conditions(card: Scorecard) -> Iterator[str]:
+    """What makes a run other than the reported one: other circuits or functions, or another who answers them."""
+    options = {} if card.request is None else card.request.options
+    for name, words in (("specimens", "circuits of"), ("dataset", "functions of")):
+        if options.get(name):
+            yield f"{words} {Path(str(options[name])).name}"
+    if options.get("mode") not in (None, "fixed"):
+        yield f"mode {options['mode']}"
+    if options.get("function_backbone"):
+        yield f"answered by {model_name(str(options['function_backbone']))}"
 
 
 def _value(card: Scorecard, name: str) -> float | None:

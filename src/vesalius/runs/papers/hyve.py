@@ -133,7 +133,7 @@ def _traces(sources: Sources) -> list[PaperRow]:
     return [
         PaperRow(
             name=part.component,
-            source=f"measured: {label}, {trace.backbone}",
+            source=f"measured: {label}, specimen {trace.specimen}, {trace.backbone}, protocol {trace.protocol}",
             values={f"iteration_{attempt.iteration}": _attempt(attempt) for attempt in part.attempts},
         )
         for label, trace in _traces_of(sources)
