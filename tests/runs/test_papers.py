@@ -5,6 +5,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from scripts import make_paper_page
 
 import vesalius as ves
 from tests.functions.needs import FACTS, needs_facts
@@ -198,3 +199,13 @@ def test_refusals(results: Path, paper: str, options: Callable[[Path], dict], re
     (results / "empty").mkdir(exist_ok=True)
     with pytest.raises(BadInput, match=reason):
         ves.api.paper_table(paper, **options(results))
+
+
+def test_the_page_counts_what_recorded_results_fill() -> None:
+    written = make_paper_page.PAGE.read_text(encoding="utf-8")
+    assert written == make_paper_page.page(written), "run python scripts/make_paper_page.py"
+    results = make_paper_page.recorded()
+    gaps = next(entry for entry in PAPERS["mechrl"].entries if entry.id == "Table 1")
+    # Five tasks, each with two policies: K = 1 and K = 5 as published, one-hot and per-head corrected.
+    assert make_paper_page.measured(PAPERS["mechrl"], gaps, results).startswith("10 rows from")
+    assert make_paper_page.measured(PAPERS["mechrl"], gaps, {}) == "no"
