@@ -4,9 +4,9 @@ import math
 from functools import lru_cache
 
 import numpy as np
-import scipy.stats
 import torch
 from jaxtyping import Float
+from scipy.special import betaincinv, stdtr, stdtrit
 from torch import Tensor
 
 RESAMPLES = 2000
@@ -44,7 +44,7 @@ def student_interval(
 ) -> tuple[Float[np.ndarray, " column"], Float[np.ndarray, " column"]]:
     """Student's interval of each column's mean: for a handful of samples, where resampling is too sure of itself."""
     n = len(values)
-    half = scipy.stats.t.ppf((1 + level) / 2, n - 1) * values.std(0, ddof=1) / n**0.5
+    half = stdtrit(n - 1, (1 + level) / 2) * values.std(0, ddof=1) / n**0.5
     return values.mean(0) - half, values.mean(0) + half
 
 
@@ -98,7 +98,7 @@ def share_interval(successes: float, n: int, *, z: float = 1.959964) -> tuple[fl
 
 def share_lower_bound(successes: int, n: int, *, level: float = 0.95) -> float:
     """The exact (Clopper-Pearson) lower bound of a share: with `level` confidence the true share is at least this."""
-    return 0.0 if not successes else float(scipy.stats.beta.ppf(1 - level, successes, n - successes + 1))
+    return 0.0 if not successes else float(betaincinv(successes, n - successes + 1, 1 - level))
 
 
 def mean_lower_bound(
@@ -149,7 +149,7 @@ def spearman_p(rho: float, n: int) -> float:
     """The two-sided p-value of a rank correlation by Student's t with n - 2 degrees of freedom."""
     if abs(rho) >= 1:
         return 0.0
-    return float(2 * scipy.stats.t.sf(abs(rho) * math.sqrt((n - 2) / (1 - rho * rho)), n - 2))
+    return float(2 * stdtr(n - 2, -abs(rho) * math.sqrt((n - 2) / (1 - rho * rho))))
 
 
 def spearman_interval(

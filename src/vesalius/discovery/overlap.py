@@ -2,9 +2,8 @@
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
+from math import comb
 from typing import Any
-
-from scipy.stats import hypergeom
 
 from vesalius.components import Component
 from vesalius.errors import BadInput
@@ -36,7 +35,10 @@ class Overlap:
     @property
     def p(self) -> float:
         """Probability of this many or more when heads are drawn at random."""
-        return float(hypergeom.sf(len(self.both) - 1, self.candidates, self.known, self.chosen))
+        others = self.candidates - self.known
+        many = range(len(self.both), min(self.known, self.chosen) + 1)
+        ways = sum(comb(self.known, both) * comb(others, self.chosen - both) for both in many)
+        return ways / comb(self.candidates, self.chosen)
 
     def as_data(self) -> dict[str, Any]:
         """The overlap for JSON."""

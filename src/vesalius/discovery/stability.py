@@ -12,7 +12,6 @@ import math
 from collections.abc import Callable
 
 import numpy as np
-import scipy.stats
 import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
@@ -20,7 +19,7 @@ from torch import Tensor
 from vesalius.documents.checks import Stability
 from vesalius.documents.survey import HalfAgreement
 from vesalius.errors import BadInput
-from vesalius.statistics import bootstrap_means
+from vesalius.statistics import average_ranks, bootstrap_means
 
 RESAMPLES = 100
 #: Random halvings of the prompts, and the fewest prompts that can be halved with a mean on either side.
@@ -114,7 +113,7 @@ def _means_of(scores: Float[Tensor, "prompt item"], chosen: np.ndarray) -> Float
 
 def _rank_correlations(first: np.ndarray, second: np.ndarray) -> np.ndarray:
     """Spearman's correlation of each pair of rows; 0 where all items of a row are equal."""
-    ranks = [scipy.stats.rankdata(scores, axis=1) for scores in (first, second)]
+    ranks = [np.stack([average_ranks(row) for row in scores]) for scores in (first, second)]
     ours, theirs = (rank - rank.mean(1, keepdims=True) for rank in ranks)
     scale = np.sqrt((ours**2).sum(1) * (theirs**2).sum(1))
     return np.divide((ours * theirs).sum(1), scale, out=np.zeros(len(first)), where=scale > 0)

@@ -22,9 +22,9 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from pydantic import BaseModel, ConfigDict
-from scipy.stats import rankdata
 
 from vesalius.circuits.foreign_spec import KEY_FOLDER, key_program
 from vesalius.circuits.key import task
@@ -39,7 +39,7 @@ from vesalius.intervene.edge_graph import EdgeGraph
 from vesalius.model.config import Config
 from vesalius.rasp import Aggregate, Program, SelectorWidth, Variable, indices
 from vesalius.rasp.graph import is_input
-from vesalius.statistics import RESAMPLES
+from vesalius.statistics import RESAMPLES, average_ranks
 
 
 @dataclass(frozen=True)
@@ -176,7 +176,7 @@ def auroc(scored: Sequence[tuple[float, bool]]) -> float | None:
     n_false = len(scored) - n_true
     if not n_true or not n_false:
         return None
-    ranks = rankdata([score for score, _ in scored])
+    ranks = average_ranks(np.array([score for score, _ in scored]))
     rank_sum = float(ranks[[truth for _, truth in scored]].sum())
     return (rank_sum - n_true * (n_true + 1) / 2) / (n_true * n_false)
 

@@ -4,6 +4,7 @@ Nothing is computed again: what is compared is what the two results say. Where b
 *apart* if these do not overlap, which is a careful rule: figures on the same prompts can differ by less.
 """
 
+import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import chain
@@ -381,11 +382,7 @@ def _yes(name: str, members: Iterable[str]) -> str:
 
 def _rank_correlation(pair: Sequence[Sequence[float]]) -> float | None:
     """Spearman's correlation; None where one side is constant or too short."""
-    from scipy.stats import rankdata
+    from vesalius.statistics import spearman
 
-    if len(pair[0]) < 3:
-        return None
-    ranks = [rankdata(side) for side in pair]
-    if any(np.ptp(side) == 0 for side in ranks):
-        return None
-    return float(np.corrcoef(*ranks)[0, 1])
+    rho = spearman(*map(np.array, pair)) if len(pair[0]) >= 3 else math.nan
+    return None if math.isnan(rho) else rho

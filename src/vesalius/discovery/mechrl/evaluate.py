@@ -10,7 +10,6 @@ from collections.abc import Sequence
 import numpy as np
 import torch
 from jaxtyping import Float
-from scipy.stats import rankdata
 
 from vesalius.discovery.mechrl.environment import Episodes
 from vesalius.discovery.mechrl.ppo import CONTEXT_VIEW, PER_HEAD_VIEW, Policy, play, view_of
@@ -24,6 +23,7 @@ from vesalius.discovery.search.comparison import (
 )
 from vesalius.discovery.search.strategies import Strategy, in_order
 from vesalius.errors import BadInput
+from vesalius.statistics import average_ranks
 
 PUBLISHED_PLACES = 10
 
@@ -111,7 +111,7 @@ def pick_ranks(orders: Sequence[Sequence[int]], heads: int, *, paper: bool = Fal
     """
     if not paper:
         counts = _pick_counts(orders)
-        return rankdata([-counts[head] for head in range(heads)], method="average")
+        return average_ranks(np.array([-counts[head] for head in range(heads)]))
     ranks = np.full(heads, heads + 1.0)
     ranking = [head for head, _ in most_picked(orders, heads, paper=True)[:PUBLISHED_PLACES]]
     ranks[ranking] = np.arange(1, len(ranking) + 1)

@@ -14,10 +14,10 @@ from dataclasses import dataclass
 
 import numpy as np
 from jaxtyping import Bool, Float, Int
-from scipy.stats import rankdata
 
 from vesalius.components import Component
 from vesalius.discovery.clean_features import ATTENTION_TARGETS
+from vesalius.statistics import average_ranks
 
 FIXED = ("depth", "place", "attribution", "attribution rank", *ATTENTION_TARGETS)
 MOVING = (
@@ -50,7 +50,7 @@ class HeadView:
         depth = self.layer / max(1, int(self.layer.max()))
         place = self.place / max(1, int(self.place.max()))
         scaled = attribution / max(float(np.abs(attribution).max()), 1e-12)
-        rank = 2 * (rankdata(attribution) - 1) / max(1, len(attribution) - 1) - 1
+        rank = 2 * (average_ranks(attribution) - 1) / max(1, len(attribution) - 1) - 1
         return np.column_stack([depth, place, scaled, rank, attention])
 
     def similarity(self, fixed: Float[np.ndarray, "head feature"]) -> Float[np.ndarray, "head head"]:
