@@ -116,7 +116,7 @@ def _listen(server: socket.socket, connections: list[object]) -> None:
             return
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def toolbox(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A toolbox with a file, a directory, and a link that leads out of it."""
     directory = tmp_path_factory.mktemp("toolbox")
@@ -130,7 +130,7 @@ def toolbox(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return directory
 
 
-@pytest.fixture(scope="module", params=list(LAYERS))
+@pytest.fixture(scope="session", params=list(LAYERS))
 def sandbox(request: pytest.FixtureRequest, toolbox: Path) -> Iterator[Sandbox]:
     """Contained, once with every layer and once as on a machine without namespaces; small limits."""
     yield from opened(LAYERS[request.param], preload=PRELOAD, argument=[1, 2], toolbox=toolbox, limits=SMALL)
