@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 
+import vesalius
 from vesalius.errors import BadInput
 
 ROOT = Path(__file__).parents[1]
@@ -47,6 +48,13 @@ def test_examples_run(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 @pytest.mark.parametrize("page", with_code(smollm=True), ids=lambda page: page.name)
 def test_examples_with_the_embedded_model_run(page: Path, smollm: object) -> None:
     run_page(page)
+
+
+def test_names_of_the_package_in_the_text_exist() -> None:
+    """`ves.NAME` outside of blocks is not run: it must be among the names that `import vesalius as ves` gives."""
+    for page in PAGES:
+        names = set(re.findall(r"\bves\.(\w+)", page.read_text()))
+        assert names <= set(vesalius.__all__), f"{page.name}: {names - set(vesalius.__all__)}"
 
 
 def test_every_page_is_in_the_navigation() -> None:

@@ -10,6 +10,7 @@ import vesalius as ves
 from vesalius.behaviours.trial import rows_of, trial
 from vesalius.components import Component
 from vesalius.discovery.guarantee import guarantee, guarantee_prompts, kept_bound
+from vesalius.documents.guarantee import Guarantee
 from vesalius.errors import BadInput
 from vesalius.intervene.edge_graph import EdgeGraph
 from vesalius.statistics import mean_lower_bound, share_lower_bound
@@ -53,6 +54,11 @@ def test_shares_are_clipped_prompt_by_prompt() -> None:
     assert bound is not None
     assert (bound.value, bound.n) == (pytest.approx(0.5), 3)
     assert kept_bound(scores[3:]) is None
+    said = Guarantee(by="edges", size=3, level=0.95, n=4, kept=bound, rows=12.0).sentence()
+    assert said == (
+        "with 95 % confidence each, 3 edges alone keep at least 0.000 of the score on average over prompts that lose "
+        "by ablating everything, each clipped to 0 and 1 (observed 0.500 on 3)"
+    )
 
 
 def test_a_circuit_without_its_head_is_guaranteed_less() -> None:
@@ -65,6 +71,11 @@ def test_a_circuit_without_its_head_is_guaranteed_less() -> None:
     assert whole.answers.value == 1.0
     assert whole.answers.low == pytest.approx(0.05 ** (1 / 40))
     assert half.answers.low < 0.5
+    empty = guarantee(specimen, seen, [], parts, n=40).answers
+    assert empty is not None
+    assert empty.value == empty.baseline == half.answers.baseline == whole.answers.baseline
+    assert 0 < empty.value < 1, "some outputs survive without any component"
+    assert f"; {empty.value:.3f} with everything ablated" in whole.sentence()
     assert "40" in whole.sentence()
 
 

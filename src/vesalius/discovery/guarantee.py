@@ -6,6 +6,7 @@ was chosen:
 - `answers`: of the prompts that the model gets right, the share that the circuit gets right with everything else
   ablated. Right is a positive score for a behaviour whose metric has a zero (the right answer above the wrong one), and
   every output unchanged for a specimen with a listed vocabulary. The bound is the exact binomial one (Clopper-Pearson).
+  Many prompts can stay right with everything ablated: that share stands beside it.
 - `kept`: the mean over prompts of the share of the score kept, (circuit - ablated) / (model - ablated), each clipped to
   0 and 1, over the prompts on which the model scores above the ablated model. Bounded values of any distribution: the
   bound is by betting (`statistics.mean_lower_bound`).
@@ -81,13 +82,13 @@ def _has_answers(material: Trial) -> bool:
 
 
 def _answers(scores: Float[Tensor, "prompt 3"], least: float) -> Bound | None:
-    """Of the prompts that the model gets right, how many the circuit gets right."""
-    right = scores[scores[:, 2] > least, 1] > least
+    """Of the prompts that the model gets right, how many the circuit gets right, beside the ablated model."""
+    ablated, right = (scores[scores[:, 2] > least, :2] > least).T
     if not len(right):
         return None
     successes = int(right.sum())
     low = share_lower_bound(successes, len(right), level=LEVEL)
-    return Bound(value=successes / len(right), low=low, n=len(right))
+    return Bound(value=successes / len(right), low=low, n=len(right), baseline=float(ablated.double().mean()))
 
 
 def kept_bound(scores: Float[Tensor, "prompt 3"]) -> Bound | None:

@@ -6,11 +6,14 @@ from vesalius.documents.base import Record
 
 
 class Bound(Record):
-    """A share on `n` held-out prompts, and the lower bound of the true one."""
+    """A share on `n` held-out prompts, and the lower bound of the true one; `baseline` is the share on these prompts
+    with everything ablated, which an empty circuit has.
+    """
 
     value: float
     low: float
     n: int
+    baseline: float | None = None
 
 
 class Guarantee(Record):
@@ -18,8 +21,9 @@ class Guarantee(Record):
     in choosing it.
 
     `answers`: of the prompts that the model gets right, the share that the circuit gets right (exact binomial bound).
-    `kept`: the mean over prompts of the share of the score kept, each clipped to 0 and 1 (bound by betting). None where
-    the metric has no right answers, or no prompt loses anything by the ablation.
+    `kept`: the mean, over prompts on which the model scores above the ablated model, of the share of the score kept,
+    each clipped to 0 and 1 (bound by betting). None where the metric has no right answers, or no prompt loses anything
+    by the ablation.
     """
 
     by: Literal["edges", "components"]
@@ -34,14 +38,16 @@ class Guarantee(Record):
         """The guarantee in words; empty where there is none."""
         parts = []
         if self.answers is not None:
+            given = self.answers.baseline
+            empty = "" if given is None else f"; {given:.3f} with everything ablated"
             parts.append(
                 f"at least {self.answers.low:.3f} of the prompts that the model gets right (observed "
-                f"{self.answers.value:.3f} of {self.answers.n})"
+                f"{self.answers.value:.3f} of {self.answers.n}{empty})"
             )
         if self.kept is not None:
             parts.append(
-                f"at least {self.kept.low:.3f} of the score on average, each prompt clipped to 0 and 1 (observed "
-                f"{self.kept.value:.3f} on {self.kept.n})"
+                f"at least {self.kept.low:.3f} of the score on average over prompts that lose by ablating everything, "
+                f"each clipped to 0 and 1 (observed {self.kept.value:.3f} on {self.kept.n})"
             )
         if not parts:
             return ""
