@@ -8,6 +8,7 @@ import torch
 from tests.intervene.twin import naive_logits
 from tests.models import STRUCTURES, random_model, small_config
 from vesalius.intervene import Batch, Cost, Plan, Readout, Recordings, Row, activations, all_logits, run, zeros
+from vesalius.intervene.engine import row_bytes
 from vesalius.intervene.sharing import CLEAN, branches
 from vesalius.model import Component, Config
 
@@ -77,3 +78,16 @@ def test_the_second_of_two_rows_costs_what_comes_after_they_part() -> None:
 
     both = cost_of("L0H0", "L0H0 L1H0")
     assert both == pytest.approx(cost_of("L0H0") + cost_of("L1H0"))
+
+
+def test_rows_that_begin_alike_are_computed_in_one_chunk() -> None:
+    """With room for the two rows of one prompt at a time the work is that of one chunk for all."""
+    model = random_model(small_config(**SHAPE))
+    recordings = Recordings(model, PROMPTS, all_logits())
+    recordings.scores()
+    rows = [Row(prompt, dict.fromkeys(members.split(), 0)) for members in ("L0H0", "L0H0 L1H0") for prompt in range(2)]
+    plan, together, apart = Plan.of(model.config, rows, width=5), Cost(), Cost()
+    scores = run(recordings, plan, zeros(model), cost=together)
+    room = 2 * row_bytes(model, 5)
+    assert torch.allclose(run(recordings, plan, zeros(model), memory=room, cost=apart), scores, atol=1e-6)
+    assert apart.rows == pytest.approx(together.rows)

@@ -25,7 +25,7 @@ from vesalius.errors import BadInput
 from vesalius.intervene.cuts import Cuts
 from vesalius.intervene.plan import KEEP, EdgeEdit, Plan, units_per_layer
 from vesalius.intervene.readout import Readout
-from vesalius.intervene.recordings import Recording, Recordings, activation_memory
+from vesalius.intervene.recordings import Recording, Recordings, chunk_memory
 from vesalius.intervene.sharing import CLEAN, Branches, branches, edit_times, without_inherited
 from vesalius.intervene.tokens import Grid, Live, Places, Spans, spans_to_compute
 from vesalius.intervene.unit_edits import ReplacedUnits
@@ -59,7 +59,7 @@ def run(
 ) -> Tensor:
     """Score every row of a plan: the readout of each row's logits, in the order of the plan.
 
-    `memory` bounds the bytes of activations held at once (default: 512 MB, on a GPU a share of what is free);
+    `memory` bounds the bytes of activations held at once (default: 128 MB, on a GPU a share of what is free);
     `progress("interventions", done, total)` is called as rows finish; `cost` is added to.
     """
     return run_with_outputs(recordings, plan, values, (), memory=memory, progress=progress, cost=cost)[0]
@@ -94,11 +94,12 @@ def run_with_outputs(
     live = None if spans is None else int(spans.count.max())
     units = plan.units is not None
     per_row = row_bytes(model, recordings.batch.tokens.shape[1], live=live, senders=senders, units=units)
-    rows_at_once = max(1, activation_memory(model, memory) // per_row)
+    rows_at_once = max(1, chunk_memory(model, memory) // per_row)
     scores, outputs, order, done = [], [], [], 0
     n_run = recordings.n_run
     for start, n, readout, recording in recordings.chunks():
         rows = ((plan.prompt >= start) & (plan.prompt < start + n)).nonzero()[:, 0]
+        rows = rows[plan.prompt[rows].argsort(stable=True)]  # rows that may share a run end up in one chunk
         rows = rows[entry[rows].argsort(stable=True)]
         for chunk in rows.split(rows_at_once) if len(rows) else ():
             chunk, begins = _branched(model.config, plan, chunk, entry, spans, alone=bool(components))

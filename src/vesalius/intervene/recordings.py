@@ -19,6 +19,9 @@ from vesalius.model.transformer import Block, Transformer
 
 #: Bytes of activations held at once where the device does not say how much it has free.
 DEFAULT_MEMORY = 512 * 2**20
+#: Bytes of the rows that a CPU computes together. Tensors of more than 32 MB are mapped anew, page by page, whenever
+#: one is made; matrix products of a few thousand tokens are as fast as larger ones.
+CHUNK_MEMORY = 128 * 2**20
 #: Of a GPU's free memory, the part that activations may take: sums and copies under way need some as well.
 FREE_SHARE = 0.4
 _CLEAN = Tap()
@@ -164,6 +167,12 @@ def memory_for(device: torch.device, memory: int | None) -> int:
 def activation_memory(model: Transformer, memory: int | None) -> int:
     """The same for a model: of several devices, the one with least room decides."""
     return min(memory_for(device, memory) for device in model.devices)
+
+
+def chunk_memory(model: Transformer, memory: int | None) -> int:
+    """The same for the rows that are computed together: what the caller said, on CPUs `CHUNK_MEMORY`."""
+    on_cpu = all(device.type == "cpu" for device in model.devices)
+    return CHUNK_MEMORY if memory is None and on_cpu else activation_memory(model, memory)
 
 
 def _same(first: Tensor | None, second: Tensor | None) -> bool:

@@ -14,6 +14,7 @@ from torch import Tensor, nn
 
 from vesalius.model.config import Config
 from vesalius.model.hooks import Tap
+from vesalius.model.linear import affine
 from vesalius.model.norms import NormLayer, widened
 from vesalius.model.positions import Layout, rotate
 
@@ -79,7 +80,7 @@ class Attention(nn.Module):
         """
         shape, flat = x.shape[:2], x.flatten(0, 1)
         if at is None:
-            q, k, v = torch.addmm(self.b_qkv, flat, self.qkv).tensor_split(self.ends[:2], 1)
+            q, k, v = affine(flat, self.qkv, self.b_qkv).tensor_split(self.ends[:2], 1)
             q = q.view(*shape, -1)
         else:
             cut = self.ends[0]
@@ -132,8 +133,8 @@ class Attention(nn.Module):
         kv = k.shape[2]
         # Query heads that share a key-value head are laid end to end along the query axis, so nothing is copied.
         grouped = q.permute(0, 2, 1, 3).reshape(batch, kv, -1, d_head)
-        scores = (grouped @ k.permute(0, 2, 3, 1)).view(batch, n_heads, n_query, -1) / self.divisor
-        scores = soft_cap(scores, self.config.attn_softcap).masked_fill(~attend, torch.finfo(scores.dtype).min)
+        scores = (grouped @ k.permute(0, 2, 3, 1)).view(batch, n_heads, n_query, -1).div_(self.divisor)
+        scores = soft_cap(scores, self.config.attn_softcap).masked_fill_(~attend, torch.finfo(scores.dtype).min)
         scores = tap(self.prefix + "hook_attn_scores", scores)
         pattern = tap(self.prefix + "hook_pattern", widened(scores).softmax(-1).to(scores.dtype))
         z = pattern.view(batch, kv, -1, pattern.shape[-1]) @ v.permute(0, 2, 1, 3)
@@ -147,7 +148,7 @@ class Attention(nn.Module):
         """Sum of the heads' results and the output bias."""
         if tap.needs(self.prefix + "hook_result"):
             return tap(self.prefix + "hook_result", self.result(z)).sum(2) + self.b_O
-        return torch.addmm(self.b_O, z.flatten(2).flatten(0, 1), self.output).view(*z.shape[:2], -1)
+        return affine(z.flatten(2).flatten(0, 1), self.output, self.b_O).view(*z.shape[:2], -1)
 
     def _finish(
         self, port: str, x: Float[Tensor, "batch pos wide"], tap: Tap

@@ -7,6 +7,7 @@ from torch.nn import functional as F
 
 from vesalius.model.config import Config, Experts
 from vesalius.model.hooks import Tap
+from vesalius.model.linear import affine
 from vesalius.model.norms import widened
 
 _ACTIVATIONS = {
@@ -35,7 +36,7 @@ class Mlp(nn.Module):
 
     def forward(self, x: Float[Tensor, "batch pos d_model"], tap: Tap) -> Float[Tensor, "batch pos d_model"]:
         flat = x.flatten(0, 1)
-        inner = torch.addmm(self.b_in, flat, self.W_in).view(*x.shape[:2], -1)
+        inner = affine(flat, self.W_in, self.b_in).view(*x.shape[:2], -1)
         if self.W_gate is None:
             post = self.act(tap(self.prefix + "hook_pre", inner))
         else:
@@ -44,7 +45,7 @@ class Mlp(nn.Module):
             # Without gradients in place: memory that is new for every layer costs more than the product.
             post = self.act(gate) * inner if torch.is_grad_enabled() else self.act(gate).mul_(inner)
         post = tap(self.prefix + "hook_post", post)
-        return torch.addmm(self.b_out, post.flatten(0, 1), self.W_out).view(*x.shape[:2], -1)
+        return affine(post.flatten(0, 1), self.W_out, self.b_out).view(*x.shape[:2], -1)
 
 
 class ExpertMlp(nn.Module):

@@ -31,19 +31,26 @@ class NormLayer(nn.Module):
         if self.kind == "rms" and tap.idle and x.dtype in HALF:
             return F.rms_norm(x.float(), self.w.shape, self.w, self.eps).to(x.dtype)
         centred = self._centred(x)
-        scale = tap(f"{self.prefix}.hook_scale", (centred.pow(2).mean(-1, keepdim=True) + self.eps).sqrt())
-        out = centred / scale * self.w
+        scale = tap(f"{self.prefix}.hook_scale", self._size(centred))
+        out = centred / scale
+        out = out * self.w if torch.is_grad_enabled() else out.mul_(self.w)
         return tap(f"{self.prefix}.hook_normalized", (out if self.b is None else out + self.b).to(x.dtype))
 
     def scale(self, x: Float[Tensor, "*batch width"]) -> Float[Tensor, "*batch 1"]:
         """What the norm divides by."""
-        return (self._centred(x).pow(2).mean(-1, keepdim=True) + self.eps).sqrt()
+        return self._size(self._centred(x))
 
     def share(self, part: Float[Tensor, "*batch width"], scale: Float[Tensor, "*batch 1"]) -> Tensor:
         """What a part of the norm's input adds to its output when the norm divides by `scale`: shares of parts that
         sum to the input sum to the output, up to the norm's bias.
         """
         return part if self.w is None else (self._centred(part) / scale * self.w).to(part.dtype)
+
+    def _size(self, centred: Float[Tensor, "*batch width"]) -> Float[Tensor, "*batch 1"]:
+        if torch.is_grad_enabled():
+            return (centred.pow(2).mean(-1, keepdim=True) + self.eps).sqrt()
+        # The same without a tensor of squares; its gradient at 0 is another.
+        return (torch.linalg.vector_norm(centred, dim=-1, keepdim=True).square() / centred.shape[-1] + self.eps).sqrt()
 
     def _centred(self, x: Tensor) -> Tensor:
         x = widened(x)

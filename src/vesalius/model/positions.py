@@ -9,6 +9,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from vesalius.model.config import Config, Rotary
+from vesalius.model.norms import HALF
 
 #: Cosines and sines of the angles, `[rows, pos, 1, d_rotary]`.
 Rotation = tuple[Tensor, Tensor]
@@ -88,7 +89,12 @@ def rotate(
     if d_rotary < x.shape[-1]:
         return torch.cat([rotate(x[..., :d_rotary], cos, sin), x[..., d_rotary:]], -1)
     first, second = x.chunk(2, -1)
-    return x * cos + torch.cat([-second, first], -1) * sin
+    if x.dtype in HALF:  # every product is rounded, as in the reference models
+        return x * cos + torch.cat([-second, first], -1) * sin
+    rotated, half = x * cos, d_rotary // 2
+    rotated[..., :half].addcmul_(second, sin[..., :half], value=-1)
+    rotated[..., half:].addcmul_(first, sin[..., half:])
+    return rotated
 
 
 def inverse_frequencies(rotary: Rotary, d: int, lengths: Int[Tensor, " rows"]) -> Float[Tensor, "rows half"]:

@@ -1,0 +1,33 @@
+"""Products with and without a bias, and the sums that are made in place."""
+
+import pytest
+import torch
+
+from vesalius.model.hooks import Tap
+from vesalius.model.linear import affine
+from vesalius.model.norms import NormLayer
+from vesalius.model.positions import rotate
+
+
+@pytest.mark.parametrize("bias", [0.0, 0.25])
+def test_a_bias_of_zeros_is_left_out_and_any_other_is_added(bias: float) -> None:
+    x, weight = torch.ones(3, 256), torch.full((256, 256), 0.5)
+    with torch.no_grad():
+        assert torch.equal(affine(x, weight, torch.full((256,), bias)), torch.full((3, 256), 128 + bias))
+
+
+def test_rotation_on_paper() -> None:
+    """A quarter turn takes the pair (1, 2) to (-2, 1); half precision takes another path to the same numbers."""
+    x, cos, sin = torch.tensor([[[[1.0, 2.0]]]]), torch.zeros(1, 1, 1, 2), torch.ones(1, 1, 1, 2)
+    for dtype in (torch.float32, torch.bfloat16):
+        assert rotate(x.to(dtype), cos.to(dtype), sin.to(dtype)).flatten().tolist() == [-2.0, 1.0]
+
+
+@pytest.mark.parametrize("kind", ["rms", "layer"])
+def test_norms_are_the_same_with_and_without_gradients(kind: str) -> None:
+    norm, x = NormLayer(kind, 48, 1e-5, "ln"), torch.randn(5, 48, generator=torch.Generator().manual_seed(0))
+    norm.w.data.uniform_(0.5, 2.0)
+    with torch.no_grad():
+        without = norm(x, Tap())
+    # Both round each of 48 squares and a root once: a few units in the last place of numbers below 8.
+    assert (norm(x, Tap()) - without).abs().max() <= 8 * 2**-22
