@@ -16,7 +16,7 @@ import sys
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import lru_cache
-from importlib.metadata import EntryPoint, distributions
+from importlib.metadata import Distribution, EntryPoint, distributions
 from typing import Any
 
 from vesalius.errors import BadInput, choices, quoted
@@ -152,7 +152,10 @@ def _installed(path: tuple[str, ...]) -> tuple[Plugin, ...]:
     groups = {group.entry_points: group for group in GROUPS}
     found: list[Plugin] = []
     seen: set[str] = set()
-    for package in distributions(path=list(path)):
+    packages = list(distributions(path=list(path)))
+    if not any(_offers(package, groups) for package in packages):  # names and versions take far longer to read
+        return ()
+    for package in packages:
         try:
             name, version = str(package.metadata["Name"]), str(package.version)
             entries = [entry for entry in package.entry_points if entry.group in groups]
@@ -163,3 +166,12 @@ def _installed(path: tuple[str, ...]) -> tuple[Plugin, ...]:
             seen.add(same)
             found += [Plugin(groups[entry.group], entry.name, name, version, entry) for entry in entries]
     return tuple(sorted(found, key=lambda plugin: (plugin.group.entry_points, plugin.name, plugin.package)))
+
+
+def _offers(package: Distribution, groups: Iterable[str]) -> bool:
+    """Whether a package may have entry points of these groups."""
+    try:
+        text = package.read_text("entry_points.txt") or ""
+    except Exception:
+        return False
+    return any(group in text for group in groups)

@@ -79,15 +79,18 @@ def spread(model: Transformer, devices: Sequence[torch.device], room: Sequence[i
 
 
 def _put(module: nn.Module, device: torch.device) -> None:
-    if any(weight.is_meta for weight in module.parameters()):
-        module.to_empty(device=device)
-    else:
+    if not any(weight.is_meta for weight in module.parameters()):
         module.to(device)
+        return
+    for part in module.modules():
+        for name, weight in part.named_parameters(recurse=False):
+            setattr(part, name, _put_weight(weight, device))
 
 
 def _put_weight(weight: nn.Parameter, device: torch.device) -> nn.Parameter:
     if weight.is_meta:
-        return nn.Parameter(torch.empty_like(weight, device=device), requires_grad=weight.requires_grad)
+        # `empty_like` and `to_empty` of weights without memory import a package for symbolic sizes, for seconds.
+        return nn.Parameter(torch.empty(weight.shape, dtype=weight.dtype, device=device), weight.requires_grad)
     weight.data = weight.data.to(device)
     return weight
 
