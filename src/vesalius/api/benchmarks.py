@@ -140,16 +140,16 @@ def bench_discovery(
     """Find circuits with known answers by each method, on `n` prompts, and grade the scores against the answer.
 
     `hard` takes models written by hand that mislead discovery (redundant, negative, cancelling and position-only parts,
-    a second task, noise) instead of the 84, and adds precision at the true size, the coverage of guarantees and how
-    often faithful circuits are false; `limit` is the number of models.
+    a second task, noise) instead of the 84, each also with a behaviour of which a share of the answers is wrong, and
+    adds precision at the true size, the coverage of guarantees and how often faithful circuits are false; `limit` is
+    the number of models. With `specimens` or `ids` these are asked the same instead.
     """
     named = None if ids is None else [str(name) for name in ids]
     folder = None if specimens is None else str(specimens)
-    if hard and (folder is not None or named is not None):
-        raise BadInput("`hard` has models of its own; leave out `specimens` and `ids`")
+    planted = hard and folder is None and named is None
     method_word = None if tuple(methods) == tuple(METHODS) else "_".join(methods)
     words = (method_word, selection_word(None, None, limit), f"n{n}", f"seed{seed}")
-    place = directory_for(out, "bench-discovery-hard", *words) if hard else None
+    place = directory_for(out, "bench-discovery-hard", *words) if planted else None
     circuits = (
         chosen_circuits(folder, named, limit)
         if place is None
@@ -160,7 +160,7 @@ def bench_discovery(
     settings = DiscoverySettings(tuple(circuits), tuple(methods), n, seed, hard)
     directory = place or directory_for(
         out,
-        "bench-discovery",
+        "bench-discovery-hard" if hard else "bench-discovery",
         method_word,
         selection_word(folder, named, limit),
         f"n{n}",

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
-from jaxtyping import Bool
+from jaxtyping import Bool, Int
 from torch import Tensor
 
 from vesalius.behaviours.counterfactuals import source_note
@@ -47,7 +47,8 @@ class Trial:
     """What a sweep runs on.
 
     `prompts` is set for natural models. `where` marks the positions at which a counterfactual can be patched in: its
-    own, without padding. Elsewhere the clean value stays. None means everywhere.
+    own, without padding. Elsewhere the clean value stays. None means everywhere. `answers` are the outputs that count
+    as right where they are not the model's own.
     """
 
     batch: Batch
@@ -55,6 +56,23 @@ class Trial:
     readout: Readout
     prompts: Prompts | None = None
     where: Bool[Tensor, "prompt pos"] | None = None
+    answers: Int[Tensor, "prompt pos"] | None = None
+
+
+def with_wrong_answers(specimen: Specimen, material: Trial, share: float, *, seed: int = 0) -> Trial:
+    """A trial of a finite vocabulary in which each output counts as wrong by the chance `share`: another class, drawn
+    at random, is the right one there.
+    """
+    tokens, classes = material.batch.tokens, specimen.model.config.d_vocab_out
+    counted = tokens != specimen.model.config.pad_token
+    counted[:, 0] = False
+    with torch.no_grad():
+        answers = specimen.model(tokens.to(specimen.model.device)).argmax(-1).cpu()
+    generator = torch.Generator().manual_seed(seed)
+    wrong = (torch.rand(tokens.shape, generator=generator) < share) & counted
+    other = (answers + torch.randint(1, classes, tokens.shape, generator=generator)) % classes
+    answers = torch.where(wrong, other, answers)
+    return replace(material, readout=agreement(answers, counted), answers=answers)
 
 
 def trial(

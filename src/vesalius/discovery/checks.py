@@ -36,6 +36,7 @@ from vesalius.discovery.methods import MethodResult, acdc_stability
 from vesalius.discovery.overlap import Overlap, overlap
 from vesalius.discovery.pruning import MAX_EDGES
 from vesalius.discovery.specificity import specificity
+from vesalius.discovery.stability import RESAMPLES
 from vesalius.documents.checks import Checks, Curve, DetectedHeads, KnownHeads, Stability
 from vesalius.documents.checks import Specificity as SpecificityFigures
 from vesalius.documents.circuit import Circuit
@@ -170,13 +171,15 @@ def beside_random(
     return own, control
 
 
-def stability_of(specimen: Specimen, result: MethodResult, size: int, *, seed: int = 0) -> tuple[Stability, float]:
+def stability_of(
+    specimen: Specimen, result: MethodResult, size: int, *, seed: int = 0, resamples: int = RESAMPLES
+) -> tuple[Stability, float]:
     """How alike circuits of other prompts would be, and the passes of all prompts that it took: by the method's own
-    scores, or, where those are not means (ACDC), by pruning again on each resample of its prompts.
+    scores, or, where those are not means (ACDC), by pruning again on each of `resamples` of its prompts.
     """
     if result.method != "acdc":
         return result.stability(size, seed=seed), 0.0
-    return acdc_stability(specimen.model, result.material, seed=seed)
+    return acdc_stability(specimen.model, result.material, resamples=resamples, seed=seed)
 
 
 def held_out_prompts(specimen: Specimen, material: Trial, n: int = HELD_OUT_PROMPTS, *, seed: int = 0) -> Trial:

@@ -26,6 +26,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
+from jaxtyping import Float
 from torch import Tensor
 
 from vesalius.behaviours.elsewhere import Spread
@@ -384,7 +385,7 @@ def contrast(model: Transformer, material: Trial) -> Readout:
     """
     batch, other = material.batch.to(model.device), material.counterfactual.to(model.device)
     with torch.no_grad():
-        clean = model(batch.tokens, mask=batch.mask)
+        clean = _answering(model(batch.tokens, mask=batch.mask), material.answers)
         direction = clean - _switched(model, batch, other, material.where)
     if clean.shape[-1] > 1:
         direction = direction - direction.mean(-1, keepdim=True)
@@ -397,6 +398,14 @@ def contrast(model: Transformer, material: Trial) -> Readout:
         return (logits * direction.to(logits.device)[prompt]).sum((1, 2))
 
     return Readout(score, unit="share of the change")
+
+
+def _answering(logits: Float[Tensor, "prompt pos out"], answers: Tensor | None) -> Float[Tensor, "prompt pos out"]:
+    """The logits with the answer's exchanged for the largest."""
+    if answers is None:
+        return logits
+    top, answer = logits.argmax(-1, keepdim=True), answers.to(logits.device)[:, :, None]
+    return logits.scatter(-1, top, logits.gather(-1, answer)).scatter(-1, answer, logits.gather(-1, top))
 
 
 def _switched(model: Transformer, batch: Batch, other: Batch, where: Tensor | None) -> Tensor:

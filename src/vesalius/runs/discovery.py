@@ -57,12 +57,15 @@ class DiscoverySettings:
     def cases(self) -> list[DiscoveryCase]:
         """Every method on every circuit."""
         given = (self.n, self.seed, self.hard)
-        return [DiscoveryCase(m, c.id, c.directory, *given) for c in self.circuits for m in self.methods]
+        return [
+            DiscoveryCase(m, c.id, c.directory, *given, c.wrong_answers) for c in self.circuits for m in self.methods
+        ]
 
     def request(self) -> Request:
         """What was asked, so that it can be asked again."""
-        chosen = {"hard": True, "limit": len(self.circuits)} if self.hard else selection_options(self.circuits)
-        options = {**chosen, "n": self.n}
+        planted = sum(circuit.wrong_answers > 0 for circuit in self.circuits)
+        chosen = {"limit": planted} if planted else selection_options(self.circuits)
+        options = {**({"hard": True} if self.hard else {}), **chosen, "n": self.n}
         return Request(command="bench discovery", method=",".join(self.methods), options=options, seed=self.seed)
 
     def as_data(self) -> dict[str, Any]:
@@ -189,7 +192,7 @@ def _hard_metrics(
     return {
         f"{method}.{name}": metric
         for method in (settings.methods if settings.hard else ())
-        for name, metric in hard_metrics([figures[key] for key in figures if key[0] == method]).items()
+        for name, metric in hard_metrics({key[1]: figures[key] for key in figures if key[0] == method}).items()
     }
 
 

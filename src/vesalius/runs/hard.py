@@ -1,14 +1,21 @@
 """`bench discovery --hard`: models written by hand that mislead discovery, and what is asked of each method on them.
 
-The models are those of `circuits.planted`, by seed, written beside the run directory. Beyond the figures of every
-discovery benchmark: precision at the true size, whether the guarantee of the chosen components holds on many fresh
-prompts, and whether faithful circuits (the best and a rival) hold components that are not in the known circuit.
+The models are those of `circuits.planted`, by seed, written beside the run directory. Each is there twice: as it is
+(`hard-00`), and with a noisy behaviour (`wrong0.1-00`), in which a share of the answers that the method sees is wrong;
+even seeds have the first share of `WRONG_ANSWERS`, odd ones the second. Specimens of the caller can be asked the same.
+
+Beyond the figures of every discovery benchmark: precision at the true size, whether the guarantee of the chosen
+components holds on many fresh prompts, and whether faithful circuits (the best and a rival) hold components that are
+not in the known circuit. Wrong answers are in what a user would have, the prompts of the discovery and those that
+rivals are confirmed on; faithfulness and guarantees are judged by the model's own outputs.
 """
 
-from collections.abc import Callable, Sequence
+import hashlib
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
-from vesalius.behaviours.trial import NothingUnseen, Trial, trial
+from vesalius.behaviours.trial import NothingUnseen, Trial, trial, with_wrong_answers
 from vesalius.circuits.planted import plant_hard
 from vesalius.circuits.specimens import SPECIMEN_FILE
 from vesalius.components import Component
@@ -19,25 +26,42 @@ from vesalius.discovery.methods import MethodResult
 from vesalius.discovery.rivals import find_rivals
 from vesalius.documents.circuit import Circuit
 from vesalius.documents.metric import Metric
-from vesalius.documents.scorecard import DiscoveryFigures, HardFigures
+from vesalius.documents.scorecard import AREAS, DiscoveryFigures, HardFigures
 from vesalius.grading.discovery import TrueCircuit, median_and_mean, precision_at_size
 from vesalius.model.specimen import Specimen
 from vesalius.runs.selection import CircuitCase
 
 MODELS = 20
+#: Shares of wrong answers in noisy behaviours.
+WRONG_ANSWERS = (0.1, 0.3)
 #: Fresh prompts on which a guarantee is judged, and the prompts that it is made on.
 FRESH, FRESH_SEED, GUARANTEED_ON = 400, 9_000_011, 50
 
 
 def hard_circuits(folder: Path, limit: int | None = None) -> list[CircuitCase]:
-    """The hard models as specimens in a folder; those that are there already stay."""
-    cases = []
+    """The hard models as specimens in a folder, `limit` of each kind; those that are there already stay."""
+    clean, noisy = [], []
     for seed in range(MODELS if limit is None else limit):
         planted, place = plant_hard(seed), folder / f"hard-{seed:02d}"
         if not (place / SPECIMEN_FILE).is_file():
             planted.write(place)
-        cases.append(CircuitCase(place.name, planted.name, place.resolve(), trained=True))
-    return cases
+        clean.append(CircuitCase(place.name, planted.name, place.resolve(), trained=True))
+        share = WRONG_ANSWERS[seed % len(WRONG_ANSWERS)]
+        noisy.append(replace(clean[-1], id=f"wrong{share:g}-{seed:02d}", wrong_answers=share))
+    return clean + noisy
+
+
+def kind_of(case: str) -> str:
+    """The kind of a case by its id: what stands before the number."""
+    return case.rpartition("-")[0] or case
+
+
+def seen_by_user(specimen: Specimen, material: Trial, case: str, wrong_answers: float, *, seed: int) -> Trial:
+    """A trial with the wrong answers of a noisy behaviour, others for each case; as it is where there are none."""
+    if not wrong_answers:
+        return material
+    drawn = int.from_bytes(hashlib.sha256(f"wrong answers/{case}/{seed}".encode()).digest()[:4])
+    return with_wrong_answers(specimen, material, wrong_answers, seed=drawn)
 
 
 def hard_figures(
@@ -87,8 +111,28 @@ PRECISIONS: dict[str, Read] = {
 }
 
 
-def hard_metrics(results: Sequence[DiscoveryFigures]) -> dict[str, Metric]:
-    """The figures of one method over all hard models: medians, and shares with Wilson intervals."""
+def hard_metrics(results: Mapping[str, DiscoveryFigures]) -> dict[str, Metric]:
+    """The figures of one method over hard models by id: over all, and over each kind where there are several."""
+    kinds = list(dict.fromkeys(map(kind_of, results)))
+    metrics = _metrics(list(results.values()))
+    for kind in kinds if len(kinds) > 1 else ():
+        rows = [result for case, result in results.items() if kind_of(case) == kind]
+        metrics |= {f"{kind}.{name}": metric for name, metric in (_areas(rows) | _metrics(rows)).items()}
+    return metrics
+
+
+def _areas(results: Sequence[DiscoveryFigures]) -> dict[str, Metric]:
+    """Medians of the figures that every discovery benchmark has."""
+    metrics: dict[str, Metric] = {}
+    for name in AREAS:
+        values = [value for result in results if (value := getattr(result, name)) is not None]
+        if (both := median_and_mean(values)) is not None:
+            metrics[name] = both[0]
+    return metrics
+
+
+def _metrics(results: Sequence[DiscoveryFigures]) -> dict[str, Metric]:
+    """Medians, and shares with Wilson intervals."""
     rows = [result.hard for result in results if result.hard is not None]
     metrics: dict[str, Metric] = {}
     for name, read in PRECISIONS.items():

@@ -17,18 +17,19 @@ from vesalius.circuits.specimens import load_specimen
 from vesalius.discovery.checks import beside_random, stability_of
 from vesalius.discovery.faithfulness import NothingToKeep, Ranking
 from vesalius.discovery.methods import METHODS, MethodResult, affordable_prompts, discover
+from vesalius.discovery.stability import RESAMPLES
 from vesalius.documents.checks import Stability
 from vesalius.documents.circuit import Circuit
 from vesalius.documents.scorecard import DiscoveryFigures, HardFigures
 from vesalius.grading.discovery import grade_circuit_scores, true_circuit
 from vesalius.intervene.edge_graph import EdgeGraph
 from vesalius.model.specimen import Specimen
-from vesalius.runs.hard import hard_figures
+from vesalius.runs.hard import hard_figures, seen_by_user
 
 #: Added to the seed for the prompts that faithfulness is read on.
 HELD_OUT = 500_003
-#: ACDC is pruned again on every resample; larger models (edges times d_model) are left out.
-MOST_RESAMPLED = 10_000
+#: ACDC is pruned again on every resample; on larger models (edges times d_model) on fewer.
+MANY_RESAMPLED, FEW_RESAMPLES = 10_000, 20
 
 
 @dataclass(frozen=True)
@@ -41,6 +42,7 @@ class DiscoveryCase:
     n: int
     seed: int
     hard: bool = False
+    wrong_answers: float = 0.0
 
     @property
     def key(self) -> tuple[str, str]:
@@ -70,6 +72,8 @@ def run_case(case: DiscoveryCase) -> DiscoveryFigures:
 
 def _hard(specimen: Specimen, discovery: MethodResult, case: DiscoveryCase) -> HardFigures:
     held_out = _held_out(specimen, discovery.material, n=case.n, seed=case.seed)
+    if held_out is not None:
+        held_out = seen_by_user(specimen, held_out, case.id, case.wrong_answers, seed=case.seed + HELD_OUT)
     return hard_figures(specimen, discovery, true_circuit(case.id, case.directory), held_out, seed=case.seed)
 
 
@@ -87,7 +91,8 @@ def grade_found(circuit: Circuit, case: DiscoveryCase) -> DiscoveryFigures:
 
 def _material(specimen: Specimen, case: DiscoveryCase) -> Trial:
     """The prompts that the method sees."""
-    return trial(specimen, _prompts(specimen, case), seed=case.seed)
+    material = trial(specimen, _prompts(specimen, case), seed=case.seed)
+    return seen_by_user(specimen, material, case.id, case.wrong_answers, seed=case.seed)
 
 
 def _prompts(specimen: Specimen, case: DiscoveryCase) -> int:
@@ -115,12 +120,12 @@ def _graded(circuit: Circuit, specimen: Specimen, case: DiscoveryCase, material:
 
 
 def _stability(specimen: Specimen, discovery: MethodResult, top: int) -> Stability | None:
-    """None for ACDC where the model is large, and for a plug-in's scores that are not means over prompts."""
+    """None for a plug-in's scores that are not means over prompts."""
     config = specimen.model.config
     if discovery.per_prompt is None and discovery.method not in METHODS:
         return None
-    work = EdgeGraph.of(config).n_edges * config.d_model if discovery.per_prompt is None else 0
-    return None if work > MOST_RESAMPLED else stability_of(specimen, discovery, top)[0]
+    large = EdgeGraph.of(config).n_edges * config.d_model > MANY_RESAMPLED
+    return stability_of(specimen, discovery, top, resamples=FEW_RESAMPLES if large else RESAMPLES)[0]
 
 
 def _held_out(specimen: Specimen, material: Trial, *, n: int, seed: int) -> Trial | None:

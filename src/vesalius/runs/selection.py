@@ -21,7 +21,7 @@ from vesalius.model.huggingface import download
 @dataclass(frozen=True)
 class CircuitCase:
     """One circuit of a run. `id` names its files; `trained` is true of what `vesalius train` made; `annotation` is the
-    published key of an original, which grading alone reads.
+    published key of an original, which grading alone reads; `wrong_answers` is the share of a noisy behaviour.
     """
 
     id: str
@@ -29,6 +29,7 @@ class CircuitCase:
     directory: Path
     trained: bool = False
     annotation: Path | None = None
+    wrong_answers: float = 0.0
 
     @property
     def source(self) -> str:
