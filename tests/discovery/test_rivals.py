@@ -113,3 +113,34 @@ def test_refusals() -> None:
         ves.discover("frac_prevs", rivals=11, progress=False)
     with pytest.raises(BadInput, match="do not go with `method` sets"):
         ves.discover("frac_prevs", "sets", rivals=1, progress=False)
+    with pytest.raises(BadInput, match="`rivals_by` edges needs a method that scores edges"):
+        ves.discover("frac_prevs", "sweep", rivals=1, rivals_by="edges", progress=False)
+    with pytest.raises(BadInput, match="'heads' does not exist; choose components"):
+        ves.discover("frac_prevs", "eap", rivals=1, rivals_by="heads", progress=False)  # type: ignore[arg-type]
+
+
+@pytest.mark.slow
+def test_by_edges_each_pair_of_copies_is_the_circuit_of_its_five_edges(tmp_path: Path) -> None:
+    """A copy reads the token by its values and writes into the MLP, which writes the output; the rest is idle. A backup
+    is two edges here, so that no single edge is exchangeable.
+    """
+    planted = plant(seed=0, n_layers=2, n_heads=3, copies=3, quorum=2, specialists=0)
+    specimen = planted.specimen(tmp_path)
+    discovery = ves.discover(
+        specimen, "eap", n=8, rivals=2, rivals_by="edges", checks=False, out=tmp_path / "out", progress=False
+    )
+    rivals = discovery.rivals
+    assert rivals is not None
+    paths = {head: {f"input->{head}<v>", f"{head}->m1"} for head in ("a0.h2", "a1.h0", "a1.h2")}
+    known = {frozenset({*paths[one], *paths[other], "m1->logits"}) for one, other in combinations(paths, 2)}
+    assert {frozenset(row.edges) for row in rivals.circuits} == known
+    assert {frozenset(row.components) for row in rivals.circuits} == {
+        frozenset({*pair, "L1_MLP"}) for pair in combinations(COPIES, 2)
+    }
+    assert (rivals.by, rivals.core, rivals.exchangeable) == ("edges", ("m1->logits",), ())
+    for one in rivals.distinctions:
+        predictions = sorted((one.first_predicts, one.second_predicts))
+        assert predictions == pytest.approx([0.0, 1.0], abs=0.05)
+        assert one.outcome.value == pytest.approx(1.0)
+    assert "--rivals 2 --rivals-by edges" in discovery.request.command_line()
+    assert "m1→logits" in (tmp_path / "out" / "discovery.html").read_text()

@@ -28,14 +28,14 @@ from vesalius.discovery.methods import (
     require_method,
 )
 from vesalius.discovery.methods import discover as scored
-from vesalius.discovery.rivals import find_rivals, require_rivals
+from vesalius.discovery.rivals import find_rivals, require_rivals, require_searchable
 from vesalius.discovery.search.model_search import SEARCHES, SearchOptions
 from vesalius.discovery.selection import parse_rules, require_selectable, select_circuit
 from vesalius.documents.checks import Checks
 from vesalius.documents.circuit import Circuit
 from vesalius.documents.discovery import SEARCH_DEFAULTS, Discovery
 from vesalius.documents.request import MATERIAL, Request
-from vesalius.documents.rivals import Rivals
+from vesalius.documents.rivals import By, Rivals
 from vesalius.documents.selection import Selection
 from vesalius.documents.sets import HeadSets
 from vesalius.errors import BadInput, note, require_whole
@@ -80,6 +80,7 @@ def discover(
     select: str | Sequence[str] | None = None,
     size: int | None = None,
     rivals: int = 0,
+    rivals_by: By = "components",
     search: str | None = None,
     pool: Names | None = None,
     kind: str | None = None,
@@ -107,8 +108,9 @@ def discover(
     "greedy", "exact", "bootstrap" or "positive-ratio". Of several rules the first makes the circuit and the others are
     compared with it. Without `size` the circuit is the smallest that keeps 0.9 of the behaviour on these prompts.
 
-    `rivals` searches as many other circuits of components that keep the behaviour as well with little overlap, says
-    what they share and what is exchangeable, and carries out the ablation that distinguishes two of them.
+    `rivals` searches as many other circuits of components (`rivals_by` "edges": of edges) that keep the behaviour as
+    well with little overlap, says what they share and what is exchangeable, and carries out the ablation that
+    distinguishes two of them.
 
     The method "sets" finds heads that matter together instead, as `ves.discover_sets` does: `search`, `pool`, `kind`,
     `least` and `budget` are its options, and the result are the sets.
@@ -131,21 +133,20 @@ def discover(
     require_method(method, options)
     rules = parse_rules(select, size)
     require_whole(rivals=rivals)
-    require_rivals(rivals)
+    require_rivals(rivals, rivals_by, scores_edges=method not in (*BY_COMPONENTS, *SEARCHES))
     require_place(out)
     with shown(progress) as report:
         specimen = loaded(specimen, progress=report, **subject)
         _require_selection(specimen, method, rules, size)
-        asked = _asked(options, n, force=force, checks=checks, split=split) | subject_options(specimen, material)
-        asked |= {"select": list(rules)} if rules else {}
-        asked |= {} if size is None else {"size": size}
-        asked |= {"rivals": rivals} if rivals else {}
+        require_searchable(specimen.model, rivals_by)
+        chosen = _option_values(options, n, force=force, checks=checks, split=split)
+        chosen |= _circuit_options(rules, size, rivals, rivals_by) | subject_options(specimen, material)
         request = Request(
             command="discover",
             specimen=specimen.source or specimen.id,
             behaviour=specimen.behaviour,
             method=method,
-            options=asked,
+            options=chosen,
             seed=seed,
         )
         spread = parts_on(engine, jobs, specimen, report, material=material)
@@ -158,10 +159,10 @@ def discover(
             note_unperformed(specimen.name, specimen.behaviour, result.performance, force=force)
             result, selection = _selected(specimen, result, rules, size, seed=seed, checks=checks)
             how = {"cut": bool(rules), "seed": seed, "spread": spread, "progress": report}
-            made = run_checks(specimen, result, **how) if checks else None
-            others = _rivals(specimen, result, rivals, seed=seed, progress=report) if rivals else None
+            checked = run_checks(specimen, result, **how) if checks else None
+            others = _rivals(specimen, result, rivals, rivals_by, seed=seed, progress=report) if rivals else None
     parts = {"selection": selection, "rivals": others}
-    discovery = _discovery(specimen, request, result, made).model_copy(update=parts)
+    discovery = _discovery(specimen, request, result, checked).model_copy(update=parts)
     return discovery if directory is None else _write_files(discovery, directory)
 
 
@@ -222,13 +223,21 @@ def _selected(
     return replace(result, circuit=circuit), selection
 
 
-def _rivals(specimen: Specimen, result: MethodResult, rivals: int, *, seed: int, progress: Progress) -> Rivals:
+def _rivals(specimen: Specimen, result: MethodResult, rivals: int, by: By, *, seed: int, progress: Progress) -> Rivals:
     progress("searching rival circuits", 0, 0)
     held_out = held_out_prompts(specimen, result.material, seed=seed)
-    return find_rivals(specimen.model, result.circuit, result.material, held_out, rivals=rivals, seed=seed)
+    return find_rivals(specimen.model, result.circuit, result.material, held_out, rivals=rivals, by=by, seed=seed)
 
 
-def _asked(search: SearchOptions, n: int, *, force: bool, checks: bool, split: str) -> dict[str, Any]:
+def _circuit_options(rules: Sequence[str], size: int | None, rivals: int, rivals_by: By) -> dict[str, Any]:
+    """The options of a request about the circuit: how it is cut, and how many rivals of which kind."""
+    options: dict[str, Any] = {"select": list(rules)} if rules else {}
+    options |= {} if size is None else {"size": size}
+    options |= {"rivals": rivals} if rivals else {}
+    return options | ({"rivals_by": rivals_by} if rivals and rivals_by != "components" else {})
+
+
+def _option_values(search: SearchOptions, n: int, *, force: bool, checks: bool, split: str) -> dict[str, Any]:
     """The options of a request: those that are not the usual ones, and the number of prompts."""
     options = {"n": n, **{name: value for name, value in asdict(search).items() if value != SEARCH_DEFAULTS[name]}}
     options |= {"force": True} if force else {}
@@ -275,7 +284,7 @@ def _words(specimen: Specimen, request: Request) -> tuple[str | None, ...]:
         "paper" if options.get("paper") else None,
         *(f"{name}{options[name]}" if name in options else None for name in ("budget", "steps", "seeds", "split")),
         request.keywords().get("select") and "_".join(request.keywords()["select"]),
-        *(f"{name}{options[name]}" if name in options else None for name in ("size", "rivals")),
+        *(f"{name}{options[name]}" if name in options else None for name in ("size", "rivals", "rivals_by")),
         None if MATERIAL not in options else f"material{options[MATERIAL]}",
         f"n{options['n']}",
         f"seed{request.seed}",

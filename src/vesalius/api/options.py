@@ -9,6 +9,7 @@ from vesalius.api.places import Out
 from vesalius.behaviours.metrics import BehaviourMetric
 from vesalius.behaviours.trial import Trial
 from vesalius.components import Component
+from vesalius.documents.rivals import By
 from vesalius.model.devices import Devices
 from vesalius.progress import Progress
 
@@ -43,6 +44,7 @@ class DiscoverOptions(SubjectOptions, total=False):
     select: str | Sequence[str] | None
     size: int | None
     rivals: int
+    rivals_by: By
     engine: str | None
     jobs: int | None
     out: Out

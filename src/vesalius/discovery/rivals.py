@@ -1,18 +1,19 @@
-"""Rival circuits: other sets of components that keep a behaviour as well as the best one.
+"""Rival circuits: other sets of components, or of edges, that keep a behaviour as well as the best one.
 
-1. A circuit is what is left when components are removed from the whole model, in some order, as long as `LEAST_KEPT` of
-   the behaviour stays on the discovery's prompts. Many are tried at once and halved where too much is lost.
+1. A circuit is what is left when parts (components, or edges) are removed from the whole model, in some order, as long
+   as `LEAST_KEPT` of the behaviour stays on the discovery's prompts. Many are tried at once and halved where too much
+   is lost.
 2. The best circuit removes what scores least first. Each rival removes what earlier circuits hold first, by several
    orders of the rest (by score, and shuffled with several seeds), and the faithful circuit with least overlap is kept.
-3. On held-out prompts, a rival is as faithful as the best if it keeps as much, less `TOLERANCE`. The components in all
-   of these are the core.
-4. A component of the best and one of a rival are exchangeable if the best circuit loses more than the tolerance without
-   the first, and not with the second in its place. Their synergy in the whole model is measured beside it.
+3. On held-out prompts, a rival is as faithful as the best if it keeps as much, less `TOLERANCE`. The parts in all of
+   these are the core.
+4. A part of the best and one of a rival are exchangeable if the best circuit loses more than the tolerance without the
+   first, and not with the second in its place. Their synergy in the whole model is measured beside it.
 5. Two circuits are distinguished by ablations that they predict differently: each predicts what it alone keeps under
-   one. Candidates are single components of one and not the other, and all of these together; of those that ablate the
-   first's own components and of those that ablate the second's, the one with the largest difference is carried out on
-   the whole model, on held-out prompts. Where parts back each other up either ablation costs the model nothing and
-   speaks against the circuit that holds the part: then the two contradict each other and neither circuit is supported.
+   one. Candidates are single parts of one and not the other, and all of these together; of those that ablate the
+   first's own parts and of those that ablate the second's, the one with the largest difference is carried out on the
+   whole model, on held-out prompts. Where parts back each other up either ablation costs the model nothing and speaks
+   against the circuit that holds the part: then the two contradict each other and neither circuit is supported.
 """
 
 import random
@@ -25,28 +26,51 @@ from typing import Literal
 import torch
 
 from vesalius.behaviours.trial import Trial
-from vesalius.components import Component
+from vesalius.components import Component, Edge
 from vesalius.discovery.faithfulness import resampled_faithfulness, scores_without
 from vesalius.discovery.kept import interval_metric
+from vesalius.discovery.pruning import MAX_EDGES
 from vesalius.documents.circuit import Circuit
 from vesalius.documents.metric import Metric
-from vesalius.documents.rivals import Distinction, Exchange, RivalCircuit, Rivals
-from vesalius.errors import BadInput
+from vesalius.documents.rivals import By, Distinction, Exchange, RivalCircuit, Rivals
+from vesalius.errors import BadInput, choices
+from vesalius.intervene.edge_graph import EdgeGraph
 from vesalius.model.transformer import Transformer
 
 LEAST_KEPT, TOLERANCE = 0.9, 0.05
 #: Orders in which the rest is removed: by score, then shuffled with so many seeds.
 SHUFFLES = 3
 MOST_RIVALS = 10
-#: Pairs of components that are exchanged at most, the strongest first.
+#: Pairs of parts that are exchanged at most, the strongest first.
 MOST_PAIRS = 64
-Parts = frozenset[Component]
+KINDS: tuple[By, ...] = ("components", "edges")
+Part = Component | Edge
+Parts = frozenset[Part]
 
 
-def require_rivals(rivals: int) -> None:
-    """Refuse numbers of rivals that cannot be searched."""
+def require_rivals(rivals: int, by: str = "components", *, scores_edges: bool = True) -> None:
+    """Refuse what cannot be searched: `by` edges needs a method that scores them."""
     if not 0 <= rivals <= MOST_RIVALS:
         raise BadInput(f"`rivals` {rivals} is not possible; choose 0 to {MOST_RIVALS}")
+    if by not in KINDS:
+        raise BadInput(f"`rivals_by` {by!r} does not exist; choose {choices(KINDS)}")
+    if by == "edges" and not scores_edges:
+        raise BadInput("`rivals_by` edges needs a method that scores edges; choose eap-ig or acdc, or leave it out")
+
+
+def require_searchable(model: Transformer, by: str) -> None:
+    """Refuse a model of too many edges to be removed and put back."""
+    n_edges = EdgeGraph.of(model.config).n_edges
+    if by == "edges" and n_edges > MAX_EDGES:
+        raise BadInput(f"`rivals_by` edges: this model has {n_edges} edges, more than {MAX_EDGES}; use components")
+
+
+@dataclass(frozen=True)
+class _Discovered:
+    """A circuit and the search that led to it."""
+
+    parts: Parts
+    search: str
 
 
 def find_rivals(
@@ -56,31 +80,38 @@ def find_rivals(
     held_out: Trial,
     *,
     rivals: int,
+    by: By = "components",
     shuffles: int = SHUFFLES,
     seed: int = 0,
 ) -> Rivals:
     """The best circuit by a discovery's scores and up to `rivals` others, compared and distinguished; `shuffles` random
     orders are tried beside that of the scores.
     """
-    start, strength = time.perf_counter(), {part: abs(score) for part, score in circuit.ranked()}
+    start, ranked = time.perf_counter(), circuit.ranked() if by == "components" else circuit.ranked_edges()
+    strength: dict[Part, float] = {part: abs(score) for part, score in ranked}
     search, confirm = _Keeping(model, seen, tuple(strength)), _Keeping(model, held_out, tuple(strength))
-    found = _search(search, strength, rivals, shuffles, seed)
-    rows = _confirmed(found, search, confirm)
-    alike = [parts for (parts, _), row in zip(found, rows, strict=True) if row.as_faithful]
-    best = found[0][0]
-    exchanges = [pair for other in alike[1:] for pair in _exchanges(best, other, confirm, strength)]
-    pairs = [(i, j) for i, j in combinations(range(len(rows)), 2) if rows[i].as_faithful and rows[j].as_faithful]
+    circuits = _search(search, strength, rivals, shuffles, seed)
+    rows = _confirmed(circuits, search, confirm)
+    faithful = [place for place, row in enumerate(rows) if row.as_faithful]
+    best = circuits[0].parts
+    exchanges = [
+        pair for place in faithful if place for pair in _exchanges(best, circuits[place].parts, confirm, strength)
+    ]
+    distinctions = [
+        one
+        for i, j in combinations(faithful, 2)
+        for one in _distinctions((i, circuits[i].parts), (j, circuits[j].parts), search, confirm)
+    ]
     return Rivals(
+        by=by,
         asked=rivals,
         least_kept=LEAST_KEPT,
         tolerance=TOLERANCE,
         n=len(held_out.batch),
         circuits=tuple(rows),
-        core=_names(frozenset.intersection(*alike)),
+        core=_names(frozenset.intersection(*(circuits[place].parts for place in faithful))),
         exchangeable=tuple({(pair.one, pair.other): pair for pair in exchanges}.values()),
-        distinctions=tuple(
-            one for i, j in pairs for one in _distinctions((i, found[i][0]), (j, found[j][0]), search, confirm)
-        ),
+        distinctions=tuple(distinctions),
         forwards=search.forwards + confirm.forwards * len(held_out.batch) / len(seen.batch),
         seconds=time.perf_counter() - start,
     )
@@ -88,24 +119,24 @@ def find_rivals(
 
 @dataclass
 class _Keeping:
-    """How much of the behaviour stays on some prompts; every set of components is run once."""
+    """How much of the behaviour stays on some prompts; every set of parts is run once."""
 
     model: Transformer
     material: Trial
-    parts: tuple[Component, ...]
+    parts: tuple[Part, ...]
     forwards: float = 0.0
     columns: dict[Parts, torch.Tensor] = field(default_factory=dict)
 
     def table(self, kept: Sequence[Parts]) -> torch.Tensor:
         """Scores of every prompt: nothing kept, each of these circuits, everything kept."""
         whole = frozenset(self.parts)
-        asked = [frozenset[Component](), *kept, whole]
-        new = list(dict.fromkeys(one for one in asked if one not in self.columns))
+        circuits = [frozenset[Part](), *kept, whole]
+        new = list(dict.fromkeys(one for one in circuits if one not in self.columns))
         if new:
             scores, forwards = scores_without(self.model, self.material, [whole - one for one in new])
             self.forwards += forwards
             self.columns |= dict(zip(new, scores.double().T, strict=True))
-        return torch.stack([self.columns[one] for one in asked], 1)
+        return torch.stack([self.columns[one] for one in circuits], 1)
 
     def shares(self, kept: Sequence[Parts]) -> list[float]:
         """What each circuit keeps."""
@@ -117,31 +148,34 @@ class _Keeping:
         return interval_metric(value[0, 1], drawn[:, 1], len(self.material.batch))
 
 
-def _search(
-    keeping: _Keeping, strength: dict[Component, float], rivals: int, shuffles: int, seed: int
-) -> list[tuple[Parts, str]]:
-    """The best circuit, then rivals: each with how it was found."""
+def _search(keeping: _Keeping, strength: dict[Part, float], rivals: int, shuffles: int, seed: int) -> list[_Discovered]:
+    """The best circuit, then rivals."""
     weakest = sorted(strength, key=lambda part: strength[part])
-    found = [(_eliminated(keeping, weakest), "weakest first")]
+    circuits = [_Discovered(_eliminated(keeping, weakest), "weakest first")]
     for rival in range(rivals):
-        used = frozenset().union(*(parts for parts, _ in found))
+        used = frozenset[Part]().union(*(one.parts for one in circuits))
         orders = {"what earlier circuits hold first, then the weakest": weakest}
         for shuffle in range(shuffles):
             order = random.Random(f"rivals/{seed}/{rival}/{shuffle}").sample(weakest, len(weakest))
             orders[f"what earlier circuits hold first, shuffle {shuffle}"] = order
-        tried = [
-            (_eliminated(keeping, sorted(order, key=lambda part: part not in used)), name)
+        candidates = [
+            _Discovered(_eliminated(keeping, sorted(order, key=lambda part: part not in used)), name)
             for name, order in orders.items()
         ]
-        known = {parts for parts, _ in found}
-        new = [(parts, name) for parts, name in tried if parts not in known]
+        known = {one.parts for one in circuits}
+        new = [one for one in candidates if one.parts not in known]
         if not new:
             break
-        found.append(min(new, key=lambda one: (len(one[0] & used) / len(one[0] | used), len(one[0]))))
-    return found
+        circuits.append(min(new, key=lambda one: (_overlap(one.parts, used), len(one.parts))))
+    return circuits
 
 
-def _eliminated(keeping: _Keeping, order: Sequence[Component]) -> Parts:
+def _overlap(one: Parts, other: Parts) -> float:
+    """The Jaccard index."""
+    return len(one & other) / max(1, len(one | other))
+
+
+def _eliminated(keeping: _Keeping, order: Sequence[Part]) -> Parts:
     """What is left of all parts when those in order are removed wherever enough of the behaviour stays."""
     kept = frozenset(keeping.parts)
     waiting = [list(order)]
@@ -156,28 +190,34 @@ def _eliminated(keeping: _Keeping, order: Sequence[Component]) -> Parts:
     return kept
 
 
-def _confirmed(found: Sequence[tuple[Parts, str]], search: _Keeping, confirm: _Keeping) -> list[RivalCircuit]:
-    best = found[0][0]
+def _confirmed(circuits: Sequence[_Discovered], search: _Keeping, confirm: _Keeping) -> list[RivalCircuit]:
+    best = circuits[0].parts
     least = confirm.shares([best])[0] - TOLERANCE
     rows = []
-    for parts, name in found:
-        metric = confirm.metric(parts)
+    for one in circuits:
+        metric = confirm.metric(one.parts)
+        edges = [part for part in one.parts if isinstance(part, Edge)]
+        ends = {end for edge in edges for end in (edge.sender, edge.receiver) if end is not None}
         rows.append(
             RivalCircuit(
-                components=_names(parts),
-                search=name,
-                searched=search.shares([parts])[0],
+                components=_names(ends if edges else one.parts),
+                edges=_names(edges),
+                search=one.search,
+                searched=search.shares([one.parts])[0],
                 faithfulness=metric,
-                overlap=len(parts & best) / max(1, len(parts | best)),
+                overlap=_overlap(one.parts, best),
                 as_faithful=metric.value is not None and metric.value >= least,
             )
         )
     return rows
 
 
-def _exchanges(best: Parts, other: Parts, confirm: _Keeping, strength: dict[Component, float]) -> list[Exchange]:
-    """Components of the best circuit that one of the other replaces."""
-    pairs = sorted(product(best - other, other - best), key=lambda pair: -strength[pair[0]] * strength[pair[1]])
+def _exchanges(best: Parts, other: Parts, confirm: _Keeping, strength: dict[Part, float]) -> list[Exchange]:
+    """Parts of the best circuit that one of the other replaces."""
+    pairs = sorted(
+        product(_in_order(best - other), _in_order(other - best)),
+        key=lambda pair: -strength[pair[0]] * strength[pair[1]],
+    )
     whole, (own,) = frozenset(confirm.parts), confirm.shares([best])
     rows = []
     for one, another in pairs[:MOST_PAIRS]:
@@ -194,7 +234,7 @@ def _exchanges(best: Parts, other: Parts, confirm: _Keeping, strength: dict[Comp
 def _distinctions(
     first: tuple[int, Parts], second: tuple[int, Parts], search: _Keeping, confirm: _Keeping
 ) -> list[Distinction]:
-    """The ablation within each circuit's own components that the two predict most differently, carried out; where the
+    """The ablation within each circuit's own parts that the two predict most differently, carried out; where the
     outcomes contradict each other, neither circuit is supported.
     """
     own = [parts for parts in (first[1] - second[1], second[1] - first[1]) if parts]
@@ -207,11 +247,11 @@ def _distinctions(
 def _distinction(
     first: tuple[int, Parts], second: tuple[int, Parts], own: Parts, search: _Keeping, confirm: _Keeping
 ) -> Distinction:
-    """Of `own` components of one circuit, those whose ablation two circuits predict most differently, and what it does
+    """Of `own` parts of one circuit, those whose ablation two circuits predict most differently, and what it does
     to the whole model.
     """
     (i, one), (j, other) = first, second
-    candidates = list(dict.fromkeys([*(frozenset({part}) for part in sorted(own)), own]))
+    candidates = list(dict.fromkeys([*(frozenset({part}) for part in _in_order(own)), own]))
     predicted = search.shares([circuit - cut for cut in candidates for circuit in (one, other)])
     gaps = [abs(predicted[2 * k] - predicted[2 * k + 1]) for k in range(len(candidates))]
     chosen = candidates[max(range(len(candidates)), key=lambda k: (gaps[k], -len(candidates[k])))]
@@ -238,5 +278,12 @@ def _nearer(predictions: Sequence[float], outcome: Metric) -> Literal["first", "
     return "first" if (outcome.value > middle) == (one > other) else "second"
 
 
-def _names(parts: Iterable[Component]) -> tuple[str, ...]:
-    return tuple(map(str, sorted(parts)))
+def _in_order(parts: Iterable[Part]) -> list[Part]:
+    """Components in order of computation, edges by name."""
+    given = list(parts)
+    components = sorted(part for part in given if isinstance(part, Component))
+    return [*components, *sorted((part for part in given if isinstance(part, Edge)), key=str)]
+
+
+def _names(parts: Iterable[Part]) -> tuple[str, ...]:
+    return tuple(map(str, _in_order(parts)))

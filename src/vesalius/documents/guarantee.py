@@ -51,6 +51,5 @@ class Guarantee(Record):
             )
         if not parts:
             return ""
-        return f"with {100 * self.level:.0f} % confidence each, {self.size} {self.by} alone keep " + ", and ".join(
-            parts
-        )
+        circuit = f"the one {self.by[:-1]} alone keeps" if self.size == 1 else f"the {self.size} {self.by} alone keep"
+        return f"with {100 * self.level:.0f} % confidence each, {circuit} " + ", and ".join(parts)

@@ -5,14 +5,22 @@ from typing import Literal
 from vesalius.documents.base import Record
 from vesalius.documents.metric import Metric
 
+By = Literal["components", "edges"]
+
+
+def circuit_name(place: int) -> str:
+    """What a circuit is called by its place."""
+    return "best" if place == 0 else f"rival {place}"
+
 
 class RivalCircuit(Record):
-    """A circuit found by one search: its components, what it keeps on the prompts of the search (`searched`) and on
-    held-out prompts (`faithfulness`), its Jaccard index with the best circuit, and whether it is as faithful as that on
-    held-out prompts, less the tolerance.
+    """A circuit that one search led to: its components (and its edges, where rivals are searched by edges), what it
+    keeps on the prompts of the search (`searched`) and on held-out prompts (`faithfulness`), its Jaccard index with the
+    best circuit, and whether it is as faithful as that on held-out prompts, less the tolerance.
     """
 
     components: tuple[str, ...]
+    edges: tuple[str, ...] = ()
     search: str
     searched: float
     faithfulness: Metric
@@ -21,9 +29,9 @@ class RivalCircuit(Record):
 
 
 class Exchange(Record):
-    """A component of one circuit that a component of another replaces: what the first circuit keeps without `one`, and
-    with `other` in its place; `synergy` is what ablating both in the whole model costs beyond the two alone, as a share
-    of the behaviour: positive for backups.
+    """A component (or edge) of one circuit that one of another replaces: what the first circuit keeps without `one`,
+    and with `other` in its place; `synergy` is what ablating both in the whole model costs beyond the two alone, as a
+    share of the behaviour: positive for backups.
     """
 
     one: str
@@ -53,18 +61,20 @@ class Distinction(Record):
 
     @property
     def verdict(self) -> str:
-        """What the outcome says, in words."""
-        circuits = {"first": f"for circuit {self.first}", "second": f"for circuit {self.second}"}
-        return circuits.get(self.supports, "for neither")
+        """The circuit that the outcome speaks for."""
+        places = {"first": self.first, "second": self.second}
+        return circuit_name(places[self.supports]) if self.supports in places else "neither"
 
 
 class Rivals(Record):
     """Circuits that keep at least `least_kept` of the behaviour, the best first, with as little overlap as was found.
 
-    `core` is in all that are as faithful as the best, `exchangeable` are pairs shown by an intervention. `n` held-out
-    prompts; `forwards` the work in forward passes of all prompts of the discovery.
+    `by` says what circuits are made of. `core` is in all that are as faithful as the best, `exchangeable` are pairs
+    shown by an intervention. `n` held-out prompts; `forwards` the work in forward passes of all prompts of the
+    discovery.
     """
 
+    by: By = "components"
     asked: int
     least_kept: float
     tolerance: float

@@ -14,7 +14,7 @@ from vesalius.discovery.detectors import ROLES
 from vesalius.discovery.search.model_search import SEARCHES
 from vesalius.documents.checks import Checks, Curve, Overlap, Specificity
 from vesalius.documents.discovery import CIRCUIT_FILE, DISCOVERY_FILE, Discovery
-from vesalius.documents.rivals import Rivals
+from vesalius.documents.rivals import Rivals, circuit_name
 from vesalius.documents.views import subject_of, title_of
 from vesalius.files import write_text
 from vesalius.report.diagram import Diagram, draw_circuit
@@ -89,7 +89,7 @@ def draw_discovery(discovery: Discovery, directory: Path) -> Path:
         ),
         selection=_selection(discovery),
         rivals=discovery.rivals,
-        rival_sheet=_rival_sheet(discovery.rivals) if discovery.rivals else None,
+        rival_section=_rival_section(discovery.rivals) if discovery.rivals else None,
         checks=checks,
         checks_intro=_intro(checks) if checks else "",
         chart=chart,
@@ -204,12 +204,55 @@ def _selection(discovery: Discovery) -> SelectionSection | None:
     return SelectionSection(intro, sheet("", columns, rows), draw_curve(curves) if curves else None)
 
 
-def _rival_sheet(rivals: Rivals) -> Sheet:
-    rows = [
-        (place, " ".join(row.components), row.faithfulness.value, row.overlap, "yes" if row.as_faithful else "no")
+@dataclass(frozen=True)
+class RivalSection:
+    """What a page says about rivals: the circuits, what is exchangeable, and what distinguishes them."""
+
+    circuits: Sheet
+    exchangeable: Sheet | None
+    distinctions: Sheet | None
+
+
+def _rival_section(rivals: Rivals) -> RivalSection:
+    circuits = [
+        (
+            circuit_name(place),
+            _joined(row.edges or row.components),
+            row.faithfulness.figures,
+            f"{row.overlap:.2f}",
+            "yes" if row.as_faithful else "no",
+        )
         for place, row in enumerate(rivals.circuits)
     ]
-    return sheet("", ("circuit", "components", "faithfulness", "overlap with 0", "as faithful"), rows)
+    exchangeable = [
+        (pair.one, pair.other, f"{pair.without:.2f}", f"{pair.exchanged:.2f}", f"{pair.synergy:+.2f}")
+        for pair in rivals.exchangeable
+    ]
+    distinctions = [
+        (
+            _joined(one.ablated),
+            f"{circuit_name(one.first)}: {one.first_predicts:.2f}",
+            f"{circuit_name(one.second)}: {one.second_predicts:.2f}",
+            one.outcome.figures,
+            one.verdict,
+        )
+        for one in rivals.distinctions
+    ]
+    part = rivals.by[:-1]
+    return RivalSection(
+        sheet("", ("circuit", rivals.by, "faithfulness", "overlap", "as faithful"), circuits),
+        sheet("", (f"{part} of the best", "replaced by", "without it", "replaced", "synergy"), exchangeable)
+        if exchangeable
+        else None,
+        sheet("", ("ablated", "prediction", "prediction", "the model keeps", "speaks for"), distinctions)
+        if distinctions
+        else None,
+    )
+
+
+def _joined(parts: Sequence[str]) -> str:
+    """Names of components or edges in a sentence; an arrow does not break over lines."""
+    return ", ".join(parts).replace("->", "→")
 
 
 def _intro(checks: Checks) -> str:

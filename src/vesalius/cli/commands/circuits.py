@@ -217,6 +217,7 @@ def discover(
     rivals: Annotated[
         int, typer.Option(min=0, max=10, help="Search so many other circuits as faithful, with little overlap.")
     ] = 0,
+    rivals_by: Annotated[str, typer.Option(help="What rivals are made of: components or edges.")] = "components",
     force: ForceOption = False,
     top: TopOption = 12,
     out: Annotated[str | None, typer.Option(help="Directory for circuit.json. Default: vesalius-runs/...")] = None,
@@ -285,7 +286,7 @@ def discover(
     options |= {"search": search, "pool": names(pool), "kind": kind, "least": least}
     if plan:
         return output(api.plan("discover", specimen, **options), print_plan, as_json=json)
-    options |= {"select": select, "size": size, "rivals": rivals}
+    options |= {"select": select, "size": size, "rivals": rivals, "rivals_by": rivals_by}
     with resumable() if method == "sets" else nullcontext():
         discovery = api.discover(specimen, split=split, out=out or True, **options)
     if isinstance(discovery, HeadSets):

@@ -7,7 +7,7 @@ from rich.table import Table
 from vesalius.cli.console import print_line, stdout
 from vesalius.documents import Checks, Discovery
 from vesalius.documents.checks import Curve
-from vesalius.documents.rivals import Rivals
+from vesalius.documents.rivals import Rivals, circuit_name
 from vesalius.documents.selection import Selection
 from vesalius.documents.sets import BackupGroup, HeadSets, MeasuredSet
 
@@ -60,11 +60,12 @@ def _print_selection(selection: Selection) -> None:
 
 def _print_rivals(rivals: Rivals) -> None:
     """The circuits, their core, what is exchangeable, and the experiments that distinguish them."""
-    table = Table("circuit", "components", "faithfulness", "overlap", "as faithful", box=None)
+    table = Table("circuit", rivals.by, "faithfulness", "overlap", "as faithful", box=None)
     for place, row in enumerate(rivals.circuits):
-        name = "best" if place == 0 else f"rival {place}"
+        name = circuit_name(place)
         yes = "yes" if row.as_faithful else "no"
-        table.add_row(name, " ".join(row.components), row.faithfulness.figures, f"{row.overlap:.2f}", yes)
+        parts = " ".join(row.edges or row.components)
+        table.add_row(name, parts, row.faithfulness.figures, f"{row.overlap:.2f}", yes)
     stdout.print(table)
     print_line(f"core of those as faithful as the best: {' '.join(rivals.core) or 'nothing'}")
     for pair in rivals.exchangeable:
@@ -74,8 +75,9 @@ def _print_rivals(rivals: Rivals) -> None:
         )
     for one in rivals.distinctions:
         print_line(
-            f"ablating {' '.join(one.ablated)}: circuit {one.first} predicts {one.first_predicts:.2f}, circuit "
-            f"{one.second} {one.second_predicts:.2f}; the model keeps {one.outcome.figures}: {one.verdict}"
+            f"ablating {' '.join(one.ablated)}: {circuit_name(one.first)} predicts {one.first_predicts:.2f}, "
+            f"{circuit_name(one.second)} {one.second_predicts:.2f}; the model keeps {one.outcome.figures}, which "
+            f"speaks for {one.verdict}"
         )
     print_line(
         f"rivals: {len(rivals.circuits) - 1} of {rivals.asked} found, {rivals.n} held-out prompts, "
