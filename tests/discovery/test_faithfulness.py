@@ -8,7 +8,13 @@ from tests.intervene.pairs import engine_scores, prompt_pairs
 from tests.models import random_model, small_config
 from vesalius.behaviours.trial import Trial, trial
 from vesalius.components import Component
-from vesalius.discovery.faithfulness import areas, default_sizes, faithfulness_curve, faithfulness_curves
+from vesalius.discovery.faithfulness import (
+    areas,
+    default_sizes,
+    faithfulness_curve,
+    faithfulness_curves,
+    scores_without,
+)
 from vesalius.errors import BadInput
 from vesalius.intervene import effects
 from vesalius.intervene.edge_graph import EdgeGraph
@@ -30,6 +36,12 @@ def test_intervals_hold_the_area() -> None:
     found = areas(scores, [0.0, 0.2, 0.5, 1.0])
     assert found["cpr_low"] < found["cpr"] < found["cpr_high"]
     assert found["cmd_low"] < found["cmd"] < found["cmd_high"]
+
+
+def test_with_nothing_removed_the_score_is_the_models() -> None:
+    specimen = ves.load("frac_prevs")
+    scores, forwards = scores_without(specimen.model, trial(specimen, 3), [frozenset()])
+    assert (scores.tolist(), forwards) == ([[1.0]] * 3, 1.0)
 
 
 def test_sizes() -> None:

@@ -23,7 +23,7 @@ from vesalius.behaviours.trial import Trial
 from vesalius.components import Component, Edge
 from vesalius.documents.checks import Curve
 from vesalius.errors import BadInput
-from vesalius.intervene import effects
+from vesalius.intervene import Recordings, effects
 from vesalius.intervene.edge_graph import EdgeGraph
 from vesalius.intervene.edge_masks import SenderRecordings, run_edge_masks
 from vesalius.model.transformer import Transformer
@@ -185,6 +185,9 @@ def scores_without_components(
 ) -> tuple[Float[Tensor, "prompt set"], float]:
     """The score of every prompt with each set of components ablated, and the work done."""
     some = [one for one in removed if one]
+    if not some:
+        clean = Recordings(model, material.batch.to(model.device), material.readout).scores().cpu()
+        return torch.stack([clean for _ in removed], 1), 1.0
     ablated = effects(
         model,
         material.batch,
