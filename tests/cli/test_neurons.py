@@ -15,6 +15,16 @@ def test_command_files_and_rerun(vesalius: Vesalius, tmp_path: Path) -> None:
     got = vesalius("neurons", SPECIMEN, "--keep", "0.5", "--n", "8", "--out", tmp_path / "kept", "--json")
     document = json.loads(got.out)
     assert document["size"] == len(document["components"])
+    (first, *_), page = document["details"], (tmp_path / "kept" / "neurons.html").read_text()
+    assert first["low"] <= first["score"] <= first["high"]
+    assert len(first["tokens"]) == len(first["activations"])
+    assert all(one["id"] in page for one in document["details"])
+    (row,) = ves.results(tmp_path).results
+    assert (row.kind, row.state, "neurons keep" in row.figures) == ("neurons", "finished", True)
+    planned = json.loads(vesalius("neurons", SPECIMEN, "--n", "8", "--plan", "--json").out)
+    assert document["forwards"] <= planned["forwards"] < 2 * document["forwards"] + 20
+    refusal = vesalius("neurons", SPECIMEN, "--keep", "2", "--plan")
+    assert (refusal.code, "is not a share of the behaviour" in refusal.err) == (2, True)
     circuit = Circuit.read(tmp_path / "kept" / "circuit.json")
     assert [str(part) for part, _ in circuit.ranked()] == [one["id"] for one in document["components"]]
     assert all(part.is_neuron for part in circuit.components)

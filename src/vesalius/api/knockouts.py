@@ -67,7 +67,7 @@ def what_if(
     named = list(map(str, split_names(components)))
     with shown(progress) as report:
         specimen = loaded(specimen, behaviour=behaviour, metric=metric, dtype=dtype, device=device, progress=report)
-        parse_components(named, specimen.model.config)
+        parse_components(named, specimen.model.config, neurons=True)
         report("running the prompts", 0, 1)
         ready = prepare(specimen, prompt=prompt, source=source, n=n, seed=seed, split=split)
         document = answer(ready, named, kind=kind, at=at, prompt=prompt, source=source, seed=seed, split=split)
@@ -135,7 +135,7 @@ def answer(
     """One question on prompts that are ready; `seed`, `split`, `prompt` and `source` are those they were made with."""
     start, rows = time.perf_counter(), ready.cost.rows
     names = list(map(str, split_names(components)))
-    parts = tuple(dict.fromkeys(parse_components(names, ready.specimen.model.config)))
+    parts = tuple(dict.fromkeys(parse_components(names, ready.specimen.model.config, neurons=True)))
     clean, edited = ready.clean, ready.edited(parts, kind, _position(at))
     specimen, n = ready.specimen, len(ready.material.batch)
     drawn = {"n": n, "split": split} if prompt is None else {"prompt": _text(prompt), "source": _text(source)}

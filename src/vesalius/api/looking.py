@@ -37,7 +37,7 @@ def look(specimen: Specimen | str | int | Path, prompt: Any, *, top: int = 10, b
     return Look(
         specimen=specimen.name,
         prompt=prompt if isinstance(prompt, str) else " ".join(map(str, prompt)),
-        tokens=_pieces(specimen, tokens),
+        tokens=specimen.pieces(tokens[0]),
         outputs=tuple(json_value(value) for value in specimen.decode(logits)[0]),
         likely=tuple(Likely.model_validate(one) for one in likely),
     )
@@ -59,7 +59,7 @@ def attention(
     return AttentionLook(
         specimen=specimen.name,
         layer=layer,
-        tokens=_pieces(specimen, tokens),
+        tokens=specimen.pieces(tokens[0]),
         heads=tuple(
             HeadAttention(
                 head=str(Component(layer, head)),
@@ -97,7 +97,7 @@ def lens(
     values, resid = values_of(model, cache, batch), cache[final][0]
     return LensLook(
         specimen=specimen.name,
-        tokens=_pieces(specimen, tokens),
+        tokens=specimen.pieces(tokens[0]),
         components={str(part): _gains(specimen, contribution(model, part, values)[0], resid, top) for part in parts},
     )
 
@@ -120,11 +120,3 @@ def _tokens(specimen: Specimen, prompt: Any) -> Int[Tensor, "1 pos"]:
     if length > MOST_TOKENS:
         raise BadInput(f"prompt: has {length} tokens; at most {MOST_TOKENS} can be looked at")
     return specimen.tokenize([prompt])
-
-
-def _pieces(specimen: Specimen, tokens: Int[Tensor, "1 pos"]) -> tuple[str, ...]:
-    vocabulary = specimen.vocabulary
-    if isinstance(vocabulary, TextVocabulary):
-        return tuple(vocabulary.tokenizer.piece(token) for token in tokens[0].tolist())
-    names = getattr(vocabulary, "tokens", ())
-    return tuple(str(names[token]) if token < len(names) else "BOS" for token in tokens[0].tolist())

@@ -11,7 +11,7 @@ from vesalius.api.places import Out, directory_for, removed_if_empty, require_pl
 from vesalius.behaviours.behaviour import label_of
 from vesalius.behaviours.metrics import BehaviourMetric
 from vesalius.behaviours.trial import require_drawable
-from vesalius.discovery.neurons import NeuronSet, keep_neurons
+from vesalius.discovery.neurons import KEEP, PROMPTS, NeuronSet, keep_neurons
 from vesalius.documents.circuit import CIRCUIT_FILE, Circuit, Score
 from vesalius.documents.metric import Metric
 from vesalius.documents.neurons import NeuronCircuit
@@ -19,14 +19,15 @@ from vesalius.documents.request import Request
 from vesalius.model.devices import Devices
 from vesalius.model.specimen import Specimen
 from vesalius.progress import Progress, shown
+from vesalius.report.neurons import draw_neurons
 
 
 def neurons(
     specimen: Specimen | str | int | Path,
     *,
     method: Any = "relp-qk",
-    keep: float = 0.8,
-    n: int = 16,
+    keep: float = KEEP,
+    n: int = PROMPTS,
     seed: int = 0,
     force: bool = False,
     behaviour: Any = None,
@@ -42,7 +43,8 @@ def neurons(
     values on the counterfactual prompt.
 
     `method` is how neurons are scored: "relp", "relp-qk" or "gradient". With `out` (a directory, or True for one under
-    `vesalius-runs`) `neurons.json` is written, and `circuit.json` with the neurons as nodes.
+    `vesalius-runs`) `neurons.json` is written with its page `neurons.html`, and `circuit.json` with the neurons as
+    nodes.
     """
     require_drawable(n, seed)
     require_place(out)
@@ -68,8 +70,10 @@ def neurons(
         return document
     config = specimen.model.config
     Circuit.scored(config, config.d_model, dict(result.neurons), {}).write(directory / CIRCUIT_FILE)
+    document = document.model_copy(update={"directory": str(directory)})
     document.save(directory)
-    return document.model_copy(update={"directory": str(directory)})
+    draw_neurons(document, directory)
+    return document
 
 
 def _document(result: NeuronSet, request: Request, keep: float) -> NeuronCircuit:
@@ -85,6 +89,7 @@ def _document(result: NeuronSet, request: Request, keep: float) -> NeuronCircuit
         share_chosen=result.share_chosen,
         share=share,
         curve=result.curve,
+        details=result.details,
         unit=result.unit,
         forwards=result.forwards,
         seconds=result.seconds,

@@ -1,10 +1,13 @@
-"""Pages of what lies in a directory: an explanation, a discovered circuit, a survey, a study, a benchmark's run."""
+"""Pages of what lies in a directory: an explanation, a discovered circuit, a circuit of neurons, a survey, a study, a
+benchmark's run.
+"""
 
 from pathlib import Path
 
 from vesalius.api.catalogue import load
 from vesalius.api.explanations import PAGE_FILE
 from vesalius.documents.explanation import EXPLANATION_FILE, Explanation
+from vesalius.documents.neurons import NEURONS_FILE
 from vesalius.documents.sets import SETS_FILE
 from vesalius.documents.study import STUDY_FILE, Study
 from vesalius.documents.survey import SURVEY_FILE, Survey
@@ -12,6 +15,7 @@ from vesalius.errors import BadInput, Failed
 from vesalius.model.specimen import Specimen
 from vesalius.progress import Progress, shown
 from vesalius.report.discovery import is_discovery, render_discovery
+from vesalius.report.neurons import render_neurons
 from vesalius.report.page import render_page
 from vesalius.report.run import render_run
 from vesalius.report.study import render_study
@@ -35,6 +39,8 @@ def report(run: str | Path, *, progress: Progress | bool | None = None) -> Path:
             return render_run(directory, progress=tell)
     if is_discovery(directory):
         return render_discovery(directory)
+    if (directory / NEURONS_FILE).is_file():
+        return render_neurons(directory)
     if (directory / SETS_FILE).is_file():
         raise BadInput(
             f"{run}: sets of heads have no page; {SETS_FILE} holds the numbers and synergy.png draws all pairs"

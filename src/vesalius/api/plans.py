@@ -1,4 +1,5 @@
-"""What a sweep, a discovery or an explanation will cost: passes, memory and time, from one timed chunk of it.
+"""What a sweep, a discovery, a circuit of neurons or an explanation will cost: passes, memory and time, from one timed
+chunk of it.
 
 The passes of a sweep follow from its components alone and are exact; those of a discovery from the method's own rule;
 those of searches, of checks and of explanations depend on what is found and are estimates. Memory is that of the
@@ -23,7 +24,7 @@ from vesalius.behaviours import behaviours
 from vesalius.behaviours.metrics import BehaviourMetric
 from vesalius.behaviours.registry import behaviour_of, find_behaviour
 from vesalius.behaviours.trial import trial
-from vesalius.components import Component, parse_components, split_names
+from vesalius.components import Component, mlp_units, parse_components, split_names
 from vesalius.discovery.checks import HELD_OUT_PROMPTS, LARGEST_CIRCUIT
 from vesalius.discovery.detectors import ROWS as ATTENTION_ROWS
 from vesalius.discovery.faithfulness import default_sizes
@@ -38,6 +39,8 @@ from vesalius.discovery.methods import (
     require_circuit_method,
     require_method,
 )
+from vesalius.discovery.neurons import KEEP, most_passes, require_scoring
+from vesalius.discovery.neurons import PROMPTS as NEURON_PROMPTS
 from vesalius.discovery.pruning import MAX_EDGES, THRESHOLDS, require_few_edges
 from vesalius.discovery.search.model_search import SEARCHES, SearchOptions
 from vesalius.discovery.specificity import PROMPTS as SPECIFICITY_PROMPTS
@@ -58,6 +61,7 @@ from vesalius.intervene.estimate import (
     seconds_per_token,
     sweep_forwards,
     sweep_peak,
+    unit_attribution_peak,
 )
 from vesalius.intervene.recordings import activation_memory
 from vesalius.model.devices import Devices, available_bytes, fitting_devices, weight_bytes, weight_dtype
@@ -66,7 +70,7 @@ from vesalius.model.transformer import Transformer
 from vesalius.progress import Progress, shown
 from vesalius.runs.parts import parts_on
 
-COMMANDS = ("sweep", "discover", "explain")
+COMMANDS = ("sweep", "discover", "neurons", "explain")
 #: Passes of one prompt that explanations took: for a natural model as a multiple of its prompts times the components
 #: studied, after the screening; for a listed vocabulary at all, and for each component (34,000 to 65,000 for circuits
 #: of 1 and 2 components: what the first programs leave open decides).
@@ -80,7 +84,8 @@ def plan(
     command: str,
     specimen: Specimen | str | int | Path,
     *,
-    method: str = "sweep",
+    method: str | None = None,
+    keep: float = KEEP,
     kind: str | None = None,
     components: Given = None,
     pairs: bool = False,
@@ -113,8 +118,8 @@ def plan(
     progress: Progress | bool | None = None,
 ) -> Plan:
     """Passes of all prompts (`forwards`), bytes at the peak (`peak_bytes`) and estimated `seconds` of a command with
-    its options; it is "sweep", "discover" or "explain". One small chunk is run to time it. Options that the command
-    would refuse are refused; the time is that of one process.
+    its options; it is "sweep", "discover", "neurons" or "explain". One small chunk is run to time it. Options that the
+    command would refuse are refused; the time is that of one process.
 
     A directory with a `config.json` and no weights can be planned too: time then follows from the speed of one matrix
     product, and prompts are `tokens` long unless there is a tokenizer to say how long those of `behaviour` are
@@ -125,13 +130,16 @@ def plan(
     if kind not in (None, *KINDS):
         raise BadInput(f"kind {kind!r} does not exist; choose one of {choices(KINDS)}")
     heads = SearchOptions(budget, paper, seeds, steps)
+    method = method or ("relp-qk" if command == "neurons" else "sweep")
     if command == "discover":
         set_options(method, search=search, pool=pool, kind=kind, least=least)
         _require_plannable(method, heads)
+    if command == "neurons":
+        require_scoring(method, keep)
     if command == "explain":
         _require_builtin(scientist, protocol, leave_out)
         require_circuit_method(circuit_from)
-    usual = {"sweep": PROMPTS, "discover": DEFAULT_PROMPTS, "explain": EXPLAIN_PROMPTS}[command]
+    usual = dict(zip(COMMANDS, (PROMPTS, DEFAULT_PROMPTS, NEURON_PROMPTS, EXPLAIN_PROMPTS), strict=True))[command]
     how = kind or "zero" if command == "sweep" else "resample"
     wanted = usual if n is None else n
     reading: dict[str, Any] = {"tokenizer": tokenizer, "revision": revision, "dtype": dtype, "device": device}
@@ -154,6 +162,8 @@ def plan(
     more = 0.0
     if command == "sweep":
         forwards = sweep_forwards(case.model, sets)
+    elif command == "neurons":
+        forwards = most_passes(len(mlp_units(case.model.config)))
     elif command == "discover":
         forwards = _method_forwards(case, method, heads)
         more = _check_rows(case, method) if checks else 0.0
@@ -302,6 +312,8 @@ def _shape_case(
 def _activations(case: _Case, command: str, method: str, sets: list[ComponentSet], kind: str) -> int:
     """Bytes of activations at the peak: of the sweep, of edge attribution, or of rows of interventions."""
     config = case.model.config
+    if command == "neurons":
+        return unit_attribution_peak(config, case.dtype, case.sizes)
     if command == "discover" and method in ESTIMATES:
         steps = 1 + (method == "eap-ig")
         rule = RULE_OF.get(method, "gradient")

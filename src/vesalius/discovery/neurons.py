@@ -22,7 +22,8 @@ from vesalius.behaviours.trial import Trial, note_limits, trial
 from vesalius.components import Component, mlp_units
 from vesalius.discovery.faithfulness import NothingToKeep, resampled_faithfulness
 from vesalius.discovery.methods import smooth_readout
-from vesalius.documents.neurons import NeuronPoint
+from vesalius.discovery.neuron_details import MOST_DETAILS, describe_units
+from vesalius.documents.neurons import NeuronDetail, NeuronPoint
 from vesalius.documents.performance import Performance
 from vesalius.errors import BadInput
 from vesalius.intervene import Cost, Plan, Recordings, Replacement, attribute_units, run
@@ -35,6 +36,8 @@ from vesalius.progress import Progress
 
 #: Prompts that neurons are not chosen by, and where they come from.
 HELD_OUT_SPLIT, HELD_OUT_SEED = "validation", 10_000
+#: Prompts, and the share of the behaviour to keep, where nothing else is said.
+PROMPTS, KEEP = 16, 0.8
 Order = Int[Tensor, " neuron"]
 
 
@@ -43,6 +46,7 @@ class NeuronSet:
     """The neurons that were kept, strongest first, with their scores, and what the held-out prompts say."""
 
     neurons: list[tuple[Component, float]]
+    details: tuple[NeuronDetail, ...]
     n_neurons: int
     share_chosen: float
     curve: tuple[NeuronPoint, ...]
@@ -88,22 +92,27 @@ class Keeping:
         return list(zip(curve[0, 1:-1].tolist(), *(end[1:-1].tolist() for end in ends), strict=True))
 
 
+def require_scoring(rule: str, keep: float) -> None:
+    """Refuse a rule that does not score neurons, and a share that is none."""
+    if rule not in RULES:
+        raise BadInput(f"method {rule!r} does not score neurons; choose one of {', '.join(RULES)}")
+    if not 0 < keep <= 1:
+        raise BadInput(f"keep={keep:g} is not a share of the behaviour; give a number above 0, at most 1")
+
+
 def keep_neurons(
     specimen: Specimen,
     *,
     rule: Rule = "relp-qk",
-    keep: float = 0.8,
-    n: int = 16,
+    keep: float = KEEP,
+    n: int = PROMPTS,
     seed: int = 0,
     split: str = "test",
     force: bool = False,
     progress: Progress | None = None,
 ) -> NeuronSet:
     """Find the smallest set of neurons that keeps the share `keep` of a behaviour, and read it on held-out prompts."""
-    if rule not in RULES:
-        raise BadInput(f"method {rule!r} does not score neurons; choose one of {', '.join(RULES)}")
-    if not 0 < keep <= 1:
-        raise BadInput(f"keep={keep:g} is not a share of the behaviour; give a number above 0, at most 1")
+    require_scoring(rule, keep)
     model, start, cost = specimen.model, time.perf_counter(), Cost()
     material = trial(specimen, n, seed=seed, split=split)
     held_out = trial(specimen, n, seed=HELD_OUT_SEED + seed, split=HELD_OUT_SPLIT, apart_from=material)
@@ -111,7 +120,8 @@ def keep_neurons(
     note_limits(specimen, material.prompts, resampled=True)
     keeping = Keeping(model, material, cost)
     readout, _ = smooth_readout(model, material)
-    scores = attribute_units(model, material.batch, readout, keeping.replacement, rule=rule).mean(0)
+    per_prompt = attribute_units(model, material.batch, readout, keeping.replacement, rule=rule)
+    scores = per_prompt.mean(0)
     cost.rows += 3 * len(material.batch)
     order = scores.abs().argsort(descending=True, stable=True)
     size, share = _smallest(keeping, order, keep, progress)
@@ -121,9 +131,12 @@ def keep_neurons(
         "random": torch.randperm(len(order), generator=torch.Generator().manual_seed(seed)),
     }
     curve = _curve(Keeping(model, held_out, cost), rankings, size, progress)
+    cost.rows += 2 * len(material.batch)  # how much neurons write, and where they fire
     neurons = mlp_units(model.config)
+    strongest = order[: min(size, MOST_DETAILS)]
     return NeuronSet(
         neurons=[(neurons[i], float(scores[i])) for i in order[:size].tolist()],
+        details=describe_units(specimen, material, [neurons[i] for i in strongest], per_prompt[:, strongest]),
         n_neurons=len(neurons),
         share_chosen=share,
         curve=curve,
@@ -134,6 +147,14 @@ def keep_neurons(
         seconds=time.perf_counter() - start,
         performance=performance,
     )
+
+
+def most_passes(n_units: int) -> float:
+    """Passes of all prompts that `keep_neurons` takes at most: the runs of both sets of prompts, the scores, sizes that
+    double and are then halved to two per cent, and three rankings at six sizes below all.
+    """
+    search = n_units.bit_length() + 1 + 6
+    return 3 + 3 + search + 2 + 3 + 3 * 6
 
 
 def _smallest(keeping: Keeping, order: Order, keep: float, progress: Progress | None) -> tuple[int, float]:

@@ -16,7 +16,7 @@ from vesalius.behaviours.trial import Trial
 from vesalius.components import Component
 from vesalius.errors import BadInput, choices
 from vesalius.intervene import Plan, Readout, Recordings, run
-from vesalius.intervene.effects import Replacement
+from vesalius.intervene.effects import Replacement, has_units
 from vesalius.intervene.engine import Cost
 from vesalius.intervene.readout import choose_tokens
 from vesalius.model.specimen import Specimen, TextVocabulary
@@ -48,7 +48,7 @@ class Replacements:
         self.cost, self._likely = Cost(), likely
         readout = Readout(lambda logits, prompt: logits, material.readout.at, unit=material.readout.unit)
         self._recordings = Recordings(self.model, material.batch.to(self.model.device), readout)
-        self._tables: dict[str, Replacement] = {}
+        self._tables: dict[tuple[str, bool], Replacement] = {}
 
     @cached_property
     def clean(self) -> Reading:
@@ -58,7 +58,7 @@ class Replacements:
 
     def edited(self, components: Sequence[Component], kind: str, at: str | int | None = None) -> Reading:
         """The model with these components replaced, everywhere or at one position."""
-        replacement = self._replacement(kind)
+        replacement = self._replacement(kind, units=has_units([tuple(components)]))
         where = self._where(at)
         if kind in ("resample", "patch") and self.material.where is not None:
             where = self.material.where if where is None else where & self.material.where
@@ -82,18 +82,19 @@ class Replacements:
         first = int(config.bos_token is not None and bool((batch.tokens[:, 0] == config.bos_token).all()))
         return [row[mask][first:].tolist() for row, mask in zip(batch.tokens, kept, strict=True)]
 
-    def _replacement(self, kind: str) -> Replacement:
+    def _replacement(self, kind: str, *, units: bool) -> Replacement:
         if kind not in KINDS:
             raise BadInput(f"kind {kind!r} does not exist; choose one of {choices(KINDS)}")
-        if kind not in self._tables:
-            self._tables[kind] = Replacement.of_kind(
+        if (kind, units) not in self._tables:
+            self._tables[kind, units] = Replacement.of_kind(
                 "resample" if kind == "patch" else kind,
                 self.model,
                 self.material.batch,
                 counterfactual=self.material.counterfactual,
                 reference=self.material.counterfactual if kind == "mean" else None,
+                neurons=units,
             )
-        return self._tables[kind]
+        return self._tables[kind, units]
 
     def _where(self, at: str | int | None) -> Bool[Tensor, "prompt pos"] | None:
         """The positions of a role, or one position counted from 0 at the first token (BOS included)."""

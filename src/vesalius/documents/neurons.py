@@ -29,12 +29,32 @@ class NeuronPoint(Record):
     random: float
 
 
+class NeuronDetail(Record):
+    """What one of the strongest neurons does.
+
+    `low` and `high` are the 95 % interval of its score over the prompts (None for one prompt). `raises` and `lowers`
+    are the tokens whose logits its output direction moves most where its activation is positive; an expert has no fixed
+    direction, and one number as an output has no tokens. `tokens` are the prompt on which it fires most, `activations`
+    its activation at each of them (of an expert, the length of what it adds).
+    """
+
+    id: str
+    score: float
+    low: float | None
+    high: float | None
+    raises: tuple[str, ...]
+    lowers: tuple[str, ...]
+    tokens: tuple[str, ...]
+    activations: tuple[float, ...]
+
+
 class NeuronCircuit(ResultDocument):
     """The smallest set of neurons found that keeps the share `keep` of a behaviour, all other neurons resampled.
 
     `components` are the neurons with their scores, strongest first, out of `n_neurons`. `share_chosen` is the share on
     the prompts that they were chosen by, `share` the one on held-out prompts, with random neurons of the same number as
-    its baseline; `curve` has other sizes. `forwards` is the cost in forward passes of all prompts.
+    its baseline; `curve` has other sizes. `details` say more about the strongest. `forwards` is the cost in forward
+    passes of all prompts.
     """
 
     REMEDY = "run `vesalius neurons` again"
@@ -47,6 +67,7 @@ class NeuronCircuit(ResultDocument):
     share_chosen: float
     share: Metric
     curve: tuple[NeuronPoint, ...]
+    details: tuple[NeuronDetail, ...] = ()
     unit: str
     forwards: float
     seconds: float

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from vesalius.components import Component
+from vesalius.intervene.attribution import attribute_units
 from vesalius.intervene.edge_attribution import attribution_rows, edge_attribution
 from vesalius.intervene.effects import ComponentSet, Replacement, effect_columns, has_units
 from vesalius.intervene.engine import Cost, row_bytes
@@ -138,6 +139,25 @@ def attribution_peak(
     one, two, three = (peak(STEP * times) for times in (1, 2, 3))
     times, bend = n / STEP - 1, three - 2 * two + one
     return round(one + (two - one) * times + bend * times * (times - 1) / 2)
+
+
+def unit_attribution_peak(config: Config, dtype: torch.dtype, prompts: Prompts) -> int:
+    """Bytes of activations that scoring all neurons holds at its peak, replacement values included. Of a deep model two
+    short ones are run: every layer adds as much as another.
+    """
+
+    def peak(layers: int) -> int:
+        model = runnable_shape(config.model_copy(update=_of_layers(config, layers)), dtype)
+        batch = prompts.batch()
+        with LiveMemory("meta", model.parameters()) as live:
+            replacement = Replacement.of_kind("resample", model, batch, counterfactual=batch, neurons=True)
+            attribute_units(model, batch, prompts.readout(), replacement, rule="relp-qk")
+        return live.peak
+
+    if config.n_layers <= 2 * STEP:
+        return peak(config.n_layers)
+    one, two = peak(STEP), peak(2 * STEP)
+    return one + (two - one) * (config.n_layers - STEP) // STEP
 
 
 def _of_layers(config: Config, layers: int) -> dict[str, object]:

@@ -8,6 +8,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from vesalius.components import Component
 from vesalius.model.norms import widened
 from vesalius.model.transformer import Transformer
 
@@ -46,3 +47,15 @@ def direct_logits(
     if norm.w is not None:
         vector = norm.share(vector, norm.scale(resid))
     return vector @ widened(weight).T
+
+
+@torch.no_grad()
+def neuron_logits(model: Transformer, neuron: Component) -> Float[Tensor, " vocab"]:
+    """What a neuron's output direction adds to every logit where its activation is positive, but for a positive factor:
+    the scale of the norms behind it is that of the direction alone.
+    """
+    block = model.blocks[neuron.layer]
+    direction = block.mlp.W_out[neuron.neuron][None]
+    if block.ln2_post.w is not None:
+        direction = block.ln2_post.share(direction, block.ln2_post.scale(direction))
+    return direct_logits(model, direction, resid=direction)[0]

@@ -257,6 +257,13 @@ class Specimen(Viewable):
         """Outputs at every position after BOS; cut each to its input's length."""
         return self.vocabulary.decode(logits)
 
+    def pieces(self, ids: Int[Tensor, " pos"]) -> tuple[str, ...]:
+        """Token ids as texts, each by itself."""
+        if isinstance(self.vocabulary, TextVocabulary):
+            return tuple(map(self.vocabulary.tokenizer.piece, ids.tolist()))
+        names = getattr(self.vocabulary, "tokens", ())
+        return tuple(str(names[token]) if token < len(names) else "BOS" for token in ids.tolist())
+
     def sample(self, n: int, seed: int = 0) -> list[Any]:
         """`n` inputs from the specimen's distribution, the same for the same seed."""
         if n < 1:

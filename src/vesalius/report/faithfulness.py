@@ -7,8 +7,7 @@ distinguished and no point is at infinity. Templates only print what is computed
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-
-from vesalius.documents.checks import Curve
+from typing import Protocol
 
 WIDTH, HEIGHT = 560.0, 310.0
 LEFT, RIGHT, TOP, BOTTOM = 46.0, 118.0, 30.0, 46.0
@@ -18,6 +17,17 @@ LOWEST, HIGHEST = -0.5, 2.0
 LABEL_GAP = 15.0
 #: So little beyond 0 or 1 does not widen the axis.
 NEGLIGIBLE = 0.02
+
+
+class Curve(Protocol):
+    """What is drawn: sizes, the same as shares of all candidates, and the faithfulness at each."""
+
+    @property
+    def sizes(self) -> tuple[int, ...]: ...
+    @property
+    def shares(self) -> tuple[float, ...]: ...
+    @property
+    def faithfulness(self) -> tuple[float, ...]: ...
 
 
 @dataclass(frozen=True)

@@ -22,6 +22,7 @@ from vesalius.documents.discovery import DISCOVERY_FILE, Discovery
 from vesalius.documents.explanation import EXPLANATION_FILE, Explanation
 from vesalius.documents.faithfulness import FAITHFULNESS_FILE, Faithfulness
 from vesalius.documents.listing import ResultList, ResultRow
+from vesalius.documents.neurons import NEURONS_FILE, NeuronCircuit
 from vesalius.documents.ratings import RATINGS_FILE, Ratings
 from vesalius.documents.retest import RETEST_FILE, Retest
 from vesalius.documents.scorecard import Scorecard
@@ -272,6 +273,12 @@ def _discovery(one: Discovery) -> Described:
     return {"title": title, "figures": figures, "seconds": one.seconds}
 
 
+def _neurons(one: NeuronCircuit) -> Described:
+    title = f"{subject_of(one.request.specimen, one.request.behaviour)}, {one.request.method}"
+    figures = f"{one.size:,} of {one.n_neurons:,} neurons keep {one.share.figures}"
+    return {"title": title, "figures": figures, "seconds": one.seconds}
+
+
 def _sweep(one: Sweep) -> Described:
     strongest = sorted(one.components, key=lambda row: -abs(row.effect))[:3]
     figures = ", ".join(f"{row.id} {row.effect:+.3g}" for row in strongest)
@@ -318,6 +325,7 @@ def _ratings(one: Ratings) -> Described:
 KINDS: dict[str, tuple[str, type[Document], Callable[[Any], Described]]] = {
     EXPLANATION_FILE: ("explanation", Explanation, _explanation),
     DISCOVERY_FILE: ("discovery", Discovery, _discovery),
+    NEURONS_FILE: ("neurons", NeuronCircuit, _neurons),
     SWEEP_FILE: ("sweep", Sweep, _sweep),
     WHAT_IF_FILE: ("what-if", WhatIf, _what_if),
     FAITHFULNESS_FILE: ("faithfulness", Faithfulness, _faithfulness),

@@ -8,7 +8,7 @@ from typing import Any
 
 from vesalius import api
 from vesalius.api.runs import ResultIndex
-from vesalius.documents import Discovery, Explanation, Scorecard, Sweep
+from vesalius.documents import Discovery, Explanation, NeuronCircuit, Scorecard, Sweep
 from vesalius.documents.base import Document
 from vesalius.documents.faithfulness import Faithfulness
 from vesalius.documents.retest import Retest
@@ -20,6 +20,7 @@ from vesalius.workbench.reading import MOST_BYTES, Reader, claims_page, sent
 SHOWN: dict[str, tuple[str, type[Document]]] = {
     "explanation.json": ("explanation", Explanation),
     "discovery.json": ("discovery", Discovery),
+    "neurons.json": ("neurons", NeuronCircuit),
     "sweep.json": ("sweep", Sweep),
     "what_if.json": ("what-if", WhatIf),
     "faithfulness.json": ("faithfulness", Faithfulness),

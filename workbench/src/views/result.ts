@@ -1,4 +1,4 @@
-/** One result: an explanation with its claims, a discovery, a sweep, a what-if, or the scorecard of a benchmark. */
+/** One result: an explanation with its claims, a discovery, a circuit of neurons, a sweep, a what-if, or the scorecard of a benchmark. */
 
 import { get } from "../ask";
 import { field, h, replace, select, scrolling } from "../dom";
@@ -21,6 +21,7 @@ export function result(place: Element, query: Query): void {
     if (answer.kind === "explanation") return [title, explanation(answer.document, answer.claims, query)];
     if (answer.kind === "sweep") return [title, sweep(answer.document)];
     if (answer.kind === "discovery") return [title, discovery(answer.document, path)];
+    if (answer.kind === "neurons") return [title, neurons(answer.document)];
     if (answer.kind === "what-if") return [title, h("h1", {}, "What if"), whatIfTable(answer.document), asking(answer.document.request, path)];
     if (answer.kind === "faithfulness") return [title, faithfulness(answer.document)];
     if (answer.kind === "retest") return [title, retest(answer.document)];
@@ -113,6 +114,28 @@ function discovery(document: any, path: string): HTMLElement {
     h("p", {}, link("The circuit as a graph: threshold, pin, prune, faithfulness", "circuit", { path })),
     headMap({ layers: document.layers, heads: document.heads, values, chosen: new Set(), marked: new Set(), pick: (name) => go("what-if", { specimen: document.specimen, behaviour: document.behaviour ?? "", components: name, kind: "resample" }) }),
     again(document.request));
+}
+
+/** How much each number of neurons keeps, and what the strongest do; the page neurons.html beside it draws the curve. */
+function neurons(document: any): HTMLElement {
+  const { specimen, behaviour, method } = document.request;
+  const ask = (id: string) => ({ specimen: specimen ?? "", behaviour: behaviour ?? "", components: id, kind: "resample" });
+  const table = (columns: string[], rows: (string | Node)[][]) => scrolling(h("table", { class: "list" },
+    h("thead", {}, h("tr", {}, columns.map((one) => h("th", { scope: "col" }, one)))),
+    h("tbody", {}, rows.map((row) => h("tr", {}, row.map((cell, place) => h(place ? "td" : "th", place ? {} : { scope: "row" }, cell)))))));
+  return h("article", {},
+    h("h1", {}, `${specimen}${behaviour ? `, ${behaviour}` : ""}: neurons by ${method}`),
+    h("p", {}, `${document.size} of ${document.n_neurons} neurons keep ${figure(document.share)} of the behaviour on ${document.share.n} held-out prompts; all others are resampled.`),
+    table(["neurons", "share kept", "most written", "random"], document.curve.map((point: any) => [String(point.size), figure({ value: point.share, low: point.low, high: point.high }), number(point.magnitude), number(point.random)])),
+    h("h2", {}, "The strongest"),
+    table(["neuron", "score", "raises", "lowers", "fires most at"], (document.details ?? []).map((one: any) => [link(one.id, "what-if", ask(one.id)), figure({ value: one.score, low: one.low, high: one.high }), one.raises.join(" "), one.lowers.join(" "), strongestToken(one)])),
+    again(document.request));
+}
+
+function strongestToken(one: { tokens: string[]; activations: number[] }): string {
+  const sizes = one.activations.map(Math.abs);
+  const place = sizes.indexOf(Math.max(...sizes));
+  return place < 0 ? "" : `${one.tokens[place]} (${number(one.activations[place]!)})`;
 }
 
 function faithfulness(document: any): HTMLElement {

@@ -13,6 +13,7 @@ from vesalius.cli.options import (
     ForceOption,
     JsonOption,
     MetricOption,
+    PlanOption,
     PromptOption,
     RevisionOption,
     SpecimenArgument,
@@ -47,32 +48,35 @@ def neurons(
     revision: RevisionOption = None,
     dtype: DtypeOption = "auto",
     device: DeviceOption = "auto",
+    plan: PlanOption = False,
     json: JsonOption = False,
 ) -> None:
     """Find the smallest set of neurons that keeps a share of a behaviour, all other neurons resampled.
 
-    Writes neurons.json and circuit.json. The set is read on held-out prompts, beside as many neurons that write most
-    and as many random ones.
+    Writes neurons.json, its page neurons.html, and circuit.json. The set is read on held-out prompts, beside as many
+    neurons that write most and as many random ones.
 
     Example: vesalius neurons smollm2-135m -b examples/agreement.jsonl --keep 0.8
     """
     from vesalius import api
     from vesalius.cli.console import output
     from vesalius.cli.tables.neurons import print_neurons
+    from vesalius.cli.tables.sweep import print_plan
 
-    circuit = api.neurons(
-        specimen,
-        behaviour=studied_for(behaviour, prompt, answer, wrong, counterfactual),
-        metric=metric,
-        tokenizer=tokenizer,
-        revision=revision,
-        dtype=dtype,
-        device=device,
-        method=method,
-        keep=keep,
-        n=n,
-        seed=seed,
-        force=force,
-        out=out or True,
-    )
-    output(circuit, lambda circuit: print_neurons(circuit, top), as_json=json)
+    options = {
+        "behaviour": studied_for(behaviour, prompt, answer, wrong, counterfactual),
+        "metric": metric,
+        "tokenizer": tokenizer,
+        "revision": revision,
+        "dtype": dtype,
+        "device": device,
+        "method": method,
+        "keep": keep,
+        "n": n,
+        "seed": seed,
+        "force": force,
+    }
+    if plan:
+        return output(api.plan("neurons", specimen, **options), print_plan, as_json=json)
+    circuit = api.neurons(specimen, **options, out=out or True)
+    return output(circuit, lambda circuit: print_neurons(circuit, top), as_json=json)

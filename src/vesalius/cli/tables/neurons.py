@@ -20,4 +20,4 @@ def print_neurons(circuit: NeuronCircuit, top: int) -> None:
         f"{circuit.forwards:.1f} forward-equivalents, {circuit.seconds:.1f} s"
     )
     if circuit.directory is not None:
-        print_line(f"directory: {circuit.directory}")
+        print_line(f"page: {circuit.directory}/neurons.html")

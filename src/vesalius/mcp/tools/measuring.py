@@ -47,13 +47,15 @@ def sweep(
 def discover(
     call: Call,
     specimen: SpecimenName,
-    method: Literal["sweep", "eap", "eap-ig", "relp", "relp-qk", "acdc", "bandit", "rl"] = "eap-ig",
+    method: Literal["sweep", "eap", "eap-ig", "relp", "relp-qk", "acdc", "bandit", "rl", "neurons"] = "eap-ig",
     behaviour: BehaviourName = None,
     n: Prompts = 32,
     seed: Seed = 0,
 ) -> Rows:
-    """Find the circuit: score components and edges by a discovery method."""
+    """Find the circuit: score components and edges by a discovery method, or (`neurons`) keep the fewest neurons."""
     loaded = call.specimen(specimen, behaviour)
+    if method == "neurons":
+        return _neurons(call, loaded, n, seed)
     if loaded.kind == "natural":
         call.require_memory(api.plan("discover", loaded, method=method, n=n, checks=False, progress=False).peak_bytes)
     result = api.discover(loaded, method, n=n, seed=seed, checks=False, progress=call.progress)
@@ -64,6 +66,16 @@ def discover(
     edges = [f"{one.id} {shown(one.score)}" for one in result.edges[:6]]
     text = f"{method}, n {n}; components: {'; '.join(lines)}" + (f"; edges: {'; '.join(edges)}" if edges else "")
     return Rows(text=text, rows=rows, resource=call.keep(whole))
+
+
+def _neurons(call: Call, specimen: Any, n: int, seed: int) -> Rows:
+    if specimen.kind == "natural":
+        call.require_memory(api.plan("neurons", specimen, n=n, progress=False).peak_bytes)
+    result = api.neurons(specimen, n=n, seed=seed, progress=call.progress)
+    lines = [f"{one.id} {shown(one.score)}" for one in result.components[:MOST_LISTED]]
+    text = f"{result!r}; {'; '.join(lines)}"
+    rows = [one.model_dump() for one in result.details]
+    return Rows(text=cut(text, 1_500), rows=rows, resource=call.keep(result.as_data()))
 
 
 def intervene(
