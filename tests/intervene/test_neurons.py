@@ -20,6 +20,7 @@ from vesalius.intervene import (
     effects,
     run,
 )
+from vesalius.intervene.attribution import unit_changes
 from vesalius.intervene.relevance import RULES, Rule
 from vesalius.intervene.values import Values, activations, reordered, zeros
 from vesalius.model import Transformer
@@ -139,6 +140,25 @@ def test_attribution_is_the_slope_of_every_neuron() -> None:
     assert estimated.shape == slopes.shape == (3, 40)
     assert slopes.abs().max() > 0.01
     assert torch.allclose(estimated, slopes, atol=1e-5)
+
+
+def test_changes_are_those_of_the_counterfactual() -> None:
+    """The baseline ranking: a neuron that puts out the same on both prompts has nothing to keep, however large."""
+    model = random_model(small_config(), 9).double()
+    model.blocks[0].mlp.W_gate[:, 3] = 0.0  # silu(0) = 0 on every prompt
+    batch, other, _ = prompt_pairs(model.config, 9)
+    replacement = Replacement.of_kind("resample", model, batch, counterfactual=other, neurons=True)
+    sizes = unit_changes(model, batch, replacement)
+    assert float(sizes[3]) == 0.0
+    real = torch.ones_like(batch.tokens, dtype=torch.bool) if batch.mask is None else batch.mask
+    names = [f"blocks.{layer}.mlp.hook_post" for layer in range(2)]
+    clean, changed = (
+        model.run_with_cache(one.tokens, mask=one.mask, names=lambda name: name in names)[1] for one in (batch, other)
+    )
+    for i, part in ((7, Component(0, neuron=7)), (25, Component(1, neuron=5))):
+        moved = (clean[names[part.layer]] - changed[names[part.layer]])[real][:, part.neuron].abs().mean()
+        length = model.blocks[part.layer].mlp.W_out[part.neuron].norm()
+        assert float(sizes[i]) == pytest.approx(float(moved * length), rel=1e-5)  # sizes are float32
 
 
 def test_names_round_trip_and_are_refused_where_they_do_not_fit() -> None:

@@ -6,7 +6,8 @@
 3. Share kept = (score with k neurons - score with none) / (score of the model - score with none). Double k until the
    share reaches the target, then halve the interval: the result is the smallest k that was tried.
 4. On held-out prompts: the share of that set, the curve over sizes, and both for two other rankings: neurons by how
-   much they write (mean size of their activation times the length of their output weights), and in random order.
+   much the replacement changes what they write (mean size of the change of their activation times the length of their
+   output weights), and in random order.
 """
 
 import time
@@ -27,7 +28,7 @@ from vesalius.documents.neurons import NeuronDetail, NeuronPoint
 from vesalius.documents.performance import Performance
 from vesalius.errors import BadInput
 from vesalius.intervene import Cost, Plan, Recordings, Replacement, attribute_units, run
-from vesalius.intervene.attribution import unit_sizes
+from vesalius.intervene.attribution import unit_changes
 from vesalius.intervene.plan import unit_place
 from vesalius.intervene.relevance import RULES, Rule
 from vesalius.model.specimen import Specimen
@@ -127,7 +128,7 @@ def keep_neurons(
     size, share = _smallest(keeping, order, keep, progress)
     rankings = {
         "kept": order,
-        "magnitude": unit_sizes(model, material.batch).argsort(descending=True, stable=True),
+        "magnitude": unit_changes(model, material.batch, keeping.replacement).argsort(descending=True, stable=True),
         "random": torch.randperm(len(order), generator=torch.Generator().manual_seed(seed)),
     }
     curve = _curve(Keeping(model, held_out, cost), rankings, size, progress)

@@ -18,7 +18,7 @@ NEURONS_FILE = "neurons.json"
 
 class NeuronPoint(Record):
     """The share of the behaviour that `size` neurons keep on held-out prompts, with its 95 % interval, and what as many
-    neurons keep that were ranked by how much they write (`magnitude`) or at random.
+    neurons keep that were ranked by how much their replacement changes what they write (`magnitude`) or at random.
     """
 
     size: int

@@ -66,16 +66,17 @@ def attribute_units(
     return torch.cat(parts)
 
 
-def unit_sizes(model: Transformer, batch: Batch) -> Float[Tensor, " unit"]:
-    """How much each unit of an MLP writes, on average over tokens: of a neuron the size of its activation times the
-    length of its output weights, of an expert the length of what it adds.
+def unit_changes(model: Transformer, batch: Batch, replacement: Replacement) -> Float[Tensor, " unit"]:
+    """How much of what each unit of an MLP writes its replacement changes, on average over tokens: of a neuron the
+    change of its activation times the length of its output weights, of an expert the length of the change.
     """
-    batch = batch.to(model.device)
+    batch, choices = batch.to(model.device), Copies(replacement.choices)
     real, sizes = real_tokens(model.config, batch).float(), []
     for layer, put_out in enumerate(activations(model, batch, neurons=True).units):
-        size = put_out.float().norm(dim=3) if put_out.ndim == 4 else put_out.float().abs()
+        change = (put_out - replacement.values.units[layer][choices.on(put_out.device)]).float()
+        size = change.norm(dim=3) if change.ndim == 4 else change.abs()
         mean = (torch.einsum("bpu,bp->u", size, real.to(size.device)) / real.sum().to(size.device)).cpu()
-        sizes.append(mean if put_out.ndim == 4 else mean * model.blocks[layer].mlp.W_out.float().norm(dim=1).cpu())
+        sizes.append(mean if change.ndim == 4 else mean * model.blocks[layer].mlp.W_out.float().norm(dim=1).cpu())
     return torch.cat(sizes)
 
 

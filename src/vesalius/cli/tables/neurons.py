@@ -10,7 +10,7 @@ def print_neurons(circuit: NeuronCircuit, top: int) -> None:
     """The strongest neurons, the share kept by size beside both baselines, and the cost."""
     strongest = " ".join(f"{one.id} {one.score:+.3g}" for one in circuit.components[:top])
     print_line(f"{circuit.size} of {circuit.n_neurons} neurons; strongest: {strongest}")
-    table = Table("neurons", "share kept", "95 % interval", "most written", "random", box=None)
+    table = Table("neurons", "share kept", "95 % interval", "most changed", "random", box=None)
     for point in circuit.curve:
         interval = f"{point.low:.3f} to {point.high:.3f}"
         table.add_row(str(point.size), f"{point.share:.3f}", interval, f"{point.magnitude:.3f}", f"{point.random:.3f}")
