@@ -11,13 +11,25 @@ from tests.intervene.twin import naive_logits, share_of
 from tests.models import STRUCTURES, random_model, small_config
 from vesalius.components import Component, Edge
 from vesalius.errors import BadInput
-from vesalius.intervene import Batch, Plan, Recordings, Row, activations, all_logits, attribute, means, run, zeros
+from vesalius.intervene import (
+    Batch,
+    Plan,
+    Readout,
+    Recordings,
+    Row,
+    activations,
+    all_logits,
+    attribute,
+    means,
+    run,
+    zeros,
+)
 from vesalius.intervene.edge_attribution import edge_attribution
 from vesalius.intervene.edge_graph import EdgeGraph
 from vesalius.intervene.edge_masks import SenderRecordings, run_edge_masks
 from vesalius.intervene.effects import Replacement
 from vesalius.intervene.head_inputs import HeadInputs
-from vesalius.intervene.recordings import DEFAULT_MEMORY, memory_for
+from vesalius.intervene.recordings import DEFAULT_MEMORY, Recording, memory_for
 from vesalius.intervene.values import contribution
 from vesalius.model import Transformer
 
@@ -215,3 +227,19 @@ def test_the_routers_choice_is_recorded() -> None:
     assert torch.allclose(weights.sum(-1), torch.ones_like(weights[..., 0]))
     probabilities = scores.softmax(-1).gather(-1, chosen)
     assert torch.allclose(weights, probabilities / probabilities.sum(-1, keepdim=True))
+
+
+@pytest.mark.parametrize("name", ["norms-after", "norms-before-and-after", "parallel"])
+def test_a_recording_of_a_cached_run_is_the_one_that_is_made(name: str) -> None:
+    model = model_of(name)
+    batch = padded_batch(model)
+    readout = Readout(lambda logits, prompt: logits[:, 0], torch.tensor([[4], [3], [1]]))
+    _, cache = model.run_with_cache(batch.tokens, mask=batch.mask)
+    made, kept = Recording.make(model, batch, readout), Recording.of_run(model, batch, readout, cache)
+    for part in ("pre", "z", "mid", "mlp"):
+        for one, other in zip(getattr(made, part), getattr(kept, part), strict=True):
+            assert torch.allclose(one, other, rtol=1e-9, atol=1e-12)
+    assert torch.allclose(made.final, kept.final, rtol=1e-9, atol=1e-12)
+    recordings = Recordings(model, batch, readout, ran=lambda: kept)
+    assert torch.allclose(recordings.scores(), model(batch.tokens, mask=batch.mask)[range(3), [4, 3, 1]], rtol=1e-9)
+    assert recordings.n_run == 0

@@ -1,6 +1,6 @@
 """The clean run of a batch, kept: what edited rows start from, and what can be read from it without another run."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 import torch
@@ -13,7 +13,7 @@ from vesalius.intervene.readout import Readout
 from vesalius.intervene.values import Batch
 from vesalius.model.attention import take_positions
 from vesalius.model.devices import free_bytes
-from vesalius.model.hooks import Tap
+from vesalius.model.hooks import Cache, Tap
 from vesalius.model.positions import Layout
 from vesalius.model.transformer import Block, Transformer
 
@@ -24,6 +24,8 @@ DEFAULT_MEMORY = 512 * 2**20
 CHUNK_MEMORY = 128 * 2**20
 #: Of a GPU's free memory, the part that activations may take: sums and copies under way need some as well.
 FREE_SHARE = 0.4
+#: Ends of the names of what a cached run keeps for a recording.
+RECORDED_HOOKS = (".hook_resid_pre", ".attn.hook_z", ".hook_attn_out", ".hook_mlp_out")
 _CLEAN = Tap()
 
 
@@ -65,6 +67,31 @@ class Recording:
             layout, at, choose, tuple(pre), tuple(z), tuple(mid), tuple(mlp), resid, attention_share(model.blocks[0])
         )
 
+    @classmethod
+    def of_run(cls, model: Transformer, batch: Batch, readout: Readout, cache: Cache) -> "Recording":
+        """The same from a cached run of the prompts, which has kept `RECORDED_HOOKS` and the last residual stream."""
+        layers, last = range(model.config.n_layers), model.config.n_layers - 1
+        at = None if readout.at is None else readout.at.to(model.blocks[last].device)
+
+        def kept(name: str) -> tuple[Tensor, ...]:
+            parts = [cache[f"blocks.{layer}.{name}"] for layer in layers]
+            return (*parts[:last], _at(parts[last], at))
+
+        pre = tuple(cache[f"blocks.{layer}.hook_resid_pre"] for layer in layers)
+        mid = (a + b for a, b in zip((*pre[:last], _at(pre[last], at)), kept("hook_attn_out"), strict=True))
+        batch, choose = batch.to(model.device), None if readout.choose is None else readout.choose.to(model.b_U.device)
+        return cls(
+            model.layout(batch.tokens, batch.mask),
+            at,
+            choose,
+            pre,
+            kept("attn.hook_z"),
+            tuple(mid),
+            kept("hook_mlp_out"),
+            _at(cache[f"blocks.{last}.hook_resid_post"], at),
+            attention_share(model.blocks[0]),
+        )
+
     def keys_and_values(self, model: Transformer, layer: int) -> tuple[Tensor, Tensor]:
         """The keys, before rotation, and the values of a layer; computed when first needed, and kept."""
         if layer not in self._keys_and_values:
@@ -84,10 +111,18 @@ class Recording:
 
 class Recordings:
     """Clean runs of a batch, made once and kept where they fit into `memory`, else made again chunk by chunk at every
-    use. `n_run` counts the prompts run.
+    use. `n_run` counts the prompts run. `ran` gives the run of all prompts where another has been made anyway.
     """
 
-    def __init__(self, model: Transformer, batch: Batch, readout: Readout, *, memory: int | None = None) -> None:
+    def __init__(
+        self,
+        model: Transformer,
+        batch: Batch,
+        readout: Readout,
+        *,
+        memory: int | None = None,
+        ran: Callable[[], Recording] | None = None,
+    ) -> None:
         if not len(batch):
             raise BadInput("the list of prompts is empty; give at least one")
         self.model, self.batch, self.readout, self.n_run = model, batch, readout, 0
@@ -95,6 +130,7 @@ class Recordings:
         self._at_once = max(1, activation_memory(model, memory) // per_prompt)
         self._kept: tuple[Readout, Recording] | None = None
         self._runs: Recordings | None = None
+        self._ran = ran
 
     def read_as(self, readout: Readout) -> "Recordings":
         """The same clean runs under another readout of the same positions. Where they are kept, they are made once for
@@ -122,6 +158,8 @@ class Recordings:
             yield start, len(prompts), readout, Recording.make(self.model, self.batch.take(prompts), readout)
 
     def _made(self) -> Recording:
+        if self._ran is not None:
+            return self._ran()
         self.n_run = len(self.batch)
         return Recording.make(self.model, self.batch, self.readout)
 

@@ -17,7 +17,8 @@ from vesalius.behaviours.prompts import Prompts
 from vesalius.behaviours.trial import trial
 from vesalius.components import Component, Edge
 from vesalius.intervene import Batch, Cost, Plan, Readout, Recordings, Row, Values, component_values, run
-from vesalius.intervene.values import OUTPUT_HOOKS, contribution, values_of
+from vesalius.intervene.recordings import RECORDED_HOOKS, Recording
+from vesalius.intervene.values import contribution, values_of
 from vesalius.model.hooks import Cache
 from vesalius.model.specimen import Specimen
 from vesalius.model.transformer import Transformer
@@ -33,7 +34,9 @@ class Pool:
         self.source: Batch = prompts.counterfactual_batch.to(model.device)
         self.cost = Cost()
         #: The clean run, which edited runs start from.
-        self.recordings = Recordings(model, self.batch, readout)
+        self.recordings = Recordings(
+            model, self.batch, readout, ran=lambda: Recording.of_run(model, self.batch, readout, self._cache)
+        )
 
     @classmethod
     def draw(cls, specimen: Specimen, n: int, *, seed: int, split: str) -> "Pool":
@@ -182,7 +185,7 @@ class Pool:
         _, cache = self.model.run_with_cache(
             batch.tokens,
             mask=batch.mask,
-            names=lambda name: name.endswith((*OUTPUT_HOOKS, ".hook_pattern", ".hook_resid_pre")) or name == last,
+            names=lambda name: name.endswith((*RECORDED_HOOKS, ".hook_pattern")) or name == last,
             choose=torch.zeros(len(self), 1, dtype=torch.long, device=batch.tokens.device),
         )
         return cache
