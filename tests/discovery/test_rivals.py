@@ -106,6 +106,8 @@ def test_a_circuit_without_backups_has_no_rival() -> None:
     assert rivals is not None
     assert [row.components for row in rivals.circuits] == [("L0_MLP", "L1H2")]
     assert (rivals.exchangeable, rivals.distinctions) == ((), ())
+    plan = ves.plan("discover", "frac_prevs", method="sweep", n=8, rivals=1, checks=False, progress=False)
+    assert rivals.forwards <= plan.rivals_forwards == (1 + 4) * 2 * 10
 
 
 def test_refusals() -> None:

@@ -31,6 +31,7 @@ from vesalius.discovery.faithfulness import default_sizes
 from vesalius.discovery.guarantee import PROMPTS as GUARANTEE_PROMPTS
 from vesalius.discovery.methods import (
     BUILT_IN,
+    BY_COMPONENTS,
     DEFAULT_PROMPTS,
     DEFAULT_STEPS,
     ESTIMATES,
@@ -42,12 +43,14 @@ from vesalius.discovery.methods import (
 from vesalius.discovery.neurons import KEEP, most_passes, require_scoring
 from vesalius.discovery.neurons import PROMPTS as NEURON_PROMPTS
 from vesalius.discovery.pruning import MAX_EDGES, THRESHOLDS, require_few_edges
+from vesalius.discovery.rivals import most_searches, require_rivals, require_searchable
 from vesalius.discovery.search.model_search import SEARCHES, SearchOptions
 from vesalius.discovery.specificity import PROMPTS as SPECIFICITY_PROMPTS
 from vesalius.discovery.specificity import RANDOM_SETS, TEXT_ROWS, own_and_others
 from vesalius.documents.circuit import Circuit
 from vesalius.documents.discovery import Discovery
 from vesalius.documents.plan import Plan
+from vesalius.documents.rivals import By
 from vesalius.errors import BadInput, choices
 from vesalius.explanations.natural import PROMPTS as EXPLAIN_PROMPTS
 from vesalius.explanations.natural import TOP
@@ -97,6 +100,8 @@ def plan(
     seeds: int = 1,
     steps: int = 0,
     checks: bool = True,
+    rivals: int = 0,
+    rivals_by: By = "components",
     search: str | None = None,
     pool: Names | None = None,
     least: float | None = None,
@@ -134,6 +139,7 @@ def plan(
     if command == "discover":
         set_options(method, search=search, pool=pool, kind=kind, least=least)
         _require_plannable(method, heads)
+        require_rivals(rivals, rivals_by, scores_edges=method not in (*BY_COMPONENTS, *SEARCHES))
     if command == "neurons":
         require_scoring(method, keep)
     if command == "explain":
@@ -159,7 +165,7 @@ def plan(
         report("timing one chunk", 0, 0)
         sets = component_sets_of(case.model, named if command == "sweep" else None, pairs=pairs)
         seconds = case.seconds_per_row(sets, how)
-    more = 0.0
+    more = searching = 0.0
     if command == "sweep":
         forwards = sweep_forwards(case.model, sets)
     elif command == "neurons":
@@ -167,11 +173,14 @@ def plan(
     elif command == "discover":
         forwards = _method_forwards(case, method, heads)
         more = _check_rows(case, method) if checks else 0.0
+        require_searchable(case.model, rivals_by)
+        searching = most_searches(case.model, rivals, rivals_by) if rivals else 0.0
     else:
         method_first = circuit_from if circuit is None else None
         explaining = _explanation_rows(case, named, top or TOP) + _discovery_rows(case, method_first)
         forwards = explaining / case.sizes.n
-    rows, activations = forwards * case.sizes.n + more, _activations(case, command, method, sets, how)
+    rows = (forwards + searching) * case.sizes.n + more
+    activations = _activations(case, command, method, sets, how)
     room = [available_bytes(one) for one in case.devices]
     free = None if None in room else sum(bytes_free for bytes_free in room if bytes_free)
     unloaded = activations + (0 if shape is None else case.weights)
@@ -188,6 +197,7 @@ def plan(
         tokens=case.sizes.width,
         tokens_assumed=case.tokens_assumed,
         checks_forwards=more / case.sizes.n,
+        rivals_forwards=searching,
         device=",".join(map(str, case.devices)),
     )
 

@@ -65,6 +65,14 @@ def require_searchable(model: Transformer, by: str) -> None:
         raise BadInput(f"`rivals_by` edges: this model has {n_edges} edges, more than {MAX_EDGES}; use components")
 
 
+def most_searches(model: Transformer, rivals: int, by: By) -> float:
+    """The passes of all prompts that a search takes at most: removing parts by halves tries fewer than twice as many
+    sets as there are parts, in every order.
+    """
+    parts = EdgeGraph.of(model.config).n_edges if by == "edges" else len(model.components)
+    return float((1 + rivals * (1 + SHUFFLES)) * 2 * parts)
+
+
 @dataclass(frozen=True)
 class _Discovered:
     """A circuit and the search that led to it."""

@@ -7,7 +7,8 @@ from vesalius.documents.views import Row, Viewable
 class Plan(Viewable, Keyed):
     """What a command will cost.
 
-    `forwards` are passes of all `n` prompts (of `tokens` each), without the `checks_forwards` of a discovery's checks;
+    `forwards` are passes of all `n` prompts (of `tokens` each), without the `checks_forwards` of a discovery's checks
+    and the `rivals_forwards` that the search for rivals takes at most;
     `peak_bytes` is memory at the peak, of which `weight_bytes` are the weights; `fits` says whether what is not loaded
     yet fits into `free_bytes` (None where the system does not say). `seconds` are estimated from what was `timed`.
     `tokens_assumed`: the length of prompts is a guess.
@@ -22,6 +23,7 @@ class Plan(Viewable, Keyed):
     n: int
     tokens: int
     checks_forwards: float
+    rivals_forwards: float = 0.0
     device: str
     free_bytes: int | None = None
     fits: bool | None = None
@@ -29,6 +31,7 @@ class Plan(Viewable, Keyed):
 
     def _summary(self) -> str:
         checks = f" and {self.checks_forwards:.1f} for the checks" if self.checks_forwards else ""
+        checks += f", at most {self.rivals_forwards:.0f} for the rivals" if self.rivals_forwards else ""
         fits = ""
         if self.fits is False and self.free_bytes is not None:
             fits = f" (does not fit: {self.free_bytes / 2**20:,.0f} MB are free)"

@@ -31,6 +31,7 @@ def print_sweep(sweep: Sweep, top: int) -> None:
 def print_plan(plan: Plan) -> None:
     """Passes, memory and time of a command that was not run."""
     checks = f" and {plan.checks_forwards:.1f} for the checks" if plan.checks_forwards else ""
+    checks += f", at most {plan.rivals_forwards:,.0f} for the rivals" if plan.rivals_forwards else ""
     prompts = "1 prompt" if plan.n == 1 else f"{plan.n} prompts"
     assumed = ", which is assumed: a tokenizer and --behaviour would tell" if plan.tokens_assumed else ""
     print_line(f"passes: {plan.forwards:.1f} of {prompts}{checks}, of {plan.tokens} tokens{assumed}")
