@@ -1,11 +1,13 @@
 """A learned encoder of the prompts in place of the task's label, and a reward in one unit."""
 
+import json
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
+from benchmarks.mechrl_options import RESULT, shares, table
 
 from tests.behaviours.word_tokenizer import word_tokenizer
 from tests.discovery.planted import planted_tables
@@ -20,10 +22,12 @@ from vesalius.discovery.mechrl.ppo import Settings, load_policy, save_policy, tr
 from vesalius.discovery.mechrl.study import Scope, study, train_policies, trainings
 from vesalius.discovery.mechrl.suite import SuitePlan, load_suite, measure_suite, missing_sources
 from vesalius.discovery.mechrl.tables import FeatureTables, Tables
+from vesalius.documents.mechrl import MethodRegret, TaskRegret
 from vesalius.errors import BadInput
 from vesalius.intervene import Batch
 from vesalius.intervene.embeddings import mean_embedding
 
+ROOT = Path(__file__).parents[2]
 SIZE = word_tokenizer().size
 POOLS = {"train": 4, "validation": 3, "test": 4}
 PLAN = SuitePlan(
@@ -111,3 +115,14 @@ def test_a_suite_in_nats_with_embeddings(tmp_path: Path) -> None:
     assert methods["context"]["budgets"] == methods["one-hot"]["budgets"], "the same account of queries"
     with pytest.raises(BadInput, match="reward 'bits' does not exist; choose one of logits, nats"):
         replace(PLAN, unit="bits")
+
+
+def test_the_page_has_the_recorded_figures_of_both_rewards() -> None:
+    records = json.loads((ROOT / RESULT).read_text(encoding="utf-8"))
+    assert table(records) in (ROOT / "docs" / "background" / "mechrl.md").read_text(encoding="utf-8")
+    # The unit of the reward changes what is read off at the end of a pass, not how many passes there are.
+    assert records["logits"]["forwards"] == records["nats"]["forwards"]
+    bounds = {"mean": (1.0, 0.5), "low": (0.5, 0.25), "high": (1.5, 0.75)}
+    regret = MethodRegret(method="context", budgets=(10.0, 50.0), seeds=(), **bounds)
+    task = TaskRegret(task="t", unit="nats", episodes=1, seeds=2, oracle=4.0, methods=(regret,))
+    assert shares(task) == {"context": {"10": [0.25, 0.125, 0.375], "50": [0.125, 0.0625, 0.1875]}}
