@@ -56,8 +56,8 @@ def test_shares_are_clipped_prompt_by_prompt() -> None:
     assert kept_bound(scores[3:]) is None
     said = Guarantee(by="edges", size=3, level=0.95, n=4, kept=bound, rows=12.0).sentence()
     assert said == (
-        "with 95 % confidence each, 3 edges alone keep at least 0.000 of the score on average over prompts that lose "
-        "by ablating everything, each clipped to 0 and 1 (observed 0.500 on 3)"
+        "with 95 % confidence each, the 3 edges alone keep at least 0.000 of the score on average over prompts that "
+        "lose by ablating everything, each clipped to 0 and 1 (observed 0.500 on 3)"
     )
 
 
