@@ -29,7 +29,7 @@ lint: $(VENV)/.dev
 	$(VENV)/bin/ruff format --check .
 
 types: $(VENV)/.dev
-	$(VENV)/bin/pyright
+	$(VENV)/bin/pyright --threads 2
 
 browser: # Chromium for the page tests, where it can be installed; they are skipped without it
 	@scripts/install-browser || true
