@@ -148,6 +148,7 @@ OTHER_VALUES: dict[str, dict[str, tuple[Any, dict[str, Any]]]] = {
         "select": (["top"], {}),
         "size": (2, {"select": ["top"]}),
         "rivals": (1, {}),
+        "rivals_by": ("edges", {"method": "eap", "rivals": 1}),
         "behaviour": ("induction-out", {}),
         "metric": ("probability", {}),
         "tokenizer": (OWN_TOKENIZER, {}),
@@ -210,6 +211,7 @@ def test_every_keyword_that_decides_is_in_the_request(
         return replace(scored(specimen, "sweep", **kept), method=method)
 
     monkeypatch.setattr(discoveries, "scored", quick)
+    monkeypatch.setattr(discoveries, "_rivals", lambda *given, **options: None)
     usual = asked(command, tiny)
     for keyword, (value, beside) in OTHER_VALUES[command].items():
         if keyword == "material":
