@@ -79,7 +79,7 @@ def _facts(circuit: NeuronCircuit) -> list[tuple[str, str]]:
 def _chart(circuit: NeuronCircuit) -> Chart:
     sizes = (0, *(point.size for point in circuit.curve))
     shares = tuple(size / circuit.n_neurons for size in sizes)
-    names = {"by score": "share", "most written": "magnitude", "random": "random"}
+    names = {"by score": "share", "most changed": "magnitude", "random": "random"}
     return draw_curve(
         {
             name: Line(sizes, shares, (0.0, *(getattr(point, field) for point in circuit.curve)))
@@ -93,7 +93,7 @@ def _points(circuit: NeuronCircuit) -> Sheet:
         (point.size, *(f"{x:.3f}" for x in (point.share, point.low, point.high, point.magnitude, point.random)))
         for point in circuit.curve
     ]
-    return sheet("", ("neurons", "share kept", "at least", "at most", "most written", "random"), rows)
+    return sheet("", ("neurons", "share kept", "at least", "at most", "most changed", "random"), rows)
 
 
 def _layers(circuit: NeuronCircuit) -> Sheet:

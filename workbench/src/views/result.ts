@@ -126,7 +126,7 @@ function neurons(document: any): HTMLElement {
   return h("article", {},
     h("h1", {}, `${specimen}${behaviour ? `, ${behaviour}` : ""}: neurons by ${method}`),
     h("p", {}, `${document.size} of ${document.n_neurons} neurons keep ${figure(document.share)} of the behaviour on ${document.share.n} held-out prompts; all others are resampled.`),
-    table(["neurons", "share kept", "most written", "random"], document.curve.map((point: any) => [String(point.size), figure({ value: point.share, low: point.low, high: point.high }), number(point.magnitude), number(point.random)])),
+    table(["neurons", "share kept", "most changed", "random"], document.curve.map((point: any) => [String(point.size), figure({ value: point.share, low: point.low, high: point.high }), number(point.magnitude), number(point.random)])),
     h("h2", {}, "The strongest"),
     table(["neuron", "score", "raises", "lowers", "fires most at"], (document.details ?? []).map((one: any) => [link(one.id, "what-if", ask(one.id)), figure({ value: one.score, low: one.low, high: one.high }), one.raises.join(" "), one.lowers.join(" "), strongestToken(one)])),
     again(document.request));
