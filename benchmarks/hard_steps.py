@@ -2,7 +2,8 @@
 
     python -m benchmarks.hard_steps --models 64 --steps 5 20
 
-`discover` takes 5 steps. Prints the median of each figure over models with its 95 % interval, and the passes.
+`discover --method eap-ig` takes 5 steps where `--steps` does not say otherwise. Prints the median of each figure over
+models with its 95 % interval, and the passes.
 """
 
 import argparse
@@ -12,8 +13,9 @@ from pathlib import Path
 
 from vesalius.behaviours.trial import trial
 from vesalius.circuits.specimens import load_specimen
-from vesalius.discovery import methods
 from vesalius.discovery.faithfulness import NothingToKeep, faithfulness_curve
+from vesalius.discovery.methods import DEFAULT_STEPS, discover
+from vesalius.discovery.search.model_search import MethodOptions
 from vesalius.grading.discovery import grade_circuit_scores, median_and_mean, precision_at_size, true_circuit
 from vesalius.runs.hard import hard_circuits
 from vesalius.runs.methods import HELD_OUT
@@ -26,8 +28,7 @@ def figures(folder: Path, name: str, steps: int) -> dict[str, float | None]:
     specimen, truth = load_specimen(folder), true_circuit(name, folder)
     material = trial(specimen, PROMPTS, seed=0)
     held_out = trial(specimen, PROMPTS, seed=HELD_OUT, apart_from=material)
-    methods.DEFAULT_STEPS = steps
-    result = methods.discover(specimen, "eap-ig", material=material)
+    result = discover(specimen, "eap-ig", material=material, options=MethodOptions(steps=steps))
     circuit = result.circuit
     areas = grade_circuit_scores(circuit, truth)
     judged = {edge: score for edge, score in circuit.edge_scores.items() if truth.judges(edge)}
@@ -49,11 +50,11 @@ def figures(folder: Path, name: str, steps: int) -> dict[str, float | None]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--models", type=int, default=64)
-    parser.add_argument("--steps", type=int, nargs="+", default=[5, 20])
-    asked = parser.parse_args()
+    parser.add_argument("--steps", type=int, nargs="+", default=[DEFAULT_STEPS, 20])
+    arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as place:
-        cases = [case for case in hard_circuits(Path(place), asked.models) if not case.wrong_answers]
-        for steps in asked.steps:
+        cases = [case for case in hard_circuits(Path(place), arguments.models) if not case.wrong_answers]
+        for steps in arguments.steps:
             values: dict[str, list[float]] = defaultdict(list)
             for case in cases:
                 for name, value in figures(case.directory, case.id, steps).items():

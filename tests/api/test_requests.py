@@ -40,7 +40,7 @@ def specimen() -> Specimen:
 RESULTS: dict[str, Callable[[Specimen], Sweep | Discovery | HeadSets | Explanation]] = {
     "sweep": lambda s: ves.api.sweep_report(s, kind="mean", components="L0_MLP,L1H2", pairs=True, n=3, seed=4),
     "sweep of others": lambda s: ves.api.sweep_report(s, kind="resample", n=2, split="train"),
-    "discover": lambda s: ves.discover(s, "eap", n=4, seed=2),
+    "discover": lambda s: ves.discover(s, "eap-ig", n=4, seed=2, steps=2),
     "search": lambda s: ves.discover(s, "bandit", n=4, budget=3, seeds=2, checks=False),
     "sets": lambda s: ves.discover(s, "sets", search="pairs", pool=["L1H1", "L1H2"], kind="zero", n=8),
     "explain": lambda s: ves.explain(s, ["L0_MLP"], seed=3, leave_out="count"),

@@ -30,10 +30,12 @@ def test_a_sweep_takes_the_passes_of_its_plan(vesalius: Vesalius, tiny: Path, op
     assert found["n"] == 3
 
 
-@pytest.mark.parametrize("method", ["sweep", "eap", "eap-ig", "relp"])
-def test_a_discovery_takes_the_passes_of_its_plan(vesalius: Vesalius, tiny: Path, method: str) -> None:
-    found = planned(vesalius, "discover", tiny, *INDUCTION, "--method", method, "--n", "3", "--quick")
-    real = ves.discover(tiny, method, behaviour="induction", n=3, checks=False, force=True, progress=False)
+@pytest.mark.parametrize(("method", "steps"), [("sweep", 0), ("eap", 0), ("eap-ig", 0), ("eap-ig", 2), ("relp", 0)])
+def test_a_discovery_takes_the_passes_of_its_plan(vesalius: Vesalius, tiny: Path, method: str, steps: int) -> None:
+    chosen = ["--method", method, "--steps", steps, "--n", "3", "--quick"]
+    found = planned(vesalius, "discover", tiny, *INDUCTION, *chosen)
+    options = {"n": 3, "checks": False, "force": True, "steps": steps}
+    real = ves.discover(tiny, method, behaviour="induction", progress=False, **options)
     assert found["forwards"] == pytest.approx(real.forwards, rel=1e-6)
     assert found["checks_forwards"] == 0
 

@@ -90,7 +90,11 @@ def parsed(command_line: str) -> dict:
         ),
         (
             DiscoverySettings(CIRCUITS, ("sweep", "eap"), 8, 3).request(),
-            {"methods": "sweep,eap", "ids": "3,4", "n": 8, "seed": 3},
+            {"methods": "sweep,eap", "ids": "3,4", "n": 8, "seed": 3, "steps": 0},
+        ),
+        (
+            DiscoverySettings(CIRCUITS, ("eap-ig",), 8, 3, steps=20).request(),
+            {"methods": "eap-ig", "ids": "3,4", "steps": 20},
         ),
         (
             SurveySettings(("a b", "c"), ("ioi", "d.jsonl"), "zero", 8, 5, seed=2, discover="eap").request(),

@@ -5,7 +5,8 @@ import torch
 
 import vesalius as ves
 from vesalius.behaviours.trial import Trial, trial
-from vesalius.discovery.methods import METHODS, contrast, discover
+from vesalius.discovery.methods import DEFAULT_STEPS, METHODS, MethodResult, contrast, discover
+from vesalius.discovery.search.model_search import MethodOptions
 from vesalius.errors import BadInput
 from vesalius.intervene import Recordings, all_logits
 
@@ -19,6 +20,25 @@ def test_a_known_circuit_comes_first(method: str) -> None:
     assert bool(found.circuit.edges) == (method != "sweep")
     assert found.forwards > 1
     assert discover(specimen, method, n=8).circuit == found.circuit
+
+
+def test_eap_ig_averages_as_many_gradients_as_asked_for() -> None:
+    specimen = ves.load("frac_prevs")
+
+    def scored(method: str, steps: int = 0) -> MethodResult:
+        return discover(specimen, method, n=4, options=MethodOptions(steps=steps))
+
+    usual, one, three = (scored("eap-ig", steps) for steps in (0, 1, 3))
+    # The gradient at the clean prompt alone is that of EAP; each further one is a forward and a backward pass.
+    assert one.circuit == scored("eap").circuit
+    assert (three.forwards - one.forwards, usual.forwards - one.forwards) == (2 * 3, (DEFAULT_STEPS - 1) * 3)
+    assert three.circuit not in (one.circuit, usual.circuit)
+    with pytest.raises(BadInput, match="`steps` -1 is out of range; give at least 1, or 0 for 5"):
+        scored("eap-ig", -1)
+    with pytest.raises(BadInput, match="also for eap-ig"):
+        scored("relp", 3)
+    with pytest.raises(BadInput, match="not eap-ig"):
+        discover(specimen, "eap-ig", options=MethodOptions(seeds=2))
 
 
 @pytest.mark.parametrize(("method", "nonzero"), [("sweep", 2), ("eap", 10)])

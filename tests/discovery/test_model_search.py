@@ -13,7 +13,7 @@ from vesalius.discovery.faithfulness import faithfulness_curves
 from vesalius.discovery.methods import discover, smooth_readout
 from vesalius.discovery.search import model_search
 from vesalius.discovery.search.budget import QueryBudget
-from vesalius.discovery.search.model_search import SEARCHES, HeadEffects, SearchOptions, search_heads
+from vesalius.discovery.search.model_search import SEARCHES, HeadEffects, MethodOptions, search_heads
 from vesalius.discovery.sets.discover import discover_sets
 from vesalius.errors import BadInput
 
@@ -37,7 +37,7 @@ def test_the_mean_over_searches_includes_samples_of_zero() -> None:
     """With a budget for every head all searches measure the same, zeros included."""
     specimen = ves.load("frac_prevs")
     single = discover(specimen, "bandit", n=4).circuit
-    discovery = discover(specimen, "bandit", n=4, search=SearchOptions(seeds=3))
+    discovery = discover(specimen, "bandit", n=4, options=MethodOptions(seeds=3))
     assert discovery.circuit.components == pytest.approx(single.components)
     assert discovery.metrics == {"seeds_jaccard": 1.0}
 
@@ -53,7 +53,7 @@ def test_a_head_scores_the_mean_of_all_its_samples(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(model_search, "QueryBudget", record)
     specimen = ves.load("frac_prevs")
     material = trial(specimen, 16)
-    options = SearchOptions(budget=1, seeds=5)
+    options = MethodOptions(budget=1, seeds=5)
     result = search_heads(specimen, material, "bandit", options, smooth=smooth_readout, seed=2)
     assert sum(len(values) for budget in budgets for values in budget.samples) == 5 * 16
     strongest = [budget.samples[6] for budget in budgets]  # L1H2
@@ -76,7 +76,7 @@ def test_every_search_takes_the_prompts_in_another_order(monkeypatch: pytest.Mon
     specimen = ves.load("frac_prevs")
     for seeds in (1, 4):
         first_rows.clear()
-        options = SearchOptions(budget=1, seeds=seeds)
+        options = MethodOptions(budget=1, seeds=seeds)
         search_heads(specimen, trial(specimen, 16), "bandit", options, smooth=smooth_readout)
         starts = first_rows[:: len(first_rows) // seeds]
         assert len(starts) == seeds
@@ -108,7 +108,7 @@ class RowCounter:
 def test_forwards_are_what_was_run(method: str, backward: int, seeds: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """A backward pass counts as two forward passes; the prompts and their counterfactuals are run once for all."""
     specimen = ves.load("frac_prevs")
-    material, options = trial(specimen, 4), SearchOptions(budget=4, seeds=seeds)
+    material, options = trial(specimen, 4), MethodOptions(budget=4, seeds=seeds)
     counter = RowCounter(specimen.model, monkeypatch)
     result = search_heads(specimen, material, method, options, smooth=smooth_readout)
     assert result.forwards == pytest.approx(counter.rows / 4 + backward)
@@ -123,7 +123,7 @@ def test_a_policy_is_trained_on_other_prompts_than_it_searches(monkeypatch: pyte
         return trials[-1]
 
     monkeypatch.setattr(model_search, "trial", record)
-    search_heads(specimen, material, "rl", SearchOptions(steps=64), smooth=smooth_readout)
+    search_heads(specimen, material, "rl", MethodOptions(steps=64), smooth=smooth_readout)
     assert len(trials) == 1
     assert rows_of(trials[0]).isdisjoint(rows_of(material))
 
@@ -160,17 +160,17 @@ def test_searched_components_alone_are_ablated() -> None:
 @pytest.mark.parametrize(
     ("method", "options", "reason"),
     [
-        ("bandit", SearchOptions(budget=0), "`budget` 0: the model has 8 heads; choose 1 to 8"),
-        ("bandit", SearchOptions(budget=10**12), "choose 1 to 8"),
-        ("bandit", SearchOptions(seeds=0), "`seeds` 0"),
-        ("bandit", SearchOptions(paper=True), "belong to `method` rl"),
-        ("rl", SearchOptions(steps=-1), "`steps` -1"),
-        ("rl", SearchOptions(budget=3), "give at least 4"),
+        ("bandit", MethodOptions(budget=0), "`budget` 0: the model has 8 heads; choose 1 to 8"),
+        ("bandit", MethodOptions(budget=10**12), "choose 1 to 8"),
+        ("bandit", MethodOptions(seeds=0), "`seeds` 0"),
+        ("bandit", MethodOptions(paper=True), "belong to `method` rl"),
+        ("rl", MethodOptions(steps=-1), "`steps` -1"),
+        ("rl", MethodOptions(budget=3), "give at least 4"),
     ],
 )
-def test_refusals(method: str, options: SearchOptions, reason: str) -> None:
+def test_refusals(method: str, options: MethodOptions, reason: str) -> None:
     with pytest.raises(BadInput, match=reason):
-        discover(ves.load("frac_prevs"), method, n=4, search=options)
+        discover(ves.load("frac_prevs"), method, n=4, options=options)
 
 
 def test_a_behaviour_that_is_not_performed_is_refused_unless_forced() -> None:

@@ -180,5 +180,7 @@ def test_refusals() -> None:
         settings(circuits, ("eap", "eap"))
     with pytest.raises(BadInput, match="no circuits"):
         settings([])
+    with pytest.raises(BadInput, match="is for `methods` eap-ig"):
+        replace(settings(circuits), steps=20)
     with pytest.raises(BadInput, match="at least 2"):
         settings(circuits, n=1)

@@ -133,6 +133,7 @@ def bench_discovery(
     n: int = 32,
     seed: int = 0,
     hard: bool = False,
+    steps: int = 0,
     jobs: int = 2,
     out: Out = None,
     progress: Progress | bool | None = None,
@@ -142,13 +143,15 @@ def bench_discovery(
     `hard` takes models written by hand that mislead discovery (redundant, negative, cancelling and position-only parts,
     a second task, noise) instead of the 84, each also with a behaviour of which a share of the answers is wrong, and
     adds precision at the true size, the coverage of guarantees and how often faithful circuits are false; `limit` is
-    the number of models. With `specimens` or `ids` these are asked the same instead.
+    the number of models. With `specimens` or `ids` these are asked the same instead. `steps` is the number of gradients
+    that EAP-IG averages (0: 5).
     """
     named = None if ids is None else [str(name) for name in ids]
     folder = None if specimens is None else str(specimens)
     planted = hard and folder is None and named is None
     method_word = None if tuple(methods) == tuple(METHODS) else "_".join(methods)
-    words = (method_word, selection_word(None, None, limit), f"n{n}", f"seed{seed}")
+    settings_words = (f"steps{steps}" if steps else None, f"n{n}", f"seed{seed}")
+    words = (method_word, selection_word(None, None, limit), *settings_words)
     place = directory_for(out, "bench-discovery-hard", *words) if planted else None
     circuits = (
         chosen_circuits(folder, named, limit)
@@ -157,14 +160,13 @@ def bench_discovery(
     )
     if any(circuit.annotation is not None for circuit in circuits):
         raise BadInput(f"`specimens` {folder}: holds published models, which `bench circuits` grades; use that")
-    settings = DiscoverySettings(tuple(circuits), tuple(methods), n, seed, hard)
+    settings = DiscoverySettings(tuple(circuits), tuple(methods), n, seed, hard, steps)
     directory = place or directory_for(
         out,
         "bench-discovery-hard" if hard else "bench-discovery",
         method_word,
         selection_word(folder, named, limit),
-        f"n{n}",
-        f"seed{seed}",
+        *settings_words,
     )
     names = {circuit.id: circuit.name for circuit in settings.circuits}
     card = _performed(

@@ -29,11 +29,11 @@ from vesalius.discovery.methods import (
 )
 from vesalius.discovery.methods import discover as scored
 from vesalius.discovery.rivals import find_rivals, require_rivals, require_searchable
-from vesalius.discovery.search.model_search import SEARCHES, SearchOptions
+from vesalius.discovery.search.model_search import SEARCHES, MethodOptions
 from vesalius.discovery.selection import parse_rules, require_selectable, select_circuit
 from vesalius.documents.checks import Checks
 from vesalius.documents.circuit import Circuit
-from vesalius.documents.discovery import SEARCH_DEFAULTS, Discovery
+from vesalius.documents.discovery import METHOD_DEFAULTS, Discovery
 from vesalius.documents.request import MATERIAL, Request
 from vesalius.documents.rivals import By, Rivals
 from vesalius.documents.selection import Selection
@@ -99,10 +99,11 @@ def discover(
     """Score the components (and edges) of a specimen on `n` prompts, and check the circuit on prompts not seen.
 
     `method` is "sweep", "eap", "eap-ig", "relp", "relp-qk", "acdc", or a search of heads, "bandit" or "rl": `budget`,
-    `paper`, `seeds` and `steps` are for those. The result holds the `circuit` and its `checks`, which `checks=False`
-    leaves out. A behaviour that a natural model does not perform is refused, unless `force`. `material` gives other
-    prompts than the specimen's own, `behaviour` and `metric` are those of `ves.load`. With `out` (a directory, or True
-    for one under `vesalius-runs`) the files and the page are written.
+    `paper`, `seeds` and `steps` are for those, and `steps` also for "eap-ig": the gradients that it averages (0: 5).
+    The result holds the `circuit` and its `checks`, which `checks=False` leaves out. A behaviour that a natural model
+    does not perform is refused, unless `force`. `material` gives other prompts than the specimen's own, `behaviour` and
+    `metric` are those of `ves.load`. With `out` (a directory, or True for one under `vesalius-runs`) the files and the
+    page are written.
 
     `select` cuts the circuit to at most `size` edges (components, for methods that score no edges) by a rule: "top",
     "greedy", "exact", "bootstrap" or "positive-ratio". Of several rules the first makes the circuit and the others are
@@ -129,7 +130,7 @@ def discover(
         return discover_sets(specimen, **of_sets, **shared, **subject)
     require_drawable(n, seed)
     require_whole(budget=0 if budget is None else budget, seeds=seeds, steps=steps)
-    options = SearchOptions(budget, paper, seeds, steps)
+    options = MethodOptions(budget, paper, seeds, steps)
     require_method(method, options)
     rules = parse_rules(select, size)
     require_whole(rivals=rivals)
@@ -155,7 +156,7 @@ def discover(
         directory = directory_for(out, *_words(specimen, request)) if out else None
         with removed_if_empty(directory):
             prompts = {"n": n, "seed": seed, "split": split, "material": material}
-            result = scored(specimen, method, **prompts, search=options, force=force, spread=spread, progress=report)
+            result = scored(specimen, method, **prompts, options=options, force=force, spread=spread, progress=report)
             note_unperformed(specimen.name, specimen.behaviour, result.performance, force=force)
             result, selection = _selected(specimen, result, rules, size, seed=seed, checks=checks)
             how = {"cut": bool(rules), "seed": seed, "spread": spread, "progress": report}
@@ -237,9 +238,9 @@ def _circuit_options(rules: Sequence[str], size: int | None, rivals: int, rivals
     return options | ({"rivals_by": rivals_by} if rivals and rivals_by != "components" else {})
 
 
-def _option_values(search: SearchOptions, n: int, *, force: bool, checks: bool, split: str) -> dict[str, Any]:
+def _option_values(method: MethodOptions, n: int, *, force: bool, checks: bool, split: str) -> dict[str, Any]:
     """The options of a request: those that are not the usual ones, and the number of prompts."""
-    options = {"n": n, **{name: value for name, value in asdict(search).items() if value != SEARCH_DEFAULTS[name]}}
+    options = {"n": n, **{name: value for name, value in asdict(method).items() if value != METHOD_DEFAULTS[name]}}
     options |= {"force": True} if force else {}
     options |= {} if checks else {"quick": True}
     return options | ({} if split == DEFAULT_SPLIT else {"split": split})

@@ -33,10 +33,10 @@ from vesalius.discovery.methods import (
     BUILT_IN,
     BY_COMPONENTS,
     DEFAULT_PROMPTS,
-    DEFAULT_STEPS,
     ESTIMATES,
     RULE_OF,
     affordable_prompts,
+    gradient_steps,
     require_circuit_method,
     require_method,
 )
@@ -44,7 +44,7 @@ from vesalius.discovery.neurons import KEEP, most_passes, require_scoring
 from vesalius.discovery.neurons import PROMPTS as NEURON_PROMPTS
 from vesalius.discovery.pruning import MAX_EDGES, THRESHOLDS, require_few_edges
 from vesalius.discovery.rivals import most_searches, require_rivals, require_searchable
-from vesalius.discovery.search.model_search import SEARCHES, SearchOptions
+from vesalius.discovery.search.model_search import SEARCHES, MethodOptions
 from vesalius.discovery.specificity import PROMPTS as SPECIFICITY_PROMPTS
 from vesalius.discovery.specificity import RANDOM_SETS, TEXT_ROWS, own_and_others
 from vesalius.documents.circuit import Circuit
@@ -134,11 +134,11 @@ def plan(
         raise BadInput(f"command {command!r} has no plan; choose one of {choices(COMMANDS)}")
     if kind not in (None, *KINDS):
         raise BadInput(f"kind {kind!r} does not exist; choose one of {choices(KINDS)}")
-    heads = SearchOptions(budget, paper, seeds, steps)
+    options = MethodOptions(budget, paper, seeds, steps)
     method = method or ("relp-qk" if command == "neurons" else "sweep")
     if command == "discover":
         set_options(method, search=search, pool=pool, kind=kind, least=least)
-        _require_plannable(method, heads)
+        _require_plannable(method, options)
         require_rivals(rivals, rivals_by, scores_edges=method not in (*BY_COMPONENTS, *SEARCHES))
     if command == "neurons":
         require_scoring(method, keep)
@@ -171,7 +171,7 @@ def plan(
     elif command == "neurons":
         forwards = most_passes(len(mlp_units(case.model.config)))
     elif command == "discover":
-        forwards = _method_forwards(case, method, heads)
+        forwards = _method_forwards(case, method, options)
         more = _check_rows(case, method) if checks else 0.0
         require_searchable(case.model, rivals_by)
         searching = most_searches(case.model, rivals, rivals_by) if rivals else 0.0
@@ -202,10 +202,10 @@ def plan(
     )
 
 
-def _require_plannable(method: str, search: SearchOptions) -> None:
+def _require_plannable(method: str, options: MethodOptions) -> None:
     if method == "sets":
         raise BadInput("method 'sets' has no plan: what it measures depends on what it finds; limit it with a budget")
-    require_method(method, search)
+    require_method(method, options)
     if method not in BUILT_IN:
         raise BadInput(f"method {method!r} has no plan: what a plug-in measures is not known before it runs")
 
@@ -332,7 +332,7 @@ def _activations(case: _Case, command: str, method: str, sets: list[ComponentSet
     return sweep_peak(config, case.dtype, case.sizes, sets, kind, memory=case.memory, block=block)
 
 
-def _method_forwards(case: _Case, method: str, search: SearchOptions) -> float:
+def _method_forwards(case: _Case, method: str, options: MethodOptions) -> float:
     """Passes of all prompts, by the rule of each method."""
     model = case.model
     every = [(component,) for component in model.components]
@@ -340,15 +340,15 @@ def _method_forwards(case: _Case, method: str, search: SearchOptions) -> float:
         return sweep_forwards(model, every) + 1 + _moved_forwards(case, estimated=False)
     if method in SEARCHES:
         heads = [members for members in every if members[0].is_head]
-        search.require(method, len(heads))
+        options.require(method, len(heads))
         each = (sweep_forwards(model, heads) - 1) / len(heads)
-        training = len(heads) * each if search.steps or search.paper else 0.0
-        return 2 + search.seeds * search.budget_of(len(heads)) * each + training
+        training = len(heads) * each if options.steps or options.paper else 0.0
+        return 2 + options.seeds * options.budget_of(len(heads)) * each + training
     if method == "acdc":
         require_few_edges(model.config)
         return len(THRESHOLDS) * EdgeGraph.of(model.config).n_edges / 2
     slope = 2 if case.finite else 0  # a readout with a slope
-    return 1 + 3 * (DEFAULT_STEPS if method == "eap-ig" else 1) + slope + _moved_forwards(case, estimated=True)
+    return 1 + 3 * gradient_steps(method, options) + slope + _moved_forwards(case, estimated=True)
 
 
 def _moved_forwards(case: _Case, *, estimated: bool) -> float:
@@ -393,7 +393,7 @@ def _discovery_rows(case: _Case, method: str | None) -> float:
     if method is None:
         return 0.0
     return affordable_prompts(method, case.model.config, DEFAULT_PROMPTS) * _method_forwards(
-        case, method, SearchOptions()
+        case, method, MethodOptions()
     )
 
 

@@ -36,7 +36,7 @@ from vesalius.components import Component, Edge, Shape
 from vesalius.discovery.moved import moved_effects, note_on_position, silent
 from vesalius.discovery.parts import attributed_in_parts, swept_in_parts
 from vesalius.discovery.pruning import acdc, acdc_resampled, require_few_edges
-from vesalius.discovery.search.model_search import SEARCHES, SearchOptions, search_heads
+from vesalius.discovery.search.model_search import SEARCHES, MethodOptions, search_heads
 from vesalius.discovery.stability import RESAMPLES, bootstrap_jaccard, pairwise_jaccard
 from vesalius.documents.checks import Stability
 from vesalius.documents.circuit import Circuit
@@ -144,6 +144,10 @@ class Scores:
     metrics: Mapping[str, float] = field(default_factory=dict)
 
 
+#: Scores a specimen's components and edges on prompts.
+Method = Callable[[Specimen, Trial, MethodOptions, Spread | None, Progress | None], Scores]
+
+
 def discover(
     specimen: Specimen,
     method: str = "sweep",
@@ -152,22 +156,23 @@ def discover(
     seed: int = 0,
     split: str = "test",
     material: Trial | None = None,
-    search: SearchOptions | None = None,
+    options: MethodOptions | None = None,
     force: bool = False,
     spread: Spread | None = None,
     progress: Progress | None = None,
 ) -> MethodResult:
     """Score the components (and edges) of a specimen on `n` prompts with a method of `METHODS` or of a plug-in, or its
-    heads with one of `SEARCHES`; `search` is for those.
+    heads with one of `SEARCHES`. `options` are for these and for EAP-IG.
 
     A behaviour that a natural model does not perform is refused, unless `force`. `spread` runs parts of a sweep (some
     components) and of EAP, EAP-IG and RelP (some prompts) elsewhere; ACDC and searches decide one step by the last.
     """
-    require_method(method, search)
+    options = options or MethodOptions()
+    require_method(method, options)
     if method == "acdc":
         require_few_edges(specimen.model.config)
     if method in SEARCHES:
-        (search or SearchOptions()).require(method, sum(part.is_head for part in specimen.model.components))
+        options.require(method, sum(part.is_head for part in specimen.model.components))
     material = material or trial(specimen, n, seed=seed, split=split, centred=method == "acdc")
     _require_finite(specimen.model, material)
     performance = None if specimen.behaviour is None else require_performance(specimen, seed=seed, force=force)
@@ -175,11 +180,11 @@ def discover(
     start = time.perf_counter()
     notes: tuple[str, ...] = ()
     if method in SEARCHES:
-        scores = _searched(specimen, material, method, search or SearchOptions(), seed, progress)
+        scores = _searched(specimen, material, method, options, seed, progress)
     elif method not in METHODS:
         scores = _plugin_scores(method, specimen, material, seed)
     else:
-        scores = METHODS[method](specimen, material, spread, progress)
+        scores = METHODS[method](specimen, material, options, spread, progress)
         if material.prompts is None:
             scores, notes = _with_moved(specimen, material, scores, method, seed)
     if not all(map(math.isfinite, [*scores.components.values(), *scores.edges.values()])):
@@ -227,27 +232,41 @@ def _with_moved(
     return scores, tuple(note_on_position(method, part, effect) for part, effect in moved.shown.items())
 
 
-def require_method(method: str, search: SearchOptions | None = None) -> None:
-    """Refuse a method that does not exist, and options of a search for a method that is not a search."""
+def require_method(method: str, options: MethodOptions | None = None) -> None:
+    """Refuse a method that does not exist, and options of another method."""
     if method == "sets":
         raise BadInput("method 'sets' finds sets instead of scores; use ves.discover_sets")
     if method not in BUILT_IN and _plugin(method) is None:
         raise BadInput(
             f"method {method!r} does not exist; choose one of {choices(all_names(DISCOVERY_METHODS, BUILT_IN))}"
         )
-    if method not in SEARCHES and search not in (None, SearchOptions()):
-        raise BadInput(f"`budget`, `paper`, `seeds` and `steps` are for `method` bandit and rl, not {method}")
+    if method in SEARCHES or options is None:
+        return
+    if method == "eap-ig" and options.steps < 0:
+        raise BadInput(f"`steps` {options.steps} is out of range; give at least 1, or 0 for {DEFAULT_STEPS}")
+    if options != MethodOptions(steps=options.steps if method == "eap-ig" else 0):
+        raise BadInput(
+            f"`budget`, `paper`, `seeds` and `steps` are for `method` bandit and rl (`steps` also for eap-ig), "
+            f"not {method}"
+        )
+
+
+def gradient_steps(method: str, options: MethodOptions) -> int:
+    """At how many points a method of `ESTIMATES` takes the gradient."""
+    return (options.steps or DEFAULT_STEPS) if method == "eap-ig" else 1
 
 
 def _searched(
-    specimen: Specimen, material: Trial, method: str, options: SearchOptions, seed: int, progress: Progress | None
+    specimen: Specimen, material: Trial, method: str, options: MethodOptions, seed: int, progress: Progress | None
 ) -> Scores:
     search = search_heads(specimen, material, method, options, smooth=smooth_readout, seed=seed, progress=progress)
     metrics = {} if search.jaccard is None else {"seeds_jaccard": search.jaccard}
     return Scores(search.components, {}, search.forwards, material.readout.unit, metrics=metrics)
 
 
-def _sweep(specimen: Specimen, material: Trial, spread: Spread | None, progress: Progress | None) -> Scores:
+def _sweep(
+    specimen: Specimen, material: Trial, options: MethodOptions, spread: Spread | None, progress: Progress | None
+) -> Scores:
     if spread is not None:
         return _swept_in_parts(specimen, material, spread)
     swept = effects(
@@ -278,43 +297,35 @@ def _swept_in_parts(specimen: Specimen, material: Trial, spread: Spread) -> Scor
     return Scores(scores, {}, forwards[0], readout.unit, matrix)
 
 
-def _eap(specimen: Specimen, material: Trial, spread: Spread | None, progress: Progress | None) -> Scores:
-    return _attributed(specimen, material, 1, spread)
+def _attribution(method: str) -> Method:
+    """A method of `ESTIMATES`."""
+
+    def attributed(
+        specimen: Specimen, material: Trial, options: MethodOptions, spread: Spread | None, progress: Progress | None
+    ) -> Scores:
+        steps, rule = gradient_steps(method, options), RULE_OF.get(method, "gradient")
+        readout, passes = smooth_readout(specimen.model, material)
+        if spread is not None:
+            scores = attributed_in_parts(spread, material, steps, rule)
+        else:
+            scores = edge_attribution(
+                specimen.model,
+                material.batch,
+                readout,
+                counterfactual=material.counterfactual,
+                where=material.where,
+                steps=steps,
+                rule=rule,
+            )
+        forwards = 1 + 3 * steps + passes
+        return replace(_by_edges(specimen, scores.mean(0), forwards, readout.unit), per_prompt=scores)
+
+    return attributed
 
 
-def _eap_ig(specimen: Specimen, material: Trial, spread: Spread | None, progress: Progress | None) -> Scores:
-    return _attributed(specimen, material, DEFAULT_STEPS, spread)
-
-
-def _relp(specimen: Specimen, material: Trial, spread: Spread | None, progress: Progress | None) -> Scores:
-    return _attributed(specimen, material, 1, spread, rule="relp")
-
-
-def _relp_qk(specimen: Specimen, material: Trial, spread: Spread | None, progress: Progress | None) -> Scores:
-    return _attributed(specimen, material, 1, spread, rule="relp-qk")
-
-
-def _attributed(
-    specimen: Specimen, material: Trial, steps: int, spread: Spread | None, *, rule: Rule = "gradient"
+def _acdc(
+    specimen: Specimen, material: Trial, options: MethodOptions, spread: Spread | None, progress: Progress | None
 ) -> Scores:
-    readout, passes = smooth_readout(specimen.model, material)
-    if spread is not None:
-        scores = attributed_in_parts(spread, material, steps, rule)
-    else:
-        scores = edge_attribution(
-            specimen.model,
-            material.batch,
-            readout,
-            counterfactual=material.counterfactual,
-            where=material.where,
-            steps=steps,
-            rule=rule,
-        )
-    forwards = 1 + 3 * steps + passes
-    return replace(_by_edges(specimen, scores.mean(0), forwards, readout.unit), per_prompt=scores)
-
-
-def _acdc(specimen: Specimen, material: Trial, spread: Spread | None, progress: Progress | None) -> Scores:
     pruned = acdc(
         specimen.model,
         material.batch,
@@ -330,14 +341,7 @@ def _acdc(specimen: Specimen, material: Trial, spread: Spread | None, progress: 
 ESTIMATES = ("eap", "eap-ig", "relp", "relp-qk")
 #: Those that take another slope than the gradient.
 RULE_OF: dict[str, Rule] = {"relp": "relp", "relp-qk": "relp-qk"}
-METHODS: dict[str, Callable[[Specimen, Trial, Spread | None, Progress | None], Scores]] = {
-    "sweep": _sweep,
-    "eap": _eap,
-    "eap-ig": _eap_ig,
-    "relp": _relp,
-    "relp-qk": _relp_qk,
-    "acdc": _acdc,
-}
+METHODS: dict[str, Method] = {"sweep": _sweep, **{name: _attribution(name) for name in ESTIMATES}, "acdc": _acdc}
 #: Every name that is taken.
 BUILT_IN = (*METHODS, *SEARCHES, "sets")
 

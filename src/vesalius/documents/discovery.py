@@ -24,8 +24,8 @@ from vesalius.files import read_json
 DISCOVERY_FILE = "discovery.json"
 #: A model with more edges than this has only its strongest edges listed; circuit.json has all.
 MAX_LISTED_EDGES, LISTED_EDGES = 6_000, 1_000
-#: The options of a search and what they are when left out.
-SEARCH_DEFAULTS: dict[str, Any] = {"budget": None, "paper": False, "seeds": 1, "steps": 0}
+#: The options of searches and of EAP-IG (`steps`), and what they are when left out.
+METHOD_DEFAULTS: dict[str, Any] = {"budget": None, "paper": False, "seeds": 1, "steps": 0}
 
 
 class Discovery(Viewable, Document):
@@ -101,8 +101,8 @@ class Discovery(Viewable, Document):
     @computed_field
     @property
     def search(self) -> dict[str, Any]:
-        """The options of a search; of another method, the defaults."""
-        return {name: self.request.options.get(name, default) for name, default in SEARCH_DEFAULTS.items()}
+        """The options of a search, and the `steps` of EAP-IG; of another method, the defaults."""
+        return {name: self.request.options.get(name, default) for name, default in METHOD_DEFAULTS.items()}
 
     @computed_field
     @property
@@ -191,7 +191,7 @@ class Discovery(Viewable, Document):
         """Schema 1 had no request, and called the checks `trust`."""
         trust, performance = data.get("trust"), data.get("performance")
         options = {"n": data.get("n")}
-        options |= {name: value for name, value in data.get("search", {}).items() if value != SEARCH_DEFAULTS.get(name)}
+        options |= {name: value for name, value in data.get("search", {}).items() if value != METHOD_DEFAULTS.get(name)}
         if trust is None:
             options["quick"] = True
         if performance and not performance.get("performs"):

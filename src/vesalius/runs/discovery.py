@@ -13,7 +13,7 @@ from vesalius.discovery.methods import LARGE_EDGES, LARGE_PROMPTS, method_names
 from vesalius.documents.metric import Metric
 from vesalius.documents.request import Request
 from vesalius.documents.scorecard import AREAS, MEAN, DiscoveryFigures, DiscoveryRow, MethodFigures, Scorecard
-from vesalius.errors import BadInput, Failed, choices
+from vesalius.errors import BadInput, Failed, choices, require_whole
 from vesalius.grading.discovery import median_and_mean
 from vesalius.runs.directory import Run
 from vesalius.runs.engine import Engine, Failure
@@ -32,13 +32,14 @@ AUROC_OF_CHANCE = 0.5
 
 @dataclass(frozen=True)
 class DiscoverySettings:
-    """What decides the results of a run."""
+    """What decides the results of a run; `steps` are EAP-IG's (0: its usual number)."""
 
     circuits: tuple[CircuitCase, ...]
     methods: tuple[str, ...]
     n: int
     seed: int
     hard: bool = False
+    steps: int = 0
 
     def __post_init__(self) -> None:
         known = method_names()
@@ -52,21 +53,32 @@ class DiscoverySettings:
         if self.n < 2:
             raise BadInput(f"`n` {self.n}: prompts are resampled to see how stable circuits are; give at least 2")
         require_drawable(self.n, self.seed)
+        require_whole(steps=self.steps)
+        if self.steps and "eap-ig" not in self.methods:
+            raise BadInput(f"`steps` {self.steps} is for `methods` eap-ig, which is not among them; leave it out")
+        if self.steps < 0:
+            raise BadInput(f"`steps` {self.steps} is out of range; give at least 1, or leave it out")
 
     @property
     def cases(self) -> list[DiscoveryCase]:
         """Every method on every circuit."""
-        given = (self.n, self.seed, self.hard)
         return [
-            DiscoveryCase(m, c.id, c.directory, *given, c.wrong_answers) for c in self.circuits for m in self.methods
+            DiscoveryCase(m, c.id, c.directory, self.n, self.seed, self.hard, c.wrong_answers, self.steps)
+            for c in self.circuits
+            for m in self.methods
         ]
 
     def request(self) -> Request:
         """What was asked, so that it can be asked again."""
         planted = sum(circuit.wrong_answers > 0 for circuit in self.circuits)
         chosen = {"limit": planted} if planted else selection_options(self.circuits)
-        options = {**({"hard": True} if self.hard else {}), **chosen, "n": self.n}
+        options = {**({"hard": True} if self.hard else {}), **chosen, **self._own_steps, "n": self.n}
         return Request(command="bench discovery", method=",".join(self.methods), options=options, seed=self.seed)
+
+    @property
+    def _own_steps(self) -> dict[str, int]:
+        """The steps where they were given; a run without them is the one it was before there was a choice."""
+        return {"steps": self.steps} if self.steps else {}
 
     def as_data(self) -> dict[str, Any]:
         """The settings as run.json holds and compares them."""
@@ -76,6 +88,7 @@ class DiscoverySettings:
             "prompts": self.n,
             "checked_on": "inputs that the discovery has not seen",
             "seed": self.seed,
+            **self._own_steps,
             "version": __version__,
             "specimens": {circuit.id: circuit.fingerprint for circuit in self.circuits},
         }

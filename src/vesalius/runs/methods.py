@@ -17,6 +17,7 @@ from vesalius.circuits.specimens import load_specimen
 from vesalius.discovery.checks import beside_random, stability_of
 from vesalius.discovery.faithfulness import NothingToKeep, Ranking
 from vesalius.discovery.methods import METHODS, MethodResult, affordable_prompts, discover
+from vesalius.discovery.search.model_search import MethodOptions
 from vesalius.discovery.stability import RESAMPLES
 from vesalius.documents.checks import Stability
 from vesalius.documents.circuit import Circuit
@@ -34,7 +35,7 @@ MANY_RESAMPLED, FEW_RESAMPLES = 10_000, 20
 
 @dataclass(frozen=True)
 class DiscoveryCase:
-    """One method on one circuit."""
+    """One method on one circuit; `steps` are EAP-IG's."""
 
     method: str
     id: str
@@ -43,6 +44,7 @@ class DiscoveryCase:
     seed: int
     hard: bool = False
     wrong_answers: float = 0.0
+    steps: int = 0
 
     @property
     def key(self) -> tuple[str, str]:
@@ -54,7 +56,7 @@ def run_case(case: DiscoveryCase) -> DiscoveryFigures:
     """Every figure of one method on one circuit."""
     started = time.perf_counter()
     specimen = load_specimen(case.directory)
-    discovery = discover(specimen, case.method, material=_material(specimen, case))
+    discovery = _discovered(specimen, case)
     graded = _graded(discovery.circuit, specimen, case, discovery.material)
     stability = _stability(specimen, discovery, max(1, len(graded.chosen)))
     return graded.model_copy(
@@ -80,7 +82,12 @@ def _hard(specimen: Specimen, discovery: MethodResult, case: DiscoveryCase) -> H
 def discover_case(case: DiscoveryCase) -> Circuit:
     """What the method finds on the case's prompts, ungraded."""
     specimen = load_specimen(case.directory)
-    return discover(specimen, case.method, material=_material(specimen, case)).circuit
+    return _discovered(specimen, case).circuit
+
+
+def _discovered(specimen: Specimen, case: DiscoveryCase) -> MethodResult:
+    options = MethodOptions(steps=case.steps if case.method == "eap-ig" else 0)
+    return discover(specimen, case.method, material=_material(specimen, case), options=options)
 
 
 def grade_found(circuit: Circuit, case: DiscoveryCase) -> DiscoveryFigures:

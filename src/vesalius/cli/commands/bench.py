@@ -129,6 +129,7 @@ def discovery(
         bool,
         typer.Option("--hard", help="Models written by hand that mislead discovery, instead of the 84 circuits."),
     ] = False,
+    steps: Annotated[int, typer.Option(min=0, help="eap-ig: gradients averaged. 0: 5.")] = 0,
     jobs: JobsOption = 2,
     out: RunOption = None,
     json: JsonOption = False,
@@ -152,6 +153,7 @@ def discovery(
             n=n,
             seed=seed,
             hard=hard,
+            steps=steps,
             jobs=jobs,
             out=out,
         )

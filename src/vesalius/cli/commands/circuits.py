@@ -210,7 +210,11 @@ def discover(
     paper: Annotated[bool, typer.Option("--paper", help="rl: as published, quirks included; says which.")] = False,
     seeds: Annotated[int, typer.Option(min=1, help="bandit, rl: searches, each with its own random seed.")] = 1,
     steps: Annotated[
-        int, typer.Option(min=0, help="rl: train a policy here for so many steps. 0: the packaged one.")
+        int,
+        typer.Option(
+            min=0,
+            help="eap-ig: gradients averaged (0: 5). rl: train a policy here for so many steps (0: the packaged one).",
+        ),
     ] = 0,
     select: SelectOption = None,
     size: SizeOption = None,

@@ -53,8 +53,11 @@ SmoothReadout = Callable[[Transformer, Trial], tuple[Readout, int]]
 
 
 @dataclass(frozen=True)
-class SearchOptions:
-    """Options of a search. `budget` None: 50 queries, or as many as there are heads. `steps` 0: no training."""
+class MethodOptions:
+    """Options of methods. `budget`, `paper` and `seeds` are those of searches; `budget` None: 50 queries, or as many as
+    there are heads. `steps` are those that the policy of `rl` is trained for (0: none), or the points at which EAP-IG
+    takes the gradient (0: its usual number).
+    """
 
     budget: int | None = None
     paper: bool = False
@@ -167,7 +170,7 @@ def search_heads(
     specimen: Specimen,
     material: Trial,
     method: str,
-    options: SearchOptions,
+    options: MethodOptions,
     *,
     smooth: SmoothReadout,
     seed: int = 0,
@@ -212,7 +215,7 @@ def packaged_policy() -> Policy:
     return load_policy(Path(str(files("vesalius.discovery.mechrl") / "trained")))
 
 
-def _policies(source: HeadEffects, options: SearchOptions, queries: int, seed: int) -> list[Strategy]:
+def _policies(source: HeadEffects, options: MethodOptions, queries: int, seed: int) -> list[Strategy]:
     """One strategy per seed."""
     view = HeadView.of(tuple(map(str, source.heads)))
     steps = options.steps or (TRAINING_STEPS if options.paper else 0)
