@@ -117,6 +117,13 @@ def test_a_directory_without_a_tokenizer_takes_token_ids(directory: Path, llama:
             refused(specimen, progress=False)
 
 
+def test_reading_is_reported_before_the_first_measurement(directory: Path) -> None:
+    steps: list[str] = []
+    ves.sweep(directory, n=3, progress=lambda step, done, total: steps.append(step))
+    assert steps[:2] == ["reading toy", "reading toy"]
+    assert "reading toy" not in steps[2:]
+
+
 def test_attention_is_probed_with_token_ids_where_there_is_no_tokenizer(directory: Path) -> None:
     specimen = ves.load(directory, device="cpu")
     detections = detect(specimen, rows=2)

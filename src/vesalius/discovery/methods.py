@@ -174,6 +174,8 @@ def discover(
     if method in SEARCHES:
         options.require(method, sum(part.is_head for part in specimen.model.components))
     material = material or trial(specimen, n, seed=seed, split=split, centred=method == "acdc")
+    if progress is not None and material.prompts is not None:
+        progress("running the clean prompts", 0, 0)
     _require_finite(specimen.model, material)
     performance = None if specimen.behaviour is None else require_performance(specimen, seed=seed, force=force)
     note_limits(specimen, material.prompts, resampled=True)

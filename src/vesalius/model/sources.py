@@ -27,7 +27,7 @@ from vesalius.model.smollm import installed_gguf, smollm_directory
 from vesalius.model.tokenizer import Tokenizer
 from vesalius.model.transformer import Transformer
 from vesalius.plugins import MODEL_LOADERS, Plugin, find_plugin, plugin_names
-from vesalius.progress import Progress
+from vesalius.progress import Progress, silent
 
 #: The family of a directory in our own format, whose config is already a `Config`.
 OWN = "vesalius"
@@ -73,7 +73,8 @@ def read_model(
     if isinstance(source, str) and (loader := loader_of(source)) is not None:
         return _from_loader(loader, source, tokenizer, wanted)
     name, path = str(source), Path(source).expanduser()
-    label = path.name if path.exists() else name
+    label, report = path.name if path.exists() else name, progress or silent
+    report(f"reading {label}", 0, 0)
     if path.suffix == ".gguf":
         file = GgufFile(path)
         model = file.load(dtype=wanted, progress=progress)
@@ -89,6 +90,7 @@ def read_model(
     elif not path.is_dir():
         path = download(name, revision=revision)
     ours = (path / CONFIG_FILE).exists()
+    report(f"reading {label}", 0, 0)
     model = load_model(path, dtype=wanted) if ours else load_huggingface(path, dtype=wanted, device=device)
     kind = OWN if ours else family(read_json(path / "config.json"), where=str(path / "config.json")).name
     own = _given(tokenizer, model) if tokenizer is not None else _beside(path, model)
