@@ -8,6 +8,7 @@ import pytest
 import vesalius as ves
 from tests.cli.conftest import Vesalius
 from tests.cli.test_bad_input import refused
+from vesalius.api import discoveries
 from vesalius.behaviours.own import RowBehaviour
 
 PAIRS = [
@@ -291,3 +292,16 @@ def test_wrong_things_in_python_are_refused_in_one_line() -> None:
 def test_the_number_of_prompts_is_the_number_of_rows(tiny: Path) -> None:
     found = ves.discover(tiny, "eap", behaviour=rows(), checks=False, force=True, progress=False)
     assert found.n == 4
+
+
+def test_rivals_of_a_behaviour_of_one_row_are_refused_before_the_discovery(
+    vesalius: Vesalius, tiny: Path, file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def not_called(*given: object, **options: object) -> None:
+        raise AssertionError("the discovery was run")
+
+    monkeypatch.setattr(discoveries, "scored", not_called)
+    file.write_text(json.dumps(rows()[0]))
+    options = ["discover", tiny, "--behaviour", file, "--rivals", "1", "--force"]
+    refused(vesalius, options, "give more rows or a smaller --n, or leave out --rivals")
+    refused(vesalius, [*options, "--plan"], "give more rows or a smaller --n, or leave out --rivals")

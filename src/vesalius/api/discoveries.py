@@ -14,7 +14,7 @@ from vesalius.api.options import DiscoverOptions, Names, SetOptions
 from vesalius.api.places import Out, directory_for, removed_if_empty, require_place, subject_options
 from vesalius.behaviours.behaviour import label_of
 from vesalius.behaviours.metrics import BehaviourMetric
-from vesalius.behaviours.trial import Trial, require_drawable
+from vesalius.behaviours.trial import Trial, require_drawable, trial
 from vesalius.circuits.foreign_spec import KEY_FILE, KEY_FOLDER
 from vesalius.circuits.specimens import benchmark_directory
 from vesalius.discovery.checks import held_out_prompts, run_checks
@@ -28,7 +28,7 @@ from vesalius.discovery.methods import (
     require_method,
 )
 from vesalius.discovery.methods import discover as scored
-from vesalius.discovery.rivals import find_rivals, require_rivals, require_searchable
+from vesalius.discovery.rivals import find_rivals, require_rivals, require_searchable, rival_prompts
 from vesalius.discovery.search.model_search import SEARCHES, MethodOptions
 from vesalius.discovery.selection import parse_rules, require_selectable, select_circuit
 from vesalius.documents.checks import Checks
@@ -153,6 +153,9 @@ def discover(
         spread = parts_on(engine, jobs, specimen, report, material=material)
         if spread is not None and not checks and method not in CUT_IN_PARTS:
             raise BadInput(f"method {method!r} decides one step by the last, so it has no parts; leave out the engine")
+        unseen = None
+        if rivals:
+            unseen = rival_prompts(specimen, material or trial(specimen, n, seed=seed, split=split), seed=seed)
         directory = directory_for(out, *_words(specimen, request)) if out else None
         with removed_if_empty(directory):
             prompts = {"n": n, "seed": seed, "split": split, "material": material}
@@ -161,7 +164,8 @@ def discover(
             result, selection = _selected(specimen, result, rules, size, seed=seed, checks=checks)
             how = {"cut": bool(rules), "seed": seed, "spread": spread, "progress": report}
             checked = run_checks(specimen, result, **how) if checks else None
-            others = _rivals(specimen, result, rivals, rivals_by, seed=seed, progress=report) if rivals else None
+            compared = {"rivals": rivals, "by": rivals_by, "seed": seed, "progress": report}
+            others = None if unseen is None else _rivals(specimen, result, unseen, **compared)
     parts = {"selection": selection, "rivals": others}
     discovery = _discovery(specimen, request, result, checked).model_copy(update=parts)
     return discovery if directory is None else _write_files(discovery, directory)
@@ -224,10 +228,11 @@ def _selected(
     return replace(result, circuit=circuit), selection
 
 
-def _rivals(specimen: Specimen, result: MethodResult, rivals: int, by: By, *, seed: int, progress: Progress) -> Rivals:
+def _rivals(
+    specimen: Specimen, result: MethodResult, unseen: Trial, *, rivals: int, by: By, seed: int, progress: Progress
+) -> Rivals:
     progress("searching rival circuits", 0, 0)
-    held_out = held_out_prompts(specimen, result.material, seed=seed)
-    return find_rivals(specimen.model, result.circuit, result.material, held_out, rivals=rivals, by=by, seed=seed)
+    return find_rivals(specimen.model, result.circuit, result.material, unseen, rivals=rivals, by=by, seed=seed)
 
 
 def _circuit_options(rules: Sequence[str], size: int | None, rivals: int, rivals_by: By) -> dict[str, Any]:

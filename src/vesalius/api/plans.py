@@ -43,7 +43,7 @@ from vesalius.discovery.methods import (
 from vesalius.discovery.neurons import KEEP, most_passes, require_scoring
 from vesalius.discovery.neurons import PROMPTS as NEURON_PROMPTS
 from vesalius.discovery.pruning import MAX_EDGES, THRESHOLDS, require_few_edges
-from vesalius.discovery.rivals import most_searches, require_rivals, require_searchable
+from vesalius.discovery.rivals import most_searches, require_rivals, require_searchable, rival_prompts
 from vesalius.discovery.search.model_search import SEARCHES, MethodOptions
 from vesalius.discovery.specificity import PROMPTS as SPECIFICITY_PROMPTS
 from vesalius.discovery.specificity import RANDOM_SETS, TEXT_ROWS, own_and_others
@@ -158,6 +158,8 @@ def plan(
                 check_builtin_options(specimen, n=n, top=top, force=force, leave_out=leave_out)
             fields = circuit_fields(specimen, components, circuit, circuit_from)
             case = _loaded_case(specimen, wanted, seed)
+            if command == "discover" and rivals:
+                rival_prompts(specimen, trial(specimen, wanted, seed=seed), seed=seed)
         else:
             fields = _shape_fields(components, circuit, circuit_from)
             case = _shape_case(shape, behaviour, metric, Prompts(wanted, tokens), device, seed)

@@ -25,8 +25,9 @@ from typing import Literal
 
 import torch
 
-from vesalius.behaviours.trial import Trial
+from vesalius.behaviours.trial import NothingUnseen, Trial
 from vesalius.components import Component, Edge
+from vesalius.discovery.checks import held_out_prompts
 from vesalius.discovery.faithfulness import resampled_faithfulness, scores_without
 from vesalius.discovery.kept import interval_metric
 from vesalius.discovery.pruning import MAX_EDGES
@@ -35,6 +36,7 @@ from vesalius.documents.metric import Metric
 from vesalius.documents.rivals import By, Distinction, Exchange, RivalCircuit, Rivals
 from vesalius.errors import BadInput, choices
 from vesalius.intervene.edge_graph import EdgeGraph
+from vesalius.model.specimen import Specimen
 from vesalius.model.transformer import Transformer
 
 LEAST_KEPT, TOLERANCE = 0.9, 0.05
@@ -63,6 +65,17 @@ def require_searchable(model: Transformer, by: str) -> None:
     n_edges = EdgeGraph.of(model.config).n_edges
     if by == "edges" and n_edges > MAX_EDGES:
         raise BadInput(f"`rivals_by` edges: this model has {n_edges} edges, more than {MAX_EDGES}; use components")
+
+
+def rival_prompts(specimen: Specimen, material: Trial, *, seed: int) -> Trial:
+    """The prompts on which rivals of a circuit discovered on `material` are compared; refused where there are none."""
+    try:
+        return held_out_prompts(specimen, material, seed=seed)
+    except NothingUnseen:
+        raise BadInput(
+            "`rivals` are compared on prompts that the discovery has not seen, and there are none; "
+            "give more rows or a smaller `n`, or leave out `rivals`"
+        ) from None
 
 
 def most_searches(model: Transformer, rivals: int, by: By) -> float:
