@@ -180,7 +180,7 @@ def test_a_search_of_heads_says_so_and_how_to_repeat_it(tmp_path: Path) -> None:
     text = render_discovery(written(tmp_path, edges=False, asked=asked, performance=performance)).read_text()
     assert "MLPs were not searched" in text
     assert "outgoing edges" not in text, "a search scores heads by replacing them"
-    assert "0.51: not performed, what is found may be noise" in text
+    assert "0.51 [0.40, 0.60] of 64 prompts: not performed, what is found may be noise" in text
     assert "--behaviour ioi --method rl --n 8 --budget 7 --seeds 3 --paper --force --seed 0" in text
 
 

@@ -16,7 +16,7 @@ from vesalius.api import load
 from vesalius.documents.explanation import ClaimRecord, ComponentExplanation, Explanation
 from vesalius.documents.request import Request
 from vesalius.errors import BadInput, Failed
-from vesalius.report.html import LIMIT_BYTES, duration, figure
+from vesalius.report.html import LIMIT_BYTES, duration, figure, linked
 from vesalius.report.index import IndexRow, render_index
 from vesalius.report.page import commands, plot, render_page
 from vesalius.report.profiles import draw_profile, short_role
@@ -182,6 +182,13 @@ def test_every_link_has_a_target_and_ids_are_unique(tmp_path: Path) -> None:
     targets = {(attributes["href"] or "")[1:] for tag, attributes in reader.tags if tag == "a"}
     assert targets <= set(ids)
     assert {f"component-{part.id}" for part in invert_if_sorted().components} <= targets
+
+
+def test_names_in_a_sentence_lead_to_their_component() -> None:
+    text = linked("L1H2 and L1H22 <b> of a0.h1, L1H2.", ["L1H2", "a0.h1"])
+    there = '<a href="#component-L1H2">L1H2</a>'
+    assert text == f'{there} and L1H22 &lt;b&gt; of <a href="#component-a0-h1">a0.h1</a>, {there}.'
+    assert linked("<i>", []) == "&lt;i&gt;"
 
 
 def test_pictures_have_words(tmp_path: Path) -> None:

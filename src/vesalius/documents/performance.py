@@ -27,6 +27,12 @@ class Performance(Record):
         )
 
     @property
+    def accuracy_figures(self) -> str:
+        """The accuracy with its interval and its number of prompts, and that the behaviour is not performed, if so."""
+        verdict = "" if self.performs else ": not performed, what is found may be noise"
+        return f"{self.accuracy:.2f} [{self.accuracy_low:.2f}, {self.accuracy_high:.2f}] of {self.n} prompts{verdict}"
+
+    @property
     def ld_interval(self) -> str:
         """The interval of the logit difference as text, after a space; one prompt has none."""
         if self.ld_low is None or self.ld_high is None:

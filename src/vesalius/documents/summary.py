@@ -16,7 +16,7 @@ from functools import cached_property
 from itertools import pairwise
 
 from vesalius.components import Component
-from vesalius.documents.claims import LOGITS, NOT_DEFINED, TOKENS, ComponentExplanation, Composition
+from vesalius.documents.claims import LOGITS, NOT_DEFINED, TOKENS, ComponentExplanation, Composition, Evidence
 from vesalius.documents.views import join_first, shortened
 from vesalius.errors import BadInput, visible
 
@@ -241,12 +241,15 @@ def _carriers(parts: Sequence[ComponentExplanation]) -> Iterator[str]:
     if any(NOT_DEFINED in str((part.profile or {}).get("unit", "")) for part in parts):
         yield f"Effects as shares of the clean score are {NOT_DEFINED}."
     costs = {part.id: cost for part in parts if (cost := _necessity(part)) is not None and not _supports(part, SPARED)}
-    necessary = sorted(costs, key=lambda name: -(costs[name][0] or 0.0))
+    necessary = sorted(costs, key=lambda name: -(costs[name].value or 0.0))
     if necessary:
         shown, more = necessary[:CARRIERS], necessary[CARRIERS:]
+        figures = {name: (costs[name].value, costs[name].low, costs[name].high) for name in shown}
+        n = max(costs[name].n for name in shown)
         yield (
-            f"Necessary: {', '.join(f'{name} {_share(costs[name])}' for name in shown)} (share of the {_unit(parts)} "
-            f"lost by the replacement that costs most){f'; also {join_first(more, LISTED)}' if more else ''}."
+            f"Necessary: {', '.join(f'{name} {_share(figures[name])}' for name in shown)} (share of the {_unit(parts)} "
+            f"lost by the replacement that costs most, on {n} prompt{'s' * (n != 1)})"
+            f"{f'; also {join_first(more, LISTED)}' if more else ''}."
         )
     elif ranked:
         yield (
@@ -294,11 +297,11 @@ def _undecided(parts: Sequence[ComponentExplanation]) -> Iterator[str]:
         yield f"{claims} undecided on {prompts}; more prompts decide more"
 
 
-def _necessity(part: ComponentExplanation) -> tuple[float | None, ...] | None:
-    """What the replacement that decided costs, with its interval; None where necessity was not supported."""
+def _necessity(part: ComponentExplanation) -> Evidence | None:
+    """What the replacement that decided costs; None where necessity was not supported."""
     for claim in part.claims:
         if claim.kind == "necessary" and claim.verdict == "supported" and claim.evidence:
-            return claim.evidence[0].value, claim.evidence[0].low, claim.evidence[0].high
+            return claim.evidence[0]
     return None
 
 

@@ -150,8 +150,7 @@ def _lede(discovery: Discovery) -> str:
 def _facts(discovery: Discovery) -> list[tuple[str, str]]:
     facts = [("Method", f"{discovery.method}, seed {discovery.seed}"), ("Prompts", str(discovery.n))]
     if performance := discovery.performance:
-        verdict = "" if performance.performs else ": not performed, what is found may be noise"
-        facts.append((f"Accuracy on {title_of(discovery.behaviour or '')}", f"{performance.accuracy:.2f}{verdict}"))
+        facts.append((f"Accuracy on {title_of(discovery.behaviour or '')}", performance.accuracy_figures))
     facts.append(("Discovery", f"{discovery.forwards:.1f} forward passes of them, {duration(discovery.seconds)}"))
     if discovery.checks:
         facts.append(("Checks", f"{discovery.checks_forwards:.1f} more, {duration(discovery.checks.seconds)}"))

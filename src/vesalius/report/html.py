@@ -9,13 +9,14 @@ import hashlib
 import json
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from functools import cache
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
-from markupsafe import Markup
+from markupsafe import Markup, escape
 
 from vesalius.errors import visible
 from vesalius.files import write_text
@@ -88,6 +89,15 @@ def anchor(name: str) -> str:
     return "component-" + re.sub(r"[^A-Za-z0-9_-]", "-", name)
 
 
+def linked(text: str, names: Collection[str]) -> Markup:
+    """A text in which each of these names leads to its place on the page."""
+    if not names:
+        return escape(text)
+    pieces = re.split(rf"(?<!\w)({'|'.join(map(re.escape, names))})(?!\w)", text)
+    links = [Markup('<a href="#{}">{}</a>').format(anchor(name), name) for name in pieces[1::2]]
+    return Markup("").join(piece for pair in zip_longest(pieces[::2], links, fillvalue="") for piece in pair)
+
+
 def shown(value: Any) -> Any:
     """A value as a page prints it: text without unseen characters, the end of a very long one left out."""
     if not isinstance(value, str) or isinstance(value, Markup):
@@ -110,6 +120,7 @@ def _environment() -> Environment:
         "figure": figure,
         "duration": duration,
         "anchor": anchor,
+        "linked": linked,
         "spell": spell,
         "spaced": spaced,
         "short_role": short_role,

@@ -70,9 +70,7 @@ def _facts(circuit: NeuronCircuit) -> list[tuple[str, str]]:
         ("Chosen to keep", f"{circuit.keep:g}; kept {circuit.share_chosen:.3f} where they were chosen"),
     ]
     if performance := circuit.performance:
-        verdict = "" if performance.performs else ": not performed, what is found may be noise"
-        label = f"Accuracy on {title_of(circuit.request.behaviour or '')}"
-        facts.append((label, f"{performance.accuracy:.2f}{verdict}"))
+        facts.append((f"Accuracy on {title_of(circuit.request.behaviour or '')}", performance.accuracy_figures))
     return [*facts, ("Cost", f"{circuit.forwards:.1f} forward passes of the prompts, {duration(circuit.seconds)}")]
 
 
