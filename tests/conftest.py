@@ -3,10 +3,13 @@
 import importlib.util
 import os
 from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
 
 import pytest
 from hypothesis import settings
 
+from tests.sandboxes import SharedSandboxes
 from vesalius.backbones.local import NAME as LOCAL_MODEL
 from vesalius.backbones.local import LocalServer, find_model
 from vesalius.errors import BadInput
@@ -30,6 +33,12 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "repeatable"))
 os.environ["VESALIUS_PROGRESS"] = "0"
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Files with slow tests first, or one of them would end the run alone on one core."""
+    slow = {item.path for item in items if item.get_closest_marker("slow")}
+    items.sort(key=lambda item: item.path not in slow)
+
+
 @pytest.fixture(scope="session")
 def smollm() -> tuple[Transformer, Tokenizer]:
     """The embedded SmolLM2 with its tokenizer, loaded once; never fetched from the network by a test."""
@@ -51,3 +60,22 @@ def local_server() -> Iterator[LocalServer]:
         pytest.skip(str(missing))
     with LocalServer(model) as running:
         yield running
+
+
+@pytest.fixture(scope="session")
+def _open_sandboxes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[SharedSandboxes, Path]]:
+    from vesalius.explanations.hyve import setting
+
+    with ExitStack() as stack:
+        shared = SharedSandboxes(tmp_path_factory.mktemp("sandboxes"), stack)
+        yield shared, setting._written_toolbox(stack)
+
+
+@pytest.fixture
+def shared_sandboxes(_open_sandboxes: tuple[SharedSandboxes, Path], monkeypatch: pytest.MonkeyPatch) -> None:
+    """HyVE's programs run in sandboxes that are started once for all tests."""
+    from vesalius.explanations.hyve import setting
+
+    shared, toolbox = _open_sandboxes
+    monkeypatch.setattr(setting, "Sandbox", shared)
+    monkeypatch.setattr(setting, "_written_toolbox", lambda stack: toolbox)
