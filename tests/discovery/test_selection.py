@@ -1,18 +1,26 @@
 """Rules that cut a circuit: worked by hand on a few scores, and through `discover` and `faithfulness`."""
 
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
 
 import vesalius as ves
+from vesalius.behaviours.trial import Trial
 from vesalius.components import Component, Edge
-from vesalius.discovery.selection import Scored, parse_rules
+from vesalius.discovery import faithfulness
+from vesalius.discovery.checks import held_out_prompts
+from vesalius.discovery.faithfulness import scores_without
+from vesalius.discovery.methods import discover
+from vesalius.discovery.selection import Scored, parse_rules, select_circuit
 from vesalius.documents.circuit import Circuit
 from vesalius.documents.discovery import Discovery
 from vesalius.errors import BadInput
 from vesalius.intervene.edge_graph import EdgeGraph
+from vesalius.model.transformer import Transformer
 
 GRAPH = EdgeGraph(1, 1)
 HEAD, MLP = Component(0, 0), Component(0)
@@ -95,6 +103,44 @@ def test_without_a_size_the_circuit_keeps_nine_tenths() -> None:
     assert (selection.by, selection.budget) == ("components", 2)
     inside = {node for node, member in discovery.circuit.nodes.items() if member.in_graph}
     assert inside == {"input", "logits", Component(0), Component(1, 2)}
+
+
+@pytest.mark.parametrize(
+    ("method", "rules", "size", "most"),
+    [
+        ("sweep", ["top"], None, None),
+        # Of 110 edges 0, 1, 2, 6, 11, 22, 55 and 110 are kept, after two runs without cuts: on 8 prompts and on 12.
+        ("eap", ["top"], None, 10 + 10 * 12 / 8),
+        # These and 9, the first and the last once for both rules.
+        ("eap", ["exact", "greedy"], 9, (2 + 2 + 2 * 7) * 12 / 8),
+    ],
+)
+def test_the_plan_says_what_the_selection_takes_at_most(
+    method: str, rules: list[str], size: int | None, most: float | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    specimen, rows = ves.load("frac_prevs"), []
+
+    def counted(model: Transformer, material: Trial, removed: Sequence[frozenset], **options: Any) -> Any:
+        scores, forwards = scores_without(model, material, removed, **options)
+        rows.append(forwards * len(material.batch))
+        return scores, forwards
+
+    result = discover(specimen, method, n=8)
+    monkeypatch.setattr(faithfulness, "scores_without", counted)
+    held_out = held_out_prompts(specimen, result.material)
+    options = {"size": size, "seen": result.material, "held_out": lambda: held_out}
+    select_circuit(specimen.model, result.circuit, rules, **options)
+    planned, quick = (
+        ves.plan("discover", specimen, method=method, n=8, select=rules, size=size, checks=checks, progress=False)
+        for checks in (True, False)
+    )
+    # A circuit that two sizes or two rules share is run once; which do is not known before the run.
+    assert 0 < sum(rows) / 8 <= planned.select_forwards
+    if most is not None:
+        assert planned.select_forwards == most
+    assert bool(quick.select_forwards) == (size is None)
+    with pytest.raises(BadInput, match="does not exist; choose"):
+        ves.plan("discover", specimen, select="best", progress=False)
 
 
 def test_a_saved_circuit_is_cut_by_a_rule() -> None:

@@ -30,7 +30,7 @@ from vesalius.discovery.methods import (
 from vesalius.discovery.methods import discover as scored
 from vesalius.discovery.rivals import find_rivals, require_rivals, require_searchable, rival_prompts
 from vesalius.discovery.search.model_search import SEARCHES, MethodOptions
-from vesalius.discovery.selection import parse_rules, require_selectable, select_circuit
+from vesalius.discovery.selection import parse_rules, require_selectable, select_circuit, selectable_parts
 from vesalius.documents.checks import Checks
 from vesalius.documents.circuit import Circuit
 from vesalius.documents.discovery import METHOD_DEFAULTS, Discovery
@@ -40,10 +40,10 @@ from vesalius.documents.selection import Selection
 from vesalius.documents.sets import HeadSets
 from vesalius.errors import BadInput, note, require_whole
 from vesalius.grading.discovery import grade_circuit_scores, true_circuit
-from vesalius.intervene.edge_graph import EdgeGraph
 from vesalius.model.devices import Devices
 from vesalius.model.specimen import Specimen
 from vesalius.model.states import fingerprint
+from vesalius.model.transformer import Transformer
 from vesalius.progress import Progress, shown
 from vesalius.report.discovery import render_discovery
 from vesalius.runs.parts import parts_on
@@ -138,7 +138,7 @@ def discover(
     require_place(out)
     with shown(progress) as report:
         specimen = loaded(specimen, progress=report, **subject)
-        _require_selection(specimen, method, rules, size)
+        require_selection(specimen.model, method, rules, size)
         require_searchable(specimen.model, rivals_by)
         chosen = _option_values(options, n, force=force, checks=checks, split=split)
         chosen |= _circuit_options(rules, size, rivals, rivals_by) | subject_options(specimen, material)
@@ -199,14 +199,11 @@ def _refuse_selection(select: str | Sequence[str] | None, size: int | None, riva
         )
 
 
-def _require_selection(specimen: Specimen, method: str, rules: Sequence[str], size: int | None) -> None:
+def require_selection(model: Transformer, method: str, rules: Sequence[str], size: int | None) -> None:
     """Refuse a selection that a built-in method's scores do not allow, before the work."""
     if not rules or method not in (*METHODS, *SEARCHES):
         return
-    by_edges, model = method not in BY_COMPONENTS, specimen.model
-    heads_only = method in SEARCHES
-    parts = sum(part.is_head or not heads_only for part in model.components)
-    candidates = EdgeGraph.of(model.config).n_edges if by_edges else parts
+    by_edges, candidates = method not in BY_COMPONENTS, len(selectable_parts(model, method))
     require_selectable(rules, size, by_edges=by_edges, candidates=candidates)
 
 

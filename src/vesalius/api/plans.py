@@ -7,7 +7,7 @@ weights and of the activations at their peak (`intervene/estimate.py`). Nothing 
 """
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,6 +16,7 @@ import torch
 
 from vesalius.api.catalogue import loaded
 from vesalius.api.circuit_sources import Given, Source, circuit_fields
+from vesalius.api.discoveries import require_selection
 from vesalius.api.head_sets import set_options
 from vesalius.api.options import Names
 from vesalius.api.shapes import Shape, memory_beside, read_shape, rooms
@@ -45,6 +46,7 @@ from vesalius.discovery.neurons import PROMPTS as NEURON_PROMPTS
 from vesalius.discovery.pruning import MAX_EDGES, THRESHOLDS, require_few_edges
 from vesalius.discovery.rivals import most_searches, require_rivals, require_searchable, rival_prompts
 from vesalius.discovery.search.model_search import SEARCHES, MethodOptions
+from vesalius.discovery.selection import parse_rules, selectable_parts, selection_sizes
 from vesalius.discovery.specificity import PROMPTS as SPECIFICITY_PROMPTS
 from vesalius.discovery.specificity import RANDOM_SETS, TEXT_ROWS, own_and_others
 from vesalius.documents.circuit import Circuit
@@ -100,6 +102,8 @@ def plan(
     seeds: int = 1,
     steps: int = 0,
     checks: bool = True,
+    select: str | Sequence[str] | None = None,
+    size: int | None = None,
     rivals: int = 0,
     rivals_by: By = "components",
     search: str | None = None,
@@ -135,6 +139,7 @@ def plan(
     if kind not in (None, *KINDS):
         raise BadInput(f"kind {kind!r} does not exist; choose one of {choices(KINDS)}")
     options = MethodOptions(budget, paper, seeds, steps)
+    rules = parse_rules(select, size) if command == "discover" else ()
     method = method or ("relp-qk" if command == "neurons" else "sweep")
     if command == "discover":
         set_options(method, search=search, pool=pool, kind=kind, least=least)
@@ -167,7 +172,7 @@ def plan(
         report("timing one chunk", 0, 0)
         sets = component_sets_of(case.model, named if command == "sweep" else None, pairs=pairs)
         seconds = case.seconds_per_row(sets, how)
-    more = searching = 0.0
+    more = searching = selecting = 0.0
     if command == "sweep":
         forwards = sweep_forwards(case.model, sets)
     elif command == "neurons":
@@ -175,13 +180,15 @@ def plan(
     elif command == "discover":
         forwards = _method_forwards(case, method, options)
         more = _check_rows(case, method) if checks else 0.0
+        require_selection(case.model, method, rules, size)
+        selecting = _selection_rows(case, method, rules, size, checks=checks)
         require_searchable(case.model, rivals_by)
         searching = most_searches(case.model, rivals, rivals_by) if rivals else 0.0
     else:
         method_first = circuit_from if circuit is None else None
         explaining = _explanation_rows(case, named, top or TOP) + _discovery_rows(case, method_first)
         forwards = explaining / case.sizes.n
-    rows = (forwards + searching) * case.sizes.n + more
+    rows = (forwards + searching) * case.sizes.n + selecting + more
     activations = _activations(case, command, method, sets, how)
     room = [available_bytes(one) for one in case.devices]
     free = None if None in room else sum(bytes_free for bytes_free in room if bytes_free)
@@ -200,6 +207,7 @@ def plan(
         tokens_assumed=case.tokens_assumed,
         checks_forwards=more / case.sizes.n,
         rivals_forwards=searching,
+        select_forwards=selecting / case.sizes.n,
         device=",".join(map(str, case.devices)),
     )
 
@@ -371,12 +379,7 @@ def _check_rows(case: _Case, method: str) -> float:
     """
     model, parts = case.model, case.model.components
     rng = random.Random(0)
-    removed = [
-        tuple(sorted(order[size:]))
-        for order in (rng.sample(parts, len(parts)) for _ in range(2))
-        for size in default_sizes(len(parts))
-        if size < len(parts)
-    ]
+    removed = _random_removed(rng, parts, default_sizes(len(parts)), orders=2)
     rows = HELD_OUT_PROMPTS * (1 + sweep_forwards(model, list(dict.fromkeys(removed))))
     n_edges = EdgeGraph.of(model.config).n_edges
     if method in (*ESTIMATES, "acdc") and n_edges <= MAX_EDGES:
@@ -388,6 +391,39 @@ def _check_rows(case: _Case, method: str) -> float:
         others = case.behaviours * SPECIFICITY_PROMPTS + TEXT_ROWS
         rows += TEXT_ROWS + others * sweep_forwards(model, circuits)
     return rows + ATTENTION_ROWS
+
+
+def _random_removed(
+    rng: random.Random, parts: Sequence[Component], sizes: Sequence[int], *, orders: int
+) -> list[ComponentSet]:
+    """What random circuits of these sizes leave out: stands for circuits that are not known yet."""
+    return [
+        tuple(sorted(order[size:]))
+        for order in (rng.sample(parts, len(parts)) for _ in range(orders))
+        for size in sizes
+        if size < len(parts)
+    ]
+
+
+def _selection_rows(case: _Case, method: str, rules: Sequence[str], size: int | None, *, checks: bool) -> float:
+    """Passes of one prompt for a circuit cut by rules: the first at several sizes on the discovery's prompts, and the
+    curves of all on held-out ones. Circuits that two rules share are run once, which is not known yet.
+    """
+    if not rules:
+        return 0.0
+    parts = selectable_parts(case.model, method)
+    tried, compared = selection_sizes(len(parts), size)
+
+    def passes(sizes: Sequence[int], orders: int) -> float:
+        components = [part for part in parts if isinstance(part, Component)]
+        if not sizes:
+            return 0.0
+        if not components:  # both runs without cuts, then every cut: nothing and all are the same for every rule
+            return 2 + 2 + orders * (len(sizes) - 2)
+        removed = _random_removed(random.Random(0), components, sizes, orders=orders)
+        return 1 + sweep_forwards(case.model, list(dict.fromkeys(removed)))
+
+    return case.sizes.n * passes(tried, 1) + (HELD_OUT_PROMPTS * passes(compared, len(rules)) if checks else 0.0)
 
 
 def _discovery_rows(case: _Case, method: str | None) -> float:

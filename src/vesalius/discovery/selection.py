@@ -28,8 +28,10 @@ from torch import Tensor
 from vesalius.behaviours.trial import NothingUnseen, Trial
 from vesalius.components import Component, Edge
 from vesalius.discovery.faithfulness import NothingToKeep, circuit_curves, default_sizes
+from vesalius.discovery.methods import BY_COMPONENTS
 from vesalius.discovery.networks import Network, exact_edges, greedy_edges, top_edges
 from vesalius.discovery.pruning import MAX_EDGES
+from vesalius.discovery.search.model_search import SEARCHES
 from vesalius.documents.checks import Curve
 from vesalius.documents.circuit import Circuit
 from vesalius.documents.selection import RULES, RuleFigures, Selection
@@ -141,6 +143,13 @@ def parse_rules(select: str | Sequence[str] | None, size: int | None = None) -> 
     return rules
 
 
+def selectable_parts(model: Transformer, method: str) -> Sequence[Part]:
+    """What a built-in method scores in a model: edges, components, or heads alone."""
+    if method not in BY_COMPONENTS:
+        return EdgeGraph.of(model.config).edges
+    return [part for part in model.components if part.is_head or method not in SEARCHES]
+
+
 def require_selectable(rules: Sequence[str], size: int | None, *, by_edges: bool, candidates: int) -> None:
     """Refuse rules and sizes that do not fit what is scored, before the work."""
     if not by_edges and (rule := next((rule for rule in rules if rule in ("greedy", "exact")), None)):
@@ -150,6 +159,14 @@ def require_selectable(rules: Sequence[str], size: int | None, *, by_edges: bool
     if size is not None and not 1 <= size <= candidates:
         kind = "edges" if by_edges else "components"
         raise BadInput(f"`size` {size} does not fit; this model has {candidates:,} {kind}, choose 1 to {candidates:,}")
+
+
+def selection_sizes(candidates: int, size: int | None) -> tuple[list[int], list[int]]:
+    """The sizes that are tried on the discovery's prompts (none where the `size` is given), and those of the curves on
+    held-out prompts (none of a model of too many edges).
+    """
+    usual = default_sizes(candidates)
+    return usual if size is None else [], sorted({size or 0, *usual}) if candidates <= MAX_EDGES else []
 
 
 def select_circuit(
@@ -199,7 +216,7 @@ class _Runs:
         """The smallest budget of the usual ones at which a rule keeps enough on these prompts."""
         if seen is None:
             raise BadInput("`select` needs a `size`: there are no prompts to try sizes on")
-        sizes = default_sizes(len(self.scored.parts))
+        sizes, _ = selection_sizes(len(self.scored.parts), None)
         (curve,) = self._curves(seen, {rule: {}}, sizes)
         enough = (size for size, kept in zip(sizes, curve.faithfulness, strict=True) if kept >= LEAST_KEPT)
         return next(enough, sizes[-1])
@@ -210,9 +227,9 @@ class _Runs:
         """The curve of every rule, or why there is none."""
         if held_out is None:
             return {}, "checks were left out"
-        if len(self.scored.parts) > MAX_EDGES:
+        _, sizes = selection_sizes(len(self.scored.parts), size)
+        if not sizes:
             return {}, f"this model has {len(self.scored.parts):,} edges and up to {MAX_EDGES:,} are cut"
-        sizes = sorted({size, *default_sizes(len(self.scored.parts))})
         try:
             curves = self._curves(held_out(), {rule: {size: circuit} for rule, circuit in kept.items()}, sizes)
         except (NothingToKeep, NothingUnseen) as error:

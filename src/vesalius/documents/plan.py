@@ -8,10 +8,10 @@ class Plan(Viewable, Keyed):
     """What a command will cost.
 
     `forwards` are passes of all `n` prompts (of `tokens` each), without the `checks_forwards` of a discovery's checks
-    and the `rivals_forwards` that the search for rivals takes at most;
-    `peak_bytes` is memory at the peak, of which `weight_bytes` are the weights; `fits` says whether what is not loaded
-    yet fits into `free_bytes` (None where the system does not say). `seconds` are estimated from what was `timed`.
-    `tokens_assumed`: the length of prompts is a guess.
+    and what is taken at most by cutting the circuit (`select_forwards`) and by the search for rivals
+    (`rivals_forwards`). `peak_bytes` is memory at the peak, of which `weight_bytes` are the weights; `fits` says
+    whether what is not loaded yet fits into `free_bytes` (None where the system does not say). `seconds` are estimated
+    from what was `timed`. `tokens_assumed`: the length of prompts is a guess.
     """
 
     command: str
@@ -24,19 +24,24 @@ class Plan(Viewable, Keyed):
     tokens: int
     checks_forwards: float
     rivals_forwards: float = 0.0
+    select_forwards: float = 0.0
     device: str
     free_bytes: int | None = None
     fits: bool | None = None
     tokens_assumed: bool = False
 
+    def further_passes(self) -> str:
+        """What comes on top of the passes of a discovery, in words."""
+        passes = f" and {self.checks_forwards:.1f} for the checks" if self.checks_forwards else ""
+        passes += f", at most {self.select_forwards:.1f} for the selection" if self.select_forwards else ""
+        return passes + (f", at most {self.rivals_forwards:,.0f} for the rivals" if self.rivals_forwards else "")
+
     def _summary(self) -> str:
-        checks = f" and {self.checks_forwards:.1f} for the checks" if self.checks_forwards else ""
-        checks += f", at most {self.rivals_forwards:.0f} for the rivals" if self.rivals_forwards else ""
         fits = ""
         if self.fits is False and self.free_bytes is not None:
             fits = f" (does not fit: {self.free_bytes / 2**20:,.0f} MB are free)"
         return (
-            f"Plan of {self.command}: {self.forwards:.1f} passes of {self.n} prompts{checks}, about "
+            f"Plan of {self.command}: {self.forwards:.1f} passes of {self.n} prompts{self.further_passes()}, about "
             f"{self.peak_bytes / 2**20:,.0f} MB on {self.device}{fits}, about {self.seconds:.1f} s"
         )
 

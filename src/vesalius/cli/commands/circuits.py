@@ -288,10 +288,9 @@ def discover(
         "jobs": jobs,
     }
     options |= {"search": search, "pool": names(pool), "kind": kind, "least": least}
-    options |= {"rivals": rivals, "rivals_by": rivals_by}
+    options |= {"select": select, "size": size, "rivals": rivals, "rivals_by": rivals_by}
     if plan:
         return output(api.plan("discover", specimen, **options), print_plan, as_json=json)
-    options |= {"select": select, "size": size}
     with resumable() if method == "sets" else nullcontext():
         discovery = api.discover(specimen, split=split, out=out or True, **options)
     if isinstance(discovery, HeadSets):

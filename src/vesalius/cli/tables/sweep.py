@@ -30,11 +30,9 @@ def print_sweep(sweep: Sweep, top: int) -> None:
 
 def print_plan(plan: Plan) -> None:
     """Passes, memory and time of a command that was not run."""
-    checks = f" and {plan.checks_forwards:.1f} for the checks" if plan.checks_forwards else ""
-    checks += f", at most {plan.rivals_forwards:,.0f} for the rivals" if plan.rivals_forwards else ""
     prompts = "1 prompt" if plan.n == 1 else f"{plan.n} prompts"
     assumed = ", which is assumed: a tokenizer and --behaviour would tell" if plan.tokens_assumed else ""
-    print_line(f"passes: {plan.forwards:.1f} of {prompts}{checks}, of {plan.tokens} tokens{assumed}")
+    print_line(f"passes: {plan.forwards:.1f} of {prompts}{plan.further_passes()}, of {plan.tokens} tokens{assumed}")
     memory = f"memory: about {plan.peak_bytes / 2**20:,.0f} MB on {plan.device}"
     if plan.fits is False and plan.free_bytes is not None:
         print_line(f"{memory}; does not fit: {plan.free_bytes / 2**20:,.0f} MB are free")
