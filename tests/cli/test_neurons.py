@@ -19,6 +19,9 @@ def test_command_files_and_rerun(vesalius: Vesalius, tmp_path: Path) -> None:
     assert first["low"] <= first["score"] <= first["high"]
     assert len(first["tokens"]) == len(first["activations"])
     assert all(one["id"] in page for one in document["details"])
+    # A benchmark circuit's outputs have no slope: neurons are scored by how far the logits move.
+    assert (document["unit"], "score (share of the change)" in page) == ("share of the change", True)
+    assert "share of neurons kept" in page
     (row,) = ves.results(tmp_path).results
     assert (row.kind, row.state, "neurons keep" in row.figures) == ("neurons", "finished", True)
     planned = json.loads(vesalius("neurons", SPECIMEN, "--n", "8", "--plan", "--json").out)

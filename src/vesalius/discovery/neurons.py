@@ -143,7 +143,7 @@ def keep_neurons(
         curve=curve,
         n=len(material.batch),
         n_held_out=len(held_out.batch),
-        unit=material.readout.unit,
+        unit=readout.unit,
         forwards=cost.rows / len(material.batch),
         seconds=time.perf_counter() - start,
         performance=performance,

@@ -53,8 +53,8 @@ class NeuronCircuit(ResultDocument):
 
     `components` are the neurons with their scores, strongest first, out of `n_neurons`. `share_chosen` is the share on
     the prompts that they were chosen by, `share` the one on held-out prompts, with random neurons of the same number as
-    its baseline; `curve` has other sizes. `details` say more about the strongest. `forwards` is the cost in forward
-    passes of all prompts.
+    its baseline; `curve` has other sizes. `details` say more about the strongest. `unit` is what scores are measured
+    in, `forwards` the cost in forward passes of all prompts.
     """
 
     REMEDY = "run `vesalius neurons` again"

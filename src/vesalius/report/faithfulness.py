@@ -54,12 +54,13 @@ class Chart:
     x_ticks: tuple[tuple[float, str], ...]
     y_ticks: tuple[tuple[float, str], ...]
     whole: float
+    parts: str
     lines: tuple[CurveLine, ...]
     summary: str
 
 
-def draw_curve(curves: Mapping[str, Curve]) -> Chart:
-    """Draw curves by name; the first is the circuit, others are controls."""
+def draw_curve(curves: Mapping[str, Curve], *, parts: str = "components") -> Chart:
+    """Draw curves by name; the first is the circuit, others are controls. `parts` are what is kept."""
     right, bottom = WIDTH - RIGHT, HEIGHT - BOTTOM
     values = [value for curve in curves.values() for value in curve.faithfulness]
     low = math.floor((max(LOWEST, min(0.0, *values)) + NEGLIGIBLE) * 4) / 4
@@ -94,6 +95,7 @@ def draw_curve(curves: Mapping[str, Curve]) -> Chart:
         x_ticks=tuple((x(share), f"{100 * share:g} %") for share in SHARES),
         y_ticks=tuple((y(value), f"{value:g}") for value in y_ticks),
         whole=y(1.0),
+        parts=parts,
         lines=tuple(lines),
         summary="; ".join(_sentence(name, curve) for name, curve in curves.items()),
     )

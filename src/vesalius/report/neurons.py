@@ -82,13 +82,17 @@ def _chart(circuit: NeuronCircuit) -> Chart:
         {
             name: Line(sizes, shares, (0.0, *(getattr(point, field) for point in circuit.curve)))
             for name, field in names.items()
-        }
+        },
+        parts="neurons",
     )
 
 
 def _points(circuit: NeuronCircuit) -> Sheet:
     rows = [
-        (point.size, *(f"{x:.3f}" for x in (point.share, point.low, point.high, point.magnitude, point.random)))
+        (
+            f"{point.size:,}",
+            *(f"{round(x, 3) + 0.0:.3f}" for x in (point.share, point.low, point.high, point.magnitude, point.random)),
+        )
         for point in circuit.curve
     ]
     return sheet("", ("neurons", "share kept", "at least", "at most", "most changed", "random"), rows)
@@ -110,7 +114,7 @@ def _scores(circuit: NeuronCircuit) -> Sheet:
         interval = "" if detail.low is None or detail.high is None else f"{detail.low:.3g} to {detail.high:.3g}"
         tokens = (" ".join(map(repr, some)) or "-" for some in (detail.raises, detail.lowers))
         rows.append((detail.id, f"{detail.score:.3g}", interval, *tokens))
-    return sheet("", ("neuron", "score", "95 % interval", "raises", "lowers"), rows)
+    return sheet("", ("neuron", f"score ({circuit.unit})", "95 % interval", "raises", "lowers"), rows)
 
 
 def _firing(detail: NeuronDetail) -> Firing:

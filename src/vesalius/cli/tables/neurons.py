@@ -9,11 +9,13 @@ from vesalius.documents.neurons import NeuronCircuit
 def print_neurons(circuit: NeuronCircuit, top: int) -> None:
     """The strongest neurons, the share kept by size beside both baselines, and the cost."""
     strongest = " ".join(f"{one.id} {one.score:+.3g}" for one in circuit.components[:top])
-    print_line(f"{circuit.size} of {circuit.n_neurons} neurons; strongest: {strongest}")
+    print_line(f"{circuit.size} of {circuit.n_neurons} neurons; strongest by score ({circuit.unit}): {strongest}")
     table = Table("neurons", "share kept", "95 % interval", "most changed", "random", box=None)
     for point in circuit.curve:
-        interval = f"{point.low:.3f} to {point.high:.3f}"
-        table.add_row(str(point.size), f"{point.share:.3f}", interval, f"{point.magnitude:.3f}", f"{point.random:.3f}")
+        share, low, high, *rivals = (
+            f"{round(x, 3) + 0.0:.3f}" for x in (point.share, point.low, point.high, point.magnitude, point.random)
+        )
+        table.add_row(str(point.size), share, f"{low} to {high}", *rivals)
     stdout.print(table)
     print_line(
         f"on the prompts they were chosen by: {circuit.share_chosen:.3f}; held-out prompts: {circuit.share.n}; "
