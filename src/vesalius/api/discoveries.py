@@ -7,11 +7,11 @@ from typing import Any, Literal, Unpack, overload
 
 import torch
 
-from vesalius.api.catalogue import loaded
 from vesalius.api.head_sets import SETS, discover_sets, set_options
 from vesalius.api.notes import note_unperformed
 from vesalius.api.options import DiscoverOptions, Names, SetOptions
-from vesalius.api.places import Out, directory_for, removed_if_empty, require_place, subject_options
+from vesalius.api.places import Out, directory_for, removed_if_empty, require_place
+from vesalius.api.subjects import Subject, request_on
 from vesalius.behaviours.behaviour import label_of
 from vesalius.behaviours.metrics import BehaviourMetric
 from vesalius.behaviours.trial import Trial, require_drawable, trial
@@ -120,14 +120,13 @@ def discover(
     sweep, some prompts of EAP and EAP-IG, and each check. ACDC and searches decide one step by the last; their checks
     are run elsewhere.
     """
-    subject = {"behaviour": behaviour, "metric": metric, "dtype": dtype, "device": device}
-    subject |= {"tokenizer": tokenizer, "revision": revision}
+    subject = Subject(behaviour, metric, tokenizer, revision, dtype, device)
     of_sets = set_options(method, search=search, pool=pool, kind=kind, least=least)
     if method == SETS:
         _refuse_scoring_options(paper, seeds, steps, checks, split, material, engine, jobs)
         _refuse_selection(select, size, rivals)
         shared = {"budget": budget, "n": n, "seed": seed, "force": force, "out": out, "progress": progress}
-        return discover_sets(specimen, **of_sets, **shared, **subject)
+        return discover_sets(specimen, **of_sets, **shared, **subject.keywords())
     require_drawable(n, seed)
     require_whole(budget=0 if budget is None else budget, seeds=seeds, steps=steps)
     options = MethodOptions(budget, paper, seeds, steps)
@@ -137,19 +136,12 @@ def discover(
     require_rivals(rivals, rivals_by, scores_edges=method not in (*BY_COMPONENTS, *SEARCHES))
     require_place(out)
     with shown(progress) as report:
-        specimen = loaded(specimen, progress=report, **subject)
+        specimen = subject.load(specimen, report)
         require_selection(specimen.model, method, rules, size)
         require_searchable(specimen.model, rivals_by)
         chosen = _option_values(options, n, force=force, checks=checks, split=split)
-        chosen |= _circuit_options(rules, size, rivals, rivals_by) | subject_options(specimen, material)
-        request = Request(
-            command="discover",
-            specimen=specimen.source or specimen.id,
-            behaviour=specimen.behaviour,
-            method=method,
-            options=chosen,
-            seed=seed,
-        )
+        chosen |= _circuit_options(rules, size, rivals, rivals_by)
+        request = request_on(specimen, "discover", method=method, options=chosen, seed=seed, material=material)
         spread = parts_on(engine, jobs, specimen, report, material=material)
         if spread is not None and not checks and method not in CUT_IN_PARTS:
             raise BadInput(f"method {method!r} decides one step by the last, so it has no parts; leave out the engine")

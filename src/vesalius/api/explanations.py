@@ -11,10 +11,10 @@ from typing import Any
 
 import torch
 
-from vesalius.api.catalogue import loaded
 from vesalius.api.circuit_sources import Given, Source, circuit_fields
 from vesalius.api.notes import note_problems
 from vesalius.api.places import Out, directory_for, removed_if_empty, require_place, subject_options
+from vesalius.api.subjects import Subject
 from vesalius.backbones import MAX_TOKENS, TIMEOUT, Backbone, open_backbone
 from vesalius.backbones.records import records_file
 from vesalius.behaviours.behaviour import label_of
@@ -114,9 +114,9 @@ def explain(
     if scientist != BUILTIN and (engine is not None or jobs is not None):
         raise BadInput(f"scientist {scientist!r}: the engine and the jobs are for the built-in one; leave them out")
     require_place(out)
-    reading: dict[str, Any] = {"tokenizer": tokenizer, "revision": revision, "dtype": dtype, "device": device}
+    subject = Subject(behaviour, metric, tokenizer, revision, dtype, device)
     with shown(progress) as report, ExitStack() as stack:
-        specimen = loaded(specimen, behaviour=behaviour, metric=metric, progress=report, **reading)
+        specimen = subject.load(specimen, report)
         task = Task(
             specimen.id,
             _place(specimen),

@@ -8,9 +8,9 @@ from typing import Any
 import torch
 from pydantic import JsonValue
 
-from vesalius.api.catalogue import loaded
 from vesalius.api.notes import note_unperformed
-from vesalius.api.places import Out, directory_for, removed_if_empty, require_place, subject_options
+from vesalius.api.places import Out, directory_for, removed_if_empty, require_place
+from vesalius.api.subjects import Subject, request_on
 from vesalius.behaviours.behaviour import label_of
 from vesalius.behaviours.metrics import BehaviourMetric
 from vesalius.behaviours.trial import require_drawable
@@ -73,17 +73,10 @@ def discover_sets(
     options |= {} if budget is None else {"budget": budget}
     options |= {"force": True} if force else {}
     require_place(out)
-    reading: dict[str, Any] = {"tokenizer": tokenizer, "revision": revision, "dtype": dtype, "device": device}
+    subject = Subject(behaviour, metric, tokenizer, revision, dtype, device)
     with shown(progress) as report:
-        specimen = loaded(specimen, behaviour=behaviour, metric=metric, progress=report, **reading)
-        request = Request(
-            command="discover",
-            specimen=specimen.source or specimen.id,
-            behaviour=specimen.behaviour,
-            method=SETS,
-            options={**options, **subject_options(specimen)},
-            seed=seed,
-        )
+        specimen = subject.load(specimen, report)
+        request = request_on(specimen, "discover", method=SETS, options=options, seed=seed)
         directory = directory_for(out, *_words(specimen.name, request, named)) if out else None
         with removed_if_empty(directory):
             result = searched(

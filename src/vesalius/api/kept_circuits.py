@@ -8,9 +8,9 @@ from typing import Any
 
 import torch
 
-from vesalius.api.catalogue import loaded
 from vesalius.api.circuit_sources import Given, Source, read_circuit
-from vesalius.api.places import Out, directory_for, require_place, subject_options
+from vesalius.api.places import Out, directory_for, require_place
+from vesalius.api.subjects import Subject, request_on
 from vesalius.behaviours.behaviour import label_of
 from vesalius.behaviours.metrics import BehaviourMetric
 from vesalius.behaviours.trial import Trial, require_drawable, trial
@@ -24,7 +24,7 @@ from vesalius.documents.claims import LOGITS, TOKENS
 from vesalius.documents.discovery import DISCOVERY_FILE, Discovery
 from vesalius.documents.explanation import EXPLANATION_FILE, Explanation
 from vesalius.documents.faithfulness import FAITHFULNESS_FILE, Faithfulness
-from vesalius.documents.request import MATERIAL, Request
+from vesalius.documents.request import MATERIAL
 from vesalius.errors import BadInput, choices
 from vesalius.explanations.natural.paths import edges_between
 from vesalius.model.devices import Devices
@@ -87,9 +87,9 @@ def faithfulness(
     require_drawable(n, seed)
     require_place(out)
     start = time.perf_counter()
-    subject_of_work: dict[str, Any] = {"behaviour": behaviour, "metric": metric, "dtype": dtype, "device": device}
+    work = Subject(behaviour, metric, tokenizer, revision, dtype, device)
     with shown(progress) as report:
-        specimen = loaded(specimen, tokenizer=tokenizer, revision=revision, progress=report, **subject_of_work)
+        specimen = work.load(specimen, report)
         subject = _subject(specimen, components, circuit)
         edits: dict[str, Any] = {
             "least": least,
@@ -159,16 +159,8 @@ def _measured(
         "split": None if split == HELD_OUT_SPLIT else split,
     }
     options |= {name: value for name, value in edits.items() if value}
-    options |= subject_options(specimen)
     return Faithfulness(
-        request=Request(
-            command="faithfulness",
-            specimen=specimen.source or specimen.id,
-            behaviour=specimen.behaviour,
-            **subject.named,
-            options={name: value for name, value in options.items() if value is not None},
-            seed=seed,
-        ),
+        request=request_on(specimen, "faithfulness", **subject.named, options=options, seed=seed),
         by="edges" if by_edges else "components",
         size=len(kept),
         candidates=len(candidates),

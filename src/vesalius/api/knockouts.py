@@ -12,14 +12,14 @@ import torch
 from torch import Tensor
 
 from vesalius.api.catalogue import loaded
-from vesalius.api.places import Out, directory_for, removed_if_empty, require_place, subject_options
+from vesalius.api.places import Out, directory_for, removed_if_empty, require_place
+from vesalius.api.subjects import request_on
 from vesalius.behaviours.behaviour import label_of
 from vesalius.behaviours.metrics import BehaviourMetric
 from vesalius.behaviours.trial import Trial, require_drawable, trial, unchanged_outputs
 from vesalius.components import Component, parse_components, split_names
 from vesalius.discovery.what_if import KINDS, LIKELY, Reading, Replacements
 from vesalius.documents.metric import Metric
-from vesalius.documents.request import Request
 from vesalius.documents.what_if import WHAT_IF_FILE, Likely, WhatIf, WhatIfRow
 from vesalius.errors import BadInput, Failed, choices
 from vesalius.intervene import Batch, Readout
@@ -139,14 +139,13 @@ def answer(
     clean, edited = ready.clean, ready.edited(parts, kind, _position(at))
     specimen, n = ready.specimen, len(ready.material.batch)
     drawn = {"n": n, "split": split} if prompt is None else {"prompt": _text(prompt), "source": _text(source)}
-    options = {"kind": kind, "at": at, **drawn, **subject_options(specimen)}
+    options = {"kind": kind, "at": at, **drawn}
     return WhatIf(
-        request=Request(
-            command="what-if",
-            specimen=specimen.source or specimen.id,
-            behaviour=specimen.behaviour,
+        request=request_on(
+            specimen,
+            "what-if",
             components=tuple(map(str, parts)),
-            options={name: value for name, value in options.items() if value is not None},
+            options=options,
             seed=seed if prompt is None else None,
         ),
         unit=ready.material.readout.unit,

@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from vesalius.api.catalogue import loaded
+from vesalius.api.subjects import Subject
 from vesalius.behaviours.behaviour import label_of
 from vesalius.behaviours.metrics import BehaviourMetric
 from vesalius.behaviours.trial import require_drawable, trial
@@ -83,8 +83,7 @@ def score_mib(
     require_drawable(n, seed)
     content = read_folder(Path(folder))
     with shown(progress) as report:
-        subject = {"behaviour": behaviour, "metric": metric, "dtype": dtype, "device": device}
-        specimen = loaded(specimen, tokenizer=tokenizer, revision=revision, progress=report, **subject)
+        specimen = Subject(behaviour, metric, tokenizer, revision, dtype, device).load(specimen, report)
         report("scoring circuits", 0, 1)
         score = score_folder(specimen, trial(specimen, n, seed=HELD_OUT_SEED + seed, split=split), content)
         report("scoring circuits", 1, 1)

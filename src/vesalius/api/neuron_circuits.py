@@ -5,9 +5,9 @@ from typing import Any
 
 import torch
 
-from vesalius.api.catalogue import loaded
 from vesalius.api.notes import note_unperformed
-from vesalius.api.places import Out, directory_for, removed_if_empty, require_place, subject_options
+from vesalius.api.places import Out, directory_for, removed_if_empty, require_place
+from vesalius.api.subjects import Subject, request_on
 from vesalius.behaviours.behaviour import label_of
 from vesalius.behaviours.metrics import BehaviourMetric
 from vesalius.behaviours.trial import require_drawable
@@ -48,18 +48,11 @@ def neurons(
     """
     require_drawable(n, seed)
     require_place(out)
-    reading: dict[str, Any] = {"tokenizer": tokenizer, "revision": revision, "dtype": dtype, "device": device}
+    subject = Subject(behaviour, metric, tokenizer, revision, dtype, device)
     with shown(progress) as report:
-        specimen = loaded(specimen, behaviour=behaviour, metric=metric, progress=report, **reading)
+        specimen = subject.load(specimen, report)
         options: dict[str, Any] = {"keep": keep, "n": n} | ({"force": True} if force else {})
-        request = Request(
-            command="neurons",
-            specimen=specimen.source or specimen.id,
-            behaviour=specimen.behaviour,
-            method=method,
-            options={**options, **subject_options(specimen)},
-            seed=seed,
-        )
+        request = request_on(specimen, "neurons", method=method, options=options, seed=seed)
         words = (request.behaviour and label_of(request.behaviour), method, f"keep{keep:g}", f"n{n}", f"seed{seed}")
         directory = directory_for(out, "neurons", specimen.name, *words) if out else None
         with removed_if_empty(directory):

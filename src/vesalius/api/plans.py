@@ -14,12 +14,12 @@ from typing import Any
 
 import torch
 
-from vesalius.api.catalogue import loaded
 from vesalius.api.circuit_sources import Given, Source, circuit_fields
 from vesalius.api.discoveries import require_selection
 from vesalius.api.head_sets import set_options
 from vesalius.api.options import Names
 from vesalius.api.shapes import Shape, memory_beside, read_shape, rooms
+from vesalius.api.subjects import Subject
 from vesalius.api.sweeps import PROMPTS, ROWS_BETWEEN_SAVES, component_sets_of
 from vesalius.behaviours import behaviours
 from vesalius.behaviours.metrics import BehaviourMetric
@@ -153,11 +153,11 @@ def plan(
     usual = dict(zip(COMMANDS, (PROMPTS, DEFAULT_PROMPTS, NEURON_PROMPTS, EXPLAIN_PROMPTS), strict=True))[command]
     how = kind or "zero" if command == "sweep" else "resample"
     wanted = usual if n is None else n
-    reading: dict[str, Any] = {"tokenizer": tokenizer, "revision": revision, "dtype": dtype, "device": device}
+    subject = Subject(behaviour, metric, tokenizer, revision, dtype, device)
     with shown(progress) as report:
         shape = None if isinstance(specimen, Specimen) else read_shape(specimen, dtype=dtype)
         if shape is None:
-            specimen = loaded(specimen, behaviour=behaviour, metric=metric, progress=report, **reading)
+            specimen = subject.load(specimen, report)
             parts_on(engine, jobs, specimen, report)
             if command == "explain":
                 check_builtin_options(specimen, n=n, top=top, force=force, leave_out=leave_out)

@@ -16,8 +16,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from vesalius.api.catalogue import loaded
-from vesalius.api.places import Out, directory_for, require_place, subject_options
+from vesalius.api.places import Out, directory_for, require_place
+from vesalius.api.subjects import Subject, request_on
 from vesalius.behaviours.behaviour import label_of
 from vesalius.behaviours.elsewhere import Spread
 from vesalius.behaviours.metrics import BehaviourMetric
@@ -124,22 +124,15 @@ def _sweep(
     named = None if components is None else tuple(map(str, split_names(components)))
     require_drawable(n, seed)
     require_place(out)
-    reading: dict[str, Any] = {"tokenizer": tokenizer, "revision": revision, "dtype": dtype, "device": device}
+    subject = Subject(behaviour, metric, tokenizer, revision, dtype, device)
     with shown(progress) as report:
-        specimen = loaded(specimen, behaviour=behaviour, metric=metric, progress=report, **reading)
+        specimen = subject.load(specimen, report)
         spread = parts_on(engine, jobs, specimen, report, material=material)
         sets = component_sets_of(specimen.model, named, pairs=pairs)
         given = material or trial(specimen, n, seed=seed, split=split)
         note_limits(specimen, given.prompts, resampled=kind == "resample")
         options = {"kind": kind, "pairs": pairs, "n": len(given.batch), "split": split}
-        request = Request(
-            command="sweep",
-            specimen=specimen.source or specimen.id,
-            behaviour=specimen.behaviour,
-            components=named,
-            options={**options, **subject_options(specimen, material)},
-            seed=seed,
-        )
+        request = request_on(specimen, "sweep", components=named, options=options, seed=seed, material=material)
         directory = _directory(out, specimen, request) if out else None
         store = _store(directory, request, specimen, given, sets)
         effects = _measured(specimen, sets, given, kind, store, report, spread)
