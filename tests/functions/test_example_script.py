@@ -50,13 +50,13 @@ def test_other_categories(name: str, category: Category, monkeypatch: pytest.Mon
 
 @pytest.mark.slow
 @pytest.mark.smollm
-def test_a_real_model_far_too_small_for_the_task(local_server: LocalServer) -> None:
-    """In the setting that goes through the other two: exemplars first, then queries."""
+def test_a_real_model_far_too_small_for_the_task(shallow_server: LocalServer) -> None:
+    """A few layers of SmolLM2, in the setting that goes through the other two: exemplars first, then queries."""
     suite = Suite("numeric", seed=1, count=1)
     function = suite.functions()[0]
     box = Box(function, budget=40)
     options = {"max_tokens": 48, "timeout": 600, "retry": RetryPolicy(tries=2)}
-    with open_backbone(f"local:{NAME}", base_url=local_server.url, **options) as backbone:
+    with open_backbone(f"local:{NAME}", base_url=shallow_server.url, **options) as backbone:
         answer = interpret(
             "aia+milan", function, box, suite=suite, backbone=backbone, limits=DialogueLimits(rounds=2)
         ).answer

@@ -1,18 +1,18 @@
 """The same run on Ray, with a worker killed half way: the same files."""
 
-import importlib.util
 import os
 import signal
 import sys
 import threading
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from tests.runs.models import perform, results, settings
 from vesalius.errors import BadInput
-from vesalius.runs import circuits
+from vesalius.runs import circuits, ray_engine
 from vesalius.runs.engine import engine_named
 
 SLOW_MODEL = """
@@ -32,6 +32,16 @@ def test_without_the_extra_it_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
         next(engine_named("ray")(abs, [1], jobs=1))
 
 
+@pytest.fixture
+def cluster(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """One cluster for both steps of a run; tests/runs/test_parts.py lets the engine start and end its own."""
+    ray = pytest.importorskip("ray")
+    monkeypatch.delenv(ray_engine.ADDRESS, raising=False)
+    ray_engine._connect(ray, 2)
+    yield
+    ray.shutdown()
+
+
 def kill_a_worker_half_way(asked: Path, killed: list[int]) -> None:
     """Once a few calls were made, the process that made the last one is killed."""
     for _ in range(2400):
@@ -44,13 +54,11 @@ def kill_a_worker_half_way(asked: Path, killed: list[int]) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(importlib.util.find_spec("ray") is None, reason="ray is not installed")
-def test_ray_gives_what_local_processes_give(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ray_gives_what_local_processes_give(cluster: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Two workers, one of them killed in the middle of a case; grading is a stand-in on both engines."""
     from tests.runs.test_circuits import grade_stub
 
     monkeypatch.setattr(circuits, "grade_case", grade_stub)
-    monkeypatch.delenv("RAY_ADDRESS", raising=False)
     asked = settings(tmp_path, cases=4)
     (tmp_path / "model.py").write_text(SLOW_MODEL)
     killed: list[int] = []

@@ -1,4 +1,4 @@
-"""The whole pipeline over HTTP with a real model that is far too small for the task.
+"""The whole pipeline over HTTP with the first layers of a real model, far too small for the task.
 
 What it says differs from machine to machine, so the tests state only what must hold whatever it says.
 """
@@ -18,7 +18,7 @@ pytestmark = [pytest.mark.smollm, pytest.mark.slow]
 
 
 def test_every_stage_runs_and_the_explanation_is_valid(
-    local_server: LocalServer, monkeypatch: pytest.MonkeyPatch
+    shallow_server: LocalServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """One attempt per component: that a refuted hypothesis is followed by another is tested with scripts. Reading the
     prompts takes the time, so they hold two examples, one kind of claim and no list of helpers.
@@ -32,7 +32,7 @@ def test_every_stage_runs_and_the_explanation_is_valid(
     for limit in ("MAX_LOOKS", "MAX_EXECUTIONS_COMPACT", "MAX_CLAIMS_COMPACT"):
         monkeypatch.setattr(tools, limit, 1)
     with open_backbone(
-        f"local:{NAME}", base_url=local_server.url, max_tokens=32, reasks=0, timeout=600, retry=RetryPolicy(tries=2)
+        f"local:{NAME}", base_url=shallow_server.url, max_tokens=32, reasks=0, timeout=600, retry=RetryPolicy(tries=2)
     ) as backbone:
         found = explain_hyve(load("frac_prevs"), backbone=backbone, components=["L0_MLP"], compact=True)
     text = json.dumps(found.explanation.model_dump(mode="json"), allow_nan=False)
