@@ -13,7 +13,7 @@ taken, nor a name that two packages claim.
 import importlib
 import re
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 from functools import lru_cache
 from importlib.metadata import Distribution, EntryPoint, distributions
@@ -150,28 +150,30 @@ def function_named(name: str, *, role: str, known: Iterable[str]) -> Callable[..
 def _installed(path: tuple[str, ...]) -> tuple[Plugin, ...]:
     """The plug-ins of all packages on the path, the first of packages of one name; damaged metadata is passed over."""
     groups = {group.entry_points: group for group in GROUPS}
-    found: list[Plugin] = []
-    seen: set[str] = set()
-    packages = list(distributions(path=list(path)))
-    if not any(_offers(package, groups) for package in packages):  # names and versions take far longer to read
+    packages = [(package, _entry_points(package, groups)) for package in distributions(path=list(path))]
+    if not any(entries for _, entries in packages):  # names and versions take far longer to read
         return ()
-    for package in packages:
+    plugins: list[Plugin] = []
+    seen: set[str] = set()
+    for package, entries in packages:
+        if entries is None:
+            continue
         try:
             name, version = str(package.metadata["Name"]), str(package.version)
-            entries = [entry for entry in package.entry_points if entry.group in groups]
         except Exception:
             continue
         same = re.sub(r"[-_.]+", "-", name).lower()
         if same not in seen:
             seen.add(same)
-            found += [Plugin(groups[entry.group], entry.name, name, version, entry) for entry in entries]
-    return tuple(sorted(found, key=lambda plugin: (plugin.group.entry_points, plugin.name, plugin.package)))
+            plugins += [Plugin(groups[entry.group], entry.name, name, version, entry) for entry in entries]
+    return tuple(sorted(plugins, key=lambda plugin: (plugin.group.entry_points, plugin.name, plugin.package)))
 
 
-def _offers(package: Distribution, groups: Iterable[str]) -> bool:
-    """Whether a package may have entry points of these groups."""
+def _entry_points(package: Distribution, groups: Collection[str]) -> list[EntryPoint] | None:
+    """The entry points of a package in these groups, parsed where their file names one; None where it is damaged."""
     try:
         text = package.read_text("entry_points.txt") or ""
+        named = any(group in text for group in groups)
+        return [entry for entry in package.entry_points if entry.group in groups] if named else []
     except Exception:
-        return False
-    return any(group in text for group in groups)
+        return None

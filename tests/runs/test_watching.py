@@ -14,7 +14,9 @@ from tests.report.explanations import frac_prevs
 from tests.runs.conversations import write_conversation
 from vesalius import api
 from vesalius.errors import BadInput, Failed
+from vesalius.files import read_json
 from vesalius.progress import silent
+from vesalius.runs import directory
 from vesalius.runs.conversation import LONGEST, Conversation
 from vesalius.runs.listing import ResultIndex
 from vesalius.runs.under_way import FILE, under_way, worker_of
@@ -161,13 +163,16 @@ def test_links_that_lead_out_are_refused(run: Path, tmp_path: Path) -> None:
         api.watch(tmp_path / "empty")
 
 
-def test_a_case_of_a_benchmark_is_watched(run: Path) -> None:
+def test_a_case_of_a_benchmark_is_watched(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (run / "calls").mkdir()
     (run / "calls.jsonl").rename(run / "calls" / "8.jsonl")
     settings = {"benchmark": "circuits", "scientist": "hyve", "specimens": {"3": "x", "8": "y"}}
     (run / "run.json").write_text(json.dumps({"schema": 1, "settings": settings, "names": {"8": "vowel"}}))
     (run / "events.jsonl").write_text("")
+    read: list[str] = []
+    monkeypatch.setattr(directory, "read_json", lambda path: (read.append(path.name), read_json(path))[1])
     watched = api.watch(run)
+    assert read == ["run.json"]
     assert (watched.case, watched.n_calls, watched.specimen) == ("8", 8, "bench circuits, vowel")
     assert [(case.case, case.name) for case in watched.cases] == [("3", "3"), ("8", "vowel")]
     assert api.watch(run, case="3").n_calls == 0

@@ -30,6 +30,7 @@ from vesalius.runs.directory import (
     RUN,
     SCORECARD,
     document_or_none,
+    inside,
     is_run,
     read_scorecard,
     require_benchmark,
@@ -40,7 +41,7 @@ from vesalius.runs.functions.state import INTERPRET, FunctionState
 from vesalius.runs.functions.work import Interpreted
 from vesalius.runs.ledger import read_ledger
 from vesalius.runs.under_way import worker_of
-from vesalius.runs.watching import Watcher, inside, run_state
+from vesalius.runs.watching import Watcher, run_state
 
 __all__ = ["functions_run", "one_function"]
 #: Queries of one function that are listed.

@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
+from vesalius.backbones.records import FILE as CALLS_FILE
 from vesalius.documents.base import first_error
 from vesalius.documents.circuit import Circuit
 from vesalius.documents.explanation import Explanation
@@ -29,6 +30,8 @@ SCHEMA = 1
 RUN, EVENTS, SCORECARD = "run.json", "events.jsonl", SCORECARD_FILE
 EXPLANATIONS, TRACES, CALLS, PAGES, INDEX = "explanations", "traces", "calls", "pages", "report.html"
 SPENDING, CIRCUITS, EXECUTIONS = "spending.json", "circuits", "executions"
+#: Bytes of a file that is read whole; calls are read piece by piece.
+MOST_BYTES = 128 * 2**20
 _SHOWN = 60
 Document = TypeVar("Document", bound=BaseModel)
 
@@ -148,6 +151,23 @@ def read_run(directory: Path) -> dict[str, Any]:
     if not isinstance(data.get("settings"), dict):
         raise BadInput(f"{directory / RUN}: says nothing about the settings; choose another `out`")
     return data
+
+
+def read_own_run(directory: Path) -> dict[str, Any] | None:
+    """The same of a directory that may come from elsewhere: a `run.json` that lies outside or is too large is refused.
+    None where there is no run.
+    """
+    return read_run(directory) if is_run(directory) and inside(directory, RUN) else None
+
+
+def inside(directory: Path, *parts: str) -> Path:
+    """A file of a run; a link that leads out of it is refused, and a file that is too large to be read whole."""
+    path = directory.joinpath(*parts)
+    if path.exists() and not (path.is_file() and path.resolve().is_relative_to(directory.resolve())):
+        raise BadInput(f"{'/'.join(parts)}: is not a file of this run")
+    if parts[0] not in (CALLS, CALLS_FILE) and path.is_file() and (size := path.stat().st_size) > MOST_BYTES:
+        raise BadInput(f"{'/'.join(parts)}: has {size / 2**20:,.0f} MB; files of {MOST_BYTES // 2**20} MB are read")
+    return path
 
 
 def require_benchmark(directory: Path, name: str) -> dict[str, Any]:

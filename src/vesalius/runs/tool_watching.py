@@ -15,7 +15,7 @@ from vesalius.documents.explanation import Verdict
 from vesalius.errors import BadInput, choices
 from vesalius.runs.conversation import LONGEST, LONGEST_WHOLE
 from vesalius.runs.ledger import Record
-from vesalius.runs.tools import TOOLS, tool_calls
+from vesalius.runs.tools import TOOLS, recorded_calls
 from vesalius.runs.usage import summed
 
 #: The tool whose argument is a program, and the argument.
@@ -25,7 +25,7 @@ _LONGEST_LABEL = 80
 
 def watch_tools(directory: Path, *, case: str | None, first: int, most: int, common: dict[str, Any]) -> AgentRun:
     """The calls of one connection from number `first` on, at most so many; by default of the one that called last."""
-    records = tool_calls(directory)
+    records = recorded_calls(directory)
     connections = list(dict.fromkeys(_connection(record) for record in records))
     chosen = _chosen(case, connections)
     own = [record for record in records if _connection(record) == chosen]
@@ -50,7 +50,7 @@ def watch_tools(directory: Path, *, case: str | None, first: int, most: int, com
 
 def whole_tool_text(directory: Path, *, case: str | None, number: int, part: str) -> str:
     """A whole text of one call: `tool.0.given` or `tool.0.result`."""
-    records = tool_calls(directory)
+    records = recorded_calls(directory)
     chosen = _chosen(case, list(dict.fromkeys(_connection(record) for record in records)))
     own = [record for record in records if _connection(record) == chosen]
     if not 0 <= number < len(own):

@@ -10,7 +10,7 @@ from typing import Any
 
 from vesalius.errors import BadInput, Failed
 from vesalius.files import read_json, write_json
-from vesalius.runs.directory import EVENTS, Run, is_run, read_run
+from vesalius.runs.directory import EVENTS, Run, read_own_run
 from vesalius.runs.ledger import Record, read_ledger
 
 #: What `run.json` calls such a run, and the event of a call.
@@ -57,12 +57,22 @@ class ToolRun:
 
 
 def is_tool_run(directory: Path) -> bool:
-    """Whether a directory holds a run of tool calls."""
-    return is_run(directory) and read_run(directory)["settings"].get("benchmark") == TOOLS
+    """Whether a directory holds a run of tool calls; a `run.json` that lies elsewhere or is too large is refused."""
+    return is_of_tools(read_own_run(directory))
+
+
+def is_of_tools(run: Mapping[str, Any] | None) -> bool:
+    """Whether `run.json` is that of a run of tool calls."""
+    return run is not None and run["settings"].get("benchmark") == TOOLS
 
 
 def tool_calls(directory: Path) -> list[Record]:
     """The calls of a run that this process does not hold."""
     if not is_tool_run(directory):
         raise BadInput(f"{directory}: holds no run of `vesalius mcp`; name one")
+    return recorded_calls(directory)
+
+
+def recorded_calls(directory: Path) -> list[Record]:
+    """The calls in the ledger of what is known to be a run of tool calls."""
     return [record for record in read_ledger(directory / EVENTS) if record["event"] == CALL]

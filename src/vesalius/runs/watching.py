@@ -6,7 +6,7 @@ not followed.
 """
 
 from collections import OrderedDict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -21,23 +21,21 @@ from vesalius.runs.directory import (
     CALLS,
     EVENTS,
     EXPLANATIONS,
-    RUN,
     SCORECARD,
     TRACES,
     document_or_none,
+    inside,
     is_run,
-    read_run,
+    read_own_run,
 )
 from vesalius.runs.tool_watching import watch_tools, whole_tool_text
-from vesalius.runs.tools import is_tool_run
+from vesalius.runs.tools import is_of_tools
 from vesalius.runs.under_way import FILE as UNDER_WAY
 from vesalius.runs.under_way import Worker, worker_of
 from vesalius.runs.usage import summed
 
 #: Conversations that are kept, so that the next look reads only what was added.
 MOST_KEPT = 16
-#: Bytes of a file that is read whole; calls are read piece by piece.
-MOST_BYTES = 128 * 2**20
 #: Calls of one look.
 MOST_CALLS = 400
 
@@ -46,15 +44,15 @@ def run_state(directory: Path, worker: Worker | None = None) -> RunState:
     """Whether a process works on a run, its result is there, or neither."""
     if (worker or worker_of(directory)) is not None:
         return "running"
-    if _is_of_tools(directory):
+    return _state_of_files(directory, read_own_run(directory))
+
+
+def _state_of_files(directory: Path, run: Mapping[str, Any] | None) -> RunState:
+    """The state of a run that no process works on; `run` is its `run.json`, None of an explanation."""
+    if is_of_tools(run):
         return "finished"  # it has no end of its own
-    result = SCORECARD if is_run(directory) else EXPLANATION_FILE
+    result = EXPLANATION_FILE if run is None else SCORECARD
     return "finished" if (directory / result).is_file() else "stopped"
-
-
-def _is_of_tools(directory: Path) -> bool:
-    """Whether it is a run of `vesalius mcp`; a `run.json` that lies elsewhere or is too large is refused first."""
-    return is_run(directory) and inside(directory, RUN).is_file() and is_tool_run(directory)
 
 
 def is_watchable(directory: Path) -> bool:
@@ -74,14 +72,14 @@ class Watcher:
         """
         if not (expected or is_watchable(directory)):
             raise BadInput(f"run {directory.name}: there is nothing to watch (no calls, no explanation)")
-        worker = worker_of(directory)
-        state = run_state(directory, worker)
+        worker, run = worker_of(directory), read_own_run(directory)
+        state = _state_of_files(directory, run) if worker is None else "running"
         common: dict[str, Any] = {"run": directory.name, "state": state, **_doing(worker)}
-        if _is_of_tools(directory):
+        if is_of_tools(run):
             inside(directory, EVENTS)
             return watch_tools(directory, case=case, first=first, most=MOST_CALLS, common=common)
-        if is_run(directory):
-            return self._of_benchmark(directory, case, first, common)
+        if run is not None:
+            return self._of_benchmark(directory, run, case, first, common)
         explanation = _document(Explanation, directory, EXPLANATION_FILE)
         trace = _document(Trace, directory, TRACE_FILE) if state == "finished" else None
         conversation = self._conversation(inside(directory, CALLS_FILE), case="")
@@ -91,11 +89,12 @@ class Watcher:
 
     def text(self, directory: Path, *, case: str | None, number: int, part: str) -> str:
         """A whole text of one call."""
-        if _is_of_tools(directory):
+        run = read_own_run(directory)
+        if is_of_tools(run):
             inside(directory, EVENTS)
             return whole_tool_text(directory, case=case, number=number, part=part)
-        if is_run(directory):
-            file = inside(directory, CALLS, f"{_known_case(directory, case)}.jsonl")
+        if run is not None:
+            file = inside(directory, CALLS, f"{_known_case(run, case)}.jsonl")
         else:
             file = inside(directory, CALLS_FILE)
         return self._conversation(file, case=case or "").whole(number, part)
@@ -104,15 +103,16 @@ class Watcher:
         """The calls of one case of a benchmark's run."""
         return self._conversation(inside(directory, CALLS, f"{case}.jsonl"), case=case)
 
-    def _of_benchmark(self, directory: Path, case: str | None, first: int, common: dict[str, Any]) -> AgentRun:
-        asked = _asked(directory)
-        names = asked.get("names")
+    def _of_benchmark(
+        self, directory: Path, run: Mapping[str, Any], case: str | None, first: int, common: dict[str, Any]
+    ) -> AgentRun:
+        names = run.get("names")
         cases = [
             AgentCase(case=name, name=_name(names, name), calls=0, explained=_is_explained(directory, name))
-            for name in _cases(asked)
+            for name in _cases(run)
         ]
-        chosen = _known_case(directory, case) if case is not None else _latest(directory, cases)
-        settings = asked["settings"]
+        chosen = _known_case(run, case) if case is not None else _latest(directory, cases)
+        settings = run["settings"]
         common |= {"scientist": str(settings.get("scientist", ""))[:100], "case": chosen}
         conversation = self.conversation(directory, chosen) if chosen else Conversation(directory / CALLS)
         trace = _document(Trace, directory, TRACES, f"{chosen}.json") if chosen else None
@@ -197,13 +197,8 @@ def _standing(tests: Sequence[AgentCall]) -> tuple[Verdict | None, Decider | Non
     return verdict_of_kinds(claims), "engine" if claims else "undecided"
 
 
-def _asked(directory: Path) -> dict[str, Any]:
-    inside(directory, RUN)
-    return read_run(directory)
-
-
-def _cases(asked: dict[str, Any]) -> list[str]:
-    specimens = asked["settings"].get("specimens")
+def _cases(run: Mapping[str, Any]) -> list[str]:
+    specimens = run["settings"].get("specimens")
     return [name for name in specimens if _is_plain(name)] if isinstance(specimens, dict) else []
 
 
@@ -216,10 +211,9 @@ def _name(names: Any, case: str) -> str:
     return name[:200] if isinstance(name, str) else case
 
 
-def _known_case(directory: Path, case: str | None) -> str:
-    asked = _asked(directory)
-    cases = _cases(asked)
-    if not isinstance(asked["settings"].get("specimens"), dict) and isinstance(case, str) and _is_plain(case):
+def _known_case(run: Mapping[str, Any], case: str | None) -> str:
+    cases = _cases(run)
+    if not isinstance(run["settings"].get("specimens"), dict) and isinstance(case, str) and _is_plain(case):
         return case  # a functions run does not list its functions
     if case not in cases:
         raise BadInput(f"case {str(case)[:60]!r}: not in this run; it has {choices(cases)}")
@@ -240,16 +234,6 @@ def _latest(directory: Path, cases: Sequence[AgentCase]) -> str | None:
             return 0.0
 
     return max(cases, key=changed).case if cases else None
-
-
-def inside(directory: Path, *parts: str) -> Path:
-    """A file of a run; a link that leads out of it is refused, and a file that is too large to be read whole."""
-    path = directory.joinpath(*parts)
-    if path.exists() and not (path.is_file() and path.resolve().is_relative_to(directory.resolve())):
-        raise BadInput(f"{'/'.join(parts)}: is not a file of this run")
-    if parts[0] not in (CALLS, CALLS_FILE) and path.is_file() and (size := path.stat().st_size) > MOST_BYTES:
-        raise BadInput(f"{'/'.join(parts)}: has {size / 2**20:,.0f} MB; files of {MOST_BYTES // 2**20} MB are read")
-    return path
 
 
 def _document(kind: Any, directory: Path, *parts: str) -> Any:
