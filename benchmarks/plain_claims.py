@@ -51,11 +51,19 @@ class PlainCheck:
         return max(self._lost([self._put(part, mean if "its mean" in text else zero)])) < LEAST
 
     def _moves_role(self, text: str) -> bool:
+        """The output of a run with another token, and the same where that run attends as the clean one does."""
         (part, *zeroed), role = _parts(text), _role(text)
         tokens = self.prompts.tokens.clone()
         place = self.prompts.roles[role]
         tokens[self.rows, place] = tokens[self.rows, place].roll(7)
-        source = self._cached(tokens)
+        clean = self._cached(self.prompts.tokens, self._zeroed(zeroed))
+        attending = self._attending(part, clean)
+        runs = [self._cached(tokens, [*self._zeroed(zeroed), *edits]) for edits in ([], [attending])]
+        return all(self._moved(part, tokens, source, zeroed) > LEAST for source in runs)
+
+    def _moved(
+        self, part: Component, tokens: Tensor, source: Mapping[str, Tensor], zeroed: Sequence[Component]
+    ) -> float:
         rival = self.model(tokens)[self.rows, self.prompts.position].argmax(-1)
         differs = rival != self.clean.argmax(-1)
         before = self._end(self._zeroed(zeroed))
@@ -63,7 +71,7 @@ class PlainCheck:
         whole = self.model(tokens)[self.rows, self.prompts.position]
         base = self._margin(self.clean, rival)[differs].mean()
         moved = (self._margin(after, rival) - self._margin(before, rival))[differs].mean()
-        return float(moved / (self._margin(whole, rival)[differs].mean() - base)) > LEAST
+        return float(moved / (self._margin(whole, rival)[differs].mean() - base))
 
     def _backs_up(self, text: str) -> bool:
         part, *others = _parts(text)
@@ -170,6 +178,17 @@ class PlainCheck:
 
         return f"blocks.{head.layer}.attn.hook_pattern", edit
 
+    def _attending(self, head: Component, cache: Mapping[str, Tensor]) -> Edit:
+        """A head's attention as in another run."""
+        point = f"blocks.{head.layer}.attn.hook_pattern"
+
+        def edit(pattern: Tensor) -> Tensor:
+            pattern = pattern.clone()
+            pattern[:, head.head] = cache[point][:, head.head]
+            return pattern
+
+        return point, edit
+
     # Runs.
 
     @torch.no_grad()
@@ -189,8 +208,9 @@ class PlainCheck:
         return kept[0]
 
     @torch.no_grad()
-    def _cached(self, tokens: Tensor) -> Mapping[str, Tensor]:
-        return self.model.run_with_cache(tokens)[1]
+    def _cached(self, tokens: Tensor, edits: Sequence[Edit] = ()) -> Mapping[str, Tensor]:
+        hooks = [(point, lambda value, hook, edit=edit: edit(value)) for point, edit in edits]
+        return self.model.run_with_cache(tokens, fwd_hooks=hooks)[1]
 
     def _value(self, part: Component, cache: Mapping[str, Tensor] | None = None) -> Tensor:
         """A head's z, or what an MLP writes."""

@@ -3,11 +3,11 @@
     vesalius explain smollm2-135m -b ioi --components L16H0,L20H0,L22_MLP \\
         --scientist hyve --backbone scripted:examples/hyve_natural.py
 
-It finds out by corrupt-operand patching which role each head of the circuit moves most. Of a head it first claims that
-it is the primary one of those that move its role (where it is the only one: that it is needed and moves the role); if
-that is refuted, that it is a backup of the others; last, that the logit lens alone shows it. It answers by the label of
-the call and by how often it has spoken, so a run that was killed and is run again hears the same. It is no language
-model: it shows the loop, and what the engine makes of honest guesses.
+It finds out by corrupt-operand patching which role the values of each head of the circuit move most. Of a head it
+first claims that it is the primary one of those that move its role (where it is the only one: that it is needed and
+moves the role); if that is refuted, that it is a backup of the others; last, that the logit lens alone shows it. It
+answers by the label of the call and by how often it has spoken, so a run that was killed and is run again hears the
+same. It is no language model: it shows the loop, and what the engine makes of honest guesses.
 """
 
 import json
@@ -46,7 +46,7 @@ moved = {{head: {{}} for head in heads}}
 for role in [role for role in next(iter(seen.values()), {{}}) if role not in {not_sources!r}]:
     try:
         for head, found in zip(heads, corrupt([[head] for head in heads], role)):
-            moved[head][role] = found["moved"][0]
+            moved[head][role] = found["moved_by_values"][0]
     except Exception:
         pass  # every prompt has the same token there, or the answer does not depend on it
 result = {{"moved": moved, "attention": seen, "lens": lens([component])}}

@@ -103,7 +103,7 @@ def test_corrupting_a_role_patches_the_outputs_of_the_run_with_another_token_the
         others = [int(pool.prompts.tokens[i % len(pool), place[i % len(pool)]]) for i in range(prompt + 1, prompt + 9)]
         tokens[prompt, place[prompt]] = next(token for token in others if token != own)
     expected = activations(pool.model, Batch(tokens, pool.prompts.mask))
-    assert torch.allclose(source.values.embed, expected.embed)
+    assert torch.allclose(source.outputs((), None).embed, expected.embed)
     if not bool(source.differs.any()):
         with pytest.raises(BadInput, match="no prompt's answer changes"):
             tools.corrupt([["L0H1"]], role)
@@ -123,6 +123,46 @@ def test_corrupting_a_role_patches_the_outputs_of_the_run_with_another_token_the
     share = sum(part for part, _ in moved) / sum(total for _, total in moved)
     assert found["moved"][0] == pytest.approx(share, rel=1e-3, abs=CLOSE)
     assert found["switched"][0] == pytest.approx(sum(switched) / len(switched), rel=1e-3, abs=CLOSE)
+
+
+@pytest.mark.parametrize("zeroed", [(), ("L0H3", "L0_MLP")])
+@pytest.mark.parametrize("at_end", [True, False])
+def test_outputs_by_values_are_those_of_a_run_that_is_given_the_clean_attention(
+    tools: Instruments, zeroed: tuple[str, ...], at_end: bool
+) -> None:
+    """Twin: the run with another token, one head's attention overwritten by that of the clean run."""
+    pool, head = tools.pool, Component(1, 2)
+    role, place = next(iter(pool.prompts.roles.items()))
+    first, at = [Component.parse(name) for name in zeroed], pool.prompts.position if at_end else None
+    source = Corrupted(pool, role, place, tools._clean)
+    name, z = "blocks.1.attn.hook_pattern", "blocks.1.attn.hook_z"
+    where = (slice(None), slice(None)) if at is None else (torch.arange(len(pool)), at)
+
+    def zero(value, hook):
+        value = value.clone()
+        value[*where, 3] = 0.0
+        return value
+
+    def zero_mlp(value, hook):
+        value = value.clone()
+        value[where] = pool.model.blocks[0].mlp_bias
+        return value
+
+    hooks = [("blocks.0.attn.hook_z", zero), ("blocks.0.hook_mlp_out", zero_mlp)] if zeroed else []
+    _, clean = pool.model.run_with_cache(pool.batch.tokens, mask=pool.batch.mask, fwd_hooks=hooks)
+
+    def overwrite(pattern, hook):
+        pattern = pattern.clone()
+        pattern[:, head.head] = clean[name][:, head.head]
+        return pattern
+
+    tokens = source._batch.tokens
+    assert bool((tokens != pool.batch.tokens).sum(1).eq(1).all())
+    _, twin = pool.model.run_with_cache(tokens, mask=pool.batch.mask, fwd_hooks=[*hooks, (name, overwrite)])
+    found = source.outputs_by_values([head], first, at)
+    assert torch.allclose(found.z[1][:, :, head.head], twin[z][:, :, head.head], atol=1e-5)
+    # What the others write is what they write in that run.
+    assert torch.allclose(source.outputs(first, at).z[1][:, :, 0], twin[z][:, :, 0], atol=1e-5)
 
 
 def test_cutting_attention_takes_the_value_at_that_key_out_of_z(tools: Instruments) -> None:

@@ -50,7 +50,10 @@ def test_a_tag_by_experiment_is_one_or_null(by_hand: Explanation) -> None:
 
 def test_every_claim_behind_a_role_is_supported(by_hand: Explanation) -> None:
     induction, previous = parts(by_hand)["L1H0"], parts(by_hand)["L0H0"]
-    assert {claim.verdict for claim in induction.claims} == {"supported"}
+    refuted = [claim.text for claim in induction.claims if claim.verdict != "supported"]
+    assert refuted == ["L1H0 moves first A to end."]  # it is the key by which B is found
+    assert "B reaches the answer position through L1H0." in by_hand.information_flow
+    assert "First A reaches" not in by_hand.information_flow
     assert {claim.kind for claim in induction.claims} == {
         "attends",
         "necessary",
@@ -167,7 +170,14 @@ def claim(kind: str, verdict: Verdict, value: float = 0.3) -> ClaimRecord:
 @pytest.mark.parametrize(
     ("name", "looks_at", "verdicts", "role"),
     [
-        ("L1H2", None, {"necessary": "supported", "acts_at_answer": "supported"}, "primary mover"),
+        ("L1H2", None, {"necessary": "supported", "acts_at_answer": "supported"}, "necessary at the answer"),
+        (
+            "L1H2",
+            "IO",
+            {"attends": "supported", "necessary": "supported", "acts_at_answer": "supported"},
+            "reads IO, primary mover",
+        ),
+        ("L1H2", None, {"covers": "supported"}, "backup head"),
         ("L1H2", None, {"necessary": "supported", "acts_at_answer": "refuted"}, "necessary upstream"),
         ("L1H2", None, {"necessary": "supported", "acts_at_answer": "untested"}, "necessary"),
         ("L1H2", "IO", {"attends": "supported", "covers": "supported"}, "reads IO, backup mover"),

@@ -3,7 +3,7 @@
 import pytest
 
 from tests.behaviours.word_tokenizer import word_tokenizer
-from tests.explanations.induction_model import as_specimen, induction_model
+from tests.explanations.induction_model import as_specimen, induction_model, with_late_switch
 from vesalius.behaviours.natural import with_behaviour
 from vesalius.components import Component
 from vesalius.errors import BadInput
@@ -55,6 +55,8 @@ def saturated() -> Lab:
         (ReadsRole(component="L1H0", role="first A"), "refuted"),
         (ReadsRole(component="L1H3", role="B"), "refuted"),
         (MovesRole(component="L1H0", role="B"), "supported"),
+        # By the first A the head finds B: its attention depends on that token, what it moves does not.
+        (MovesRole(component="L1H0", role="first A"), "refuted"),
         (MovesRole(component="L1H3", role="B"), "refuted"),
         (MovesRole(component="L0H0", role="B"), "refuted"),
         (Inhibits(component="L1H1"), "supported"),
@@ -93,6 +95,15 @@ def test_a_backup_shows_once_all_it_stands_behind_are_replaced(backups: Lab) -> 
     assert effects[1] > 0.8
 
 
+def test_what_a_head_moves_once_others_are_zeroed_is_asked_of_runs_without_them() -> None:
+    """Without the switch that L0H1 writes at the end, the induction head attends to BOS and moves nothing."""
+    specimen = as_specimen(with_late_switch(word_tokenizer().size))
+    lab = Lab(specimen, n=16, seed=5, circuit=[Component(0, 1), Component(1, 0)])
+    assert check(MovesRole(component="L1H0", role="B"), lab).verdict == "supported"
+    assert check(MovesRole(component="L1H0", role="B", suppressed=("L0H1",)), lab).verdict == "refuted"
+    assert check(MovesRole(component="L1H0", role="B", suppressed=("L0H2",)), lab).verdict == "supported"
+
+
 def test_a_head_that_only_the_lens_shows_is_not_called_necessary(saturated: Lab) -> None:
     record = check(LensOnly(component="L1H1"), saturated)
     assert record.verdict == "supported"
@@ -120,6 +131,7 @@ def test_a_claim_that_cannot_be_read_is_refused(data: object, words: str) -> Non
         (ReadsRole(component="L1H0", role="verb"), "role 'verb'"),
         (ReadsRole(component="L1_MLP", role="B"), "has no attention"),
         (MovesRole(component="L1H0", role="verb"), "role 'verb' does not exist"),
+        (MovesRole(component="L1_MLP", role="B"), "name a head"),
         (BacksUp(component="L1H0", of=("L1H0",)), "other components"),
         (BacksUp(component="L1H0", of=()), "other components"),
         (Feeds(component="L1H0", receiver="L0H0"), "later receiver"),

@@ -123,7 +123,7 @@ def test_a_function_that_nobody_describes_is_wrong(tmp_path: Path) -> None:
 
 
 def test_a_natural_model_by_the_builtin_scientist(tmp_path: Path) -> None:
-    (sample,) = samples(evaluated(natural(components=PAIR, n=8), tmp_path))
+    (sample,) = samples(evaluated(natural(components=PAIR, n=16), tmp_path))
     kept = Explanation.model_validate(sample.store["vesalius:answer"])
     assert [part.id for part in kept.components] == PAIR
     graded = grade_natural(kept, "arithmetic", seed=1)

@@ -46,7 +46,7 @@ REFUTED = {
     "feeds": "a direct path from it matters",
     "hinders": "a direct path from it works against the answer",
     "reads_from": "copies from the previous token",
-    "moves_role": "writes what depends on a role at the answer position",
+    "moves_role": "moves a role to the answer position",
     "primary": "the primary mover of a role",
     "backs_up": "a backup of heads that move the same role",
     "together": "matters together with heads that move the same role",

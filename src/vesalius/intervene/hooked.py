@@ -43,17 +43,19 @@ def attention_cuts(
     return [hook(head) for head in heads]
 
 
-def zeroing(model: Transformer, components: Sequence[Component], at: Int[Tensor, " prompt"]) -> list[Hook]:
-    """Hooks that zero components at one position of each prompt: heads write nothing, MLPs only their output bias."""
-    rows = torch.arange(len(at))
+def zeroing(model: Transformer, components: Sequence[Component], at: Int[Tensor, " prompt"] | None) -> list[Hook]:
+    """Hooks that zero components at one position of each prompt (None: everywhere): heads write nothing, MLPs only
+    their output bias.
+    """
+    where = (slice(None), slice(None)) if at is None else (torch.arange(len(at)), at)
 
     def hook(part: Component) -> Hook:
         def zero(value: Tensor, _: HookPoint) -> Tensor:
             value = value.clone()
             if part.head is None:
-                value[rows, at] = model.blocks[part.layer].mlp_bias.to(value)
+                value[where] = model.blocks[part.layer].mlp_bias.to(value)
             else:
-                value[rows, at, part.head] = 0.0
+                value[*where, part.head] = 0.0
             return value
 
         return f"blocks.{part.layer}.{'hook_mlp_out' if part.head is None else 'attn.hook_z'}", zero

@@ -12,7 +12,7 @@ Units of MLPs are replaced inside: a neuron at `hook_post`, an expert at what it
 the router does not choose it). Tables hold these values (`units`) where they are asked for.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -23,7 +23,7 @@ from vesalius.components import Component
 from vesalius.errors import BadInput
 from vesalius.model.attention import take_positions
 from vesalius.model.config import Config
-from vesalius.model.hooks import Cache, Tap
+from vesalius.model.hooks import Cache, Hook, Tap
 from vesalius.model.norms import widened
 from vesalius.model.transformer import Transformer
 
@@ -197,13 +197,14 @@ def activations(model: Transformer, batch: Batch, *, neurons: bool = False) -> V
 
 @torch.no_grad()
 def activations_and_logits(
-    model: Transformer, batch: Batch, at: Int[Tensor, "prompt query"]
-) -> tuple[Values, Float[Tensor, "prompt query out"]]:
-    """The same, and the logits at some positions; one run."""
-    last = f"blocks.{model.config.n_layers - 1}.hook_resid_post"
-    cache = _run(model, batch, last)
+    model: Transformer, batch: Batch, at: Int[Tensor, "prompt query"], *, hooks: Sequence[Hook] = ()
+) -> tuple[Values, Float[Tensor, "prompt query out"], tuple[Float[Tensor, "prompt pos kv_head d_head"], ...]]:
+    """The same in a run with hooks, the logits at some positions, and what the heads of each layer read (`hook_v`)."""
+    layers = range(model.config.n_layers)
+    last, reads = f"blocks.{layers[-1]}.hook_resid_post", [f"blocks.{layer}.attn.hook_v" for layer in layers]
+    cache = _run(model, batch, last, *reads, hooks=hooks)
     final = take_positions(cache[last], at.to(cache[last].device))
-    return values_of(model, cache, batch), model.unembed(final, None, Tap())
+    return values_of(model, cache, batch), model.unembed(final, None, Tap()), tuple(cache[name] for name in reads)
 
 
 def values_of(model: Transformer, cache: Cache, batch: Batch) -> Values:
@@ -269,7 +270,7 @@ def _means(model: Transformer, parts: Iterable[Values], *, per_position: bool) -
     return _combine(lambda x: (x / count.to(x.device).view(1, -1, *[1] * (x.ndim - 2))).to(like), total)
 
 
-def _run(model: Transformer, batch: Batch, *names: str, neurons: bool = False) -> Cache:
+def _run(model: Transformer, batch: Batch, *names: str, neurons: bool = False, hooks: Sequence[Hook] = ()) -> Cache:
     ends = (*OUTPUT_HOOKS, *UNIT_HOOKS) if neurons else OUTPUT_HOOKS
     with torch.no_grad():
         _, cache = model.run_with_cache(
@@ -277,6 +278,7 @@ def _run(model: Transformer, batch: Batch, *names: str, neurons: bool = False) -
             mask=batch.mask,
             names=lambda name: name.endswith(ends) or name in ("blocks.0.hook_resid_pre", *names),
             choose=torch.zeros(len(batch), 1, dtype=torch.long, device=batch.tokens.device),
+            fwd_hooks=hooks,
         )
     return cache
 

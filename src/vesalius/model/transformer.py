@@ -258,10 +258,17 @@ class Transformer(nn.Module):
         return soft_cap(widened(logits), self.config.final_softcap)
 
     def run_with_cache(
-        self, tokens: Int[Tensor, "batch pos"], *, names: NameFilter = None, **options: object
+        self,
+        tokens: Int[Tensor, "batch pos"],
+        *,
+        names: NameFilter = None,
+        fwd_hooks: Iterable[Hook] = (),
+        **options: object,
     ) -> tuple[Float[Tensor, "batch query out"], Cache]:
-        """Logits and a `Cache` of activations: all of them, or those that `names` (name, names, predicate) picks."""
-        tap = Tap(keep=name_filter(names))
+        """Logits and a `Cache` of activations: all of them, or those that `names` (name, names, predicate) picks;
+        `fwd_hooks` as in `run_with_hooks`.
+        """
+        tap = Tap(hooks=fwd_hooks, keep=name_filter(names))
         return self(tokens, tap=tap, **options), Cache(tap.stored, self.config, self._results, self._written)
 
     def run_with_hooks(

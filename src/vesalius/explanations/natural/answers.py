@@ -30,6 +30,11 @@ def answers_of(reading: Float[Tensor, "prompt 4"]) -> Answers:
     return Answers(score.float(), token.long(), right > 0.5, margin.float())
 
 
+def answers_lost(before: Answers, after: Answers) -> Float[Tensor, " prompt"]:
+    """1 where a right answer is lost, -1 where one is gained, else 0."""
+    return before.right.float() - after.right.float()
+
+
 def answer_readout(
     pool: Pool, *, own: Int[Tensor, " prompt"] | None = None, rival: Int[Tensor, " prompt"] | None = None
 ) -> Readout:

@@ -15,7 +15,7 @@ def group_sentence(role: str, claim: ClaimRecord) -> str | None:
         others = claim.text.split(" is a backup of ")[1].split(":")[0]
         return (
             f"Zeroed at the answer position it costs {cost} more once {others} are zeroed there too than alone "
-            f"(n = {shown.n}): it backs them up for {role}."
+            f"(n = {shown.n}): it backs them up."
         )
     if claim.kind == "primary":
         lead = claim.evidence[-1]
@@ -40,14 +40,18 @@ def group_sentence(role: str, claim: ClaimRecord) -> str | None:
 
 
 def _moves(role: str, claim: ClaimRecord) -> str | None:
-    moved, switched = claim.evidence
+    moved, switched, *by_values = claim.evidence
     given = claim.text.rstrip(".").partition(" once ")[2]
     condition = f", once {given}," if given else ""
+    sentence = (
+        f"With its output at the answer position{condition} from runs with another {role}, the answer moves "
+        f"{figure(moved)} of the way to theirs and becomes theirs on {figure(switched)} of prompts (n = {moved.n})"
+    )
     if claim.verdict == "supported":
-        return (
-            f"With its output at the answer position{condition} from runs with another {role}, the answer moves "
-            f"{figure(moved)} of the way to theirs and becomes theirs on {figure(switched)} of prompts (n = {moved.n})."
-        )
+        return sentence + "".join(f"; by its values alone, {figure(one)} of the way" for one in by_values) + "."
+    if claim.verdict == "refuted" and by_values:
+        share = figure(by_values[0])
+        return f"{sentence}, but by its values alone only {share}: {role} decides where it attends, not what it moves."
     if claim.verdict == "refuted":
         return f"Its output alone{condition} moves the answer only {figure(moved)} of the way to another {role}'s."
     return None

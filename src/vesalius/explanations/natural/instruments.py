@@ -22,7 +22,7 @@ from vesalius.components import Component, parse_components
 from vesalius.errors import BadInput, choices
 from vesalius.explanations.claims.base import mean_and_interval, rounded
 from vesalius.explanations.claims.laboratory import Replacement
-from vesalius.explanations.natural.answers import Answers, answer_readout, answers_of
+from vesalius.explanations.natural.answers import Answers, answer_readout, answers_lost, answers_of
 from vesalius.explanations.natural.lens import logit_difference_of
 from vesalius.explanations.natural.paths import edges_between, feeds
 from vesalius.explanations.natural.pool import Pool
@@ -32,7 +32,6 @@ from vesalius.intervene.hooked import attention_cuts, hooked_scores, zeroing
 from vesalius.intervene.logit_lens import direct_logits
 from vesalius.intervene.plan import KEEP, component_index
 from vesalius.model.hooks import Hook
-from vesalius.statistics import above_zero, mean_apart_from_zero
 
 How = Literal["zero", "mean", "token mean", "resample"]
 END = "end"
@@ -40,9 +39,7 @@ END = "end"
 MOST_SETS = 64
 TOP_TOKENS = 5
 PerPrompt = Float[Tensor, " prompt"]
-Given = Sequence[str | Component]
-
-
+Given, Sets = Sequence[str | Component], Sequence[Sequence[Component]]
 #: What `answer_readout` reads with each of some sets replaced everywhere.
 Readings = Callable[[Sequence[Sequence[Component]], Replacement], list[Tensor]]
 
@@ -181,15 +178,19 @@ class Instruments:
     ) -> list[dict[str, Any]]:
         """Put another prompt's token at a role, run, and patch each set's output from that run into the clean one: how
         often the answer becomes that run's (`switched`), and the change of logit(its answer) - logit(clean answer) as a
-        share of what the whole run changes (`moved`). Prompts whose answer stays the same are left out.
+        share of what the whole run changes (`moved`); of sets of heads also where only their values come from that run
+        and they attend as before (`moved_by_values`). Prompts whose answer stays the same are left out.
         """
         groups, source = self._sets(sets), self._corrupted(role)
+        heads = [group for group in groups if all(part.is_head for part in group)]
+        by_values = dict(zip(map(tuple, heads), self.moved_by_values(heads, role, at, suppressed), strict=True))
         return [
             {
                 "components": [str(part) for part in group],
                 "role": role,
                 "switched": self._mean(switched),
                 "moved": self._mean(moved),
+                "moved_by_values": self._mean(by_values[tuple(group)]) if tuple(group) in by_values else None,
                 "n": int(source.differs.sum()),
             }
             for group, (switched, moved) in zip(groups, self._patched(source, groups, at, suppressed), strict=True)
@@ -255,14 +256,14 @@ class Instruments:
         weights = self._weights(head, at)
         return {role: torch.where(place <= at, weights[rows, place], 0.0) for role, place in self._keys(at).items()}
 
-    def measure(self, sets: Sequence[Sequence[Component]], how: How, at: str | None = None) -> None:
+    def measure(self, sets: Sets, how: How, at: str | None = None) -> None:
         """Replace several sets in one run; `losses` and `backup_gains` then need no run of their own."""
         self._replaced(sets, how, at)
 
     def losses(self, components: Sequence[Component], how: How, at: str | None = None) -> tuple[PerPrompt, PerPrompt]:
         """The score (as a share) and the right answers that replacing a set costs."""
         (after,) = self._replaced([components], how, at)
-        return self._lost(self._clean, after), _answers_lost(self._clean, after)
+        return self._lost(self._clean, after), answers_lost(self._clean, after)
 
     def cut_losses(self, head: Component, role: str, query: str, suppressed: Given) -> tuple[PerPrompt, PerPrompt]:
         """What setting a head's attention on a role to zero costs, as `losses`."""
@@ -275,7 +276,7 @@ class Instruments:
         zeroed = zeroing(self.model, first, asked)
         before = self._hooked(zeroed) if first else self._clean
         after = self._hooked([*zeroed, *attention_cuts(self._heads([head]), asked, key)])
-        return self._lost(before, after), _answers_lost(before, after)
+        return self._lost(before, after), answers_lost(before, after)
 
     def moved_shares(
         self, components: Sequence[Component], role: str, at: str | None = END, suppressed: Given = ()
@@ -288,7 +289,16 @@ class Instruments:
             (self._moved[key],) = self._patched(self._corrupted(role), [components], at, suppressed)
         return self._moved[key]
 
-    def measure_moved(self, sets: Sequence[Sequence[Component]], role: str, at: str | None = END) -> None:
+    def moved_by_values(self, sets: Sets, role: str, at: str | None = END, suppressed: Given = ()) -> list[PerPrompt]:
+        """How far sets of heads move the logits, as `moved_shares`, where their values alone come from the corrupted
+        run and they attend as on the clean prompts.
+        """
+        source, first = self._corrupted(role), self._components(suppressed)
+        heads = sorted({head for group in sets for head in group})
+        values = source.outputs_by_values(heads, first, None if at is None else self._place(at))
+        return [moved for _, moved in self._patched(source, sets, at, suppressed, values=values)] if heads else []
+
+    def measure_moved(self, sets: Sets, role: str, at: str | None = END) -> None:
         """Patch several sets in one run; `moved_shares` then needs no run of its own."""
         missing = [one for one in sets if (frozenset(one), role, at, frozenset()) not in self._moved]
         if missing:
@@ -304,7 +314,7 @@ class Instruments:
         return [
             (
                 self._lost(rest, after) - self._lost(self._clean, alone),
-                _answers_lost(rest, after) - _answers_lost(self._clean, alone),
+                answers_lost(rest, after) - answers_lost(self._clean, alone),
             )
             for alone, after in zip(runs[: len(singles)], runs[len(singles) :], strict=True)
         ]
@@ -313,20 +323,16 @@ class Instruments:
         return self.pool.pattern(head.layer)[torch.arange(len(self.pool)), head.head, at].cpu()
 
     def _patched(
-        self, source: Corrupted, sets: Sequence[Sequence[Component]], at: str | None, suppressed: Given
+        self, source: Corrupted, sets: Sets, at: str | None, suppressed: Given, *, values: Values | None = None
     ) -> list[tuple[PerPrompt, PerPrompt]]:
-        """Where the answer became the corrupted run's, and how far it moved there, for each set."""
-        where = None if at is None else self._mask(at)
+        """Where the answer became the corrupted run's, and how far it moved there, for each set; `values` are what the
+        components write instead of their outputs there.
+        """
         first = self._components(suppressed)
-        before, *runs = self._run([[], *sets], source.values, where=where, suppressed=first, rival=source)
-        whole = above_zero(mean_apart_from_zero((source.whole.margin - source.clean.margin)[source.differs]))
-        return [
-            (
-                (after.token == source.whole.token)[source.differs].float(),
-                (after.margin - before.margin)[source.differs] / whole,
-            )
-            for after in runs
-        ]
+        values = source.outputs(first, None if at is None else self._place(at)) if values is None else values
+        where = None if at is None else self._mask(at)
+        before, *runs = self._run([[], *sets], values, where=where, suppressed=first, rival=source)
+        return source.shares(before, runs)
 
     # Names to places and components.
 
@@ -401,7 +407,7 @@ class Instruments:
             self._tables[how] = make[how]()
         return self._tables[how], how in ("zero", "mean")
 
-    def _replaced(self, sets: Sequence[Sequence[Component]], how: How, at: str | None) -> list[Answers]:
+    def _replaced(self, sets: Sets, how: How, at: str | None) -> list[Answers]:
         """The answers with each set replaced; every set is run once, those that are missing in one run."""
         if at is None and self._readings is not None and how in ("zero", "mean", "resample"):
             return [answers_of(reading) for reading in self._readings(sets, how)]
@@ -424,7 +430,7 @@ class Instruments:
 
     def _run(
         self,
-        sets: Sequence[Sequence[Component]],
+        sets: Sets,
         values: Values,
         *,
         single: bool = False,
@@ -482,10 +488,6 @@ class Instruments:
 
     def _token(self, row: int, at: Int[Tensor, " prompt"]) -> str:
         return self._piece(int(self.prompts.tokens[row, at[row]]))
-
-
-def _answers_lost(before: Answers, after: Answers) -> PerPrompt:
-    return before.right.float() - after.right.float()
 
 
 def _count(given: Any, name: str) -> int:

@@ -1,6 +1,7 @@
 """Claims about heads that move the same thing: *moves role*, *primary*, *backs up*, *together*.
 
-A head *moves* a role if its output carries the token of that role to a position. Of several heads that move one role,
+A head *moves* a role if its values carry the token of that role to a position: where the token only decides where the
+head attends, something else is moved. Of several heads that move one role,
 the *primary* one costs more than each of the others when it is replaced there; a *backup* costs more once the others
 are replaced than it does alone; and they matter *together* if replacing all of them costs more than the sum of what
 each costs alone.
@@ -34,9 +35,10 @@ JOINT = ("joint effect", "right answers lost by all")
 
 
 class MovesRole(Claim, frozen=True):
-    """The component's output at a position depends on the token of a role, and the answer on it: with the output from a
-    run that has another token at the role, the answer moves towards that run's. Whether the token is what the head
-    reads, or the key by which it finds something else, is not told; `ReadsRole` tells the first.
+    """A head carries the token of a role to a position, and the answer depends on it: with the output from a run that
+    has another token at the role, the answer moves towards that run's, and so it does where the head attends as before
+    and its values alone come from that run. The second fails where the token is the key by which the head finds
+    something else.
     """
 
     kind: Literal["moves_role"] = "moves_role"
@@ -46,11 +48,15 @@ class MovesRole(Claim, frozen=True):
 
     @property
     def text(self) -> str:
-        return f"What {self.component} writes at {self.to} depends on {self.role}{given(self.suppressed)}."
+        return f"{self.component} moves {self.role} to {self.to}{given(self.suppressed)}."
 
     def examine(self, lab: Lab, *, level: float) -> Outcome:
-        """Patch its output from runs with another token at the role; matched components are the control."""
+        """Patch its output from runs with another token at the role; matched components are the control. Where that
+        moves the answer, the same by its values alone.
+        """
         tools = instruments_of(lab)
+        if not self.part.is_head:
+            raise BadInput(f"moves_role {self.component}: an MLP reads and writes at one position; name a head")
         matched = lab.matched(self.part, exclude=parts_of(self.suppressed), k=CANDIDATES)
 
         def shares(parts):
@@ -79,7 +85,18 @@ class MovesRole(Claim, frozen=True):
             level=level,
             rule="reported; the verdict rests on the logits",
         )
-        return above(evidence, bar), (evidence, rate)
+        if above(evidence, bar) != "supported":
+            return above(evidence, bar), (evidence, rate)
+        by_values = mean_evidence(
+            lab,
+            f"{experiment}, attending as on the clean prompts",
+            measure="share of the way by its values alone",
+            values=tools.moved_by_values([[self.part]], self.role, self.to, self.suppressed)[0],
+            level=level,
+            rule=rule,
+            bar=bar,
+        )
+        return above(by_values, bar), (evidence, rate, by_values)
 
 
 class BacksUp(Claim, frozen=True):

@@ -5,15 +5,26 @@ arithmetic studies): the mean over the prompts that have the same token at the s
 in length, the same token anywhere. *Corrupted* prompts have one role's token from another prompt.
 """
 
+from collections.abc import Sequence
+from dataclasses import replace
+
 import torch
-from jaxtyping import Int
+from jaxtyping import Float, Int
 from torch import Tensor
 
+from vesalius.components import Component
 from vesalius.errors import BadInput
 from vesalius.explanations.natural.answers import Answers, answer_readout, answers_of
 from vesalius.explanations.natural.pool import Pool
 from vesalius.intervene import Batch, Values
+from vesalius.intervene.hooked import zeroing
 from vesalius.intervene.values import activations_and_logits
+from vesalius.model.hooks import Hook
+from vesalius.statistics import above_zero, mean_apart_from_zero
+
+PerPrompt = Float[Tensor, " prompt"]
+#: What the heads of each layer read at every position.
+Read = tuple[Float[Tensor, "prompt pos kv_head d_head"], ...]
 
 
 def token_means(pool: Pool) -> Values:
@@ -54,13 +65,16 @@ class Corrupted:
     """The prompts with the token of another prompt at one role, run once.
 
     `whole` is what that run answers, `differs` where it is not the clean answer, `clean` the clean answers with their
-    margin against it; `recordings` start from the clean run and read that margin.
+    margin against it; `recordings` start from the clean run and read that margin. `outputs` are those of a run in which
+    the `suppressed` components are zeroed `at` one position of each prompt (None: everywhere), as in the run that they
+    are patched into.
     """
 
     def __init__(self, pool: Pool, role: str, place: Int[Tensor, " prompt"], clean: Answers) -> None:
-        batch = Batch(_with_other_tokens(pool, role, place), pool.batch.mask)
-        assert pool.readout.at is not None
-        self.values, logits = activations_and_logits(pool.model, batch, pool.readout.at)
+        self._pool, self._batch = pool, Batch(_with_other_tokens(pool, role, place), pool.batch.mask)
+        values, logits, read = self._run(())
+        self._runs: dict[tuple[frozenset[Component], tuple[int, ...] | None], tuple[Values, Read]] = {}
+        self._runs[frozenset(), None] = values, read
         prompt = torch.arange(len(pool), device=logits.device)
         rival = answers_of(answer_readout(pool).score(logits, prompt)).token
         self.differs = rival != clean.token
@@ -68,7 +82,70 @@ class Corrupted:
         self.recordings = pool.recordings.read_as(readout)
         self.clean = answers_of(self.recordings.scores())
         self.whole = answers_of(readout.score(logits, prompt))
+
+    def outputs(self, suppressed: Sequence[Component], at: Int[Tensor, " prompt"] | None) -> Values:
+        """What every component writes."""
+        return self._ran(suppressed, at)[0]
+
+    @torch.no_grad()
+    def outputs_by_values(
+        self, heads: Sequence[Component], suppressed: Sequence[Component], at: Int[Tensor, " prompt"] | None
+    ) -> Values:
+        """The same with other outputs of some heads: those of their values here and their attention on the clean
+        prompts.
+        """
+        outputs, read = self._ran(suppressed, at)
+        layers = {head.layer: outputs.z[head.layer].clone() for head in heads}
+        patterns = self._clean_patterns(sorted(layers), suppressed, at)
+        for head in heads:
+            assert head.head is not None
+            own = read[head.layer][:, :, head.head // self._pool.model.config.queries_per_kv]
+            layers[head.layer][:, :, head.head] = patterns[head.layer][:, head.head] @ own
+        return replace(outputs, z=tuple(layers.get(layer, z) for layer, z in enumerate(outputs.z)))
+
+    def shares(self, before: Answers, runs: Sequence[Answers]) -> list[tuple[PerPrompt, PerPrompt]]:
+        """Where the answer became this run's, and how far the logits moved there, on the prompts whose answer differs;
+        for each of some edited runs, against the one before the edit.
+        """
+        whole = above_zero(mean_apart_from_zero((self.whole.margin - self.clean.margin)[self.differs]))
+        return [
+            (
+                (after.token == self.whole.token)[self.differs].float(),
+                (after.margin - before.margin)[self.differs] / whole,
+            )
+            for after in runs
+        ]
+
+    def _clean_patterns(
+        self, layers: Sequence[int], suppressed: Sequence[Component], at: Int[Tensor, " prompt"] | None
+    ) -> dict[int, Float[Tensor, "prompt head query key"]]:
+        """Where the heads of some layers attend on the clean prompts, with the same components zeroed."""
+        pool = self._pool
+        if not suppressed:
+            return {layer: pool.pattern(layer) for layer in layers}
+        names = {layer: f"blocks.{layer}.attn.hook_pattern" for layer in layers}
         pool.cost.rows += len(pool)
+        _, cache = pool.model.run_with_cache(
+            pool.batch.tokens,
+            mask=pool.batch.mask,
+            names=list(names.values()),
+            fwd_hooks=zeroing(pool.model, suppressed, at),
+        )
+        return {layer: cache[name] for layer, name in names.items()}
+
+    def _ran(self, suppressed: Sequence[Component], at: Int[Tensor, " prompt"] | None) -> tuple[Values, Read]:
+        where = None if at is None or not suppressed else tuple(at.tolist())
+        key = frozenset(suppressed), where
+        if key not in self._runs:
+            values, _, read = self._run(zeroing(self._pool.model, suppressed, at))
+            self._runs[key] = values, read
+        return self._runs[key]
+
+    def _run(self, hooks: Sequence[Hook]) -> tuple[Values, Float[Tensor, "prompt query out"], Read]:
+        pool = self._pool
+        assert pool.readout.at is not None
+        pool.cost.rows += len(pool)
+        return activations_and_logits(pool.model, self._batch, pool.readout.at, hooks=hooks)
 
 
 def _with_other_tokens(pool: Pool, role: str, place: Int[Tensor, " prompt"]) -> Int[Tensor, "prompt pos"]:

@@ -5,13 +5,16 @@ A role has two halves. Where a head attends: *induction head*, *previous-token h
 
     inhibits the answer          replacing it helps
     primary mover of X           of the heads that move X it costs most when replaced at the answer position
-    primary mover                a head that is necessary, mostly at the answer position
-    necessary at the answer      the same, where it is also a backup of others or was tested and is not the primary one
+    primary mover                a head that is necessary, mostly at the answer position, and was shown where it attends
+                                 or to move a role
+    necessary at the answer      the same, where neither was shown, where it is also a backup of others, or was tested
+                                 and is not the primary one
     necessary upstream           a head that is necessary, mostly elsewhere
     necessary                    a head that is necessary; where it acts is undecided
     writes the answer            an MLP that is necessary, mostly on its direct path to the logits
     builds features              an MLP that is necessary, mostly through later components or undecided
-    backup mover, backup MLP     not needed alone, but it matters once its group is replaced; of X, where it moves X
+    backup mover, backup MLP     not needed alone, but it matters once its group is replaced; of X, where it moves X;
+                                 a backup head, where it was shown neither to move a role nor where it attends
     mover of X, not needed alone it moves X, and zeros or its mean in its place cost next to nothing
     mover of X                   it moves X; whether it is needed is undecided
     lens-positive but redundant  its output favours the answer, and replacing it costs next to nothing
@@ -104,7 +107,8 @@ class Findings:
         if self.supported("inhibits"):
             return "inhibits the answer"
         if self.roles("primary"):
-            return f"primary mover{self._of('primary')}"
+            return f"primary mover{self._of(self.roles('primary'))}"
+        backed = [role for role in self.roles("backs_up") if role in self.roles("moves_role")]
         shared = self.supported("not_needed_alone") and bool(self.roles("backs_up", "moves_role"))
         if self.supported("necessary") and not shared:
             if not head:
@@ -112,28 +116,34 @@ class Findings:
             second = self.roles("backs_up") or any(
                 claim.kind == "primary" and claim.verdict == "refuted" for _, claim in self.grouped
             )
-            at_answer = "necessary at the answer" if second else "primary mover"
+            at_answer = "primary mover" if self._moves and not second else "necessary at the answer"
             where = self.verdict("acts_at_answer")
             return {"supported": at_answer, "refuted": "necessary upstream"}.get(where or "", "necessary")
-        if self.roles("backs_up"):
-            return f"backup mover{self._of('backs_up')}"
-        if self.supported("covers"):
-            return "backup mover" if head else "backup MLP"
+        if backed:
+            return f"backup mover{self._of(backed)}"
+        if self.roles("backs_up") or self.supported("covers"):
+            return f"backup {'mover' if self._moves else 'head'}" if head else "backup MLP"
         if self.supported("lens_only"):
             return "lens-positive but redundant"
         if self.roles("moves_role"):
             alone = ", not needed alone" if self.supported("not_needed_alone") else ""
-            return f"mover{self._of('moves_role')}{alone}"
+            return f"mover{self._of(self.roles('moves_role'))}{alone}"
         if not _costs_nothing(self):
             return None
         if self.supported("writes_answer"):
             return "lens-positive but redundant"
         return "no effect alone" if self.pattern is not None and self.looks_at not in SINKS else None
 
-    def _of(self, kind: str) -> str:
-        """Which roles a supported claim is about, unless where it attends says so already."""
+    @property
+    def _moves(self) -> bool:
+        """Whether it was shown to bring something from another position: a role, or what is where it attends."""
+        elsewhere = self.pattern is not None and self.looks_at not in SINKS
+        return elsewhere or bool(self.roles("moves_role"))
+
+    def _of(self, roles: list[str]) -> str:
+        """Which roles it moves, unless where it attends says so already."""
         named = self.pattern is not None and self.looks_at in NAMES
-        return "" if named else f" of {join_names(self.roles(kind))}"
+        return "" if named else f" of {join_names(roles)}"
 
     @property
     def role(self) -> str:

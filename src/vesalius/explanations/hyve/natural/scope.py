@@ -36,7 +36,16 @@ LIMITS = Limits(cpu_seconds=120, wall_seconds=300.0, memory_bytes=4 << 30)
 PROMPTS, PROMPTS_SEED = 16, 5_000_011
 PROMPTS_FILE, TOOLBOX_FILE = "prompts.json", "instruments.md"
 #: What programs call: every public method of the instruments but those for claims.
-FOR_CLAIMS = ("attention_masses", "measure", "losses", "cut_losses", "moved_shares", "measure_moved", "backup_gains")
+FOR_CLAIMS = (
+    "attention_masses",
+    "measure",
+    "losses",
+    "cut_losses",
+    "moved_shares",
+    "moved_by_values",
+    "measure_moved",
+    "backup_gains",
+)
 INSTRUMENTS = [
     name
     for name, value in vars(Instruments).items()
