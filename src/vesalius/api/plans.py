@@ -8,7 +8,7 @@ weights and of the activations at their peak (`intervene/estimate.py`). Nothing 
 
 import random
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -172,44 +172,75 @@ def plan(
         report("timing one chunk", 0, 0)
         sets = component_sets_of(case.model, named if command == "sweep" else None, pairs=pairs)
         seconds = case.seconds_per_row(sets, how)
-    more = searching = selecting = 0.0
     if command == "sweep":
-        forwards = sweep_forwards(case.model, sets)
+        passes = _Passes(sweep_forwards(case.model, sets))
     elif command == "neurons":
-        forwards = most_passes(len(mlp_units(case.model.config)))
+        passes = _Passes(most_passes(len(mlp_units(case.model.config))))
     elif command == "discover":
-        forwards = _method_forwards(case, method, options)
-        more = _check_rows(case, method) if checks else 0.0
-        require_selection(case.model, method, rules, size)
-        selecting = _selection_rows(case, method, rules, size, checks=checks)
-        require_searchable(case.model, rivals_by)
-        searching = most_searches(case.model, rivals, rivals_by) if rivals else 0.0
+        passes = _discovery_passes(
+            case, method, options, rules=rules, size=size, rivals=rivals, by=rivals_by, checks=checks
+        )
     else:
         method_first = circuit_from if circuit is None else None
         explaining = _explanation_rows(case, named, top or TOP) + _discovery_rows(case, method_first)
-        forwards = explaining / case.sizes.n
-    rows = (forwards + searching) * case.sizes.n + selecting + more
-    activations = _activations(case, command, method, sets, how)
-    room = [available_bytes(one) for one in case.devices]
-    free = None if None in room else sum(bytes_free for bytes_free in room if bytes_free)
-    unloaded = activations + (0 if shape is None else case.weights)
+        passes = _Passes(explaining / case.sizes.n)
     return Plan(
         command=command,
-        forwards=forwards,
-        peak_bytes=case.weights + activations,
-        weight_bytes=case.weights,
-        free_bytes=free,
-        fits=None if free is None else unloaded <= free,
-        seconds=rows * seconds,
+        **asdict(passes),
+        **_memory(case, _activations(case, command, method, sets, how), loaded=shape is None),
+        seconds=sum(asdict(passes).values()) * case.sizes.n * seconds,
         timed="one chunk" if shape is None else "one matrix product",
         n=case.sizes.n,
         tokens=case.sizes.width,
         tokens_assumed=case.tokens_assumed,
-        checks_forwards=more / case.sizes.n,
-        rivals_forwards=searching,
-        select_forwards=selecting / case.sizes.n,
         device=",".join(map(str, case.devices)),
     )
+
+
+@dataclass(frozen=True)
+class _Passes:
+    """Passes of all prompts: those of the work itself, and what a discovery's options add."""
+
+    forwards: float
+    checks_forwards: float = 0.0
+    select_forwards: float = 0.0
+    rivals_forwards: float = 0.0
+
+
+def _discovery_passes(
+    case: "_Case",
+    method: str,
+    options: MethodOptions,
+    *,
+    rules: Sequence[str],
+    size: int | None,
+    rivals: int,
+    by: By,
+    checks: bool,
+) -> _Passes:
+    """Those of a discovery, its circuit cut by rules to a size, and rivals searched of a kind."""
+    n = case.sizes.n
+    require_selection(case.model, method, rules, size)
+    require_searchable(case.model, by)
+    return _Passes(
+        _method_forwards(case, method, options),
+        _check_rows(case, method) / n if checks else 0.0,
+        _selection_rows(case, method, rules, size, checks=checks) / n,
+        most_searches(case.model, rivals, by) if rivals else 0.0,
+    )
+
+
+def _memory(case: "_Case", activations: int, *, loaded: bool) -> dict[str, Any]:
+    """The peak, and whether what is not loaded yet fits into what the devices have free."""
+    room = [available_bytes(one) for one in case.devices]
+    free = None if None in room else sum(bytes_free for bytes_free in room if bytes_free)
+    unloaded = activations + (0 if loaded else case.weights)
+    return {
+        "peak_bytes": case.weights + activations,
+        "weight_bytes": case.weights,
+        "free_bytes": free,
+        "fits": None if free is None else unloaded <= free,
+    }
 
 
 def _require_plannable(method: str, options: MethodOptions) -> None:
