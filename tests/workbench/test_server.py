@@ -14,6 +14,7 @@ from starlette.testclient import TestClient
 import vesalius as ves
 from tests.report.explanations import frac_prevs
 from vesalius.workbench.guard import MOST_BYTES, cookie_name
+from vesalius.workbench.reading import sent
 from vesalius.workbench.server import VIEWS, create_app
 from vesalius.workbench.start import find_place
 
@@ -108,6 +109,25 @@ def test_results_and_one_of_them(client: TestClient) -> None:
     hostile = client.get("/api/result", params={"path": "hostile"})
     assert hostile.headers["content-type"] == "application/json"
     assert hostile.json()["document"]["task_description"] == HOSTILE
+
+
+def test_a_discovery_is_sent_with_intervals_controls_and_rivals() -> None:
+    discovery = ves.discover("frac_prevs", "eap", n=8, rivals=1, progress=False)
+    answer = sent(discovery)
+    assert answer["subject"] == "frac_prevs"
+    assert dict(answer["facts"])["Prompts"] == "8"
+    trust, rivals = answer["sections"]
+    assert discovery.checks is not None
+    assert f"Checked on {discovery.checks.n} prompts" in trust["words"][0]
+    figures = {row[0]: row for row in trust["sheets"][0]["rows"]}
+    curve, control = discovery.checks.faithfulness, discovery.checks.faithfulness_random
+    assert curve is not None
+    assert control is not None
+    value, low, high, chance = (f"{x:.3f}" for x in (curve.cmd, curve.cmd_low, curve.cmd_high, control.cmd))
+    assert figures["CMD"][1:4] == (value, f"{low}\N{NO-BREAK SPACE}to\N{NO-BREAK SPACE}{high}", chance)
+    assert rivals["sheets"][0]["rows"][0][0] == "best"
+    assert discovery.rivals is not None
+    assert f"on {discovery.rivals.n} held-out prompts" in rivals["words"][0]
 
 
 @pytest.mark.parametrize("path", ["../secret", "/etc", "link", "..", "explained/../../secret", "x\0y", "~/x", "none"])

@@ -74,7 +74,7 @@ def draw_discovery(discovery: Discovery, directory: Path) -> Path:
         discovery=discovery,
         name=_name(discovery),
         lede=_lede(discovery),
-        facts=_facts(discovery),
+        facts=discovery_facts(discovery),
         headmap=headmap,
         negative=any(score < 0 for _, score in ranked),
         score_meaning=_meaning(discovery),
@@ -90,6 +90,7 @@ def draw_discovery(discovery: Discovery, directory: Path) -> Path:
         selection=_selection(discovery),
         rivals=discovery.rivals,
         rival_section=_rival_section(discovery.rivals) if discovery.rivals else None,
+        guarantee=_guarantee(checks) if checks else None,
         checks=checks,
         checks_intro=_intro(checks) if checks else "",
         chart=chart,
@@ -147,7 +148,8 @@ def _lede(discovery: Discovery) -> str:
     return f"Scored by {discovery.method} on {discovery.n} prompts. Strongest: {strongest or 'none'}."
 
 
-def _facts(discovery: Discovery) -> list[tuple[str, str]]:
+def discovery_facts(discovery: Discovery) -> list[tuple[str, str]]:
+    """How the circuit was found, how well the model performs the behaviour, and the areas against a known circuit."""
     facts = [("Method", f"{discovery.method}, seed {discovery.seed}"), ("Prompts", str(discovery.n))]
     if performance := discovery.performance:
         facts.append((f"Accuracy on {title_of(discovery.behaviour or '')}", performance.accuracy_figures))
@@ -204,9 +206,42 @@ def _selection(discovery: Discovery) -> SelectionSection | None:
 
 
 @dataclass(frozen=True)
+class Section:
+    """A part of a page in words and tables alone."""
+
+    title: str
+    words: tuple[str, ...]
+    sheets: tuple[Sheet, ...]
+
+
+def discovery_sections(discovery: Discovery) -> list[Section]:
+    """The checks of a discovery and its rivals, as pages without pictures show them."""
+    sections = []
+    if checks := discovery.checks:
+        missing = (f"Not measured, {check}: {why}." for check, why in checks.missing.items())
+        words = (_intro(checks), _guarantee(checks), *missing)
+        sections.append(Section("Can it be trusted?", tuple(filter(None, words)), (_figures(checks),)))
+    if rivals := discovery.rivals:
+        part = _rival_section(rivals)
+        sheets = (part.circuits, part.exchangeable, part.distinctions)
+        sections.append(Section("Rival circuits", (part.intro, part.core), tuple(filter(None, sheets))))
+    return sections
+
+
+def _guarantee(checks: Checks) -> str | None:
+    """What the circuit keeps for certain; None where no bound was computed."""
+    words = checks.guarantee.sentence() if checks.guarantee else ""
+    if checks.guarantee is None or not words:
+        return None
+    return f"On {checks.guarantee.n} further prompts, none of which had a part in choosing the circuit: {words}."
+
+
+@dataclass(frozen=True)
 class RivalSection:
     """What a page says about rivals: the circuits, what is exchangeable, and what distinguishes them."""
 
+    intro: str
+    core: str
     circuits: Sheet
     exchangeable: Sheet | None
     distinctions: Sheet | None
@@ -238,7 +273,16 @@ def _rival_section(rivals: Rivals) -> RivalSection:
         for one in rivals.distinctions
     ]
     part = rivals.by[:-1]
+    intro = (
+        f"Each circuit keeps at least {rivals.least_kept:g} of the behaviour on the discovery's prompts. The best was "
+        f"cut by removing the weakest {rivals.by} first, a rival by removing what earlier circuits hold first. A rival "
+        f"is as faithful as the best if it keeps as much, less {rivals.tolerance:g}, on {rivals.n} held-out prompts. "
+        "Overlap is the Jaccard index with the best."
+    )
+    core = f"In all that are as faithful as the best: {_joined(rivals.core) or 'nothing'}."
     return RivalSection(
+        intro,
+        "No rival was found." if len(rivals.circuits) == 1 else core,
         sheet("", ("circuit", rivals.by, "faithfulness", "overlap", "as faithful"), circuits),
         sheet("", (f"{part} of the best", "replaced by", "without it", "replaced", "synergy"), exchangeable)
         if exchangeable

@@ -7,6 +7,7 @@ asking for a large one must not read it many times at once; and of its claims a 
 import os
 import threading
 from collections import OrderedDict
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -14,7 +15,9 @@ from vesalius.api.retesting import why_not_again
 from vesalius.documents import Discovery, Explanation
 from vesalius.documents.base import Document
 from vesalius.documents.circuit import CIRCUIT_FILE
+from vesalius.documents.views import subject_of
 from vesalius.errors import BadInput
+from vesalius.report.discovery import discovery_facts, discovery_sections
 
 #: Bytes of a file that is read, and of all files whose documents are kept.
 MOST_BYTES = 128 * 2**20
@@ -65,15 +68,25 @@ def _stat(file: Path) -> os.stat_result:
 
 
 def sent(document: Document) -> dict[str, Any]:
-    """A document as it goes to the page; an explanation with very many claims goes without them (`claims_page`)."""
+    """A document as it goes to the page, with its title and with what the evidence page says in words and tables; an
+    explanation with very many claims goes without them (`claims_page`).
+    """
+    named = getattr(document, "request", None) or document
+    about: dict[str, Any] = {"subject": subject_of(getattr(named, "specimen", None), getattr(named, "behaviour", None))}
+    if isinstance(document, Discovery):
+        about["facts"] = discovery_facts(document)
+        about["sections"] = [asdict(section) for section in discovery_sections(document)]
     if not isinstance(document, Explanation):
-        return {"document": document.as_data()}
+        return {"document": document.as_data(), **about}
+    if document.behaviour is not None:
+        summary = document.in_short()
+        about["summary"] = {"sentences": summary.sentences[1:], "path": summary.main_path, "gaps": summary.gaps}
     counts = [len(part.claims) for part in document.components]
     kinds = sorted({claim.kind for part in document.components for claim in part.claims})
     if sum(counts) > MOST_WHOLE:
         bare = tuple(part.model_copy(update={"claims": ()}) for part in document.components)
         document = document.model_copy(update={"components": bare})
-    return {"document": document.as_data(), "claims": {"counts": counts, "kinds": kinds}}
+    return {"document": document.as_data(), "claims": {"counts": counts, "kinds": kinds}, **about}
 
 
 def claims_page(

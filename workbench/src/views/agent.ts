@@ -105,7 +105,7 @@ function watch(place: Element, path: string, wanted: string): () => void {
     h("div", { class: "use" },
       h("h4", {}, use.claim ? `Claim: ${use.claim.replaceAll("_", " ")}` : use.is_code ? "Code" : use.tool, " ", use.verdict ? verdict(use.verdict) : null),
       use.is_code ? said(use.given, `tool.${at}.given`, call, "code") : h("details", {}, h("summary", {}, "What it was given"), said(use.given, `tool.${at}.given`, call, "arguments")),
-      use.result === null ? h("p", { class: "quiet" }, "Its result is recorded with the next call.") : use.result.length > 1200 ? h("details", {}, h("summary", {}, `Result, ${whole(use.result.length)} characters`), said(use.result, `tool.${at}.result`, call, "result")) : said(use.result, `tool.${at}.result`, call, "result"));
+      use.result === null ? (call.failure ? null : h("p", { class: "quiet" }, "Its result is recorded with the next call.")) : use.result.length > 1200 ? h("details", {}, h("summary", {}, `Result, ${whole(use.result.length)} characters`), said(use.result, `tool.${at}.result`, call, "result")) : said(use.result, `tool.${at}.result`, call, "result"));
   const one = (call: Call): HTMLElement =>
     h("div", { class: "call", "data-call": call.number },
       call.failure ? h("p", { class: "problem" }, `The call failed: ${call.failure}`) : null,
@@ -182,7 +182,7 @@ function watch(place: Element, path: string, wanted: string): () => void {
         run.specimen.startsWith("bench functions") ? link("The functions", "functions", { path }) : answer.state === "finished" && run.forwards === null ? link("The result", "result", { path }) : null,
         run.cases.length ? field(run.forwards === null ? "case" : "connection", select(run.cases.map((each: any) => each.case), run.case, (value) => go("agent", { path, case: value }))) : null),
       answer.state === "running" && !answer.can_stop ? h("p", { class: "quiet" }, "It was started elsewhere and can only be watched here: press Ctrl-C there to stop it.") : null,
-      answer.state === "stopped" && !answer.can_resume ? h("p", { class: "quiet" }, "It was not started from this page: give its command again in the terminal, and it goes on.") : null,
+      answer.state === "stopped" && !answer.can_resume ? h("p", { class: "quiet" }, "It was not started from this page: give its command again in the terminal, and it continues.") : null,
       h("dl", { class: "facts" },
         run.forwards === null
           ? [fact("scientist", run.scientist || answer.asked?.scientist), fact("model", run.usage.backbone ?? answer.asked?.backbone), fact("calls", used.calls),
@@ -264,7 +264,7 @@ async function starting(): Promise<Child> {
   rows.sort((a: any, b: any) => b.modified - a.modified);
   return [
     h("h1", {}, "Agent"),
-    h("p", { class: "lede" }, "A run of a scientist on one specimen. It is a process of its own: closing this page does not end it, stopping loses nothing, and the same run goes on when it is resumed."),
+    h("p", { class: "lede" }, "A run of a scientist on one specimen. It is a process of its own: closing this page does not end it, stopping loses nothing, and the same run continues when it is resumed."),
     rows.length ? [h("h2", {}, "Under way or stopped"), h("ul", { class: "plain" }, rows.slice(0, 50).map((row: any) => h("li", {}, link(row.path, "agent", { path: row.path }), h("span", { class: "quiet" }, ` ${row.state === "unfinished" ? "stopped" : row.state}${row.figures ? `, ${row.figures}` : ""}`))))] : null,
     h("h2", {}, "Start a run"),
     jobs.watch_only ? h("p", {}, "Other machines can reach this server, so runs are only watched here. Start it without --host to start them.") : form(jobs.backbones, known),

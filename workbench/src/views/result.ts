@@ -2,7 +2,7 @@
 
 import { get } from "../ask";
 import { field, h, replace, select, scrolling } from "../dom";
-import { figure, number, signed, type Figure } from "../numbers";
+import { figure, number, signed, whole, type Figure } from "../numbers";
 import { during, go, link, long, remember, verdict } from "../page";
 import { bothSides, claim, testAgain, type PlacedClaim } from "../parts/claim";
 import { headMap } from "../parts/headmap";
@@ -18,18 +18,20 @@ export function result(place: Element, query: Query): void {
   void during(place, "Reading the result …", async () => {
     const answer = await get("result", { path });
     const title = h("p", { class: "path" }, path);
-    if (answer.kind === "explanation") return [title, explanation(answer.document, answer.claims, query)];
-    if (answer.kind === "sweep") return [title, sweep(answer.document)];
-    if (answer.kind === "discovery") return [title, discovery(answer.document, path)];
-    if (answer.kind === "neurons") return [title, neurons(answer.document)];
+    if (answer.kind === "explanation") return [title, explanation(answer, query)];
+    if (answer.kind === "sweep") return [title, sweep(answer)];
+    if (answer.kind === "discovery") return [title, discovery(answer, path)];
+    if (answer.kind === "neurons") return [title, neurons(answer)];
     if (answer.kind === "what-if") return [title, h("h1", {}, "What if"), whatIfTable(answer.document), asking(answer.document.request, path)];
-    if (answer.kind === "faithfulness") return [title, faithfulness(answer.document)];
+    if (answer.kind === "faithfulness") return [title, faithfulness(answer)];
     if (answer.kind === "retest") return [title, retest(answer.document)];
     return [title, benchmark(answer, path)];
   });
 }
 
-function explanation(document: any, about: { counts: number[]; kinds: string[] }, query: Query): HTMLElement {
+function explanation(answer: any, query: Query): HTMLElement {
+  const document = answer.document;
+  const about: { counts: number[]; kinds: string[] } = answer.claims;
   const path = query["path"] ?? "";
   const parts: string[] = document.components.map((part: any) => part.id);
   let chosen = { verdict: query["verdict"] ?? ANY, kind: query["kind"] ?? ANY, component: query["component"] ?? ANY };
@@ -61,8 +63,9 @@ function explanation(document: any, about: { counts: number[]; kinds: string[] }
   const choose = (name: keyof typeof chosen, options: string[]) => field(name, select([ANY, ...options], chosen[name], (value) => { chosen = { ...chosen, [name]: value }; draw(); }));
   draw();
   return h("article", {},
-    h("h1", {}, document.request?.specimen ?? document.specimen, document.behaviour ? `, ${document.behaviour}` : ""),
+    h("h1", {}, answer.subject || document.specimen),
     h("p", { class: "lede" }, long(document.task_description)),
+    answer.summary ? summary(answer.summary) : null,
     document.program ? h("pre", {}, long(document.program)) : null,
     h("p", {}, link("The circuit as a graph", "circuit", { path })),
     h("h2", {}, "Components"),
@@ -74,12 +77,21 @@ function explanation(document: any, about: { counts: number[]; kinds: string[] }
     again(document.request));
 }
 
-function sweep(document: any): HTMLElement {
+/** What the first screen of the evidence page says beyond the task: what carries it, the path, what is not established. */
+function summary(about: { sentences: string[]; path: string | null; gaps: string[] }): HTMLElement {
+  return h("div", { class: "summary" },
+    about.sentences.map((one) => h("p", {}, one)),
+    about.path ? h("p", {}, `Main path: ${about.path}`) : null,
+    about.gaps.length ? h("details", {}, h("summary", {}, "Not established"), h("ul", {}, about.gaps.map((one) => h("li", {}, one)))) : null);
+}
+
+function sweep(answer: any): HTMLElement {
+  const document = answer.document;
   const values = new Map<string, number>(document.components.map((row: any) => [row.id, row.effect]));
   const { layers, heads } = shape([...values.keys()]);
   const to = (name: string) => go("what-if", { specimen: document.specimen, behaviour: document.behaviour ?? "", components: name, kind: document.kind });
   return h("article", {},
-    h("h1", {}, `${document.specimen}${document.behaviour ? `, ${document.behaviour}` : ""}: ${document.kind} ablation`),
+    h("h1", {}, `${answer.subject}: ${document.kind} ablation`),
     h("p", {}, `Clean score ${number(document.baseline)} ${document.unit}, ${document.n} prompts. Choose a component to replace it.`),
     document.pairs ? null : headMap({ layers, heads, values, chosen: new Set(), marked: new Set(), pick: to }),
     effectTable(document.components),
@@ -105,31 +117,52 @@ export function shape(names: string[]): { layers: number; heads: number } {
   return { layers, heads };
 }
 
-function discovery(document: any, path: string): HTMLElement {
+/** A table whose first column names the rows. */
+function sheet(columns: string[], rows: (string | Node)[][]): HTMLElement {
+  return scrolling(h("table", { class: "list" },
+    h("thead", {}, h("tr", {}, columns.map((one) => h("th", { scope: "col" }, one)))),
+    h("tbody", {}, rows.map((row) => h("tr", {}, row.map((cell, place) => h(place ? "td" : "th", place ? {} : { scope: "row" }, cell)))))));
+}
+
+interface Section {
+  title: string;
+  words: string[];
+  sheets: { columns: string[]; rows: (string | number | null)[][] }[];
+}
+
+function discovery(answer: any, path: string): HTMLElement {
+  const document = answer.document;
   const values = new Map<string, number>(document.components.map((row: any) => [row.id, row.score]));
-  const metrics: Record<string, number> = document.metrics ?? {};
   return h("article", {},
-    h("h1", {}, `${document.specimen}${document.behaviour ? `, ${document.behaviour}` : ""}: circuit by ${document.method}`),
-    h("dl", { class: "facts" }, Object.entries(metrics).map(([name, value]) => [h("dt", {}, name), h("dd", {}, number(value))])),
+    h("h1", {}, `${answer.subject}: circuit by ${document.method}`),
+    h("dl", { class: "facts" }, answer.facts.map(([name, words]: [string, string]) => [h("dt", {}, name), h("dd", {}, words)])),
     h("p", {}, link("The circuit as a graph: threshold, pin, prune, faithfulness", "circuit", { path })),
     headMap({ layers: document.layers, heads: document.heads, values, chosen: new Set(), marked: new Set(), pick: (name) => go("what-if", { specimen: document.specimen, behaviour: document.behaviour ?? "", components: name, kind: "resample" }) }),
+    answer.sections.map((one: Section) => [
+      h("h2", {}, one.title),
+      one.words.map((words) => h("p", {}, words)),
+      one.sheets.map((table) => sheet(table.columns, table.rows.map((row) => row.map((cell) => (cell === null ? "" : String(cell))))))]),
     again(document.request));
 }
 
 /** How much each number of neurons keeps, and what the strongest do; the page neurons.html beside it draws the curve. */
-function neurons(document: any): HTMLElement {
+function neurons(answer: any): HTMLElement {
+  const document = answer.document;
   const { specimen, behaviour, method } = document.request;
   const ask = (id: string) => ({ specimen: specimen ?? "", behaviour: behaviour ?? "", components: id, kind: "resample" });
-  const table = (columns: string[], rows: (string | Node)[][]) => scrolling(h("table", { class: "list" },
-    h("thead", {}, h("tr", {}, columns.map((one) => h("th", { scope: "col" }, one)))),
-    h("tbody", {}, rows.map((row) => h("tr", {}, row.map((cell, place) => h(place ? "td" : "th", place ? {} : { scope: "row" }, cell)))))));
+  const share = (value: number) => (Math.abs(value) < 5e-4 ? 0 : value).toFixed(3);
   return h("article", {},
-    h("h1", {}, `${specimen}${behaviour ? `, ${behaviour}` : ""}: neurons by ${method}`),
-    h("p", {}, `${document.size} of ${document.n_neurons} neurons keep ${figure(document.share)} of the behaviour on ${document.share.n} held-out prompts; all others are resampled.`),
-    table(["neurons", "share kept", "most changed", "random"], document.curve.map((point: any) => [String(point.size), figure({ value: point.share, low: point.low, high: point.high }), number(point.magnitude), number(point.random)])),
+    h("h1", {}, `${answer.subject}: neurons by ${method}`),
+    h("p", {}, `${whole(document.size)} of ${whole(document.n_neurons)} neurons keep ${figure(document.share)} of the behaviour on ${document.share.n} held-out prompts; all others are resampled.`),
+    sheet(["neurons", "share kept", "most changed", "random"], document.curve.map((point: any) => [whole(point.size), figure({ value: point.share, low: point.low, high: point.high }), share(point.magnitude), share(point.random)])),
     h("h2", {}, "The strongest"),
-    table(["neuron", "score", "raises", "lowers", "fires most at"], (document.details ?? []).map((one: any) => [link(one.id, "what-if", ask(one.id)), figure({ value: one.score, low: one.low, high: one.high }), one.raises.join(" "), one.lowers.join(" "), strongestToken(one)])),
+    sheet(["neuron", `score (${document.unit})`, "raises", "lowers", "fires most at"], (document.details ?? []).map((one: any) => [link(one.id, "what-if", ask(one.id)), figure({ value: one.score, low: one.low, high: one.high }), tokens(one.raises), tokens(one.lowers), strongestToken(one)])),
     again(document.request));
+}
+
+/** Tokens one after the other, each in quotes, so that a leading space is seen. */
+function tokens(some: string[]): string {
+  return some.map((one) => `'${one}'`).join(" ");
 }
 
 function strongestToken(one: { tokens: string[]; activations: number[] }): string {
@@ -138,10 +171,10 @@ function strongestToken(one: { tokens: string[]; activations: number[] }): strin
   return place < 0 ? "" : `${one.tokens[place]} (${number(one.activations[place]!)})`;
 }
 
-function faithfulness(document: any): HTMLElement {
-  const { specimen, behaviour } = document.request;
+function faithfulness(answer: any): HTMLElement {
+  const document = answer.document;
   return h("article", {},
-    h("h1", {}, `${specimen}${behaviour ? `, ${behaviour}` : ""}: faithfulness of a circuit`),
+    h("h1", {}, `${answer.subject}: faithfulness of a circuit`),
     measuredTable([{ label: "the circuit", document }]),
     h("p", {}, `Mean score ${number(document.score)} of the circuit, ${number(document.full)} of the model, ${number(document.ablated)} with everything replaced.`),
     again(document.request));
