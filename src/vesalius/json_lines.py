@@ -6,7 +6,7 @@
 
 The command is split as a shell would split it, and no shell runs it. Whatever goes wrong (no JSON, a crash, silence,
 too much output) is a `Failed` with one line that names the command. On leaving, the program and everything it started
-in its process group is killed. It runs with the rights of whoever started us: nothing here is a sandbox.
+in its process group is killed. It runs with the rights of this process: nothing here is a sandbox.
 """
 
 import json

@@ -1,7 +1,7 @@
 """Digests, signatures and sealed texts.
 
 A *seal* closes a JSON document: the SHA-256 digest of its canonical form and, with a key, an Ed25519 signature. A
-digest alone shows only that the document is as its author left it, or that somebody computed it again; a digest that
+digest alone shows only that the document is as its author left it, or that it was computed again; a digest that
 was published, or a signature by a known key, shows more. A *sealed text* can be read only with a passphrase: scrypt
 makes the key of it, AES-256-GCM encrypts and authenticates.
 

@@ -1,10 +1,10 @@
-"""Long work that somebody else may stop: between layers and batches it looks whether it still should go on.
+"""Long work that can be stopped from outside: between layers and batches it asks whether to continue.
 
     with stoppable(check):
         ves.faithfulness(...)
 
 `check(step, done, total)` is called often, from the thread that works, and raises `Stopped` to end it; `step` is empty
-where only that is asked. Work that nobody watches pays one look-up for each layer.
+where only that is asked. Work that is not watched pays one look-up for each layer.
 """
 
 from collections.abc import Callable, Iterator

@@ -154,5 +154,5 @@ def pooled_over_components(values: Sequence[float], counts: Sequence[int]) -> Me
 
 def median_over_cases(values: Sequence[float]) -> Metric:
     """The figure of a discovery scorecard from that of each circuit."""
-    found = median_and_mean(list(values))
-    return Metric(value=None, low=None, high=None, n=0, statistic="median") if found is None else found[0]
+    summary = median_and_mean(list(values))
+    return Metric(value=None, low=None, high=None, n=0, statistic="median") if summary is None else summary[0]

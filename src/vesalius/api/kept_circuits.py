@@ -152,7 +152,7 @@ def _measured(
     kept: Collection[Any] = pruned.kept_edges if by_edges else _components_of(pruned)
     seen = _seen(specimen, subject.discovery)
     material = trial(specimen, n, seed=HELD_OUT_SEED + seed, split=split, apart_from=seen)
-    found = kept_faithfulness(model, material, kept, candidates, kind=kind, draw=f"random circuits/{seed}")
+    measured = kept_faithfulness(model, material, kept, candidates, kind=kind, draw=f"random circuits/{seed}")
     options = {
         "kind": None if kind == "resample" else kind,
         "n": n,
@@ -165,14 +165,14 @@ def _measured(
         size=len(kept),
         candidates=len(candidates),
         heads_only=heads_only,
-        faithfulness=found.faithfulness,
-        random=found.random,
+        faithfulness=measured.faithfulness,
+        random=measured.random,
         random_circuits=RANDOM_CIRCUITS,
         unit=material.readout.unit,
-        score=found.score,
-        full=found.full,
-        ablated=found.ablated,
-        forwards=found.forwards,
+        score=measured.score,
+        full=measured.full,
+        ablated=measured.ablated,
+        forwards=measured.forwards,
         seconds=time.perf_counter() - start,
     )
 
@@ -185,8 +185,8 @@ def _subject(specimen: Specimen, components: Given, circuit: Source) -> _Subject
     config = specimen.model.config
     if isinstance(given, Discovery):
         file = None if given.directory is None else str(Path(given.directory) / CIRCUIT_FILE)
-        found = given.circuit.require_fit(config, config.d_model, source=file or "discovery")
-        return _Subject(found, {"circuit": file}, given)
+        fitting = given.circuit.require_fit(config, config.d_model, source=file or "discovery")
+        return _Subject(fitting, {"circuit": file}, given)
     if isinstance(given, Circuit):
         return _Subject(given.require_fit(config, config.d_model), {})
     if circuit is not None:
@@ -205,9 +205,9 @@ def _from_path(specimen: Specimen, path: Path) -> _Subject:
             raise BadInput(f"{path}: explains no component; give a circuit")
         return _Subject(_circuit_of(specimen, parse_components(names, specimen.model.config)), {"circuit": str(path)})
     config = specimen.model.config
-    found = read_circuit(path, specimen).require_fit(config, config.d_model, source=str(path))
+    fitting = read_circuit(path, specimen).require_fit(config, config.d_model, source=str(path))
     beside = (path if path.is_dir() else path.parent) / DISCOVERY_FILE
-    return _Subject(found, {"circuit": str(path)}, Discovery.read(beside) if beside.is_file() else None)
+    return _Subject(fitting, {"circuit": str(path)}, Discovery.read(beside) if beside.is_file() else None)
 
 
 def _circuit_of(specimen: Specimen, components: Sequence[Component]) -> Circuit:
@@ -263,8 +263,8 @@ def _components_of(circuit: Circuit) -> list[Component]:
 
 def _searched_heads_only(circuit: Circuit) -> bool:
     """Whether the circuit is one of heads among all heads: the method then searched no MLPs."""
-    listed = [node for node in circuit.nodes if isinstance(node, Component)]
-    return all(node.is_head for node in listed) and len(listed) == circuit.n_layers * circuit.n_heads
+    components = [node for node in circuit.nodes if isinstance(node, Component)]
+    return all(node.is_head for node in components) and len(components) == circuit.n_layers * circuit.n_heads
 
 
 def _seen(specimen: Specimen, discovery: Discovery | None) -> Trial | None:

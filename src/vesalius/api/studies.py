@@ -232,7 +232,7 @@ def _circuit(
     localisation = None if given is None else localise(specimen, given, settings, work.run.directory, progress)
     if work.performed is None:
         progress(f"{specimen.name}: does it add?", 0, 0)
-        found = required_performance(specimen, seed=settings.seed)
+        performance = required_performance(specimen, seed=settings.seed)
         recognised = LLAMA_3_8B if is_llama_3_8b(specimen.model.config) else None
         if given is None and recognised is None and settings.n < LEAST_PROMPTS:
             needed = f"a circuit is discovered on at least {LEAST_PROMPTS} prompts"
@@ -243,7 +243,7 @@ def _circuit(
             recognised_as=recognised,
             specimen=specimen.id,
             fingerprint=mark,
-            performance=found.as_data(),
+            performance=performance.as_data(),
         )
     if work.localisation is None:
         localisation = localisation or localise(specimen, None, settings, work.run.directory, progress)
@@ -251,14 +251,14 @@ def _circuit(
         work.note(LOCALISED, localisation=localisation.as_data())
 
 
-def _circuit_of(specimen: Specimen, found: Localisation) -> Circuit:
+def _circuit_of(specimen: Specimen, localisation: Localisation) -> Circuit:
     """The components as a circuit without scores."""
     config = specimen.model.config
     return Circuit(
         n_layers=config.n_layers,
         n_heads=config.n_heads,
         d_model=config.d_model,
-        nodes={Component.parse(name): Member() for name in found.components},
+        nodes={Component.parse(name): Member() for name in localisation.components},
         edges={},
     )
 
@@ -274,8 +274,8 @@ def _measure(work: StudyRun, specimen: Specimen, settings: StudySettings, progre
     assert work.localisation is not None
     if work.evidence is None:
         progress(f"intervening on {len(work.localisation.components)} components", 0, 0)
-        found = measured_evidence(specimen, work.localisation, n=settings.n, seed=settings.seed)
-        work.note(MEASURED, evidence=found.as_data())
+        evidence = measured_evidence(specimen, work.localisation, n=settings.n, seed=settings.seed)
+        work.note(MEASURED, evidence=evidence.as_data())
 
 
 def _explain(

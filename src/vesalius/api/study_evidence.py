@@ -19,17 +19,17 @@ ZERO = "zero"
 MOST_PRUNED = 24
 
 
-def measured_evidence(specimen: Specimen, found: Localisation, *, n: int, seed: int) -> CircuitEvidence:
+def measured_evidence(specimen: Specimen, localisation: Localisation, *, n: int, seed: int) -> CircuitEvidence:
     """The interventions on each component of a circuit."""
     tools = instruments(specimen, n=n, seed=seed)
-    names = list(found.components)
+    names = list(localisation.components)
     heads = [name for name in names if Component.parse(name).is_head]
     operands = [role for role in tools.prompts.roles if role != END]
     zeroed = _by_name(names, _each(names, partial(tools.replace, how=ZERO, at=END)))
     attention = tools.attention(heads) if heads else {}
     cuts = {role: _by_name(heads, _each(heads, partial(tools.cut_attention, role=role))) for role in operands}
     corrupted = {role: _by_name(names, _corrupted(tools, names, role)) for role in operands}
-    lens, backups = tools.lens(names), _backups(tools, found.backup_groups)
+    lens, backups = tools.lens(names), _backups(tools, localisation.backup_groups)
     parts = [
         ComponentEvidence(
             component=name,
@@ -65,16 +65,16 @@ def _corrupted(tools: Instruments, names: Sequence[str], role: str) -> list[dict
         return []
 
 
-def _by_name(names: Sequence[str], found: Sequence[dict[str, Any]]) -> dict[str, dict[str, Any]]:
-    return dict(zip(names, found, strict=True)) if found else {}
+def _by_name(names: Sequence[str], rows: Sequence[dict[str, Any]]) -> dict[str, dict[str, Any]]:
+    return dict(zip(names, rows, strict=True)) if rows else {}
 
 
 def _backups(tools: Instruments, groups: Sequence[Sequence[str]]) -> Mapping[str, dict[str, Any]]:
     """For each head of a backup group, the accuracy with the others zeroed, and with all zeroed."""
-    found: dict[str, dict[str, Any]] = {}
+    backups: dict[str, dict[str, Any]] = {}
     for group in groups:
         without = [[other for other in group if other != head] for head in group]
         *alone, whole = (one["accuracy"] for one in tools.replace([*without, list(group)], how=ZERO, at=END))
         for head, others, rest in zip(group, without, alone, strict=True):
-            found[head] = {"others": tuple(others), "once_others_zeroed": (rest, whole)}
-    return found
+            backups[head] = {"others": tuple(others), "once_others_zeroed": (rest, whole)}
+    return backups

@@ -112,10 +112,10 @@ def _raters(scores: Sequence[Rating], judges: Sequence[str]) -> str | None:
 
 
 def _agreement(scores: Sequence[Rating]) -> list[RaterAgreement]:
-    found = []
+    pairs = []
     for pair, kappa in rater_agreement(scores).get(MEASURE, {}).items():
         first, _, second = pair.partition(" | ")
-        found.append(
+        pairs.append(
             RaterAgreement(
                 raters=(first, second),
                 kappa=kappa.value,
@@ -125,7 +125,7 @@ def _agreement(scores: Sequence[Rating]) -> list[RaterAgreement]:
                 n=kappa.n,
             )
         )
-    return found
+    return pairs
 
 
 def study_request(

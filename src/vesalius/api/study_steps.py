@@ -75,13 +75,13 @@ def required_performance(specimen: Specimen, *, seed: int) -> Performance:
     assert isinstance(specimen.vocabulary, TextVocabulary)
     source = specimen.behaviour_source
     assert isinstance(source, Addition)
-    found = measure(source, specimen.model, specimen.vocabulary.tokenizer, seed=seed)
-    if not found.performs and not undecided(found):
+    performance = measure(source, specimen.model, specimen.vocabulary.tokenizer, seed=seed)
+    if not performance.performs and not undecided(performance):
         raise BadInput(
-            f"model {specimen.name!r} does not add: {found.describe()}; give easier sums, such as `behaviour` "
+            f"model {specimen.name!r} does not add: {performance.describe()}; give easier sums, such as `behaviour` "
             "addition:high=9,shots=4, or another model"
         )
-    return found
+    return performance
 
 
 def localise(

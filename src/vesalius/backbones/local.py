@@ -116,7 +116,7 @@ _KEEPING = threading.Lock()
 def kept_server(model: Path, options: LocalOptions) -> LocalServer:
     """A server that stays when its user lets go of it (`release`), for the next one of the same model and options.
 
-    It ends with this process, or when another model is served while nobody uses it: two models that are asked in turn
+    It ends with this process, or when another model is served while it is not in use: two models that are asked in turn
     have a server each, and a process that goes through many models does not hold them all.
     """
     with _KEEPING:

@@ -30,9 +30,9 @@ OVERSAMPLING = (1, 2, 4, 8, 16)
 RULE = "performs if the 95 % intervals of accuracy and of the mean logit difference lie above 0.5 and above 0"
 
 
-def undecided(found: Performance) -> bool:
+def undecided(measured: Performance) -> bool:
     """Whether there are too few prompts to tell: the means are as they should be, the intervals are too wide."""
-    return not found.performs and found.n < PROMPTS and found.accuracy > 0.5 and found.logit_difference > 0
+    return not measured.performs and measured.n < PROMPTS and measured.accuracy > 0.5 and measured.logit_difference > 0
 
 
 def measure(

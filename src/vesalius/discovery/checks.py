@@ -75,13 +75,13 @@ def run_checks(
     case = _Case(specimen, result, n, circuit_size(result.circuit) if size is None else size, seed, cut)
     if not 1 <= case.size <= components:
         raise BadInput(f"a circuit of {case.size} components does not fit; this model has {components}")
-    made, missing = ({}, {}) if spread is None else _attempt_elsewhere(case, spread)
-    here, refused = _attempt({name: make for name, make in case.checks().items() if name not in made}, progress)
-    made, missing = {**made, **here}, {**missing, **refused}
-    curve, random_curve = made["faithfulness"] or (None, None)
-    stability, resampling = made["stability"] or (None, 0.0)
-    detected, detectors = made["detectors"] or (None, None)
-    special, curves = made["specificity"], [curve, random_curve, made["edge faithfulness"]]
+    results, missing = ({}, {}) if spread is None else _attempt_elsewhere(case, spread)
+    here, refused = _attempt({name: make for name, make in case.checks().items() if name not in results}, progress)
+    results, missing = {**results, **here}, {**missing, **refused}
+    curve, random_curve = results["faithfulness"] or (None, None)
+    stability, resampling = results["stability"] or (None, 0.0)
+    detected, detectors = results["detectors"] or (None, None)
+    special, curves = results["specificity"], [curve, random_curve, results["edge faithfulness"]]
     return Checks(
         size=case.size,
         n=case.n_held_out,
@@ -89,16 +89,16 @@ def run_checks(
         heads_only=all(part.is_head for part in result.circuit.components),
         faithfulness=curve,
         faithfulness_random=random_curve,
-        edge_faithfulness=made["edge faithfulness"],
+        edge_faithfulness=results["edge faithfulness"],
         stability=stability,
-        guarantee=made["guarantee"],
+        guarantee=results["guarantee"],
         specificity=None if special is None else SpecificityFigures(**special.as_data()),
         detectors=_detected(detected, detectors),
-        known_heads=_known(made["known heads"], case.published),
+        known_heads=_known(results["known heads"], case.published),
         missing=missing,
         rows=sum(one.forwards * one.n for one in curves if one)
         + resampling
-        + (made["guarantee"].rows if made["guarantee"] else 0)
+        + (results["guarantee"].rows if results["guarantee"] else 0)
         + (special.rows if special else 0)
         + (detected.rows if detected else 0),
         seconds=time.perf_counter() - start,
@@ -109,15 +109,15 @@ def _attempt(
     checks: Mapping[str, Callable[[], Any]], progress: Progress | None
 ) -> tuple[dict[str, Any], dict[str, str]]:
     """What each check gave, None where it refused, and the reasons of those that did."""
-    made, missing = {}, {}
+    results, missing = {}, {}
     for place, (check, make) in enumerate(checks.items()):
         if progress:
             progress(f"checking {check}", place, len(checks))
         try:
-            made[check] = make()
+            results[check] = make()
         except BadInput as error:
-            made[check], missing[check] = None, str(error)
-    return made, missing
+            results[check], missing[check] = None, str(error)
+    return results, missing
 
 
 @dataclass(frozen=True)
@@ -139,8 +139,8 @@ def _attempt_elsewhere(case: "_Case", spread: Spread) -> tuple[dict[str, Any], d
     assert result.material.prompts is not None
     shared = (result.method, result.circuit, result.material.prompts, case.n, case.size, case.seed)
     answers = spread(check_part, [CheckPart(name, *shared) for name in ELSEWHERE], step="checking the circuit")
-    made = {name: made for name, (made, _) in zip(ELSEWHERE, answers, strict=True)}
-    return made, {name: why for name, (_, why) in zip(ELSEWHERE, answers, strict=True) if why is not None}
+    results = {name: outcome for name, (outcome, _) in zip(ELSEWHERE, answers, strict=True)}
+    return results, {name: why for name, (_, why) in zip(ELSEWHERE, answers, strict=True) if why is not None}
 
 
 def check_part(specimen: Specimen, part: CheckPart) -> tuple[Any, str | None]:
@@ -148,10 +148,10 @@ def check_part(specimen: Specimen, part: CheckPart) -> tuple[Any, str | None]:
     prompts = part.prompts
     material = Trial(prompts.batch, prompts.counterfactual_batch, prompts.readout(specimen.model), prompts)
     result = MethodResult(part.method, part.circuit, 0.0, 0.0, material)
-    made, missing = _attempt(
+    results, missing = _attempt(
         {part.check: _Case(specimen, result, part.n, part.size, part.seed).checks()[part.check]}, None
     )
-    return made[part.check], missing.get(part.check)
+    return results[part.check], missing.get(part.check)
 
 
 def beside_random(

@@ -105,8 +105,8 @@ def interpret(
     if name == TABLE:
         return Interpretation(interpolate(box, seed=seed))
     if (command := command_of(name)) is not None:
-        told = seed_for_guests(seed, function)
-        return Interpretation(interpret_by_command(command, box, seed=told, timeout=timeout))
+        guest_seed = seed_for_guests(seed, function)
+        return Interpretation(interpret_by_command(command, box, seed=guest_seed, timeout=timeout))
     if name not in WITH_MODEL:
         answer = _guest(name)(box, seed=seed_for_guests(seed, function))
         if not isinstance(answer, Answer):

@@ -129,10 +129,12 @@ class Plan:
         if not len(sets) or not len(choices):
             raise BadInput("a sweep needs at least one set of components and one prompt")
         place_of = {component: place for place, component in enumerate(all_components(config))}
-        listed = [(i, component) for i, members in enumerate(sets) for component in members]
-        units = [(i, unit_place(part.within(config, neurons=True), config)) for i, part in listed if part.is_unit]
+        replaced_parts = [(i, component) for i, members in enumerate(sets) for component in members]
+        units = [
+            (i, unit_place(part.within(config, neurons=True), config)) for i, part in replaced_parts if part.is_unit
+        ]
         try:
-            places = [(i, place_of[component]) for i, component in listed if not component.is_unit]
+            places = [(i, place_of[component]) for i, component in replaced_parts if not component.is_unit]
         except KeyError as error:
             raise BadInput(f"component {error.args[0]} is not in this model") from None
         replaced = torch.zeros(len(sets), config.n_layers * (config.n_heads + 1), dtype=torch.bool)

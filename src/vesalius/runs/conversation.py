@@ -89,8 +89,8 @@ class Conversation:
             raise BadInput(f"call {number}: there are {len(self.calls)} calls")
         place = self._places[number]
         request, outcome = self._read(place)
-        told = None if place.told_by is None else self._read(place.told_by)[0]
-        texts = _texts(request, outcome.answer, told)
+        following = None if place.told_by is None else self._read(place.told_by)[0]
+        texts = _texts(request, outcome.answer, following)
         if part not in texts:
             raise BadInput(f"part {part[:60]!r}: not in call {number}; it has {choices(texts)}")
         return texts[part][:LONGEST_WHOLE]
@@ -211,8 +211,8 @@ def _with_result(use: ToolUse, result: str | None) -> ToolUse:
 
 def _results(tools: Sequence[ToolUse], turns: Sequence[Message]) -> list[str | None]:
     """The results of tools, in their order; None where there is none."""
-    told = [turn.text for turn in turns if turn.role == "tool"][: len(tools)]
-    return [*told, *[None] * (len(tools) - len(told))]
+    results = [turn.text for turn in turns if turn.role == "tool"][: len(tools)]
+    return [*results, *[None] * (len(tools) - len(results))]
 
 
 def _since_last_answer(messages: Sequence[Message]) -> Sequence[Message]:
@@ -255,15 +255,15 @@ def _cut(text: str) -> Text:
     return Text(text=text[:LONGEST], length=len(text))
 
 
-def _texts(request: ModelRequest, answer: Answer | None, told: ModelRequest | None) -> dict[str, str]:
+def _texts(request: ModelRequest, answer: Answer | None, following: ModelRequest | None) -> dict[str, str]:
     """Every text of a call by the name of its part."""
     texts = {"prompt": _prompt(request)}
     if answer is not None:
         texts["text"] = answer.text
         texts |= {f"answer.{name[:100]}": text for name, text in _answered(answer).items()}
         texts |= {f"tool.{at}.given": _given(call) for at, call in enumerate(answer.tool_calls[:MOST_TOOLS])}
-    if told is not None:
-        turns = _since_last_answer(told.messages)
+    if following is not None:
+        turns = _since_last_answer(following.messages)
         texts["reply"] = _said(turns)
         results = [turn.text for turn in turns if turn.role == "tool"][:MOST_TOOLS]
         texts |= {f"tool.{at}.result": text for at, text in enumerate(results)}

@@ -88,7 +88,7 @@ class Ledger:
             raise Failed(f"{self.path}: cannot be locked ({error.strerror}); choose another place") from None
 
     def _unwritten(self, why: str, size: int) -> Failed:
-        """Half a record is taken away again, so that whoever goes on in this process appends after a whole one."""
+        """Half a record is taken away again, so that what this process appends next follows a whole one."""
         with suppress(OSError):
             os.ftruncate(self._file, size)
         return Failed(f"{self.path}: could not be written ({why}); free some space, then the same command continues")

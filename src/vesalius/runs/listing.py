@@ -1,6 +1,6 @@
 """What lies below a directory: every run and every result, told by its files.
 
-Only plain files are read: links are not followed, so nothing outside the directory is, and nobody waits for a pipe. A
+Only plain files are read: links are not followed, so nothing outside the directory is, and no read waits for a pipe. A
 result that cannot be read, or is too large to be, is listed with the reason; it does not stop the others.
 """
 

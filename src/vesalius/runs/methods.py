@@ -91,7 +91,7 @@ def _discovered(specimen: Specimen, case: DiscoveryCase) -> MethodResult:
 
 
 def grade_found(circuit: Circuit, case: DiscoveryCase) -> DiscoveryFigures:
-    """The figures of scores that anybody gave: all but stability, which needs the method itself, and its cost."""
+    """The figures of scores from elsewhere: all but stability, which needs the method itself, and its cost."""
     specimen = load_specimen(case.directory)
     return _graded(circuit, specimen, case, _material(specimen, case))
 

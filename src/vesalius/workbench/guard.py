@@ -64,7 +64,7 @@ def new_token() -> str:
 class Guard:
     """ASGI middleware around the server. `hosts` are the values of `Host` that it answers to; with `any_address` also
     every address in digits, which no other site can make a browser send. A `password` takes the place of the token;
-    `works` is what the server works on, for whoever ends it.
+    `works` is what the server works on, so that ending it can end that.
     """
 
     def __init__(
@@ -122,7 +122,7 @@ class Guard:
     async def _ask(
         self, scope: Scope, headers: dict[str, str], receive: Receive, send: Send, password: Password
     ) -> None:
-        """Let in whoever sends the right password from the form."""
+        """Let in a request that sends the right password from the form."""
         guarded, host = _with_headers(send), headers.get("host", "")
         if headers.get("origin") not in {f"http://{host}", f"https://{host}"}:
             return await _refuse(guarded, 403, "a request from another page is refused")

@@ -121,7 +121,7 @@ class Jobs:
 
     def resume(self, place: Path, digest: str) -> None:
         """Give the command of a run again that was stopped. `digest` is that of what was shown (`about`): the fields
-        lie in the run's directory, which may come from somebody else, and the command spends on this machine's keys.
+        lie in the run's directory, which may come from elsewhere, and the command spends on this machine's keys.
         """
         self._require_this_machine()
         arguments = self._arguments(self._asked(place))
@@ -323,7 +323,7 @@ def _is_path(name: str) -> bool:
 
 
 def _require_plain(place: Path) -> None:
-    """Refuse a run with links or pipes: the command writes into its files, which somebody else may have put there."""
+    """Refuse a run with links or pipes: the command writes into its files, which may come from elsewhere."""
     for inside, directories, files in os.walk(place, followlinks=False):
         for name in (*directories, *files):
             mode = os.lstat(f"{inside}/{name}").st_mode

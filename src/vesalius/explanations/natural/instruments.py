@@ -1,4 +1,4 @@
-"""Measurements on a natural model that an agent, or anybody, can ask for by name.
+"""Measurements on a natural model that an agent, or any caller, can ask for by name.
 
 An instrument takes component names and role names, runs on the engine for all prompts and all sets at once, and returns
 plain data: means with 95 % intervals, rates, names. A *set* is a list of components that are replaced together, so a

@@ -1,9 +1,9 @@
 """What was found, put as typed claims and handed to the laboratory.
 
-The search chose its hypotheses on its own inputs; verdicts come from here only, on inputs nobody has looked at, by the
-rules of `explanations.claims`. Every component gets the claims its note rests on: whether it matters at all, what
-it computes, and what follows from the kind of variable it carries, such as where a head reads or which variables an
-MLP does not see.
+The search chose its hypotheses on its own inputs; verdicts come from here only, on inputs that the search has not used,
+by the rules of `explanations.claims`. Every component gets the claims its note rests on: whether it matters at all,
+what it computes, and what follows from the kind of variable it carries, such as where a head reads or which variables
+an MLP does not see.
 """
 
 from collections.abc import Iterator
@@ -58,24 +58,28 @@ class ClaimJudge:
                 records.append(self._worded(record, component, claim))
         return (*records, check(Necessary(component=str(component)), self.lab))
 
-    def _about_variable(self, component: Component, variable: Hypothesis, found: Translation) -> Iterator[Claim]:
+    def _about_variable(self, component: Component, variable: Hypothesis, translation: Translation) -> Iterator[Claim]:
         name = str(component)
-        whole = ClaimedProgram(program=found.program, carriers=found.carriers)
+        whole = ClaimedProgram(program=translation.program, carriers=translation.carriers)
         yield Computes(component=name, hypothesis=whole)
         if component.is_head:
             yield from _about_head(name, variable, whole)
             return
-        reads, carried = variable.reads, found.carriers[name]
+        reads, carried = variable.reads, translation.carriers[name]
         others = tuple(read for read in reads if read != INDICES)
         if others:  # what depends on the position alone never differs in a swap; the moved output decides `computes`
-            yield DependsOnlyOn(component=name, program=found.program, variables=reads, carried=carried)
+            yield DependsOnlyOn(component=name, program=translation.program, variables=reads, carried=carried)
         if len(reads) == 2:
             pair = reads[0], reads[1]
             yield Combines(
-                component=name, program=found.program, variables=pair, carried=carried, carriers=found.carriers
+                component=name,
+                program=translation.program,
+                variables=pair,
+                carried=carried,
+                carriers=translation.carriers,
             )
         if TOKENS not in reads and others:
-            yield IndependentOf(component=name, program=found.program, variable=TOKENS, given=others)
+            yield IndependentOf(component=name, program=translation.program, variable=TOKENS, given=others)
 
     def _worded(self, record: ClaimRecord, component: Component, claim: Claim) -> ClaimRecord:
         """The record with its sentence in the scientist's words, where the claim can only name variables."""

@@ -44,7 +44,7 @@ class PluginJudge(Judge):
             score, reason = given if isinstance(given, tuple) and len(given) == 2 else (given, "")
             if isinstance(score, bool) or not isinstance(score, int) or not 0 <= score <= best:
                 raise ValueError(f"{score!r:.40} is not a whole score from 0 to {best}")
-        except Exception as error:  # somebody else's code may raise anything
+        except Exception as error:  # a plug-in may raise anything
             problem = " ".join(f"{type(error).__name__}: {error}".split())
             fault = str(self._plugin.refused(f"gave no score ({problem})"))
             return Judgement(
