@@ -51,14 +51,15 @@ class PlainCheck:
         return max(self._lost([self._put(part, mean if "its mean" in text else zero)])) < LEAST
 
     def _moves_role(self, text: str) -> bool:
-        """The output of a run with another token, and the same where that run attends as the clean one does."""
+        """The output of a run with another token, and the same where that run attends as the clean one does and reads
+        the same at the answer position.
+        """
         (part, *zeroed), role = _parts(text), _role(text)
         tokens = self.prompts.tokens.clone()
         place = self.prompts.roles[role]
         tokens[self.rows, place] = tokens[self.rows, place].roll(7)
         clean = self._cached(self.prompts.tokens, self._zeroed(zeroed))
-        attending = self._attending(part, clean)
-        runs = [self._cached(tokens, [*self._zeroed(zeroed), *edits]) for edits in ([], [attending])]
+        runs = [self._cached(tokens, [*self._zeroed(zeroed), *edits]) for edits in ([], self._attending(part, clean))]
         return all(self._moved(part, tokens, source, zeroed) > LEAST for source in runs)
 
     def _moved(
@@ -178,16 +179,21 @@ class PlainCheck:
 
         return f"blocks.{head.layer}.attn.hook_pattern", edit
 
-    def _attending(self, head: Component, cache: Mapping[str, Tensor]) -> Edit:
-        """A head's attention as in another run."""
-        point = f"blocks.{head.layer}.attn.hook_pattern"
+    def _attending(self, head: Component, cache: Mapping[str, Tensor]) -> list[Edit]:
+        """A head's attention, and the values of its layer at the answer position, as in another run."""
+        attention, read = (f"blocks.{head.layer}.attn.hook_{what}" for what in ("pattern", "v"))
 
-        def edit(pattern: Tensor) -> Tensor:
+        def attend(pattern: Tensor) -> Tensor:
             pattern = pattern.clone()
-            pattern[:, head.head] = cache[point][:, head.head]
+            pattern[:, head.head] = cache[attention][:, head.head]
             return pattern
 
-        return point, edit
+        def keep(values: Tensor) -> Tensor:
+            values = values.clone()
+            values[self.rows, self.prompts.position] = cache[read][self.rows, self.prompts.position]
+            return values
+
+        return [(attention, attend), (read, keep)]
 
     # Runs.
 

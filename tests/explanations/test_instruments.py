@@ -130,7 +130,9 @@ def test_corrupting_a_role_patches_the_outputs_of_the_run_with_another_token_the
 def test_outputs_by_values_are_those_of_a_run_that_is_given_the_clean_attention(
     tools: Instruments, zeroed: tuple[str, ...], at_end: bool
 ) -> None:
-    """Twin: the run with another token, one head's attention overwritten by that of the clean run."""
+    """Twin: the run with another token, one head's attention, and the values at the end, overwritten by the clean
+    run's; at the end that is what is read from other positions.
+    """
     pool, head = tools.pool, Component(1, 2)
     role, place = next(iter(pool.prompts.roles.items()))
     first, at = [Component.parse(name) for name in zeroed], pool.prompts.position if at_end else None
@@ -158,11 +160,19 @@ def test_outputs_by_values_are_those_of_a_run_that_is_given_the_clean_attention(
 
     tokens = source._batch.tokens
     assert bool((tokens != pool.batch.tokens).sum(1).eq(1).all())
-    _, twin = pool.model.run_with_cache(tokens, mask=pool.batch.mask, fwd_hooks=[*hooks, (name, overwrite)])
+    end = (torch.arange(len(pool)), pool.prompts.position)
+
+    def keep(values, hook):
+        values = values.clone()
+        values[end] = clean["blocks.1.attn.hook_v"][end]
+        return values
+
+    edits = [*hooks, (name, overwrite), ("blocks.1.attn.hook_v", keep)]
+    _, twin = pool.model.run_with_cache(tokens, mask=pool.batch.mask, fwd_hooks=edits)
     found = source.outputs_by_values([head], first, at)
-    assert torch.allclose(found.z[1][:, :, head.head], twin[z][:, :, head.head], atol=1e-5)
-    # What the others write is what they write in that run.
-    assert torch.allclose(source.outputs(first, at).z[1][:, :, 0], twin[z][:, :, 0], atol=1e-5)
+    assert torch.allclose(found.z[1][end][:, head.head], twin[z][end][:, head.head], atol=1e-5)
+    # What earlier ones write is what they write in that run.
+    assert torch.allclose(source.outputs(first, at).z[0][:, :, 0], twin["blocks.0.attn.hook_z"][:, :, 0], atol=1e-5)
 
 
 def test_cutting_attention_takes_the_value_at_that_key_out_of_z(tools: Instruments) -> None:

@@ -1,9 +1,21 @@
 """Typed claims about roles, on models whose heads are set by hand: what is true is supported, what is not is not."""
 
+import itertools
+
 import pytest
+import torch
 
 from tests.behaviours.word_tokenizer import word_tokenizer
-from tests.explanations.induction_model import as_specimen, induction_model, with_late_switch
+from tests.explanations.induction_model import (
+    ANSWER,
+    POSITION,
+    PREVIOUS,
+    WIDTH,
+    as_specimen,
+    induction_model,
+    with_late_switch,
+)
+from vesalius.behaviours import words
 from vesalius.behaviours.natural import with_behaviour
 from vesalius.components import Component
 from vesalius.errors import BadInput
@@ -93,6 +105,33 @@ def test_a_backup_shows_once_all_it_stands_behind_are_replaced(backups: Lab) -> 
     effects = [record.evidence[2].value or 0.0 for record in (alone, then)]
     assert effects[0] == 0.0  # alone no right answer is lost
     assert effects[1] > 0.8
+
+
+def test_what_is_at_the_position_already_is_not_moved_there() -> None:
+    """L1H1 attends to its own position and passes on what L0H1 brought there: the token before."""
+    model = induction_model(word_tokenizer().size)
+    first, second = (block.attn for block in model.blocks)
+    with torch.no_grad():
+        for weight in (second.W_Q, second.W_K, second.W_V):
+            weight[1].zero_()
+        second.W_Q[1][POSITION] = 60 * torch.eye(WIDTH)
+        second.W_K[1][POSITION] = torch.eye(WIDTH)
+        second.W_V[1][PREVIOUS] = torch.eye(WIDTH)
+        second.W_O[1][:, ANSWER] = 2 * torch.eye(WIDTH)
+        second.W_O[1][:, : ANSWER.start] = 0.0
+        first.W_Q[1], first.W_K[1], first.W_V[1], first.W_O[1] = first.W_Q[0], first.W_K[0], first.W_V[0], first.W_O[0]
+    rows = [
+        {
+            "prompt": " ".join(names),
+            "answer": f" {names[2]}",
+            "wrong": f" {names[0]}",
+            "roles": {"before": f" {names[2]}"},
+        }
+        for names in itertools.islice(itertools.permutations(words.NAMES[:6], 4), 40)
+    ]
+    lab = Lab(with_behaviour(as_specimen(model), rows), n=16, seed=5, circuit=[Component(0, 1), Component(1, 1)])
+    assert check(MovesRole(component="L0H1", role="before"), lab).verdict == "supported"
+    assert check(MovesRole(component="L1H1", role="before"), lab).verdict == "refuted"
 
 
 def test_what_a_head_moves_once_others_are_zeroed_is_asked_of_runs_without_them() -> None:

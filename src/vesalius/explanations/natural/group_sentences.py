@@ -48,10 +48,10 @@ def _moves(role: str, claim: ClaimRecord) -> str | None:
         f"{figure(moved)} of the way to theirs and becomes theirs on {figure(switched)} of prompts (n = {moved.n})"
     )
     if claim.verdict == "supported":
-        return sentence + "".join(f"; by its values alone, {figure(one)} of the way" for one in by_values) + "."
+        return sentence + "".join(f"; by its values at other positions, {figure(one)}" for one in by_values) + "."
     if claim.verdict == "refuted" and by_values:
         share = figure(by_values[0])
-        return f"{sentence}, but by its values alone only {share}: {role} decides where it attends, not what it moves."
+        return f"{sentence}, but by its values at other positions only {share}: it does not move {role} there itself."
     if claim.verdict == "refuted":
         return f"Its output alone{condition} moves the answer only {figure(moved)} of the way to another {role}'s."
     return None

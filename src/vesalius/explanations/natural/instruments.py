@@ -178,8 +178,8 @@ class Instruments:
     ) -> list[dict[str, Any]]:
         """Put another prompt's token at a role, run, and patch each set's output from that run into the clean one: how
         often the answer becomes that run's (`switched`), and the change of logit(its answer) - logit(clean answer) as a
-        share of what the whole run changes (`moved`); of sets of heads also where only their values come from that run
-        and they attend as before (`moved_by_values`). Prompts whose answer stays the same are left out.
+        share of what the whole run changes (`moved`); of sets of heads also where only their values at other positions
+        come from that run and they attend as before (`moved_by_values`). Prompts with the same answer are left out.
         """
         groups, source = self._sets(sets), self._corrupted(role)
         heads = [group for group in groups if all(part.is_head for part in group)]
@@ -290,8 +290,8 @@ class Instruments:
         return self._moved[key]
 
     def moved_by_values(self, sets: Sets, role: str, at: str | None = END, suppressed: Given = ()) -> list[PerPrompt]:
-        """How far sets of heads move the logits, as `moved_shares`, where their values alone come from the corrupted
-        run and they attend as on the clean prompts.
+        """How far sets of heads move the logits, as `moved_shares`, where their values at other positions alone come
+        from the corrupted run and they attend as on the clean prompts.
         """
         source, first = self._corrupted(role), self._components(suppressed)
         heads = sorted({head for group in sets for head in group})

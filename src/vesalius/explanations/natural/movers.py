@@ -1,10 +1,10 @@
 """Claims about heads that move the same thing: *moves role*, *primary*, *backs up*, *together*.
 
-A head *moves* a role if its values carry the token of that role to a position: where the token only decides where the
-head attends, something else is moved. Of several heads that move one role,
-the *primary* one costs more than each of the others when it is replaced there; a *backup* costs more once the others
-are replaced than it does alone; and they matter *together* if replacing all of them costs more than the sum of what
-each costs alone.
+A head *moves* a role if its values carry the token of that role from other positions to one: where the token only
+decides where the head attends, something else is moved, and what is at the position already is not moved there. Of
+several heads that move one role, the *primary* one costs more than each of the others when it is replaced there; a
+*backup* costs more once the others are replaced than it does alone; and they matter *together* if replacing all of them
+costs more than the sum of what each costs alone.
 """
 
 from typing import Literal
@@ -37,8 +37,8 @@ JOINT = ("joint effect", "right answers lost by all")
 class MovesRole(Claim, frozen=True):
     """A head carries the token of a role to a position, and the answer depends on it: with the output from a run that
     has another token at the role, the answer moves towards that run's, and so it does where the head attends as before
-    and its values alone come from that run. The second fails where the token is the key by which the head finds
-    something else.
+    and its values at other positions alone come from that run. The second fails where the token is the key by which the
+    head finds something else, and where another head has brought it to the position already.
     """
 
     kind: Literal["moves_role"] = "moves_role"
@@ -52,7 +52,7 @@ class MovesRole(Claim, frozen=True):
 
     def examine(self, lab: Lab, *, level: float) -> Outcome:
         """Patch its output from runs with another token at the role; matched components are the control. Where that
-        moves the answer, the same by its values alone.
+        moves the answer, the same by its values at other positions.
         """
         tools = instruments_of(lab)
         if not self.part.is_head:
@@ -90,7 +90,7 @@ class MovesRole(Claim, frozen=True):
         by_values = mean_evidence(
             lab,
             f"{experiment}, attending as on the clean prompts",
-            measure="share of the way by its values alone",
+            measure="share of the way by its values at other positions",
             values=tools.moved_by_values([[self.part]], self.role, self.to, self.suppressed)[0],
             level=level,
             rule=rule,

@@ -85,6 +85,10 @@ class Pool:
         """The attention of a layer's heads on the clean prompts."""
         return self._cache[f"blocks.{layer}.attn.hook_pattern"]
 
+    def read_values(self, layer: int) -> Float[Tensor, "prompt pos kv_head d_head"]:
+        """The values that a layer's heads read on the clean prompts."""
+        return self._cache[f"blocks.{layer}.attn.hook_v"]
+
     def source_pattern(self, layer: int) -> Float[Tensor, "prompt head query key"]:
         """The attention of a layer's heads on the counterfactual prompts."""
         return self._source_cache[f"blocks.{layer}.attn.hook_pattern"]
@@ -185,7 +189,7 @@ class Pool:
         _, cache = self.model.run_with_cache(
             batch.tokens,
             mask=batch.mask,
-            names=lambda name: name.endswith((*RECORDED_HOOKS, ".hook_pattern")) or name == last,
+            names=lambda name: name.endswith((*RECORDED_HOOKS, ".hook_pattern", ".attn.hook_v")) or name == last,
             choose=torch.zeros(len(self), 1, dtype=torch.long, device=batch.tokens.device),
         )
         return cache

@@ -91,16 +91,18 @@ class Corrupted:
     def outputs_by_values(
         self, heads: Sequence[Component], suppressed: Sequence[Component], at: Int[Tensor, " prompt"] | None
     ) -> Values:
-        """The same with other outputs of some heads: those of their values here and their attention on the clean
-        prompts.
+        """The same with other outputs of some heads: those of their attention on the clean prompts, with their values
+        at other positions from here and at the position itself from the clean prompts, where nothing is moved.
         """
         outputs, read = self._ran(suppressed, at)
         layers = {head.layer: outputs.z[head.layer].clone() for head in heads}
-        patterns = self._clean_patterns(sorted(layers), suppressed, at)
+        clean = self._clean_attention(sorted(layers), suppressed, at)
         for head in heads:
             assert head.head is not None
-            own = read[head.layer][:, :, head.head // self._pool.model.config.queries_per_kv]
-            layers[head.layer][:, :, head.head] = patterns[head.layer][:, head.head] @ own
+            kv, (patterns, values) = head.head // self._pool.model.config.queries_per_kv, clean[head.layer]
+            own, pattern = read[head.layer][:, :, kv], patterns[:, head.head]
+            in_place = pattern.diagonal(dim1=1, dim2=2)[..., None] * (own - values[:, :, kv])
+            layers[head.layer][:, :, head.head] = pattern @ own - in_place
         return replace(outputs, z=tuple(layers.get(layer, z) for layer, z in enumerate(outputs.z)))
 
     def shares(self, before: Answers, runs: Sequence[Answers]) -> list[tuple[PerPrompt, PerPrompt]]:
@@ -116,22 +118,24 @@ class Corrupted:
             for after in runs
         ]
 
-    def _clean_patterns(
+    def _clean_attention(
         self, layers: Sequence[int], suppressed: Sequence[Component], at: Int[Tensor, " prompt"] | None
-    ) -> dict[int, Float[Tensor, "prompt head query key"]]:
-        """Where the heads of some layers attend on the clean prompts, with the same components zeroed."""
+    ) -> dict[int, tuple[Float[Tensor, "prompt head query key"], Float[Tensor, "prompt pos kv_head d_head"]]]:
+        """Where the heads of some layers attend on the clean prompts and what they read there, with the same components
+        zeroed.
+        """
         pool = self._pool
         if not suppressed:
-            return {layer: pool.pattern(layer) for layer in layers}
-        names = {layer: f"blocks.{layer}.attn.hook_pattern" for layer in layers}
+            return {layer: (pool.pattern(layer), pool.read_values(layer)) for layer in layers}
+        names = {layer: [f"blocks.{layer}.attn.hook_{what}" for what in ("pattern", "v")] for layer in layers}
         pool.cost.rows += len(pool)
         _, cache = pool.model.run_with_cache(
             pool.batch.tokens,
             mask=pool.batch.mask,
-            names=list(names.values()),
+            names=[name for both in names.values() for name in both],
             fwd_hooks=zeroing(pool.model, suppressed, at),
         )
-        return {layer: cache[name] for layer, name in names.items()}
+        return {layer: (cache[pattern], cache[values]) for layer, (pattern, values) in names.items()}
 
     def _ran(self, suppressed: Sequence[Component], at: Int[Tensor, " prompt"] | None) -> tuple[Values, Read]:
         where = None if at is None or not suppressed else tuple(at.tolist())
