@@ -94,6 +94,23 @@ def test_a_damaged_cache_is_converted_again(name: str, damage: str) -> None:
 
 
 @pytest.mark.usefixtures("wheel")
+def test_files_are_read_again_only_if_they_were_written_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    directory, digests = smollm_directory(), list[str]()
+    monkeypatch.setattr(smollm, "sha256", lambda path: digests.append(path.name) or sha256(path))
+    assert steps_taken() == []
+    assert len(digests) == 3, "written a moment ago, so their times are not to be relied on"
+    monkeypatch.setattr(smollm, "SETTLED_NS", 0)
+    assert steps_taken() == steps_taken() == []
+    assert len(digests) == 6, "the check was noted"
+    os.utime(directory / "model.json")
+    assert steps_taken() == steps_taken() == []
+    assert len(digests) == 9, "a file with another time is read, and found unchanged"
+    data = (directory / "model.json").read_bytes()
+    (directory / "model.json").write_bytes(bytes([data[0] ^ 1]) + data[1:])
+    assert steps_taken() == ["checking", "converting"]
+
+
+@pytest.mark.usefixtures("wheel")
 def test_a_cache_of_another_source_is_converted_again(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     smollm_directory()
     other = tmp_path / "other.gguf"

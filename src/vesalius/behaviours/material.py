@@ -73,7 +73,7 @@ class Material:
         start = split_index(self.split)
         ids = [
             i
-            for i in self.tokenizer.ordinary_ids()
+            for i in self.tokenizer.ordinary_ids
             if i % len(SPLITS) == start and i < self.d_vocab and i != self.tokenizer.bos
         ]
         self.require(len(ids), at_least, what="ordinary tokens")

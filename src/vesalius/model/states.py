@@ -110,7 +110,8 @@ def _is_needed(name: str, model: Transformer, *, biases: bool) -> bool:
 
 
 def _check_weight(name: str, value: Tensor, where: str) -> Tensor:
-    if not torch.isfinite(value).all():
+    # A sum is read off in a tenth of the time; one of finite values may overflow.
+    if not torch.isfinite(value.sum()) and not torch.isfinite(value).all():
         raise BadInput(f"{where}: weight {name} holds NaN or infinity; the file is damaged or training diverged")
     return value
 

@@ -5,6 +5,7 @@ token, which every behaviour with an answer token needs.
 """
 
 from collections.abc import Sequence
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -114,7 +115,8 @@ class Tokenizer:
                     f"{self._backend.id_to_token(token)}"
                 )
 
-    def ordinary_ids(self) -> list[int]:
+    @cached_property
+    def ordinary_ids(self) -> Sequence[int]:
         """Ids that decode to text on their own: no special tokens, no broken bytes."""
         special = {i for i, token in self._backend.get_added_tokens_decoder().items() if token.special}
-        return [i for i in range(self.size) if i not in special and "\ufffd" not in self.decode([i])]
+        return tuple(i for i in range(self.size) if i not in special and "\ufffd" not in self.decode([i]))
