@@ -1,5 +1,6 @@
 """*Necessary* in natural models: replacements are made until two show it, against controls that do not matter."""
 
+from itertools import product
 from typing import get_args
 
 import pytest
@@ -14,10 +15,13 @@ from vesalius.explanations.claims import Lab, Necessary, check
 from vesalius.explanations.claims.ablation import (
     MIN_EFFECT,
     SHOWN_LEVEL,
+    _is_settled,
     _needs_controls,
+    _verdict,
     effect_bar,
     is_inert,
     measure_necessary,
+    order_of,
     shows_early,
 )
 from vesalius.explanations.claims.base import above, first_interval, mean_evidence
@@ -99,15 +103,29 @@ def test_a_strong_component_outside_the_circuit_is_no_control_and_the_rule_says_
 
 
 @pytest.mark.parametrize("half_width", [0.01, 0.03, 0.1])
-def test_controls_are_run_only_where_one_bar_decides_otherwise_than_another(half_width: float) -> None:
+def test_controls_are_run_only_where_one_bar_supports_and_another_does_not(half_width: float) -> None:
     lab = lab_of(induction_model(SIZE), INDUCTION)
     needed = []
     for centre in torch.arange(-0.1, 0.3, 0.013).tolist():
         effects = torch.linspace(centre - 2 * half_width, centre + 2 * half_width, 12)
         evidence = mean_evidence(lab, "", measure="", values=effects, level=0.95, rule="")
-        needed.append(len({above(evidence, bar) for bar in BARS}) > 1)
+        needed.append(len({above(evidence, bar) == "supported" for bar in BARS}) > 1)
         assert _needs_controls(lab, effects, 0.95) == needed[-1], evidence
     assert set(needed) == {True, False}
+
+
+def test_no_replacement_is_made_that_cannot_change_the_verdict() -> None:
+    lab = lab_of(induction_model(SIZE), INDUCTION)
+    kinds = order_of(lab)
+    figures = [(0.1, True), (0.1, None), (0.08, False), (0.01, None), (0.01, False)]
+    some = mean_evidence(lab, "", measure="", values=torch.zeros(12), level=0.95, rule="")
+    outcomes = [some.model_copy(update={"value": value, "passed": passed}) for value, passed in figures]
+    for made in range(1, len(kinds)):
+        for evidence in product(outcomes, repeat=made):
+            later = product(outcomes, repeat=len(kinds) - made)
+            verdicts = {_verdict(lab, [*evidence, *more], kinds) for more in later}
+            assert _is_settled(lab, evidence, kinds) == (len(verdicts) == 1), evidence
+            assert not _is_settled(lab, evidence, kinds) or verdicts == {_verdict(lab, evidence, kinds)}
 
 
 def test_no_bar_of_a_natural_model_exceeds_twice_the_least_effect() -> None:

@@ -6,7 +6,7 @@ claim), because ablating any component may do damage. A matched component that i
 
 A component may show under one replacement and not under another: what depends on the position alone is the same in
 every input, so only zeros, its mean and outputs moved to other positions can show it. `Necessary` goes through all
-four; in a natural model it stops when one has passed and a second shows an effect.
+four; in a natural model it stops when one has passed and a second shows an effect, or when neither can come any more.
 
 The *interaction* of two components is the effect of ablating both minus the sum of the single effects. It is positive
 if one compensates for the other.
@@ -31,10 +31,10 @@ from vesalius.explanations.claims.base import (
     Outcome,
     above,
     all_of,
+    exceeds,
     first_interval,
     join_names,
     marked,
-    mean_and_interval,
     mean_evidence,
     rounded,
 )
@@ -167,17 +167,10 @@ class Necessary(Claim, frozen=True):
         evidence: list[Evidence] = []
         for kind in kinds:
             evidence.append(_effect_evidence(lab, component, kind, each, before=evidence))
-            if not lab.finite and _shows(lab, evidence, least=min(2, len(kinds))):
+            if _is_settled(lab, evidence, kinds):
                 break
-        passed = [one.passed for one in evidence]
-        if _shows(lab, evidence, least=min(2, len(kinds))):
-            verdict = "supported"
-        elif True in passed and not lab.finite:
-            verdict = "untested"  # zeros, for one, may be far from anything the model ever meets
-        else:
-            verdict = "untested" if None in passed else "refuted"
-        order = sorted(range(len(evidence)), key=lambda i: (passed[i] is not True, -(evidence[i].value or 0.0), i))
-        return verdict, tuple(evidence[i] for i in order)
+        strongest_first = sorted(evidence, key=lambda one: (one.passed is not True, -(one.value or 0.0)))
+        return _verdict(lab, evidence, kinds), tuple(strongest_first)
 
 
 def _effect_evidence(
@@ -191,10 +184,8 @@ def _effect_evidence(
     values = lab.effect([component], kind) if early is None else early
     if second:
         bar = Bar(MIN_EFFECT, f"{_LEAST}, beside another that passed", {})
-    elif _needs_controls(lab, values, level):
-        bar = effect_bar(lab, component, kind)
     else:
-        bar = Bar(MIN_EFFECT, _LEAST, {})
+        bar = bar_for(lab, component, kind, values, level=level)
     return mean_evidence(
         lab,
         f"{kind} replacement",
@@ -207,16 +198,32 @@ def _effect_evidence(
     )
 
 
+def bar_for(
+    lab: Lab,
+    component: Component,
+    replacement: Replacement,
+    values: Float[Tensor, " prompt"],
+    *,
+    level: float,
+    sign: float = 1.0,
+) -> Bar:
+    """The bar of measured effects (or, with `sign` -1, gains), with controls where they can change what is shown."""
+    if _needs_controls(lab, values, level):
+        return effect_bar(lab, component, replacement, sign=sign)
+    return Bar(MIN_EFFECT, _LEAST, {})
+
+
 def _needs_controls(lab: Lab, effects: Float[Tensor, " prompt"], level: float) -> bool:
-    """Whether controls can change how an effect is decided. In a natural model the bar lies between the least that
-    counts and twice that, for a control with a larger effect is strong itself: an interval below both or above both, or
-    one that covers both, is decided without them.
+    """Whether controls can change what an effect shows. In a natural model the bar lies between the least that counts
+    and twice that, for a control with a larger effect is strong itself: an interval that lies above both, or does not
+    lie above the first, is decided without them.
     """
     if lab.finite:
         return True
-    _, low, high = mean_and_interval(effects, level, seed=lab.seed)
-    low, high, least, most = round(low, 4), round(high, 4), MIN_EFFECT, 2 * MIN_EFFECT
-    return not (high <= least or low > most or (low <= least and high > most))
+    above_least, above_most = (
+        exceeds(effects, bar, level=level, seed=lab.seed) for bar in (MIN_EFFECT, 2 * MIN_EFFECT)
+    )
+    return above_least and not above_most
 
 
 def order_of(lab: Lab) -> tuple[Replacement, ...]:
@@ -228,13 +235,38 @@ def order_of(lab: Lab) -> tuple[Replacement, ...]:
     return tuple(kind for kind in NATURAL_ORDER if kind in lab.replacements)
 
 
+def _verdict(lab: Lab, evidence: Sequence[Evidence], kinds: Sequence[Replacement]) -> Verdict:
+    """What the replacements made show about *necessary*; `kinds` are all that may be made."""
+    passed = [one.passed for one in evidence]
+    if _shows(lab, evidence, least=min(2, len(kinds))):
+        return "supported"
+    if True in passed and not lab.finite:
+        return "untested"  # zeros, for one, may be far from anything the model ever meets
+    return "untested" if None in passed else "refuted"
+
+
+def _is_settled(lab: Lab, evidence: Sequence[Evidence], kinds: Sequence[Replacement]) -> bool:
+    """Whether no further replacement is made: in a natural model where *necessary* is shown, and where what is left
+    can neither show nor refute it.
+    """
+    least, left = min(2, len(kinds)), len(kinds) - len(evidence)
+    if lab.finite or _shows(lab, evidence, least=least):
+        return not lab.finite
+    hopeless = _n_shown(lab, evidence) + left < least
+    return hopeless and any(one.passed is not False for one in evidence)
+
+
 def _shows(lab: Lab, evidence: Sequence[Evidence], *, least: int) -> bool:
     """Whether a replacement stands above its bar and `least` of them change something: an output moved or replaced can
     disturb readers that never use it; what is used shows in a second way as well.
     """
+    return any(one.passed is True for one in evidence) and _n_shown(lab, evidence) >= least
+
+
+def _n_shown(lab: Lab, evidence: Sequence[Evidence]) -> int:
+    """How many replacements change something."""
     changes = INERT_BELOW if lab.finite else MIN_EFFECT
-    shown = sum((one.value or 0.0) >= changes or one.passed is True for one in evidence)
-    return any(one.passed is True for one in evidence) and shown >= least
+    return sum((one.value or 0.0) >= changes or one.passed is True for one in evidence)
 
 
 def measure_necessary(lab: Lab, components: Sequence[Component]) -> list[Component]:
@@ -244,7 +276,7 @@ def measure_necessary(lab: Lab, components: Sequence[Component]) -> list[Compone
     kinds, evidence = order_of(lab), {part: list[Evidence]() for part in components}
     level = 1 - ALPHA / len(kinds)
     for kind in kinds:
-        wanted = [part for part in components if not _shows(lab, evidence[part], least=min(2, len(kinds)))]
+        wanted = [part for part in components if not _is_settled(lab, evidence[part], kinds)]
         passed = [part for part in wanted if any(one.passed is True for one in evidence[part])]
         if lab.looks_first:
             lab.measure([[part] for part in passed], [kind], n=FIRST_LOOK)

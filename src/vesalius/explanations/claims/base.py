@@ -161,6 +161,14 @@ def above(evidence: Evidence, bar: float) -> Verdict:
     return "supported" if evidence.low > bar else "refuted" if evidence.high <= bar else "untested"
 
 
+def exceeds(values: Float[Tensor, " prompt"], least: float, *, level: float, seed: int) -> bool:
+    """Whether the interval of a mean lies above the least that counts. Controls can only raise a bar, so in a natural
+    model, where every run is expensive, they are measured for no other values: those support nothing with any bar.
+    """
+    low = rounded(mean_and_interval(values, level, seed=seed)[1]) if len(values) else None
+    return low is not None and low > least
+
+
 def all_of(*verdicts: Verdict) -> Verdict:
     """The verdict of a claim with several parts: one refuted part refutes it."""
     if "refuted" in verdicts:

@@ -14,7 +14,7 @@ from vesalius.components import Component
 from vesalius.documents.explanation import Evidence, Verdict
 from vesalius.errors import BadInput, choices
 from vesalius.explanations.claims import Claim, Lab, Necessary, Redundant, Sufficient
-from vesalius.explanations.claims.ablation import MIN_EFFECT, effect_bar
+from vesalius.explanations.claims.ablation import MIN_EFFECT, bar_for
 from vesalius.explanations.claims.base import (
     ComponentName,
     Outcome,
@@ -74,12 +74,15 @@ class ReadsRole(Claim, frozen=True):
             controls=rivals,
         )
         others = [role for role in masses if role not in (self.role, "itself")]
-        lost = {role: tools.cut_losses(self.part, role, self.query, self.suppressed) for role in [self.role, *others]}
+
+        def lost(role: str):
+            return tools.cut_losses(self.part, role, self.query, self.suppressed)
+
         return either(
             lab,
             f"attention on {self.role} set to zero",
-            lost[self.role],
-            {role: lost[role] for role in others},
+            lost(self.role),
+            lambda: {role: lost(role) for role in others},
             least=MIN_CUT_EFFECT,
             level=level,
             before=(attention,),
@@ -97,12 +100,13 @@ class Inhibits(Claim, frozen=True):
 
     def examine(self, lab: Lab, *, level: float) -> Outcome:
         """The gain of the score, against that of matched components."""
-        bar = effect_bar(lab, self.part, "resample", sign=-1.0)
+        gains = -lab.effect([self.part], "resample")
+        bar = bar_for(lab, self.part, "resample", gains, level=level, sign=-1.0)
         evidence = mean_evidence(
             lab,
             "resample replacement",
             measure="gain of the score",
-            values=-lab.effect([self.part], "resample"),
+            values=gains,
             level=level,
             rule=bar.rule,
             bar=bar.value,

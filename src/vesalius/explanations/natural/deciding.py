@@ -16,6 +16,7 @@ from vesalius.explanations.claims.base import (
     Outcome,
     above,
     all_of,
+    exceeds,
     join_names,
     mean_and_interval,
     mean_evidence,
@@ -95,24 +96,28 @@ def either(
     lab: Lab,
     experiment: str,
     values: Losses,
-    controls: Mapping[str, Losses],
+    controls: Callable[[], Mapping[str, Losses]],
     *,
     least: float,
     level: float,
     measures: tuple[str, str] = LOSSES,
     before: tuple[Evidence, ...] = (),
 ) -> Outcome:
-    """A loss shown by the score or by right answers, each at half the error; `before` must hold as well."""
-    evidence, verdicts = [], []
+    """A loss shown by the score or by right answers, each at half the error; `before` must hold as well. `controls`
+    are measured where one of the two exceeds the least that counts.
+    """
+    evidence, verdicts, half = [], [], 1 - (1 - level) / 2
+    shows = any(exceeds(one, least, level=half, seed=lab.seed) for one in values)
+    others = controls() if shows else {}
     for place, measure in enumerate(measures):
-        reached = {name: rounded(pair[place].mean()) for name, pair in controls.items()}
+        reached = {name: rounded(pair[place].mean()) for name, pair in others.items()}
         bar, rule = bar_of(least, reached)
         one = mean_evidence(
             lab,
             experiment,
             measure=measure,
             values=values[place],
-            level=1 - (1 - level) / 2,
+            level=half,
             rule=f"{rule}; one of the two decides",
             bar=bar,
             controls=reached,

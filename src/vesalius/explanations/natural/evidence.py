@@ -17,11 +17,12 @@ from vesalius.discovery.attention import Target, masses
 from vesalius.documents.explanation import ClaimRecord, Evidence, Verdict
 from vesalius.documents.frozen import FrozenDict
 from vesalius.explanations.claims import BackupOf, Necessary, ReadsFrom, check
-from vesalius.explanations.claims.ablation import MIN_EFFECT, Bar, effect_bar, shows_early
+from vesalius.explanations.claims.ablation import MIN_EFFECT, Bar, bar_for, shows_early
 from vesalius.explanations.claims.base import (
     ALPHA,
     above,
     all_of,
+    exceeds,
     first_interval,
     join_names,
     level_for,
@@ -107,8 +108,9 @@ def not_needed_by(study: Study, component: Component, how: Neutral) -> ClaimReco
 
 def inhibits(study: Study, component: Component) -> ClaimRecord:
     """Replacing it helps, and more than replacing matched components does."""
-    bar = effect_bar(study.lab, component, "resample", sign=-1.0)
-    evidence = _figure(study, "resample replacement", "gain of the score", -study.solo(component), bar)
+    gains = -study.solo(component)
+    bar = bar_for(study.lab, component, "resample", gains, level=LEVEL, sign=-1.0)
+    evidence = _figure(study, "resample replacement", "gain of the score", gains, bar)
     text = f"{component} works against the answer: replacing it by its values on other prompts helps."
     return _claim("inhibits", text, above(evidence, bar.value), evidence)
 
@@ -391,15 +393,13 @@ def _against(
     least: float,
     controls: Callable[[], dict[str, PerPrompt]],
 ) -> tuple[Verdict, Evidence]:
-    """The verdict of values against the least that counts and the controls, which are measured only where they can
-    change it: no bar is lower than the least that counts.
+    """The verdict of values against the least that counts and the controls, which are measured only where the values
+    exceed the least that counts.
     """
-    evidence = _figure(study, experiment, measure, values, _bar(least, {}))
-    if above(evidence, least) != "refuted":
-        bar = _bar(least, controls())
-        evidence = _figure(study, experiment, measure, values, bar)
-        return above(evidence, bar.value), evidence
-    return "refuted", evidence
+    shows = exceeds(values, least, level=LEVEL, seed=study.lab.seed)
+    bar = _bar(least, controls() if shows else {})
+    evidence = _figure(study, experiment, measure, values, bar)
+    return above(evidence, bar.value), evidence
 
 
 def _figure(study: Study, experiment: str, measure: str, values: PerPrompt, bar: Bar) -> Evidence:

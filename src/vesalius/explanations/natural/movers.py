@@ -14,7 +14,16 @@ import torch
 from vesalius.errors import BadInput
 from vesalius.explanations.claims import Claim, Lab
 from vesalius.explanations.claims.ablation import MIN_EFFECT
-from vesalius.explanations.claims.base import ComponentName, Outcome, above, all_of, join_names, mean_evidence, rounded
+from vesalius.explanations.claims.base import (
+    ComponentName,
+    Outcome,
+    above,
+    all_of,
+    exceeds,
+    join_names,
+    mean_evidence,
+    rounded,
+)
 from vesalius.explanations.natural.deciding import (
     CANDIDATES,
     GAINS,
@@ -62,11 +71,12 @@ class MovesRole(Claim, frozen=True):
         def shares(parts):
             return [tools.moved_shares([part], self.role, self.to, self.suppressed)[1] for part in parts]
 
-        weak = weak_controls(lab, matched, shares)
+        switched, moved = tools.moved_shares([self.part], self.role, self.to, self.suppressed)
+        shows = exceeds(moved, MIN_EFFECT, level=level, seed=lab.seed)
+        weak = weak_controls(lab, matched, shares) if shows else {}
         controls = {str(part): rounded(share.mean()) for part, share in weak.items()}
         bar, rule = bar_of(MIN_EFFECT, controls)
         experiment = f"output at {self.to} from runs with another token at {self.role}"
-        switched, moved = tools.moved_shares([self.part], self.role, self.to, self.suppressed)
         evidence = mean_evidence(
             lab,
             experiment,
@@ -121,8 +131,10 @@ class BacksUp(Claim, frozen=True):
         def gains(parts):
             return tools.backup_gains(parts, others, self.replacement, self.at)
 
-        weak = weak_controls(lab, lab.matched(self.part, exclude=others, k=CANDIDATES), gains)
-        controls = {f"{part} instead": pair for part, pair in weak.items()}
+        def controls():
+            weak = weak_controls(lab, lab.matched(self.part, exclude=others, k=CANDIDATES), gains)
+            return {f"{part} instead": pair for part, pair in weak.items()}
+
         experiment = f"{self.replacement} replacement{_at(self.at)} with and without {join_names(self.of)}"
         (gain,) = gains([self.part])
         joint, rest = (tools.losses(one, self.replacement, self.at) for one in ([*others, self.part], others))
@@ -154,10 +166,12 @@ class Primary(Claim, frozen=True):
         def losses(parts):
             return [tools.losses([part], self.replacement, self.to) for part in parts]
 
-        weak = weak_controls(lab, lab.matched(self.part, exclude=others, k=CANDIDATES), losses)
+        def controls():
+            weak = weak_controls(lab, lab.matched(self.part, exclude=others, k=CANDIDATES), losses)
+            return {str(part): pair for part, pair in weak.items()}
+
         own, rest = losses([self.part])[0], losses(others)
         experiment = f"{self.replacement} replacement{_at(self.to)}"
-        controls = {str(part): pair for part, pair in weak.items()}
         costs, cost = either(lab, experiment, own, controls, least=MIN_EFFECT, level=level)
         place = _decisive([own, *rest])
         strongest = max(range(len(others)), key=lambda i: float(rest[i][place].mean()))
@@ -193,10 +207,12 @@ class Together(Claim, frozen=True):
         """
         members = [self.part, *_others(self, self.others)]
         excess = _excess(lab, members, self.replacement, self.at)
-        matched = lab.matched(self.part, exclude=members, k=len(members))
-        controls = {}
-        if len(matched) > 1:
-            controls[join_names(matched)] = _excess(lab, matched, self.replacement, self.at)
+
+        def controls():
+            matched = lab.matched(self.part, exclude=members, k=len(members))
+            few = len(matched) < 2
+            return {} if few else {join_names(matched): _excess(lab, matched, self.replacement, self.at)}
+
         experiment = f"{self.replacement} replacement{_at(self.at)} of all and of each"
         measures = ("excess of the joint effect", "excess of the right answers lost")
         verdict, evidence = either(lab, experiment, excess, controls, least=MIN_EFFECT, level=level, measures=measures)
