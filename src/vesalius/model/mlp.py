@@ -43,7 +43,12 @@ class Mlp(nn.Module):
             gate = tap(self.prefix + "hook_pre", (flat @ self.W_gate).view_as(inner))
             inner = tap(self.prefix + "hook_pre_linear", inner)
             # Without gradients in place: memory that is new for every layer costs more than the product.
-            post = self.act(gate) * inner if torch.is_grad_enabled() else self.act(gate).mul_(inner)
+            if torch.is_grad_enabled():
+                post = self.act(gate) * inner
+            elif tap.idle and self.act is F.silu:
+                post = F.silu(gate, inplace=True).mul_(inner)
+            else:
+                post = self.act(gate).mul_(inner)
         post = tap(self.prefix + "hook_post", post)
         return affine(post.flatten(0, 1), self.W_out, self.b_out).view(*x.shape[:2], -1)
 

@@ -66,7 +66,8 @@ def _run(specimen: Specimen, parts: Sequence[Component], seed: int) -> _Run:
         for part in parts
     }
     device = specimen.model.device
-    _, cache = specimen.model.run_with_cache(tokens.to(device), names=names, mask=mask.to(device))
+    no_logits = torch.zeros(len(tokens), 1, dtype=torch.long, device=device)
+    _, cache = specimen.model.run_with_cache(tokens.to(device), names=names, mask=mask.to(device), choose=no_logits)
     return _Run(inputs, tokens, mask, first, [_words(specimen, row, first) for row in tokens.tolist()], cache)
 
 

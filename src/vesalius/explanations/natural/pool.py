@@ -162,17 +162,23 @@ class Pool:
         (default: all), as a share of the mean difference between the clean and the counterfactual score.
         """
         index = torch.arange(len(self) if n is None else min(n, len(self)))
-        recordings = Recordings(self.model, self.source.take(index), self.readout.take(index))
-        corrupted = recordings.scores().cpu()
+        corrupted = self._source_recordings.scores().cpu()[index]
         where = None if positions is None else positions[index]
         plan = Plan.grid(self.model.config, sets, choices=index, positions=where)
-        scores = run(recordings, plan, self.values, cost=self.cost).cpu().view(len(sets), len(index)).T
+        scores = run(self._source_recordings, plan, self.values, cost=self.cost).cpu().view(len(sets), len(index)).T
         return (scores - corrupted[:, None]) / mean_apart_from_zero(self.clean[index] - corrupted)
 
     @property
     def answer_only(self) -> Bool[Tensor, "prompt pos"]:
         """True at each prompt's answer position."""
         return torch.zeros_like(self.prompts.mask).scatter_(1, self.prompts.position[:, None], True)
+
+    @cached_property
+    def _source_recordings(self) -> Recordings:
+        model, source, readout = self.model, self.source, self.readout
+        return Recordings(
+            model, source, readout, ran=lambda: Recording.of_run(model, source, readout, self._source_cache)
+        )
 
     @cached_property
     def _cache(self) -> Cache:

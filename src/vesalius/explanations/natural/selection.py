@@ -1,8 +1,8 @@
 """Which components are studied, and the hypotheses about them: decided on the selection pool alone.
 
-1. Effect: every component is patched on two prompts, those that may be among the strongest on four, the strongest on
-   the whole pool. Of the `top` selected by absolute effect, two thirds are heads: an MLP reads one position only, so
-   there is less to say about it.
+1. Effect: every component is patched on two prompts, those that may be among the strongest on four, those that may be
+   selected on the whole pool. Of the `top` selected by absolute effect, two thirds are heads: an MLP reads one position
+   only, so there is less to say about it.
 2. Attention: heads whose attention lies mostly on one general role (previous token, earlier copies, the tokens after
    them), up to a few for each role, whether or not patching one alone has an effect.
 3. Composition: for heads whose attention depends on content, the component whose path into the queries or keys moves
@@ -30,10 +30,10 @@ from vesalius.explanations.natural.pool import Pool
 from vesalius.explanations.natural.token_roles import NAMES, at_answer, everywhere
 from vesalius.progress import Progress
 
-#: Prompts that every candidate is measured on, and those that the ones within reach of the strongest are; the strongest
-#: components are measured on the whole pool.
+#: Prompts that every candidate is measured on, and those that the ones within reach of the strongest are; components
+#: within reach of those selected are measured on the whole pool.
 FIRST_PROMPTS, SCREENING_PROMPTS = 2, 4
-#: The whole pool measures this many times as many components as will be selected.
+#: The screening keeps this many times as many components as will be selected.
 SECOND_ROUND = 3
 #: Heads selected for one attention role.
 PER_ROLE = 4
@@ -110,8 +110,11 @@ def _add_strongest(pool: Pool, selection: Selection, top: int, progress: Progres
 
         progress(f"replacing each of {len(kind)} {kinds} on a few prompts", 0, 0)
         places, effects = _strongest(pool, measure, len(kind), keep=SECOND_ROUND * count)
-        progress(f"replacing the strongest {len(places)} {kinds} on {len(pool)} prompts", 0, 0)
+        selection.effect |= {kind[i]: float(x) for i, x in zip(places, effects.mean(0), strict=True)}
         if len(rest):
+            near = _within_reach(effects, count)
+            places, effects = [places[i] for i in near], effects[:, near]
+            progress(f"replacing the strongest {len(places)} {kinds} on {len(pool)} prompts", 0, 0)
             effects = torch.cat([effects, measure(places, rest)])
         mean = effects.mean(0)
         selection.effect |= {kind[i]: float(x) for i, x in zip(places, mean, strict=True)}
