@@ -14,6 +14,11 @@ from vesalius.errors import BadInput, Failed
         (Failed("out of paper; buy some"), 1, "out of paper; buy some"),
         (KeyboardInterrupt(), 130, "interrupted; the same command starts from the beginning"),
         (OSError(28, "No space left on device", "a.json"), 1, "a.json: No space left on device"),
+        (
+            OSError(28, "No space left on device"),
+            1,
+            "stdout: could not be written (No space left on device); free some space or write elsewhere",
+        ),
         (MemoryError(), 1, "out of memory; use fewer prompts (--n) or a smaller model"),
     ],
 )

@@ -5,6 +5,7 @@ options, calls a function of `vesalius.api` and prints the result (`tables`). Re
 to stderr. Exit codes: 0 done, 1 failed, 2 bad usage or bad input, each with one clear line.
 """
 
+import errno
 import os
 import sys
 from typing import Annotated, Any
@@ -82,6 +83,8 @@ def main() -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(1)
     except OSError as error:
+        if error.errno == errno.ENOSPC and not error.filename:
+            _stop(f"stdout: could not be written ({error.strerror}); free some space or write elsewhere", 1)
         _stop(f"{error.filename or 'system'}: {error.strerror or error}", 1)
     except MemoryError:
         _stop("out of memory; use fewer prompts (--n) or a smaller model", 1)
