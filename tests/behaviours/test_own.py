@@ -110,6 +110,15 @@ def test_a_role_is_a_whole_word_before_a_part_of_one(role: object, place: int) -
     assert (fate.prompt.roles["name"], fate.reason) == (place, None)
 
 
+@pytest.mark.parametrize("name", ["BOS", "first token", "self", "previous", "induction", "elsewhere", "", "end"])
+def test_a_role_with_the_name_of_a_place_that_every_prompt_has_is_said(name: str) -> None:
+    """A head that attends to John, called `BOS` in the row, would be called a sink; `end` was replaced in silence."""
+    row = {"prompt": "Mary and John and", "answer": " Mary", "wrong": " John", "roles": {name: "John"}}
+    [fate] = own(row).check(TOKENIZER, **SIZES)
+    assert fate.reason == f"kept without role {name!r} (the name means a place that every prompt has: choose another)"
+    assert fate.prompt.roles == {"end": len(fate.prompt.tokens) - 1}
+
+
 def test_a_role_without_one_place_is_said() -> None:
     row = {"prompt": "Mary and John and Mary and", "answer": " John", "wrong": " Mary"}
     twice, inside = own({**row, "roles": {"one": "Mary"}}, {**GOOD, "roles": {"piece": "Fran"}}).check(

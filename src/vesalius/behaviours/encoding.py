@@ -26,7 +26,7 @@ from vesalius.behaviours.metrics import (
     metric_name,
 )
 from vesalius.behaviours.prompts import Prompt
-from vesalius.behaviours.rows import Answer, Row
+from vesalius.behaviours.rows import END, TAKEN, Answer, Row
 from vesalius.errors import BadInput
 from vesalius.model.tokenizer import Tokenizer
 
@@ -105,7 +105,7 @@ class Encoder:
             other,
             correct,
             wrongs[0][0] if wrongs else NONE,
-            {**self._places(row, tokens, lost), "end": len(tokens) - 1},
+            {**self._places(row, tokens, lost), END: len(tokens) - 1},
             row.prompt,
             answers=tuple(one[0] for one in answers) if len(answers) > 1 else (),
             wrongs=tuple(one[0] for one in wrongs) if len(wrongs) > 1 else (),
@@ -213,7 +213,9 @@ class Encoder:
                 lost.append(f"role {role!r} ({where!r} occurs {len(ends)} times: give [start, end])")
                 continue
             place = self._last_token(row.prompt[: ends[0]], tokens)
-            if place is None:
+            if role in TAKEN or (role == END and place != len(tokens) - 1):
+                lost.append(f"role {role!r} (the name means a place that every prompt has: choose another)")
+            elif place is None:
                 lost.append(f"role {role!r} (it ends inside a token)")
             else:
                 places[role] = place

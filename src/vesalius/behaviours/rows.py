@@ -17,6 +17,11 @@ from typing import Any
 from vesalius.errors import BadInput
 
 FIELDS = ("prompt", "answer", "wrong", "counterfactual", "roles", "split", "as_written")
+#: Places that every prompt has and explanations name, which a row cannot give to others: a head that attends to a role
+#: `BOS` would be called a sink.
+TAKEN = ("", "BOS", "first token", "self", "itself", "previous", "duplicate", "induction", "elsewhere")
+#: Where the answer is read, which a row may name so, and nothing else.
+END = "end"
 #: Answers as token ids, from files of tools that name them so.
 ID_FIELDS = ("answer_ids", "wrong_ids")
 SPLIT_NAMES = {
