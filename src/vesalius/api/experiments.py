@@ -19,15 +19,14 @@ from vesalius.api.catalogue import loaded
 from vesalius.components import Component
 from vesalius.documents.claims import ClaimRecord, Executable
 from vesalius.errors import BadInput
-from vesalius.explanations.claims import check
 from vesalius.explanations.hyve.grammar import describe_claims, read_carriers
 from vesalius.explanations.hyve.natural.prompting import KINDS as NATURAL_KINDS
 from vesalius.explanations.hyve.notation import OPERATORS, read_program
 from vesalius.explanations.hyve.prompting import helper_lines
-from vesalius.explanations.hyve.setting import LazyWorkspace, Setting, listed_setting, natural_setting
+from vesalius.explanations.hyve.setting import LazyWorkspace, Setting, setting_of
 from vesalius.explanations.hyve.subject import Subject
 from vesalius.explanations.hyve.toolbox.validation_tools import Validation
-from vesalius.explanations.hyve.tools import which_code
+from vesalius.explanations.hyve.tools import ComponentJudge, which_code
 from vesalius.model.metering import metered
 from vesalius.model.specimen import FiniteVocabulary, Specimen
 from vesalius.rasp.document import to_document
@@ -71,7 +70,8 @@ class Experiments:
         """
         part = self._part(claim)
         setting = self._setting(part)
-        return check(setting.prompts.read_claim(dict(claim), part), setting.lab(), tried=tried)
+        judge = ComponentJudge(setting.lab, part, setting.prompts.read_claim)
+        return judge.examine(dict(claim), tried=tried)[1]
 
     def subject_of(self, claim: Mapping[str, Any]) -> str:
         """What claims are counted by: specimen, behaviour, component and kind, however the component is spelled."""
@@ -128,11 +128,8 @@ class Experiments:
     def _setting(self, part: Component) -> Setting:
         name = "" if self.listed else str(part)
         if name not in self._settings:
-            if self.listed:
-                self._settings[name] = listed_setting(self.specimen, None, self._stack, seed=self._seed)
-            else:
-                options: dict[str, Any] = {"n": None, "top": None, "force": False, "progress": None}
-                self._settings[name] = natural_setting(self.specimen, [part], self._stack, seed=self._seed, **options)
+            circuit = None if self.listed else [part]
+            self._settings[name] = setting_of(self.specimen, circuit, self._stack, seed=self._seed)
         return self._settings[name]
 
 

@@ -36,7 +36,7 @@ from vesalius.documents.trace import Attempt, ComponentTrace
 from vesalius.documents.what_if import WhatIf
 from vesalius.errors import BadInput, choices, require_whole
 from vesalius.explanations.hyve.prompting import TAXONOMY
-from vesalius.explanations.hyve.setting import LazyWorkspace, Setting, listed_setting, natural_setting
+from vesalius.explanations.hyve.setting import LazyWorkspace, setting_of
 from vesalius.explanations.hyve.shapes import CircuitSummary, Role
 from vesalius.explanations.hyve.stages import Finding, State
 from vesalius.explanations.hyve.tools import CHECK, EXECUTE, WHICH, Bench, ComponentJudge, Memory, record_text
@@ -119,7 +119,7 @@ class Investigation:
         self._id, self._seed, self._started = specimen.id, seed, time.monotonic()
         self._stack, self._lock = ExitStack(), threading.RLock()
         self.natural = not isinstance(specimen.vocabulary, FiniteVocabulary)
-        self._setting = self._opened(specimen, components, n=n, top=top)
+        self._setting = setting_of(specimen, components, self._stack, seed=seed, n=n, top=top)
         self._blind = self._setting.prompts.specimen
         workspace = LazyWorkspace(self._setting, self._stack, Executions(), unsafe=unsafe_sandbox)
         self._judges: dict[Component, ComponentJudge] = {}
@@ -131,12 +131,6 @@ class Investigation:
             most_executions=budget.executions,
             most_claims=budget.claims,
         )
-
-    def _opened(self, specimen: Specimen, components: Any, *, n: int | None, top: int | None) -> Setting:
-        if not self.natural:
-            return listed_setting(specimen, components, self._stack, seed=self._seed)
-        options = {"n": n, "top": top, "force": False, "progress": None}
-        return natural_setting(specimen, components, self._stack, seed=self._seed, **options)
 
     def __enter__(self) -> Self:
         return self

@@ -31,7 +31,7 @@ from vesalius.explanations.hyve import scope
 from vesalius.explanations.hyve.grammar import CIRCUIT, read_circuit
 from vesalius.explanations.hyve.natural import scope as natural_scope
 from vesalius.explanations.hyve.prompting import MAX_ITERATIONS, TAXONOMY, helper_lines
-from vesalius.explanations.hyve.setting import LazyWorkspace, Setting, listed_setting, natural_setting
+from vesalius.explanations.hyve.setting import LazyWorkspace, Setting, setting_of
 from vesalius.explanations.hyve.shapes import CircuitSummary, Role
 from vesalius.explanations.hyve.stages import Finding, State
 from vesalius.explanations.hyve.tools import (
@@ -90,11 +90,7 @@ def explain_by_command(
     """Start the command, carry out the experiments it asks for, and return its explanation with what was tested."""
     started = time.monotonic()
     with ExitStack() as stack:
-        if isinstance(specimen.vocabulary, FiniteVocabulary):
-            setting = listed_setting(specimen, components, stack, seed=seed)
-        else:
-            shared = {"seed": seed, "n": n, "top": top, "force": force}
-            setting = natural_setting(specimen, components, stack, **shared, progress=None)
+        setting = setting_of(specimen, components, stack, seed=seed, n=n, top=top, force=force)
         workspace = LazyWorkspace(setting, stack, executions, unsafe=sandbox_unsafe)
         table = InstrumentTable(setting, workspace.execute)
         program = stack.enter_context(LineProgram(command, timeout=timeout))

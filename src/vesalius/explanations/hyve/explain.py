@@ -12,7 +12,7 @@ import time
 from collections.abc import Iterable
 from contextlib import ExitStack
 from dataclasses import dataclass
-from typing import get_args
+from typing import Any, get_args
 
 from vesalius.backbones import Backbone
 from vesalius.components import Component
@@ -21,11 +21,11 @@ from vesalius.documents.trace import DEFAULT_PROTOCOL, Protocol, Trace
 from vesalius.errors import BadInput
 from vesalius.explanations.hyve.asking import Desk
 from vesalius.explanations.hyve.loop import run_stages
-from vesalius.explanations.hyve.setting import LazyWorkspace, Setting, listed_setting, natural_setting
+from vesalius.explanations.hyve.setting import LazyWorkspace, Setting, setting_of
 from vesalius.explanations.hyve.stages import Stages, State
 from vesalius.explanations.hyve.tools import Memory, Workspace
 from vesalius.explanations.hyve.writing import explanation_of
-from vesalius.model.specimen import FiniteVocabulary, Specimen
+from vesalius.model.specimen import Specimen
 from vesalius.progress import Progress
 from vesalius.sandbox import Executions
 
@@ -74,12 +74,8 @@ def explain_hyve(
 
     desk = Desk(backbone, tell)
     with ExitStack() as stack:
-        if isinstance(specimen.vocabulary, FiniteVocabulary):
-            setting = listed_setting(specimen, components, stack, seed=seed, compact=compact)
-        else:
-            setting = natural_setting(
-                specimen, components, stack, seed=seed, n=n, top=top, force=force, compact=compact, progress=progress
-            )
+        options: dict[str, Any] = {"n": n, "top": top, "force": force, "compact": compact, "progress": progress}
+        setting = setting_of(specimen, components, stack, seed=seed, **options)
         workspace = LazyWorkspace(setting, stack, executions or Executions(), unsafe=sandbox_unsafe)
         stages = stages_on(setting, workspace, desk, protocol, seed=seed)
         state = run_stages(stages)

@@ -25,7 +25,7 @@ from vesalius.explanations.claims import Claim, Computes, Hypothesis
 from vesalius.explanations.hyve.asking import Desk
 from vesalius.explanations.hyve.explain import HyveResult, stages_on, trace_of
 from vesalius.explanations.hyve.loop import study_components
-from vesalius.explanations.hyve.setting import LazyWorkspace, listed_setting, natural_setting
+from vesalius.explanations.hyve.setting import LazyWorkspace, setting_of
 from vesalius.explanations.hyve.shapes import TASK
 from vesalius.explanations.hyve.stages import Finding, Stages, State
 from vesalius.explanations.hyve.tools import ComponentJudge
@@ -84,11 +84,7 @@ def explain_hybrid(
     desk = Desk(backbone, tell)
     with ExitStack() as stack:
         circuit = [part.id for part in first.components]
-        if listed:
-            setting = listed_setting(specimen, circuit, stack, seed=seed, compact=compact)
-        else:
-            shared = {"seed": seed, "compact": compact, "progress": progress, **natural}
-            setting = natural_setting(specimen, circuit, stack, **shared)
+        setting = setting_of(specimen, circuit, stack, seed=seed, compact=compact, progress=progress, **natural)
         workspace = LazyWorkspace(setting, stack, executions or Executions(), unsafe=sandbox_unsafe)
         stages = stages_on(setting, workspace, desk, "typed", seed=seed)
         state = study_components(stages, _prepared(stages, first, compact=compact))

@@ -23,7 +23,7 @@ from vesalius.explanations.natural.instruments import Instruments
 from vesalius.explanations.natural.pool import Pool
 from vesalius.explanations.natural.selection import select
 from vesalius.explanations.scientist.explain import blinded, laboratory
-from vesalius.model.specimen import Specimen, TextVocabulary
+from vesalius.model.specimen import FiniteVocabulary, Specimen, TextVocabulary
 from vesalius.model.states import fingerprint
 from vesalius.progress import Progress, silent
 from vesalius.sandbox import Executions, Limits, Outcome, Sandbox
@@ -50,13 +50,31 @@ class Setting:
     behaviour: str | None = None
 
 
-def listed_setting(
+def setting_of(
     specimen: Specimen,
     components: Iterable[str | Component] | None,
     stack: ExitStack,
     *,
     seed: int,
+    n: int | None = None,
+    top: int | None = None,
+    force: bool = False,
     compact: bool = False,
+    progress: Progress | None = None,
+) -> Setting:
+    """The setting of a specimen: with listed tokens, or of a natural model, for which `n`, `top` and `force` are."""
+    if isinstance(specimen.vocabulary, FiniteVocabulary):
+        return _listed_setting(specimen, components, seed=seed, compact=compact)
+    natural: dict[str, Any] = {"n": n, "top": top, "force": force, "progress": progress}
+    return _natural_setting(specimen, components, stack, seed=seed, compact=compact, **natural)
+
+
+def _listed_setting(
+    specimen: Specimen,
+    components: Iterable[str | Component] | None,
+    *,
+    seed: int,
+    compact: bool,
 ) -> Setting:
     """The setting of a specimen with listed tokens, on a blind copy of it."""
     circuit = _circuit(specimen, specimen.components if components is None else components)
@@ -72,7 +90,7 @@ def listed_setting(
     )
 
 
-def natural_setting(
+def _natural_setting(
     specimen: Specimen,
     components: Iterable[str | Component] | None,
     stack: ExitStack,
@@ -81,7 +99,7 @@ def natural_setting(
     n: int | None,
     top: int | None,
     force: bool,
-    compact: bool = False,
+    compact: bool,
     progress: Progress | None,
 ) -> Setting:
     """The setting of a natural model for the behaviour it was loaded for."""

@@ -154,14 +154,18 @@ class ComponentJudge:
     tried: Counter[str] = field(default_factory=Counter)
     carried: dict[str, int] = field(default_factory=dict)
 
-    def examine(self, given: Any) -> tuple[Claim, ClaimRecord]:
+    def examine(self, given: Any, *, tried: int | None = None) -> tuple[Claim, ClaimRecord]:
         """The claim and its record; what cannot be read or tested is a `BadInput`."""
         claim = self.read(given, self.component)
-        return claim, self.decide(claim)
+        return claim, self.decide(claim, tried=tried)
 
-    def decide(self, claim: Claim) -> ClaimRecord:
-        """The record of a claim about this component, which counts as one more that was tried."""
+    def decide(self, claim: Claim, *, tried: int | None = None) -> ClaimRecord:
+        """The record of a claim about this component, which counts as one more that was tried; a caller that keeps
+        count says how many there were with this one (`tried`).
+        """
         lab = self.lab()
+        if tried is not None:
+            return check(claim, lab, tried=tried)
         said = _carried_program(claim)
         number = self.tried[claim.kind] + 1 if said is None else self.carried.get(said, len(self.carried) + 1)
         record = check(claim, lab, tried=number)
