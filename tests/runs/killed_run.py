@@ -20,15 +20,16 @@ def perform(directory: Path, script: Path, prices: Path) -> None:
     """The whole run, or what is left of it; grading is a stand-in too and happens in this process."""
     from tests.runs import stand_in
     from tests.runs.test_circuits import grade_stub
-    from vesalius.runs import circuits
+    from vesalius.runs import circuits, engine
     from vesalius.runs.directory import Run
-    from vesalius.runs.engine import map_cases
     from vesalius.runs.selection import benchmark_circuits, first
     from vesalius.runs.settings import RunLimits, Settings
 
-    def engine(work: Callable[[Any], Any], cases: Iterable[Any], *, jobs: int = 2) -> Iterator[tuple[Any, Any]]:
+    engine.START_METHOD = "spawn"  # its worker needs no torch, which a server would import in every life
+
+    def run_cases(work: Callable[[Any], Any], cases: Iterable[Any], *, jobs: int = 2) -> Iterator[tuple[Any, Any]]:
         if work is circuits.explain_case:
-            yield from map_cases(work, cases, jobs=jobs)
+            yield from engine.map_cases(work, cases, jobs=jobs)
             return
         for case in cases:
             yield case, grade_stub(case)
@@ -41,7 +42,7 @@ def perform(directory: Path, script: Path, prices: Path) -> None:
     )
     limits = RunLimits(max_cost=CAP)
     with Run(directory, settings=settings.as_data(), notes=settings.notes(), limits=limits.as_data()) as run:
-        benchmark = circuits.CircuitsBenchmark(run, settings, limits=limits, engine=engine)  # type: ignore[arg-type]
+        benchmark = circuits.CircuitsBenchmark(run, settings, limits=limits, engine=run_cases)  # type: ignore[arg-type]
         for _ in benchmark.work(jobs=1):
             pass
         benchmark.scorecard()

@@ -38,10 +38,18 @@ def killed_the_first_time(marker: Path) -> str:
     return marker.name
 
 
-def settings_of_worker(case: int) -> tuple[str, bool, bool]:
-    """How many threads a worker may use, whether torch came along, whether it hears Ctrl-C."""
+def settings_of_worker(case: int) -> tuple[str, int, int, bool]:
+    """How many threads a worker may use, has and gives to torch, and whether it is deaf to Ctrl-C."""
+    import torch
+
     blocked = signal.SIGINT in signal.pthread_sigmask(signal.SIG_BLOCK, ())
-    return os.environ["OMP_NUM_THREADS"], "torch" in sys.modules, blocked
+    threads = len(os.listdir("/proc/self/task")) if sys.platform == "linux" else 1
+    return os.environ["OMP_NUM_THREADS"], threads, torch.get_num_threads(), blocked
+
+
+def variable_of_worker(name: str) -> str | None:
+    """A variable of a worker's environment."""
+    return os.environ.get(name)
 
 
 def linger(case: Path) -> None:

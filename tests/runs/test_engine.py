@@ -80,7 +80,16 @@ def test_a_case_whose_worker_was_killed_is_tried_once_more(tmp_path: Path) -> No
 
 def test_workers_have_one_thread_and_do_not_hear_interrupts() -> None:
     ((_, found),) = map_cases(stub_work.settings_of_worker, [0], jobs=2)
-    assert found == ("1", False, True)
+    assert found == ("1", 1, 1, True)
+
+
+def test_a_worker_has_the_environment_of_now(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Workers are forks of a process that may have been started earlier."""
+    for value in ("first", "second"):
+        monkeypatch.setenv("VESALIUS_TEST", value)
+        assert list(map_cases(stub_work.variable_of_worker, ["VESALIUS_TEST"], jobs=1)) == [("VESALIUS_TEST", value)]
+    monkeypatch.delenv("VESALIUS_TEST")
+    assert list(map_cases(stub_work.variable_of_worker, ["VESALIUS_TEST"], jobs=1)) == [("VESALIUS_TEST", None)]
 
 
 @pytest.mark.parametrize("end", [signal.SIGINT, signal.SIGKILL])

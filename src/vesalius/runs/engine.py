@@ -5,10 +5,11 @@ order in which they finish. Cases are taken one by one as workers become free, s
 `local` is below, `ray_engine` is the other one; `engine_named` finds them. `in_process` runs cases one after the other
 in this process, with all its threads, where no engine is asked for.
 
-Each worker is a fresh process with one thread, so results do not depend on how many there are. A worker that dies takes
-one case with it; the case is tried once more, in a new worker, and then counts as a failure. Workers do not hear
-Ctrl-C: the parent does, and ends them. A worker whose parent was killed is killed by the kernel (on Linux; elsewhere it
-ends with its case).
+Each worker is a fresh process with one thread, so results do not depend on how many there are. They are forks of one
+process that is executed, not forked, and has made the imports that take seconds; it ends with its parent. A worker that
+dies takes one case with it; the case is tried once more, in a new worker, and then counts as a failure. Workers do not
+hear Ctrl-C: the parent does, and ends them. A worker whose parent was killed is killed by the kernel (on Linux;
+elsewhere it ends with its case).
 """
 
 import multiprocessing
@@ -20,6 +21,7 @@ from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib import import_module
+from multiprocessing import forkserver, resource_tracker
 from multiprocessing.connection import Connection, wait
 from typing import Any, Protocol, TypeVar
 
@@ -46,6 +48,9 @@ WORK_ERRORS = (
 TRIES = 2
 USUAL_JOBS = 2
 THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
+START_METHOD = "spawn" if sys.platform == "win32" else "forkserver"
+#: Imported before workers are forked, where this process has imported torch as well. None of them starts a thread.
+PRELOADED = ("torch", "vesalius.intervene")
 
 
 @dataclass(frozen=True)
@@ -167,10 +172,12 @@ class _Worker:
     """One process and the case it has."""
 
     def __init__(self, work: Callable[[Any], Any]) -> None:
-        context = multiprocessing.get_context("spawn")
+        context = multiprocessing.get_context(START_METHOD)
+        if START_METHOD == "forkserver":
+            context.set_forkserver_preload(list(PRELOADED if "torch" in sys.modules else ()))
         self.pipe, theirs = context.Pipe()
-        self.process = context.Process(target=_serve, args=(theirs, os.getpid()), daemon=True)
-        with _deaf_to_interrupts():
+        self.process = context.Process(target=_serve, args=(theirs, dict(os.environ)), daemon=True)
+        with _deaf_to_interrupts(), _one_thread():
             self.process.start()
         theirs.close()
         self._held: tuple[Any, int] | None = None
@@ -217,14 +224,22 @@ def _ready(workers: Sequence[_Worker]) -> list[_Worker]:
     return [busy[pipe] for pipe in wait(list(busy)) if isinstance(pipe, Connection)]
 
 
-def _serve(pipe: Connection, parent: int) -> None:
-    """A worker's life: take the work, then case after case until the parent hangs up."""
+def _serve(pipe: Connection, environment: dict[str, str]) -> None:
+    """A worker's life: take the work, then case after case until the parent hangs up.
+
+    The environment is the parent's of now: what forks this process may be older.
+    """
+    held = getattr(forkserver._forkserver, "_forkserver_alive_fd", None)
+    if held is not None:  # the process that forked this one would live as long as this is open anywhere
+        os.close(held)
     if sys.platform == "linux":
         die_with_parent()
-        if os.getppid() != parent:  # it was killed before the kernel knew
+        parent = multiprocessing.parent_process()
+        if parent is None or not parent.is_alive():  # it was killed before the kernel knew
             return
-    for name in THREADS:
-        os.environ[name] = "1"
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})  # the older process may have been started elsewhere
+    os.environ.clear()
+    os.environ.update(environment | dict.fromkeys(THREADS, "1"))
     try:
         work = pipe.recv()  # imports what the work needs, after the number of threads is set
         while True:
@@ -257,8 +272,24 @@ def outcome(work: Callable[[Any], Any], case: Any) -> Any:
 
 
 @contextmanager
+def _one_thread() -> Iterator[None]:
+    """A process started in here has one thread in every library."""
+    before = {name: os.environ.get(name) for name in THREADS}
+    os.environ.update(dict.fromkeys(THREADS, "1"))
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                del os.environ[name]
+            else:
+                os.environ[name] = value
+
+
+@contextmanager
 def _deaf_to_interrupts() -> Iterator[None]:
     """A process started in here never sees Ctrl-C; one that comes in the meantime reaches this process afterwards."""
+    resource_tracker.ensure_running()  # which unblocks the signal when it starts
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
         yield
