@@ -12,6 +12,9 @@ from vesalius.intervene import Batch, Recordings, Replacement, attribute, attrib
 from vesalius.intervene.edge_attribution import edge_attribution
 from vesalius.intervene.edge_graph import EdgeGraph
 from vesalius.intervene.readout import logit_difference
+from vesalius.intervene.relevance import Rule
+from vesalius.model import Transformer
+from vesalius.model.hooks import HookPoint
 
 EDGES = {
     "input->a0.h0<v>": -0.4,  # change (0, 2) at the first position, times W_V (10/3, 28/3) times -1/35 times 3/4
@@ -94,3 +97,59 @@ def test_components_are_sums_of_their_edges() -> None:
         edges = edge_attribution(model, batch, readout, counterfactual=other, rule=rule)
         nodes = attribute(model, batch, readout, replacement, rule=rule)
         assert torch.allclose(edges.sum(2)[:, 1:], nodes, rtol=1e-6, atol=1e-9), rule
+
+
+@torch.no_grad()
+def differences(model: Transformer, batch: Batch, other: Batch, read: torch.Tensor, rule: str) -> torch.Tensor:
+    """Twin without gradients: forward passes of the model in which the rule's constants are pinned by hand, with what
+    one component writes moved a little towards its counterfactual value and away from it.
+    """
+    (_, clean), (_, changed) = (model.run_with_cache(one.tokens) for one in (batch, other))
+    pinned = (".hook_scale", ".hook_pattern") if rule == "relp" else (".hook_scale",)
+    seen: dict[str, torch.Tensor] = {}
+
+    def put_out(value: torch.Tensor, hook: HookPoint) -> torch.Tensor:
+        prefix, act = hook.name.removesuffix("hook_post"), model.blocks[hook.layer()].mlp.act
+        pre, clean_pre = seen[prefix + "hook_pre"], clean[prefix + "hook_pre"]
+        ratio = act(clean_pre) / clean_pre
+        if prefix + "hook_pre_linear" not in seen:
+            return pre * ratio
+        linear, clean_linear = seen[prefix + "hook_pre_linear"], clean[prefix + "hook_pre_linear"]
+        return (pre * ratio * clean_linear + act(clean_pre) * linear) / 2
+
+    def score(part: Component, step: float) -> torch.Tensor:
+        name = f"blocks.{part.layer}.{'attn.hook_z' if part.is_head else 'hook_mlp_out'}"
+        change = step * (changed[name] - clean[name])
+
+        def move(value: torch.Tensor, hook: HookPoint) -> torch.Tensor:
+            value = value.clone()
+            own = value if part.head is None else value[:, :, part.head]
+            own += change if part.head is None else change[:, :, part.head]
+            return value
+
+        hooks = [
+            (lambda name: name.endswith(pinned), lambda value, hook: clean[hook.name]),
+            (lambda name: ".mlp.hook_pre" in name, lambda value, hook: seen.__setitem__(hook.name, value)),
+            (lambda name: name.endswith(".mlp.hook_post"), put_out),
+            (name, move),
+        ]
+        logits = model.run_with_hooks(batch.tokens, fwd_hooks=hooks)
+        rows, (last, correct, wrong) = torch.arange(len(batch)), read
+        return logits[rows, last, correct] - logits[rows, last, wrong]
+
+    step = 1e-5
+    slopes = [(score(part, -step) - score(part, step)) / (2 * step) for part in model.components]
+    return torch.stack(slopes, 1)
+
+
+@pytest.mark.parametrize("structure", ["head-norms", "parallel-one-norm", "norms-after", "soft-caps"])
+@pytest.mark.parametrize("rule", ["relp", "relp-qk"])
+def test_components_are_finite_differences_of_the_model_with_constants(structure: str, rule: Rule) -> None:
+    model = random_model(small_config(**STRUCTURES[structure]), 2).double()
+    tokens, others = torch.randint(0, model.config.d_vocab, (2, 3, 5), generator=torch.Generator().manual_seed(2))
+    read = torch.tensor([[4, 3, 4], [0, 1, 2], [1, 2, 0]])  # positions, right and wrong tokens
+    batch, other = Batch(tokens), Batch(others)
+    replacement = Replacement.of_kind("resample", model, batch, counterfactual=other)
+    scores = attribute(model, batch, logit_difference(*read), replacement, rule=rule)
+    twin = differences(model, batch, other, read, rule)
+    assert torch.allclose(scores, twin, rtol=1e-6, atol=1e-8)  # central differences err by the square of the step
