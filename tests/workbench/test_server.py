@@ -115,6 +115,7 @@ def test_a_discovery_is_sent_with_intervals_controls_and_rivals() -> None:
     discovery = ves.discover("frac_prevs", "eap", n=8, rivals=1, progress=False)
     answer = sent(discovery)
     assert answer["subject"] == "frac_prevs"
+    assert answer["command"] == discovery.request.command_line()
     assert dict(answer["facts"])["Prompts"] == "8"
     trust, rivals = answer["sections"]
     assert discovery.checks is not None

@@ -71,8 +71,10 @@ def sent(document: Document) -> dict[str, Any]:
     """A document as it goes to the page, with its title and with what the evidence page says in words and tables; an
     explanation with very many claims goes without them (`claims_page`).
     """
-    named = getattr(document, "request", None) or document
+    request = getattr(document, "request", None)
+    named = request or document
     about: dict[str, Any] = {"subject": subject_of(getattr(named, "specimen", None), getattr(named, "behaviour", None))}
+    about["command"] = request.command_line() if request else ""
     if isinstance(document, Discovery):
         about["facts"] = discovery_facts(document)
         about["sections"] = [asdict(section) for section in discovery_sections(document)]

@@ -74,7 +74,7 @@ function explanation(answer: any, query: Query): HTMLElement {
     h("h2", {}, "Claims"),
     h("form", { class: "filters" }, choose("verdict", ["supported", "refuted", "untested"]), choose("kind", about.kinds), choose("component", parts)),
     list,
-    again(document.request));
+    again(answer.command));
 }
 
 /** What the first screen of the evidence page says beyond the task: what carries it, the path, what is not established. */
@@ -95,7 +95,7 @@ function sweep(answer: any): HTMLElement {
     h("p", {}, `Clean score ${number(document.baseline)} ${document.unit}, ${document.n} prompts. Choose a component to replace it.`),
     document.pairs ? null : headMap({ layers, heads, values, chosen: new Set(), marked: new Set(), pick: to }),
     effectTable(document.components),
-    again(document.request));
+    again(answer.command));
 }
 
 export function effectTable(rows: any[]): HTMLElement {
@@ -142,7 +142,7 @@ function discovery(answer: any, path: string): HTMLElement {
       h("h2", {}, one.title),
       one.words.map((words) => h("p", {}, words)),
       one.sheets.map((table) => sheet(table.columns, table.rows.map((row) => row.map((cell) => (cell === null ? "" : String(cell))))))]),
-    again(document.request));
+    again(answer.command));
 }
 
 /** How much each number of neurons keeps, and what the strongest do; the page neurons.html beside it draws the curve. */
@@ -157,7 +157,7 @@ function neurons(answer: any): HTMLElement {
     sheet(["neurons", "share kept", "most changed", "random"], document.curve.map((point: any) => [whole(point.size), figure({ value: point.share, low: point.low, high: point.high }), share(point.magnitude), share(point.random)])),
     h("h2", {}, "The strongest"),
     sheet(["neuron", `score (${document.unit})`, "raises", "lowers", "fires most at"], (document.details ?? []).map((one: any) => [link(one.id, "what-if", ask(one.id)), figure({ value: one.score, low: one.low, high: one.high }), tokens(one.raises), tokens(one.lowers), strongestToken(one)])),
-    again(document.request));
+    again(answer.command));
 }
 
 /** Tokens one after the other, each in quotes, so that a leading space is seen. */
@@ -177,7 +177,7 @@ function faithfulness(answer: any): HTMLElement {
     h("h1", {}, `${answer.subject}: faithfulness of a circuit`),
     measuredTable([{ label: "the circuit", document }]),
     h("p", {}, `Mean score ${number(document.score)} of the circuit, ${number(document.full)} of the model, ${number(document.ablated)} with everything replaced.`),
-    again(document.request));
+    again(answer.command));
 }
 
 function retest(document: any): HTMLElement {
@@ -220,6 +220,7 @@ export function quoted(word: string): string {
   return /^[\w./+-]+$/.test(word) ? word : `'${word.replace(/'/g, `'\\''`)}'`;
 }
 
-function again(request: any): HTMLElement | null {
-  return request ? h("p", { class: "quiet" }, `Asked: ${request.command} ${request.specimen ?? ""}${request.behaviour ? ` --behaviour ${request.behaviour}` : ""}${request.seed === null || request.seed === undefined ? "" : `, seed ${request.seed}`}`) : null;
+/** The command that gives the same result. */
+function again(command: string): HTMLElement[] | null {
+  return command ? [h("p", { class: "quiet" }, "The same on the command line:"), h("pre", {}, command)] : null;
 }
